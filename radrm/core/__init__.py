@@ -1,0 +1,22 @@
+"""Floor 0: what radrm knows and decides. No clock, no file, no process, no randomness.
+
+The files, in the order in which they may import one another:
+    units          sizes and durations as people write them
+    records        the vocabulary
+    actions        what `step` may ask of the world
+    proposals      what a planner may want
+    events         what `step` may learn of the world
+    transitions    the table of a job's life
+    settings       the numbers that a site may change
+    window         mean SM activity since the last change
+    ledger         who holds how much of a device
+    waiting        the queue, kept in order
+    state          everything `step` remembers
+    validation     what no rule may break
+    view           what a rule may see
+    rules          the shapes of the rules that plug in
+    assembly       from chosen devices to a placement
+    physics        how jobs slow one another down (for software GPUs and the simulator)
+    lifecycle      what starts, stops and ends an attempt
+    scheduler      `step`
+"""

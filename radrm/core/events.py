@@ -1,0 +1,164 @@
+"""The events: everything that `step` may learn about the world.
+
+Each carries the time it happened, on both clocks: `step` has no other clock.
+Results of actions come back as events too.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from radrm.core.actions import Action
+from radrm.core.proposals import Proposal
+from radrm.core.records import (
+    Device,
+    Estimate,
+    Exit,
+    Instant,
+    Job,
+    OutOfMemory,
+    Progress,
+    Reading,
+    Share,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Event:
+    at: Instant
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tick(Event):
+    """Nothing happened but time."""
+
+
+# ------------------------------------------------------------------ from people
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobSubmitted(Event):
+    """A new job, PENDING, with its id and, unless `estimating`, its estimates."""
+
+    job: Job
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CancelRequested(Event):
+    job_id: int
+    by: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HoldRequested(Event):
+    job_id: int
+    held: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DrainRequested(Event):
+    """Take no new job on a device (reason), or take them again (None)."""
+
+    device: str
+    reason: str | None
+
+
+# ------------------------------------------------------------------ from estimators
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EstimateReady(Event):
+    job_id: int
+    estimates: tuple[Estimate, ...]
+
+
+# ------------------------------------------------------------------ from the devices
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DevicesSeen(Event):
+    """The whole list of devices as they are now: others have appeared or vanished."""
+
+    devices: tuple[Device, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadingsTaken(Event):
+    readings: tuple[Reading, ...]
+
+
+# ------------------------------------------------------------------ from attempts
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AttemptEvent(Event):
+    job_id: int
+    attempt: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AttemptStarted(AttemptEvent):
+    """The attempt's processes exist."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LaunchVoided(AttemptEvent):
+    """The attempt never began and never will: as if it had not been made."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AttemptEnded(AttemptEvent):
+    """The attempt's process trees are gone.
+
+    `exits` has one entry per task. `lost` means that nobody saw the end.
+    `never_started` is the reason why the command could not be run at all.
+    """
+
+    exits: tuple[Exit, ...] = ()
+    oom: OutOfMemory | None = None
+    lost: str | None = None
+    never_started: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProgressReported(AttemptEvent):
+    progress: Progress
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckpointTaken(AttemptEvent):
+    """The job's state, as of `progress`, is safe."""
+
+    progress: Progress | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Resized(AttemptEvent):
+    """The attempt now runs on its target placement."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SharesApplied(AttemptEvent):
+    """These CPU and SM caps are now in force."""
+
+    shares: tuple[Share, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ActionFailed(Event):
+    """An action could not be carried out; what it was to change stays as it was."""
+
+    action: Action
+    reason: str
+
+
+# ------------------------------------------------------------------ from planners
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanReady(Event):
+    """A slow planner's answer, stamped with the version of the view it saw."""
+
+    planner: str
+    version: int
+    proposals: tuple[Proposal, ...]

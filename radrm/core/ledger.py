@@ -1,0 +1,264 @@
+"""Who holds how much of one device: bookkeeping before monitoring.
+
+    free = total - overhead - unmanaged - sum over reservations of max(promised, observed)
+
+A newcomer is promised its need at once, so two jobs of the same second can both
+be placed. Once its memory has settled, the promise shrinks to what it was seen
+to need. What is not known is None, and None never reads as zero.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from radrm.core.records import (
+    Attempt,
+    Collocation,
+    Device,
+    Job,
+    Quantity,
+    Reading,
+    Reservation,
+    Usage,
+)
+from radrm.core.settings import CoreSettings
+from radrm.core.window import SmactWindow
+
+
+@dataclass(slots=True)
+class Holding:
+    """What one live attempt was seen to do on one device."""
+
+    job_id: int
+    attempt: int
+    uid: int
+    collocation: Collocation
+    since_s: float
+    observed_mib: int | None = None
+    peak_mib: int | None = None
+    grew_s: float = 0.0
+    settled: bool = False
+    smact_sum: float = 0.0
+    smact_count: int = 0
+    energy_j: float | None = None
+
+    def see(self, used_mib: int, boot_s: float, growth_mib: int) -> bool:
+        """Take in a memory reading. True when the peak has risen noticeably."""
+        self.observed_mib = used_mib
+        if self.peak_mib is None or used_mib > self.peak_mib:
+            rise = used_mib - (self.peak_mib or 0)
+            self.peak_mib = used_mib
+            if rise > growth_mib:
+                self.grew_s = boot_s
+                self.settled = False
+                return True
+        return False
+
+    def recall(self, usage: Usage) -> None:
+        """Go on from what an earlier daemon had recorded."""
+        self.peak_mib = usage.peak_mib
+        self.energy_j = usage.energy_j
+        if usage.smact_mean is not None:
+            self.smact_sum, self.smact_count = usage.smact_mean, 1
+
+    def usage(self, device: str) -> Usage:
+        mean = self.smact_sum / self.smact_count if self.smact_count else None
+        return Usage(device=device, peak_mib=self.peak_mib, smact_mean=mean, energy_j=self.energy_j)
+
+
+class DeviceLedger:
+    """One device: its record, its holders, its reservations and its last reading."""
+
+    def __init__(self, device: Device, settings: CoreSettings) -> None:
+        self.device = device
+        self.drained: str | None = None
+        self.vanished = False
+        self.holdings: dict[int, Holding] = {}
+        self.reservations: dict[str, Reservation] = {}
+        self.reading: Reading | None = None
+        self.unmanaged_mib: int | None = None
+        self._settings = settings
+        self._window = SmactWindow(settings.smact_window_s)
+        self._fresh_from_s = float("-inf")
+        self._expected_smact: float | None = None
+
+    # ------------------------------------------------------------- memory
+
+    def promised_mib(self, reservation: Reservation) -> int:
+        """What a reservation takes: the promise, or more if its owner uses more."""
+        if reservation.mib is None:
+            return self.device.capacity_mib
+        holding = self.holdings.get(reservation.job_id) if reservation.job_id else None
+        observed = holding.observed_mib if holding else None
+        return max(reservation.mib, observed or 0)
+
+    @property
+    def reserved_mib(self) -> int:
+        return sum(self.promised_mib(r) for r in self.reservations.values())
+
+    def free_mib(self, for_owner: str | None = None) -> int | None:
+        """MiB that can still be promised; an owner's own reservation does not count against it.
+
+        None while unmanaged use is unknown.
+        """
+        if self.unmanaged_mib is None:
+            return None
+        taken = sum(
+            self.promised_mib(r) for r in self.reservations.values() if r.owner != for_owner
+        )
+        return max(0, self.device.capacity_mib - self.unmanaged_mib - taken)
+
+    def idle_for(self, owner: str | None = None) -> bool:
+        """Nobody else holds or has reserved anything, and strangers use next to nothing."""
+        others = any(r.owner != owner for r in self.reservations.values())
+        unmanaged = self.unmanaged_mib
+        return (
+            not others and unmanaged is not None and unmanaged <= self._settings.idle_unmanaged_mib
+        )
+
+    # ------------------------------------------------------------- readings
+
+    def unreadable(self, now_s: float) -> str | None:
+        """Why nothing certain is known of this device at this moment; None when it is."""
+        if self.reading is None:
+            return "it has not been read yet"
+        if self.reading.error:
+            return self.reading.error
+        age_s = now_s - self.reading.at.boot_s
+        if age_s > self._settings.stale_after_s:
+            return f"its last reading is {age_s:.0f} s old"
+        if self.reading.at.boot_s < self._fresh_from_s:
+            return "a job has just left it and it has not been read since"
+        return None
+
+    def take(self, reading: Reading) -> list[Holding]:
+        """Take in a reading. Returns the holdings whose peak rose or that have now settled."""
+        before, self.reading = self.reading, reading
+        if reading.error or reading.at.boot_s < self._fresh_from_s:
+            return []
+        boot_s = reading.at.boot_s
+        changed = self._take_memory(reading)
+        if reading.smact is not None:
+            usable = not reading.smact_coarse or self._settings.use_coarse_smact
+            if usable:
+                self._window.add(boot_s, reading.smact)
+        elapsed_s = boot_s - before.at.boot_s if before and not before.error else 0.0
+        for holding in self.holdings.values():
+            if reading.smact is not None:
+                holding.smact_sum += reading.smact
+                holding.smact_count += 1
+            if reading.power_w is not None and elapsed_s > 0:
+                part_j = reading.power_w * elapsed_s / len(self.holdings)
+                holding.energy_j = (holding.energy_j or 0.0) + part_j
+            quiet_s = boot_s - max(holding.grew_s, holding.since_s)
+            if not holding.settled and holding.peak_mib and quiet_s >= self._settings.settle_s:
+                holding.settled = True
+                changed.append(holding)
+        return changed
+
+    def _take_memory(self, reading: Reading) -> list[Holding]:
+        if reading.used_mib is None:
+            self.unmanaged_mib = None
+            return []
+        seen = {m.job_id: m.used_mib for m in reading.attempts if self._holds(m.job_id, m.attempt)}
+        unknown = [h for h in self.holdings.values() if seen.get(h.job_id, 0) is None]
+        rest = reading.used_mib - sum(mib for mib in seen.values() if mib is not None)
+        if len(unknown) == 1:
+            # A driver that attributes nothing: all that is unexplained is taken to be its.
+            seen[unknown[0].job_id] = max(0, rest)
+            rest = 0
+        elif unknown:
+            rest -= sum(
+                self.promised_mib(r)
+                for r in self.reservations.values()
+                if any(h.job_id == r.job_id for h in unknown)
+            )
+        self.unmanaged_mib = max(0, rest)
+        changed = []
+        for holding in self.holdings.values():
+            used_mib = seen.get(holding.job_id, 0)
+            if used_mib is not None and holding.see(
+                used_mib, reading.at.boot_s, self._settings.settle_growth_mib
+            ):
+                changed.append(holding)
+        return changed
+
+    def _holds(self, job_id: int, attempt: int) -> bool:
+        holding = self.holdings.get(job_id)
+        return holding is not None and holding.attempt == attempt
+
+    # ------------------------------------------------------------- SM activity
+
+    @property
+    def smact(self) -> float | None:
+        """The load to reckon with, 0..1; None while the device is not *warm*.
+
+        The mean since the last change if there are enough readings; else what the
+        load was before the change plus what the newcomer is predicted to add.
+        """
+        if len(self._window) >= self._settings.smact_min_samples:
+            return self._window.mean
+        return self._expected_smact
+
+    @property
+    def smact_doubt(self) -> str | None:
+        """Why `smact` is None, in words."""
+        if self.smact is not None:
+            return None
+        reading = self.reading
+        if reading is not None and reading.smact_coarse and not self._settings.use_coarse_smact:
+            return "only coarse utilization is read here, and core.use_coarse_smact is off"
+        if reading is not None and reading.smact is None:
+            return "its SM activity is not measured"
+        have, want = len(self._window), self._settings.smact_min_samples
+        return f"not warm: {have} of {want} readings since its jobs last changed"
+
+    # ------------------------------------------------------------- holders
+
+    def admit(self, job: Job, attempt: Attempt, since_s: float) -> None:
+        """A new holder, or one that comes back after a restart with what was seen of it.
+
+        Its reservation is put beside by `reserve`.
+        """
+        before = self.smact if self.holdings else 0.0
+        predicted = job.estimate(Quantity.SMACT)
+        self._expected_smact = None
+        if before is not None and predicted is not None:
+            self._expected_smact = min(1.0, before + predicted.value)
+        self._window.restart()
+        self.holdings[job.id] = Holding(
+            job_id=job.id,
+            attempt=attempt.number,
+            uid=job.spec.uid,
+            collocation=attempt.placement.collocation,
+            since_s=since_s,
+            grew_s=since_s,
+        )
+        for usage in attempt.usage:
+            if usage.device == self.device.uuid:
+                self.holdings[job.id].recall(usage)
+
+    def release(self, job_id: int, now_s: float) -> Usage | None:
+        """A holder has left. Until a fresh reading, what is left is not known."""
+        holding = self.holdings.pop(job_id, None)
+        if holding is None:
+            return None
+        # What the others do alone is at most what all did together.
+        self._expected_smact = self.smact if self.holdings else None
+        self._window.restart()
+        self._fresh_from_s = now_s
+        return holding.usage(self.device.uuid)
+
+    def reserve(self, reservation: Reservation) -> None:
+        self.reservations[reservation.owner] = reservation
+
+    def unreserve(self, owner: str) -> None:
+        self.reservations.pop(owner, None)
+
+    def shrunk(self, holding: Holding) -> Reservation | None:
+        """The smaller promise that a settled holder gets; None when it stays."""
+        mine = next((r for r in self.reservations.values() if r.job_id == holding.job_id), None)
+        if mine is None or mine.mib is None or not holding.settled or not holding.peak_mib:
+            return None
+        enough = holding.peak_mib + self._settings.headroom_mib
+        return replace(mine, mib=enough) if enough < mine.mib else None

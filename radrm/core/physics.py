@@ -1,0 +1,201 @@
+"""How jobs that share a GPU slow one another down, and what the GPU draws meanwhile.
+
+Pure arithmetic for the software GPUs and the simulator; real GPUs need none of it. The
+constants were fitted by this project on the published 60-job run of MAGM with GPUMemNet
+on A100-40GB GPUs under MPS (RAD-RM, arXiv 2508.19073): the finish time of every job comes
+out within 10 %. Solo activity and watts come from the same work's exclusive run.
+
+A job's demand is the SM activity (SMACT) that it shows alone on a whole GPU; its speed is
+the fraction of its solo speed that it makes.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass
+from math import exp, log
+from typing import TypeVar
+
+Key = TypeVar("Key", bound=Hashable)
+
+FAMILIES = ("cnn", "vgg", "transformer", "light", "tiny", "other")
+
+_CEILING = 0.944  # SM activity that a shared GPU approaches, however much is asked of it
+_KNEE = 6.15  # how sharply throughput bends towards the ceiling
+_MOST_OF_OWN = 0.99  # the part of its own demand that a sharer gets at best
+_JOINT = 2.65  # how much the faster GPUs of a job weigh beside its slowest
+_TIMESLICE_DEMAND = 1.25
+_TIMESLICE_LOSS = 0.25
+_TYPICAL_BATCH = 64
+
+_FAMILY_WEIGHT = {"vgg": 2.66, "transformer": 3.27, "light": 1.0, "tiny": 6.0}
+_BATCH_WEIGHT = ((32, 1.0), (64, 1.53), (128, 2.49))
+_WEIGHT_RANGE = (0.25, 6.0)  # extrapolated weights stay within what was ever measured, about
+
+_WATTS = (
+    (0.0, 58.0),
+    (0.07, 73.0),
+    (0.2, 112.0),
+    (0.34, 157.0),
+    (0.47, 203.0),
+    (0.55, 217.0),
+    (0.65, 243.0),
+    (0.86, 262.0),
+    (0.93, 269.0),
+    (1.0, 273.0),
+)
+A100_IDLE_W = _WATTS[0][1]
+A100_PEAK_W = _WATTS[-1][1]
+
+
+@dataclass(frozen=True, slots=True)
+class Demand:
+    """What one job asks of a GPU: its solo SMACT (0..1) and its share weight (> 0)."""
+
+    smact: float
+    weight: float = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """A job at work: the same demand on each of its devices (one or more), MPS or not."""
+
+    demand: Demand
+    devices: tuple[str, ...]
+    mps: bool = False
+
+
+def share_weight(family: str | None, batch_size: int | None) -> float:
+    """How strongly a job holds its own against neighbours; a CNN of batch 32 is 1.0.
+
+    Small-batch jobs starve beside big ones. Batch sizes between and beyond the fitted ones
+    follow the power law of their neighbours; an unknown batch size counts as 64.
+    """
+    if family in _FAMILY_WEIGHT:
+        return _FAMILY_WEIGHT[family]
+    batch = max(1, batch_size if batch_size is not None else _TYPICAL_BATCH)
+    at = min(max(1, bisect_right(_BATCH_WEIGHT, (batch, 0.0))), len(_BATCH_WEIGHT) - 1)
+    (low, low_weight), (high, high_weight) = _BATCH_WEIGHT[at - 1], _BATCH_WEIGHT[at]
+    slope = log(high_weight / low_weight) / log(high / low)
+    weight = low_weight * exp(slope * log(batch / low))
+    return min(max(weight, _WEIGHT_RANGE[0]), _WEIGHT_RANGE[1])
+
+
+def delivered(total_demand: float) -> float:
+    """The SM activity that a shared GPU delivers under MPS when this much is asked of it."""
+    return float(total_demand / (1 + (total_demand / _CEILING) ** _KNEE) ** (1 / _KNEE))
+
+
+def speeds(
+    demands: Sequence[Demand],
+    *,
+    mps: bool,
+    fraction: float = 1.0,
+    fixed: Mapping[int, float] | None = None,
+) -> tuple[float, ...]:
+    """The speed (0..1] of each job on one device, 1.0 for a job alone on a whole GPU.
+
+    Without `mps` the jobs are time-sliced: each needs more of the device, and switching
+    costs some of it. `fraction` is the part of a whole GPU that the device is (a MIG
+    instance's compute slices): there even a job alone is slow if it needs more. Jobs whose
+    position is in `fixed` go at that speed, if no faster than they could, and the others
+    share what is left. A job without demand neither slows nor is slowed.
+    """
+    held = fixed or {}
+    busy = [at for at, demand in enumerate(demands) if demand.smact > 0]
+    result = [held.get(at, 1.0) for at in range(len(demands))]
+    if len(busy) < 2:
+        for at in busy:
+            result[at] = min(result[at], fraction / demands[at].smact)
+        return tuple(result)
+    grown = 1.0 if mps else _TIMESLICE_DEMAND
+    kept = 1.0 if mps else 1 - _TIMESLICE_LOSS * (1 - 1 / len(busy))
+    wanted = {at: grown * demands[at].smact / fraction for at in busy}
+    free = [at for at in busy if at not in held]
+    taken = sum(wanted[at] * held[at] for at in busy if at in held)
+    level = _water_level(
+        delivered(sum(wanted.values())) * kept - taken,
+        [_MOST_OF_OWN * wanted[at] for at in free],
+        [demands[at].weight * wanted[at] for at in free],
+    )
+    for at in free:
+        result[at] = min(_MOST_OF_OWN, level * demands[at].weight)
+    return tuple(result)
+
+
+def _water_level(volume: float, caps: Sequence[float], widths: Sequence[float]) -> float:
+    """The level at which vessels of these widths, each full at its cap, hold the volume."""
+    vessels = sorted((cap / width, cap, width) for cap, width in zip(caps, widths, strict=True))
+    left, open_width = volume, sum(widths)
+    for full_at, cap, width in vessels:
+        if full_at * open_width >= left:
+            return left / open_width
+        left -= cap
+        open_width -= width
+    return vessels[-1][0] if vessels else 0.0
+
+
+def joint_speed(per_device: Sequence[float]) -> float:
+    """The speed of one job from its speeds on each of its devices (at least one).
+
+    Fitted for two GPUs as min * max^2.65; for more, the geometric mean of all but the
+    slowest stands for the max.
+    """
+    slowest, *others = sorted(per_device)
+    if not others:
+        return slowest
+    if slowest <= 0:
+        return 0.0
+    return slowest * exp(_JOINT * sum(map(log, others)) / len(others))
+
+
+def running_speeds(
+    loads: Mapping[Key, Load], fractions: Mapping[str, float] | None = None
+) -> dict[Key, float]:
+    """The speed (0..1] of every job at work on a server, given all of them.
+
+    A device is time-sliced unless all its jobs are MPS clients. A job on several devices
+    goes at its joint speed and asks of each only what it then can use, so its neighbours
+    get the rest: without this the published run cannot be reproduced. `fractions` names
+    the devices that are less than a whole GPU.
+    """
+    on_device: dict[str, list[Key]] = {}
+    for key, load in loads.items():
+        for device in load.devices:
+            on_device.setdefault(device, []).append(key)
+
+    def on_each(joint: Mapping[Key, float]) -> dict[Key, list[float]]:
+        found: dict[Key, list[float]] = {key: [] for key in loads}
+        for device, keys in on_device.items():
+            each = speeds(
+                [loads[key].demand for key in keys],
+                mps=all(loads[key].mps for key in keys),
+                fraction=1.0 if fractions is None else fractions.get(device, 1.0),
+                fixed={at: joint[key] for at, key in enumerate(keys) if key in joint},
+            )
+            for key, speed in zip(keys, each, strict=True):
+                found[key].append(speed)
+        return found
+
+    at_full = on_each({})
+    joint = {key: joint_speed(each) for key, each in at_full.items() if len(each) > 1}
+    eased = on_each(joint) if joint else at_full
+    return {key: joint.get(key, each[0]) for key, each in eased.items()}
+
+
+def activity(
+    demands: Sequence[Demand], at_speeds: Sequence[float], *, fraction: float = 1.0
+) -> float:
+    """The SMACT (0..1) that a device shows while these jobs run at these speeds."""
+    work = sum(d.smact * speed for d, speed in zip(demands, at_speeds, strict=True))
+    return min(1.0, work / fraction)
+
+
+def watts(utilisation: float, idle_w: float = A100_IDLE_W, peak_w: float = A100_PEAK_W) -> float:
+    """The power draw (W) at a utilisation (0..1), the A100's curve stretched to a device's."""
+    used = min(1.0, max(0.0, utilisation))
+    at = min(bisect_right(_WATTS, (used, float("inf"))), len(_WATTS) - 1)
+    (low, low_w), (high, high_w) = _WATTS[at - 1], _WATTS[at]
+    a100 = low_w + (high_w - low_w) * (used - low) / (high - low)
+    return idle_w + (peak_w - idle_w) * (a100 - A100_IDLE_W) / (A100_PEAK_W - A100_IDLE_W)

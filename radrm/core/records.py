@@ -1,0 +1,492 @@
+"""The records: the words of radrm, the same in code, help, logs and documents.
+
+Every record is frozen; a change is a new record (`dataclasses.replace`). Nothing
+here decides anything. Units stand in the names: `_mib _s _w _j`. `None` means
+"not known", never zero.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any
+
+# --------------------------------------------------------------------------- time
+
+
+@dataclass(frozen=True, slots=True)
+class Instant:
+    """One moment on both clocks.
+
+    `boot_s` (seconds since boot, suspend included) measures durations and
+    deadlines: nobody can set it. `wall_s` (seconds since the epoch) is what
+    people read and what means something after a reboot.
+    """
+
+    boot_s: float
+    wall_s: float
+
+
+# --------------------------------------------------------------------------- words
+
+
+class JobState(str, Enum):
+    """Where a job is. How it ended is its `Outcome`."""
+
+    PENDING = "PENDING"
+    LAUNCHING = "LAUNCHING"
+    RUNNING = "RUNNING"
+    STOPPING = "STOPPING"
+    RECOVERING = "RECOVERING"
+    COMPLETED = "COMPLETED"
+    FAILED = "FAILED"
+    TIMEOUT = "TIMEOUT"
+    CANCELLED = "CANCELLED"
+
+    @property
+    def waiting(self) -> bool:
+        return self in (JobState.PENDING, JobState.RECOVERING)
+
+    @property
+    def live(self) -> bool:
+        """True while an attempt of the job exists."""
+        return self in (JobState.LAUNCHING, JobState.RUNNING, JobState.STOPPING)
+
+    @property
+    def final(self) -> bool:
+        return not self.waiting and not self.live
+
+
+class Outcome(str, Enum):
+    """How an attempt ended."""
+
+    COMPLETED = "completed"
+    FAILED = "failed"
+    OOM = "oom"
+    TIMEOUT = "timeout"
+    CANCELLED = "cancelled"
+    PREEMPTED = "preempted"
+    LOST = "lost"
+
+
+class StopReason(str, Enum):
+    """Why a live attempt is being stopped; each names the outcome it leads to."""
+
+    CANCELLED = "cancelled"
+    TIMEOUT = "timeout"
+    PREEMPTED = "preempted"
+
+
+class Collocation(str, Enum):
+    """How sharers of one device share it. AUTO is a wish, never a placement's mode."""
+
+    AUTO = "auto"
+    EXCLUSIVE = "exclusive"
+    TIMESLICE = "timeslice"
+    MPS = "mps"
+    MIG = "mig"
+
+    @property
+    def whole_device(self) -> bool:
+        """True where one job has the device to itself."""
+        return self in (Collocation.EXCLUSIVE, Collocation.MIG)
+
+
+class DeviceKind(str, Enum):
+    GPU = "gpu"
+    MIG = "mig"
+
+
+class CheckpointKind(str, Enum):
+    NONE = "none"
+    SIGNAL = "signal"
+    API = "api"
+
+
+class Queue(str, Enum):
+    """The recovery queue is always served before the main one."""
+
+    MAIN = "main"
+    RECOVERY = "recovery"
+
+
+class Quantity(str, Enum):
+    MEMORY = "memory"
+    SMACT = "smact"
+    DURATION = "duration"
+
+
+class ReservationKind(str, Enum):
+    RUNNING = "running"
+    BACKFILL = "backfill"
+    MIGRATION = "migration"
+    MAINTENANCE = "maintenance"
+
+
+# --------------------------------------------------------------------------- devices
+
+LOCAL_NODE = "local"
+
+
+@dataclass(frozen=True, slots=True)
+class Device:
+    """A GPU or a MIG instance.
+
+    `overhead_mib` is what the driver keeps for itself: total - overhead is what
+    jobs can have. `mps` says whether an MPS control daemon serves this device.
+    """
+
+    uuid: str
+    index: int
+    name: str
+    total_mib: int
+    kind: DeviceKind = DeviceKind.GPU
+    node: str = LOCAL_NODE
+    overhead_mib: int = 0
+    mps: bool = False
+    parent: str | None = None
+    profile: str | None = None
+    available_until: float | None = None
+    """Wall-clock end of this device's availability (maintenance, outer allocation)."""
+
+    @property
+    def capacity_mib(self) -> int:
+        return self.total_mib - self.overhead_mib
+
+
+@dataclass(frozen=True, slots=True)
+class AttemptMemory:
+    """What one attempt's processes hold on the read device (None: cannot be told)."""
+
+    job_id: int
+    attempt: int
+    used_mib: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """One device at one time. A reading that failed has `error` and nothing else."""
+
+    device: str
+    at: Instant
+    used_mib: int | None = None
+    """All memory in use on the device, the driver's own overhead left out."""
+    attempts: tuple[AttemptMemory, ...] = ()
+    smact: float | None = None
+    smact_source: str | None = None
+    smact_coarse: bool = False
+    """True where SMACT is only the share of time with any kernel running."""
+    power_w: float | None = None
+    error: str | None = None
+
+
+# --------------------------------------------------------------------------- needs
+
+
+@dataclass(frozen=True, slots=True)
+class Needs:
+    """What one task of a role needs. `gpu_memory_mib` is per GPU and as declared."""
+
+    gpus: int = 1
+    gpu_memory_mib: int | None = None
+    smact: float | None = None
+    cpus: float | None = None
+    memory_mib: int | None = None
+    mig_profile: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Role:
+    """A kind of task of a job, and how many of it may run (`count_min..count_max`)."""
+
+    name: str = "main"
+    count_min: int = 1
+    count_max: int = 1
+    step: int = 1
+    needs: Needs = Needs()
+
+    def allows(self, count: int) -> bool:
+        inside = self.count_min <= count <= self.count_max
+        return inside and (count - self.count_min) % self.step == 0
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """What a job can do about its own state, and what that costs in seconds."""
+
+    kind: CheckpointKind = CheckpointKind.NONE
+    cost_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class JobSpec:
+    """What the submitter asked for; it never changes by itself (`edit` replaces it)."""
+
+    name: str
+    user: str
+    uid: int
+    roles: tuple[Role, ...] = (Role(),)
+    collocation: Collocation = Collocation.AUTO
+    time_limit_s: float | None = None
+    priority: int = 0
+    weight: float = 1.0
+    due_s: float | None = None
+    """Wall-clock due time."""
+    checkpoint: Checkpoint = Checkpoint()
+    retries: int = 0
+    requeue: bool = False
+
+    @property
+    def gpus(self) -> int:
+        """GPUs at the smallest size that may run."""
+        return sum(role.count_min * role.needs.gpus for role in self.roles)
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """What an estimator expects: a value and an upper bound of one quantity."""
+
+    quantity: Quantity
+    value: float
+    upper: float
+    source: str
+    seconds: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """What a job reports of itself. `work_done` is a fraction of the whole, 0..1."""
+
+    at: Instant
+    step: float | None = None
+    total: float | None = None
+    loss: float | None = None
+    work_done: float | None = None
+
+
+# --------------------------------------------------------------------------- placement
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """One task's part of one device. `device` is None for a task without a GPU.
+
+    `reserved_mib` is the memory promised; `sm_fraction` (0..1] and `cpus` are
+    caps, None where there is none.
+    """
+
+    device: str | None
+    reserved_mib: int = 0
+    node: str = LOCAL_NODE
+    role: str = "main"
+    task: int = 0
+    sm_fraction: float | None = None
+    cpus: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """All shares of one attempt: all of them or none."""
+
+    shares: tuple[Share, ...]
+    collocation: Collocation
+
+    @property
+    def devices(self) -> tuple[str, ...]:
+        """The devices in the order of their shares, each once."""
+        return tuple(dict.fromkeys(s.device for s in self.shares if s.device is not None))
+
+    def tasks(self) -> dict[str, int]:
+        """How many tasks of each role the placement holds."""
+        seen: dict[str, set[int]] = {}
+        for share in self.shares:
+            seen.setdefault(share.role, set()).add(share.task)
+        return {role: len(tasks) for role, tasks in seen.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class Reservation:
+    """Memory of a device promised to an owner for an interval.
+
+    `mib` None promises the whole device. A job has one of kind RUNNING for each
+    device that its live attempt holds; `until` is None when the end is unknown.
+    """
+
+    owner: str
+    kind: ReservationKind
+    device: str
+    mib: int | None
+    since: Instant
+    until: Instant | None = None
+    job_id: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Why not: the first rule that said no, with the number wanted and the number there."""
+
+    rule: str
+    message: str
+    device: str | None = None
+    needed: float | None = None
+    available: float | None = None
+
+
+# --------------------------------------------------------------------------- life
+
+
+@dataclass(frozen=True, slots=True)
+class Exit:
+    """How a task's main process ended: `code` (0..255) or `signal`, or neither if unseen."""
+
+    code: int | None = None
+    signal: int | None = None
+
+    @property
+    def ok(self) -> bool:
+        return self.code == 0
+
+    @property
+    def shell_code(self) -> int | None:
+        """The exit code as a shell would give it: 128+n for a signal."""
+        return 128 + self.signal if self.signal is not None else self.code
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """One process tree of an attempt."""
+
+    role: str = "main"
+    number: int = 0
+    exit: Exit | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class OutOfMemory:
+    """Evidence that an attempt died for want of GPU memory.
+
+    `requested_mib` is the request that failed, where the program named it.
+    """
+
+    signature: str
+    requested_mib: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """What an attempt was seen to use on one device.
+
+    `energy_j` is the device's energy, shared equally among the attempts on it.
+    """
+
+    device: str
+    peak_mib: int | None = None
+    smact_mean: float | None = None
+    energy_j: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """A stop under way: why, since when, and when TERM becomes KILL."""
+
+    reason: StopReason
+    asked: Instant
+    kill_boot_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """One launch of a job. `serial` is unique over all attempts ever made."""
+
+    job_id: int
+    number: int
+    serial: int
+    placement: Placement
+    launched: Instant
+    started: Instant | None = None
+    ended: Instant | None = None
+    tasks: tuple[Task, ...] = (Task(),)
+    stop: Stop | None = None
+    target: Placement | None = None
+    """The placement that a resize under way leads to."""
+    outcome: Outcome | None = None
+    exit_code: int | None = None
+    reason: str | None = None
+    usage: tuple[Usage, ...] = ()
+
+    @property
+    def peak_mib(self) -> int | None:
+        """The highest peak on any one device (memory is counted per GPU)."""
+        peaks = [u.peak_mib for u in self.usage if u.peak_mib is not None]
+        return max(peaks) if peaks else None
+
+    @property
+    def energy_j(self) -> float | None:
+        parts = [u.energy_j for u in self.usage if u.energy_j is not None]
+        return sum(parts) if parts else None
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """One submitted .rad file (or array element) and all that has become of it."""
+
+    id: int
+    ticket: str
+    spec: JobSpec
+    submitted: Instant
+    state: JobState = JobState.PENDING
+    queue: Queue = Queue.MAIN
+    held: bool = False
+    estimating: bool = False
+    """True until the estimators have answered; the job waits outside the queue."""
+    estimates: tuple[Estimate, ...] = ()
+    attempts: int = 0
+    oom_count: int = 0
+    retries_used: int = 0
+    memory_floor_mib: int | None = None
+    """What its out-of-memory deaths have proven it needs at least, per GPU."""
+    own_device: bool = False
+    """True when recovery demands a device that nobody else is on."""
+    progress: Progress | None = None
+    saved: Progress | None = None
+    """The progress that the last good checkpoint holds: it survives an attempt."""
+    saved_at: Instant | None = None
+    target: Placement | None = None
+    """Where a migrating job goes on; its devices are reserved until it is there."""
+    outcome: Outcome | None = None
+    exit_code: int | None = None
+    reason: str | None = None
+    started: Instant | None = None
+    ended: Instant | None = None
+
+    def estimate(self, quantity: Quantity) -> Estimate | None:
+        """The first estimate of a quantity: estimators answer best first."""
+        return next((e for e in self.estimates if e.quantity is quantity), None)
+
+    @property
+    def need_mib(self) -> int | None:
+        """The job's *need* per GPU: upper bound, raised by what its deaths have proven."""
+        found = self.estimate(Quantity.MEMORY)
+        known = [int(found.upper)] if found else []
+        if self.memory_floor_mib is not None:
+            known.append(self.memory_floor_mib)
+        return max(known) if known else None
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceStatus:
+    """What people and health rules have said about a device."""
+
+    uuid: str
+    drained: str | None = None
+    """Why it takes no new job; None when it does."""
+
+
+@dataclass(frozen=True, slots=True)
+class RuleState:
+    """A rule's own memory, JSON-serialisable, kept with the version that wrote it."""
+
+    kind: str
+    name: str
+    version: int
+    state: Any = field(default=None)

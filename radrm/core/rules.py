@@ -1,0 +1,144 @@
+"""The shapes of the rules that plug in. Each is small, pure and named in a registry.
+
+A rule's own memory between calls is its `state`: passed in, returned, JSON-
+serialisable, and persisted by the core under the rule's `version`. A rule keeps
+nothing else from one call to the next.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from radrm.core.events import Event
+from radrm.core.proposals import Proposal
+from radrm.core.records import Attempt, Estimate, Job, JobSpec, OutOfMemory, Refusal
+from radrm.core.view import Offer, View
+
+
+class Order(Protocol):
+    """Which waiting job next? Recovery and priority come before an order's key.
+
+    `strict`: while the head cannot start, nobody behind it does.
+    """
+
+    name: str
+    strict: bool
+
+    def key(self, job: Job) -> tuple[Any, ...]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """What a policy is asked for: `gpus` devices, each with `need_mib` (None: unknown)."""
+
+    job: Job
+    gpus: int
+    need_mib: int | None
+
+
+class Policy(Protocol):
+    """Which devices, for this job, now?
+
+    `floor_mib` is what a job of unknown need is promised; `whole_device` says that
+    every job placed by it has its devices to itself.
+    """
+
+    name: str
+    version: int
+    floor_mib: int
+    whole_device: bool
+
+    def refuse(self, ask: Ask, offer: Offer) -> Refusal | None:
+        """Why not this device, in the policy's own terms; the core's no came before."""
+        ...
+
+    def choose(
+        self, ask: Ask, eligible: Sequence[Offer], state: Any
+    ) -> tuple[Sequence[Offer], Any]:
+        """The best `ask.gpus` of at least as many eligible devices, and the new state."""
+        ...
+
+
+@dataclass(slots=True)
+class Plan:
+    """A planner's answer.
+
+    `proposals` may be a generator: each is validated and carried out before the
+    next is drawn, and the view shows the effect. `state` is read when they are
+    drawn. `wake_at` (boot-time seconds) asks to be called again.
+    """
+
+    proposals: Iterable[Proposal] = ()
+    state: Any = None
+    wake_at: float | None = None
+
+
+class Planner(Protocol):
+    """What should change, looking at waiting and running jobs together?
+
+    `listens` names the kinds of event after which it is called.
+    """
+
+    name: str
+    version: int
+    listens: frozenset[type[Event]]
+
+    def plan(self, view: View, event: Event, state: Any) -> Plan: ...
+
+    def explain(self, view: View, job: Job) -> Sequence[Refusal]:
+        """Why a waiting job does not start now, device by device; empty when it could."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Again:
+    """Recover the job: with at least this promise, on a device of its own or not."""
+
+    memory_floor_mib: int | None
+    own_device: bool
+
+
+@dataclass(frozen=True, slots=True)
+class GiveUp:
+    reason: str
+
+
+class Recovery(Protocol):
+    """An attempt died of GPU out-of-memory: again, where, with what reservation?"""
+
+    name: str
+
+    def after_oom(
+        self, job: Job, attempt: Attempt, evidence: OutOfMemory, largest_mib: int
+    ) -> Again | GiveUp:
+        """`job.oom_count` includes this death; `largest_mib` is the largest device there is."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Description:
+    """What an estimator is told of a job: its spec, and what its file says beside.
+
+    `published` holds figures that a prototype job file brings along, in MiB, by
+    name (`measured`, `horus`, `faketensor`, `gpumemnet`).
+    """
+
+    spec: JobSpec
+    declared_mib: int | None = None
+    declared_smact: float | None = None
+    declared_duration_s: float | None = None
+    published: dict[str, float] = field(default_factory=dict)
+    model_summary: str | None = None
+    batch_size: int | None = None
+
+
+class Estimator(Protocol):
+    """What will this job need? Asked once per submission, outside `step`."""
+
+    name: str
+
+    def estimate(self, job: Description) -> tuple[Estimate, ...]:
+        """Nothing for what it cannot tell."""
+        ...

@@ -1,0 +1,400 @@
+"""`step`: one event in; changed records, actions and a wake-up time out.
+
+The same object serves the daemon and the simulator. What it decides depends only
+on the events it was given; neither clock nor chance nor host can be reached from
+here. Its cost per event does not grow with the queue: a step looks at the jobs
+that the event names, at the devices, and at as many waiting jobs as its planners
+ask to see.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from radrm.core import events as ev
+from radrm.core import lifecycle as life
+from radrm.core.actions import (
+    ApplyShares,
+    EstimateJob,
+    Launch,
+    Resize,
+    TakeCheckpoint,
+)
+from radrm.core.proposals import (
+    Hopeless,
+    Migrate,
+    Preempt,
+    Proposal,
+    ResizeTo,
+    SetShares,
+    Start,
+    TakeCheckpointNow,
+)
+from radrm.core.records import (
+    Attempt,
+    DeviceStatus,
+    Instant,
+    Job,
+    JobState,
+    Refusal,
+    Reservation,
+    ReservationKind,
+    RuleState,
+    StopReason,
+)
+from radrm.core.rules import Order, Planner, Recovery
+from radrm.core.settings import CoreSettings
+from radrm.core.state import Decision, State, Timer
+from radrm.core.validation import check, check_placement, hopeless
+from radrm.core.view import View
+
+_PLANNER = "planner:"
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """The rules in force. `planners` are asked in turn; the first starts jobs, the
+    others (controllers) adjust what runs, or it is another planner altogether."""
+
+    order: Order
+    planners: Sequence[Planner]
+    recovery: Recovery
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """What survived of an earlier life, from the store: unfinished jobs and what is theirs."""
+
+    jobs: Iterable[Job] = ()
+    attempts: Iterable[Attempt] = ()
+    reservations: Iterable[Reservation] = ()
+    devices: Iterable[DeviceStatus] = ()
+    rule_states: Iterable[RuleState] = ()
+    next_serial: int = 1
+
+
+class Scheduler:
+    """Created empty or from what was `Kept`; then driven by `step` alone."""
+
+    def __init__(self, rules: Rules, settings: CoreSettings | None = None) -> None:
+        self._rules = rules
+        self.state = State(settings or CoreSettings(), rules.order.key)
+        self.view = View(self.state)
+        self._kept_reservations: list[Reservation] = []
+
+    # ------------------------------------------------------------- restart
+
+    def restore(self, kept: Kept) -> None:
+        """Take over stored records, before the first step.
+
+        Attempts are put on their devices by the first `DevicesSeen`; what has
+        become of them the host reports by events as always.
+        """
+        state = self.state
+        state.next_serial = kept.next_serial
+        for status in kept.devices:
+            if status.drained is not None:
+                state.drained[status.uuid] = status.drained
+        for rule_state in kept.rule_states:
+            state.rule_states[rule_state.kind, rule_state.name] = rule_state
+        for job in kept.jobs:
+            state.put_job(job)
+        for attempt in kept.attempts:
+            state.put_attempt(attempt)
+            self._restore_timers(state.jobs[attempt.job_id], attempt)
+        self._kept_reservations = list(kept.reservations)
+
+    def _restore_timers(self, job: Job, attempt: Attempt) -> None:
+        limit = job.spec.time_limit_s
+        if limit is not None and attempt.started is not None:
+            when = attempt.started.boot_s + limit
+            self.state.wake(Timer(when, life.TIME_LIMIT, job.id, attempt.number))
+        if attempt.stop is not None:
+            self.state.wake(Timer(attempt.stop.kill_boot_s, life.KILL, job.id, attempt.number))
+
+    # ------------------------------------------------------------- step
+
+    def step(self, event: ev.Event) -> Decision:
+        self.state.begin(event.at)
+        _HANDLERS[type(event)](self, event)
+        woken = self._due()
+        for planner in self._rules.planners:
+            if type(event) in planner.listens or planner.name in woken:
+                self._ask(planner, event)
+        return self.state.finish()
+
+    def why_waiting(self, job_id: int, now: Instant) -> tuple[Refusal, ...]:
+        """Why a waiting job does not start at this moment. Computed on demand, changes nothing."""
+        job = self.state.jobs.get(job_id)
+        if job is None or not job.state.waiting:
+            return ()
+        if job.held:
+            return (Refusal("held", "it is held; release it with: radrm release"),)
+        if job.estimating:
+            return (Refusal("estimating", "its memory is being estimated"),)
+        self.state.begin(now)
+        found = [r for p in self._rules.planners for r in p.explain(self.view, job)]
+        return tuple(found) or (Refusal("turn", "it starts with the next event"),)
+
+    def hopeless(self, job: Job) -> str | None:
+        """Why a job could never run on the devices there are; None when it could."""
+        return hopeless(self.state, job)
+
+    def _due(self) -> set[str]:
+        """Act on the timers whose time has come; returns the planners to wake."""
+        woken: set[str] = set()
+        for timer in self.state.due():
+            if timer.what.startswith(_PLANNER):
+                woken.add(timer.what.removeprefix(_PLANNER))
+                continue
+            job, attempt = self._live(timer.job_id, timer.attempt)
+            if job is None or attempt is None:
+                continue
+            if timer.what == life.TIME_LIMIT:
+                life.stop(self.state, job, attempt, StopReason.TIMEOUT)
+            elif timer.what == life.KILL:
+                life.kill_now(self.state, attempt)
+        return woken
+
+    def _live(self, job_id: int, number: int) -> tuple[Job | None, Attempt | None]:
+        return self.state.jobs.get(job_id), self.state.live_attempt(job_id, number)
+
+    # ------------------------------------------------------------- planners
+
+    def _ask(self, planner: Planner, event: ev.Event) -> None:
+        key = ("planner", planner.name)
+        kept = self.state.rule_states.get(key)
+        usable = kept is not None and kept.version == planner.version
+        plan = planner.plan(self.view, event, kept.state if kept and usable else None)
+        for proposal in plan.proposals:
+            self._propose(proposal)
+        if plan.state is not None or kept is not None:
+            self.state.put_rule_state(*key, planner.version, plan.state)
+        if plan.wake_at is not None:
+            self.state.wake(Timer(plan.wake_at, _PLANNER + planner.name))
+
+    def _propose(self, proposal: Proposal) -> None:
+        refusal = check(self.state, proposal)
+        if refusal is not None:
+            self.state.turn.rejections.append((proposal, refusal))
+            return
+        _CARRIERS[type(proposal)](self, self.state.jobs[proposal.job_id], proposal)
+
+    def _start(self, job: Job, p: Start) -> None:
+        life.start(self.state, job, p.placement)
+
+    def _hopeless(self, job: Job, p: Hopeless) -> None:
+        life.refuse(self.state, job, p.reason)
+
+    def _preempt(self, job: Job, p: Preempt) -> None:
+        life.stop(self.state, job, self.state.attempts[job.id], StopReason.PREEMPTED)
+
+    def _checkpoint(self, job: Job, p: Proposal) -> None:
+        number = self.state.attempts[job.id].number
+        self.state.act(TakeCheckpoint(job_id=job.id, attempt=number))
+
+    def _migrate(self, job: Job, p: Migrate) -> None:
+        life.take_target(self.state, job, p.placement)
+        self._checkpoint(job, p)
+
+    def _resize(self, job: Job, p: ResizeTo) -> None:
+        life.begin_resize(self.state, job, self.state.attempts[job.id], p.placement)
+
+    def _shares(self, job: Job, p: SetShares) -> None:
+        number = self.state.attempts[job.id].number
+        self.state.act(ApplyShares(job_id=job.id, attempt=number, shares=p.shares))
+
+    # ------------------------------------------------------------- events from people
+
+    def _on_tick(self, event: ev.Tick) -> None:
+        pass
+
+    def _on_submitted(self, event: ev.JobSubmitted) -> None:
+        if event.job.id in self.state.jobs:
+            return
+        job = self.state.put_job(event.job)
+        never = hopeless(self.state, job)
+        if never is not None:
+            life.refuse(self.state, job, never)
+        elif job.estimating:
+            self.state.act(EstimateJob(job_id=job.id))
+
+    def _on_cancel(self, event: ev.CancelRequested) -> None:
+        job = self.state.jobs.get(event.job_id)
+        if job is None:
+            return
+        reason = f"cancelled by {event.by}"
+        if job.state.waiting:
+            life.cancel_waiting(self.state, job, reason)
+            return
+        job = self.state.put_job(replace(job, reason=reason))
+        life.stop(self.state, job, self.state.attempts[job.id], StopReason.CANCELLED)
+
+    def _on_hold(self, event: ev.HoldRequested) -> None:
+        job = self.state.jobs.get(event.job_id)
+        if job is not None and job.state.waiting:
+            self.state.put_job(replace(job, held=event.held))
+
+    def _on_drain(self, event: ev.DrainRequested) -> None:
+        self.state.put_drained(event.device, event.reason)
+
+    def _on_estimate(self, event: ev.EstimateReady) -> None:
+        job = self.state.jobs.get(event.job_id)
+        if job is not None and job.estimating:
+            self.state.put_job(replace(job, estimates=event.estimates, estimating=False))
+
+    # ------------------------------------------------------------- events from devices
+
+    def _on_devices(self, event: ev.DevicesSeen) -> None:
+        self.state.set_devices(event.devices)
+        kept, self._kept_reservations = self._kept_reservations, []
+        for reservation in kept:
+            self._put_back(reservation)
+
+    def _put_back(self, reservation: Reservation) -> None:
+        """A stored reservation, and its holder, back on their device after a restart."""
+        ledger = self.state.ledgers.get(reservation.device)
+        job = self.state.jobs.get(reservation.job_id) if reservation.job_id else None
+        if ledger is None:
+            self._kept_reservations.append(reservation)
+            return
+        self.state.reserve(reservation)
+        attempt = self.state.attempts.get(job.id) if job else None
+        if job and attempt and reservation.kind is ReservationKind.RUNNING:
+            since = attempt.started or attempt.launched
+            ledger.admit(job, attempt, since.boot_s)
+
+    def _on_readings(self, event: ev.ReadingsTaken) -> None:
+        for reading in event.readings:
+            ledger = self.state.ledgers.get(reading.device)
+            if ledger is None:
+                continue
+            for holding in ledger.take(reading):
+                attempt = self.state.live_attempt(holding.job_id, holding.attempt)
+                if attempt is None:
+                    continue
+                usage = holding.usage(reading.device)
+                others = tuple(u for u in attempt.usage if u.device != reading.device)
+                self.state.put_attempt(replace(attempt, usage=(*others, usage)))
+                smaller = ledger.shrunk(holding)
+                if smaller is not None:
+                    self.state.reserve(smaller)
+
+    # ------------------------------------------------------------- events from attempts
+
+    def _on_started(self, event: ev.AttemptStarted) -> None:
+        job, attempt = self._live(event.job_id, event.attempt)
+        if job and attempt and attempt.started is None:
+            life.started(self.state, job, attempt)
+
+    def _on_voided(self, event: ev.LaunchVoided) -> None:
+        job, attempt = self._live(event.job_id, event.attempt)
+        if job and attempt:
+            life.voided(self.state, job, attempt, None)
+
+    def _on_ended(self, event: ev.AttemptEnded) -> None:
+        job, attempt = self._live(event.job_id, event.attempt)
+        if job is None or attempt is None:
+            return
+        life.ended(self.state, job, attempt, event, self._rules.recovery)
+        self._go_on_elsewhere(self.state.jobs[job.id])
+
+    def _go_on_elsewhere(self, job: Job) -> None:
+        """A job stopped for its migration starts where it was to go, or waits as others do."""
+        if job.target is None or not job.state.waiting:
+            return
+        if check_placement(self.state, job, job.target) is None:
+            life.start(self.state, job, job.target)
+        else:
+            life.drop_target(self.state, job)
+
+    def _on_progress(self, event: ev.ProgressReported) -> None:
+        job, attempt = self._live(event.job_id, event.attempt)
+        if job and attempt:
+            self.state.put_job(replace(job, progress=event.progress))
+
+    def _on_checkpoint(self, event: ev.CheckpointTaken) -> None:
+        job, attempt = self._live(event.job_id, event.attempt)
+        if job is None or attempt is None:
+            return
+        saved = event.progress or job.progress
+        job = self.state.put_job(replace(job, saved=saved, saved_at=event.at))
+        if job.target is not None and job.state is JobState.RUNNING:
+            life.stop(self.state, job, attempt, StopReason.PREEMPTED)
+
+    def _on_resized(self, event: ev.Resized) -> None:
+        job, attempt = self._live(event.job_id, event.attempt)
+        if job and attempt and attempt.target is not None:
+            life.end_resize(self.state, job, attempt, attempt.target)
+
+    def _on_shares(self, event: ev.SharesApplied) -> None:
+        job, attempt = self._live(event.job_id, event.attempt)
+        if job and attempt:
+            placement = replace(attempt.placement, shares=event.shares)
+            self.state.put_attempt(replace(attempt, placement=placement))
+
+    def _on_failed(self, event: ev.ActionFailed) -> None:
+        action = event.action
+        if isinstance(action, EstimateJob):
+            job = self.state.jobs.get(action.job_id)
+            if job is not None and job.estimating:
+                self.state.put_job(replace(job, estimating=False))
+            return
+        if not isinstance(action, (Launch, Resize, TakeCheckpoint)):
+            return
+        job, attempt = self._live(action.job_id, action.attempt)
+        if job is None or attempt is None:
+            return
+        if isinstance(action, Launch):
+            ended = ev.AttemptEnded(
+                at=event.at,
+                job_id=job.id,
+                attempt=attempt.number,
+                never_started=event.reason,
+            )
+            self._on_ended(ended)
+        elif isinstance(action, Resize):
+            life.end_resize(self.state, job, attempt, attempt.placement)
+        else:
+            life.drop_target(self.state, job)
+
+    def _on_plan(self, event: ev.PlanReady) -> None:
+        for proposal in event.proposals:
+            if self.state.touched_since(proposal.job_id, event.version):
+                stale = Refusal("stale", "the job has changed since the planner looked")
+                self.state.turn.rejections.append((proposal, stale))
+            else:
+                self._propose(proposal)
+
+
+_HANDLERS: dict[type[ev.Event], Callable[[Scheduler, Any], None]] = {
+    ev.Tick: Scheduler._on_tick,
+    ev.JobSubmitted: Scheduler._on_submitted,
+    ev.CancelRequested: Scheduler._on_cancel,
+    ev.HoldRequested: Scheduler._on_hold,
+    ev.DrainRequested: Scheduler._on_drain,
+    ev.EstimateReady: Scheduler._on_estimate,
+    ev.DevicesSeen: Scheduler._on_devices,
+    ev.ReadingsTaken: Scheduler._on_readings,
+    ev.AttemptStarted: Scheduler._on_started,
+    ev.LaunchVoided: Scheduler._on_voided,
+    ev.AttemptEnded: Scheduler._on_ended,
+    ev.ProgressReported: Scheduler._on_progress,
+    ev.CheckpointTaken: Scheduler._on_checkpoint,
+    ev.Resized: Scheduler._on_resized,
+    ev.SharesApplied: Scheduler._on_shares,
+    ev.ActionFailed: Scheduler._on_failed,
+    ev.PlanReady: Scheduler._on_plan,
+}
+
+_CARRIERS: dict[type[Proposal], Callable[[Scheduler, Job, Any], None]] = {
+    Start: Scheduler._start,
+    Hopeless: Scheduler._hopeless,
+    Preempt: Scheduler._preempt,
+    TakeCheckpointNow: Scheduler._checkpoint,
+    Migrate: Scheduler._migrate,
+    ResizeTo: Scheduler._resize,
+    SetShares: Scheduler._shares,
+}

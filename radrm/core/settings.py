@@ -1,0 +1,33 @@
+"""The numbers of the core that a site may change, with their units and why they are so."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from radrm.core.records import Collocation
+
+
+@dataclass(frozen=True, slots=True)
+class CoreSettings:
+    """Settings of the table `[core]` of the configuration file."""
+
+    smact_window_s: float = 90.0
+    """SM activity is a mean over at most this long (RAD-RM thesis, section 6.2.1)."""
+    smact_min_samples: int = 10
+    """So many readings since the last change on a device make its mean trusted."""
+    use_coarse_smact: bool = False
+    """Take "share of time with any kernel running" for SMACT where nothing better is read."""
+    stale_after_s: float = 10.0
+    """A device whose last reading is older takes no new job."""
+    settle_s: float = 120.0
+    """A job is settled when its memory has not grown for so long..."""
+    settle_growth_mib: int = 64
+    """...by more than this. Longer than the start-up of a training job (30 to 60 s)."""
+    headroom_mib: int = 1024
+    """A settled job's promise is its peak plus this."""
+    idle_unmanaged_mib: int = 256
+    """A device counts as idle in spite of this much unmanaged memory (a desktop, a monitor)."""
+    grace_s: float = 30.0
+    """From TERM to KILL."""
+    collocation: Collocation = Collocation.AUTO
+    """How jobs that do not say share a device: AUTO is MPS where enabled, else time-slices."""

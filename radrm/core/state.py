@@ -1,0 +1,233 @@
+"""Everything `step` remembers, indexed so that no event has to look at every job.
+
+`State` keeps the records consistent with their indices and notes what one step
+has changed. It decides nothing.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from typing import TypeAlias
+
+from radrm.core.actions import Action
+from radrm.core.ledger import DeviceLedger
+from radrm.core.proposals import Proposal
+from radrm.core.records import (
+    Attempt,
+    Device,
+    DeviceStatus,
+    Instant,
+    Job,
+    JobState,
+    Placement,
+    Refusal,
+    Reservation,
+    RuleState,
+)
+from radrm.core.settings import CoreSettings
+from radrm.core.transitions import Trigger, after
+from radrm.core.waiting import OrderKey, WaitingQueue
+
+Record: TypeAlias = Job | Attempt | Reservation | DeviceStatus | RuleState
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """What one step decided: save `changed` and `dropped`, then do `actions` in order.
+
+    `dropped` names reservations (owner, device) that are no more. `wake_at` is
+    the boot-time second at which `step` wants a `Tick` if nothing happens before.
+    """
+
+    actions: tuple[Action, ...]
+    changed: tuple[Record, ...]
+    dropped: tuple[tuple[str, str], ...]
+    wake_at: float | None
+    rejections: tuple[tuple[Proposal, Refusal], ...]
+
+
+@dataclass(slots=True)
+class Turn:
+    """What the step under way has done so far."""
+
+    now: Instant
+    actions: list[Action] = field(default_factory=list)
+    changed: dict[tuple[str, object], Record] = field(default_factory=dict)
+    dropped: dict[tuple[str, str], None] = field(default_factory=dict)
+    rejections: list[tuple[Proposal, Refusal]] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Timer:
+    """Something to look at again: `what` for a job's attempt, or for a rule."""
+
+    boot_s: float
+    what: str
+    job_id: int = 0
+    attempt: int = 0
+
+
+def owner_of(job_id: int) -> str:
+    """The name under which a job owns reservations."""
+    return f"job:{job_id}"
+
+
+class State:
+    def __init__(self, settings: CoreSettings, order_key: OrderKey) -> None:
+        self.settings = settings
+        self.jobs: dict[int, Job] = {}
+        """Unfinished jobs only: what has ended is the store's to remember."""
+        self.attempts: dict[int, Attempt] = {}
+        """The live attempt of a job: at most one, by construction."""
+        self.waiting = WaitingQueue(order_key)
+        self.ledgers: dict[str, DeviceLedger] = {}
+        self.drained: dict[str, str] = {}
+        self.rule_states: dict[tuple[str, str], RuleState] = {}
+        self.version = 0
+        self.next_serial = 1
+        self.turn = Turn(Instant(0.0, 0.0))
+        self._timers: list[Timer] = []
+        self._touched: dict[int, int] = {}
+
+    # ------------------------------------------------------------- one step
+
+    def begin(self, now: Instant) -> None:
+        self.turn = Turn(now)
+
+    def finish(self) -> Decision:
+        for job_id in [r.id for r in self.turn.changed.values() if isinstance(r, Job)]:
+            if job_id in self.jobs and self.jobs[job_id].state.final:
+                del self.jobs[job_id]
+                self._touched.pop(job_id, None)
+        turn = self.turn
+        return Decision(
+            actions=tuple(turn.actions),
+            changed=tuple(turn.changed.values()),
+            dropped=tuple(turn.dropped),
+            wake_at=self._timers[0].boot_s if self._timers else None,
+            rejections=tuple(turn.rejections),
+        )
+
+    def act(self, action: Action) -> None:
+        self.turn.actions.append(action)
+
+    def _note(self, kind: str, key: object, record: Record) -> None:
+        self.version += 1
+        self.turn.changed[kind, key] = record
+
+    # ------------------------------------------------------------- jobs and attempts
+
+    def put_job(self, job: Job) -> Job:
+        """Save a job's record; the waiting queue follows from it."""
+        self.jobs[job.id] = job
+        self._note("job", job.id, job)
+        self._touched[job.id] = self.version
+        if job.state.waiting and not job.held and not job.estimating:
+            self.waiting.put(job)
+        else:
+            self.waiting.discard(job.id)
+        return job
+
+    def move(self, job: Job, trigger: Trigger, **changes: object) -> Job:
+        """The only way a job's state changes: by a row of the table."""
+        return self.put_job(
+            replace(job, state=after(job.state, trigger), **changes)  # type: ignore[arg-type]
+        )
+
+    def touched_since(self, job_id: int, version: int) -> bool:
+        """True when a job has changed since a view of that version, or is gone."""
+        return self._touched.get(job_id, self.version + 1) > version
+
+    def put_attempt(self, attempt: Attempt) -> Attempt:
+        """Save an attempt's record; an attempt that has ended is live no more."""
+        if attempt.ended is None:
+            self.attempts[attempt.job_id] = attempt
+        else:
+            self.attempts.pop(attempt.job_id, None)
+        self._note("attempt", (attempt.job_id, attempt.number), attempt)
+        return attempt
+
+    def live_attempt(self, job_id: int, number: int) -> Attempt | None:
+        attempt = self.attempts.get(job_id)
+        return attempt if attempt is not None and attempt.number == number else None
+
+    # ------------------------------------------------------------- devices
+
+    def set_devices(self, devices: Iterable[Device]) -> None:
+        """Take over the list of devices; one that vanished keeps its holders until they end."""
+        listed = {d.uuid: d for d in devices}
+        for uuid, device in listed.items():
+            ledger = self.ledgers.get(uuid)
+            if ledger is None:
+                ledger = self.ledgers[uuid] = DeviceLedger(device, self.settings)
+            ledger.device = device
+            ledger.drained = self.drained.get(uuid)
+            ledger.vanished = False
+        for uuid in [u for u in self.ledgers if u not in listed]:
+            if self.ledgers[uuid].holdings:
+                self.ledgers[uuid].vanished = True
+            else:
+                del self.ledgers[uuid]
+        self.version += 1
+
+    def put_drained(self, uuid: str, reason: str | None) -> None:
+        if reason is None:
+            self.drained.pop(uuid, None)
+        else:
+            self.drained[uuid] = reason
+        if uuid in self.ledgers:
+            self.ledgers[uuid].drained = reason
+        self._note("device", uuid, DeviceStatus(uuid=uuid, drained=reason))
+
+    def reserve(self, reservation: Reservation) -> None:
+        self.ledgers[reservation.device].reserve(reservation)
+        key = (reservation.owner, reservation.device)
+        self.turn.dropped.pop(key, None)
+        self._note("reservation", key, reservation)
+
+    def unreserve(self, owner: str, device: str) -> None:
+        ledger = self.ledgers.get(device)
+        if ledger is not None:
+            ledger.unreserve(owner)
+        self.turn.changed.pop(("reservation", (owner, device)), None)
+        self.turn.dropped[owner, device] = None
+        self.version += 1
+
+    @staticmethod
+    def promises(placement: Placement) -> dict[str, int | None]:
+        """MiB promised on each device of a placement; None where it is the whole device."""
+        whole = placement.collocation.whole_device
+        totals: dict[str, int | None] = {}
+        for share in placement.shares:
+            if share.device is not None:
+                so_far = totals.get(share.device) or 0
+                totals[share.device] = None if whole else so_far + share.reserved_mib
+        return totals
+
+    # ------------------------------------------------------------- rules and time
+
+    def put_rule_state(self, kind: str, name: str, version: int, value: object) -> None:
+        record = RuleState(kind=kind, name=name, version=version, state=value)
+        if self.rule_states.get((kind, name)) != record:
+            self.rule_states[kind, name] = record
+            self._note("rule", (kind, name), record)
+
+    def wake(self, timer: Timer) -> None:
+        heapq.heappush(self._timers, timer)
+
+    def due(self) -> list[Timer]:
+        """The timers whose time has come, each once."""
+        found: list[Timer] = []
+        while self._timers and self._timers[0].boot_s <= self.turn.now.boot_s:
+            found.append(heapq.heappop(self._timers))
+        return found
+
+    def running(self) -> Iterable[tuple[Job, Attempt]]:
+        """Jobs with a live attempt, by id."""
+        for job_id in sorted(self.attempts):
+            yield self.jobs[job_id], self.attempts[job_id]
+
+    def count(self, state: JobState) -> int:
+        return sum(1 for job in self.jobs.values() if job.state is state)

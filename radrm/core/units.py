@@ -1,0 +1,73 @@
+"""Sizes and durations as people write them, and back.
+
+`4G`, `4GiB`, `4096M` and `4096` are all 4096 MiB; `90`, `1:30`, `0:01:30`,
+`1-00:00:00` and `90s 5m 2h 1d` are durations.
+"""
+
+from __future__ import annotations
+
+import re
+
+_MIB_PER = {
+    "": 1.0,
+    "k": 1 / 1024,
+    "m": 1.0,
+    "g": 1024.0,
+    "t": 1024.0 * 1024.0,
+}
+_SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([kmgt]?)(?:i?b)?\s*", re.IGNORECASE)
+_SPAN = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([smhd])\s*", re.IGNORECASE)
+_SECONDS_PER = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+_CLOCK = re.compile(r"(?:(\d+)-)?(?:(\d+):)?(\d+):(\d\d(?:\.\d+)?)")
+
+
+def parse_mib(text: str) -> int:
+    """A size in MiB, rounded up. Raises ValueError for anything else or for zero."""
+    found = _SIZE.fullmatch(text)
+    if not found:
+        raise ValueError(f"{text!r} is not a size; write 4G, 4096M or a number of MiB")
+    mib = float(found[1]) * _MIB_PER[found[2].lower()]
+    if mib <= 0:
+        raise ValueError(f"{text!r} is not a size above zero")
+    return -int(-mib // 1)
+
+
+def parse_seconds(text: str) -> float:
+    """A duration in seconds. Plain numbers are seconds, as in `--time=90`."""
+    text = text.strip()
+    clock = _CLOCK.fullmatch(text)
+    if clock:
+        days, hours, minutes, seconds = (float(part or 0) for part in clock.groups())
+        value = ((days * 24 + hours) * 60 + minutes) * 60 + seconds
+    elif re.fullmatch(r"\d+(\.\d+)?", text):
+        value = float(text)
+    elif re.fullmatch(rf"(?:{_SPAN.pattern})+", text, re.IGNORECASE):
+        value = sum(
+            float(amount) * _SECONDS_PER[unit.lower()] for amount, unit in _SPAN.findall(text)
+        )
+    else:
+        raise ValueError(f"{text!r} is not a duration; write 90s, 1:30:00 or 1-00:00:00")
+    if value <= 0:
+        raise ValueError(f"{text!r} is not a duration above zero")
+    return value
+
+
+def show_mib(mib: float | None) -> str:
+    """A size for people: GiB with one decimal above 1 GiB; `-` when unknown."""
+    if mib is None:
+        return "-"
+    return f"{mib / 1024:.1f}G" if mib >= 1024 else f"{mib:.0f}M"
+
+
+def show_seconds(seconds: float | None) -> str:
+    """A duration for people: `4s`, `3m12s`, `2h05m`, `3d04h`; `-` when unknown."""
+    if seconds is None:
+        return "-"
+    whole = int(max(0.0, seconds) + 0.5)
+    if whole < 60:
+        return f"{whole}s"
+    if whole < 3600:
+        return f"{whole // 60}m{whole % 60:02d}s"
+    if whole < 86400:
+        return f"{whole // 3600}h{whole % 3600 // 60:02d}m"
+    return f"{whole // 86400}d{whole % 86400 // 3600:02d}h"

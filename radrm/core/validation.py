@@ -1,0 +1,332 @@
+"""What no rule may break: capacity, cohorts, kinds, holds, a job's own limits.
+
+Every proposal passes here, whoever made it. The same functions answer "why not
+this device?" for a waiting job, so an explanation is never about another rule
+than the one that decides.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from radrm.core.ledger import DeviceLedger
+from radrm.core.proposals import (
+    Hopeless,
+    Migrate,
+    Preempt,
+    Proposal,
+    ResizeTo,
+    SetShares,
+    Start,
+    TakeCheckpointNow,
+)
+from radrm.core.records import (
+    Attempt,
+    CheckpointKind,
+    Collocation,
+    DeviceKind,
+    Instant,
+    Job,
+    JobState,
+    Needs,
+    Placement,
+    Refusal,
+    Role,
+)
+from radrm.core.state import State, owner_of
+from radrm.core.units import show_mib
+
+# ------------------------------------------------------------------ a job and a device
+
+
+def effective_need_mib(state: State, job: Job, needs: Needs) -> int | None:
+    """The job's need per GPU, an *estimate* beyond every device clamped to the largest one.
+
+    What is declared or proven by a death is never clamped.
+    """
+    need = job.need_mib
+    if need is None:
+        return None
+    largest = largest_mib(state, needs)
+    certain = max(needs.gpu_memory_mib or 0, job.memory_floor_mib or 0)
+    return need if not largest else max(certain, min(need, largest))
+
+
+def largest_mib(state: State, needs: Needs) -> int:
+    """Capacity of the largest device that these needs could use; 0 where there is none."""
+    return max(
+        (
+            ledger.device.capacity_mib
+            for ledger in state.ledgers.values()
+            if _kind_refusal(ledger, needs, Collocation.AUTO) is None
+        ),
+        default=0,
+    )
+
+
+def wants_whole_device(state: State, job: Job, needs: Needs) -> bool:
+    """True for exclusive jobs, for recovery, and for estimates beyond every device."""
+    if job.own_device or job.spec.collocation is Collocation.EXCLUSIVE:
+        return True
+    need, largest = job.need_mib, largest_mib(state, needs)
+    return need is not None and largest > 0 and need > largest
+
+
+def mode_on(state: State, job: Job, needs: Needs, ledger: DeviceLedger) -> Collocation:
+    """How this job would share this device, were it placed there."""
+    wish = job.spec.collocation
+    if ledger.device.kind is DeviceKind.MIG:
+        return Collocation.MIG
+    if wants_whole_device(state, job, needs):
+        return Collocation.EXCLUSIVE
+    if wish is Collocation.AUTO:
+        wish = state.settings.collocation
+    if wish in (Collocation.AUTO, Collocation.MPS):
+        wish = Collocation.MPS if ledger.device.mps else Collocation.TIMESLICE
+    return wish
+
+
+def refuse_device(state: State, job: Job, needs: Needs, ledger: DeviceLedger) -> Refusal | None:
+    """The first core rule by which this job cannot join this device now; None when it can."""
+    uuid, owner = ledger.device.uuid, owner_of(job.id)
+
+    def no(rule: str, why: str, needed: float | None = None, there: float | None = None) -> Refusal:
+        return Refusal(rule=rule, message=why, device=uuid, needed=needed, available=there)
+
+    if ledger.vanished:
+        return no("vanished", "the device is no longer there")
+    if ledger.drained is not None:
+        return no("drained", f"drained: {ledger.drained}")
+    kind = _kind_refusal(ledger, needs, job.spec.collocation)
+    if kind is not None:
+        return no("kind", kind)
+    need, capacity = effective_need_mib(state, job, needs), ledger.device.capacity_mib
+    if need is not None and need > capacity:
+        return no("capacity", "the need is larger than the device", need, capacity)
+    unknown = ledger.unreadable(state.turn.now.boot_s)
+    if unknown is not None:
+        return no("reading", unknown)
+    leaving = _availability_refusal(job, ledger, state.turn.now)
+    if leaving is not None:
+        return no("availability", leaving)
+    return _sharing_refusal(state, job, needs, ledger, owner)
+
+
+def _kind_refusal(ledger: DeviceLedger, needs: Needs, wish: Collocation) -> str | None:
+    device = ledger.device
+    if device.kind is DeviceKind.MIG:
+        if needs.gpus > 1:
+            return "a job on several GPUs cannot span MIG instances"
+        if needs.mig_profile not in (None, device.profile):
+            return f"its profile is {device.profile}, the job wants {needs.mig_profile}"
+        if wish in (Collocation.MPS, Collocation.TIMESLICE):
+            return f"a MIG instance has one job at a time; the job wants {wish.value}"
+        return None
+    if wish is Collocation.MIG or needs.mig_profile is not None:
+        return "not a MIG instance"
+    if wish is Collocation.MPS and not device.mps:
+        return "MPS is not enabled here"
+    return None
+
+
+def _availability_refusal(job: Job, ledger: DeviceLedger, now: Instant) -> str | None:
+    until = ledger.device.available_until
+    if until is None:
+        return None
+    if until <= now.wall_s:
+        return "its time of availability is over"
+    limit = job.spec.time_limit_s
+    if limit is None or now.wall_s + limit > until:
+        return f"available for {until - now.wall_s:.0f} s more, too short for the job's time limit"
+    return None
+
+
+def _sharing_refusal(
+    state: State, job: Job, needs: Needs, ledger: DeviceLedger, owner: str
+) -> Refusal | None:
+    uuid = ledger.device.uuid
+    others = [h for h in ledger.holdings.values() if h.job_id != job.id]
+    mode = mode_on(state, job, needs, ledger)
+    for holding in others:
+        if holding.collocation.whole_device:
+            return Refusal("taken", f"job {holding.job_id} has it to itself", uuid)
+    if mode.whole_device and not ledger.idle_for(owner):
+        whom = f"job {others[0].job_id} is on it" if others else "it is reserved or in use"
+        return Refusal("not idle", f"the job wants a device to itself and {whom}", uuid)
+    for holding in others:
+        if holding.collocation is not mode:
+            why = f"job {holding.job_id} shares it by {holding.collocation.value}, not {mode.value}"
+            return Refusal("mode", why, uuid)
+        if mode is Collocation.MPS and holding.uid != job.spec.uid:
+            why = f"job {holding.job_id} of another user is on its MPS server"
+            return Refusal("cohort", why, uuid)
+    return None
+
+
+# ------------------------------------------------------------------ a whole job
+
+
+def hopeless(state: State, job: Job) -> str | None:
+    """Why this job can never run on these devices; None when it can, or when none are known."""
+    if not state.ledgers or job.spec.gpus == 0:
+        return None
+    for role in job.spec.roles:
+        needs = role.needs
+        fitting = [
+            ledger.device
+            for ledger in state.ledgers.values()
+            if _kind_refusal(ledger, needs, job.spec.collocation) is None
+        ]
+        wanted = role.count_min * needs.gpus
+        if not fitting:
+            kinds = sorted({le.device.profile or le.device.name for le in state.ledgers.values()})
+            return f"no device here suits it; there are: {', '.join(kinds)}"
+        if wanted > len(fitting):
+            return (
+                f"it wants {wanted} GPUs and at most {len(fitting)} of a kind that suits it exist"
+            )
+        certain = max(needs.gpu_memory_mib or 0, job.memory_floor_mib or 0)
+        large = [d for d in fitting if d.capacity_mib >= certain]
+        if wanted > len(large):
+            sizes = sorted((d.capacity_mib for d in fitting), reverse=True)
+            return (
+                f"it needs {show_mib(certain)} ({certain} MiB) on each of {wanted} GPU(s); "
+                f"the largest here have {show_mib(sizes[0])} ({sizes[0]} MiB)"
+            )
+    return None
+
+
+# ------------------------------------------------------------------ proposals
+
+
+def check(state: State, proposal: Proposal) -> Refusal | None:
+    """None when the proposal may be carried out as the state stands."""
+    job = state.jobs.get(proposal.job_id)
+    if job is None:
+        return Refusal("job", f"job {proposal.job_id} does not exist or has ended")
+    if isinstance(proposal, (Start, Hopeless)):
+        if job.id not in state.waiting:
+            return Refusal("job", f"job {job.id} is not waiting to start")
+        if isinstance(proposal, Start):
+            return check_placement(state, job, proposal.placement)
+        return None
+    attempt = state.attempts.get(job.id)
+    if attempt is None or job.state is not JobState.RUNNING:
+        return Refusal("job", f"job {job.id} is not running")
+    return _check_running(state, job, attempt, proposal)
+
+
+def _check_running(state: State, job: Job, attempt: Attempt, proposal: Proposal) -> Refusal | None:
+    can_save = job.spec.checkpoint.kind is not CheckpointKind.NONE
+    if isinstance(proposal, Preempt):
+        if not can_save and not job.spec.requeue:
+            return Refusal("checkpoint", "it can neither save its work nor be run again")
+        return None
+    if isinstance(proposal, TakeCheckpointNow):
+        return None if can_save else Refusal("checkpoint", "it cannot save its work")
+    if isinstance(proposal, SetShares):
+        return _check_shares(attempt, proposal)
+    if job.target is not None or attempt.target is not None:
+        return Refusal("moving", "a migration or resize of it is under way")
+    if isinstance(proposal, Migrate):
+        if not can_save:
+            return Refusal("checkpoint", "it cannot save its work")
+        return check_placement(state, job, proposal.placement)
+    assert isinstance(proposal, ResizeTo)
+    before = _devices_by_task(attempt.placement)
+    then = _devices_by_task(proposal.placement)
+    if any(then[task] != devices for task, devices in before.items() if task in then):
+        return Refusal("resize", "a task that stays cannot change its device")
+    if proposal.placement.collocation is not attempt.placement.collocation:
+        return Refusal("resize", "a resize cannot change the way of sharing")
+    return check_placement(state, job, proposal.placement)
+
+
+def _check_shares(attempt: Attempt, proposal: SetShares) -> Refusal | None:
+    def fixed(placement: Placement) -> Counter[tuple[object, ...]]:
+        return Counter((s.role, s.task, s.node, s.device, s.reserved_mib) for s in placement.shares)
+
+    wanted = Placement(shares=proposal.shares, collocation=attempt.placement.collocation)
+    if fixed(wanted) != fixed(attempt.placement):
+        return Refusal("shares", "only CPU and SM caps can change while a job runs")
+    for share in proposal.shares:
+        if share.sm_fraction is not None and not 0 < share.sm_fraction <= 1:
+            return Refusal("shares", "an SM fraction lies in (0, 1]", share.device)
+        if share.cpus is not None and share.cpus <= 0:
+            return Refusal("shares", "a CPU cap is above zero", share.device)
+    return None
+
+
+def _devices_by_task(placement: Placement) -> dict[tuple[str, int], list[str | None]]:
+    found: dict[tuple[str, int], list[str | None]] = {}
+    for share in placement.shares:
+        found.setdefault((share.role, share.task), []).append(share.device)
+    return found
+
+
+def check_placement(state: State, job: Job, placement: Placement) -> Refusal | None:
+    """All shares of a placement, or none: kinds, numbers, room and company."""
+    roles = {role.name: role for role in job.spec.roles}
+    shape = _check_shape(roles, placement)
+    if shape is not None:
+        return shape
+    owner = owner_of(job.id)
+    needs_of = {s.device: roles[s.role].needs for s in placement.shares if s.device is not None}
+    for uuid, promised in State.promises(placement).items():
+        needs = needs_of[uuid]
+        ledger = state.ledgers.get(uuid)
+        if ledger is None:
+            return Refusal("vanished", "there is no such device", uuid)
+        refusal = refuse_device(state, job, needs, ledger)
+        if refusal is not None:
+            return refusal
+        mode = mode_on(state, job, needs, ledger)
+        if placement.collocation is not mode and not placement.collocation.whole_device:
+            return Refusal("mode", f"the job would share it by {mode.value}", uuid)
+        if placement.collocation.whole_device and not ledger.idle_for(owner):
+            return Refusal("not idle", "others are on it or have reserved it", uuid)
+        room = _check_room(state, job, needs, ledger, promised)
+        if room is not None:
+            return room
+    return None
+
+
+def _check_shape(roles: dict[str, Role], placement: Placement) -> Refusal | None:
+    counts = placement.tasks()
+    for name, role in roles.items():
+        if not role.allows(counts.get(name, 0)):
+            span = f"{role.count_min}..{role.count_max}"
+            return Refusal(
+                "count",
+                f"role {name} runs with {span} tasks",
+                None,
+                role.count_min,
+                counts.get(name),
+            )
+    for (name, task), devices in _devices_by_task(placement).items():
+        if name not in roles:
+            return Refusal("role", f"the job has no role {name}")
+        wanted = roles[name].needs.gpus
+        gpus = [d for d in devices if d is not None]
+        if len(gpus) != wanted or len(set(gpus)) != len(gpus):
+            why = f"task {task} of role {name} wants {wanted} different GPUs"
+            return Refusal("count", why, None, wanted, len(set(gpus)))
+    return None
+
+
+def _check_room(
+    state: State, job: Job, needs: Needs, ledger: DeviceLedger, promised: int | None
+) -> Refusal | None:
+    if promised is None:
+        return None
+    uuid, owner = ledger.device.uuid, owner_of(job.id)
+    need = effective_need_mib(state, job, needs)
+    if need is not None and promised < need:
+        return Refusal("promise", "less is promised than the job needs", uuid, need, promised)
+    room = ledger.free_mib(owner)
+    if ledger.idle_for(owner):
+        # A trifle of unmanaged memory must not keep a job off a device that it fits.
+        room = ledger.device.capacity_mib
+    if room is None or promised > room:
+        return Refusal("memory", "not enough free memory", uuid, promised, room)
+    return None

@@ -1,0 +1,102 @@
+"""What a rule may see: the state, read-only, as it is at this moment.
+
+A view is live: after a proposal was accepted it shows what that changed. Its
+queue is walked lazily; a rule pays only for the jobs it looks at.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from radrm.core.records import (
+    Attempt,
+    Collocation,
+    Device,
+    Instant,
+    Job,
+    Needs,
+    Refusal,
+    Reservation,
+)
+from radrm.core.state import State, owner_of
+from radrm.core.validation import effective_need_mib, mode_on, refuse_device
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """One device as one job would find it.
+
+    `refusal` is the core's own no; a policy need not look at such an offer.
+    `smact` is None with `smact_doubt` saying why.
+    """
+
+    device: Device
+    mode: Collocation
+    idle: bool
+    free_mib: int | None
+    smact: float | None
+    smact_doubt: str | None
+    occupants: tuple[int, ...]
+    refusal: Refusal | None
+
+
+class View:
+    def __init__(self, state: State) -> None:
+        self._state = state
+
+    @property
+    def now(self) -> Instant:
+        return self._state.turn.now
+
+    @property
+    def version(self) -> int:
+        """Grows with every change; a slow planner returns it with its answer."""
+        return self._state.version
+
+    def head(self) -> Job | None:
+        """The job to serve next."""
+        job_id = self._state.waiting.head()
+        return None if job_id is None else self._state.jobs[job_id]
+
+    def waiting(self) -> Iterator[Job]:
+        """The jobs that could start, in the order of service."""
+        for job_id in self._state.waiting:
+            yield self._state.jobs[job_id]
+
+    def running(self) -> Iterator[tuple[Job, Attempt]]:
+        """Jobs with a live attempt, by id."""
+        yield from self._state.running()
+
+    def job(self, job_id: int) -> Job | None:
+        return self._state.jobs.get(job_id)
+
+    def devices(self) -> tuple[Device, ...]:
+        """The devices there are, by index."""
+        found = [le.device for le in self._state.ledgers.values() if not le.vanished]
+        return tuple(sorted(found, key=lambda d: (d.node, d.index)))
+
+    def reservations(self, device: str) -> tuple[Reservation, ...]:
+        return tuple(self._state.ledgers[device].reservations.values())
+
+    def need_mib(self, job: Job, needs: Needs) -> int | None:
+        """What must be promised per GPU; None when nothing is known."""
+        return effective_need_mib(self._state, job, needs)
+
+    def offers(self, job: Job, needs: Needs) -> tuple[Offer, ...]:
+        """Every device, by index, as `job` would find it."""
+        return tuple(self.offer(job, needs, device.uuid) for device in self.devices())
+
+    def offer(self, job: Job, needs: Needs, uuid: str) -> Offer:
+        ledger = self._state.ledgers[uuid]
+        owner = owner_of(job.id)
+        return Offer(
+            device=ledger.device,
+            mode=mode_on(self._state, job, needs, ledger),
+            idle=ledger.idle_for(owner),
+            free_mib=ledger.free_mib(owner),
+            smact=ledger.smact,
+            smact_doubt=ledger.smact_doubt,
+            occupants=tuple(ledger.holdings),
+            refusal=refuse_device(self._state, job, needs, ledger),
+        )

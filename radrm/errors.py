@@ -1,0 +1,57 @@
+"""The errors: one root, one line each, one table of exit codes.
+
+    RadrmError                  the request failed                      1
+    ├── UsageError              the words of the request are off        2
+    ├── Unreachable             no daemon answers                       3
+    ├── Refused                 understood, and not allowed             1
+    ├── BadFile                 a job file or envelope cannot be read   1
+    ├── BadConfig               a setting cannot be used                2
+    ├── DeviceError             a GPU source cannot answer              1
+    └── StoreError              the store or spool cannot be used       1
+
+An error's text names the thing, the cause and the next step, in one line.
+`transient` says whether trying the same again may help.
+"""
+
+from __future__ import annotations
+
+
+class RadrmError(Exception):
+    """The root of every error that a user may see."""
+
+    exit_code = 1
+    transient = False
+
+
+class UsageError(RadrmError):
+    exit_code = 2
+
+
+class Unreachable(RadrmError):
+    exit_code = 3
+    transient = True
+
+
+class Refused(RadrmError):
+    pass
+
+
+class BadFile(RadrmError):
+    pass
+
+
+class BadConfig(RadrmError):
+    exit_code = 2
+
+
+class DeviceError(RadrmError):
+    transient = True
+
+
+class StoreError(RadrmError):
+    pass
+
+
+# Exit codes of `submit --wait` and `wait`, where a job has none of its own.
+EXIT_TIME_LIMIT = 124
+EXIT_NEVER_RAN = 125

@@ -1,0 +1,55 @@
+"""The host's two clocks, and the boot that they belong to.
+
+With software GPUs the whole clock may run faster than real time. Where it started to do
+so (its anchors) belongs to the modelled driver, so that jobs and daemon agree and a new
+daemon goes on where the old one was.
+"""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+from radrm.core.records import Instant
+
+
+class Clock:
+    """Tells the time; with `scale` 60 a real second counts as a minute.
+
+    `anchor_boot_s` and `anchor_wall_s` are the real times at which the scaled clocks
+    showed real time; left out, they are now.
+    """
+
+    def __init__(
+        self,
+        scale: float = 1.0,
+        anchor_boot_s: float | None = None,
+        anchor_wall_s: float | None = None,
+    ) -> None:
+        if not 0 < scale < float("inf"):
+            raise ValueError(f"a clock cannot run at {scale} times real time")
+        self.scale = scale
+        self.anchor_boot_s = _boot_s() if anchor_boot_s is None else anchor_boot_s
+        self.anchor_wall_s = time.time() if anchor_wall_s is None else anchor_wall_s
+
+    def now(self) -> Instant:
+        boot_s, wall_s = _boot_s(), time.time()
+        if self.scale == 1.0:
+            return Instant(boot_s=boot_s, wall_s=wall_s)
+        return Instant(
+            boot_s=self.anchor_boot_s + (boot_s - self.anchor_boot_s) * self.scale,
+            wall_s=self.anchor_wall_s + (wall_s - self.anchor_wall_s) * self.scale,
+        )
+
+    def real_s(self, scaled_s: float) -> float:
+        """How many real seconds a delay on this clock takes."""
+        return scaled_s / self.scale
+
+
+def boot_id() -> str:
+    """Names this boot of the machine: boot times of two boots cannot be compared."""
+    return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+
+
+def _boot_s() -> float:
+    return time.clock_gettime(time.CLOCK_BOOTTIME)

@@ -1,0 +1,83 @@
+"""The default planner: an order says who is next, a policy says where."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any
+
+from radrm.core import events as ev
+from radrm.core.assembly import find_placement
+from radrm.core.proposals import Proposal, Start
+from radrm.core.records import Job, Queue, Refusal
+from radrm.core.rules import Order, Plan, Planner, Policy
+from radrm.core.view import View
+
+# After these there may be a job to start or a device to start it on.
+_OCCASIONS = frozenset(
+    {
+        ev.JobSubmitted,
+        ev.EstimateReady,
+        ev.CancelRequested,
+        ev.HoldRequested,
+        ev.DrainRequested,
+        ev.DevicesSeen,
+        ev.ReadingsTaken,
+        ev.AttemptEnded,
+        ev.LaunchVoided,
+        ev.Resized,
+        ev.ActionFailed,
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class OrderPolicy(Planner):
+    """Starts waiting jobs, recovery queue first (that by `recovery_policy`).
+
+    Under a strict order only the head is tried; else the first `depth` jobs are.
+    """
+
+    order: Order
+    policy: Policy
+    recovery_policy: Policy
+    depth: int = 100
+    name: str = "default"
+    version: int = 1
+    listens: frozenset[type[ev.Event]] = _OCCASIONS
+
+    def plan(self, view: View, event: ev.Event, state: Any) -> Plan:
+        plan = Plan(state=dict(state or {}))
+        plan.proposals = self._starts(view, plan)
+        return plan
+
+    def _starts(self, view: View, plan: Plan) -> Iterator[Proposal]:
+        if not self.order.strict:
+            for job in list(islice(view.waiting(), self.depth)):
+                yield from self._start(view, job, plan)
+            return
+        tried, head = None, view.head()
+        while head is not None and head is not tried:
+            yield from self._start(view, head, plan)
+            tried, head = head, view.head()
+
+    def _start(self, view: View, job: Job, plan: Plan) -> Iterator[Proposal]:
+        policy = self._policy_for(job)
+        found = find_placement(view, policy, job, plan.state.get(policy.name))
+        if found.placement is not None:
+            if found.policy_state is not None:
+                plan.state[policy.name] = found.policy_state
+            yield Start(job_id=job.id, placement=found.placement)
+
+    def _policy_for(self, job: Job) -> Policy:
+        return self.recovery_policy if job.queue is Queue.RECOVERY else self.policy
+
+    def explain(self, view: View, job: Job) -> Sequence[Refusal]:
+        head = view.head()
+        found = find_placement(view, self._policy_for(job), job, None)
+        behind: tuple[Refusal, ...] = ()
+        if self.order.strict and head is not None and head.id != job.id:
+            why = f"job {head.id} ({head.spec.name}) is served first and cannot start yet"
+            behind = (Refusal("order", why),)
+        return behind + (found.refusals if found.placement is None else ())

@@ -1,0 +1,37 @@
+"""Idle devices only, one job each: the baseline, and the way out of a crash."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from radrm.core.records import Refusal
+from radrm.core.rules import Ask
+from radrm.core.view import Offer
+
+
+@dataclass(frozen=True, slots=True)
+class Exclusive:
+    """RAD-RM's *Exclusive* (thesis, section 6.2.2): any idle device; here the first.
+
+    `floor_mib` has no meaning where a job has the whole device.
+    """
+
+    floor_mib: int = 0
+    name: str = "exclusive"
+    version: int = 1
+    whole_device: bool = True
+
+    def refuse(self, ask: Ask, offer: Offer) -> Refusal | None:
+        uuid = offer.device.uuid
+        if offer.occupants:
+            return Refusal("not idle", f"job {offer.occupants[0]} is on it", uuid)
+        if not offer.idle:
+            return Refusal("not idle", "memory on it is reserved or in unmanaged use", uuid)
+        return None
+
+    def choose(
+        self, ask: Ask, eligible: Sequence[Offer], state: Any
+    ) -> tuple[Sequence[Offer], Any]:
+        return eligible[: ask.gpus], state

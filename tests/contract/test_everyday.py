@@ -1,0 +1,351 @@
+"""The life of ordinary jobs, driven through `step`."""
+
+from __future__ import annotations
+
+import pytest
+
+from radrm.core import actions as act
+from radrm.core import events as ev
+from radrm.core.records import Collocation, JobState, Needs, OutOfMemory, Outcome, Role
+from radrm.core.settings import CoreSettings
+from radrm.policies.exclusive import Exclusive
+from tests.world import GIB, World, gpus
+
+
+def test_a_job_runs_and_ends() -> None:
+    world = World()
+    job = world.submit(10 * GIB)
+    assert world.state(job) is JobState.RUNNING
+    done = world.end(job)
+    assert (done.state, done.outcome, done.exit_code) == (
+        JobState.COMPLETED,
+        Outcome.COMPLETED,
+        0,
+    )
+    assert not world.reservations
+
+
+def test_two_jobs_of_the_same_second_share_only_where_both_fit() -> None:
+    world = World(gpus(1))
+    first = world.submit(20 * GIB, smact=0.3)
+    second = world.submit(20 * GIB, smact=0.3)
+    third = world.submit(15 * GIB, smact=0.3)
+    assert world.state(first) is JobState.RUNNING
+    assert world.state(second) is JobState.PENDING, "20 + 2 of margin do not fit into 20"
+    assert world.state(third) is JobState.PENDING, "nobody overtakes the head"
+    assert world.why(second) == ["memory", "count"]
+    assert world.why(third)[0] == "order"
+
+
+def test_most_free_memory_wins_and_ties_go_to_the_first() -> None:
+    world = World(gpus(3))
+    placed = [world.where(world.submit(mib, smact=0.1)) for mib in (8000, 4000, 2000, 2000)]
+    assert placed == [("GPU-0",), ("GPU-1",), ("GPU-2",), ("GPU-2",)]
+
+
+def test_a_newcomer_without_reading_or_prediction_keeps_others_away() -> None:
+    world = World(gpus(1), settings=CoreSettings(smact_min_samples=3))
+    world.submit(4000)
+    second = world.submit(4000)
+    assert world.why(second)[0] == "smact"
+    for _ in range(2):
+        world.pass_time(1.0)
+    assert world.state(second) is JobState.PENDING
+    world.pass_time(1.0)
+    assert world.state(second) is JobState.RUNNING
+
+
+def test_a_busy_device_takes_nobody() -> None:
+    world = World(gpus(1))
+    world.submit(4000, smact=0.85)
+    second = world.submit(4000, smact=0.1)
+    assert world.why(second)[0] == "smact"
+
+
+def test_an_overestimate_is_given_back_once_settled() -> None:
+    world = World(gpus(1))
+    first = world.submit(36 * GIB, smact=0.2)
+    second = world.submit(10 * GIB, smact=0.2)
+    assert world.state(second) is JobState.PENDING
+    world.used[first.id] = 8 * GIB
+    world.pass_time(5.0)
+    assert world.state(second) is JobState.PENDING, "its memory may still grow"
+    world.pass_time(world.settings.settle_s + 1)
+    assert world.state(second) is JobState.RUNNING
+    kept = world.reservations["job:1", "GPU-0"].mib
+    assert kept == 8 * GIB + world.settings.headroom_mib
+
+
+def test_a_job_that_uses_more_than_promised_is_counted_by_what_it_uses() -> None:
+    world = World(gpus(1))
+    first = world.submit(8 * GIB, smact=0.2)
+    world.used[first.id] = 30 * GIB
+    world.pass_time(1.0)
+    second = world.submit(10 * GIB, smact=0.2)
+    assert world.state(second) is JobState.PENDING
+
+
+@pytest.mark.parametrize("unmanaged, state", [(200, JobState.RUNNING), (900, JobState.PENDING)])
+def test_a_trifle_of_unmanaged_memory_does_not_keep_a_large_job_away(
+    unmanaged: int, state: JobState
+) -> None:
+    world = World(gpus(1), warm=False)
+    world.unmanaged["GPU-0"] = unmanaged
+    world.read()
+    assert world.state(world.submit(40 * GIB - 100)) is state
+
+
+def test_unknown_is_never_zero() -> None:
+    world = World(gpus(1), warm=False)
+    job = world.submit(1000)
+    assert world.why(job) == ["reading", "count"]
+    world.broken["GPU-0"] = "GPU is lost"
+    world.read()
+    assert [r.message for r in world.scheduler.why_waiting(job.id, world.now)][0] == "GPU is lost"
+    world.broken.clear()
+    world.read()
+    assert world.state(job) is JobState.RUNNING
+
+
+def test_a_stale_reading_makes_a_device_ineligible() -> None:
+    world = World(gpus(1))
+    world.boot_s += world.settings.stale_after_s + 1
+    assert world.why(world.submit(1000)) == ["reading", "count"]
+
+
+def test_several_gpus_are_all_or_nothing() -> None:
+    world = World(gpus(2))
+    first = world.submit(30 * GIB, smact=0.3)
+    pair = world.submit(30 * GIB, gpus=2)
+    assert world.where(pair) == ()
+    world.end(first)
+    assert world.where(pair) == ("GPU-0", "GPU-1")
+
+
+@pytest.mark.parametrize(
+    "wish, words",
+    [
+        ({"memory_mib": 41 * GIB, "source": "declared"}, "the largest here have"),
+        ({"memory_mib": 1000, "gpus": 3}, "at most 2"),
+        ({"roles": (Role(needs=Needs(mig_profile="1g.5gb")),)}, "no device here suits it"),
+    ],
+)
+def test_what_can_never_run_fails_at_once_with_the_reason(wish: dict, words: str) -> None:
+    world = World(gpus(2))
+    job = world.submit(**wish)
+    assert job.state is JobState.FAILED
+    assert words in (job.reason or "")
+
+
+def test_an_estimate_beyond_every_device_means_a_whole_device() -> None:
+    world = World(gpus(1))
+    job = world.submit(2**30)
+    attempt = world.live(job)
+    assert attempt is not None
+    assert attempt.placement.collocation is Collocation.EXCLUSIVE
+    assert world.why(world.submit(100)) == ["taken", "count"]
+
+
+def test_exclusive_jobs_share_with_nobody() -> None:
+    world = World(gpus(1))
+    world.submit(1000, smact=0.1)
+    alone = world.submit(1000, collocation=Collocation.EXCLUSIVE)
+    assert world.why(alone) == ["not idle", "count"]
+
+
+def test_the_exclusive_policy_gives_whole_devices() -> None:
+    world = World(gpus(1), policy=Exclusive())
+    first = world.submit(1000)
+    second = world.submit(1000)
+    assert world.reservations["job:1", "GPU-0"].mib is None
+    assert world.state(second) is JobState.PENDING
+    world.end(first)
+    assert world.state(second) is JobState.RUNNING
+
+
+def test_mps_is_for_one_user_at_a_time() -> None:
+    world = World(gpus(1, mps=True))
+    first = world.submit(1000, smact=0.1)
+    assert world.live(first).placement.collocation is Collocation.MPS  # type: ignore[union-attr]
+    other = world.submit(1000, smact=0.1, user="bob", uid=1001)
+    assert world.why(other) == ["cohort", "count"]
+    world.end(first)
+    assert world.state(other) is JobState.RUNNING
+
+
+def test_after_an_exit_the_device_waits_for_a_fresh_reading() -> None:
+    world = World(gpus(1))
+    first = world.submit(30 * GIB)
+    second = world.submit(30 * GIB)
+    world.obey = False
+    world.boot_s += 1
+    world.end(first)
+    assert world.why(second) == ["reading", "count"]
+    assert any(isinstance(a, act.TakeReadings) for a in world.decisions[-1].actions)
+    world.read()
+    assert world.live(second) is not None
+
+
+def test_the_recovery_queue_comes_first_and_gets_its_own_device() -> None:
+    world = World(gpus(1))
+    low = world.submit(4 * GIB, smact=0.2)
+    world.submit(20 * GIB, smact=0.2)
+    urgent = world.submit(30 * GIB, priority=50)
+    world.used[low.id] = 3 * GIB
+    world.pass_time(1.0)
+    died = world.end(low, 1, oom=OutOfMemory("test", requested_mib=6 * GIB))
+    assert died.state is JobState.RECOVERING
+    assert died.memory_floor_mib == 9 * GIB
+    assert world.why(low) == ["not idle", "count"]
+    world.end(2)
+    assert world.state(low) is JobState.RUNNING, "recovery comes before priority"
+    launch = next(a for a in reversed(world.actions) if isinstance(a, act.Launch))
+    assert (launch.job_id, launch.cap_mib, launch.shared) == (low.id, None, False)
+    assert world.state(urgent) is JobState.PENDING
+    done = world.end(low)
+    assert (done.state, done.attempts, done.oom_count) == (JobState.COMPLETED, 2, 1)
+
+
+def test_recovery_is_bounded() -> None:
+    world = World(gpus(1))
+    job = world.submit(4 * GIB)
+    for _ in range(3):
+        world.end(job, 1, oom=OutOfMemory("test"))
+        assert world.state(job) is JobState.RUNNING
+    failed = world.end(job, 1, oom=OutOfMemory("test"))
+    assert (failed.state, failed.outcome, failed.oom_count) == (JobState.FAILED, Outcome.OOM, 4)
+    assert "which is the limit" in (failed.reason or "")
+
+
+def test_recovery_gives_up_when_no_device_is_large_enough() -> None:
+    world = World(gpus(1))
+    job = world.submit(4 * GIB)
+    failed = world.end(job, 1, oom=OutOfMemory("test", requested_mib=41 * GIB))
+    assert failed.state is JobState.FAILED
+    assert "largest device" in (failed.reason or "")
+
+
+def test_cancel_asks_then_kills() -> None:
+    world = World(gpus(1))
+    job = world.submit(1000)
+    world.obey = False
+    world.step(ev.CancelRequested(at=world.now, job_id=job.id, by="ann"))
+    assert isinstance(world.actions[-1], act.Terminate)
+    assert world.state(job) is JobState.STOPPING
+    world.pass_time(world.settings.grace_s + 0.1)
+    assert any(isinstance(a, act.Kill) for a in world.actions)
+    done = world.end(job, signal=9)
+    assert (done.state, done.outcome, done.exit_code) == (
+        JobState.CANCELLED,
+        Outcome.CANCELLED,
+        137,
+    )
+    assert done.reason == "cancelled by ann"
+
+
+def test_a_waiting_job_is_cancelled_at_once() -> None:
+    world = World(gpus(1), policy=Exclusive())
+    world.submit(1000)
+    job = world.submit(1000)
+    world.step(ev.CancelRequested(at=world.now, job_id=job.id, by="ann"))
+    assert world.state(job) is JobState.CANCELLED
+
+
+def test_a_time_limit_ends_a_job() -> None:
+    world = World(gpus(1))
+    job = world.submit(1000, time_limit_s=60.0)
+    assert world.decisions[-1].wake_at == world.boot_s + 60.0
+    world.pass_time(61)
+    assert (world.jobs[job.id].state, world.jobs[job.id].outcome) == (
+        JobState.TIMEOUT,
+        Outcome.TIMEOUT,
+    )
+
+
+def test_plain_failures_are_retried_as_often_as_asked() -> None:
+    world = World(gpus(1))
+    job = world.submit(1000, retries=1)
+    assert world.end(job, 3).state is JobState.RUNNING
+    failed = world.end(job, 3)
+    assert (failed.state, failed.attempts, failed.reason) == (JobState.FAILED, 2, "exit code 3")
+
+
+@pytest.mark.parametrize("requeue, state", [(False, JobState.FAILED), (True, JobState.RUNNING)])
+def test_a_lost_attempt_reruns_only_if_asked(requeue: bool, state: JobState) -> None:
+    world = World(gpus(1))
+    job = world.submit(1000, requeue=requeue)
+    assert world.end(job, lost="its runner was killed").state is state
+    assert world.attempts[job.id, 1].outcome is Outcome.LOST
+
+
+def test_a_void_launch_costs_nothing() -> None:
+    world = World(gpus(1))
+    world.obey = False
+    job = world.submit(1000)
+    world.step(ev.LaunchVoided(at=world.now, job_id=job.id, attempt=1))
+    world.obey = True
+    world.read()
+    assert world.jobs[job.id].attempts == 1
+    assert world.live(job).serial == 2  # type: ignore[union-attr]
+
+
+def test_a_drained_device_takes_no_new_job() -> None:
+    world = World(gpus(1))
+    world.step(ev.DrainRequested(at=world.now, device="GPU-0", reason="fan"))
+    job = world.submit(1000)
+    assert world.why(job) == ["drained", "count"]
+    world.step(ev.DrainRequested(at=world.now, device="GPU-0", reason=None))
+    assert world.state(job) is JobState.RUNNING
+
+
+def test_held_and_estimating_jobs_wait_outside_the_queue() -> None:
+    world = World(gpus(1))
+    slow = world.submit(1000, estimating=True)
+    quick = world.submit(1000)
+    assert world.why(slow) == ["estimating"]
+    assert world.state(quick) is JobState.RUNNING
+    assert any(isinstance(a, act.EstimateJob) for a in world.actions)
+    world.step(ev.HoldRequested(at=world.now, job_id=slow.id, held=True))
+    assert world.why(slow) == ["held"]
+    world.step(ev.EstimateReady(at=world.now, job_id=slow.id, estimates=()))
+    world.end(quick)
+    assert world.state(slow) is JobState.PENDING
+    world.step(ev.HoldRequested(at=world.now, job_id=slow.id, held=False))
+    assert world.state(slow) is JobState.RUNNING
+
+
+def test_a_restart_forgets_nothing() -> None:
+    world = World(gpus(1))
+    first = world.submit(30 * GIB)
+    second = world.submit(30 * GIB)
+    world.used[first.id] = 20 * GIB
+    world.pass_time(1.0)
+    world.restart()
+    assert world.state(first) is JobState.RUNNING
+    assert world.why(second)[0] == "memory", "what was promised is still promised"
+    world.end(first)
+    assert world.attempts[first.id, 1].peak_mib == 20 * GIB
+    assert world.state(second) is JobState.RUNNING
+
+
+def test_a_vanished_device_is_refused_and_its_job_goes_on() -> None:
+    world = World(gpus(2))
+    job = world.submit(1000)
+    world.step(ev.DevicesSeen(at=world.now, devices=world.devices[1:]))
+    assert world.state(job) is JobState.RUNNING
+    assert world.where(world.submit(1000)) == ("GPU-1",)
+    world.end(job)
+    assert "GPU-0" not in world.scheduler.state.ledgers
+
+
+def test_a_late_or_repeated_event_changes_nothing() -> None:
+    world = World(gpus(1))
+    job = world.submit(1000)
+    world.end(job)
+    for event in (
+        ev.AttemptEnded(at=world.now, job_id=job.id, attempt=1),
+        ev.AttemptStarted(at=world.now, job_id=job.id, attempt=1),
+        ev.CancelRequested(at=world.now, job_id=job.id, by="ann"),
+        ev.LaunchVoided(at=world.now, job_id=99, attempt=1),
+    ):
+        assert world.step(event).changed == ()

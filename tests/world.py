@@ -1,0 +1,292 @@
+"""A tiny modelled world around `Scheduler`, for tests: it obeys actions at once.
+
+Time moves only when a test says so. What was decided is kept for inspection, and
+`saved` mirrors what a store would hold, so that a restart can be played.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from radrm.core import actions as act
+from radrm.core import events as ev
+from radrm.core.records import (
+    Attempt,
+    AttemptMemory,
+    Device,
+    DeviceStatus,
+    Estimate,
+    Exit,
+    Instant,
+    Job,
+    JobSpec,
+    JobState,
+    Needs,
+    OutOfMemory,
+    Progress,
+    Quantity,
+    Reading,
+    Reservation,
+    Role,
+    RuleState,
+)
+from radrm.core.rules import Order, Planner, Policy
+from radrm.core.scheduler import Kept, Rules, Scheduler
+from radrm.core.settings import CoreSettings
+from radrm.core.state import Decision
+from radrm.orders.fifo import Fifo
+from radrm.planners.order_policy import OrderPolicy
+from radrm.policies.exclusive import Exclusive
+from radrm.policies.magm import Magm
+from radrm.recovery.exclusive import OwnDevice
+
+GIB = 1024
+EPOCH_S = 1_700_000_000.0
+
+
+def gpus(count: int, total_mib: int = 40 * GIB, **changes: object) -> tuple[Device, ...]:
+    return tuple(
+        replace(
+            Device(uuid=f"GPU-{i}", index=i, name="A100-40GB", total_mib=total_mib),
+            **changes,  # type: ignore[arg-type]
+        )
+        for i in range(count)
+    )
+
+
+def default_planner(policy: Policy | None = None, order: Order | None = None) -> OrderPolicy:
+    return OrderPolicy(order=order or Fifo(), policy=policy or Magm(), recovery_policy=Exclusive())
+
+
+class World:
+    """Devices, a scheduler, and a host that does what it is told."""
+
+    def __init__(
+        self,
+        devices: Sequence[Device] = gpus(2),
+        *,
+        planners: Sequence[Planner] | None = None,
+        policy: Policy | None = None,
+        order: Order | None = None,
+        recovery: OwnDevice | None = None,
+        settings: CoreSettings | None = None,
+        warm: bool = True,
+    ) -> None:
+        self.devices = tuple(devices)
+        self.boot_s = 1000.0
+        self.order = order or Fifo()
+        self.rules = Rules(
+            order=self.order,
+            planners=planners or (default_planner(policy, self.order),),
+            recovery=recovery or OwnDevice(),
+        )
+        self.settings = settings or CoreSettings(smact_min_samples=1)
+        self.scheduler = Scheduler(self.rules, self.settings)
+        self.used: dict[int, int] = {}
+        """MiB per GPU that each job's processes hold."""
+        self.unmanaged: dict[str, int] = {}
+        self.smact: dict[str, float | None] = {}
+        self.broken: dict[str, str] = {}
+        self.decisions: list[Decision] = []
+        self.actions: list[act.Action] = []
+        self.jobs: dict[int, Job] = {}
+        self.attempts: dict[tuple[int, int], Attempt] = {}
+        self.reservations: dict[tuple[str, str], Reservation] = {}
+        self.rule_states: dict[tuple[str, str], RuleState] = {}
+        self.statuses: dict[str, DeviceStatus] = {}
+        self.obey = True
+        self.next_id = 1
+        self.step(ev.DevicesSeen(at=self.now, devices=self.devices))
+        if warm:
+            self.read()
+
+    # ------------------------------------------------------------- time and steps
+
+    @property
+    def now(self) -> Instant:
+        return Instant(self.boot_s, EPOCH_S + self.boot_s)
+
+    def step(self, event: ev.Event) -> Decision:
+        decision = self.scheduler.step(event)
+        self.decisions.append(decision)
+        self._save(decision)
+        for action in decision.actions:
+            self.actions.append(action)
+            if self.obey:
+                self._do(action)
+        return decision
+
+    def pass_time(self, seconds: float, *, read: bool = True) -> None:
+        self.boot_s += seconds
+        if read:
+            self.read()
+        self.step(ev.Tick(at=self.now))
+
+    def _save(self, decision: Decision) -> None:
+        for record in decision.changed:
+            if isinstance(record, Job):
+                self.jobs[record.id] = record
+            elif isinstance(record, Attempt):
+                self.attempts[record.job_id, record.number] = record
+            elif isinstance(record, Reservation):
+                self.reservations[record.owner, record.device] = record
+            elif isinstance(record, RuleState):
+                self.rule_states[record.kind, record.name] = record
+            else:
+                self.statuses[record.uuid] = record
+        for key in decision.dropped:
+            self.reservations.pop(key, None)
+
+    def _do(self, action: act.Action) -> None:
+        if isinstance(action, act.Launch):
+            self.step(ev.AttemptStarted(at=self.now, job_id=action.job_id, attempt=action.attempt))
+        elif isinstance(action, act.TakeReadings):
+            self.read(action.devices)
+        elif isinstance(action, act.Terminate):
+            self.end(action.job_id, signal=15)
+        elif isinstance(action, act.TakeCheckpoint):
+            self.step(ev.CheckpointTaken(at=self.now, job_id=action.job_id, attempt=action.attempt))
+        elif isinstance(action, act.Resize):
+            self.step(ev.Resized(at=self.now, job_id=action.job_id, attempt=action.attempt))
+        elif isinstance(action, act.ApplyShares):
+            self.step(
+                ev.SharesApplied(
+                    at=self.now,
+                    job_id=action.job_id,
+                    attempt=action.attempt,
+                    shares=action.shares,
+                )
+            )
+
+    def restart(self) -> None:
+        """A new scheduler from what was saved, as after `kill -9`."""
+        live = {j.id for j in self.jobs.values() if not j.state.final}
+        kept = Kept(
+            jobs=[self.jobs[i] for i in sorted(live)],
+            attempts=[a for a in self.attempts.values() if a.ended is None],
+            reservations=list(self.reservations.values()),
+            devices=list(self.statuses.values()),
+            rule_states=list(self.rule_states.values()),
+            next_serial=max((a.serial for a in self.attempts.values()), default=0) + 1,
+        )
+        self.scheduler = Scheduler(self.rules, self.settings)
+        self.scheduler.restore(kept)
+        self.step(ev.DevicesSeen(at=self.now, devices=self.devices))
+        self.read()
+
+    # ------------------------------------------------------------- readings
+
+    def read(self, uuids: Sequence[str] | None = None) -> Decision:
+        wanted = uuids if uuids is not None else [d.uuid for d in self.devices]
+        return self.step(
+            ev.ReadingsTaken(at=self.now, readings=tuple(self._reading(u) for u in wanted))
+        )
+
+    def _reading(self, uuid: str) -> Reading:
+        if uuid in self.broken:
+            return Reading(device=uuid, at=self.now, error=self.broken[uuid])
+        on_it = [
+            AttemptMemory(a.job_id, a.number, self.used.get(a.job_id, 0))
+            for a in self.attempts.values()
+            if a.ended is None and uuid in a.placement.devices
+        ]
+        return Reading(
+            device=uuid,
+            at=self.now,
+            used_mib=sum(m.used_mib or 0 for m in on_it) + self.unmanaged.get(uuid, 0),
+            attempts=tuple(on_it),
+            smact=self.smact.get(uuid, 0.3 if on_it else 0.0),
+            smact_source="test",
+            power_w=100.0,
+        )
+
+    # ------------------------------------------------------------- jobs
+
+    def submit(
+        self,
+        memory_mib: int | None = None,
+        *,
+        gpus: int = 1,
+        smact: float | None = None,
+        estimating: bool = False,
+        source: str = "test",
+        **spec: object,
+    ) -> Job:
+        """A job; `memory_mib` is an estimate from `source` ('declared' declares it too)."""
+        declared = memory_mib if source == "declared" else None
+        needs = Needs(gpus=gpus, gpu_memory_mib=declared, smact=smact)
+        fields = {"name": f"job{self.next_id}", "user": "ann", "uid": 1000, **spec}
+        fields.setdefault("roles", (Role(needs=needs),))
+        estimates = []
+        if memory_mib is not None:
+            estimates.append(Estimate(Quantity.MEMORY, memory_mib, memory_mib, source))
+        if smact is not None:
+            estimates.append(Estimate(Quantity.SMACT, smact, smact, source))
+        job = Job(
+            id=self.next_id,
+            ticket=f"T{self.next_id}",
+            spec=JobSpec(**fields),  # type: ignore[arg-type]
+            submitted=self.now,
+            estimating=estimating,
+            estimates=() if estimating else tuple(estimates),
+        )
+        self.next_id += 1
+        self.step(ev.JobSubmitted(at=self.now, job=job))
+        return self.jobs[job.id]
+
+    def end(
+        self,
+        job: int | Job,
+        code: int | None = 0,
+        *,
+        signal: int | None = None,
+        oom: OutOfMemory | None = None,
+        lost: str | None = None,
+    ) -> Job:
+        job_id = job if isinstance(job, int) else job.id
+        attempt = self.live(job_id)
+        assert attempt is not None, f"job {job_id} has no live attempt"
+        self.used.pop(job_id, None)
+        ended = Exit(code=None if signal else code, signal=signal)
+        self.step(
+            ev.AttemptEnded(
+                at=self.now,
+                job_id=job_id,
+                attempt=attempt.number,
+                exits=() if lost else tuple(ended for _ in attempt.tasks),
+                oom=oom,
+                lost=lost,
+            )
+        )
+        return self.jobs[job_id]
+
+    def report(self, job: int | Job, **progress: float) -> None:
+        job_id = job if isinstance(job, int) else job.id
+        attempt = self.live(job_id)
+        assert attempt is not None
+        self.step(
+            ev.ProgressReported(
+                at=self.now,
+                job_id=job_id,
+                attempt=attempt.number,
+                progress=Progress(at=self.now, **progress),
+            )
+        )
+
+    def live(self, job: int | Job) -> Attempt | None:
+        job_id = job if isinstance(job, int) else job.id
+        found = [a for a in self.attempts.values() if a.job_id == job_id and a.ended is None]
+        assert len(found) <= 1, f"job {job_id} has two live attempts"
+        return found[0] if found else None
+
+    def where(self, job: int | Job) -> tuple[str, ...]:
+        attempt = self.live(job)
+        return attempt.placement.devices if attempt else ()
+
+    def state(self, job: int | Job) -> JobState:
+        return self.jobs[job if isinstance(job, int) else job.id].state
+
+    def why(self, job: int | Job) -> list[str]:
+        job_id = job if isinstance(job, int) else job.id
+        return [r.rule for r in self.scheduler.why_waiting(job_id, self.now)]
