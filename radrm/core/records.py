@@ -7,7 +7,7 @@ here decides anything. Units stand in the names: `_mib _s _w _j`. `None` means
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
@@ -489,4 +489,6 @@ class RuleState:
     kind: str
     name: str
     version: int
-    state: Any = field(default=None)
+    state: Any = None
+    wake_boot_s: float | None = None
+    """When it asked to be called again."""

@@ -67,7 +67,8 @@ class Plan:
 
     `proposals` may be a generator: each is validated and carried out before the
     next is drawn, and the view shows the effect. `state` is read when they are
-    drawn. `wake_at` (boot-time seconds) asks to be called again.
+    drawn. `wake_at` (boot-time seconds) asks to be called again; a planner that is
+    called early (after a restart, say) returns it again.
     """
 
     proposals: Iterable[Proposal] = ()

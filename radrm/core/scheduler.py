@@ -99,6 +99,9 @@ class Scheduler:
                 state.drained[status.uuid] = status.drained
         for rule_state in kept.rule_states:
             state.rule_states[rule_state.kind, rule_state.name] = rule_state
+            if rule_state.wake_boot_s is not None:
+                # Boot time may have begun anew since: call it at once, it knows what it wants.
+                state.wake(Timer(float("-inf"), _PLANNER + rule_state.name))
         for job in kept.jobs:
             state.put_job(job)
         for attempt in kept.attempts:
@@ -170,8 +173,8 @@ class Scheduler:
         plan = planner.plan(self.view, event, kept.state if kept and usable else None)
         for proposal in plan.proposals:
             self._propose(proposal)
-        if plan.state is not None or kept is not None:
-            self.state.put_rule_state(*key, planner.version, plan.state)
+        if plan.state is not None or plan.wake_at is not None or kept is not None:
+            self.state.put_rule_state(RuleState(*key, planner.version, plan.state, plan.wake_at))
         if plan.wake_at is not None:
             self.state.wake(Timer(plan.wake_at, _PLANNER + planner.name))
 

@@ -208,11 +208,11 @@ class State:
 
     # ------------------------------------------------------------- rules and time
 
-    def put_rule_state(self, kind: str, name: str, version: int, value: object) -> None:
-        record = RuleState(kind=kind, name=name, version=version, state=value)
-        if self.rule_states.get((kind, name)) != record:
-            self.rule_states[kind, name] = record
-            self._note("rule", (kind, name), record)
+    def put_rule_state(self, record: RuleState) -> None:
+        key = (record.kind, record.name)
+        if self.rule_states.get(key) != record:
+            self.rule_states[key] = record
+            self._note("rule", key, record)
 
     def wake(self, timer: Timer) -> None:
         heapq.heappush(self._timers, timer)

@@ -6,7 +6,7 @@ import pytest
 
 from radrm.core import actions as act
 from radrm.core import events as ev
-from radrm.core.records import Collocation, JobState, Needs, OutOfMemory, Outcome, Role
+from radrm.core.records import Collocation, JobState, Needs, Outcome, OutOfMemory, Role
 from radrm.core.settings import CoreSettings
 from radrm.policies.exclusive import Exclusive
 from tests.world import GIB, World, gpus
@@ -101,7 +101,7 @@ def test_unknown_is_never_zero() -> None:
     assert world.why(job) == ["reading", "count"]
     world.broken["GPU-0"] = "GPU is lost"
     world.read()
-    assert [r.message for r in world.scheduler.why_waiting(job.id, world.now)][0] == "GPU is lost"
+    assert world.scheduler.why_waiting(job.id, world.now)[0].message == "GPU is lost"
     world.broken.clear()
     world.read()
     assert world.state(job) is JobState.RUNNING
