@@ -23,16 +23,17 @@ import pytest
 REPOSITORY = Path(__file__).parents[1]
 
 # What reaches out of the process, or gives another answer each time it is asked.
-IMPURE = set(
-    """
-    asyncio builtins concurrent ctypes datetime fcntl getpass glob grp http importlib io
-    locale logging mmap multiprocessing os pathlib platform pty pwd queue random resource
-    runpy sched secrets select selectors shelve shutil signal socket socketserver sqlite3
-    ssl subprocess sys sysconfig syslog tempfile termios threading time tkinter tty urllib
-    uuid webbrowser zoneinfo
-    """.split()
-)
-IMPURE_CALLS = {"open", "print", "input", "exec", "eval", "__import__", "breakpoint", "id", "hash"}
+# fmt: off
+IMPURE = {
+    "asyncio", "builtins", "concurrent", "ctypes", "datetime", "fcntl", "getpass", "glob",
+    "grp", "http", "importlib", "io", "locale", "logging", "mmap", "multiprocessing", "os",
+    "pathlib", "platform", "pty", "pwd", "queue", "random", "resource", "runpy", "sched",
+    "secrets", "select", "selectors", "shelve", "shutil", "signal", "socket", "socketserver",
+    "sqlite3", "ssl", "subprocess", "sys", "sysconfig", "syslog", "tempfile", "termios",
+    "threading", "time", "tkinter", "tty", "urllib", "uuid", "webbrowser", "zoneinfo",
+}
+# fmt: on
+IMPURE_CALLS = {"open", "print", "input", "exec", "eval", "__import__", "breakpoint"}
 
 _LISTING = re.compile(
     r"in the order in which\s+they may import one another:\n((?:    .*\n?)+)", re.IGNORECASE
@@ -47,7 +48,7 @@ class Module:
 
     @property
     def docstring(self) -> str:
-        return ast.get_docstring(self.tree) or ""
+        return ast.get_docstring(self.tree, clean=False) or ""
 
 
 class Code:
@@ -93,6 +94,7 @@ class Code:
 
     @staticmethod
     def _absolute(node: ast.ImportFrom, module: Module) -> str:
+        """The full name of what an import names, however many dots it starts with."""
         if not node.level:
             return node.module or ""
         words = module.name.split(".")
@@ -105,18 +107,14 @@ class Code:
         depth = package.count(".") + 1
         return {name.split(".")[depth] for name in self.modules if name.startswith(f"{package}.")}
 
-    @cached_property
-    def floors(self) -> dict[str, int]:
-        """The floor of every file and folder at the top, in the order of their listing."""
-        lines = re.findall(r"^ +(\d+)  (.+)$", self.modules[self.package].docstring, re.MULTILINE)
-        return {name.strip(): int(floor) for floor, names in lines for name in names.split(",")}
-
     def listing(self, package: str) -> list[str] | None:
         """A folder's files in the order in which they may import one another."""
+        text = self.modules[package].docstring
         if package == self.package:
-            return list(self.floors)
-        found = _LISTING.search(self.modules[package].docstring + "\n")
-        return [line.split()[0] for line in found[1].splitlines()] if found else None
+            floors = re.findall(r"^    \d+  (.+)$", text, re.MULTILINE)
+            return [name.strip() for names in floors for name in names.split(",")]
+        found = _LISTING.search(text)
+        return re.findall(r"^    (\w+)", found[1], re.MULTILINE) if found else None
 
     # -------------------------------------------------------------- rules
 
@@ -124,18 +122,12 @@ class Code:
         errors = []
         for package in (m.name for m in self.modules.values() if m.is_package):
             listed, there = self.listing(package), self.children(package)
-            if listed is None:
-                continue
-            errors += [
-                f"{package}: '{n}' is listed and is not there" for n in sorted(set(listed) - there)
-            ]
-            errors += [
-                f"{package}: '{n}' is there and is not listed" for n in sorted(there - set(listed))
-            ]
-            errors += [
-                f"{package}: '{n}' is listed twice"
-                for n in sorted({n for n in listed if listed.count(n) > 1})
-            ]
+            for name in sorted({*listed, *there} if listed is not None else ()):
+                times = (listed or []).count(name)
+                if name not in there:
+                    errors.append(f"{package}: '{name}' is listed and is not there")
+                elif times != 1:
+                    errors.append(f"{package}: '{name}' is there and listed {times} times")
         return errors
 
     def order_errors(self) -> list[str]:
@@ -145,10 +137,9 @@ class Code:
             for target in sorted(targets):
                 package, mine, other = self._fork(name, target)
                 listed = self.listing(package) or []
-                if mine in listed and other in listed and listed.index(other) >= listed.index(mine):
-                    errors.append(
-                        f"{name} imports {target}, and '{other}' stands after '{mine}' in {package}"
-                    )
+                if mine in listed and other in listed[listed.index(mine) :]:
+                    where = f"'{other}' stands after '{mine}' in {package}"
+                    errors.append(f"{name} imports {target}, and {where}")
         return errors
 
     @staticmethod
@@ -193,9 +184,9 @@ class Code:
                 if top in IMPURE or top not in {self.package, *sys.stdlib_module_names}:
                     errors.append(f"{module.name} imports {target}")
             for node in ast.walk(module.tree):
-                if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
-                    if node.func.id in IMPURE_CALLS:
-                        errors.append(f"{module.name}:{node.lineno} calls {node.func.id}()")
+                called = node.func if isinstance(node, ast.Call) else None
+                if isinstance(called, ast.Name) and called.id in IMPURE_CALLS:
+                    errors.append(f"{module.name}:{called.lineno} calls {called.id}()")
         return errors
 
 
@@ -245,7 +236,13 @@ def test_core_is_pure(radrm: Code) -> None:
 
 
 TOP = '"""Floors:\n    0  errors, core\n    1  rules\n    2  host, simulator\n"""'
-LISTS = '"""In the order in which\nthey may import one another:\n    a   first\n    b   second\n\nMore."""'
+LISTS = '''"""What stands here, in the order in which
+they may import one another:
+    a   first
+        and still first
+    b   second
+
+More."""'''
 SOUND = {
     "__init__": TOP,
     "errors": "",
@@ -262,8 +259,7 @@ SOUND = {
 
 
 def code(folder: Path, **changed: str) -> Code:
-    files = SOUND | {name.replace("__of__", "/"): text for name, text in changed.items()}
-    for name, text in files.items():
+    for name, text in (SOUND | changed).items():
         file = folder / "app" / f"{name}.py"
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(text, encoding="utf-8")
@@ -299,15 +295,19 @@ def test_a_sound_tree(tmp_path: Path) -> None:
         ("host/x", "from app import simulator", "app.host.x imports app.simulator"),
         ("rules/one", "from app.rules.two import X", "circle"),
         ("rules/one", "from app import rules", "circle"),
-        ("core/c", "", "app.core: 'c' is there and is not listed"),
-        ("core/sub/__init__", "", "app.core: 'sub' is there and is not listed"),
-        ("other", "", "app: 'other' is there and is not listed"),
+        ("core/c", "", "app.core: 'c' is there and listed 0 times"),
+        ("core/sub/__init__", "", "app.core: 'sub' is there and listed 0 times"),
+        ("other", "", "app: 'other' is there and listed 0 times"),
         (
             "core/__init__",
             LISTS.replace("second", "2\n    c  third"),
             "'c' is listed and is not there",
         ),
-        ("core/__init__", LISTS.replace("second", "2\n    a  again"), "'a' is listed twice"),
+        (
+            "core/__init__",
+            LISTS.replace("second", "2\n    a  again"),
+            "'a' is there and listed 2 times",
+        ),
         ("core/a", "import time", "app.core.a imports time"),
         ("core/a", "from os.path import join", "app.core.a imports os.path"),
         ("core/a", "def f():\n    import random", "app.core.a imports random"),

@@ -124,6 +124,8 @@ class DeviceLedger:
             return "it has not been read yet"
         if self.reading.error:
             return self.reading.error
+        if self.reading.used_mib is None:
+            return "its memory in use cannot be read"
         age_s = now_s - self.reading.at.boot_s
         if age_s > self._settings.stale_after_s:
             return f"its last reading is {age_s:.0f} s old"

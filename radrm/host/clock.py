@@ -33,7 +33,11 @@ class Clock:
         self.anchor_wall_s = time.time() if anchor_wall_s is None else anchor_wall_s
 
     def now(self) -> Instant:
-        boot_s, wall_s = _boot_s(), time.time()
+        return self.at(_boot_s())
+
+    def at(self, boot_s: float) -> Instant:
+        """The instant of a real boot time, as this clock shows it."""
+        wall_s = time.time() - (_boot_s() - boot_s)
         if self.scale == 1.0:
             return Instant(boot_s=boot_s, wall_s=wall_s)
         return Instant(

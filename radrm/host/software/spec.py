@@ -156,7 +156,7 @@ def _cut(
 def _layout(spec: str, gpu_type: _GpuType, layout: str) -> list[tuple[str, int, int]]:
     """Profile, compute slices and memory (GB) of each instance; together they must fit."""
     if gpu_type.mig_slices is None:
-        raise _wrong(spec, f"a {gpu_type.name} cannot be cut into MIG instances")
+        raise _wrong(spec, f"the {gpu_type.name} cannot be cut into MIG instances")
     compute_slices, memory_slices = gpu_type.mig_slices
     known = {
         f"{compute}g.{int(gpu_type.memory_gb * memory / memory_slices + 0.5)}gb": (compute, memory)
@@ -170,7 +170,7 @@ def _layout(spec: str, gpu_type: _GpuType, layout: str) -> list[tuple[str, int, 
         profile = written.strip().lower()
         if profile not in known:
             raise _wrong(
-                spec, f"a {gpu_type.name} has no MIG profile {written!r}, only {' '.join(known)}"
+                spec, f"the {gpu_type.name} has no MIG profile {written!r}, only {' '.join(known)}"
             )
         compute, memory = known[profile]
         compute_used += compute
@@ -180,7 +180,7 @@ def _layout(spec: str, gpu_type: _GpuType, layout: str) -> list[tuple[str, int, 
         raise _wrong(
             spec,
             f"{layout!r} needs {compute_used} compute and {memory_used} memory slices "
-            f"of a {gpu_type.name}, which has {compute_slices} and {memory_slices}",
+            f"of the {gpu_type.name}, which has {compute_slices} and {memory_slices}",
         )
     return instances
 

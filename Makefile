@@ -1,0 +1,62 @@
+# One command each; the first one makes what it needs in .venv.
+#
+#   make demo       a tour on software GPUs: no GPU needed
+#   make test       the tests
+#   make check      format, lint, types and tests, as CI runs them
+#   make bench      how fast the core decides
+#   make gpu-test   the tests that need a real GPU
+#   make venv       only the virtual environment, with all that developing needs
+#
+# Another Python: make check PYTHON=python3.12
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
+
+.PHONY: demo test check bench gpu-test venv
+.DELETE_ON_ERROR:
+
+demo: $(VENV)/.runtime
+	@$(BIN)/radrm demo
+
+test: $(VENV)/.dev
+	$(BIN)/python -m pytest
+
+check: $(VENV)/.dev
+	$(BIN)/ruff format --check
+	$(BIN)/ruff check
+	$(BIN)/mypy
+	$(BIN)/python -m pytest
+
+bench: $(VENV)/.runtime
+	$(BIN)/python benchmarks/events.py
+
+gpu-test: $(VENV)/.dev
+	$(BIN)/python -m pytest -n0 -m gpu -rs
+
+venv: $(VENV)/.dev
+
+# The stamps: an environment is filled once, and again when pyproject.toml has changed.
+
+$(VENV)/.runtime: pyproject.toml $(BIN)/python
+	@echo "Installing radrm into $(VENV) ..."
+	@$(PIP) --editable .
+	@touch $@
+
+$(VENV)/.dev: pyproject.toml $(BIN)/python
+	@echo "Installing radrm and its tools into $(VENV) ..."
+	@$(PIP) --editable '.[dev]'
+	@touch $@ $(VENV)/.runtime
+
+$(BIN)/python:
+	@command -v $(PYTHON) >/dev/null || { \
+	  echo "radrm needs Python 3.10 or newer, and there is no $(PYTHON) here;" \
+	    "install one, or name it: make PYTHON=/path/to/python3" >&2; exit 1; }
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' || { \
+	  echo "radrm needs Python 3.10 or newer, and $(PYTHON) is $$($(PYTHON) -V 2>&1);" \
+	    "name a newer one: make PYTHON=python3.12" >&2; exit 1; }
+	@$(PYTHON) -c 'import venv, ensurepip' 2>/dev/null || { \
+	  echo "$(PYTHON) lacks the venv module, which Debian and Ubuntu package apart;" \
+	    "install it: sudo apt install python3-venv" >&2; exit 1; }
+	@$(PYTHON) -m venv --clear $(VENV)

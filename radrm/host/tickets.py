@@ -1,0 +1,22 @@
+"""Tickets: ULIDs, 26 letters and digits that sort by the time they were drawn.
+
+48 bits of milliseconds, 80 bits of chance, in Crockford's base 32.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+
+_ALPHABET = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
+_LETTERS = frozenset(_ALPHABET)
+LENGTH = 26
+
+
+def new_ticket() -> str:
+    number = int(time.time() * 1000) << 80 | int.from_bytes(os.urandom(10), "big")
+    return "".join(_ALPHABET[number >> 5 * place & 31] for place in range(LENGTH - 1, -1, -1))
+
+
+def is_ticket(text: str) -> bool:
+    return len(text) == LENGTH and _LETTERS.issuperset(text) and text[0] <= "7"

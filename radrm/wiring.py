@@ -1,0 +1,178 @@
+"""From configuration to rules. The one reader of the registries.
+
+A rule's name leads to its class; the settings of its table become the class's
+fields. Third parties add rules through entry points of the same group names
+(`radrm.orders`, `radrm.policies`, ...). Names and settings are checked here.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import MISSING, Field, dataclass, fields, is_dataclass, replace
+from difflib import get_close_matches
+from importlib import import_module
+from importlib.metadata import entry_points
+from typing import Any
+
+from radrm.config import Config
+from radrm.core.records import Estimate
+from radrm.core.rules import Description, Estimator, Order, Planner, Policy, Recovery
+from radrm.core.scheduler import Rules
+from radrm.core.settings import CoreSettings
+from radrm.errors import BadConfig
+from radrm.estimators import ESTIMATORS
+from radrm.estimators.declared import Declared
+from radrm.orders import ORDERS
+from radrm.planners import PLANNERS
+from radrm.policies import POLICIES
+from radrm.policies.exclusive import Exclusive
+from radrm.radfile import JobFile
+from radrm.recovery import RECOVERIES
+
+REGISTRIES: Mapping[str, Mapping[str, str]] = {
+    "orders": ORDERS,
+    "policies": POLICIES,
+    "planners": PLANNERS,
+    "estimators": ESTIMATORS,
+    "recovery": RECOVERIES,
+}
+
+AUTO_CHAIN = ("declared",)
+"""What the estimator `auto` asks, best first; the first that answers is believed."""
+
+# Fields of a rule that belong to the rule itself and are nobody's setting.
+_NOT_SETTINGS = frozenset(
+    {"name", "version", "listens", "whole_device", "order", "policy", "recovery_policy"}
+)
+
+
+# ------------------------------------------------------------------ rules
+
+
+def find_rule(kind: str, name: str) -> Callable[..., Any]:
+    """The class of a rule. Raises `BadConfig` naming the nearest one there is."""
+    known = dict(REGISTRIES[kind])
+    target = known.get(name)
+    if target is not None:
+        module, _, attribute = target.partition(":")
+        found: Callable[..., Any] = getattr(import_module(module), attribute)
+        return found
+    offered = {point.name: point for point in entry_points(group=f"radrm.{kind}")}
+    if name in offered:
+        loaded: Callable[..., Any] = offered[name].load()
+        return loaded
+    names = sorted([*known, *offered, *(["auto"] if kind == "estimators" else [])])
+    raise BadConfig(f"there is no rule {name!r} among {kind}{_nearest(name, names)}")
+
+
+def _make(kind: str, name: str, tables: Mapping[str, Mapping[str, Any]], **parts: Any) -> Any:
+    rule = find_rule(kind, name)
+    given = dict(tables.get(name, {}))
+    return rule(**_checked(f"{kind}.{name}", rule, given), **parts)
+
+
+def _checked(where: str, rule: Callable[..., Any], given: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings of a table, each a known field of the right kind."""
+    if not is_dataclass(rule):
+        return dict(given)
+    settings = {f.name: f for f in fields(rule) if f.name not in _NOT_SETTINGS}
+    for key, value in given.items():
+        if key not in settings:
+            hint = _nearest(key, sorted(settings))
+            raise BadConfig(f"[{where}] has no setting {key!r}{hint}")
+        _check_kind(f"{where}.{key}", settings[key], value)
+    return dict(given)
+
+
+def _check_kind(where: str, setting: Field[Any], value: Any) -> None:
+    default = setting.default
+    if default is MISSING:
+        return
+    kind = type(default)
+    if isinstance(value, bool) is not (kind is bool):
+        right = False
+    elif kind is float:
+        right = isinstance(value, (int, float)) and math.isfinite(value)
+    else:
+        right = isinstance(value, kind)
+    if not right:
+        raise BadConfig(f"{where} = {value!r} is of the wrong kind; {default!r} is its default")
+    if isinstance(value, (int, float)) and value < 0:
+        raise BadConfig(f"{where} = {value!r} is below zero")
+
+
+def _nearest(word: str, names: list[str]) -> str:
+    near = get_close_matches(word, names, n=1)
+    return f"; did you mean {near[0]}?" if near else f"; there are: {', '.join(names)}"
+
+
+def make_rules(config: Config) -> Rules:
+    """The rules that a configuration names."""
+    order: Order = _make("orders", config.order, config.orders)
+    policy: Policy = _make("policies", config.policy, config.policies)
+    planner: Planner = _make(
+        "planners",
+        config.planner,
+        config.planners,
+        order=order,
+        policy=policy,
+        recovery_policy=Exclusive(),
+    )
+    recovery: Recovery = _make("recovery", config.recovery, config.recoveries)
+    return Rules(order=order, planners=(planner,), recovery=recovery)
+
+
+def make_settings(config: Config, reading_interval_s: float = 1.0) -> CoreSettings:
+    """The core's settings; nothing is stale before a few readings could have been taken."""
+    given = _checked("core", CoreSettings, {k: v for k, v in config.core.items()})
+    settings = CoreSettings(**{**given, "collocation": config.collocation})
+    patience_s = max(settings.stale_after_s, 10 * reading_interval_s)
+    return replace(settings, stale_after_s=patience_s)
+
+
+# ------------------------------------------------------------------ estimates
+
+
+@dataclass(frozen=True, slots=True)
+class Estimating:
+    """The estimators of a configuration, asked in turn until one tells the memory."""
+
+    estimators: tuple[Estimator, ...]
+
+    def estimate(self, job_file: JobFile) -> tuple[Estimate, ...]:
+        """What is declared beats every estimator; the rest is theirs to tell."""
+        description = describe(job_file)
+        told = Declared().estimate(replace(description, published={}))
+        for estimator in self.estimators:
+            known = {e.quantity for e in told}
+            told += tuple(e for e in estimator.estimate(description) if e.quantity not in known)
+        return told
+
+
+def make_estimating(config: Config) -> Estimating:
+    names = AUTO_CHAIN if config.estimator == "auto" else (config.estimator,)
+    made = tuple(_make("estimators", name, config.estimators) for name in names)
+    return Estimating(estimators=made)
+
+
+def describe(job_file: JobFile) -> Description:
+    """What a job file tells an estimator."""
+    options = job_file.options
+    named = {
+        "measured": job_file.measured,
+        "horus": job_file.horus,
+        "faketensor": job_file.faketensor,
+        "gpumemnet": job_file.gpumemnet,
+    }
+    return Description(
+        spec=job_file.spec(user="", uid=-1),
+        declared_mib=options.gpu_memory_mib,
+        declared_smact=options.smact,
+        declared_duration_s=options.duration_s,
+        published={name: mib for name, mib in named.items() if mib is not None},
+        model_summary=options.model_summary,
+        batch_size=options.batch_size,
+    )
+
+
