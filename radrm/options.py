@@ -189,7 +189,10 @@ def _take(word: str, rest: Iterator[str], where: str, raw: RawOptions) -> None:
     option.value(text, where)
     earlier = raw.get(name)
     if option.repeatable:
-        raw[name] = [*(earlier if isinstance(earlier, list) else ()), text]
+        texts = earlier if isinstance(earlier, list) else []
+        if len(texts) >= MAX_REPEATS:
+            raise UsageError(f"{where}: --{name} is given more than {MAX_REPEATS} times")
+        raw[name] = [*texts, text]
     elif earlier is not None:
         raise UsageError(f"{where}: --{name} is given twice; keep one of them")
     else:

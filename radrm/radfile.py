@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from radrm.core.records import JobSpec
 
 MAX_BYTES = 1 << 20
+# shlex takes time that grows with the square of a line's length.
+MAX_DIRECTIVE = 8192
 DEFAULT_INTERPRETER = "/bin/bash"
 LOGIN_SHELL = "/bin/bash -l"
 
@@ -31,7 +33,7 @@ WHOLE_DEVICE_MIB = 2**30
 _PUBLISHED_WHOLE_DEVICE = 40000
 
 _DIRECTIVE = "#RAD"
-_NEARLY_DIRECTIVE = re.compile(r"#\s*rad(?:rm)?:?\s+--?[a-z]", re.IGNORECASE)
+_NEARLY_DIRECTIVE = re.compile(r"#\s*rad(?:rm)?:?\s*--?[a-z]", re.IGNORECASE)
 _ACTIVATE = re.compile(r"conda[ \t]+activate[ \t]+[^\s;&|#]+")
 _POSITIONS = (
     "command",
@@ -175,9 +177,10 @@ def _decode(data: bytes, where: str) -> tuple[str, list[str]]:
     if text.startswith("\ufeff"):
         text = text[1:]
         notes.append("the byte order mark at the start of the file is left out")
-    if "\r" in text:
-        # A `\r` after an interpreter or a command becomes part of its name.
-        text = text.replace("\r\n", "\n").removesuffix("\r")
+    # A `\r` after an interpreter or a command would become part of its name.
+    plain = text.replace("\r\n", "\n").removesuffix("\r")
+    if plain != text:
+        text = plain
         notes.append("Windows line ends (CRLF) are read as plain ones")
     return text, notes
 
@@ -201,7 +204,7 @@ def _directives(
     raw: RawOptions | None = None
     notes = []
     for number, line in enumerate(lines, 1):
-        head, _, rest = line.strip().replace("\t", " ").partition(" ")
+        head, *rest = line.split(None, 1)[:2] or [""]
         here = f"{where} line {number}"
         if head == _DIRECTIVE:
             if number > first_command:
@@ -209,8 +212,12 @@ def _directives(
                     f"{here}: #RAD after the first command (line {first_command}) has no effect; "
                     "move it above that line"
                 )
+            if len(line) > MAX_DIRECTIVE:
+                raise BadFile(
+                    f"{here}: longer than {MAX_DIRECTIVE} characters; use several #RAD lines"
+                )
             try:
-                words = shlex.split(rest)
+                words = shlex.split(rest[0] if rest else "")
             except ValueError as cause:
                 raise BadFile(f"{here}: {str(cause).lower()}; close the quotes") from None
             raw = parse_words(words, here, raw)

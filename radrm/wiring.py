@@ -125,7 +125,7 @@ def make_rules(config: Config) -> Rules:
 
 def make_settings(config: Config, reading_interval_s: float = 1.0) -> CoreSettings:
     """The core's settings; nothing is stale before a few readings could have been taken."""
-    given = _checked("core", CoreSettings, {k: v for k, v in config.core.items()})
+    given = _checked("core", CoreSettings, dict(config.core))
     settings = CoreSettings(**{**given, "collocation": config.collocation})
     patience_s = max(settings.stale_after_s, 10 * reading_interval_s)
     return replace(settings, stale_after_s=patience_s)
@@ -174,5 +174,3 @@ def describe(job_file: JobFile) -> Description:
         model_summary=options.model_summary,
         batch_size=options.batch_size,
     )
-
-

@@ -38,9 +38,13 @@ class Tick(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobSubmitted(Event):
-    """A new job, PENDING, with its id and, unless `estimating`, its estimates."""
+    """A new job, PENDING, with its id and, unless `estimating`, its estimates.
+
+    `refused` is why it cannot be run at all, where that is known already.
+    """
 
     job: Job
+    refused: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -218,7 +218,7 @@ class Scheduler:
         if event.job.id in self.state.jobs:
             return
         job = self.state.put_job(event.job)
-        never = hopeless(self.state, job)
+        never = event.refused or hopeless(self.state, job)
         if never is not None:
             life.refuse(self.state, job, never)
         elif job.estimating:

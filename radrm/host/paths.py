@@ -4,13 +4,12 @@
         spool/         envelopes; 1777 for a system daemon
         store/         the database, the daemon's alone
         attempts/      one folder per attempt
+        checkpoints/   one folder per job
     run/               sockets
 
 The light submit path imports this file, so paths are plain text here: `pathlib`
 alone would cost a third of what Python itself takes to start.
 """
-
-# ruff: noqa: PTH100, PTH101, PTH102, PTH112, PTH116, PTH120
 
 from __future__ import annotations
 
@@ -65,21 +64,18 @@ class Paths:
         return f"{self.state}/radrmd.lock"
 
     @property
-    def log(self) -> str:
-        return f"{self.state}/radrmd.log"
+    def checkpoints(self) -> str:
+        """One folder per job, its user's, for what it saves."""
+        return f"{self.state}/checkpoints"
+
+    @property
+    def refused(self) -> str:
+        """Where files go that lay in the spool and were no envelopes."""
+        return f"{self.state}/refused"
 
     @property
     def socket(self) -> str:
         return f"{self.run}/radrm.sock"
-
-    @property
-    def driver_socket(self) -> str:
-        """Where the driver of the software GPUs answers."""
-        return f"{self.run}/driver.sock"
-
-    @property
-    def driver_lock(self) -> str:
-        return f"{self.run}/driver.lock"
 
 
 # ------------------------------------------------------------------ where
@@ -159,6 +155,7 @@ def prepare(paths: Paths, system: bool) -> None:
     _folder(paths.spool, 0o1777 if system else 0o700)
     _folder(paths.store, 0o700)
     _folder(paths.attempts, open_mode)
+    _folder(paths.checkpoints, open_mode)
     _folder(paths.run, 0o755 if system else 0o700)
 
 

@@ -43,11 +43,11 @@ def listen(path: str | os.PathLike[str], mode: int = 0o600) -> socket.socket:
         with _through_parent(path) as address:
             try:
                 if stat.S_ISSOCK(os.lstat(address).st_mode):
-                    os.unlink(address)  # noqa: PTH108 (pathlib is too slow to import here)
+                    os.unlink(address)
             except FileNotFoundError:
                 pass
             server.bind(address)
-            os.chmod(address, mode)  # noqa: PTH101 (the umask took some away)
+            os.chmod(address, mode)  # the umask took some away
         server.listen(_BACKLOG)
     except BaseException:
         server.close()
@@ -83,7 +83,7 @@ def peer(sock: socket.socket) -> Peer:
 
 @contextmanager
 def _through_parent(path: str | os.PathLike[str]) -> Iterator[str]:
-    parent, name = os.path.split(os.path.abspath(path))  # noqa: PTH100
+    parent, name = os.path.split(os.path.abspath(path))
     folder = os.open(parent, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         yield f"/proc/self/fd/{folder}/{name}"

@@ -56,8 +56,8 @@ def test_a_relative_home_is_made_absolute(tmp_path: Path, monkeypatch: pytest.Mo
 
 def test_everything_lies_inside_its_two_folders() -> None:
     paths = Paths("/s", "/r")
-    state = (paths.spool, paths.store, paths.database, paths.attempts, paths.lock, paths.log)
-    run = (paths.socket, paths.driver_socket, paths.driver_lock)
+    state = (paths.spool, paths.store, paths.database, paths.attempts, paths.lock, paths.refused)
+    run = (paths.socket,)
     assert all(p.startswith("/s/") for p in state)
     assert all(p.startswith("/r/") for p in run)
     assert len({*state, *run}) == len(state) + len(run)

@@ -66,6 +66,7 @@ class Driver:
         self._service = service
         self._linger_s = linger_s
         self._clients: dict[int, _Client] = {}
+        self._unanswered: set[int] = set()
         self._next_key = 0
         self._most = min(_MOST_CLIENTS, _raise_file_limit() - _KEPT_FILES)
         self._selector = selectors.DefaultSelector()
@@ -80,17 +81,18 @@ class Driver:
             left_s = lonely_since + self._linger_s - time.monotonic()
             if left_s <= 0:
                 return
-            waiting = any(self._may_answer(client) for client in self._clients.values())
             # Everything that has arrived is read before anything is answered: memory of a
             # process that died before a reading was asked for is never in that reading.
-            for selected, _ in self._selector.select(0 if waiting else left_s):
+            ready, self._unanswered = self._unanswered, set()
+            for selected, _ in self._selector.select(0 if ready else left_s):
                 if selected.data is None:
                     self._accept()
                 else:
                     self._receive(selected.data)
-            for key, client in list(self._clients.items()):
-                self._answer_one(key, client)
-                self._send(key, client)
+                    ready.add(selected.data)
+            for key in ready:
+                self._answer_one(key)
+                self._send(key)
 
     def close(self) -> None:
         for client in self._clients.values():
@@ -139,11 +141,9 @@ class Driver:
                 client.ended = True
                 self._service.forget(key)
 
-    def _may_answer(self, client: _Client) -> bool:
-        return not client.outbox and b"\n" in client.inbox
-
-    def _answer_one(self, key: int, client: _Client) -> None:
+    def _answer_one(self, key: int) -> None:
         """Answer one line: nobody gets more of the driver's time than others."""
+        client = self._clients[key]
         if client.outbox:
             return
         line = client.next_line()
@@ -167,7 +167,8 @@ class Driver:
         client.ended = True
         self._service.forget(key)
 
-    def _send(self, key: int, client: _Client) -> None:
+    def _send(self, key: int) -> None:
+        client = self._clients[key]
         try:
             if client.outbox:
                 del client.outbox[: client.sock.send(client.outbox)]
@@ -177,15 +178,15 @@ class Driver:
             client.ended = True
             client.inbox.clear()
             client.outbox.clear()
-        if client.ended and not client.outbox and b"\n" not in client.inbox:
+        more = b"\n" in client.inbox
+        if client.ended and not client.outbox and not more:
             self._service.forget(key)
             self._selector.unregister(client.sock)
             client.sock.close()
             del self._clients[key]
-        else:
-            self._listen_for(key, client)
-
-    def _listen_for(self, key: int, client: _Client) -> None:
+            return
+        if more and not client.outbox:
+            self._unanswered.add(key)
         wanted = selectors.EVENT_WRITE if client.outbox or client.ended else selectors.EVENT_READ
         if self._selector.get_key(client.sock).events != wanted:
             self._selector.modify(client.sock, wanted, key)
@@ -259,7 +260,7 @@ def main(argv: list[str] | None = None) -> int:
         # A root daemon's GPUs are for everybody, as real ones are; a user's are the user's.
         server = listen(path, 0o666 if os.geteuid() == 0 else 0o600)
     except (RadrmError, OSError, ValueError) as error:
-        print(error, file=sys.stderr)
+        print(f"the software GPUs cannot start: {error}", file=sys.stderr)
         return 2
     if args.detach and os.fork():
         os._exit(0)

@@ -186,7 +186,7 @@ class Model:
         return self.devices[uuid].device.capacity_mib - self.used_mib(uuid)
 
     def read(self, uuids: Iterable[str], reader: Reader, now_s: float) -> list[DeviceReading]:
-        """Read devices for one reader. Raises ModelError for a device that is not there."""
+        """Read devices for one reader; one that is not there gives an error in its place."""
         self._settle(now_s)
         return [self._read(uuid, reader, now_s) for uuid in uuids]
 
@@ -204,7 +204,8 @@ class Model:
     # ------------------------------------------------------------------ inside
 
     def _read(self, uuid: str, reader: Reader, now_s: float) -> DeviceReading:
-        self._check_known(uuid)
+        if uuid not in self.devices:
+            return DeviceReading(uuid, 0, (), 0.0, 0.0, 0.0, "there is no such device")
         meter = self._meters[uuid]
         smact, power_w = meter.activity, meter.power_w
         mark = reader.marks.get(uuid)

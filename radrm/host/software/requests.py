@@ -28,7 +28,7 @@ class BadRequest(Exception):
     """A line that is no request: whoever sent it is answered and let go."""
 
 
-class _Request(msgspec.Struct, frozen=True, tag_field="op", tag=str.lower):
+class _Request(msgspec.Struct, tag_field="op", tag=str.lower):
     pass
 
 

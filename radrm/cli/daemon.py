@@ -1,0 +1,32 @@
+"""`radrm daemon`: the daemon itself, in the foreground."""
+
+from __future__ import annotations
+
+from typing import Annotated, Optional
+
+import typer
+
+from radrm.errors import UsageError
+
+
+def daemon(
+    gpus: Annotated[
+        Optional[str],  # noqa: UP007, UP045 (typer reads it at run time on Python 3.10)
+        typer.Option(metavar="sim:SPEC", help="Software GPUs, as sim:4xA100-40GB."),
+    ] = None,
+    time_scale: Annotated[
+        float, typer.Option(help="Let the clock of software GPUs run this much faster.")
+    ] = 1.0,
+    settings: Annotated[
+        Optional[list[str]],  # noqa: UP007, UP045
+        typer.Option("--set", metavar="KEY=VALUE", help="A setting, as policy=exclusive."),
+    ] = None,
+) -> None:
+    """Run the daemon until Ctrl-C or TERM; jobs run on without it."""
+    if not 0 < time_scale <= 10_000:
+        raise UsageError(f"--time-scale={time_scale:g} is not above 0 and at most 10000")
+    # Imported here: no other command should wait for it.
+    from radrm.daemon.main import run, set_up_logging
+
+    set_up_logging()
+    run(gpus, time_scale, settings or [])

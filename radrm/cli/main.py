@@ -1,0 +1,51 @@
+"""The entry points: `radrm` and `radrmd`. Every error that a user may see ends here."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+
+from radrm.errors import RadrmError
+
+
+def main() -> None:
+    """`radrm`: the light path for `submit`, typer for the rest."""
+    _end(_submit if sys.argv[1:2] == ["submit"] else _others)
+
+
+def daemon() -> None:
+    """`radrmd`: `radrm daemon` under the name that a service manager starts."""
+    sys.argv[1:1] = ["daemon"]
+    _end(_others)
+
+
+def _submit() -> int:
+    from radrm.cli.submit import run
+
+    return run(sys.argv[2:])
+
+
+def _others() -> int:
+    from radrm.cli.app import app
+
+    app(prog_name="radrm")
+    return 0
+
+
+def _end(command: Callable[[], int]) -> None:
+    try:
+        sys.exit(command())
+    except RadrmError as error:
+        print(f"radrm: {error}", file=sys.stderr)
+        sys.exit(error.exit_code)
+    except KeyboardInterrupt:
+        sys.exit(130)
+    except BrokenPipeError:
+        # Whoever read has had enough; and Python must not find out again while it ends.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(141)
+
+
+if __name__ == "__main__":
+    main()

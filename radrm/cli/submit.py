@@ -1,0 +1,201 @@
+"""`radrm submit`: hand in jobs. People wait for this command, so it imports little.
+
+What it prints as submitted is on disk in the spool: from then on no crash of
+anything loses it. A daemon that is up is asked before, whether it could ever run
+such a job, and after, which id it gave.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from typing import Any
+
+from radrm.cli.client import Client
+from radrm.errors import BadFile, RadrmError, Unreachable
+from radrm.host.paths import Paths, prepare, system_mode
+from radrm.host.spool import Envelope, Spool
+from radrm.host.tickets import new_ticket
+from radrm.options import SubmitRequest, parse_submit, submit_help
+from radrm.radfile import MAX_BYTES, JobFile, read_job_file, wrap_command
+
+_BATCH = 1000
+
+
+def run(argv: list[str]) -> int:
+    """The whole command; the exit code. Raises `RadrmError` when nothing could be done."""
+    request = parse_submit(argv)
+    if request.help:
+        print(submit_help())
+        return 0
+    results = _read_all(request)
+    with Client() as client:
+        paths, up = _find(client)
+        if up:
+            _refuse_hopeless(client, results)
+        _spool(Spool(paths.spool), results)
+        if up:
+            _learn_ids(client, results)
+        _print(request, results, up)
+        failed = any(r["error"] for r in results)
+        if request.wait:
+            return max(_wait(client, results), 1 if failed else 0)
+    return 1 if failed else 0
+
+
+# ------------------------------------------------------------------ reading
+
+
+def _read_all(request: SubmitRequest) -> list[dict[str, Any]]:
+    """One result per job; `job_file` and `envelope` only where it can be read."""
+    if request.command:
+        return [_result(None, None, request)]
+    return [_result(name, _load, request) for name in request.files]
+
+
+def _result(name: str | None, load: Any, request: SubmitRequest) -> dict[str, Any]:
+    result: dict[str, Any] = {"ticket": None, "id": None, "name": None, "file": name, "error": None}
+    try:
+        data = load(name) if load is not None else None
+        job_file = (
+            wrap_command(list(request.command), request.raw_options)
+            if data is None
+            else read_job_file(data, name or "", request.raw_options)
+        )
+        result["name"] = job_file.name
+        result["job_file"] = job_file
+        result["envelope"] = _envelope(job_file, name, data, request)
+    except RadrmError as error:
+        result["error"] = str(error)
+        result["code"] = error.exit_code
+    return result
+
+
+def _load(name: str) -> bytes:
+    try:
+        with open(name, "rb") as file:
+            return file.read(MAX_BYTES + 1)
+    except OSError as error:
+        raise BadFile(f"cannot read the job file {name}: {error.strerror}") from None
+
+
+def _envelope(
+    job_file: JobFile, name: str | None, data: bytes | None, request: SubmitRequest
+) -> Envelope:
+    umask = os.umask(0o077)
+    os.umask(umask)
+    return Envelope(
+        ticket=new_ticket(),
+        file=os.path.abspath(name) if name is not None else None,
+        script=data.decode() if data is not None else None,
+        command=tuple(request.command) if data is None else None,
+        options=dict(request.raw_options),
+        cwd=_here(),
+        umask=umask,
+        environment=dict(os.environ),
+        submitted_s=time.time(),
+    )
+
+
+def _here() -> str:
+    try:
+        return os.getcwd()
+    except FileNotFoundError:
+        raise BadFile("the current folder no longer exists; change to one that does") from None
+
+
+# ------------------------------------------------------------------ handing in
+
+
+def _find(client: Client) -> tuple[Paths, bool]:
+    """Where to put envelopes, and whether a daemon is up there."""
+    try:
+        return client.connect(), True
+    except Unreachable:
+        pass
+    for paths in client.candidates:
+        if os.path.isdir(paths.spool):
+            return paths, False
+    own = client.candidates[0]
+    prepare(own, system_mode(os.environ, os.getuid()))
+    return own, False
+
+
+def _refuse_hopeless(client: Client, results: list[dict[str, Any]]) -> None:
+    """What could never run here is refused before it is handed in."""
+    sound = [r for r in results if r["error"] is None]
+    for batch in _batches(sound):
+        needs = [
+            {
+                "gpus": 1 if r["job_file"].options.gpus is None else r["job_file"].options.gpus,
+                "gpu_memory_mib": r["job_file"].options.gpu_memory_mib,
+                "mig_profile": r["job_file"].options.mig_profile,
+                "collocation": r["job_file"].options.collocation,
+            }
+            for r in batch
+        ]
+        for result, why in zip(batch, client.ask("check", needs=needs), strict=True):
+            if why is not None:
+                result["error"] = f"{result['file'] or result['name']}: it can never run: {why}"
+
+
+def _spool(spool: Spool, results: list[dict[str, Any]]) -> None:
+    sound = [r for r in results if r["error"] is None]
+    spool.put([r["envelope"] for r in sound])
+    for result in sound:
+        result["ticket"] = result["envelope"].ticket
+
+
+def _learn_ids(client: Client, results: list[dict[str, Any]]) -> None:
+    """Ask the daemon for the ids it gave. If it has just died, the tickets do."""
+    handed_in = [r for r in results if r["ticket"] is not None]
+    try:
+        for batch in _batches(handed_in):
+            found = client.ask("intake", jobs=[r["ticket"] for r in batch])
+            for result, document in zip(batch, found, strict=True):
+                if document is not None:
+                    result["id"] = document["id"]
+                    if document["state"] == "FAILED" and document["started_at"] is None:
+                        result["error"] = f"job {document['id']} failed: {document['reason']}"
+    except Unreachable:
+        pass
+
+
+def _batches(results: list[dict[str, Any]]) -> list[list[dict[str, Any]]]:
+    return [results[i : i + _BATCH] for i in range(0, len(results), _BATCH)]
+
+
+def _wait(client: Client, results: list[dict[str, Any]]) -> int:
+    from radrm.cli.exits import highest, wait_for
+
+    tickets = [r["ticket"] for r in results if r["ticket"] is not None]
+    return highest(wait_for(client, tickets)) if tickets else 1
+
+
+# ------------------------------------------------------------------ telling
+
+
+def _print(request: SubmitRequest, results: list[dict[str, Any]], up: bool) -> None:
+    if request.json:
+        wanted = ("ticket", "id", "name", "file", "error")
+        print(json.dumps([{key: r[key] for key in wanted} for r in results], indent=2))
+    for result in results:
+        if result["error"] is not None:
+            print(f"radrm: {result['error']}", file=sys.stderr)
+        elif request.parsable:
+            print(result["ticket"])
+        elif not request.json:
+            for note in result["job_file"].notes:
+                print(f"radrm: {result['name']}: {note}", file=sys.stderr)
+            if result["id"] is not None:
+                print(f"Submitted job {result['id']} ({result['name']})")
+            else:
+                print(f"Submitted {result['name']} as {result['ticket']}")
+    if not up and not request.json and any(r["ticket"] for r in results):
+        print(
+            "radrm: no daemon is running; they are queued and start when one is: radrm daemon",
+            file=sys.stderr,
+        )
+    sys.stdout.flush()

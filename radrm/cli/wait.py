@@ -1,0 +1,23 @@
+"""`radrm wait`: until jobs have ended; the exit code is theirs."""
+
+from __future__ import annotations
+
+import typer
+
+from radrm.cli.client import Client
+from radrm.cli.exits import highest, wait_for
+from radrm.cli.options import Jobs, Json
+from radrm.cli.render import print_json
+
+
+def wait(jobs: Jobs, as_json: Json = False) -> None:
+    """Wait for jobs to end.
+
+    The exit code is the highest of theirs; 124 for a time limit, 125 for a job that was
+    lost or never started, 128+n for a signal.
+    """
+    with Client() as client:
+        documents = wait_for(client, jobs)
+    if as_json:
+        print_json(documents)
+    raise typer.Exit(highest(documents))

@@ -1,0 +1,175 @@
+"""From a placement to real processes: their environment, their logs, their folder.
+
+What a job is told of its devices stands in docs/job-file.md; the order here is:
+what it was submitted with, what radrm knows, what it sets for itself by `--env`.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import socket
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from radrm.core.actions import Launch
+from radrm.core.records import Collocation, Device, Job
+from radrm.daemon.intake import read_envelope, user_name
+from radrm.host.launcher import LaunchPlan
+from radrm.host.store import Intake
+from radrm.options import Options
+
+# What a submitter's shell says of devices is about the shell, not about the job.
+_DEVICE_VARIABLES = frozenset(
+    {
+        "CUDA_VISIBLE_DEVICES",
+        "NVIDIA_VISIBLE_DEVICES",
+        "CUDA_DEVICE_ORDER",
+        "CUDA_MPS_PIPE_DIRECTORY",
+        "CUDA_MPS_LOG_DIRECTORY",
+        "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT",
+        "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE",
+    }
+)
+# Frameworks that grab the whole card defeat sharing; a job that says otherwise is left alone.
+_SHARING_VARIABLES = {
+    "TF_FORCE_GPU_ALLOW_GROWTH": "true",
+    "XLA_PYTHON_CLIENT_PREALLOCATE": "false",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """What launching needs to know of this server.
+
+    `extra` goes into every job's environment (where the software GPUs are, say);
+    `mps_pipes` is the MPS pipe directory of a device.
+    """
+
+    device_ids: str
+    checkpoints: str
+    extra: Mapping[str, str]
+    mps_pipes: str | None
+    drop_privileges: bool
+    kill_grace_s: float
+
+
+def plan_launch(
+    action: Launch, job: Job, intake: Intake, devices: Sequence[Device], site: Site
+) -> LaunchPlan:
+    """All that the runner needs. Raises `RadrmError` where the job file can no longer be used."""
+    envelope = intake.envelope
+    job_file = read_envelope(envelope)
+    options = job_file.options
+    cwd = os.path.join(envelope.cwd, options.chdir or "")
+    stdout, stderr = log_paths(job, action.attempt, options, cwd)
+    return LaunchPlan(
+        serial=action.serial,
+        job_id=job.id,
+        attempt=action.attempt,
+        uid=intake.uid if site.drop_privileges else None,
+        gid=intake.gid if site.drop_privileges else None,
+        user=user_name(intake.uid),
+        argv=job_file.argv,
+        script=job_file.script,
+        cwd=cwd,
+        environment=job_environment(action, job, envelope.environment, options, devices, site),
+        stdout=stdout,
+        stderr=stderr,
+        umask=envelope.umask,
+        token=secrets.token_hex(16),
+        kill_grace_s=site.kill_grace_s,
+    )
+
+
+def job_environment(
+    action: Launch,
+    job: Job,
+    submitted: Mapping[str, str],
+    options: Options,
+    devices: Sequence[Device],
+    site: Site,
+) -> dict[str, str]:
+    """The environment of one attempt. `devices` are those of its placement, in order."""
+    environment = {k: v for k, v in submitted.items() if k not in _DEVICE_VARIABLES}
+    if action.shared:
+        environment = {**_SHARING_VARIABLES, **environment}
+    by_index = (options.device_ids or site.device_ids) == "index"
+    names = [str(d.index) if by_index else d.uuid for d in devices]
+    promised = [s.reserved_mib for s in action.placement.shares if s.device is not None]
+    environment |= {
+        **site.extra,
+        "CUDA_VISIBLE_DEVICES": ",".join(names),
+        "NVIDIA_VISIBLE_DEVICES": ",".join(names) or "void",
+        "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
+        "RADRM_JOB_ID": str(job.id),
+        "RADRM_JOB_NAME": job.spec.name,
+        "RADRM_ATTEMPT": str(action.attempt),
+        "RADRM_ARRAY_TASK_ID": "",
+        "RADRM_GPU_MEMORY_MIB": str(action.cap_mib or min(promised, default=0) or ""),
+        "RADRM_CHECKPOINT_DIR": os.path.join(site.checkpoints, str(job.id)),
+        "MASTER_PORT": str(free_port()),
+    }
+    if action.placement.collocation is Collocation.MPS and site.mps_pipes is not None:
+        environment["CUDA_MPS_PIPE_DIRECTORY"] = site.mps_pipes
+        if action.cap_mib is not None:
+            limits = [f"{place}={action.cap_mib}M" for place in range(len(devices))]
+            environment["CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"] = ",".join(limits)
+    return environment | dict(options.env)
+
+
+def log_paths(job: Job, attempt: int, options: Options, cwd: str) -> tuple[str, str]:
+    """Standard output and error of an attempt. Only `--output` given: both go there.
+
+    From the second attempt on, a pattern without `%t` gets the attempt before its
+    suffix, so that no attempt writes over another's log.
+    """
+    output = options.output or "radrm-%j.out"
+    error = options.error or (options.output if options.output else "radrm-%j.err")
+    return _log_path(output, job, attempt, cwd), _log_path(error, job, attempt, cwd)
+
+
+def _log_path(pattern: str, job: Job, attempt: int, cwd: str) -> str:
+    if attempt > 1 and "%t" not in pattern:
+        stem, suffix = os.path.splitext(pattern)
+        pattern = f"{stem}.attempt%t{suffix}"
+    values = {
+        "j": str(job.id),
+        "x": job.spec.name,
+        "u": job.spec.user,
+        "A": str(job.id),
+        "a": "0",
+        "t": str(attempt),
+        "%": "%",
+    }
+    parts = pattern.split("%")
+    text = parts[0]
+    rest = iter(parts[1:])
+    for part in rest:
+        if part == "":  # `%%`
+            text += "%" + next(rest, "")
+        elif part[0] in values:
+            # A name or user must not lead out of the folder that the pattern names.
+            text += values[part[0]].replace("/", "_") + part[1:]
+        else:
+            text += "%" + part
+    return os.path.join(cwd, text)
+
+
+def make_checkpoint_folder(site: Site, job: Job, uid: int, gid: int) -> None:
+    """The job's own folder for what it saves, there before its first attempt."""
+    path = os.path.join(site.checkpoints, str(job.id))
+    try:
+        os.mkdir(path, 0o700)
+    except FileExistsError:
+        return
+    if site.drop_privileges:
+        os.chown(path, uid, gid, follow_symlinks=False)
+
+
+def free_port() -> int:
+    """A TCP port that nobody has at this moment (for `torch.distributed`)."""
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port

@@ -1,0 +1,166 @@
+"""Putting the daemon together, and ending it: one foreground process."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import filelock
+
+from radrm import __version__
+from radrm.config import Config, load_config
+from radrm.core.events import DevicesSeen
+from radrm.core.scheduler import Scheduler
+from radrm.daemon.launching import Site
+from radrm.daemon.loop import Loop, Parts
+from radrm.daemon.monitor import Monitor
+from radrm.daemon.requests import Requests
+from radrm.daemon.server import Server
+from radrm.errors import BadConfig, DeviceError, Refused, UsageError
+from radrm.host import nvml
+from radrm.host.clock import Clock
+from radrm.host.launcher import Launcher
+from radrm.host.paths import Paths, paths_for, prepare, system_mode
+from radrm.host.software.source import SoftwareGpus, ensure_driver
+from radrm.host.source import GpuSource
+from radrm.host.spool import Spool
+from radrm.host.store import Store
+from radrm.wiring import make_estimating, make_rules, make_settings
+
+log = logging.getLogger("radrm")
+
+SHORTEST_INTERVAL_S = 0.1
+"""Real seconds between two rounds of readings, however fast the clock runs."""
+KILL_GRACE_S = 2.0
+"""Real seconds that the rest of a tree gets once a job's main process has ended."""
+
+
+@dataclass(frozen=True, slots=True)
+class Devices:
+    """Where devices come from, and what that means for clock, jobs and MPS."""
+
+    source: GpuSource
+    clock: Clock
+    environment: Mapping[str, str]
+    mps_pipes: str | None
+    description: str
+
+
+def run(gpus: str | None, time_scale: float, settings: Sequence[str]) -> None:
+    """Serve until TERM or INT; jobs run on. Raises `RadrmError` when it cannot begin."""
+    system = system_mode(os.environ, os.getuid())
+    paths = paths_for(os.environ, os.getuid())
+    config = load_config(os.environ, system)
+    for setting in settings:
+        config = config.with_set(setting)
+    rules, estimating = make_rules(config), make_estimating(config)
+    prepare(paths, system)
+    with _alone(paths):
+        devices = find_devices(paths, config, gpus, time_scale)
+        interval_s = max(SHORTEST_INTERVAL_S, devices.clock.real_s(1.0))
+        scheduler = Scheduler(rules, make_settings(config, interval_s * devices.clock.scale))
+        store = Store(paths.database)
+        launcher = Launcher(paths.state, devices.clock)
+        parts = Parts(
+            clock=devices.clock,
+            scheduler=scheduler,
+            store=store,
+            spool=Spool(paths.spool),
+            refused=paths.refused,
+            launcher=launcher,
+            monitor=lambda post: Monitor(
+                devices.source, devices.clock, launcher.owner_of, post, interval_s
+            ),
+            estimating=estimating,
+            site=Site(
+                device_ids=config.device_ids,
+                checkpoints=paths.checkpoints,
+                extra=devices.environment,
+                mps_pipes=devices.mps_pipes,
+                drop_privileges=os.getuid() == 0,
+                kill_grace_s=KILL_GRACE_S,
+            ),
+        )
+        about = {
+            "gpus": devices.description,
+            "policy": config.policy,
+            "order": config.order,
+            "estimator": config.estimator,
+            "state": paths.state,
+        }
+        loop = Loop(parts, Requests(about).answer)
+        first = DevicesSeen(at=devices.clock.now(), devices=devices.source.devices())
+        server = Server(paths.socket, system, loop.post)
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, lambda *_: loop.stop())
+        server.start()
+        log.info(
+            "radrm %s is up: %d device(s) (%s), policy %s, state in %s",
+            __version__,
+            len(first.devices),
+            devices.description,
+            config.policy,
+            paths.state,
+        )
+        try:
+            loop.run(first)
+        finally:
+            server.close()
+            devices.source.close()
+            store.close()
+        log.info("radrm ends; running jobs run on and are taken up by the next daemon")
+
+
+def set_up_logging() -> None:
+    """One line per event on standard error, which a service manager keeps."""
+    logging.basicConfig(
+        stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(levelname)-7s %(message)s"
+    )
+
+
+def _alone(paths: Paths) -> filelock.AcquireReturnProxy:
+    """One daemon per spool: the lock is the kernel's, so no stale one can be left."""
+    try:
+        return filelock.FileLock(paths.lock, timeout=0, mode=0o600).acquire()
+    except filelock.Timeout:
+        raise Refused(
+            f"another radrm daemon already serves {paths.state}; "
+            "`radrm status` talks to it, RADRM_HOME=DIR makes a second one apart"
+        ) from None
+
+
+def find_devices(paths: Paths, config: Config, gpus: str | None, time_scale: float) -> Devices:
+    """Software GPUs if asked for; else the real ones. Never one for the other."""
+    if gpus is not None:
+        driver = ensure_driver(Path(paths.run), gpus, time_scale)
+        mps = config.mps.enabled
+        return Devices(
+            source=SoftwareGpus(driver.socket, mps=mps),
+            clock=driver.clock,
+            environment={"RADRM_SOFTWARE_GPUS": str(driver.socket)},
+            mps_pipes=f"{paths.run}/mps" if mps else None,
+            description=gpus,
+        )
+    if time_scale != 1.0:
+        raise UsageError("--time-scale goes with software GPUs only: add --gpus sim:4xA100-40GB")
+    found = nvml.find()
+    if found.gpus is None:
+        raise DeviceError(
+            f"no NVIDIA GPU can be used ({found.reason}); "
+            "to run on software GPUs: radrm daemon --gpus sim:4xA100-40GB"
+        )
+    if config.mps.enabled:
+        raise BadConfig("mps.enabled is not available on real GPUs in this release; set it false")
+    if not config.core.get("use_coarse_smact"):
+        log.warning(
+            "SM activity is read only coarsely here, so jobs do not share GPUs; "
+            "to let them: --set core.use_coarse_smact=true"
+        )
+    return Devices(
+        source=found.gpus, clock=Clock(), environment={}, mps_pipes=None, description="NVML"
+    )

@@ -1,0 +1,159 @@
+"""The job's own process, from the fork to its first instruction.
+
+All of this runs as the submitter: nothing of theirs is opened before the runner's
+rights are dropped. What goes wrong is told to the runner in one line, and, where the
+error log could be opened, to the submitter there.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import signal
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import NoReturn
+
+    from radrm.host.attempts import Fields
+
+_DEFAULT_INTERPRETER = ["/bin/sh"]
+_NOT_STARTED = 127
+
+
+class CannotStart(Exception):
+    """One line: the thing, the cause, the next step."""
+
+
+def interpreter_of(script: str) -> list[str]:
+    """What runs a script: its first line as the kernel reads it, where all that follows
+    the program is one argument; `/bin/sh` when the line names none."""
+    line = script.partition("\n")[0]
+    words = line[2:].strip(" \t").split(None, 1) if line.startswith("#!") else []
+    return [word.rstrip(" \t") for word in words] or _DEFAULT_INTERPRETER
+
+
+def become_job(launch: Fields, script: str | None, go: int, errors: int) -> NoReturn:
+    """Turn this fresh child of the runner into the job.
+
+    `script` is the path of the runner's copy of it. The job begins when a byte can be
+    read from `go`; when the runner dies first, it never does. What went wrong is written
+    to `errors`, which the job's first instruction closes.
+    """
+    log: int | None = None
+    try:
+        os.setsid()
+        _reset_signals()
+        _drop_rights(launch)
+        os.umask(launch["umask"])
+        # The error log first: it takes the line that says what is wrong with the other.
+        _open_log(launch, "stderr", "--error", 2)
+        log = 2
+        if launch["stdout"] == launch["stderr"]:
+            os.dup2(2, 1)
+        else:
+            _open_log(launch, "stdout", "--output", 1)
+        _enter(launch["cwd"])
+        if script is not None and not os.access(script, os.R_OK):
+            raise CannotStart(
+                f"user {launch['user']} may not read the copy of the script, {script}; "
+                "let everybody pass through the folders above it (chmod o+x)"
+            )
+        if os.read(go, 1):
+            _execute(launch, script)
+    except Exception as error:
+        line = str(error) if isinstance(error, CannotStart) else f"the job cannot start: {error}"
+        line = line.replace("\n", " ")
+        with contextlib.suppress(OSError):
+            os.write(errors, _bytes(line)[:2000])
+        if log is not None:
+            with contextlib.suppress(OSError):
+                os.write(log, b"radrm: " + _bytes(line) + b"\n")
+    finally:
+        os._exit(_NOT_STARTED)
+
+
+def _reset_signals() -> None:
+    """As if nobody before us had ignored or blocked any: both would be inherited."""
+    for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:
+        with contextlib.suppress(OSError):
+            signal.signal(number, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())
+
+
+def _drop_rights(launch: Fields) -> None:
+    if launch["uid"] is None:
+        return
+    try:
+        os.initgroups(launch["user"], launch["gid"])
+        os.setgid(launch["gid"])
+        os.setuid(launch["uid"])
+    except OSError as error:
+        raise CannotStart(
+            f"cannot become user {launch['user']} ({launch['uid']}): {error.strerror}; "
+            "ask the administrator whether the user and its limits are in order"
+        ) from None
+
+
+def _open_log(launch: Fields, which: str, option: str, target: int) -> None:
+    path = os.path.join(launch["cwd"], launch[which])
+    # Not blocking: a pipe that nobody reads is an error, not a reason to wait for ever.
+    flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NOCTTY | os.O_NONBLOCK
+    try:
+        fd = os.open(_bytes(path), flags | os.O_CLOEXEC, 0o666)
+    except OSError as error:
+        folder = os.path.dirname(path)
+        if error.errno == errno.ENOENT and not os.path.isdir(_bytes(folder)):
+            cause, step = f"the folder {folder} does not exist", "make it"
+        elif error.errno == errno.ELOOP:
+            cause, step = "it is a symbolic link", "remove it"
+        else:
+            cause, step = str(error.strerror), f"let {launch['user']} write there"
+        raise CannotStart(
+            f"cannot write the log {path}: {cause}; {step}, or name another with {option}"
+        ) from None
+    os.set_blocking(fd, True)
+    os.dup2(fd, target)
+
+
+def _enter(folder: str) -> None:
+    try:
+        os.chdir(_bytes(folder))
+    except OSError as error:
+        raise CannotStart(
+            f"cannot enter the folder {folder}: {error.strerror}; "
+            "make it, or name another with --chdir"
+        ) from None
+
+
+def _execute(launch: Fields, script: str | None) -> NoReturn:
+    interpreter: list[str] = launch["interpreter"] or []
+    if script is not None:
+        interpreter = interpreter or interpreter_of(launch["script"])
+        argv = [*interpreter, script]
+    else:
+        argv = launch["argv"]
+    environment = {_bytes(key): _bytes(value) for key, value in launch["environment"].items()}
+    try:
+        os.execvpe(_bytes(argv[0]), [_bytes(word) for word in argv], environment)
+    except OSError as error:
+        raise CannotStart(_not_executed(launch, argv[0], error)) from None
+
+
+def _not_executed(launch: Fields, program: str, error: OSError) -> str:
+    if error.errno == errno.ENOENT and "/" in program and os.path.exists(_bytes(program)):
+        return f"cannot run {program}: the interpreter in its first line does not exist; correct it"
+    if launch["script"] is None:
+        if error.errno == errno.ENOENT:
+            return f"cannot run {program}: there is no such program; correct its name or the PATH"
+        return f"cannot run {program}: {error.strerror}; check that it is an executable program"
+    where = "named in line 1 " if launch["interpreter"] is None else ""
+    cause = "does not exist" if error.errno == errno.ENOENT else f"cannot run: {error.strerror}"
+    # Quoted where it holds what the eye cannot see, as the \r of a file from Windows.
+    shown = program if program.isprintable() else repr(program)
+    return f"the interpreter {shown} {where}{cause}; correct the first line of the script"
+
+
+def _bytes(text: str) -> bytes:
+    return text.encode("utf-8", "surrogateescape")

@@ -1,0 +1,128 @@
+"""A connection to the modelled driver, as a job's CUDA context or to ask questions.
+
+Many jobs are started, so nothing heavier than `json` and `socket` is imported here.
+Every request is answered before the next is sent.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections import namedtuple
+from typing import Any
+
+from radrm.errors import DeviceError
+from radrm.host.sockets import connect
+
+
+class OutOfGpuMemory(Exception):
+    """An allocation was refused. `position` counts the context's own devices from 0.
+
+    All sizes are MiB and of that device: what was asked for, what is free, what jobs can
+    have at most, and what this process holds.
+    """
+
+    def __init__(
+        self, position: int, requested_mib: int, free_mib: int, total_mib: int, held_mib: int
+    ) -> None:
+        super().__init__(f"{requested_mib} MiB wanted on device {position}, {free_mib} MiB free")
+        self.position = position
+        self.requested_mib = requested_mib
+        self.free_mib = free_mib
+        self.total_mib = total_mib
+        self.held_mib = held_mib
+
+
+class Hello(
+    namedtuple("Hello", ("pid", "spec", "scale", "anchor_boot_s", "anchor_wall_s", "jobs"))
+):
+    """Who serves: its process, its spec, its clock, and how many jobs are attached."""
+
+    __slots__ = ()
+    pid: int
+    spec: str
+    scale: float
+    anchor_boot_s: float
+    anchor_wall_s: float
+    jobs: int
+
+
+class DriverClient:
+    """One connection; closing it (or dying) frees whatever it holds.
+
+    Raises Unreachable when nobody listens at the path. Every method raises DeviceError
+    when the driver refuses, has gone, or does not answer within `timeout_s` real seconds.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], timeout_s: float = 30.0) -> None:
+        self._path = os.fspath(path)
+        self._sock = connect(path, timeout_s)
+        self._lines = self._sock.makefile("rb")
+
+    def hello(self) -> Hello:
+        return Hello(**self.ask("hello"))
+
+    def attach(
+        self,
+        devices: str | None,
+        smact: float,
+        family: str | None = None,
+        batch_size: int | None = None,
+        mps: bool = False,
+        cap_mib: int | None = None,
+        gpus: int = 1,
+    ) -> list[str]:
+        """Become a context on the first `gpus` of the visible devices; answers their UUIDs.
+
+        `devices` is CUDA_VISIBLE_DEVICES, None where it is not set; `smact` the solo SM
+        activity (0..1) that computing asks of each device.
+        """
+        answer = self.ask(
+            "attach",
+            visible=devices,
+            gpus=gpus,
+            smact=smact,
+            family=family,
+            batch_size=batch_size,
+            mps=mps,
+            cap_mib=cap_mib,
+        )
+        return [str(uuid) for uuid in answer["devices"]]
+
+    def alloc(self, mib: int) -> None:
+        """Take this much more on each device. Raises OutOfGpuMemory, and takes nothing."""
+        self.ask("alloc", mib=mib)
+
+    def free(self, mib: int) -> None:
+        self.ask("free", mib=mib)
+
+    def start(self) -> None:
+        """Begin to compute: from now on neighbours slow this job, and it slows them."""
+        self.ask("start")
+
+    def work(self) -> float:
+        """The solo seconds computed so far, on the driver's scaled clock."""
+        return float(self.ask("work")["done_s"])
+
+    def ask(self, op: str, **fields: object) -> dict[str, Any]:
+        """Send one request and wait for its answer."""
+        try:
+            self._sock.sendall(json.dumps({"op": op, **fields}).encode() + b"\n")
+            line = self._lines.readline()
+        except OSError as error:
+            raise self._gone(error) from error
+        if not line.endswith(b"\n"):
+            raise self._gone("it closed the connection")
+        answer: dict[str, Any] = json.loads(line)
+        if "oom" in answer:
+            raise OutOfGpuMemory(**answer["oom"])
+        if "error" in answer:
+            raise DeviceError(answer["error"])
+        return answer
+
+    def close(self) -> None:
+        self._lines.close()
+        self._sock.close()
+
+    def _gone(self, cause: object) -> DeviceError:
+        return DeviceError(f"the software GPU driver at {self._path} has gone: {cause}")
