@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Optional
+from typing import Annotated
 
 import typer
 
@@ -11,14 +11,14 @@ from radrm.errors import UsageError
 
 def daemon(
     gpus: Annotated[
-        Optional[str],  # noqa: UP007, UP045 (typer reads it at run time on Python 3.10)
+        str | None,
         typer.Option(metavar="sim:SPEC", help="Software GPUs, as sim:4xA100-40GB."),
     ] = None,
     time_scale: Annotated[
         float, typer.Option(help="Let the clock of software GPUs run this much faster.")
     ] = 1.0,
     settings: Annotated[
-        Optional[list[str]],  # noqa: UP007, UP045
+        list[str] | None,
         typer.Option("--set", metavar="KEY=VALUE", help="A setting, as policy=exclusive."),
     ] = None,
 ) -> None:

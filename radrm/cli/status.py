@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from typing import Annotated, Any, Optional
+from typing import Annotated, Any
 
 import typer
 from rich.live import Live
@@ -17,7 +17,7 @@ _REFRESH_S = 0.5
 
 def status(
     jobs: Annotated[
-        Optional[list[str]],  # noqa: UP007, UP045 (typer reads it at run time on Python 3.10)
+        list[str] | None,
         typer.Argument(metavar="[JOB]...", help="Job ids or tickets; all that have not ended."),
     ] = None,
     show_all: Annotated[bool, typer.Option("--all", help="Those that have ended, too.")] = False,

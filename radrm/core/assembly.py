@@ -34,10 +34,10 @@ def find_placement(view: View, policy: Policy, job: Job, policy_state: Any) -> F
         if wanted == 0:
             shares += [_cpu_share(role.name, t, needs.cpus) for t in range(role.count_min)]
             continue
-        need = view.need_mib(job, needs)
+        need = view.need_mib(job, role)
         ask = Ask(job=job, gpus=wanted, need_mib=need)
         eligible: list[Offer] = []
-        for offer in view.offers(job, needs):
+        for offer in view.offers(job, role):
             refusal = offer.refusal or policy.refuse(ask, offer)
             if refusal is not None:
                 refusals.append(refusal)

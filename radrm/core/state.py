@@ -146,7 +146,7 @@ class State:
             self.attempts[attempt.job_id] = attempt
         else:
             self.attempts.pop(attempt.job_id, None)
-        self._note("attempt", (attempt.job_id, attempt.number), attempt)
+        self._note("attempt", attempt.serial, attempt)
         return attempt
 
     def live_attempt(self, job_id: int, number: int) -> Attempt | None:

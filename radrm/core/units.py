@@ -16,7 +16,7 @@ _MIB_PER = {
     "t": 1024.0 * 1024.0,
 }
 _SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([kmgt]?)(?:i?b)?\s*", re.IGNORECASE)
-_SPAN = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([smhd])\s*", re.IGNORECASE)
+_SPAN = re.compile(r"(\d+(?:\.\d+)?)([smhd])", re.IGNORECASE)
 _SECONDS_PER = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _CLOCK = re.compile(r"(?:(\d+)-)?(?:(\d+):)?(\d+):(\d\d(?:\.\d+)?)")
 
@@ -34,7 +34,7 @@ def parse_mib(text: str) -> int:
 
 def parse_seconds(text: str) -> float:
     """A duration in seconds. Plain numbers are seconds, as in `--time=90`."""
-    text = text.strip()
+    text = "".join(text.split())
     clock = _CLOCK.fullmatch(text)
     if clock:
         days, hours, minutes, seconds = (float(part or 0) for part in clock.groups())

@@ -39,45 +39,47 @@ from radrm.core.units import show_mib
 # ------------------------------------------------------------------ a job and a device
 
 
-def effective_need_mib(state: State, job: Job, needs: Needs) -> int | None:
-    """The job's need per GPU, an *estimate* beyond every device clamped to the largest one.
+def effective_need_mib(state: State, job: Job, role: Role) -> int | None:
+    """The job's need per GPU, an *estimate* beyond the devices clamped to what they have.
 
     What is declared or proven by a death is never clamped.
     """
     need = job.need_mib
     if need is None:
         return None
-    largest = largest_mib(state, needs)
-    certain = max(needs.gpu_memory_mib or 0, job.memory_floor_mib or 0)
+    largest = largest_mib(state, role)
+    certain = max(role.needs.gpu_memory_mib or 0, job.memory_floor_mib or 0)
     return need if not largest else max(certain, min(need, largest))
 
 
-def largest_mib(state: State, needs: Needs) -> int:
-    """Capacity of the largest device that these needs could use; 0 where there is none."""
-    return max(
+def largest_mib(state: State, role: Role) -> int:
+    """The most memory that as many devices have as the role wants; 0 where there are too few."""
+    capacities = sorted(
         (
             ledger.device.capacity_mib
             for ledger in state.ledgers.values()
-            if _kind_refusal(ledger, needs, Collocation.AUTO) is None
+            if _kind_refusal(ledger, role.needs, Collocation.AUTO) is None
         ),
-        default=0,
+        reverse=True,
     )
+    wanted = max(1, role.count_min * role.needs.gpus)
+    return capacities[wanted - 1] if len(capacities) >= wanted else 0
 
 
-def wants_whole_device(state: State, job: Job, needs: Needs) -> bool:
-    """True for exclusive jobs, for recovery, and for estimates beyond every device."""
+def wants_whole_device(state: State, job: Job, role: Role) -> bool:
+    """True for exclusive jobs, for recovery, and for estimates beyond the devices."""
     if job.own_device or job.spec.collocation is Collocation.EXCLUSIVE:
         return True
-    need, largest = job.need_mib, largest_mib(state, needs)
+    need, largest = job.need_mib, largest_mib(state, role)
     return need is not None and largest > 0 and need > largest
 
 
-def mode_on(state: State, job: Job, needs: Needs, ledger: DeviceLedger) -> Collocation:
+def mode_on(state: State, job: Job, role: Role, ledger: DeviceLedger) -> Collocation:
     """How this job would share this device, were it placed there."""
     wish = job.spec.collocation
     if ledger.device.kind is DeviceKind.MIG:
         return Collocation.MIG
-    if wants_whole_device(state, job, needs):
+    if wants_whole_device(state, job, role):
         return Collocation.EXCLUSIVE
     if wish is Collocation.AUTO:
         wish = state.settings.collocation
@@ -86,7 +88,7 @@ def mode_on(state: State, job: Job, needs: Needs, ledger: DeviceLedger) -> Collo
     return wish
 
 
-def refuse_device(state: State, job: Job, needs: Needs, ledger: DeviceLedger) -> Refusal | None:
+def refuse_device(state: State, job: Job, role: Role, ledger: DeviceLedger) -> Refusal | None:
     """The first core rule by which this job cannot join this device now; None when it can."""
     uuid, owner = ledger.device.uuid, owner_of(job.id)
 
@@ -97,10 +99,10 @@ def refuse_device(state: State, job: Job, needs: Needs, ledger: DeviceLedger) ->
         return no("vanished", "the device is no longer there")
     if ledger.drained is not None:
         return no("drained", f"drained: {ledger.drained}")
-    kind = _kind_refusal(ledger, needs, job.spec.collocation)
+    kind = _kind_refusal(ledger, role.needs, job.spec.collocation)
     if kind is not None:
         return no("kind", kind)
-    need, capacity = effective_need_mib(state, job, needs), ledger.device.capacity_mib
+    need, capacity = effective_need_mib(state, job, role), ledger.device.capacity_mib
     if need is not None and need > capacity:
         return no("capacity", "the need is larger than the device", need, capacity)
     unknown = ledger.unreadable(state.turn.now.boot_s)
@@ -109,7 +111,7 @@ def refuse_device(state: State, job: Job, needs: Needs, ledger: DeviceLedger) ->
     leaving = _availability_refusal(job, ledger, state.turn.now)
     if leaving is not None:
         return no("availability", leaving)
-    return _sharing_refusal(state, job, needs, ledger, owner)
+    return _sharing_refusal(state, job, role, ledger, owner)
 
 
 def _kind_refusal(ledger: DeviceLedger, needs: Needs, wish: Collocation) -> str | None:
@@ -142,11 +144,11 @@ def _availability_refusal(job: Job, ledger: DeviceLedger, now: Instant) -> str |
 
 
 def _sharing_refusal(
-    state: State, job: Job, needs: Needs, ledger: DeviceLedger, owner: str
+    state: State, job: Job, role: Role, ledger: DeviceLedger, owner: str
 ) -> Refusal | None:
     uuid = ledger.device.uuid
     others = [h for h in ledger.holdings.values() if h.job_id != job.id]
-    mode = mode_on(state, job, needs, ledger)
+    mode = mode_on(state, job, role, ledger)
     for holding in others:
         if holding.collocation.whole_device:
             return Refusal("taken", f"job {holding.job_id} has it to itself", uuid)
@@ -271,21 +273,21 @@ def check_placement(state: State, job: Job, placement: Placement) -> Refusal | N
     if shape is not None:
         return shape
     owner = owner_of(job.id)
-    needs_of = {s.device: roles[s.role].needs for s in placement.shares if s.device is not None}
+    role_of = {s.device: roles[s.role] for s in placement.shares if s.device is not None}
     for uuid, promised in State.promises(placement).items():
-        needs = needs_of[uuid]
+        role = role_of[uuid]
         ledger = state.ledgers.get(uuid)
         if ledger is None:
             return Refusal("vanished", "there is no such device", uuid)
-        refusal = refuse_device(state, job, needs, ledger)
+        refusal = refuse_device(state, job, role, ledger)
         if refusal is not None:
             return refusal
-        mode = mode_on(state, job, needs, ledger)
+        mode = mode_on(state, job, role, ledger)
         if placement.collocation is not mode and not placement.collocation.whole_device:
             return Refusal("mode", f"the job would share it by {mode.value}", uuid)
         if placement.collocation.whole_device and not ledger.idle_for(owner):
             return Refusal("not idle", "others are on it or have reserved it", uuid)
-        room = _check_room(state, job, needs, ledger, promised)
+        room = _check_room(state, job, role, ledger, promised)
         if room is not None:
             return room
     return None
@@ -315,12 +317,12 @@ def _check_shape(roles: dict[str, Role], placement: Placement) -> Refusal | None
 
 
 def _check_room(
-    state: State, job: Job, needs: Needs, ledger: DeviceLedger, promised: int | None
+    state: State, job: Job, role: Role, ledger: DeviceLedger, promised: int | None
 ) -> Refusal | None:
     if promised is None:
         return None
     uuid, owner = ledger.device.uuid, owner_of(job.id)
-    need = effective_need_mib(state, job, needs)
+    need = effective_need_mib(state, job, role)
     if need is not None and promised < need:
         return Refusal("promise", "less is promised than the job needs", uuid, need, promised)
     room = ledger.free_mib(owner)

@@ -15,9 +15,9 @@ from radrm.core.records import (
     Device,
     Instant,
     Job,
-    Needs,
     Refusal,
     Reservation,
+    Role,
 )
 from radrm.core.state import State, owner_of
 from radrm.core.validation import effective_need_mib, mode_on, refuse_device
@@ -79,24 +79,24 @@ class View:
     def reservations(self, device: str) -> tuple[Reservation, ...]:
         return tuple(self._state.ledgers[device].reservations.values())
 
-    def need_mib(self, job: Job, needs: Needs) -> int | None:
+    def need_mib(self, job: Job, role: Role) -> int | None:
         """What must be promised per GPU; None when nothing is known."""
-        return effective_need_mib(self._state, job, needs)
+        return effective_need_mib(self._state, job, role)
 
-    def offers(self, job: Job, needs: Needs) -> tuple[Offer, ...]:
+    def offers(self, job: Job, role: Role) -> tuple[Offer, ...]:
         """Every device, by index, as `job` would find it."""
-        return tuple(self.offer(job, needs, device.uuid) for device in self.devices())
+        return tuple(self.offer(job, role, device.uuid) for device in self.devices())
 
-    def offer(self, job: Job, needs: Needs, uuid: str) -> Offer:
+    def offer(self, job: Job, role: Role, uuid: str) -> Offer:
         ledger = self._state.ledgers[uuid]
         owner = owner_of(job.id)
         return Offer(
             device=ledger.device,
-            mode=mode_on(self._state, job, needs, ledger),
+            mode=mode_on(self._state, job, role, ledger),
             idle=ledger.idle_for(owner),
             free_mib=ledger.free_mib(owner),
             smact=ledger.smact,
             smact_doubt=ledger.smact_doubt,
             occupants=tuple(ledger.holdings),
-            refusal=refuse_device(self._state, job, needs, ledger),
+            refusal=refuse_device(self._state, job, role, ledger),
         )

@@ -167,6 +167,14 @@ def make_checkpoint_folder(site: Site, job: Job, uid: int, gid: int) -> None:
         os.chown(path, uid, gid, follow_symlinks=False)
 
 
+def remove_checkpoint_folder(site: Site, job: Job) -> None:
+    """Once the job has ended for good: if it saved nothing there, the folder goes."""
+    try:
+        os.rmdir(os.path.join(site.checkpoints, str(job.id)))
+    except OSError:
+        pass  # it holds something, which is the user's to remove
+
+
 def free_port() -> int:
     """A TCP port that nobody has at this moment (for `torch.distributed`)."""
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:

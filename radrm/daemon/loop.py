@@ -22,16 +22,22 @@ from radrm.core import events as ev
 from radrm.core.records import Attempt, Job
 from radrm.core.scheduler import Scheduler
 from radrm.core.state import Decision
-from radrm.daemon.intake import take_in
-from radrm.daemon.launching import Site, make_checkpoint_folder, plan_launch
+from radrm.daemon.intake import Taken, take_in
+from radrm.daemon.launching import (
+    Site,
+    make_checkpoint_folder,
+    plan_launch,
+    remove_checkpoint_folder,
+)
 from radrm.daemon.monitor import Monitor
 from radrm.daemon.server import Request
 from radrm.errors import RadrmError, StoreError
 from radrm.host.clock import Clock
+from radrm.host.evidence import Ended, Lost, Running, Started, Void
 from radrm.host.launcher import Launcher
-from radrm.host.outcome import ended_event
 from radrm.host.spool import Spool
 from radrm.host.store import Intake, Store
+from radrm.oom import classify
 from radrm.wiring import Estimating
 
 log = logging.getLogger("radrm")
@@ -57,6 +63,15 @@ class Parts:
     site: Site
 
 
+@dataclass(slots=True)
+class Unsaved:
+    """Decisions that are not on disk yet, so that nothing may be done about them."""
+
+    decisions: list[Decision]
+    intakes: list[Intake]
+    said: bool = False
+
+
 class Loop:
     def __init__(self, parts: Parts, answer: Callable[[Loop, Request], None]) -> None:
         self.parts = parts
@@ -64,7 +79,7 @@ class Loop:
         self.scheduler = parts.scheduler
         self.store = parts.store
         self._answer = answer
-        self._inbox: queue.SimpleQueue[ev.Event | Request | None] = queue.SimpleQueue()
+        self._inbox: queue.SimpleQueue[ev.Event | Request] = queue.SimpleQueue()
         self._wake = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self._selector = selectors.DefaultSelector()
         self._selector.register(self._wake, selectors.EVENT_READ)
@@ -72,14 +87,16 @@ class Loop:
         self._selector.register(self._inotify.fileno(), selectors.EVENT_READ)
         self._watched: set[int] = set()
         self._monitor = parts.monitor(self.post)
-        self._unsaved: list[tuple[list[Decision], list[Intake]]] = []
+        self._pending: list[ev.Event] = []
+        self._pending_intakes: list[Intake] = []
+        self._unsaved: Unsaved | None = None
         self._wake_at: float | None = None
         self._rescan_at = 0.0
         self.stopping = False
 
     # ------------------------------------------------------------- from other threads
 
-    def post(self, thing: ev.Event | Request | None) -> None:
+    def post(self, thing: ev.Event | Request) -> None:
         """Hand something to the loop's thread."""
         self._inbox.put(thing)
         os.eventfd_write(self._wake, 1)
@@ -93,15 +110,14 @@ class Loop:
 
     def run(self, first: ev.DevicesSeen) -> None:
         """Take up what an earlier daemon left, then serve until told to stop."""
-        flags = inotify_simple.flags.MOVED_TO | inotify_simple.flags.CREATE
-        self._inotify.add_watch(self.parts.spool.path, flags)
+        self._inotify.add_watch(self.parts.spool.path, inotify_simple.flags.MOVED_TO)
         self.scheduler.restore(self.store.kept())
         self.process([first])
         self.process(self._adopt())
         self._monitor.start(first.devices)
         while not self.stopping:
             self._wait()
-            self.process(self._gather())
+            self._gather()
         self._monitor.stop()
 
     def _wait(self) -> None:
@@ -110,74 +126,96 @@ class Loop:
         until = min(self._rescan_at, self._wake_at if self._wake_at is not None else float("inf"))
         patience = max(0.0, self.clock.real_s(until - now))
         if self._unsaved:
-            patience = min(patience, RETRY_S)
-        self._watch(self.parts.launcher.fds())
+            # Attempts that have ended can wait: what they lead to could not be saved.
+            self._watch(())
+            patience = RETRY_S
+        else:
+            self._watch(self.parts.launcher.fds())
         self._selector.select(min(patience, RESCAN_S))
 
     def _watch(self, wanted: Iterable[int]) -> None:
         """Have the selector watch just these process descriptors beside its own."""
         now = set(wanted)
         for fd in self._watched - now:
-            try:
-                self._selector.unregister(fd)
-            except (KeyError, ValueError):
-                pass  # closed meanwhile
+            self._selector.unregister(fd)
         for fd in now - self._watched:
             self._selector.register(fd, selectors.EVENT_READ)
         self._watched = now
 
-    def _gather(self) -> list[ev.Event]:
-        """All that has happened since the last look."""
-        if self._unsaved:
-            return []  # first things first: nothing new is decided on what is not saved
-        events: list[ev.Event] = self._attempt_events()
+    def _gather(self) -> None:
+        """Process all that has happened since the last look.
+
+        While the store cannot be written, questions are still answered; events wait.
+        """
         try:
             os.eventfd_read(self._wake)
         except BlockingIOError:
             pass
-        while True:
-            try:
-                thing = self._inbox.get_nowait()
-            except queue.Empty:
-                break
+        self._commit()
+        notified = bool(self._inotify.read(timeout=0))
+        self.process([] if self._unsaved else self._attempt_events())
+        while not self._inbox.empty():
+            thing = self._inbox.get_nowait()
             if isinstance(thing, Request):
-                self.process(events)
-                events = []
                 self._answer(self, thing)
-            elif thing is not None:
-                events.append(thing)
-        now = self.clock.now().boot_s
-        if self._inotify.read(timeout=0) or now >= self._rescan_at:
-            self._rescan_at = now + RESCAN_S * self.clock.scale
+            else:
+                self.process([thing])
+        now = self.clock.now()
+        if notified or now.boot_s >= self._rescan_at:
+            self._rescan_at = now.boot_s + RESCAN_S * self.clock.scale
             self.scan()
             self._monitor.ensure_alive()
-        if self._wake_at is not None and now >= self._wake_at:
-            events.append(ev.Tick(at=self.clock.now()))
-        return events
+        if self._wake_at is not None and now.boot_s >= self._wake_at:
+            self.process([ev.Tick(at=now)])
 
     # ------------------------------------------------------------- decide, save, act
 
     def process(self, events: Iterable[ev.Event], intakes: Iterable[Intake] = ()) -> None:
-        """Step through events, save all that follows in one transaction, then act."""
-        decisions = [self.scheduler.step(event) for event in events]
-        if decisions or self._unsaved:
-            self._unsaved.append((decisions, list(intakes)))
+        """Step through events, save all that follows in one transaction, then act.
+
+        While an earlier decision is not on disk, events wait for it.
+        """
+        self._pending += events
+        self._pending_intakes += intakes
+        if not self._unsaved:
+            self._decide()
             self._commit()
 
+    def _decide(self) -> None:
+        """Step through what is pending; what it leads to is to be saved."""
+        events, self._pending = self._pending, []
+        intakes, self._pending_intakes = self._pending_intakes, []
+        if events:
+            decisions = [self.scheduler.step(event) for event in events]
+            self._wake_at = decisions[-1].wake_at
+            self._unsaved = Unsaved(decisions, intakes)
+
     def _commit(self) -> None:
-        while self._unsaved:
-            decisions, intakes = self._unsaved[0]
+        """Save and act, and again with what came of that, until nothing is left to do."""
+        while self._unsaved is not None:
             try:
-                self.store.save(decisions, intakes)
+                self.store.save(self._unsaved.decisions, self._unsaved.intakes)
             except StoreError as error:
-                log.error("%s; trying again every %.0f s", error, RETRY_S)
+                if not self._unsaved.said:
+                    log.error("%s; trying again every %.0f s", error, RETRY_S)
+                    self._unsaved.said = True
                 return
-            self._unsaved.pop(0)
-            if decisions:
-                self._wake_at = decisions[-1].wake_at
-            follow = [e for d in decisions for a in d.actions for e in self._act(a)]
-            if follow:
-                self._unsaved.append(([self.scheduler.step(e) for e in follow], []))
+            decisions, self._unsaved = self._unsaved.decisions, None
+            for decision in decisions:
+                self._note_ends(decision)
+                for action in decision.actions:
+                    self._pending += self._act(action)
+            self._decide()
+
+    def _note_ends(self, decision: Decision) -> None:
+        """What is stored as ended needs no folder any more; what has ended is told."""
+        for record in decision.changed:
+            if isinstance(record, Attempt) and record.ended is not None:
+                self.parts.launcher.forget(record.serial)
+            elif isinstance(record, Job) and record.state.final:
+                remove_checkpoint_folder(self.parts.site, record)
+                why = f": {record.reason}" if record.reason else ""
+                log.info("job %d (%s) %s%s", record.id, record.spec.name, record.state.value, why)
 
     def _act(self, action: act.Action) -> list[ev.Event]:
         """Do one thing; what is known of it at once comes back as events."""
@@ -232,20 +270,44 @@ class Loop:
     def _attempt_events(self) -> list[ev.Event]:
         events: list[ev.Event] = []
         for job, attempt in list(self.scheduler.state.running()):
-            found = self.parts.launcher.poll(attempt.serial)
-            if found is not None:
+            while (found := self.parts.launcher.poll(attempt.serial)) is not None:
                 events += self._events_of(job, attempt, found)
         return events
 
-    def _events_of(self, job: Job, attempt: Attempt, found: object) -> list[ev.Event]:
-        raise NotImplementedError
+    def _events_of(
+        self, job: Job, attempt: Attempt, found: Void | Started | Running | Ended | Lost
+    ) -> list[ev.Event]:
+        """What the records of an attempt say, as events."""
+        job_id, number, now = job.id, attempt.number, self.clock.now()
+        if isinstance(found, Void):
+            return [ev.LaunchVoided(at=now, job_id=job_id, attempt=number)]
+        events: list[ev.Event] = []
+        begun = found if isinstance(found, Started) else found.started
+        if begun is not None and attempt.started is None:
+            events.append(ev.AttemptStarted(at=begun.at, job_id=job_id, attempt=number))
+        if isinstance(found, Ended):
+            ended = ev.AttemptEnded(
+                at=now,
+                job_id=job_id,
+                attempt=number,
+                exits=(found.exit,) if found.never_started is None else (),
+                oom=classify(found.exit, getattr(found, "tail", "")),
+                never_started=found.never_started,
+            )
+            events.append(ended)
+        elif isinstance(found, Lost):
+            events.append(ev.AttemptEnded(at=now, job_id=job_id, attempt=number, lost=found.reason))
+        return events
 
     # ------------------------------------------------------------- the spool
 
     def scan(self) -> list[int]:
         """Take in what lies in the spool; returns the ids given."""
+        if self._unsaved is not None:
+            return []
         next_id = self.store.next_job_id()
-        taken, names = [], []
+        taken: list[Taken] = []
+        names: list[str] = []
         for arrival in self.parts.spool.arrivals():
             if arrival.envelope is None:
                 log.error("the spool's file %r is refused: %s", arrival.name, arrival.wrong)
@@ -263,7 +325,7 @@ class Loop:
                     )
                 )
         self.process([t.event for t in taken], [t.intake for t in taken])
-        if not self._unsaved:
+        if self._unsaved is None:
             for name in names:
                 self.parts.spool.remove(name)
         return [t.intake.job_id for t in taken]

@@ -7,6 +7,7 @@ import os
 import signal
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -123,7 +124,7 @@ def set_up_logging() -> None:
     )
 
 
-def _alone(paths: Paths) -> filelock.AcquireReturnProxy:
+def _alone(paths: Paths) -> AbstractContextManager[object]:
     """One daemon per spool: the lock is the kernel's, so no stale one can be left."""
     try:
         return filelock.FileLock(paths.lock, timeout=0, mode=0o600).acquire()

@@ -12,7 +12,7 @@ from typing import Any
 
 from radrm import __version__
 from radrm.core import events as ev
-from radrm.core.records import Collocation, Job, JobSpec, JobState, Needs, Role
+from radrm.core.records import Collocation, Instant, Job, JobSpec, JobState, Needs, Role
 from radrm.daemon.documents import Document, Documents
 from radrm.daemon.intake import read_envelope, user_name
 from radrm.daemon.launching import log_paths
@@ -174,8 +174,7 @@ def _imagined(needs: Any) -> Job:
                 ),
             ),
         )
-        nowhen = ev.Instant(0.0, 0.0)
-        return Job(id=0, ticket="", spec=spec, submitted=nowhen)
+        return Job(id=0, ticket="", spec=spec, submitted=Instant(0.0, 0.0))
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise UsageError(f"these needs cannot be read: {error}") from None
 

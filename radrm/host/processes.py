@@ -301,6 +301,12 @@ class PidOwners:
         """(job id, attempt number), or None for a process that radrm did not start."""
         return self._view.owner_of(pid)
 
+    def seen_of(self, owner: tuple[int, int]) -> list[int]:
+        """The pids that were asked about, belong to this attempt, and exist."""
+        seen = [key for key, found in self._view.cache.copy().items() if found == owner]
+        now = {pid: read_stat(pid) for pid, _ in seen}
+        return [pid for pid, ticks in seen if (stat := now[pid]) and stat.start_ticks == ticks]
+
 
 class _View:
     """The live attempts of one moment, and the answers given since."""

@@ -48,6 +48,7 @@ def main(folder: str) -> int:
     signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # ignored, it would hide exit codes
     _close_inherited()
+    os.chdir("/")
     os.umask(0o077)
     me = identify(os.getpid())
     assert me is not None

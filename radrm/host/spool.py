@@ -190,11 +190,12 @@ def _read(folder: int, name: str) -> Arrival | None:
         return None
     except OSError as error:
         return Arrival(name, -1, -1, None, f"it cannot be opened: {error.strerror}")
+    found = os.fstat(handle)
+    wrong = _distrust(name, found)
+    if wrong is not None:
+        os.close(handle)
+        return Arrival(name, found.st_uid, found.st_gid, None, wrong)
     with open(handle, "rb") as file:
-        found = os.fstat(handle)
-        wrong = _distrust(name, found)
-        if wrong is not None:
-            return Arrival(name, found.st_uid, found.st_gid, None, wrong)
         try:
             envelope = Envelope.from_bytes(file.read(MAX_BYTES + 1))
         except BadFile as error:

@@ -144,10 +144,10 @@ class Store:
             if intake is not None:
                 self._insert_job(record, intake, text)
                 return
-            self._db.execute(
-                "UPDATE jobs SET final = ?, record = ? WHERE id = ?",
-                (record.state.final, text, record.id),
-            )
+            update = "UPDATE jobs SET final = ?, record = ? WHERE id = ?"
+            rows = self._db.execute(update, (record.state.final, text, record.id)).rowcount
+            if rows != 1:
+                raise sqlite3.IntegrityError(f"job {record.id} was never taken in")
         elif isinstance(record, Attempt):
             self._db.execute(
                 "INSERT OR REPLACE INTO attempts VALUES (?, ?, ?, ?)",

@@ -45,7 +45,7 @@ class Elastic:
             elif view.head() is None and len(shares) < role.count_max:
                 free = [
                     o.device.uuid
-                    for o in view.offers(job, role.needs)
+                    for o in view.offers(job, role)
                     if o.refusal is None
                     and o.idle
                     and o.device.uuid not in attempt.placement.devices

@@ -1,0 +1,178 @@
+"""A real daemon on software GPUs, in a folder of its own, for tests.
+
+It is started and killed as a process; commands are run as a user would. Whatever
+a test leaves running is ended by its pid. Nothing here sleeps to wait: a condition
+is polled until a deadline that only a broken daemon reaches.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, TypeVar
+
+from radrm.cli.client import Client
+from radrm.errors import DeviceError, Unreachable
+from radrm.host.paths import paths_for
+from radrm.host.software.client import DriverClient
+from radrm.host.software.source import SOCKET_NAME
+
+T = TypeVar("T")
+PATIENCE_S = 60.0
+
+
+def wait_until(condition: Callable[[], T], what: str = "the condition") -> T:
+    """The first true value of `condition`."""
+    deadline = time.monotonic() + PATIENCE_S
+    pause = 0.005
+    while True:
+        found = condition()
+        if found:
+            return found
+        if time.monotonic() > deadline:
+            raise AssertionError(f"waited in vain for {what}")
+        time.sleep(pause)
+        pause = min(0.1, pause * 1.5)
+
+
+class DaemonHome:
+    """One RADRM_HOME, the daemon that serves it now, and commands that talk to it."""
+
+    def __init__(
+        self, folder: Path, gpus: str | None = "sim:2xA100-40GB", scale: float = 100.0
+    ) -> None:
+        self.folder = folder
+        self.gpus = gpus
+        self.scale = scale
+        self.settings: list[str] = []
+        self.work = folder / "work"
+        self.work.mkdir(parents=True)
+        self.environment = {
+            **{k: v for k, v in os.environ.items() if not k.startswith("RADRM_")},
+            "RADRM_HOME": str(folder / "home"),
+            "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+            "PYTHONPATH": str(Path(__file__).parents[2]),
+        }
+        self.process: subprocess.Popen[bytes] | None = None
+        self.log = folder / "daemon.log"
+
+    # ------------------------------------------------------------- the daemon
+
+    def start(self) -> None:
+        """Start the daemon and wait until it answers."""
+        command = [sys.executable, "-m", "radrm.cli.main", "daemon"]
+        if self.gpus is not None:
+            command += ["--gpus", self.gpus, "--time-scale", str(self.scale)]
+        for setting in self.settings:
+            command += ["--set", setting]
+        with self.log.open("ab") as log:
+            self.process = subprocess.Popen(
+                command, env=self.environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log
+            )
+        wait_until(self._answers, f"the daemon; it said:\n{self.said()}")
+
+    def _answers(self) -> bool:
+        assert self.process is not None
+        if self.process.poll() is not None:
+            raise AssertionError(f"the daemon ended at once; it said:\n{self.said()}")
+        try:
+            self.ask("ping")
+        except Unreachable:
+            return False
+        return True
+
+    def said(self) -> str:
+        return self.log.read_text(errors="replace") if self.log.exists() else ""
+
+    def kill(self) -> None:
+        """kill -9, and reap."""
+        assert self.process is not None
+        self.process.kill()
+        self.process.wait()
+
+    def stop(self, number: int = signal.SIGTERM) -> int:
+        assert self.process is not None
+        self.process.send_signal(number)
+        return self.process.wait(PATIENCE_S)
+
+    def ask(self, op: str, **words: Any) -> Any:
+        with Client((paths_for(self.environment, os.getuid()),)) as client:
+            return client.ask(op, **words)
+
+    def driver(self) -> DriverClient:
+        return DriverClient(self.folder / "home" / "run" / SOCKET_NAME)
+
+    def close(self) -> None:
+        """End what is left: jobs, daemon, driver."""
+        if self.process is None:
+            return
+        if self.process.poll() is not None:
+            self.start()
+        unfinished = self.ask("status")
+        if unfinished:
+            self.ask("cancel", jobs=[str(j["id"]) for j in unfinished])
+            wait_until(lambda: not self.ask("status"), "the jobs' end")
+        self.stop()
+        if self.gpus is not None:
+            try:
+                driver = self.driver()
+                driver.ask("quit")
+                driver.close()
+            except (DeviceError, Unreachable):
+                pass
+
+    # ------------------------------------------------------------- commands
+
+    def radrm(self, *words: str, env: Mapping[str, str] | None = None) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, "-m", "radrm.cli.main", *words],
+            env={**self.environment, **(env or {})},
+            cwd=self.work,
+            capture_output=True,
+            text=True,
+            stdin=subprocess.DEVNULL,
+            timeout=PATIENCE_S,
+            check=False,
+        )
+
+    def json(self, *words: str) -> Any:
+        done = self.radrm(*words, "--json")
+        assert done.returncode == 0, done.stderr
+        return json.loads(done.stdout)
+
+    def file(self, name: str, text: str) -> Path:
+        path = self.work / name
+        path.write_text(text)
+        return path
+
+    def submit(self, *words: str) -> int:
+        """Submit one job; its id."""
+        done = self.radrm("submit", "--json", *words)
+        assert done.returncode == 0, done.stderr
+        (result,) = json.loads(done.stdout)
+        number: int = result["id"]
+        return number
+
+    def job(self, job: int | str) -> dict[str, Any]:
+        (document,) = self.ask("status", jobs=[str(job)])
+        found: dict[str, Any] = document
+        return found
+
+    def wait_state(self, job: int | str, *states: str) -> dict[str, Any]:
+        def reached() -> dict[str, Any] | None:
+            document = self.job(job)
+            return document if document["state"] in states else None
+
+        return wait_until(reached, f"job {job} to be {' or '.join(states)}: {self.job(job)}")
+
+    def wait_end(self, job: int | str) -> dict[str, Any]:
+        return self.wait_state(job, "COMPLETED", "FAILED", "TIMEOUT", "CANCELLED")
+
+    def output(self, job: int, suffix: str = "out") -> str:
+        return (self.work / f"radrm-{job}.{suffix}").read_text()
