@@ -108,7 +108,7 @@ class World:
         return Instant(self.boot_s, EPOCH_S + self.boot_s)
 
     def step(self, event: ev.Event) -> Decision:
-        decision = self.scheduler.step(event)
+        decision = self.decide(event)
         self.decisions.append(decision)
         self._save(decision)
         for action in decision.actions:
@@ -116,6 +116,9 @@ class World:
             if self.obey:
                 self._do(action)
         return decision
+
+    def decide(self, event: ev.Event) -> Decision:
+        return self.scheduler.step(event)
 
     def pass_time(self, seconds: float, *, read: bool = True) -> None:
         self.boot_s += seconds

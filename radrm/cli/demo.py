@@ -128,6 +128,9 @@ def _private_daemon(home: Path) -> Iterator[Client]:
     try:
         _await_daemon(client, daemon, log)
         yield client
+    except Unreachable:
+        print(log.read_text(errors="replace"), file=sys.stderr)
+        raise
     finally:
         client.close()
         daemon.send_signal(signal.SIGTERM)

@@ -172,8 +172,13 @@ def end_resize(state: State, job: Job, attempt: Attempt, placement: Placement) -
 
 def ended(state: State, job: Job, attempt: Attempt, event: AttemptEnded, rule: Recovery) -> None:
     """The attempt's processes are gone: record how, free its devices, decide what follows."""
-    job = _ensure_started(state, job, event)
-    attempt = state.attempts[job.id]
+    if event.never_started is not None:
+        # The processes existed for a moment, but no instruction of the job's has run.
+        attempt = replace(attempt, started=None)
+        job = replace(job, started=job.started if attempt.number > 1 else None)
+    else:
+        job = _ensure_started(state, job, event)
+        attempt = state.attempts[job.id]
     usage = attempt.usage + _release(state, attempt)
     outcome = _outcome(attempt, event)
     code = _exit_code(event.exits)
@@ -211,7 +216,7 @@ def ended(state: State, job: Job, attempt: Attempt, event: AttemptEnded, rule: R
 
 def _ensure_started(state: State, job: Job, event: AttemptEnded) -> Job:
     """An attempt can be over before anybody heard that it had begun."""
-    if job.state is JobState.LAUNCHING and event.never_started is None and event.lost is None:
+    if job.state is JobState.LAUNCHING and event.lost is None:
         started(state, job, state.attempts[job.id])
     return state.jobs[job.id]
 

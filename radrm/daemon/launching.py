@@ -18,6 +18,7 @@ from radrm.daemon.intake import read_envelope, user_name
 from radrm.host.launcher import LaunchPlan
 from radrm.host.store import Intake
 from radrm.options import Options
+from radrm.radfile import JobFile
 
 # What a submitter's shell says of devices is about the shell, not about the job.
 _DEVICE_VARIABLES = frozenset(
@@ -70,8 +71,9 @@ def plan_launch(
         uid=intake.uid if site.drop_privileges else None,
         gid=intake.gid if site.drop_privileges else None,
         user=user_name(intake.uid),
-        argv=job_file.argv,
+        argv=job_file.argv or None,
         script=job_file.script,
+        interpreter=_interpreter(job_file),
         cwd=cwd,
         environment=job_environment(action, job, envelope.environment, options, devices, site),
         stdout=stdout,
@@ -80,6 +82,13 @@ def plan_launch(
         token=secrets.token_hex(16),
         kill_grace_s=site.kill_grace_s,
     )
+
+
+def _interpreter(job_file: JobFile) -> tuple[str, ...] | None:
+    """What runs a script that does not say it itself, split as the kernel splits `#!` lines."""
+    if job_file.script is None or job_file.script.startswith("#!"):
+        return None
+    return tuple((job_file.interpreter or "").split(None, 1)) or None
 
 
 def job_environment(

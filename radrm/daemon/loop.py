@@ -232,7 +232,7 @@ class Loop:
                 raise RadrmError("this daemon cannot do that yet")
         except KeyError:
             return []  # its attempt has ended meanwhile
-        except (RadrmError, OSError) as error:
+        except (RadrmError, OSError, ValueError) as error:
             log.error("%s failed: %s", action, error)
             return [ev.ActionFailed(at=self.clock.now(), action=action, reason=str(error))]
         return []

@@ -1,7 +1,8 @@
 """The job's own process, from the fork to its first instruction.
 
 All of this runs as the submitter: nothing of theirs is opened before the runner's
-rights are dropped. What goes wrong is told to the runner in one line, and, where the
+rights are dropped, and nothing is imported after, for they need not be allowed to read
+our Python. What goes wrong is told to the runner in one line, and, where the
 error log could be opened, to the submitter there.
 """
 
@@ -10,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import re
 import signal
 
 TYPE_CHECKING = False
@@ -30,8 +32,8 @@ def interpreter_of(script: str) -> list[str]:
     """What runs a script: its first line as the kernel reads it, where all that follows
     the program is one argument; `/bin/sh` when the line names none."""
     line = script.partition("\n")[0]
-    words = line[2:].strip(" \t").split(None, 1) if line.startswith("#!") else []
-    return [word.rstrip(" \t") for word in words] or _DEFAULT_INTERPRETER
+    words = re.split("[ \t]+", line[2:].strip(" \t"), maxsplit=1) if line.startswith("#!") else []
+    return [word for word in words if word] or _DEFAULT_INTERPRETER
 
 
 def become_job(launch: Fields, script: str | None, go: int, errors: int) -> NoReturn:
@@ -135,10 +137,28 @@ def _execute(launch: Fields, script: str | None) -> NoReturn:
     else:
         argv = launch["argv"]
     environment = {_bytes(key): _bytes(value) for key, value in launch["environment"].items()}
-    try:
-        os.execvpe(_bytes(argv[0]), [_bytes(word) for word in argv], environment)
-    except OSError as error:
-        raise CannotStart(_not_executed(launch, argv[0], error)) from None
+    words = [_bytes(word) for word in argv]
+    missing = OSError(errno.ENOENT, os.strerror(errno.ENOENT))
+    denied: OSError | None = None
+    for path in _candidates(words[0], environment):
+        try:
+            os.execve(path, words, environment)
+        except (FileNotFoundError, NotADirectoryError):
+            continue
+        except PermissionError as error:  # as a shell does: another folder may have it
+            denied = denied or error
+        except OSError as error:
+            raise CannotStart(_not_executed(launch, argv[0], error)) from None
+    raise CannotStart(_not_executed(launch, argv[0], denied or missing))
+
+
+def _candidates(program: bytes, environment: dict[bytes, bytes]) -> list[bytes]:
+    """Where the program may lie. (`os.execvpe` imports: now the job's user would have to be
+    allowed to read our Python.)"""
+    if b"/" in program:
+        return [program]
+    folders = environment.get(b"PATH", os.defpath.encode()).split(b":")
+    return [os.path.join(folder, program) for folder in folders]
 
 
 def _not_executed(launch: Fields, program: str, error: OSError) -> str:

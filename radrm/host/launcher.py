@@ -259,6 +259,8 @@ class Launcher:
         if live.child is not None:
             os.waitpid(live.child, 0)  # it has ended
             live.child = None
+        self._retire(live.pidfd)
+        live.pidfd = None
         found = self._conclude(live)
         if found is not None:
             for fd in live.fds:

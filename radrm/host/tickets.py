@@ -1,6 +1,8 @@
 """Tickets: ULIDs, 26 letters and digits that sort by the time they were drawn.
 
-48 bits of milliseconds, 80 bits of chance, in Crockford's base 32.
+48 bits of milliseconds, 80 bits of chance, in Crockford's base 32. Those that one
+process draws within a millisecond count up, so they sort in the order of drawing:
+the files of one `radrm submit` keep their order in the queue.
 """
 
 from __future__ import annotations
@@ -13,8 +15,15 @@ _LETTERS = frozenset(_ALPHABET)
 LENGTH = 26
 
 
+_last = 0
+
+
 def new_ticket() -> str:
+    global _last
     number = int(time.time() * 1000) << 80 | int.from_bytes(os.urandom(10), "big")
+    if number >> 80 <= _last >> 80:
+        number = _last + 1
+    _last = number
     return "".join(_ALPHABET[number >> 5 * place & 31] for place in range(LENGTH - 1, -1, -1))
 
 

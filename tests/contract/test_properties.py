@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable
 from dataclasses import dataclass
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from benchmarks.events import measure
 from radrm.core import events as ev
-from radrm.core.records import Collocation, Device, Job, JobState, OutOfMemory
-from radrm.core.settings import CoreSettings
+from radrm.core.records import Collocation, Device, OutOfMemory
 from radrm.orders.fifo import Fifo
 from radrm.policies.exclusive import Exclusive
 from radrm.policies.magm import Magm
@@ -184,64 +182,7 @@ def test_every_job_ends_when_devices_are_there_and_attempts_succeed(
     assert all(job.state.final for job in world.jobs.values())
 
 
-def calls_during(act: Callable[[], object]) -> int:
-    """How many functions are called: a measure of work that no clock can blur."""
-    count = 0
-
-    def tally(frame: object, kind: str, arg: object) -> None:
-        nonlocal count
-        count += kind in ("call", "c_call")
-
-    sys.setprofile(tally)
-    try:
-        act()
-    finally:
-        sys.setprofile(None)
-    return count
-
-
-def queued(length: int) -> tuple[World, Job]:
-    world = World(
-        gpus(2), policy=Exclusive(), settings=CoreSettings(stale_after_s=1e9, smact_min_samples=1)
-    )
-    jobs = [world.submit(1000) for _ in range(length + 2)]
-    return world, jobs[0]
-
-
 def test_an_event_costs_the_same_however_long_the_queue() -> None:
-    costs: dict[str, list[int]] = {}
-    for length in (10, 2000):
-        world, first = queued(length)
-        last = max(world.jobs)
-        occasions: dict[str, Callable[[], object]] = {
-            "submit": lambda w=world: w.submit(1000),  # type: ignore[misc]
-            "reading": lambda w=world: w.read(),  # type: ignore[misc]
-            "end and next start": lambda w=world, j=first: w.end(j),  # type: ignore[misc]
-            "cancel the last": lambda w=world, i=last: w.step(  # type: ignore[misc]
-                ev.CancelRequested(at=w.now, job_id=i, by="x")
-            ),
-            "explain the last but one": lambda w=world, i=last - 1: w.why(i),  # type: ignore[misc]
-        }
-        # `World.live` looks through all attempts: warm-up and bookkeeping are not measured.
-        for name, act in occasions.items():
-            world_step = world.scheduler.step
-            total = 0
-
-            def measured(event: ev.Event, step=world_step) -> object:  # type: ignore[no-untyped-def]
-                nonlocal total
-                result = None
-
-                def run() -> None:
-                    nonlocal result
-                    result = step(event)
-
-                total += calls_during(run)
-                return result
-
-            world.scheduler.step = measured  # type: ignore[method-assign, assignment]
-            act()
-            world.scheduler.step = world_step  # type: ignore[method-assign]
-            costs.setdefault(name, []).append(total)
-        assert world.state(first) is JobState.COMPLETED
-    for name, (short, long) in costs.items():
-        assert long <= short * 1.1 + 20, f"{name}: {short} calls at 10 jobs, {long} at 2000"
+    short, long = measure(10), measure(2000)
+    for name, calls in short.items():
+        assert long[name] <= calls * 1.1 + 20, f"{name}: {calls} at 10 jobs, {long[name]} at 2000"

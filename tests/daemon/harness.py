@@ -129,7 +129,9 @@ class DaemonHome:
 
     # ------------------------------------------------------------- commands
 
-    def radrm(self, *words: str, env: Mapping[str, str] | None = None) -> subprocess.CompletedProcess[str]:
+    def radrm(
+        self, *words: str, env: Mapping[str, str] | None = None
+    ) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
             [sys.executable, "-m", "radrm.cli.main", *words],
             env={**self.environment, **(env or {})},

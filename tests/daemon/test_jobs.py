@@ -1,0 +1,233 @@
+"""Jobs through a real daemon, as their users see them."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.daemon.harness import DaemonHome, wait_until
+
+pytestmark = pytest.mark.daemon
+
+
+def simjob(memory: str, smact: float, seconds: float, *more: str) -> list[str]:
+    words = ["radrm-simjob", "--gpu-memory", memory, "--smact", str(smact)]
+    return ["--", *words, "--seconds", str(seconds), *more]
+
+
+def test_a_job_runs_and_leaves_its_output(daemon: DaemonHome) -> None:
+    job = daemon.submit("--", sys.executable, "-c", "print('hello'); import sys; sys.exit(7)")
+    done = daemon.wait_end(job)
+    assert (done["state"], done["outcome"], done["exit_code"]) == ("FAILED", "failed", 7)
+    assert daemon.output(job) == "hello\n"
+    assert daemon.radrm("logs", str(job)).stdout == "hello\n"
+
+
+def test_a_job_file_runs_by_its_first_line_where_it_was_submitted(daemon: DaemonHome) -> None:
+    daemon.file(
+        "where.rad",
+        f"#!{sys.executable}\n#RAD --name=where\nimport os, sys\n"
+        "print(os.getcwd(), os.environ['RADRM_JOB_NAME'], os.environ['MINE'], sys.argv[1:])\n",
+    )
+    daemon.environment["MINE"] = "as submitted"
+    job = daemon.submit("where.rad")
+    daemon.wait_state(job, "COMPLETED")
+    assert daemon.output(job) == f"{daemon.work} where as submitted []\n"
+
+
+def test_arguments_of_a_bare_command_are_untouched(daemon: DaemonHome) -> None:
+    words = ["a b", "$HOME", "`x`", "*", "", "ü", "--gpus=9"]
+    code = "import sys, json; print(json.dumps(sys.argv[1:]))"
+    job = daemon.submit("--", sys.executable, "-c", code, *words)
+    daemon.wait_state(job, "COMPLETED")
+    assert json.loads(daemon.output(job)) == words
+
+
+def test_what_a_job_is_told(daemon: DaemonHome) -> None:
+    code = "import os, json; print(json.dumps(dict(os.environ)))"
+    words = ["--gpus=2", "--gpu-memory=4G", "--name=told", "--env=A=b"]
+    daemon.environment["CUDA_VISIBLE_DEVICES"] = "7"
+    job = daemon.submit(*words, "--", sys.executable, "-c", code)
+    daemon.wait_state(job, "COMPLETED")
+    told = json.loads(daemon.output(job))
+    uuids = [g["uuid"] for g in daemon.ask("gpus")]
+    assert sorted(told["CUDA_VISIBLE_DEVICES"].split(",")) == sorted(uuids)
+    assert told["NVIDIA_VISIBLE_DEVICES"] == told["CUDA_VISIBLE_DEVICES"]
+    assert told["CUDA_DEVICE_ORDER"] == "PCI_BUS_ID"
+    assert told["RADRM_JOB_ID"] == str(job)
+    assert (told["RADRM_JOB_NAME"], told["RADRM_ATTEMPT"]) == ("told", "1")
+    assert told["RADRM_GPU_MEMORY_MIB"] == "4096"
+    assert told["TF_FORCE_GPU_ALLOW_GROWTH"] == "true"
+    assert told["XLA_PYTHON_CLIENT_PREALLOCATE"] == "false"
+    assert 1024 < int(told["MASTER_PORT"]) < 65536
+    assert told["A"] == "b"
+
+
+def test_device_indices_for_those_who_cannot_read_uuids(daemon: DaemonHome) -> None:
+    code = "import os; print(os.environ['CUDA_VISIBLE_DEVICES'])"
+    job = daemon.submit("--device-ids=index", "--gpus=2", "--", sys.executable, "-c", code)
+    daemon.wait_state(job, "COMPLETED")
+    assert daemon.output(job) == "0,1\n"
+
+
+def test_two_jobs_share_a_gpu_and_their_peaks_are_recorded(home: DaemonHome) -> None:
+    home.gpus = "sim:1xA100-40GB"
+    home.start()
+    first = home.submit("--gpu-memory=8G", "--smact=0.2", *simjob("8G", 0.2, 600))
+    second = home.submit("--gpu-memory=6G", "--smact=0.2", *simjob("5G", 0.2, 600))
+    both = wait_until(
+        lambda: [g for g in home.ask("gpus") if g["jobs"] == [first, second]], "sharing"
+    )
+    assert both[0]["reserved_mib"] == 14 * 1024
+    ends = [home.wait_end(job) for job in (first, second)]
+    assert [d["state"] for d in ends] == ["COMPLETED", "COMPLETED"]
+    assert [d["peak_mib"] for d in ends] == [8 * 1024, 5 * 1024]
+    assert all(d["energy_j"] > 0 for d in ends)
+
+
+def test_out_of_memory_is_recovered_on_a_device_of_its_own(home: DaemonHome) -> None:
+    home.gpus = "sim:1xA100-40GB"
+    home.start()
+    large = home.submit("--gpu-memory=30G", "--smact=0.2", *simjob("30G", 0.2, 400))
+    wait_until(lambda: home.job(large)["peak_mib"], "its memory")
+    liar = home.submit("--gpu-memory=4G", "--smact=0.2", *simjob("20G", 0.2, 100))
+    assert home.wait_state(liar, "RECOVERING")["queue"] == "recovery"
+    done = home.wait_end(liar)
+    assert (done["state"], done["attempts"], done["oom_count"]) == ("COMPLETED", 2, 1)
+    assert done["collocation"] == "exclusive"
+    assert home.job(large)["state"] == "COMPLETED"
+    assert "torch.OutOfMemoryError" in home.output(liar, "err")
+    assert "CUDA out of memory" not in (home.work / f"radrm-{liar}.attempt2.err").read_text()
+
+
+def test_a_memory_cap_makes_a_wrong_estimate_hurt_its_own_job_only(home: DaemonHome) -> None:
+    home.gpus, home.settings = "sim:1xA100-40GB", ["mps.enabled=true"]
+    home.start()
+    job = home.submit("--gpu-memory=4G", *simjob("8G", 0.2, 100))
+    done = home.wait_end(job)
+    assert (done["state"], done["oom_count"]) == ("COMPLETED", 1)
+
+
+def test_cancel_ends_the_whole_tree(daemon: DaemonHome) -> None:
+    daemon.file(
+        "tree.rad",
+        "#!/bin/bash\nsleep 1000 & echo $! > child\nsetsid sleep 1000 & echo $! > stray\nwait\n",
+    )
+    job = daemon.submit("tree.rad")
+    pids = [
+        int(wait_until(lambda n=name: (daemon.work / n).exists() and (daemon.work / n).read_text()))  # type: ignore[misc]
+        for name in ("child", "stray")
+    ]
+    done = daemon.radrm("cancel", str(job))
+    assert done.returncode == 0, done.stderr
+    ended = daemon.wait_end(job)
+    assert (ended["state"], ended["outcome"]) == ("CANCELLED", "cancelled")
+    for pid in pids:
+        wait_until(lambda p=pid: not Path(f"/proc/{p}").exists(), f"the end of {pid}")  # type: ignore[misc]
+
+
+def test_a_time_limit_ends_a_job(daemon: DaemonHome) -> None:
+    job = daemon.submit("--time=100", "--", "sleep", "1000")
+    done = daemon.wait_end(job)
+    assert (done["state"], done["outcome"]) == ("TIMEOUT", "timeout")
+    assert daemon.radrm("wait", str(job)).returncode == 124
+
+
+def test_one_that_ignores_term_is_killed(home: DaemonHome) -> None:
+    home.settings = ["core.grace_s=20"]
+    home.start()
+    ignore = "import signal, time; signal.signal(15, signal.SIG_IGN)"
+    code = f"{ignore}; print('up', flush=True); time.sleep(999)"
+    job = home.submit("--", sys.executable, "-c", code)
+    wait_until(lambda: (home.work / f"radrm-{job}.out").exists() and home.output(job))
+    home.radrm("cancel", str(job))
+    assert home.wait_end(job)["exit_code"] == 137
+
+
+@pytest.mark.parametrize(
+    "text, words",
+    [
+        ("#!/no/such/interpreter\necho hi\n", "interpreter /no/such/interpreter"),
+        ("#!/bin/sh\n#RAD --output=/no/such/folder/log\necho hi\n", "/no/such/folder"),
+        ("#!/bin/sh\n#RAD --chdir=/no/such/folder\necho hi\n", "/no/such/folder"),
+        ("#!/bin/sh\n#RAD --error=/dev/full/x\necho hi\n", "/dev/full"),
+    ],
+)
+def test_what_cannot_start_says_why(daemon: DaemonHome, text: str, words: str) -> None:
+    daemon.file("bad.rad", text)
+    done = daemon.wait_end(daemon.submit("bad.rad"))
+    assert (done["state"], done["started_at"], done["exit_code"]) == ("FAILED", None, None)
+    assert words in done["reason"] and "\n" not in done["reason"]
+    assert daemon.radrm("wait", str(done["id"])).returncode == 125
+
+
+def test_retries_and_a_log_for_each_attempt(daemon: DaemonHome) -> None:
+    code = "import os, sys; print(os.environ['RADRM_ATTEMPT']); sys.exit(3)"
+    job = daemon.submit("--retries=1", "--", sys.executable, "-c", code)
+    done = daemon.wait_end(job)
+    assert (done["state"], done["attempts"]) == ("FAILED", 2)
+    assert daemon.radrm("logs", str(job), "--attempt", "1").stdout == "1\n"
+    assert daemon.radrm("logs", str(job)).stdout == "2\n"
+
+
+def test_an_old_log_of_the_same_name_does_not_count(daemon: DaemonHome) -> None:
+    (daemon.work / "mine.log").write_text("torch.OutOfMemoryError: CUDA out of memory.\n")
+    job = daemon.submit("--output=mine.log", "--", "false")
+    done = daemon.wait_end(job)
+    assert (done["outcome"], done["oom_count"]) == ("failed", 0)
+
+
+def test_exclusive_policy_and_priorities(home: DaemonHome) -> None:
+    home.gpus, home.settings = "sim:1xA100-40GB", ["policy=exclusive"]
+    home.start()
+    first = home.submit(*simjob("1G", 0.1, 200))
+    low = home.submit("--", "true")
+    high = home.submit("--priority=5", "--", "true")
+    ends = [home.wait_end(job) for job in (first, low, high)]
+    assert ends[2]["started_at"] < ends[1]["started_at"]
+    assert ends[0]["collocation"] == "exclusive"
+
+
+def test_mig_instances_are_devices_of_their_own(home: DaemonHome) -> None:
+    home.gpus = "sim:1xA100-40GB:3g.20gb+2g.10gb+2g.10gb"
+    home.start()
+    kinds = [(g["kind"], g["profile"]) for g in home.json("gpus")]
+    assert kinds == [("mig", "3g.20gb"), ("mig", "2g.10gb"), ("mig", "2g.10gb")]
+    job = home.submit("--mig-profile=2g.10gb", *simjob("8G", 0.5, 50))
+    done = home.wait_end(job)
+    assert (done["state"], done["collocation"]) == ("COMPLETED", "mig")
+    refused = home.radrm("submit", "--gpu-memory=30G", "--", "true")
+    assert refused.returncode == 1 and "largest here" in refused.stderr
+
+
+def test_unmanaged_memory_is_counted(home: DaemonHome) -> None:
+    home.gpus = "sim:2xA100-40GB,unmanaged@0=30000"
+    home.start()
+    gpus = home.ask("gpus")
+    assert gpus[0]["unmanaged_mib"] == 30000
+    job = home.submit("--gpu-memory=20G", *simjob("20G", 0.2, 50))
+    assert home.wait_end(job)["devices"] == [gpus[1]["uuid"]]
+
+
+def test_prototype_files_run_unchanged(daemon: DaemonHome) -> None:
+    # `conda` and the training script are stand-ins; the login shell would reset the PATH.
+    profile = daemon.folder / "profile"
+    profile.mkdir()
+    (profile / ".bash_profile").write_text(
+        f"export PATH={os.environ['PATH']}:{Path(sys.executable).parent}\n"
+        "conda() { echo activated $2; }\n"
+    )
+    daemon.environment["HOME"] = str(profile)
+    daemon.file(
+        "proto.rad",
+        "# assumption is that model.txt file is in this directory\nconda activate tf\n"
+        "radrm-simjob --gpu-memory 5262 --smact 0.3 --seconds 20\nresnet50_32.model\n"
+        "/raid/datasets/imagenet\n32\nexclusive\n1\n5262\n7903.9316\n2672.516029\n16000",
+    )
+    done = daemon.wait_end(daemon.submit("proto.rad"))
+    assert (done["state"], done["name"], done["estimate_mib"]) == ("COMPLETED", "proto", 5262)
+    assert "activated tf" in daemon.output(done["id"])

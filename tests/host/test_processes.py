@@ -1,0 +1,318 @@
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from radrm.host import cgroups
+from radrm.host.processes import (
+    Identity,
+    LiveAttempt,
+    PidOwners,
+    Stat,
+    alive,
+    attempt_processes,
+    boot_id,
+    identify,
+    kill_tree,
+    open_pidfd,
+    read_stat,
+    send_signal,
+    signal_tree,
+)
+
+TOKEN = f"token-{os.getpid()}"
+NO_PID = 2**22 + 1
+
+
+def wait_until(condition: Callable[[], object], seconds: float = 20.0) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "it did not happen"
+        time.sleep(0.005)
+
+
+Run = Callable[..., "subprocess.Popen[bytes]"]
+
+
+@pytest.fixture
+def run() -> Iterator[Run]:
+    """Start Python processes that end with the test."""
+    started: list[subprocess.Popen[bytes]] = []
+
+    def start(code: str, *args: str, token: str | None = None) -> subprocess.Popen[bytes]:
+        environment = {"RADRM_TOKEN": token} if token else {}
+        command = [sys.executable, "-I", "-S", "-c", code, *args]
+        started.append(subprocess.Popen(command, env=environment))
+        return started[-1]
+
+    yield start
+    for process in started:
+        process.kill()
+        process.wait()
+
+
+SLEEP = "import time; time.sleep(1000)"
+# Forks twice, in a session of its own and without an environment; the pid goes to a file.
+ESCAPED = """
+import os, sys, time
+def escape():
+    if os.fork() == 0:
+        os.setsid()
+        if os.fork() == 0:
+            code = "import os, sys, time; open(sys.argv[1] + '.tmp', 'w').write(str(os.getpid()));"
+            code += "os.rename(sys.argv[1] + '.tmp', sys.argv[1]); time.sleep(1000)"
+            os.execve(sys.executable, [sys.executable, "-I", "-S", "-c", code, sys.argv[1]], {})
+        os._exit(0)
+    os.wait()
+"""
+
+
+def read_pid(path: Path) -> int:
+    wait_until(path.exists)
+    return int(path.read_text())
+
+
+def gone(pid: int) -> bool:
+    found = read_stat(pid)
+    return found is None or found.dead
+
+
+# ------------------------------------------------------------------ identity
+
+
+NAMES = st.binary(max_size=15).filter(lambda name: b"\0" not in name)
+
+
+@given(NAMES, st.integers(1, 2**22), st.integers(0, 2**63))
+def test_stat_is_read_whatever_the_name(name: bytes, parent: int, ticks: int) -> None:
+    fields = [b"S", b"%d" % parent, b"7", b"8", *[b"0"] * 13, b"1", b"0", b"%d" % ticks, b"99"]
+    stat = Stat(b"4711 (" + name + b") " + b" ".join(fields) + b"\n")
+    assert (stat.parent, stat.session, stat.start_ticks, stat.dead) == (parent, 8, ticks, False)
+
+
+@pytest.mark.parametrize(
+    ("state", "threads", "dead"),
+    [("R", 1, False), ("D", 1, False), ("T", 1, False), ("Z", 1, True), ("Z", 3, False)],
+)
+def test_a_leader_that_left_its_threads_is_not_dead(state: str, threads: int, dead: bool) -> None:
+    text = f"1 (x) {state} 1 1 1 {'0 ' * 13}{threads} 0 5 0"
+    assert Stat(text.encode()).dead is dead
+
+
+def test_identity_of_ourselves() -> None:
+    me = identify(os.getpid())
+    assert me is not None and me.pid == os.getpid() and me.boot_id == boot_id()
+    assert alive(me)
+    assert me == identify(os.getpid()) and len({me, identify(os.getpid())}) == 1
+    assert identify(NO_PID) is None
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        lambda me: Identity(me.pid, me.start_ticks + 1, me.boot_id),
+        lambda me: Identity(me.pid, me.start_ticks, "another-boot"),
+        lambda me: Identity(NO_PID, me.start_ticks, me.boot_id),
+    ],
+    ids=["another process of that pid", "another boot", "nobody"],
+)
+def test_another_process_is_never_taken_for_it(other: Callable[[Identity], Identity]) -> None:
+    me = identify(os.getpid())
+    assert me is not None
+    assert not alive(other(me))
+    assert open_pidfd(other(me)) is None
+
+
+def test_a_zombie_is_dead(run: Run) -> None:
+    process = run(SLEEP)
+    identity = identify(process.pid)
+    assert identity is not None and alive(identity)
+    fd = open_pidfd(identity)
+    assert fd is not None
+    os.close(fd)
+    os.kill(process.pid, signal.SIGKILL)  # and nobody waits for it
+    wait_until(lambda: not alive(identity))
+    assert identify(process.pid) == identity
+    assert open_pidfd(identity) is None
+
+
+def test_a_signal_reaches_that_process_alone(run: Run) -> None:
+    process = run(SLEEP)
+    identity = identify(process.pid)
+    assert identity is not None
+    assert not send_signal(process.pid, identity.start_ticks + 1, signal.SIGKILL)
+    assert not send_signal(NO_PID, 1, signal.SIGKILL)
+    assert process.poll() is None
+    assert send_signal(process.pid, identity.start_ticks, signal.SIGKILL)
+    assert process.wait() == -signal.SIGKILL
+
+
+# ------------------------------------------------------------------ an attempt's
+
+
+def test_descendants_of_the_root_but_not_the_root(run: Run, tmp_path: Path) -> None:
+    code = "import os, time\nif os.fork() == 0: os.setsid(); os.fork()\ntime.sleep(1000)"
+    process = run(code)
+    root = identify(process.pid)
+    assert root is not None
+    wait_until(lambda: len(attempt_processes(None, root)) == 2)
+    assert process.pid not in attempt_processes(None, root)
+    elsewhere = Identity(root.pid, root.start_ticks + 1, root.boot_id)
+    assert attempt_processes(None, elsewhere) == set()
+    assert len(attempt_processes(None, None, [root.pid])) == 3
+    assert kill_tree(None, root) == set()
+    assert alive(root)
+
+
+def test_the_token_finds_who_left_the_tree(run: Run) -> None:
+    process = run(SLEEP, token=TOKEN)
+    run(SLEEP, token=TOKEN + "-of-another")
+    wait_until(lambda: attempt_processes(TOKEN, None) == {process.pid})
+
+
+def test_a_session_is_found_by_its_leader(run: Run, tmp_path: Path) -> None:
+    path = tmp_path / "pid"
+    code = f"""{ESCAPED}
+os.setsid()
+if os.fork() == 0:
+    if os.fork() == 0:
+        open(sys.argv[1] + ".tmp", "w").write(str(os.getpid()))
+        os.rename(sys.argv[1] + ".tmp", sys.argv[1])
+        time.sleep(1000)
+    os._exit(0)
+os.wait()
+time.sleep(1000)
+"""
+    leader = run(code, str(path))
+    orphan = read_pid(path)
+    wait_until(lambda: (found := read_stat(orphan)) and found.parent != leader.pid)
+    assert attempt_processes(None, None, [leader.pid]) == {leader.pid, orphan}
+    assert kill_tree(None, None, [leader.pid]) == set()
+    assert gone(orphan)
+
+
+def test_the_caller_is_never_among_them() -> None:
+    assert os.getpid() not in attempt_processes(None, None, [os.getpid(), os.getppid()])
+
+
+def test_kill_tree_ends_what_is_stopped_and_what_ignores_term(run: Run) -> None:
+    stopped = run(SLEEP, token=TOKEN)
+    os.kill(stopped.pid, signal.SIGSTOP)
+    stubborn = run(f"import signal; signal.signal(15, signal.SIG_IGN); {SLEEP}", token=TOKEN)
+    wait_until(lambda: len(attempt_processes(TOKEN, None)) == 2)
+    assert kill_tree(TOKEN, None) == set()
+    assert {stopped.wait(), stubborn.wait()} == {-signal.SIGKILL}
+
+
+def test_kill_tree_ends_a_fork_bomb(run: Run) -> None:
+    """Not a real one: each of its processes has one child at a time, and never stops."""
+    code = """
+import os
+for _ in range(3): os.fork()
+while True:
+    if os.fork():
+        os._exit(0)
+"""
+    run(code, token=TOKEN)
+    wait_until(lambda: attempt_processes(TOKEN, None))
+    wait_until(lambda: not kill_tree(TOKEN, None))
+    assert attempt_processes(TOKEN, None) == set()
+
+
+def test_signal_tree_wakes_what_is_stopped(run: Run) -> None:
+    process = run(SLEEP, token=TOKEN)
+    wait_until(lambda: attempt_processes(TOKEN, None))
+    os.kill(process.pid, signal.SIGSTOP)
+    signal_tree(signal.SIGTERM, TOKEN, None)
+    assert process.wait() == -signal.SIGTERM
+
+
+def test_kill_tree_of_nothing() -> None:
+    assert kill_tree("nobody-has-this", None, [NO_PID]) == set()
+
+
+# ------------------------------------------------------------------ control groups
+
+
+@pytest.fixture
+def group() -> Iterator[str]:
+    path = cgroups.offer(f"radrm-test-{os.getpid()}")
+    if path is None:
+        pytest.skip("no control group can be made here")
+    assert cgroups.make(path)
+    yield path
+    wait_until(lambda: cgroups.remove(path))
+
+
+def test_a_group_holds_who_clears_its_tracks(run: Run, tmp_path: Path, group: str) -> None:
+    code = f"{ESCAPED}\nsys.stdin.read(1)\nescape()"
+    command = [sys.executable, "-I", "-S", "-c", code, str(tmp_path / "pid")]
+    with subprocess.Popen(command, stdin=subprocess.PIPE) as parent:
+        assert cgroups.join(group, parent.pid)
+        parent.communicate(b"\n")
+    escaped = read_pid(tmp_path / "pid")
+    assert attempt_processes(TOKEN, None) == set()
+    assert cgroups.processes(group) == {escaped}
+    owners = PidOwners()
+    owners.update([LiveAttempt(3, 1, TOKEN, None, group)])
+    assert owners.owner_of(escaped) == (3, 1)
+    assert kill_tree(TOKEN, None, cgroup=group) == set()
+    assert gone(escaped)
+
+
+def test_a_group_that_is_not_there(tmp_path: Path) -> None:
+    path = str(tmp_path / "missing" / "group")
+    assert not cgroups.make(path)
+    assert not cgroups.join(path, os.getpid())
+    assert not cgroups.kill(path)
+    assert cgroups.processes(path) == set()
+    assert cgroups.remove(path)
+
+
+# ------------------------------------------------------------------ owners
+
+
+def test_owners_by_token_and_by_ancestry(run: Run) -> None:
+    marked = run(SLEEP, token=TOKEN)
+    parent = run("import os, time; os.fork(); time.sleep(1000)")
+    runner = identify(parent.pid)
+    assert runner is not None
+    wait_until(lambda: attempt_processes(None, runner) and attempt_processes(TOKEN, None))
+    (child,) = attempt_processes(None, runner)
+    owners = PidOwners()
+    assert owners.owner_of(marked.pid) is None
+    owners.update([LiveAttempt(1, 2, TOKEN, None), LiveAttempt(5, 1, "another", runner)])
+    assert owners.owner_of(marked.pid) == (1, 2), "that it was nobody's is not remembered"
+    assert owners.owner_of(child) == owners.owner_of(parent.pid) == (5, 1)
+    assert owners.owner_of(os.getpid()) is None
+    assert owners.owner_of(NO_PID) is None
+    assert owners.seen_of((1, 2)) == [marked.pid]
+    parent.kill()
+    parent.wait()
+    assert owners.owner_of(child) == (5, 1), "what was seen is remembered"
+    owners.update([LiveAttempt(1, 2, TOKEN, None)])
+    assert owners.owner_of(child) is None
+    os.kill(child, signal.SIGKILL)
+
+
+def test_owners_ask_the_kernel_once(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    process = run(SLEEP, token=TOKEN)
+    wait_until(lambda: attempt_processes(TOKEN, None))
+    owners = PidOwners()
+    owners.update([LiveAttempt(1, 1, TOKEN, None)])
+    assert owners.owner_of(process.pid) == (1, 1)
+
+    def never(_: int) -> str | None:
+        raise AssertionError("asked again")
+
+    monkeypatch.setattr("radrm.host.processes.token_of", never)
+    assert owners.owner_of(process.pid) == (1, 1)
