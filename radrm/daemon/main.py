@@ -28,6 +28,7 @@ from radrm.host.clock import Clock
 from radrm.host.launcher import Launcher
 from radrm.host.paths import Paths, paths_for, prepare, system_mode
 from radrm.host.software.source import SoftwareGpus, ensure_driver
+from radrm.host.software.spec import parse
 from radrm.host.source import GpuSource
 from radrm.host.spool import Spool
 from radrm.host.store import Store
@@ -60,6 +61,8 @@ def run(gpus: str | None, time_scale: float, settings: Sequence[str]) -> None:
     for setting in settings:
         config = config.with_set(setting)
     rules, estimating = make_rules(config), make_estimating(config)
+    if gpus is not None:
+        parse(gpus)  # a bad word is said before anything is locked or made
     prepare(paths, system)
     with _alone(paths):
         devices = find_devices(paths, config, gpus, time_scale)

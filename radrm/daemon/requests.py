@@ -6,6 +6,7 @@ give; who asks is what the kernel says.
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Callable
 from typing import Any
@@ -20,6 +21,8 @@ from radrm.daemon.loop import Loop
 from radrm.daemon.server import Request
 from radrm.errors import RadrmError, Refused, UsageError
 
+log = logging.getLogger("radrm")
+
 MAX_REFERENCES = 10_000
 MAX_FINISHED = 1_000
 
@@ -33,13 +36,25 @@ class Requests:
     def answer(self, loop: Loop, request: Request) -> None:
         """Never raises for what a client says: that is refused, in one line."""
         try:
-            word = request.words.get("op")
-            handler = _HANDLERS.get(word) if isinstance(word, str) else None
-            if handler is None:
-                raise UsageError(f"this daemon does not know the request {word!r}")
-            request.answer(handler(self, loop, request))
+            word = str(request.words.get("op"))
+            if word in _ORDERS:
+                request.answer(_ORDERS[word](self, loop, request))
+            elif word in _QUESTIONS:
+                request.answer(self._question(word, loop, request))
+            else:
+                raise UsageError(f"this daemon does not know the request {word[:40]!r}")
         except RadrmError as error:
             request.refuse(error)
+
+    def _question(self, word: str, loop: Loop, request: Request) -> Any:
+        """A question changes nothing: whatever goes wrong in it must not end the daemon."""
+        try:
+            return _QUESTIONS[word](self, loop, request)
+        except RadrmError:
+            raise
+        except Exception as error:
+            log.exception("the request %r failed", word)
+            raise Refused(f"the daemon could not answer: {error}; see its log") from error
 
     # ------------------------------------------------------------- questions
 
@@ -62,7 +77,8 @@ class Requests:
         found = documents.unfinished(now)
         if words.get("all"):
             done = loop.store.finished(MAX_FINISHED)
-            found = [documents.job(job, now, reason=None) for job in done] + found
+            found += [documents.job(job, now, reason=None) for job in done]
+            found.sort(key=lambda document: int(document["id"]))
         user, state = words.get("user"), words.get("state")
         if user is not None:
             found = [d for d in found if d["user"] == user]
@@ -78,8 +94,10 @@ class Requests:
 
     def _logs(self, loop: Loop, request: Request) -> Document:
         """Where an attempt's logs are; the client opens them itself, as who it is."""
-        (reference,) = _references(request.words)
-        job = self._job(loop, reference)
+        references = _references(request.words)
+        if len(references) != 1:
+            raise UsageError("the request 'logs' takes one job")
+        job = self._job(loop, references[0])
         if job.attempts == 0:
             raise Refused(f"job {job.id} has not started yet, so it has no log")
         number = request.words.get("attempt") or job.attempts
@@ -179,12 +197,14 @@ def _imagined(needs: Any) -> Job:
         raise UsageError(f"these needs cannot be read: {error}") from None
 
 
-_HANDLERS: dict[str, Callable[[Requests, Loop, Request], Any]] = {
+_QUESTIONS: dict[str, Callable[[Requests, Loop, Request], Any]] = {
     "ping": Requests._ping,
     "status": Requests._status,
     "gpus": Requests._gpus,
     "logs": Requests._logs,
     "check": Requests._check,
+}
+_ORDERS: dict[str, Callable[[Requests, Loop, Request], Any]] = {
     "intake": Requests._intake,
     "cancel": Requests._cancel,
 }

@@ -10,17 +10,14 @@ from __future__ import annotations
 import os
 
 
-def offer(name: str) -> str | None:
-    """The folder of a group of that name below our own; None where none can be made.
+def place(name: str) -> str | None:
+    """Where a group of that name below our own would lie; None without cgroup v2.
 
-    The group is not there yet when this returns: it was made, tried and removed.
+    Whether it can be made, `make` and `join` tell. The name is written down before anybody
+    makes the group, so that none is ever left that nobody knows of.
     """
     parent = _own_group()
-    if parent is None:
-        return None
-    path = os.path.join(parent, name)
-    usable = make(path) and os.access(os.path.join(path, "cgroup.procs"), os.W_OK)
-    return path if remove(path) and usable else None
+    return os.path.join(parent, name) if parent is not None else None
 
 
 def make(path: str) -> bool:

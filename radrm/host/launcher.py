@@ -146,7 +146,7 @@ class Launcher:
             "gid": plan.gid,
             "user": plan.user,
             "kill_grace_s": self._clock.real_s(plan.kill_grace_s),
-            "cgroup": cgroups.offer(f"radrm-{plan.serial}-{os.urandom(4).hex()}"),
+            "cgroup": cgroups.place(f"radrm-{plan.serial}-{os.urandom(4).hex()}"),
         }
         try:
             os.makedirs(self._attempts, 0o711, exist_ok=True)

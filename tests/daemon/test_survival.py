@@ -21,7 +21,8 @@ import os, sys, subprocess
 name, code = os.environ["RADRM_JOB_NAME"], int(sys.argv[1])
 with open(f"starts-{name}", "a") as file:
     file.write(os.environ["RADRM_ATTEMPT"] + "\\n")
-done = subprocess.run(["radrm-simjob", "--gpu-memory", "3G", "--smact", "0.1", "--seconds", sys.argv[2]])
+work = ["radrm-simjob", "--gpu-memory", "3G", "--smact", "0.1", "--seconds", sys.argv[2]]
+done = subprocess.run(work)
 sys.exit(code if done.returncode == 0 else 99)
 """
 

@@ -245,10 +245,9 @@ def test_kill_tree_of_nothing() -> None:
 
 @pytest.fixture
 def group() -> Iterator[str]:
-    path = cgroups.offer(f"radrm-test-{os.getpid()}")
-    if path is None:
+    path = cgroups.place(f"radrm-test-{os.getpid()}")
+    if path is None or not cgroups.make(path):
         pytest.skip("no control group can be made here")
-    assert cgroups.make(path)
     yield path
     wait_until(lambda: cgroups.remove(path))
 
