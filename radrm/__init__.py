@@ -2,10 +2,10 @@
 
 The floors, from the ground up; imports go down, or to earlier files of a folder:
     0  errors, core
-    1  option_values, options, radfile, oom, config,
-       orders, policies, planners, estimators, recovery
+    1  option_values, options, radfile, oom, config
+    1  orders, policies, planners, estimators, recovery
     2  wiring
-    3  host, simulator
+    3  host
     4  daemon
     5  cli
 """

@@ -28,7 +28,7 @@ from rich.text import Text
 
 from radrm.cli.client import Client
 from radrm.cli.exits import FINAL
-from radrm.cli.render import devices_table, jobs_table
+from radrm.cli.render import devices_table, jobs_table, out
 from radrm.core.units import show_mib, show_seconds
 from radrm.errors import DeviceError, Unreachable
 from radrm.host.paths import Paths, paths_for
@@ -36,7 +36,7 @@ from radrm.host.software.client import DriverClient
 from radrm.host.software.source import SOCKET_NAME
 
 GPUS = "sim:4xA100-40GB"
-TIME_SCALE = 100.0
+TIME_SCALE = 60.0
 LIMIT_S = 85.0
 _REFRESH_S = 0.25
 
@@ -78,7 +78,7 @@ LIAR = "vgg16"
 
 def demo() -> None:
     """Show everything once, on software GPUs: about a minute, nothing left behind."""
-    console = Console(highlight=False)
+    console = out()
     console.print(
         f"Four modelled GPUs ({GPUS}), {len(MODELS)} jobs, a clock at {TIME_SCALE:.0f}x. "
         f"Job {LIAR} declares too little memory: it will crash and be recovered.\n"
@@ -259,8 +259,8 @@ def _tell(
     for job in recovered:
         console.print(
             f"{job['name']} declared {show_mib(job['estimate_mib'])} and needed "
-            f"{show_mib(job['peak_mib'])}: it died of GPU out-of-memory {job['oom_count']} "
-            "time(s), went first in line, got a GPU of its own, and completed."
+            f"{show_mib(job['peak_mib'])}: it died of GPU out-of-memory, went first in line, "
+            "got a GPU of its own, and completed."
         )
     good = len(done) == len(MODELS) and bool(recovered)
     if not good:

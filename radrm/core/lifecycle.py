@@ -175,7 +175,7 @@ def ended(state: State, job: Job, attempt: Attempt, event: AttemptEnded, rule: R
     if event.never_started is not None:
         # The processes existed for a moment, but no instruction of the job's has run.
         attempt = replace(attempt, started=None)
-        job = replace(job, started=job.started if attempt.number > 1 else None)
+        job = state.put_job(replace(job, started=job.started if attempt.number > 1 else None))
     else:
         job = _ensure_started(state, job, event)
         attempt = state.attempts[job.id]

@@ -264,6 +264,8 @@ class Loop:
         for job, attempt in list(self.scheduler.state.running()):
             found = self.parts.launcher.adopt(attempt.serial, job.id, attempt.number)
             log.info("job %d, attempt %d: %s", job.id, attempt.number, type(found).__name__)
+            if isinstance(found, Lost) and not found.began:
+                found = Void()  # both died in the launch: nothing ran, so nothing is lost
             events += self._events_of(job, attempt, found)
         return events
 
@@ -291,7 +293,7 @@ class Loop:
                 job_id=job_id,
                 attempt=number,
                 exits=(found.exit,) if found.never_started is None else (),
-                oom=classify(found.exit, getattr(found, "tail", "")),
+                oom=next(filter(None, (classify(found.exit, t) for t in found.tails)), None),
                 never_started=found.never_started,
             )
             events.append(ended)

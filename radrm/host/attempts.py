@@ -76,13 +76,19 @@ _FIELDS: dict[str, dict[str, tuple[type, ...]]] = {
         "code": _NUMBER,
         "signal": _NUMBER,
         "never_started": _WORD,
+        "stderr_tail": _WORD,
+        "stdout_tail": _WORD,
         "boot_id": (str,),
         "boot_s": (int, float),
         "wall_s": (int, float),
     },
 }
 """What each record must hold. Times are real, on both clocks; exactly one of `code`,
-`signal` and `never_started` is set."""
+`signal` and `never_started` is set; the tails are the ends of the logs of an attempt that
+ended badly, as far as its user can read them."""
+
+NO_END: Fields = dict.fromkeys(("code", "signal", "never_started", "stderr_tail", "stdout_tail"))
+"""An exit record before anything is known."""
 
 
 def write_record(folder: str, name: str, fields: Fields) -> None:

@@ -40,12 +40,16 @@ class Running:
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """Its last process is gone. `never_started` says why the command could not be run."""
+    """Its last process is gone. `never_started` says why the command could not be run.
+
+    `tails` are the ends of its logs (standard error first) where it ended badly.
+    """
 
     at: Instant
     exit: Exit
     never_started: str | None
     started: Started | None
+    tails: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +77,8 @@ class Evidence:
         if record is None:
             return None
         how = Exit(code=record["code"], signal=record["signal"])
-        return Ended(self._instant(record), how, record["never_started"], self.started())
+        tails = tuple(filter(None, (record["stderr_tail"], record["stdout_tail"])))
+        return Ended(self._instant(record), how, record["never_started"], self.started(), tails)
 
     def lost(self, event: str) -> Lost:
         """For an attempt that is over and has no usable exit record."""

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 _DEFAULT_INTERPRETER = ["/bin/sh"]
 _NOT_STARTED = 127
 
+LOGS_BEGIN = b"logs begin at "
+
 
 class CannotStart(Exception):
     """One line: the thing, the cause, the next step."""
@@ -40,14 +42,15 @@ def become_job(launch: Fields, script: str | None, go: int, errors: int) -> NoRe
     """Turn this fresh child of the runner into the job.
 
     `script` is the path of the runner's copy of it. The job begins when a byte can be
-    read from `go`; when the runner dies first, it never does. What went wrong is written
-    to `errors`, which the job's first instruction closes.
+    read from `go`; when the runner dies first, it never does. To `errors`, which the job's
+    first instruction closes, goes a line that says where its logs begin (`LOGS_BEGIN`),
+    and what went wrong, if anything did.
     """
     log: int | None = None
     try:
         os.setsid()
         _reset_signals()
-        _drop_rights(launch)
+        drop_rights(launch)
         os.umask(launch["umask"])
         # The error log first: it takes the line that says what is wrong with the other.
         _open_log(launch, "stderr", "--error", 2)
@@ -56,6 +59,7 @@ def become_job(launch: Fields, script: str | None, go: int, errors: int) -> NoRe
             os.dup2(2, 1)
         else:
             _open_log(launch, "stdout", "--output", 1)
+        os.write(errors, b"%s%d %d\n" % (LOGS_BEGIN, _size(2), _size(1)))
         _enter(launch["cwd"])
         if script is not None and not os.access(script, os.R_OK):
             raise CannotStart(
@@ -84,7 +88,8 @@ def _reset_signals() -> None:
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
 
 
-def _drop_rights(launch: Fields) -> None:
+def drop_rights(launch: Fields) -> None:
+    """Become the submitter, where the launch record names one. Raises `CannotStart`."""
     if launch["uid"] is None:
         return
     try:
@@ -117,6 +122,11 @@ def _open_log(launch: Fields, which: str, option: str, target: int) -> None:
         ) from None
     os.set_blocking(fd, True)
     os.dup2(fd, target)
+
+
+def _size(log: int) -> int:
+    """Where this attempt begins in a log that may have been there before."""
+    return os.fstat(log).st_size
 
 
 def _enter(folder: str) -> None:

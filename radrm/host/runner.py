@@ -26,7 +26,7 @@ if not __package__:
     # Run by its path, isolated: the package that it belongs to has to be found.
     sys.path.append(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
 
-from radrm.host import attempts, cgroups, job_process
+from radrm.host import attempts, cgroups, job_process, tails
 from radrm.host.files import fsync_folder, write_all
 from radrm.host.processes import Identity, attempt_processes, identify, kill_tree, signal_tree
 
@@ -236,17 +236,31 @@ class Runner:
             told = os.read(errors, 4096)
         except BlockingIOError:
             told = b""
-        if told:
-            return {"never_started": told.decode("utf-8", "backslashreplace")}
+        begins, wrong = _parse_told(told)
+        if wrong:
+            return {"never_started": wrong}
         assert self._status is not None
         if os.WIFSIGNALED(self._status):
-            return {"signal": os.WTERMSIG(self._status)}
-        return {"code": os.WEXITSTATUS(self._status)}
+            end: Fields = {"signal": os.WTERMSIG(self._status)}
+        else:
+            end = {"code": os.WEXITSTATUS(self._status)}
+        if end.get("code") != 0:
+            end |= tails.read_tails(self._launch, begins)
+        return end
+
+
+def _parse_told(told: bytes) -> tuple[dict[str, int], str]:
+    """Where the job's logs begin, and what kept it from starting, from what its process told."""
+    begins: dict[str, int] = {}
+    if told.startswith(job_process.LOGS_BEGIN):
+        line, _, told = told.removeprefix(job_process.LOGS_BEGIN).partition(b"\n")
+        begins = dict(zip(("stderr", "stdout"), map(int, line.split()), strict=True))
+    return begins, told.decode("utf-8", "backslashreplace")
 
 
 def _write_exit(folder: str, lock: int, end: Fields) -> bool:
     """Write the exit record, patiently: without it the attempt is lost."""
-    record = {"code": None, "signal": None, "never_started": None, **end, **attempts.now()}
+    record = {**attempts.NO_END, **end, **attempts.now()}
     deadline = time.monotonic() + EXIT_RECORD_PATIENCE_S
     while True:
         try:

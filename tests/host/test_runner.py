@@ -335,7 +335,13 @@ def test_usr2_kills_the_whole_tree(attempt: Attempt) -> None:
 
 def test_usr2_ends_the_grace(attempt: Attempt) -> None:
     process = attempt.start(
-        argv=["sh", "-c", "(trap '' TERM; echo >ready; exec sleep 1000) & exit 0"],
+        # Ready once the main process has ended and been reaped: only the leftover is signalled.
+        argv=[
+            "sh",
+            "-c",
+            "(trap '' TERM; while kill -0 $$; do sleep 0.01; done; echo >ready; exec sleep 999) &"
+            " exit 0",
+        ],
         kill_grace_s=1000.0,
     )
     attempt.wait_for("ready")
