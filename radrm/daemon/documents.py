@@ -96,8 +96,9 @@ class Documents:
         state = self._scheduler.state
         first = devices[0]
         index = state.ledgers[first.device].device.index if first.device else 0
-        more = f" (and {len(devices) - 1} more device(s) refuse it)" if len(devices) > 1 else ""
-        return f"device {index}: {first.message}{more}"
+        others = len(devices) - 1
+        more = f" (and {others} more {'GPU' if others == 1 else 'GPUs'})" if others else ""
+        return f"GPU {index}: {first.message}{more}"
 
     def _usage(self, job: Job, attempt: Attempt | None) -> tuple[int | None, float | None]:
         """Peak MiB and joules so far: of the live attempt, else of the last one."""

@@ -44,6 +44,8 @@ log = logging.getLogger("radrm")
 
 RESCAN_S = 60.0
 """Network file systems do not notify, and a queue may overflow: look anyway."""
+LONGEST_WAIT_S = 5.0
+"""So soon it is noticed that the reading thread has died."""
 RETRY_S = 5.0
 """Between two tries to write a store that cannot be written."""
 
@@ -131,7 +133,7 @@ class Loop:
             patience = RETRY_S
         else:
             self._watch(self.parts.launcher.fds())
-        self._selector.select(min(patience, RESCAN_S))
+        self._selector.select(min(patience, LONGEST_WAIT_S))
 
     def _watch(self, wanted: Iterable[int]) -> None:
         """Have the selector watch just these process descriptors beside its own."""
@@ -164,7 +166,7 @@ class Loop:
         if notified or now.boot_s >= self._rescan_at:
             self._rescan_at = now.boot_s + RESCAN_S * self.clock.scale
             self.scan()
-            self._monitor.ensure_alive()
+        self._monitor.ensure_alive()
         if self._wake_at is not None and now.boot_s >= self._wake_at:
             self.process([ev.Tick(at=now)])
 

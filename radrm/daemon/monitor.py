@@ -81,15 +81,18 @@ class Monitor:
         try:
             readings = self._source.read(uuids, at, self._owner_of)
             self._say(None)
+            return readings
         except DeviceError as error:
-            self._say(str(error))
-            readings = tuple(Reading(device=uuid, at=at, error=str(error)) for uuid in uuids)
-        return readings
+            trouble = str(error)
+        except Exception as error:  # a source may fail in ways that nobody has foreseen
+            trouble = f"reading failed: {type(error).__name__}: {error}"
+        self._say(trouble)
+        return tuple(Reading(device=uuid, at=at, error=trouble) for uuid in uuids)
 
     def _relist(self) -> None:
         try:
             devices = self._source.devices()
-        except DeviceError:
+        except Exception:
             return  # the readings say so, device by device
         if devices != self._devices:
             self._devices = devices
