@@ -65,6 +65,7 @@ def test_trouble_is_a_reading_with_its_reason_and_passes() -> None:
     monitor.stop()
 
 
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
 def test_a_dead_thread_is_started_again() -> None:
     source = Source()
     monitor, next_event = started(source)
