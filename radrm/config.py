@@ -18,7 +18,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from radrm.core.records import Collocation
+from radrm.core.words import Collocation
 from radrm.errors import BadConfig
 
 if sys.version_info >= (3, 11):

@@ -81,7 +81,8 @@ class JobFile:
     def spec(self, user: str, uid: int) -> JobSpec:
         """The job as the core knows it."""
         # Imported here: `submit` reads job files and has no use for the records.
-        from radrm.core.records import Collocation, JobSpec, Needs, Role
+        from radrm.core.records import JobSpec, Needs, Role
+        from radrm.core.words import Collocation
 
         asked = self.options
         needs = Needs(

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from radrm.config import Config, MpsConfig, config_path, load_config, parse_config
-from radrm.core.records import Collocation
+from radrm.core.words import Collocation
 from radrm.errors import BadConfig
 
 FULL = """

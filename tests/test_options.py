@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from radrm.core.records import Collocation
+from radrm.core.words import Collocation
 from radrm.errors import UsageError
 from radrm.option_values import Array, Dependency, EarlySignal
 from radrm.options import (

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from radrm.core.records import Collocation
+from radrm.core.words import Collocation
 from radrm.errors import BadFile, UsageError
 from radrm.radfile import MAX_BYTES, WHOLE_DEVICE_MIB, JobFile, read_job_file, wrap_command
 

@@ -21,11 +21,9 @@ from radrm.core.records import (
     Instant,
     Job,
     JobSpec,
-    JobState,
     Needs,
     OutOfMemory,
     Progress,
-    Quantity,
     Reading,
     Reservation,
     Role,
@@ -35,6 +33,7 @@ from radrm.core.rules import Order, Planner, Policy
 from radrm.core.scheduler import Kept, Rules, Scheduler
 from radrm.core.settings import CoreSettings
 from radrm.core.state import Decision
+from radrm.core.words import JobState, Quantity
 from radrm.orders.fifo import Fifo
 from radrm.planners.order_policy import OrderPolicy
 from radrm.policies.exclusive import Exclusive

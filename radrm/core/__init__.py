@@ -2,7 +2,8 @@
 
 The files, in the order in which they may import one another:
     units          sizes and durations as people write them
-    records        the vocabulary
+    words          states, outcomes, ways of sharing
+    records        what is known of jobs, attempts, devices, placements
     actions        what `step` may ask of the world
     proposals      what a planner may want
     events         what `step` may learn of the world

@@ -9,9 +9,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from radrm.core.records import Collocation, Job, Placement, Refusal, Share
+from radrm.core.records import Job, Placement, Refusal, Share
 from radrm.core.rules import Ask, Policy
 from radrm.core.view import Offer, View
+from radrm.core.words import Collocation
 
 
 @dataclass(frozen=True, slots=True)

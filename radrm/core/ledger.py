@@ -11,18 +11,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from radrm.core.records import (
-    Attempt,
-    Collocation,
-    Device,
-    Job,
-    Quantity,
-    Reading,
-    Reservation,
-    Usage,
-)
+from radrm.core.records import Attempt, Device, Job, Reading, Reservation, Usage
 from radrm.core.settings import CoreSettings
 from radrm.core.window import SmactWindow
+from radrm.core.words import Collocation, Quantity
 
 
 @dataclass(slots=True)

@@ -10,25 +10,12 @@ from dataclasses import replace
 
 from radrm.core.actions import Kill, Launch, Resize, TakeReadings, Terminate
 from radrm.core.events import AttemptEnded
-from radrm.core.records import (
-    Attempt,
-    Exit,
-    Job,
-    JobState,
-    Outcome,
-    Placement,
-    Queue,
-    Reservation,
-    ReservationKind,
-    Stop,
-    StopReason,
-    Task,
-    Usage,
-)
+from radrm.core.records import Attempt, Exit, Job, Placement, Reservation, Stop, Task, Usage
 from radrm.core.rules import GiveUp, Recovery
 from radrm.core.state import State, Timer, owner_of
 from radrm.core.transitions import Trigger
 from radrm.core.units import show_mib, show_seconds
+from radrm.core.words import JobState, Outcome, Queue, ReservationKind, StopReason
 
 TIME_LIMIT, KILL = "time limit", "kill"
 

@@ -1,4 +1,4 @@
-"""The records: the words of radrm, the same in code, help, logs and documents.
+"""The records: what radrm knows of jobs, attempts, devices and placements.
 
 Every record is frozen; a change is a new record (`dataclasses.replace`). Nothing
 here decides anything. Units stand in the names: `_mib _s _w _j`. `None` means
@@ -8,8 +8,19 @@ here decides anything. Units stand in the names: `_mib _s _w _j`. `None` means
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import Enum
 from typing import Any
+
+from radrm.core.words import (
+    CheckpointKind,
+    Collocation,
+    DeviceKind,
+    JobState,
+    Outcome,
+    Quantity,
+    Queue,
+    ReservationKind,
+    StopReason,
+)
 
 # --------------------------------------------------------------------------- time
 
@@ -25,102 +36,6 @@ class Instant:
 
     boot_s: float
     wall_s: float
-
-
-# --------------------------------------------------------------------------- words
-
-
-class JobState(str, Enum):
-    """Where a job is. How it ended is its `Outcome`."""
-
-    PENDING = "PENDING"
-    LAUNCHING = "LAUNCHING"
-    RUNNING = "RUNNING"
-    STOPPING = "STOPPING"
-    RECOVERING = "RECOVERING"
-    COMPLETED = "COMPLETED"
-    FAILED = "FAILED"
-    TIMEOUT = "TIMEOUT"
-    CANCELLED = "CANCELLED"
-
-    @property
-    def waiting(self) -> bool:
-        return self in (JobState.PENDING, JobState.RECOVERING)
-
-    @property
-    def live(self) -> bool:
-        """True while an attempt of the job exists."""
-        return self in (JobState.LAUNCHING, JobState.RUNNING, JobState.STOPPING)
-
-    @property
-    def final(self) -> bool:
-        return not self.waiting and not self.live
-
-
-class Outcome(str, Enum):
-    """How an attempt ended."""
-
-    COMPLETED = "completed"
-    FAILED = "failed"
-    OOM = "oom"
-    TIMEOUT = "timeout"
-    CANCELLED = "cancelled"
-    PREEMPTED = "preempted"
-    LOST = "lost"
-
-
-class StopReason(str, Enum):
-    """Why a live attempt is being stopped; each names the outcome it leads to."""
-
-    CANCELLED = "cancelled"
-    TIMEOUT = "timeout"
-    PREEMPTED = "preempted"
-
-
-class Collocation(str, Enum):
-    """How sharers of one device share it. AUTO is a wish, never a placement's mode."""
-
-    AUTO = "auto"
-    EXCLUSIVE = "exclusive"
-    TIMESLICE = "timeslice"
-    MPS = "mps"
-    MIG = "mig"
-
-    @property
-    def whole_device(self) -> bool:
-        """True where one job has the device to itself."""
-        return self in (Collocation.EXCLUSIVE, Collocation.MIG)
-
-
-class DeviceKind(str, Enum):
-    GPU = "gpu"
-    MIG = "mig"
-
-
-class CheckpointKind(str, Enum):
-    NONE = "none"
-    SIGNAL = "signal"
-    API = "api"
-
-
-class Queue(str, Enum):
-    """The recovery queue is always served before the main one."""
-
-    MAIN = "main"
-    RECOVERY = "recovery"
-
-
-class Quantity(str, Enum):
-    MEMORY = "memory"
-    SMACT = "smact"
-    DURATION = "duration"
-
-
-class ReservationKind(str, Enum):
-    RUNNING = "running"
-    BACKFILL = "backfill"
-    MIGRATION = "migration"
-    MAINTENANCE = "maintenance"
 
 
 # --------------------------------------------------------------------------- devices

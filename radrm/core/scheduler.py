@@ -32,23 +32,13 @@ from radrm.core.proposals import (
     Start,
     TakeCheckpointNow,
 )
-from radrm.core.records import (
-    Attempt,
-    DeviceStatus,
-    Instant,
-    Job,
-    JobState,
-    Refusal,
-    Reservation,
-    ReservationKind,
-    RuleState,
-    StopReason,
-)
+from radrm.core.records import Attempt, DeviceStatus, Instant, Job, Refusal, Reservation, RuleState
 from radrm.core.rules import Order, Planner, Recovery
 from radrm.core.settings import CoreSettings
 from radrm.core.state import Decision, State, Timer
 from radrm.core.validation import check, check_placement, hopeless
 from radrm.core.view import View
+from radrm.core.words import JobState, ReservationKind, StopReason
 
 _PLANNER = "planner:"
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from radrm.core.records import Collocation
+from radrm.core.words import Collocation
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,6 @@ from radrm.core.records import (
     DeviceStatus,
     Instant,
     Job,
-    JobState,
     Placement,
     Refusal,
     Reservation,
@@ -29,6 +28,7 @@ from radrm.core.records import (
 from radrm.core.settings import CoreSettings
 from radrm.core.transitions import Trigger, after
 from radrm.core.waiting import OrderKey, WaitingQueue
+from radrm.core.words import JobState
 
 Record: TypeAlias = Job | Attempt | Reservation | DeviceStatus | RuleState
 

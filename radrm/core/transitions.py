@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from enum import Enum
 
-from radrm.core.records import JobState
+from radrm.core.words import JobState
 
 
 class Trigger(str, Enum):

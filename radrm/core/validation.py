@@ -20,21 +20,10 @@ from radrm.core.proposals import (
     Start,
     TakeCheckpointNow,
 )
-from radrm.core.records import (
-    Attempt,
-    CheckpointKind,
-    Collocation,
-    DeviceKind,
-    Instant,
-    Job,
-    JobState,
-    Needs,
-    Placement,
-    Refusal,
-    Role,
-)
+from radrm.core.records import Attempt, Instant, Job, Needs, Placement, Refusal, Role
 from radrm.core.state import State, owner_of
 from radrm.core.units import show_mib
+from radrm.core.words import CheckpointKind, Collocation, DeviceKind, JobState
 
 # ------------------------------------------------------------------ a job and a device
 

@@ -9,18 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from radrm.core.records import (
-    Attempt,
-    Collocation,
-    Device,
-    Instant,
-    Job,
-    Refusal,
-    Reservation,
-    Role,
-)
+from radrm.core.records import Attempt, Device, Instant, Job, Refusal, Reservation, Role
 from radrm.core.state import State, owner_of
 from radrm.core.validation import effective_need_mib, mode_on, refuse_device
+from radrm.core.words import Collocation
 
 
 @dataclass(frozen=True, slots=True)

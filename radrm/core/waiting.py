@@ -6,7 +6,8 @@ from bisect import bisect_left, insort
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from radrm.core.records import Job, Queue
+from radrm.core.records import Job
+from radrm.core.words import Queue
 
 OrderKey = Callable[[Job], "tuple[Any, ...]"]
 

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from radrm.core.records import Attempt, Instant, Job, JobState, Placement, Quantity
+from radrm.core.records import Attempt, Instant, Job, Placement
 from radrm.core.scheduler import Scheduler
 from radrm.core.units import show_mib
+from radrm.core.words import JobState, Quantity
 from radrm.host.store import Store
 
 Document = dict[str, Any]

@@ -13,7 +13,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from radrm.core.actions import Launch
-from radrm.core.records import Collocation, Device, Job
+from radrm.core.records import Device, Job
+from radrm.core.words import Collocation
 from radrm.daemon.intake import read_envelope, user_name
 from radrm.host.launcher import LaunchPlan
 from radrm.host.store import Intake

@@ -13,7 +13,8 @@ from typing import Any
 
 from radrm import __version__
 from radrm.core import events as ev
-from radrm.core.records import Collocation, Instant, Job, JobSpec, JobState, Needs, Role
+from radrm.core.records import Instant, Job, JobSpec, Needs, Role
+from radrm.core.words import Collocation, JobState
 from radrm.daemon.documents import Document, Documents
 from radrm.daemon.intake import read_envelope, user_name
 from radrm.daemon.launching import log_paths

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from radrm.core.records import Estimate, Quantity
+from radrm.core.records import Estimate
 from radrm.core.rules import Description
+from radrm.core.words import Quantity
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn, TypeVar
 
-from radrm.core.records import AttemptMemory, Device, DeviceKind, Instant, Reading
+from radrm.core.records import AttemptMemory, Device, Instant, Reading
+from radrm.core.words import DeviceKind
 from radrm.errors import DeviceError
 from radrm.host.source import OwnerOf
 

@@ -39,7 +39,9 @@ _WAKING = CONTROL | {signal.SIGCHLD}
 
 EXIT_RECORD_PATIENCE_S = 60.0
 """How long a full disk may keep the exit record waiting before the attempt is lost."""
-_RESERVE = b" " * 4096
+_RESERVE = b" " * 65536
+_SHORT_TAIL = 4096
+"""Characters, each up to 6 bytes in the record: two such tails fit into the reserve."""
 _PR_SET_CHILD_SUBREAPER = 36
 
 
@@ -269,9 +271,11 @@ def _write_exit(folder: str, lock: int, end: Fields) -> bool:
         except OSError:
             if time.monotonic() > deadline or not os.path.isdir(folder):
                 return False
-        # On a full disk, the block that the lock file has kept makes room for the record.
+        # On a full disk, what the lock file has kept makes room for a shorter record.
         with contextlib.suppress(OSError):
             os.ftruncate(lock, 0)
+        for tail in ("stderr_tail", "stdout_tail"):
+            record[tail] = record[tail] and record[tail][-_SHORT_TAIL:]
         time.sleep(0.2)
 
 

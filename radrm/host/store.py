@@ -18,13 +18,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from radrm.core.records import (
-    Attempt,
-    DeviceStatus,
-    Job,
-    Reservation,
-    RuleState,
-)
+from radrm.core.records import Attempt, DeviceStatus, Job, Reservation, RuleState
 from radrm.core.scheduler import Kept
 from radrm.core.state import Decision, Record
 from radrm.errors import StoreError

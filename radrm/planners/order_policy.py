@@ -10,9 +10,10 @@ from typing import Any
 from radrm.core import events as ev
 from radrm.core.assembly import find_placement
 from radrm.core.proposals import Proposal, Start
-from radrm.core.records import Job, Queue, Refusal
+from radrm.core.records import Job, Refusal
 from radrm.core.rules import Order, Plan, Planner, Policy
 from radrm.core.view import View
+from radrm.core.words import Queue
 
 # After these there may be a job to start or a device to start it on.
 _OCCASIONS = frozenset(

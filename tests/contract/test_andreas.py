@@ -14,9 +14,10 @@ from typing import Any
 from radrm.core import events as ev
 from radrm.core.assembly import find_placement
 from radrm.core.proposals import Preempt, Proposal, Start
-from radrm.core.records import Checkpoint, CheckpointKind, Job, JobState, Outcome, Refusal
+from radrm.core.records import Checkpoint, Job, Refusal
 from radrm.core.rules import Plan
 from radrm.core.view import View
+from radrm.core.words import CheckpointKind, JobState, Outcome
 from radrm.policies.exclusive import Exclusive
 from tests.world import EPOCH_S, GIB, World, gpus
 

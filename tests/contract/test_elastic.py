@@ -14,9 +14,10 @@ from typing import Any
 from radrm.core import actions as act
 from radrm.core import events as ev
 from radrm.core.proposals import Proposal, ResizeTo
-from radrm.core.records import Job, JobState, Needs, Placement, Refusal, Role, Share
+from radrm.core.records import Job, Needs, Placement, Refusal, Role, Share
 from radrm.core.rules import Plan
 from radrm.core.view import View
+from radrm.core.words import JobState
 from tests.world import GIB, World, default_planner, gpus
 
 WORKERS = (Role(name="worker", count_min=1, count_max=4, needs=Needs(gpus=1)),)

@@ -6,8 +6,9 @@ import pytest
 
 from radrm.core import actions as act
 from radrm.core import events as ev
-from radrm.core.records import Collocation, JobState, Needs, Outcome, OutOfMemory, Role
+from radrm.core.records import Needs, OutOfMemory, Role
 from radrm.core.settings import CoreSettings
+from radrm.core.words import Collocation, JobState, Outcome
 from radrm.policies.exclusive import Exclusive
 from tests.world import GIB, World, gpus
 

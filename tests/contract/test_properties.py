@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from benchmarks.events import measure
 from radrm.core import events as ev
-from radrm.core.records import Collocation, Device, OutOfMemory
+from radrm.core.records import Device, OutOfMemory
+from radrm.core.words import Collocation
 from radrm.orders.fifo import Fifo
 from radrm.policies.exclusive import Exclusive
 from radrm.policies.magm import Magm

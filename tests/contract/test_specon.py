@@ -14,18 +14,10 @@ from typing import Any
 from radrm.core import actions as act
 from radrm.core import events as ev
 from radrm.core.proposals import Migrate, Proposal
-from radrm.core.records import (
-    Checkpoint,
-    CheckpointKind,
-    Job,
-    JobState,
-    Outcome,
-    Placement,
-    Refusal,
-    ReservationKind,
-)
+from radrm.core.records import Checkpoint, Job, Placement, Refusal
 from radrm.core.rules import Plan
 from radrm.core.view import View
+from radrm.core.words import CheckpointKind, JobState, Outcome, ReservationKind
 from tests.world import GIB, World, default_planner, gpus
 
 WEIGHTS = {"progressing": 2.0, "watching": 1.5, "converged": 1.0}

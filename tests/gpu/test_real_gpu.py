@@ -8,7 +8,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from radrm.core.records import DeviceKind, Instant
+from radrm.core.records import Instant
+from radrm.core.words import DeviceKind
 from radrm.host.nvml import NvmlGpus, find
 
 pytestmark = pytest.mark.gpu

@@ -10,7 +10,8 @@ import pynvml
 import pytest
 from pytest_mock import MockerFixture
 
-from radrm.core.records import AttemptMemory, Device, DeviceKind, Instant, Reading
+from radrm.core.records import AttemptMemory, Device, Instant, Reading
+from radrm.core.words import DeviceKind
 from radrm.host import nvml
 from radrm.host.nvml import NvmlGpus, find
 from tests.host.nvml_driver import (

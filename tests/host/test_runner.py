@@ -335,12 +335,13 @@ def test_usr2_kills_the_whole_tree(attempt: Attempt) -> None:
 
 def test_usr2_ends_the_grace(attempt: Attempt) -> None:
     process = attempt.start(
-        # Ready once the main process has ended and been reaped: only the leftover is signalled.
+        # The main process ends once the leftover ignores TERM; that is ready once it has been
+        # reaped, so that only the leftover is signalled.
         argv=[
             "sh",
             "-c",
-            "(trap '' TERM; while kill -0 $$; do sleep 0.01; done; echo >ready; exec sleep 999) &"
-            " exit 0",
+            "(trap '' TERM; echo >deaf; while kill -0 $$; do sleep 0.01; done; echo >ready;"
+            " exec sleep 999) & until test -e deaf; do sleep 0.01; done",
         ],
         kill_grace_s=1000.0,
     )
@@ -398,19 +399,22 @@ def test_a_full_disk_delays_the_exit_record(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lock = attempts.take_lock(str(tmp_path))
-    os.write(lock, b" " * 4096)
+    os.write(lock, runner._RESERVE)
     write = attempts.write_record
 
     def full_until_room_is_made(folder: str, name: str, fields: dict[str, Any]) -> None:
-        if os.fstat(lock).st_size:
+        if os.fstat(lock).st_size or len(json.dumps(fields)) > len(runner._RESERVE):
             raise OSError(errno.ENOSPC, "No space left on device")
         write(folder, name, fields)
 
     monkeypatch.setattr(attempts, "write_record", full_until_room_is_made)
     monkeypatch.setattr(runner.time, "sleep", lambda _: None)
-    assert runner._write_exit(str(tmp_path), lock, {"code": 7})
+    tail = "\u20ac" * 60000 + "CUDA out of memory"
+    end = {"code": 7, "stderr_tail": tail, "stdout_tail": tail}
+    assert runner._write_exit(str(tmp_path), lock, end)
     fields, _ = attempts.read_record(str(tmp_path), attempts.EXIT)
     assert fields is not None and fields["code"] == 7
+    assert fields["stderr_tail"].endswith("CUDA out of memory")
     os.close(lock)
 
 

@@ -15,7 +15,8 @@ from pathlib import Path
 
 import pytest
 
-from radrm.core.records import AttemptMemory, DeviceKind
+from radrm.core.records import AttemptMemory
+from radrm.core.words import DeviceKind
 from radrm.errors import DeviceError, Refused, Unreachable, UsageError
 from radrm.host.clock import Clock
 from radrm.host.sockets import connect

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from radrm.core.records import DeviceKind
+from radrm.core.words import DeviceKind
 from radrm.errors import UsageError
 from radrm.host.software.spec import parse
 

@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 
 from radrm.core import events as ev
-from radrm.core.records import DeviceStatus, Instant, Job, JobSpec, JobState, OutOfMemory, RuleState
+from radrm.core.records import DeviceStatus, Instant, Job, JobSpec, OutOfMemory, RuleState
 from radrm.core.scheduler import Scheduler
+from radrm.core.words import JobState
 from radrm.errors import StoreError
 from radrm.host.store import Intake, Store
 from tests.host.test_spool import envelope

@@ -11,7 +11,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from radrm.core.physics import Demand, Load, activity, running_speeds, share_weight, watts
-from radrm.core.records import Device, DeviceKind
+from radrm.core.records import Device
+from radrm.core.words import DeviceKind
 from radrm.host.software.spec import ModelledDevice
 
 

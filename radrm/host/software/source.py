@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import radrm
-from radrm.core.records import AttemptMemory, Device, DeviceKind, Instant, Reading
+from radrm.core.records import AttemptMemory, Device, Instant, Reading
+from radrm.core.words import DeviceKind
 from radrm.errors import DeviceError, Refused, Unreachable
 from radrm.host.clock import Clock
 from radrm.host.software.client import DriverClient, Hello

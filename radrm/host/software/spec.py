@@ -15,7 +15,8 @@ import uuid
 from dataclasses import dataclass, replace
 
 from radrm.core.physics import A100_IDLE_W, A100_PEAK_W
-from radrm.core.records import Device, DeviceKind
+from radrm.core.records import Device
+from radrm.core.words import DeviceKind
 from radrm.errors import UsageError
 
 PREFIX = "sim:"
