@@ -191,8 +191,9 @@ def _rules(value: Any, at: str) -> RuleTables:
 
 
 def _numbers(value: Any, at: str) -> Mapping[str, float]:
+    """Numbers and switches; which of the two each is, the core's own settings say."""
     for key, number in _table(value, at).items():
-        if isinstance(number, bool) or not isinstance(number, (int, float)):
+        if not isinstance(number, (int, float)):
             raise _wrong(f"{at}.{key}", "a number", number)
         if not math.isfinite(number):
             raise _wrong(f"{at}.{key}", "a finite number", number)

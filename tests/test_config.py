@@ -93,7 +93,6 @@ WRONG = [
     ("[policies]\nmagm = 1", ("policies.magm", "a table", "1")),
     ("[policy.magm]\nx = 1", ("policy", "a name")),
     ("[core]\ngrace_s = '3'", ("core.grace_s", "a number", "'3'")),
-    ("[core]\ngrace_s = true", ("core.grace_s", "a number", "True")),
     ("[core]\ngrace_s = nan", ("core.grace_s", "finite")),
     ("[core]\ngrace_s = inf", ("core.grace_s", "finite")),
     ("[mps]\nenabled = 1", ("mps.enabled", "true or false")),

@@ -60,6 +60,7 @@ class DaemonHome:
             "PYTHONPATH": str(Path(__file__).parents[2]),
         }
         self.process: subprocess.Popen[bytes] | None = None
+        self.served = False
         self.log = folder / "daemon.log"
 
     # ------------------------------------------------------------- the daemon
@@ -76,6 +77,7 @@ class DaemonHome:
                 command, env=self.environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log
             )
         wait_until(self._answers, f"the daemon; it said:\n{self.said()}")
+        self.served = True
 
     def _answers(self) -> bool:
         assert self.process is not None
@@ -110,7 +112,7 @@ class DaemonHome:
 
     def close(self) -> None:
         """End what is left: jobs, daemon, driver."""
-        if self.process is None:
+        if self.process is None or not self.served:
             return
         if self.process.poll() is not None:
             self.start()
