@@ -7,6 +7,7 @@ to what Python has loaded anyway.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import time
@@ -19,6 +20,9 @@ if TYPE_CHECKING:
 
 TOKEN_VARIABLE = "RADRM_TOKEN"
 """Marks in their environment all processes of one attempt."""
+
+
+_LOOKS_AT_THE_NEWEST = 20
 
 
 class Identity:
@@ -45,14 +49,16 @@ class Identity:
 
 
 class Stat:
-    """What the kernel says about a process, dead ones left out by `dead`."""
+    """What the kernel says about a process. `marked`: it carries the token looked for."""
 
-    __slots__ = ("dead", "parent", "session", "start_ticks")
+    __slots__ = ("dead", "group", "marked", "parent", "session", "start_ticks")
 
     def __init__(self, text: bytes) -> None:
         # The command's name stands in parentheses and may itself hold any character.
         fields = text[text.rindex(b")") + 2 :].split()
+        self.marked = False
         self.parent = int(fields[1])
+        self.group = int(fields[2])
         self.session = int(fields[3])
         self.start_ticks = int(fields[19])
         # A leader that has ended while its other threads run looks like a zombie.
@@ -131,15 +137,15 @@ def attempt_processes(
     `token` in their environment, the `known` ones, and of all these the descendants and
     the members of the sessions they lead. The caller is never among them.
     """
-    return _gather(_all_processes(), token, root, known)
+    return _gather(_all_processes(token), root, known)
 
 
 def signal_tree(
     number: int, token: str | None, root: Identity | None, known: Iterable[int] = ()
 ) -> None:
     """Send a signal to all processes of an attempt, and wake those that are stopped."""
-    everything = _all_processes()
-    for pid in _gather(everything, token, root, known):
+    everything = _all_processes(token)
+    for pid in _gather(everything, root, known):
         if send_signal(pid, everything[pid].start_ticks, number):
             send_signal(pid, everything[pid].start_ticks, signal.SIGCONT)
 
@@ -157,7 +163,7 @@ def kill_tree(
     death of a parent cannot hide its children before they are known.
     """
     deadline = time.monotonic() + seconds
-    everything = _all_processes()
+    everything = _all_processes(None)
     caught = {pid: everything[pid].start_ticks for pid in known if pid in everything}
     pause, clean = 0.001, 0
     while True:
@@ -165,7 +171,7 @@ def kill_tree(
             cgroups.kill(cgroup)
         stopped: set[int] = set()
         while True:
-            everything = _all_processes()
+            everything = _all_processes(token)
             same = {
                 pid
                 for pid, ticks in caught.items()
@@ -173,20 +179,19 @@ def kill_tree(
             }
             if cgroup is not None:
                 same |= cgroups.processes(cgroup)
-            found = _gather(everything, token, root, same)
+            found = _gather(everything, root, same)
             late = time.monotonic() > deadline
             if late or found <= stopped:
                 break
             for pid in found - stopped:
                 caught[pid] = everything[pid].start_ticks
-                send_signal(pid, caught[pid], signal.SIGSTOP)
+            _signal_all(signal.SIGSTOP, found - stopped, found, everything)
             stopped |= found
         # A process that forks and exits all the time can hide from one look, hardly from two.
         clean = 0 if found else clean + 1
         if clean == 2:
             return set()
-        for pid in found:
-            send_signal(pid, everything[pid].start_ticks, signal.SIGKILL)
+        _signal_all(signal.SIGKILL, found, found, everything)
         if late and found:
             return found
         if found:
@@ -194,13 +199,21 @@ def kill_tree(
             pause = min(pause * 2, 0.05)
 
 
-def _gather(
-    everything: dict[int, Stat], token: str | None, root: Identity | None, known: Iterable[int]
-) -> set[int]:
+def _signal_all(number: int, pids: set[int], ours: set[int], everything: dict[int, Stat]) -> None:
+    """Signal these pids, and the process groups that hold nobody but `ours`: no member of a
+    group escapes its signal by forking."""
+    strangers = {stat.group for pid, stat in everything.items() if pid not in ours}
+    for group in {everything[pid].group for pid in pids} - strangers - {0, os.getpgrp()}:
+        with contextlib.suppress(OSError):
+            os.killpg(group, number)
+    for pid in pids:
+        send_signal(pid, everything[pid].start_ticks, number)
+
+
+def _gather(everything: dict[int, Stat], root: Identity | None, known: Iterable[int]) -> set[int]:
     excluded = {1, os.getpid()}
     found = {pid for pid in known if pid in everything}
-    if token is not None:
-        found.update(pid for pid in everything if token_of(pid) == token)
+    found.update(pid for pid, stat in everything.items() if stat.marked)
     rooted = root is not None and root.pid in everything and alive(root)
     if root is not None and rooted:
         excluded.add(root.pid)
@@ -223,14 +236,24 @@ def _gather(
     return found
 
 
-def _all_processes() -> dict[int, Stat]:
-    """Every living process of the machine."""
-    everything = {}
+def _all_processes(token: str | None) -> dict[int, Stat]:
+    """Every living process of the machine, those with the token marked."""
+    everything: dict[int, Stat] = {}
+
+    def look(pid: int) -> None:
+        stat = read_stat(pid)
+        if stat is not None and not stat.dead:
+            stat.marked = token is not None and token_of(pid) == token
+            everything[pid] = stat
+
     for name in os.listdir("/proc"):
         if name.isdigit():
-            stat = read_stat(int(name))
-            if stat is not None and not stat.dead:
-                everything[int(name)] = stat
+            look(int(name))
+    # What forks and exits all the time is gone before its turn comes: it is the newest.
+    for _ in range(_LOOKS_AT_THE_NEWEST):
+        newest = int(_read("/proc/loadavg").split()[-1])
+        look(newest)
+        look(newest + 1)
     return everything
 
 

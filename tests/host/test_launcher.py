@@ -22,9 +22,8 @@ from radrm.host.clock import Clock
 from radrm.host.evidence import Ended, Lost, Running, Started, Void
 from radrm.host.launcher import Launcher, LaunchPlan
 from radrm.host.processes import Identity, attempt_processes, identify, kill_tree, token_of
-from tests.host.test_processes import ESCAPED, SLEEP, gone, read_pid, wait_until
+from tests.host.test_processes import ESCAPED, PYTHON, SLEEP, gone, read_pid, wait_until
 
-PYTHON = [sys.executable, "-I", "-S", "-c"]
 SERIAL = 7
 
 

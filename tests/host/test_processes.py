@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -30,6 +31,7 @@ from radrm.host.processes import (
 )
 
 TOKEN = f"token-{os.getpid()}"
+PYTHON = [sys.executable, "-I", "-S", "-c"]
 NO_PID = 2**22 + 1
 
 
@@ -50,8 +52,7 @@ def run() -> Iterator[Run]:
 
     def start(code: str, *args: str, token: str | None = None) -> subprocess.Popen[bytes]:
         environment = {"RADRM_TOKEN": token} if token else {}
-        command = [sys.executable, "-I", "-S", "-c", code, *args]
-        started.append(subprocess.Popen(command, env=environment))
+        started.append(subprocess.Popen([*PYTHON, code, *args], env=environment))
         return started[-1]
 
     yield start
@@ -213,19 +214,52 @@ def test_kill_tree_ends_what_is_stopped_and_what_ignores_term(run: Run) -> None:
     assert {stopped.wait(), stubborn.wait()} == {-signal.SIGKILL}
 
 
-def test_kill_tree_ends_a_fork_bomb(run: Run) -> None:
-    """Not a real one: each of its processes has one child at a time, and never stops."""
+def test_kill_tree_ends_what_forks_all_the_time() -> None:
+    """Each process lives only until it has a child, and none of them lives when we look.
+
+    It is kept slow and ends by itself, so that it harms nobody should it escape."""
     code = """
-import os
-for _ in range(3): os.fork()
-while True:
+import os, time
+end = time.monotonic() + 10
+os.fork()
+while time.monotonic() < end:
     if os.fork():
         os._exit(0)
+    time.sleep(0.001)
 """
-    run(code, token=TOKEN)
-    wait_until(lambda: attempt_processes(TOKEN, None))
-    wait_until(lambda: not kill_tree(TOKEN, None))
-    assert attempt_processes(TOKEN, None) == set()
+    bomb = subprocess.Popen([*PYTHON, code], env={"RADRM_TOKEN": TOKEN}, start_new_session=True)
+    try:
+        bomb.wait()
+        assert group_of(bomb.pid)
+        assert kill_tree(TOKEN, None) == set()
+        assert not group_of(bomb.pid)
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(bomb.pid, signal.SIGKILL)
+
+
+def group_of(leader: int) -> set[int]:
+    """The living processes of a group; stopped for that, so that none can hide."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(leader, signal.SIGSTOP)
+    stats = {int(name): read_stat(int(name)) for name in os.listdir("/proc") if name.isdigit()}
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(leader, signal.SIGCONT)
+    return {pid for pid, s in stats.items() if s is not None and s.group == leader and not s.dead}
+
+
+def test_a_group_with_a_stranger_is_not_signalled(run: Run) -> None:
+    """As when a job runs in the group of who started it."""
+    both = "import os, sys, time\nif os.fork() == 0: os.execve(sys.executable, sys.orig_argv[:4] +"
+    both += f" ['import time; time.sleep(1000)'], {{'RADRM_TOKEN': '{TOKEN}'}})\ntime.sleep(1000)"
+    stranger = subprocess.Popen([*PYTHON, both], start_new_session=True, env={})
+    try:
+        wait_until(lambda: attempt_processes(TOKEN, None))
+        assert kill_tree(TOKEN, None) == set()
+        assert stranger.poll() is None
+    finally:
+        stranger.kill()
+        stranger.wait()
 
 
 def test_signal_tree_wakes_what_is_stopped(run: Run) -> None:
@@ -254,7 +288,7 @@ def group() -> Iterator[str]:
 
 def test_a_group_holds_who_clears_its_tracks(run: Run, tmp_path: Path, group: str) -> None:
     code = f"{ESCAPED}\nsys.stdin.read(1)\nescape()"
-    command = [sys.executable, "-I", "-S", "-c", code, str(tmp_path / "pid")]
+    command = [*PYTHON, code, str(tmp_path / "pid")]
     with subprocess.Popen(command, stdin=subprocess.PIPE) as parent:
         assert cgroups.join(group, parent.pid)
         parent.communicate(b"\n")

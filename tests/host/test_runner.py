@@ -21,9 +21,8 @@ import pytest
 from radrm.host import attempts, runner
 from radrm.host.job_process import interpreter_of
 from radrm.host.processes import attempt_processes, identify
-from tests.host.test_processes import ESCAPED, gone, read_pid, wait_until
+from tests.host.test_processes import ESCAPED, PYTHON, gone, read_pid, wait_until
 
-PYTHON = [sys.executable, "-I", "-S", "-c"]
 COMMAND = [sys.executable, "-I", "-S", runner.__file__]
 
 
