@@ -2,7 +2,8 @@
 #
 #   make demo       a tour on software GPUs: no GPU needed
 #   make test       the tests
-#   make check      format, lint, types and tests, as CI runs them
+#   make lint       format, lint and strict types
+#   make check      lint and tests, as CI runs them
 #   make bench      how fast the core decides
 #   make gpu-test   the tests that need a real GPU
 #   make venv       only the virtual environment, with all that developing needs
@@ -14,7 +15,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
-.PHONY: demo test check bench gpu-test venv
+.PHONY: demo test lint check bench gpu-test venv
 .DELETE_ON_ERROR:
 
 demo: $(VENV)/.runtime
@@ -23,11 +24,12 @@ demo: $(VENV)/.runtime
 test: $(VENV)/.dev
 	$(BIN)/python -m pytest
 
-check: $(VENV)/.dev
+lint: $(VENV)/.dev
 	$(BIN)/ruff format --check
 	$(BIN)/ruff check
 	$(BIN)/mypy
-	$(BIN)/python -m pytest
+
+check: lint test
 
 bench: $(VENV)/.runtime
 	$(BIN)/python benchmarks/events.py

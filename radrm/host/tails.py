@@ -50,7 +50,14 @@ def _read_as_user(launch: Fields, which: str, begin: int) -> bytes | None:
     finally:
         os.close(output)
         os.kill(child, signal.SIGKILL)
-        os.waitpid(child, 0)
+        _reap(child)
+
+
+def _reap(child: int) -> None:
+    """For a bounded time: a child that is stuck in the kernel is left to whoever comes after."""
+    deadline = time.monotonic() + _PATIENCE_S
+    while os.waitpid(child, os.WNOHANG) == (0, 0) and time.monotonic() < deadline:
+        time.sleep(0.001)
 
 
 def _send_tail(path: str, begin: int, target: int) -> None:
