@@ -40,6 +40,11 @@ def print_json(document: Any) -> None:
     print(json.dumps(document, indent=2))
 
 
+def plain(text: str) -> str:
+    """Text that others wrote, without what would move the cursor or recolour the screen."""
+    return "".join(c if c.isprintable() else "�" for c in text)
+
+
 def _plain_table(*columns: tuple[str, str]) -> Table:
     table = Table(box=None, pad_edge=False, header_style="bold")
     for name, justify in columns:
@@ -73,7 +78,7 @@ def jobs_table(jobs: Sequence[Document], devices: Sequence[Document], now: float
             show_mib(job["reserved_mib"]),
             show_mib(job["peak_mib"]),
             show_seconds(_age(job, now)),
-            Text(_why(job)),
+            Text(plain(_why(job))),
         )
     parts: list[RenderableType] = [table]
     if len(jobs) > PAGE:
@@ -106,8 +111,9 @@ def _why(job: Document) -> str:
     return reason
 
 
-def _clip(text: str, width: int) -> str:
-    return text if len(text) <= width else text[: width - 1] + "…"
+def _clip(text: str, width: int) -> Text:
+    text = plain(text)
+    return Text(text if len(text) <= width else text[: width - 1] + "…")
 
 
 def job_details(job: Document) -> Table:
@@ -122,7 +128,7 @@ def job_details(job: Document) -> Table:
             text = f"{show_mib(value)} ({value} MiB)"
         else:
             text = ", ".join(value) if isinstance(value, list) else str(value)
-        table.add_row(key.replace("_", " "), Text(text))
+        table.add_row(key.replace("_", " "), Text(plain(text)))
     return table
 
 
@@ -154,7 +160,7 @@ def devices_table(devices: Sequence[Document]) -> Table:
             "-" if device["smact"] is None else f"{device['smact']:.2f}",
             "-" if device["power_w"] is None else f"{device['power_w']:.0f}",
             " ".join(map(str, device["jobs"])) or "-",
-            Text(device["reason"] or ""),
+            Text(plain(device["reason"] or "")),
         )
     return table
 

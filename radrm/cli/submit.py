@@ -190,7 +190,7 @@ def _print(request: SubmitRequest, results: list[dict[str, Any]], up: bool) -> N
             for note in result["job_file"].notes:
                 print(f"radrm: {result['name']}: {note}", file=sys.stderr)
             if result["id"] is not None:
-                print(f"Submitted job {result['id']} ({result['name']})")
+                print(f"Submitted job {result['id']} ({result['name']}), ticket {result['ticket']}")
             else:
                 print(f"Submitted {result['name']} as {result['ticket']}")
     if not up and not request.json and any(r["ticket"] for r in results):

@@ -12,6 +12,7 @@ import logging
 import queue
 import socket
 import threading
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -23,6 +24,8 @@ log = logging.getLogger("radrm")
 
 MAX_REQUEST = 1024 * 1024
 MAX_CONNECTIONS = 256
+MAX_OF_ONE_USER = 128
+"""So that one user's idle connections do not keep the others out."""
 IDLE_S = 60.0
 PATIENCE_S = 60.0
 
@@ -55,6 +58,8 @@ class Server:
         self._socket = listen(path, 0o666 if everybody else 0o600)
         self._submit = submit
         self._room = threading.BoundedSemaphore(MAX_CONNECTIONS)
+        self._of_user: Counter[int] = Counter()
+        self._counting = threading.Lock()
         self._thread = threading.Thread(target=self._accept, name="server", daemon=True)
 
     def start(self) -> None:
@@ -75,13 +80,32 @@ class Server:
                 connection, _ = self._socket.accept()
             except OSError:
                 return
-            threading.Thread(target=self._serve, args=(connection,), daemon=True).start()
+            threading.Thread(target=self._admit, args=(connection,), daemon=True).start()
 
-    def _serve(self, connection: socket.socket) -> None:
+    def _admit(self, connection: socket.socket) -> None:
+        """Serve a connection, unless its user has too many already."""
+        uid = None
+        try:
+            client = peer(connection)
+            with self._counting:
+                if self._of_user[client.uid] < MAX_OF_ONE_USER:
+                    uid = client.uid
+                    self._of_user[uid] += 1
+            if uid is not None:
+                self._serve(connection, client)
+        except OSError:
+            pass  # the client has gone
+        finally:
+            connection.close()
+            if uid is not None:
+                with self._counting:
+                    self._of_user[uid] -= 1
+            self._room.release()
+
+    def _serve(self, connection: socket.socket, client: Peer) -> None:
         try:
             with connection:
                 connection.settimeout(IDLE_S)
-                client = peer(connection)
                 with connection.makefile("rb") as lines:
                     while line := lines.readline(MAX_REQUEST + 1):
                         answer = self._ask(line, client)
@@ -90,8 +114,6 @@ class Server:
                             return
         except OSError:
             pass  # the client has gone, or says nothing
-        finally:
-            self._room.release()
 
     def _ask(self, line: bytes, client: Peer) -> dict[str, Any]:
         if len(line) > MAX_REQUEST:

@@ -1,0 +1,64 @@
+"""Who may do what: by the kernel's word, whatever a client says."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from radrm.cli.render import plain
+from radrm.core.words import JobState
+from radrm.daemon.requests import Requests
+from radrm.daemon.server import Request
+from radrm.host.clock import Clock
+from radrm.host.sockets import Peer
+from radrm.host.store import Store
+from tests.host.test_store import intake_of
+from tests.world import World, gpus
+
+OWNER, STRANGER = 1000, 1001
+
+
+def asked(tmp_path: Path, client_uid: int, **words: Any) -> tuple[dict[str, Any], World]:
+    """The answer to a client of this uid, in a world where job 1 is OWNER's and runs."""
+    world = World(gpus(1))
+    world.submit(1000)
+    store = Store(str(tmp_path / "radrm.sqlite"))
+    store.save(world.decisions, [intake_of(job) for job in world.jobs.values()])
+    loop = SimpleNamespace(
+        scheduler=world.scheduler,
+        store=store,
+        clock=Clock(),
+        process=lambda events: [world.step(event) for event in events],
+    )
+    request = Request(words=words, client=Peer(os.getpid(), client_uid, client_uid))
+    Requests({}).answer(loop, request)  # type: ignore[arg-type]
+    return request.wait(), world
+
+
+@pytest.mark.parametrize("uid", [OWNER, 0, os.getuid()])
+def test_its_owner_root_and_the_daemons_user_may_cancel_a_job(tmp_path: Path, uid: int) -> None:
+    answer, world = asked(tmp_path, uid, op="cancel", jobs=["1"])
+    assert answer == {"ok": True, "result": [{"id": 1, "state": "RUNNING", "error": None}]}
+    assert world.state(1) is JobState.CANCELLED
+
+
+def test_nobody_else_may_whatever_he_says_he_is(tmp_path: Path) -> None:
+    answer, world = asked(tmp_path, STRANGER, op="cancel", jobs=["1"], uid=0, user="root")
+    (result,) = answer["result"]
+    assert result["error"] == "job 1 is ann's, not yours"
+    assert world.state(1) is JobState.RUNNING
+
+
+def test_everybody_sees_the_queue_but_no_environment(tmp_path: Path) -> None:
+    answer, _ = asked(tmp_path, STRANGER, op="status")
+    (job,) = answer["result"]
+    assert job["user"] == "ann"
+    assert "environment" not in str(answer) and "PATH" not in str(answer)
+
+
+def test_what_others_wrote_does_not_steer_the_terminal() -> None:
+    assert plain("a\x1b[31mb\x07c\rd\u202e") == "a�[31mb�c�d�"
