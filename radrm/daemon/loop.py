@@ -22,6 +22,7 @@ from radrm.core import events as ev
 from radrm.core.records import Attempt, Job
 from radrm.core.scheduler import Scheduler
 from radrm.core.state import Decision
+from radrm.core.words import Outcome
 from radrm.daemon.intake import Taken, take_in
 from radrm.daemon.launching import (
     Site,
@@ -214,6 +215,15 @@ class Loop:
         for record in decision.changed:
             if isinstance(record, Attempt) and record.ended is not None:
                 self.parts.launcher.forget(record.serial)
+                if record.outcome is not None and record.outcome is not Outcome.COMPLETED:
+                    how = record.outcome.value
+                    log.info(
+                        "job %d, attempt %d: %s: %s",
+                        record.job_id,
+                        record.number,
+                        how,
+                        record.reason or how,
+                    )
             elif isinstance(record, Job) and record.state.final:
                 remove_checkpoint_folder(self.parts.site, record)
                 why = f": {record.reason}" if record.reason else ""
@@ -262,6 +272,10 @@ class Loop:
 
     def _adopt(self) -> list[ev.Event]:
         """What has become of the attempts that an earlier daemon left."""
+        live = {attempt.serial for _, attempt in self.scheduler.state.running()}
+        for serial in self.parts.launcher.serials():
+            if serial not in live:
+                self.parts.launcher.forget(serial)  # its end is stored, its folder was left
         events: list[ev.Event] = []
         for job, attempt in list(self.scheduler.state.running()):
             found = self.parts.launcher.adopt(attempt.serial, job.id, attempt.number)

@@ -180,3 +180,13 @@ def test_a_failed_gpu_harms_nobody_else(daemon: DaemonHome) -> None:
     with_driver.ask("heal", uuid=first["uuid"])
     with_driver.close()
     assert daemon.wait_end(pair)["state"] == "COMPLETED"
+
+
+def test_a_folder_that_was_left_is_cleared_away(daemon: DaemonHome) -> None:
+    job = daemon.submit("--", "true")
+    daemon.wait_end(job)
+    daemon.kill()
+    left = daemon.folder / "home" / "attempts" / "1"
+    left.mkdir()
+    daemon.start()
+    wait_until(lambda: not left.exists(), "the folder to go")
