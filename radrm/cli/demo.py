@@ -77,7 +77,7 @@ LIAR = "vgg16"
 
 
 def demo() -> None:
-    """Show everything once, on software GPUs: about a minute, nothing left behind."""
+    """Show it all once on software GPUs, in half a minute."""
     console = out()
     console.print(
         f"Four modelled GPUs ({GPUS}), {len(MODELS)} jobs, a clock at {TIME_SCALE:.0f}x. "

@@ -20,7 +20,9 @@ def status(
         list[str] | None,
         typer.Argument(metavar="[JOB]...", help="Job ids or tickets; all that have not ended."),
     ] = None,
-    show_all: Annotated[bool, typer.Option("--all", help="Those that have ended, too.")] = False,
+    show_all: Annotated[
+        bool, typer.Option("--all", help="Those that have ended, too (the latest 10000).")
+    ] = False,
     user: Annotated[str, typer.Option(help="Only this user's jobs.")] = "",
     state: Annotated[str, typer.Option(help="Only jobs in this state.")] = "",
     follow: Annotated[bool, typer.Option("--follow", help="Keep showing, until Ctrl-C.")] = False,

@@ -25,7 +25,7 @@ from radrm.errors import RadrmError, Refused, UsageError
 log = logging.getLogger("radrm")
 
 MAX_REFERENCES = 10_000
-MAX_FINISHED = 1_000
+MAX_FINISHED = 10_000
 
 
 class Requests:
