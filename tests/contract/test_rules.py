@@ -1,0 +1,164 @@
+"""What every registered rule must keep, whoever wrote it."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from radrm.core.records import (
+    Attempt,
+    Device,
+    Instant,
+    Job,
+    JobSpec,
+    OutOfMemory,
+    Placement,
+    Share,
+    Usage,
+)
+from radrm.core.rules import Again, Ask, Description, GiveUp
+from radrm.core.view import Offer
+from radrm.core.words import Collocation
+from radrm.wiring import REGISTRIES, find_rule
+
+NOW = Instant(100.0, 1_700_000_000.0)
+SPEC = JobSpec(name="a", user="ann", uid=1000)
+JOB = Job(id=1, ticket="T", spec=SPEC, submitted=NOW)
+
+
+def rules(kind: str) -> Any:
+    """Every rule of a kind that needs no parts, made with its own defaults."""
+    return pytest.mark.parametrize("rule", [find_rule(kind, n)() for n in REGISTRIES[kind]])
+
+
+@st.composite
+def offers(draw: st.DrawFn) -> list[Offer]:
+    """Devices as the core offers them: consistent, in any order of merit."""
+    found = []
+    for index in range(draw(st.integers(1, 6))):
+        total = draw(st.sampled_from([16_000, 40_000, 80_000]))
+        idle = draw(st.booleans())
+        found.append(
+            Offer(
+                device=Device(uuid=f"GPU-{index}", index=index, name="x", total_mib=total),
+                mode=Collocation.TIMESLICE,
+                idle=idle,
+                free_mib=total if idle else draw(st.one_of(st.none(), st.integers(0, total))),
+                smact=draw(st.one_of(st.none(), st.floats(0, 1))),
+                smact_doubt="not warm",
+                occupants=() if idle else (7,),
+                refusal=None,
+            )
+        )
+    return found
+
+
+asks = st.builds(
+    lambda gpus, need: Ask(job=JOB, gpus=gpus, need_mib=need),
+    st.integers(1, 4),
+    st.one_of(st.none(), st.integers(1, 80_000)),
+)
+
+
+@rules("policies")
+@given(ask=asks, offered=offers())
+def test_a_policy_chooses_as_many_as_asked_and_only_what_it_would_take(
+    rule: Any, ask: Ask, offered: list[Offer]
+) -> None:
+    eligible = []
+    for offer in offered:
+        refusal = rule.refuse(ask, offer)
+        if refusal is None:
+            eligible.append(offer)
+        else:
+            assert refusal.device == offer.device.uuid
+            assert refusal.rule and refusal.message and "\n" not in refusal.message
+    if len(eligible) < ask.gpus:
+        return
+    chosen, state = rule.choose(ask, eligible, None)
+    uuids = [offer.device.uuid for offer in chosen]
+    assert len(uuids) == ask.gpus == len(set(uuids))
+    assert all(offer in eligible for offer in chosen)
+    json.dumps(state)
+    assert rule.choose(ask, eligible, None) == (chosen, state), "the same again"
+
+
+@rules("policies")
+@given(ask=asks, offered=offers())
+def test_a_policy_never_takes_an_unknown_for_a_zero(
+    rule: Any, ask: Ask, offered: list[Offer]
+) -> None:
+    for offer in offered:
+        busy = replace(offer, idle=False, occupants=(7,))
+        assert rule.refuse(ask, replace(busy, free_mib=None)) is not None
+        assert rule.refuse(ask, replace(busy, smact=None)) is not None
+
+
+@rules("orders")
+@given(first=st.integers(1, 1000), second=st.integers(1, 1000))
+def test_an_order_is_one(rule: Any, first: int, second: int) -> None:
+    keys = [rule.key(replace(JOB, id=i)) for i in (first, second)]
+    assert isinstance(rule.strict, bool)
+    assert (keys[0] == keys[1]) is (first == second)
+    assert keys[0] <= keys[1] or keys[1] <= keys[0]
+
+
+descriptions = st.builds(
+    Description,
+    spec=st.just(SPEC),
+    declared_mib=st.one_of(st.none(), st.integers(1, 10**6)),
+    declared_smact=st.one_of(st.none(), st.floats(0, 1)),
+    declared_duration_s=st.one_of(st.none(), st.floats(1, 1e6)),
+    published=st.dictionaries(
+        st.sampled_from(["measured", "horus", "faketensor", "gpumemnet"]), st.floats(1, 2**30)
+    ),
+    batch_size=st.one_of(st.none(), st.integers(1, 4096)),
+)
+
+
+@rules("estimators")
+@given(description=descriptions)
+def test_an_estimator_tells_finite_figures_below_their_bounds(
+    rule: Any, description: Description
+) -> None:
+    told = rule.estimate(description)
+    assert len({e.quantity for e in told}) == len(told)
+    for estimate in told:
+        assert 0 <= estimate.value <= estimate.upper < float("inf")
+        assert estimate.source
+    assert rule.estimate(description) == told
+
+
+def died(peak: int | None) -> Attempt:
+    usage = (Usage("GPU-0", peak_mib=peak),)
+    placement = Placement((Share("GPU-0", 1000),), Collocation.TIMESLICE)
+    return Attempt(1, 1, 1, placement, NOW, usage=usage)
+
+
+@rules("recovery")
+@given(
+    peak=st.one_of(st.none(), st.integers(0, 50_000)),
+    wanted=st.one_of(st.none(), st.integers(1, 50_000)),
+    floor=st.one_of(st.none(), st.integers(1, 50_000)),
+)
+def test_recovery_learns_and_ends(
+    rule: Any, peak: int | None, wanted: int | None, floor: int | None
+) -> None:
+    job = replace(JOB, memory_floor_mib=floor)
+    evidence = OutOfMemory("test", requested_mib=wanted)
+    for count in range(1, 100):
+        job = replace(job, oom_count=count)
+        verdict = rule.after_oom(job, died(peak), evidence, 40_000)
+        if isinstance(verdict, GiveUp):
+            assert verdict.reason and "\n" not in verdict.reason
+            return
+        assert isinstance(verdict, Again)
+        assert (verdict.memory_floor_mib or 0) >= (job.memory_floor_mib or 0)
+        assert (verdict.memory_floor_mib or 0) >= (peak or 0) + (wanted or 0)
+        job = replace(job, memory_floor_mib=verdict.memory_floor_mib)
+    raise AssertionError("it is recovered for ever")
