@@ -76,7 +76,7 @@ class Store:
     def __init__(self, path: str) -> None:
         self.path = path
         try:
-            self._db = sqlite3.connect(path, isolation_level=None)
+            self._db = sqlite3.connect(path, isolation_level=None, timeout=1.0)
             os.chmod(path, 0o600)
             self._prepare()
         except sqlite3.DatabaseError as error:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import os
 import random
 import signal
+import sqlite3
 import sys
 from pathlib import Path
 
@@ -190,3 +192,21 @@ def test_a_folder_that_was_left_is_cleared_away(daemon: DaemonHome) -> None:
     left.mkdir()
     daemon.start()
     wait_until(lambda: not left.exists(), "the folder to go")
+
+
+def test_while_the_store_cannot_be_written_nothing_is_lost(daemon: DaemonHome) -> None:
+    blocker = sqlite3.connect(
+        daemon.folder / "home" / "store" / "radrm.sqlite", isolation_level=None
+    )
+    blocker.execute("BEGIN IMMEDIATE")
+    done = daemon.radrm("submit", "--json", "--", "echo", "kept")
+    (submitted,) = json.loads(done.stdout)
+    assert submitted["ticket"] and submitted["id"] is None, "acknowledged, and not taken in yet"
+    wait_until(lambda: "cannot write the store" in daemon.said(), "the daemon to say so")
+    assert [g["used_mib"] for g in daemon.ask("gpus")] == [0, 0], "questions are answered"
+    assert os.listdir(daemon.folder / "home" / "attempts") == [], "nothing is done meanwhile"
+    blocker.execute("ROLLBACK")
+    blocker.close()
+    job = daemon.wait_end(wait_until(lambda: daemon.ask("status", all=True))[0]["id"])
+    assert (job["state"], job["ticket"]) == ("COMPLETED", submitted["ticket"])
+    assert daemon.said().count("cannot write the store") == 1, "once, not at every try"
