@@ -72,11 +72,9 @@ class JobFile:
     gpumemnet: float | None = None
     notes: tuple[str, ...] = ()
 
-    def command_line(self, script_path: str) -> tuple[str, ...]:
-        """The words to execute once `script` lies at `script_path`, split as the kernel does."""
-        if self.interpreter is None:
-            return self.argv
-        return (*self.interpreter.split(None, 1), script_path)
+    def interpreter_words(self) -> tuple[str, ...]:
+        """What runs the script: the program and its one argument, split as the kernel does."""
+        return tuple((self.interpreter or "").split(None, 1))
 
     def spec(self, user: str, uid: int) -> JobSpec:
         """The job as the core knows it."""

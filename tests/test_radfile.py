@@ -66,7 +66,7 @@ def test_a_script_with_directives() -> None:
     assert job.options.model_summary == "my model.model"
     assert job.options.env == (("A", "b c"), ("B", "2"))
     assert job.notes == ()
-    assert job.command_line("/spool/script") == ("/usr/bin/env", "bash", "/spool/script")
+    assert job.interpreter_words() == ("/usr/bin/env", "bash")
 
 
 def test_the_command_line_beats_the_file() -> None:
@@ -96,9 +96,9 @@ def test_the_name_is_the_stem(filename: str, name: str) -> None:
 def test_without_a_shebang_bash_runs_it() -> None:
     job = read("#RAD --gpus=0\necho hello")
     assert job.interpreter == "/bin/bash"
-    assert job.command_line("s") == ("/bin/bash", "s")
+    assert job.interpreter_words() == ("/bin/bash",)
     assert job.options.gpus == 0
-    assert read("#!/bin/bash -e -u\ntrue").command_line("s") == ("/bin/bash", "-e -u", "s")
+    assert read("#!/bin/bash -e -u\ntrue").interpreter_words() == ("/bin/bash", "-e -u")
 
 
 @pytest.mark.parametrize(
@@ -201,7 +201,7 @@ def test_a_command_is_kept_word_for_word() -> None:
     argv = ["/opt/bin/python", "-c", "print('a b')", "", "--gpus=9", "$HOME", "\udcff"]
     job = wrap_command(argv, {"gpus": "2"})
     assert (job.form, job.name, job.script, job.interpreter) == ("command", "python", None, None)
-    assert job.argv == job.command_line("unused") == tuple(argv)
+    assert (job.argv, job.interpreter_words()) == (tuple(argv), ())
     assert job.spec("ana", 1001).gpus == 2
     assert wrap_command(["./x"], {"name": "y"}).name == "y"
 
@@ -337,7 +337,7 @@ def test_no_bytes_raise_anything_else(data: bytes, filename: str) -> None:
     try:
         job = read_job_file(data, filename, {})
         job.spec("ana", 1001)
-        assert job.name and job.command_line("script")
+        assert job.name and job.interpreter_words()
         assert all(note.isprintable() for note in job.notes)
     except (BadFile, UsageError) as error:
         assert "\n" not in str(error)

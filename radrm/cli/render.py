@@ -7,11 +7,12 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from rich.console import Console, Group, RenderableType
+from rich.console import Console, Group, JustifyMethod, RenderableType
 from rich.table import Table
 from rich.text import Text
 
 from radrm.core.units import show_mib, show_seconds
+from radrm.radfile import WHOLE_DEVICE_MIB
 
 Document = dict[str, Any]
 
@@ -45,10 +46,10 @@ def plain(text: str) -> str:
     return "".join(c if c.isprintable() else "�" for c in text)
 
 
-def _plain_table(*columns: tuple[str, str]) -> Table:
+def _plain_table(*columns: tuple[str, JustifyMethod]) -> Table:
     table = Table(box=None, pad_edge=False, header_style="bold")
     for name, justify in columns:
-        table.add_column(name, justify=justify, no_wrap=name != "WHY")  # type: ignore[arg-type]
+        table.add_column(name, justify=justify, no_wrap=name != "WHY")
     return table
 
 
@@ -92,14 +93,14 @@ def _holding(job: Document) -> list[str]:
 
 def _sane(mib: int | None) -> int | None:
     """No estimate for the mark that means a whole device, whatever its size."""
-    return None if mib is None or mib >= 2**30 else mib
+    return None if mib is None or mib >= WHOLE_DEVICE_MIB else mib
 
 
 def _age(job: Document, now: float) -> float | None:
     """Waiting time, run time so far, or the run time it had."""
     if job["ended_at"] is not None:
-        return job["ended_at"] - (job["started_at"] or job["ended_at"])  # type: ignore[no-any-return]
-    return now - (job["started_at"] or job["submitted_at"])  # type: ignore[no-any-return]
+        return float(job["ended_at"] - (job["started_at"] or job["ended_at"]))
+    return float(now - (job["started_at"] or job["submitted_at"]))
 
 
 def _why(job: Document) -> str:

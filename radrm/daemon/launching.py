@@ -19,7 +19,6 @@ from radrm.daemon.intake import read_envelope, user_name
 from radrm.host.launcher import LaunchPlan
 from radrm.host.store import Intake
 from radrm.options import Options
-from radrm.radfile import JobFile
 
 # What a submitter's shell says of devices is about the shell, not about the job.
 _DEVICE_VARIABLES = frozenset(
@@ -65,6 +64,7 @@ def plan_launch(
     options = job_file.options
     cwd = os.path.join(envelope.cwd, options.chdir or "")
     stdout, stderr = log_paths(job, action.attempt, options, cwd)
+    says_itself = (job_file.script or "").startswith("#!")
     return LaunchPlan(
         serial=action.serial,
         job_id=job.id,
@@ -74,7 +74,8 @@ def plan_launch(
         user=user_name(intake.uid),
         argv=job_file.argv or None,
         script=job_file.script,
-        interpreter=_interpreter(job_file),
+        # A script that says itself what runs it is left to say so, also in its errors.
+        interpreter=None if says_itself else job_file.interpreter_words() or None,
         cwd=cwd,
         environment=job_environment(action, job, envelope.environment, options, devices, site),
         stdout=stdout,
@@ -83,13 +84,6 @@ def plan_launch(
         token=secrets.token_hex(16),
         kill_grace_s=site.kill_grace_s,
     )
-
-
-def _interpreter(job_file: JobFile) -> tuple[str, ...] | None:
-    """What runs a script that does not say it itself, split as the kernel splits `#!` lines."""
-    if job_file.script is None or job_file.script.startswith("#!"):
-        return None
-    return tuple((job_file.interpreter or "").split(None, 1)) or None
 
 
 def job_environment(

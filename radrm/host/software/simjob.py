@@ -13,6 +13,7 @@ import signal
 import sys
 import time
 
+from radrm.core.physics import FAMILIES
 from radrm.core.units import parse_mib
 from radrm.errors import DeviceError, RadrmError
 from radrm.host.software.client import DriverClient, OutOfGpuMemory
@@ -205,7 +206,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--start-up", type=_span, default=0.0, help="seconds before it touches a GPU")
     add("--leak", type=_span, default=0.0, metavar="MIB_PER_S", help="memory growth for ever")
     add("--gpus", type=_count, default=1, help="how many of the visible GPUs (%(default)s)")
-    add("--family", help="cnn, vgg, transformer, light, tiny or other: how it shares a GPU")
+    add("--family", choices=FAMILIES, help="how it shares a GPU with others")
     add("--batch-size", type=_count, help="small batches starve beside big ones")
     add("--exit-code", type=int, default=0, help="exit so when the work is done")
     add("--print-every", type=_positive, default=10.0, metavar="S", help="seconds between lines")
