@@ -186,7 +186,10 @@ def variable(given: str) -> tuple[str, str]:
 # --------------------------------------------------------------------------- relations
 
 
-def dependency(given: str) -> Dependency:
+def dependency(given: str) -> Dependency | None:
+    """`none` takes back what was said before it: of a job file, say."""
+    if given == "none":
+        return None
     found = re.fullmatch(
         r"([0-9]{1,18}(?:_[0-9]{1,9})?|[0-9A-HJKMNP-TV-Z]{26})(?::(ok|any|failed))?", given
     )
@@ -211,7 +214,7 @@ def early_signal(given: str) -> EarlySignal:
 
     name, _, lead = given.partition("@")
     known = signal.Signals.__members__.get("SIG" + name.removeprefix("SIG"))
-    if known is None:
+    if known is None or known > 30:
         raise ValueError(f"{shown(given)} names no signal; write NAME@SECONDS, as in USR1@60")
     if known in (signal.SIGKILL, signal.SIGSTOP):
         raise ValueError(f"{name} cannot be caught by a job; name another, as in USR1@60")

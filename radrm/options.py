@@ -84,9 +84,13 @@ OPTIONS: tuple[Option, ...] = (
     Option("time", "TIME", v.seconds, "time limit, as 90s, 4:00:00 or 1-00:00:00", **_s),
     Option("priority", "N", v.whole(-1000, 1000), "higher starts earlier (-1000 to 1000)"),
     Option(
-        "after", "ID[:ok|:any|:failed]", v.dependency, "start after that job", **_many, **_later
+        "after",
+        "ID[:ok|:any|:failed]",
+        v.dependency,
+        "start after that job has ended so; `none` for no other",
+        **_many,
     ),
-    Option("array", "0-9[%N]", v.array, "one job per number, N of them at once", **_later),
+    Option("array", "0-9[%N]", v.array, "one job per number, N of them at once"),
     Option("output", "PATH", v.log_path, "standard output; may hold %j %x %u %A %a %t"),
     Option("error", "PATH", v.log_path, "standard error, likewise"),
     Option("chdir", "DIR", v.path, "run here instead of the submit directory"),
@@ -95,7 +99,7 @@ OPTIONS: tuple[Option, ...] = (
     Option("memory", "SIZE", v.size, "host memory wanted", **_mib, **_later),
     Option("retries", "N", v.whole(0, 1000), "run again up to N times after a plain failure"),
     Option("requeue", None, v.flag, "run again when an attempt was lost"),
-    Option("signal", "NAME@SECONDS", v.early_signal, "warn before the time limit", **_later),
+    Option("signal", "NAME@SECONDS", v.early_signal, "send it so long before the time limit"),
     Option(
         "checkpoint",
         "none|signal",
@@ -254,12 +258,28 @@ def typed(raw: object, where: str = "options") -> Options:
         texts = _texts(option, given)
         if texts is None:
             raise UsageError(f"{where}: --{name} holds a value of the wrong kind; give it again")
-        found = tuple(option.value(text, where) for text in texts)
-        values[option.field] = found if option.repeatable else found[0]
+        found = [option.value(text, where) for text in texts]
+        if option.repeatable:
+            while None in found:  # it takes back all that stands before it
+                del found[: found.index(None) + 1]
+        values[option.field] = tuple(found) if option.repeatable else found[0]
     options = Options(**values)
     if options.mig_profile and options.collocation not in (None, "auto", "mig"):
         raise UsageError(
             f"{where}: --mig-profile does not go with --collocation={options.collocation}; drop one"
+        )
+    return options
+
+
+def typed_whole(raw: object, where: str = "options") -> Options:
+    """As `typed`, for all that is said of a job: what needs another option must have it."""
+    options = typed(raw, where)
+    warning, limit_s = options.signal, options.time_s
+    if warning is not None and (limit_s is None or limit_s <= warning.seconds):
+        limit = "none" if limit_s is None else f"{limit_s:g} s"
+        raise UsageError(
+            f"{where}: --signal comes {warning.seconds:g} s before the time limit, which is "
+            f"{limit}; give a longer --time"
         )
     return options
 
@@ -318,6 +338,29 @@ def parse_submit(argv: Sequence[str]) -> SubmitRequest:
         raise UsageError(f"{where}: --parsable and --json exclude each other; keep one")
     typed(raw, where)
     return SubmitRequest(raw, tuple(files), command, **dict.fromkeys(flags, True))
+
+
+def parse_edit(argv: Sequence[str]) -> tuple[list[str], RawOptions]:
+    """Read the words after `radrm edit`: the jobs, and what is to be different."""
+    where = "command line"
+    raw: RawOptions = {}
+    jobs: list[str] = []
+    rest = iter(argv)
+    for word in rest:
+        if _is_option(word):
+            _take(word, rest, where, raw)
+        elif word.startswith("-") or not word:
+            _unknown(word or "-", where)
+        else:
+            jobs.append(word)
+    if not jobs:
+        raise UsageError(f"{where}: no job named; write: radrm edit JOB --priority=10")
+    if not raw:
+        raise UsageError(f"{where}: nothing to change; write: radrm edit JOB --priority=10")
+    if "array" in raw:
+        raise UsageError(f"{where}: an array stays as it was submitted; submit another")
+    typed(raw, where)
+    return jobs, raw
 
 
 # --------------------------------------------------------------------------- help

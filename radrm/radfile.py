@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from radrm.errors import BadFile, UsageError
 from radrm.option_values import MAX_GPUS, shown
-from radrm.options import Options, RawOptions, merged, parse_words, typed
+from radrm.options import Options, RawOptions, merged, parse_words, typed_whole
 
 if TYPE_CHECKING:
     from radrm.core.records import JobSpec
@@ -55,7 +55,8 @@ class JobFile:
 
     `script` is the text to run with `interpreter` (a `#!` line without its `#!`);
     for the form `command` both are None and `argv` is the command. The published
-    figures are MiB per GPU, None where the file gives none. `notes` are for the user.
+    figures are MiB per GPU, None where the file gives none. `summary` is the text of the
+    model summary that came with the submission. `notes` are for the user.
     """
 
     form: str
@@ -70,6 +71,7 @@ class JobFile:
     horus: float | None = None
     faketensor: float | None = None
     gpumemnet: float | None = None
+    summary: str | None = None
     notes: tuple[str, ...] = ()
 
     def interpreter_words(self) -> tuple[str, ...]:
@@ -127,7 +129,7 @@ def read_job_file(data: bytes, filename: str, overrides: RawOptions) -> JobFile:
     if interpreter is None and directives is None and _ACTIVATE.fullmatch(commands[0][1]):
         return _positional(commands, stem, where, overrides, notes)
     raw = merged(directives or {}, overrides)
-    options = typed(raw, where)
+    options = typed_whole(raw, where)
     return JobFile(
         form="directive",
         name=options.name or _name_from(stem),
@@ -145,7 +147,7 @@ def wrap_command(argv: Sequence[str], overrides: RawOptions) -> JobFile:
         raise UsageError("command line: no command after --; write the command to run")
     if any("\0" in word for word in argv):
         raise UsageError("command line: an argument holds a NUL byte; no program can be given one")
-    options = typed(overrides, "command line")
+    options = typed_whole(overrides, "command line")
     return JobFile(
         form="command",
         name=options.name or _name_from(argv[0].rstrip("/").rpartition("/")[2]),
@@ -273,7 +275,7 @@ def _positional(
         if what in found:
             lines[option] = _count(*found[what], what, low, high, where)
     raw = merged(lines, overrides)
-    options = typed(raw, where)
+    options = typed_whole(raw, where)
     measured, horus, faketensor, gpumemnet = (
         _mib(*found[what], what, where) if what in found else None for what in _POSITIONS[6:]
     )

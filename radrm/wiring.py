@@ -171,6 +171,6 @@ def describe(job_file: JobFile) -> Description:
         declared_smact=options.smact,
         declared_duration_s=options.duration_s,
         published={name: mib for name, mib in named.items() if mib is not None},
-        model_summary=options.model_summary,
+        summary=job_file.summary,
         batch_size=options.batch_size,
     )

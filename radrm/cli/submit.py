@@ -96,7 +96,29 @@ def _envelope(
         umask=umask,
         environment=dict(os.environ),
         submitted_s=time.time(),
+        summary=_summary(job_file),
     )
+
+
+def _summary(job_file: JobFile) -> str | None:
+    """The model summary that the job names, read by the one who may read it."""
+    named = job_file.options.model_summary
+    if named is None:
+        return None
+    path = os.path.join(job_file.options.chdir or "", named)
+    try:
+        # Never waiting for a FIFO, nor taking in a disk.
+        handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        with open(handle, "rb") as file:
+            data = file.read(MAX_BYTES + 1)
+    except OSError as error:
+        trouble = f"cannot be read: {error.strerror}"
+    else:
+        if len(data) <= MAX_BYTES:
+            return data.decode("utf-8", "replace").replace("\0", "")
+        trouble = "is larger than 1 MiB"
+    print(f"radrm: the model summary {path} {trouble}; it is left out", file=sys.stderr)
+    return None
 
 
 def _here() -> str:

@@ -123,7 +123,8 @@ class Description:
     """What an estimator is told of a job: its spec, and what its file says beside.
 
     `published` holds figures that a prototype job file brings along, in MiB, by
-    name (`measured`, `horus`, `faketensor`, `gpumemnet`).
+    name (`measured`, `horus`, `faketensor`, `gpumemnet`). `summary` is the text of the
+    model's summary, as it was at submission.
     """
 
     spec: JobSpec
@@ -131,7 +132,7 @@ class Description:
     declared_smact: float | None = None
     declared_duration_s: float | None = None
     published: dict[str, float] = field(default_factory=dict)
-    model_summary: str | None = None
+    summary: str | None = None
     batch_size: int | None = None
 
 

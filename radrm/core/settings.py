@@ -29,5 +29,8 @@ class CoreSettings:
     """A device counts as idle in spite of this much unmanaged memory (a desktop, a monitor)."""
     grace_s: float = 30.0
     """From TERM to KILL."""
+    overcommit: bool = False
+    """Let a policy place a job where its need does not fit. Only for policies of the
+    literature that look at no memory (round-robin); `wiring` sets it with such a policy."""
     collocation: Collocation = Collocation.AUTO
     """How jobs that do not say share a device: AUTO is MPS where enabled, else time-slices."""

@@ -318,6 +318,6 @@ def _check_room(
     if ledger.idle_for(owner):
         # A trifle of unmanaged memory must not keep a job off a device that it fits.
         room = ledger.device.capacity_mib
-    if room is None or promised > room:
+    if room is None or (promised > room and not state.settings.overcommit):
         return Refusal("memory", "not enough free memory", uuid, promised, room)
     return None

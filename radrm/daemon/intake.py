@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import pwd
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from radrm.core.events import JobSubmitted
 from radrm.core.records import Estimate, Instant, Job, JobSpec
@@ -32,9 +32,11 @@ class Taken:
 def read_envelope(envelope: Envelope) -> JobFile:
     """The job file that was submitted. Raises `RadrmError` for one that cannot be used."""
     if envelope.command is not None:
-        return wrap_command(list(envelope.command), envelope.options)
-    data = (envelope.script or "").encode("utf-8", "surrogateescape")
-    return read_job_file(data, envelope.file or "job", envelope.options)
+        job_file = wrap_command(list(envelope.command), envelope.options)
+    else:
+        data = (envelope.script or "").encode("utf-8", "surrogateescape")
+        job_file = read_job_file(data, envelope.file or "job", envelope.options)
+    return replace(job_file, summary=envelope.summary)
 
 
 def take_in(

@@ -44,6 +44,8 @@ class Envelope:
     umask: int
     environment: dict[str, str]
     submitted_s: float
+    summary: str | None = None
+    """The text of the model summary that the job names, as it was at submission."""
 
     def to_bytes(self) -> bytes:
         document = {"radrm_envelope": VERSION, **asdict(self)}
@@ -63,7 +65,7 @@ class Envelope:
                 raise BadFile(f"its field {name!r} is missing or of the wrong kind")
         if (document["script"] is None) == (document["command"] is None):
             raise BadFile("it has neither or both of a script and a command")
-        known = {f.name: document[f.name] for f in fields(Envelope)}
+        known: dict[str, Any] = {f.name: document.get(f.name) for f in fields(Envelope)}
         if known["command"] is not None:
             known["command"] = tuple(known["command"])
         return Envelope(**known)
@@ -91,6 +93,7 @@ _SHAPES: dict[str, Callable[[Any], bool]] = {
     "umask": lambda v: type(v) is int and 0 <= v <= 0o777,
     "environment": _texts,
     "submitted_s": lambda v: isinstance(v, (int, float)) and not isinstance(v, bool),
+    "summary": lambda v: v is None or _text(v),
 }
 
 
