@@ -2,7 +2,7 @@
 
 The floors, from the ground up; imports go down, or to earlier files of a folder:
     0  errors, core
-    1  option_values, options, radfile, oom, config
+    1  record, option_values, options, radfile, oom, config
     1  orders, policies, planners, estimators, recovery
     2  wiring
     3  host

@@ -9,10 +9,13 @@ uses which parser stands in `options`.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
-from dataclasses import dataclass
 
 from radrm.core.units import parse_mib, parse_seconds
+from radrm.record import Record
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 MAX_GPUS = 1024
 MAX_ARRAY = 100_000
@@ -23,16 +26,14 @@ _MAX_SECONDS = 10 * 366 * 86_400.0
 _MAX_NUMBER_LENGTH = 32
 
 
-@dataclass(frozen=True, slots=True)
-class Dependency:
+class Dependency(Record):
     """Start after `job` (an id or a ticket) has ended in this way: ok, any or failed."""
 
     job: str
     condition: str
 
 
-@dataclass(frozen=True, slots=True)
-class Array:
+class Array(Record):
     """Elements `first..last`, at most `at_once` of them live (None: no limit)."""
 
     first: int
@@ -40,8 +41,7 @@ class Array:
     at_once: int | None
 
 
-@dataclass(frozen=True, slots=True)
-class EarlySignal:
+class EarlySignal(Record):
     """Send signal `number` this many seconds before the time limit."""
 
     number: int
@@ -66,10 +66,8 @@ def text(limit: int) -> Callable[[str], str]:
 
 
 def matching(pattern: str, wanted: str) -> Callable[[str], str]:
-    compiled = re.compile(pattern, re.ASCII)
-
     def parse(given: str) -> str:
-        if not compiled.fullmatch(given):
+        if not re.fullmatch(pattern, given, re.ASCII):
             raise ValueError(f"{shown(given)} is not {wanted}")
         return given
 

@@ -9,12 +9,14 @@ How the values are read stands in `option_values`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any, NoReturn
-
 from radrm import option_values as v
 from radrm.errors import UsageError
+from radrm.record import Record
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from typing import Any, NoReturn
 
 RawValue = str | list[str] | bool
 """A value as written: text, several texts (options that repeat), True (flags)."""
@@ -24,8 +26,7 @@ MAX_REPEATS = 4096
 # --------------------------------------------------------------------------- the table
 
 
-@dataclass(frozen=True, slots=True)
-class Option:
+class Option(Record):
     """One option. `parse` turns its text into a value or raises ValueError.
 
     `metavar` None marks a flag. `unit` ends the name of its field in `Options`.
@@ -87,7 +88,7 @@ OPTIONS: tuple[Option, ...] = (
         "after",
         "ID[:ok|:any|:failed]",
         v.dependency,
-        "start after that job has ended so; `none` for no other",
+        "start after that job; `none` undoes earlier ones",
         **_many,
     ),
     Option("array", "0-9[%N]", v.array, "one job per number, N of them at once"),
@@ -123,8 +124,7 @@ OPTIONS: tuple[Option, ...] = (
 _BY_NAME = {option.name: option for option in OPTIONS}
 
 
-@dataclass(frozen=True, slots=True)
-class Options:
+class Options(Record):
     """The typed values: None, or an empty tuple, where an option was not given.
 
     `gpu_memory_mib` is None for `auto` too; `due_s` is seconds since the epoch.
@@ -294,8 +294,7 @@ _FLAGS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class SubmitRequest:
+class SubmitRequest(Record):
     """A whole `submit` command line. Exactly one of `files` and `command` is filled."""
 
     raw_options: RawOptions

@@ -8,18 +8,17 @@ Three forms lead to a `JobFile`:
 
 from __future__ import annotations
 
-import math
 import re
-import shlex
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from radrm.errors import BadFile, UsageError
 from radrm.option_values import MAX_GPUS, shown
 from radrm.options import Options, RawOptions, merged, parse_words, typed_whole
+from radrm.record import Record
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from radrm.core.records import JobSpec
 
 MAX_BYTES = 1 << 20
@@ -33,8 +32,8 @@ WHOLE_DEVICE_MIB = 2**30
 _PUBLISHED_WHOLE_DEVICE = 40000
 
 _DIRECTIVE = "#RAD"
-_NEARLY_DIRECTIVE = re.compile(r"#\s*rad(?:rm)?:?\s*--?[a-z]", re.IGNORECASE)
-_ACTIVATE = re.compile(r"conda[ \t]+activate[ \t]+[^\s;&|#]+")
+_NEARLY_DIRECTIVE = r"#\s*rad(?:rm)?:?\s*--?[a-z]"
+_ACTIVATE = r"conda[ \t]+activate[ \t]+[^\s;&|#]+"
 _POSITIONS = (
     "command",
     "model summary",
@@ -49,8 +48,7 @@ _POSITIONS = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class JobFile:
+class JobFile(Record):
     """What one submission says: the thing to run, and what it asks for.
 
     `script` is the text to run with `interpreter` (a `#!` line without its `#!`);
@@ -81,10 +79,11 @@ class JobFile:
     def spec(self, user: str, uid: int) -> JobSpec:
         """The job as the core knows it."""
         # Imported here: `submit` reads job files and has no use for the records.
-        from radrm.core.records import JobSpec, Needs, Role
+        from radrm.core.records import EarlySignal, JobSpec, Needs, Role
         from radrm.core.words import Collocation
 
         asked = self.options
+        signal = asked.signal
         needs = Needs(
             gpus=1 if asked.gpus is None else asked.gpus,
             gpu_memory_mib=asked.gpu_memory_mib,
@@ -103,6 +102,7 @@ class JobFile:
             priority=asked.priority or 0,
             retries=asked.retries or 0,
             requeue=bool(asked.requeue),
+            signal=EarlySignal(signal.number, signal.seconds) if signal is not None else None,
         )
 
 
@@ -126,7 +126,7 @@ def read_job_file(data: bytes, filename: str, overrides: RawOptions) -> JobFile:
     interpreter = _interpreter(lines[0], where)
     directives, more_notes = _directives(lines, commands[0][0], where)
     notes += more_notes
-    if interpreter is None and directives is None and _ACTIVATE.fullmatch(commands[0][1]):
+    if interpreter is None and directives is None and re.fullmatch(_ACTIVATE, commands[0][1]):
         return _positional(commands, stem, where, overrides, notes)
     raw = merged(directives or {}, overrides)
     options = typed_whole(raw, where)
@@ -218,13 +218,27 @@ def _directives(
                     f"{here}: longer than {MAX_DIRECTIVE} characters; use several #RAD lines"
                 )
             try:
-                words = shlex.split(rest[0] if rest else "")
+                words = _split(rest[0] if rest else "")
             except ValueError as cause:
                 raise BadFile(f"{here}: {str(cause).lower()}; close the quotes") from None
             raw = parse_words(words, here, raw)
-        elif number < first_command and _NEARLY_DIRECTIVE.match(line.strip()):
+        elif number < first_command and _nearly_directive(line):
             notes.append(f"line {number} is only a comment; an option's line begins with #RAD")
     return raw, notes
+
+
+def _split(text: str) -> list[str]:
+    """Words as a shell reads them. Raises ValueError for quotes that are not closed."""
+    if not any(mark in text for mark in "'\"\\"):
+        return [word for word in re.split("[ \t\r]+", text) if word]
+    import shlex  # for the few lines that need it: everyone waits for imports
+
+    return shlex.split(text)
+
+
+def _nearly_directive(line: str) -> bool:
+    # Looked for the cheap way first: most comments are far from it.
+    return "rad" in line.lower() and re.match(_NEARLY_DIRECTIVE, line.strip(), re.I) is not None
 
 
 def _printable(name: str) -> str:
@@ -306,7 +320,7 @@ def _count(line: int, word: str, what: str, low: int, high: int, where: str) -> 
 
 def _mib(line: int, word: str, what: str, where: str) -> float:
     plain = re.fullmatch(r"[0-9]{1,12}(\.[0-9]{0,18})?([eE][+-]?[0-9]{1,2})?", word)
-    value = float(word) if plain else math.nan
+    value = float(word) if plain else 0.0
     if value == _PUBLISHED_WHOLE_DEVICE:
         return float(WHOLE_DEVICE_MIB)
     if not 0 < value < WHOLE_DEVICE_MIB:

@@ -20,10 +20,12 @@ from radrm.options import (
     Options,
     merged,
     options_markdown,
+    parse_edit,
     parse_submit,
     parse_words,
     submit_help,
     typed,
+    typed_whole,
 )
 
 ULID = "01ARZ3NDEKTSV4RRFFQ69G5FAV"
@@ -39,12 +41,15 @@ AVAILABLE = [
     "mig-profile",
     "time",
     "priority",
+    "after",
+    "array",
     "output",
     "error",
     "chdir",
     "env",
     "retries",
     "requeue",
+    "signal",
     "checkpoint",
     "model-summary",
     "model-factory",
@@ -55,11 +60,8 @@ AVAILABLE = [
     "device-ids",
 ]
 LATER = [
-    "after",
-    "array",
     "cpus",
     "memory",
-    "signal",
     "notify",
     "due",
     "weight",
@@ -104,6 +106,7 @@ GOOD = [
     ("after", "12", Dependency("12", "ok")),
     ("after", "12_3:any", Dependency("12_3", "any")),
     ("after", f"{ULID}:failed", Dependency(ULID, "failed")),
+    ("after", "none", None),
     ("array", "0-9", Array(0, 9, None)),
     ("array", "5-5%1", Array(5, 5, 1)),
     ("cpus", "2.5", 2.5),
@@ -167,6 +170,9 @@ BAD = [
     ("device-ids", "name"),
     ("after", "12:maybe"),
     ("after", "x"),
+    ("after", "none:ok"),
+    ("after", "12_"),
+    ("after", "9" * 19),
     ("array", "9-0"),
     ("array", "0-9%0"),
     ("array", "0-100000"),
@@ -282,6 +288,47 @@ def test_the_higher_source_wins_and_repeats_add_up() -> None:
     assert low["env"] == ["A=1", "B=1"]
 
 
+@pytest.mark.parametrize(
+    ("after", "wanted"),
+    [
+        (["1", "2:any"], ["1", "2"]),
+        (["1", "none"], []),
+        (["1", "none", "2"], ["2"]),
+        (["none", "1", "none", "2", "3"], ["2", "3"]),
+        (["none"], []),
+    ],
+)
+def test_none_takes_back_what_stands_before_it(after: list[str], wanted: list[str]) -> None:
+    assert [dependency.job for dependency in typed({"after": after}).after] == wanted
+
+
+def test_the_command_line_takes_back_what_a_file_waits_for() -> None:
+    both = merged({"after": ["1"]}, {"after": ["none", "2"]})
+    assert typed(both).after == (Dependency("2", "ok"),)
+
+
+@pytest.mark.parametrize(
+    ("raw", "message"),
+    [
+        ({"signal": "USR1@60"}, "60 s before the time limit, which is none; give a longer --time"),
+        ({"signal": "USR1@60", "time": "60"}, "60 s before the time limit, which is 60 s; give"),
+        ({"signal": "USR1@60", "time": "0:30"}, "which is 30 s"),
+        ({"signal": "USR1@60", "time": "61"}, None),
+        ({"time": "60"}, None),
+        ({}, None),
+    ],
+)
+def test_a_warning_needs_a_time_limit_after_it(raw: dict[str, str], message: str | None) -> None:
+    assert typed(raw)  # one source of several need not say it all
+    if message is None:
+        assert typed_whole(raw) == typed(raw)
+    else:
+        with pytest.raises(UsageError) as caught:
+            typed_whole(raw, "job.rad")
+        assert str(caught.value).startswith("job.rad: --signal comes ")
+        assert message in str(caught.value)
+
+
 # --------------------------------------------------------------------------- distrust
 
 
@@ -388,6 +435,39 @@ def test_help_beats_everything(argv: list[str]) -> None:
 def test_bad_command_lines(argv: list[str], message: str) -> None:
     with pytest.raises(UsageError) as caught:
         parse_submit(argv)
+    assert str(caught.value).startswith("command line: ")
+    assert message in str(caught.value)
+
+
+# --------------------------------------------------------------------------- edit
+
+
+def test_an_edit_names_jobs_and_what_is_to_be_different() -> None:
+    jobs, raw = parse_edit(["12", "--priority", "5", "sweep-*", "--after=none", "--after=7"])
+    assert jobs == ["12", "sweep-*"]
+    assert raw == {"priority": "5", "after": ["none", "7"]}
+
+
+@pytest.mark.parametrize(
+    ("argv", "message"),
+    [
+        ([], "no job named"),
+        (["--priority=5"], "no job named"),
+        (["12"], "nothing to change"),
+        (["12", "--array=0-3"], "an array stays as it was submitted"),
+        (["12", "--prioritty=5"], "did you mean --priority?"),
+        (["12", "--wait"], "unknown option '--wait'"),
+        (["12", "-p", "5"], "unknown option '-p'"),
+        (["12", "", "--priority=5"], "unknown option"),
+        (["12", "--priority=x"], "--priority: 'x' is not a whole number"),
+        (["12", "--priority=1", "--priority=2"], "--priority is given twice"),
+        (["12", "--mig-profile=1g.5gb", "--collocation=mps"], "does not go with"),
+        (["12", "--cpus=2"], "--cpus is not available in this release"),
+    ],
+)
+def test_bad_edits(argv: list[str], message: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        parse_edit(argv)
     assert str(caught.value).startswith("command line: ")
     assert message in str(caught.value)
 

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from radrm.core.words import Collocation
 from radrm.errors import BadFile, UsageError
+from radrm.option_values import Array, Dependency, EarlySignal
 from radrm.radfile import MAX_BYTES, WHOLE_DEVICE_MIB, JobFile, read_job_file, wrap_command
 
 PUBLISHED = Path(__file__).resolve().parents[2] / "shared" / "data" / "jobs"
@@ -74,6 +75,17 @@ def test_the_command_line_beats_the_file() -> None:
     assert (job.options.gpus, job.name) == (4, "mine")
     assert job.options.env == (("A", "b c"), ("B", "2"), ("A", "c"))
     assert job.raw["batch-size"] == "32"
+
+
+def test_a_warning_and_its_time_limit_may_stand_apart() -> None:
+    text = "#RAD --signal=USR1@60 --array=0-3%2 --after=7\ntrue"
+    job = read(text, time="90")
+    assert (job.options.signal, job.options.time_s) == (EarlySignal(10, 60.0), 90.0)
+    assert (job.options.array, job.options.after) == (Array(0, 3, 2), (Dependency("7", "ok"),))
+    with pytest.raises(UsageError, match="the time limit, which is 30 s"):
+        read(text, time="30")
+    with pytest.raises(UsageError, match="command line: --signal"):
+        wrap_command(["true"], {"signal": "USR1@60"})
 
 
 @pytest.mark.parametrize(
@@ -146,7 +158,9 @@ def test_a_comment_that_looks_like_a_directive_is_pointed_out(line: str) -> None
         ("#RAD --gpus=x\ntrue", "job.rad line 1: --gpus: 'x' is not a whole number"),
         ("#RAD --name='a b\ntrue", "job.rad line 1: no closing quotation"),
         ("#RAD --gpus=1 # one\ntrue", "job.rad line 1: '#' is not an option"),
-        ("#RAD --after=3\ntrue", "job.rad line 1: --after is not available in this release"),
+        ("#RAD --cpus=3\ntrue", "job.rad line 1: --cpus is not available in this release"),
+        ("#RAD --signal=USR1@60\ntrue", "job.rad: --signal comes 60 s before the time limit"),
+        ("#RAD --array=9-0\ntrue", "job.rad line 1: --array: '9-0' is not an array"),
         ("#RAD '" + "x" * 9000 + "\ntrue", "job.rad line 1: longer than 8192 characters"),
         ("#!python\ntrue", "job.rad line 1: interpreter 'python' is not an absolute path"),
         ("#!\ntrue", "job.rad line 1: interpreter '' is not an absolute path"),

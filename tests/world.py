@@ -12,8 +12,10 @@ from dataclasses import replace
 from radrm.core import actions as act
 from radrm.core import events as ev
 from radrm.core.records import (
+    ArrayElement,
     Attempt,
     AttemptMemory,
+    Dependency,
     Device,
     DeviceStatus,
     Estimate,
@@ -213,6 +215,8 @@ class World:
         smact: float | None = None,
         estimating: bool = False,
         source: str = "test",
+        after: Sequence[Dependency] = (),
+        array: ArrayElement | None = None,
         **spec: object,
     ) -> Job:
         """A job; `memory_mib` is an estimate from `source` ('declared' declares it too)."""
@@ -232,10 +236,52 @@ class World:
             submitted=self.now,
             estimating=estimating,
             estimates=() if estimating else tuple(estimates),
+            after=tuple(after),
+            array=array,
         )
         self.next_id += 1
         self.step(ev.JobSubmitted(at=self.now, job=job))
         return self.jobs[job.id]
+
+    def submit_array(
+        self, count: int, memory_mib: int, at_once: int | None = None, **spec: object
+    ) -> list[Job]:
+        """An array's elements 0..count-1, taken in one after another."""
+        array_id = self.next_id
+        return [
+            self.submit(memory_mib, array=ArrayElement(array_id, index, at_once), **spec)  # type: ignore[arg-type]
+            for index in range(count)
+        ]
+
+    def cancel(self, job: int | Job) -> Job:
+        job_id = job if isinstance(job, int) else job.id
+        self.step(ev.CancelRequested(at=self.now, job_id=job_id, by="ann"))
+        return self.jobs[job_id]
+
+    def hold(self, job: int | Job, held: bool = True) -> None:
+        job_id = job if isinstance(job, int) else job.id
+        self.step(ev.HoldRequested(at=self.now, job_id=job_id, held=held))
+
+    def requeue(self, job: int | Job) -> Job:
+        job_id = job if isinstance(job, int) else job.id
+        self.step(ev.RequeueRequested(at=self.now, job=self.jobs[job_id], by="ann"))
+        return self.jobs[job_id]
+
+    def edit(
+        self, job: int | Job, after: Sequence[Dependency] | None = None, **spec: object
+    ) -> str | None:
+        """What stands in the way of the edit; None when it was made."""
+        before = self.jobs[job if isinstance(job, int) else job.id]
+        event = ev.EditRequested(
+            at=self.now,
+            job_id=before.id,
+            spec=replace(before.spec, **spec),  # type: ignore[arg-type]
+            estimates=before.estimates,
+            after=before.after if after is None else tuple(after),
+        )
+        refusal = self.scheduler.refuse_edit(event)
+        self.step(event)
+        return refusal
 
     def end(
         self,

@@ -12,6 +12,7 @@ The files, in the order in which they may import one another:
     window         mean SM activity since the last change
     ledger         who holds how much of a device
     waiting        the queue, kept in order
+    arrays         which elements of an array may be in the queue
     state          everything `step` remembers
     validation     what no rule may break
     view           what a rule may see
@@ -19,5 +20,7 @@ The files, in the order in which they may import one another:
     assembly       from chosen devices to a placement
     physics        how jobs slow one another down (for software GPUs and the simulator)
     lifecycle      what starts, stops and ends an attempt
+    dependencies   who follows whom, and what an end means for them
+    edits          what people change about a job
     scheduler      `step`
 """

@@ -46,6 +46,13 @@ class Kill(AttemptAction):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SendSignal(AttemptAction):
+    """Send this signal to those of the job's processes that have a handler for it."""
+
+    number: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TakeCheckpoint(AttemptAction):
     """Ask the job to save its state now."""
 

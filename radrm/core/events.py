@@ -11,11 +11,13 @@ from dataclasses import dataclass
 from radrm.core.actions import Action
 from radrm.core.proposals import Proposal
 from radrm.core.records import (
+    Dependency,
     Device,
     Estimate,
     Exit,
     Instant,
     Job,
+    JobSpec,
     OutOfMemory,
     Progress,
     Reading,
@@ -57,6 +59,24 @@ class CancelRequested(Event):
 class HoldRequested(Event):
     job_id: int
     held: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RequeueRequested(Event):
+    """Run a job again: one that has ended (as `job` tells), or one that runs."""
+
+    job: Job
+    by: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EditRequested(Event):
+    """Let an unfinished job be what `spec`, `estimates` and `after` say."""
+
+    job_id: int
+    spec: JobSpec
+    estimates: tuple[Estimate, ...]
+    after: tuple[Dependency, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

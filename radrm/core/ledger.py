@@ -9,6 +9,7 @@ to need. What is not known is None, and None never reads as zero.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 
 from radrm.core.records import Attempt, Device, Job, Reading, Reservation, Usage
@@ -73,6 +74,7 @@ class DeviceLedger:
         self._window = SmactWindow(settings.smact_window_s)
         self._fresh_from_s = float("-inf")
         self._expected_smact: float | None = None
+        self._nonsense: str | None = None
 
     # ------------------------------------------------------------- memory
 
@@ -127,11 +129,13 @@ class DeviceLedger:
 
     def take(self, reading: Reading) -> list[Holding]:
         """Take in a reading. Returns the holdings whose peak rose or that have now settled."""
+        reading = self._believable(reading)
         before, self.reading = self.reading, reading
         if reading.error or reading.at.boot_s < self._fresh_from_s:
             return []
         boot_s = reading.at.boot_s
         changed = self._take_memory(reading)
+        self._window.forget(boot_s)
         if reading.smact is not None:
             usable = not reading.smact_coarse or self._settings.use_coarse_smact
             if usable:
@@ -149,6 +153,20 @@ class DeviceLedger:
                 holding.settled = True
                 changed.append(holding)
         return changed
+
+    def _believable(self, reading: Reading) -> Reading:
+        """What cannot be true is not known. A number that is none compares as false with
+        every threshold, so that a broken monitor would make a full device look free."""
+        self._nonsense = None
+        figures = (reading.used_mib, *(m.used_mib for m in reading.attempts))
+        if any(mib is not None and not 0 <= mib < math.inf for mib in figures):
+            return replace(reading, used_mib=None, attempts=())
+        if reading.power_w is not None and not 0 <= reading.power_w < math.inf:
+            reading = replace(reading, power_w=None)
+        if reading.smact is not None and not 0 <= reading.smact < math.inf:
+            self._nonsense = f"its SM activity reads {reading.smact}"
+            return replace(reading, smact=None)
+        return reading
 
     def _take_memory(self, reading: Reading) -> list[Holding]:
         if reading.used_mib is None:
@@ -190,6 +208,8 @@ class DeviceLedger:
         The mean since the last change if there are enough readings; else what the
         load was before the change plus what the newcomer is predicted to add.
         """
+        if self._nonsense is not None:
+            return None
         if len(self._window) >= self._settings.smact_min_samples:
             return self._window.mean
         return self._expected_smact
@@ -197,6 +217,8 @@ class DeviceLedger:
     @property
     def smact_doubt(self) -> str | None:
         """Why `smact` is None, in words."""
+        if self._nonsense is not None:
+            return self._nonsense
         if self.smact is not None:
             return None
         reading = self.reading

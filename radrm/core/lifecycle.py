@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from radrm.core.actions import Kill, Launch, Resize, TakeReadings, Terminate
+from radrm.core.actions import Kill, Launch, Resize, SendSignal, TakeReadings, Terminate
 from radrm.core.events import AttemptEnded
 from radrm.core.records import Attempt, Exit, Job, Placement, Reservation, Stop, Task, Usage
 from radrm.core.rules import GiveUp, Recovery
@@ -18,6 +18,7 @@ from radrm.core.units import show_mib, show_seconds
 from radrm.core.words import JobState, Outcome, Queue, ReservationKind, StopReason
 
 TIME_LIMIT, KILL = "time limit", "kill"
+"""What timers are for: the time limit, and the signal before it; the end of a stop's grace."""
 
 
 # ------------------------------------------------------------------ start
@@ -81,9 +82,36 @@ def started(state: State, job: Job, attempt: Attempt) -> None:
     state.put_attempt(replace(attempt, started=now))
     if job.state is JobState.LAUNCHING:
         state.move(job, Trigger.STARTED, started=job.started or now)
-    limit = job.spec.time_limit_s
-    if limit is not None:
-        state.wake(Timer(now.boot_s + limit, TIME_LIMIT, job.id, attempt.number))
+    wake_for_limit(state, job, state.attempts[job.id])
+
+
+def wake_for_limit(state: State, job: Job, attempt: Attempt) -> None:
+    """Look at an attempt again at its time limit, and when its signal before that is due."""
+    limit, signal = job.spec.time_limit_s, job.spec.signal
+    if limit is None or attempt.started is None:
+        return
+    end = attempt.started.boot_s + limit
+    state.wake(Timer(end, TIME_LIMIT, job.id, attempt.number))
+    if signal is not None and not attempt.signalled:
+        state.wake(Timer(end - signal.lead_s, TIME_LIMIT, job.id, attempt.number))
+
+
+def at_limit(state: State, job: Job, attempt: Attempt) -> None:
+    """What is due now of an attempt: its signal, or its end. Limits change; timers stay."""
+    limit, signal = job.spec.time_limit_s, job.spec.signal
+    if limit is None or attempt.started is None:
+        return
+    end = attempt.started.boot_s + limit
+    if state.turn.now.boot_s >= end:
+        stop(state, job, attempt, StopReason.TIMEOUT)
+    elif (
+        signal is not None
+        and attempt.stop is None
+        and not attempt.signalled
+        and state.turn.now.boot_s >= end - signal.lead_s
+    ):
+        state.put_attempt(replace(attempt, signalled=True))
+        state.act(SendSignal(job_id=job.id, attempt=attempt.number, number=signal.number))
 
 
 def voided(state: State, job: Job, attempt: Attempt, reason: str | None) -> None:
@@ -321,6 +349,23 @@ def refuse(state: State, job: Job, reason: str) -> None:
     """A waiting job that can never run here."""
     drop_target(state, job)
     state.move(state.jobs[job.id], Trigger.FAIL, reason=reason, ended=state.turn.now)
+
+
+def run_again(state: State, job: Job) -> None:
+    """One that has ended goes back into the queue as if new; what its deaths proved stays."""
+    state.move(
+        job,
+        Trigger.AGAIN,
+        queue=Queue.MAIN,
+        oom_count=0,
+        retries_used=0,
+        own_device=False,
+        outcome=None,
+        exit_code=None,
+        reason=None,
+        started=None,
+        ended=None,
+    )
 
 
 def cancel_waiting(state: State, job: Job, reason: str) -> None:

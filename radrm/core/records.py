@@ -13,6 +13,7 @@ from typing import Any
 from radrm.core.words import (
     CheckpointKind,
     Collocation,
+    Condition,
     DeviceKind,
     JobState,
     Outcome,
@@ -134,6 +135,14 @@ class Checkpoint:
 
 
 @dataclass(frozen=True, slots=True)
+class EarlySignal:
+    """A signal that a job gets `lead_s` before its time limit."""
+
+    number: int
+    lead_s: float
+
+
+@dataclass(frozen=True, slots=True)
 class JobSpec:
     """What the submitter asked for; it never changes by itself (`edit` replaces it)."""
 
@@ -150,6 +159,7 @@ class JobSpec:
     checkpoint: Checkpoint = Checkpoint()
     retries: int = 0
     requeue: bool = False
+    signal: EarlySignal | None = None
 
     @property
     def gpus(self) -> int:
@@ -324,6 +334,8 @@ class Attempt:
     stop: Stop | None = None
     target: Placement | None = None
     """The placement that a resize under way leads to."""
+    signalled: bool = False
+    """True once it has had its signal before the time limit."""
     outcome: Outcome | None = None
     exit_code: int | None = None
     reason: str | None = None
@@ -342,8 +354,32 @@ class Attempt:
 
 
 @dataclass(frozen=True, slots=True)
+class Dependency:
+    """Start after a job, or every element of an array (by the array's id), has ended so."""
+
+    job_id: int
+    condition: Condition
+    array: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ArrayElement:
+    """A job's place in its array, whose id is its first element's.
+
+    At most `at_once` elements are live or next in line at a time; None: no limit.
+    """
+
+    array_id: int
+    index: int
+    at_once: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Job:
-    """One submitted .rad file (or array element) and all that has become of it."""
+    """One submitted .rad file (or array element) and all that has become of it.
+
+    The elements of an array share their submission's `ticket`.
+    """
 
     id: int
     ticket: str
@@ -352,6 +388,9 @@ class Job:
     state: JobState = JobState.PENDING
     queue: Queue = Queue.MAIN
     held: bool = False
+    after: tuple[Dependency, ...] = ()
+    """What it still waits for; what is met is no longer here."""
+    array: ArrayElement | None = None
     estimating: bool = False
     """True until the estimators have answered; the job waits outside the queue."""
     estimates: tuple[Estimate, ...] = ()
@@ -373,6 +412,11 @@ class Job:
     reason: str | None = None
     started: Instant | None = None
     ended: Instant | None = None
+
+    @property
+    def label(self) -> str:
+        """The id as people read it: `12`, or `12_3` for element 3 of array 12."""
+        return str(self.id) if self.array is None else f"{self.array.array_id}_{self.array.index}"
 
     def estimate(self, quantity: Quantity) -> Estimate | None:
         """The first estimate of a quantity: estimators answer best first."""

@@ -42,13 +42,17 @@ class Policy(Protocol):
     """Which devices, for this job, now?
 
     `floor_mib` is what a job of unknown need is promised; `whole_device` says that
-    every job placed by it has its devices to itself.
+    every job placed by it has its devices to itself; `overcommits` (taken for False
+    where a policy does not say) that it may place a job where its need does not fit.
     """
 
     name: str
     version: int
     floor_mib: int
     whole_device: bool
+
+    @property
+    def overcommits(self) -> bool: ...
 
     def refuse(self, ask: Ask, offer: Offer) -> Refusal | None:
         """Why not this device, in the policy's own terms; the core's no came before."""

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from radrm.core import edits
 from radrm.core import events as ev
 from radrm.core import lifecycle as life
 from radrm.core.actions import (
@@ -22,6 +23,7 @@ from radrm.core.actions import (
     Resize,
     TakeCheckpoint,
 )
+from radrm.core.dependencies import settle, waits_for
 from radrm.core.proposals import (
     Hopeless,
     Migrate,
@@ -92,7 +94,8 @@ class Scheduler:
             if rule_state.wake_boot_s is not None:
                 # Boot time may have begun anew since: call it at once, it knows what it wants.
                 state.wake(Timer(float("-inf"), _PLANNER + rule_state.name))
-        for job in kept.jobs:
+        # Live elements first: the places in an array's limit are theirs.
+        for job in sorted(kept.jobs, key=lambda job: (not job.state.live, job.id)):
             state.put_job(job)
         for attempt in kept.attempts:
             state.put_attempt(attempt)
@@ -100,10 +103,7 @@ class Scheduler:
         self._kept_reservations = list(kept.reservations)
 
     def _restore_timers(self, job: Job, attempt: Attempt) -> None:
-        limit = job.spec.time_limit_s
-        if limit is not None and attempt.started is not None:
-            when = attempt.started.boot_s + limit
-            self.state.wake(Timer(when, life.TIME_LIMIT, job.id, attempt.number))
+        life.wake_for_limit(self.state, job, attempt)
         if attempt.stop is not None:
             self.state.wake(Timer(attempt.stop.kill_boot_s, life.KILL, job.id, attempt.number))
 
@@ -112,6 +112,7 @@ class Scheduler:
     def step(self, event: ev.Event) -> Decision:
         self.state.begin(event.at)
         _HANDLERS[type(event)](self, event)
+        settle(self.state)
         woken = self._due()
         for planner in self._rules.planners:
             if type(event) in planner.listens or planner.name in woken:
@@ -127,9 +128,19 @@ class Scheduler:
             return (Refusal("held", "it is held; release it with: radrm release"),)
         if job.estimating:
             return (Refusal("estimating", "its memory is being estimated"),)
+        if job.after:
+            return (Refusal("dependency", waits_for(self.state, job)),)
+        array = self.state.arrays.get(job.array.array_id) if job.array else None
+        if array is not None and array.at_once is not None and array.stands_aside(job.id):
+            why = f"{array.at_once} elements of its array, as many as may, run or are next"
+            return (Refusal("array", why),)
         self.state.begin(now)
         found = [r for p in self._rules.planners for r in p.explain(self.view, job)]
         return tuple(found) or (Refusal("turn", "it starts with the next event"),)
+
+    def refuse_edit(self, event: ev.EditRequested) -> str | None:
+        """Why a job cannot be changed so; None when it can."""
+        return edits.refuse(self.state, event)
 
     def hopeless(self, job: Job) -> str | None:
         """Why a job could never run on the devices there are; None when it could."""
@@ -146,7 +157,7 @@ class Scheduler:
             if job is None or attempt is None:
                 continue
             if timer.what == life.TIME_LIMIT:
-                life.stop(self.state, job, attempt, StopReason.TIMEOUT)
+                life.at_limit(self.state, job, attempt)
             elif timer.what == life.KILL:
                 life.kill_now(self.state, attempt)
         return woken
@@ -174,6 +185,7 @@ class Scheduler:
             self.state.turn.rejections.append((proposal, refusal))
             return
         _CARRIERS[type(proposal)](self, self.state.jobs[proposal.job_id], proposal)
+        settle(self.state)
 
     def _start(self, job: Job, p: Start) -> None:
         life.start(self.state, job, p.placement)
@@ -208,8 +220,9 @@ class Scheduler:
         if event.job.id in self.state.jobs:
             return
         job = self.state.put_job(event.job)
-        never = event.refused or hopeless(self.state, job)
-        if never is not None:
+        if event.refused is not None:
+            life.refuse(self.state, job, event.refused)
+        elif (never := hopeless(self.state, job)) is not None:
             life.refuse(self.state, job, never)
         elif job.estimating:
             self.state.act(EstimateJob(job_id=job.id))
@@ -229,6 +242,12 @@ class Scheduler:
         job = self.state.jobs.get(event.job_id)
         if job is not None and job.state.waiting:
             self.state.put_job(replace(job, held=event.held))
+
+    def _on_requeue(self, event: ev.RequeueRequested) -> None:
+        edits.requeue(self.state, event)
+
+    def _on_edit(self, event: ev.EditRequested) -> None:
+        edits.edit(self.state, event)
 
     def _on_drain(self, event: ev.DrainRequested) -> None:
         self.state.put_drained(event.device, event.reason)
@@ -367,6 +386,8 @@ _HANDLERS: dict[type[ev.Event], Callable[[Scheduler, Any], None]] = {
     ev.JobSubmitted: Scheduler._on_submitted,
     ev.CancelRequested: Scheduler._on_cancel,
     ev.HoldRequested: Scheduler._on_hold,
+    ev.RequeueRequested: Scheduler._on_requeue,
+    ev.EditRequested: Scheduler._on_edit,
     ev.DrainRequested: Scheduler._on_drain,
     ev.EstimateReady: Scheduler._on_estimate,
     ev.DevicesSeen: Scheduler._on_devices,

@@ -7,11 +7,12 @@ has changed. It decides nothing.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable
+from collections.abc import Iterable, Set
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
 from radrm.core.actions import Action
+from radrm.core.arrays import Array
 from radrm.core.ledger import DeviceLedger
 from radrm.core.proposals import Proposal
 from radrm.core.records import (
@@ -57,6 +58,8 @@ class Turn:
     changed: dict[tuple[str, object], Record] = field(default_factory=dict)
     dropped: dict[tuple[str, str], None] = field(default_factory=dict)
     rejections: list[tuple[Proposal, Refusal]] = field(default_factory=list)
+    ended: list[Job] = field(default_factory=list)
+    """Jobs that have ended in it and whose followers have not heard of that yet."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -82,13 +85,17 @@ class State:
         self.attempts: dict[int, Attempt] = {}
         """The live attempt of a job: at most one, by construction."""
         self.waiting = WaitingQueue(order_key)
+        self.arrays: dict[int, Array] = {}
+        """Arrays with unfinished elements, by the id of the array."""
         self.ledgers: dict[str, DeviceLedger] = {}
         self.drained: dict[str, str] = {}
         self.rule_states: dict[tuple[str, str], RuleState] = {}
         self.version = 0
         self.next_serial = 1
         self.turn = Turn(Instant(0.0, 0.0))
+        self._order_key = order_key
         self._timers: list[Timer] = []
+        self._followers: dict[tuple[bool, int], set[int]] = {}
         self._touched: dict[int, int] = {}
 
     # ------------------------------------------------------------- one step
@@ -99,8 +106,7 @@ class State:
     def finish(self) -> Decision:
         for job_id in [r.id for r in self.turn.changed.values() if isinstance(r, Job)]:
             if job_id in self.jobs and self.jobs[job_id].state.final:
-                del self.jobs[job_id]
-                self._touched.pop(job_id, None)
+                self._forget(self.jobs.pop(job_id))
         turn = self.turn
         return Decision(
             actions=tuple(turn.actions),
@@ -109,6 +115,15 @@ class State:
             wake_at=self._timers[0].boot_s if self._timers else None,
             rejections=tuple(turn.rejections),
         )
+
+    def _forget(self, job: Job) -> None:
+        """What has ended is the store's to remember."""
+        self._touched.pop(job.id, None)
+        self._followers.pop((False, job.id), None)
+        array_id = job.array.array_id if job.array is not None else None
+        if array_id is not None and not self.array_unfinished(array_id):
+            self.arrays.pop(array_id, None)
+            self._followers.pop((True, array_id), None)
 
     def act(self, action: Action) -> None:
         self.turn.actions.append(action)
@@ -124,11 +139,49 @@ class State:
         self.jobs[job.id] = job
         self._note("job", job.id, job)
         self._touched[job.id] = self.version
-        if job.state.waiting and not job.held and not job.estimating:
+        for dependency in job.after:
+            key = (dependency.array, dependency.job_id)
+            self._followers.setdefault(key, set()).add(job.id)
+        if job.state.final:
+            self.turn.ended.append(job)
+        self._line_up(job)
+        return job
+
+    def _line_up(self, job: Job) -> None:
+        """Into the queue with a job that could start, out of it with any other."""
+        eligible = job.state.waiting and not (job.held or job.estimating or job.after)
+        array = self._array_of(job)
+        if array is not None:
+            eligible = array.put(job, eligible)
+        if eligible:
             self.waiting.put(job)
         else:
             self.waiting.discard(job.id)
-        return job
+        if array is not None:
+            while (following := array.next()) is not None:
+                self.waiting.put(self.jobs[following])
+
+    def _array_of(self, job: Job) -> Array | None:
+        if job.array is None:
+            return None
+        found = self.arrays.get(job.array.array_id)
+        if found is None:
+            found = Array(job.array.at_once, self._order_key)
+            self.arrays[job.array.array_id] = found
+        return found
+
+    def array_unfinished(self, array_id: int) -> Set[int]:
+        """The elements of an array that have not ended; none of one that is not known."""
+        array = self.arrays.get(array_id)
+        return array.unfinished if array is not None else frozenset()
+
+    def followers(self, ended: Job) -> list[Job]:
+        """The waiting jobs that name this one in their dependencies, by id."""
+        keys = [(False, ended.id)]
+        if ended.array is not None:
+            keys.append((True, ended.array.array_id))
+        ids = {i for key in keys for i in self._followers.get(key, ())}
+        return [self.jobs[i] for i in sorted(ids) if i in self.jobs and self.jobs[i].state.waiting]
 
     def move(self, job: Job, trigger: Trigger, **changes: object) -> Job:
         """The only way a job's state changes: by a row of the table."""

@@ -22,6 +22,7 @@ class Trigger(str, Enum):
     CANCEL = "cancel"  # cancelled while waiting, or the stop for a cancel is done
     RETURN = "return"  # back to the main queue: void launch, retry, preemption, requeue
     RECOVER = "recover"  # into (or back to) the recovery queue
+    AGAIN = "requeue"  # one that has ended is run again because somebody says so
 
 
 _S = JobState
@@ -48,6 +49,10 @@ TABLE: dict[tuple[JobState, Trigger], JobState] = {
     (_S.STOPPING, _T.CANCEL): _S.CANCELLED,
     (_S.STOPPING, _T.RETURN): _S.PENDING,
     (_S.STOPPING, _T.RECOVER): _S.RECOVERING,
+    (_S.COMPLETED, _T.AGAIN): _S.PENDING,
+    (_S.FAILED, _T.AGAIN): _S.PENDING,
+    (_S.TIMEOUT, _T.AGAIN): _S.PENDING,
+    (_S.CANCELLED, _T.AGAIN): _S.PENDING,
 }
 
 

@@ -22,7 +22,11 @@ class SmactWindow:
     def add(self, boot_s: float, smact: float) -> None:
         self._readings.append((boot_s, smact))
         self._sum += smact
-        while self._readings[0][0] < boot_s - self._length_s:
+        self.forget(boot_s)
+
+    def forget(self, now_s: float) -> None:
+        """Let go of what is older than the window: also where nothing new is read."""
+        while self._readings and self._readings[0][0] < now_s - self._length_s:
             self._sum -= self._readings.popleft()[1]
 
     def restart(self) -> None:

@@ -78,6 +78,20 @@ class CheckpointKind(str, Enum):
     API = "api"
 
 
+class Condition(str, Enum):
+    """How a job must have ended for another to follow it."""
+
+    OK = "ok"
+    ANY = "any"
+    FAILED = "failed"
+
+    def met_by(self, state: JobState) -> bool:
+        """Whether an end in `state` will do. Whatever did not complete counts as failed."""
+        if self is Condition.ANY:
+            return state.final
+        return state.final and (state is JobState.COMPLETED) is (self is Condition.OK)
+
+
 class Queue(str, Enum):
     """The recovery queue is always served before the main one."""
 

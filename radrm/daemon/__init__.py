@@ -1,12 +1,17 @@
 """Floor 4: the daemon. It waits, gathers events, steps, saves, acts.
 
 The files, in the order in which they may import one another:
-    intake       from what lies in the spool to a job
-    launching    from a placement to the environment and logs of real processes
-    monitor      a thread that reads the devices
-    documents    what clients are shown, as JSON
-    server       the socket: who asks, and their words
-    loop         wait, gather, step, save, act
-    requests     what clients may ask and order
-    main         putting it together, and ending it
+    intake        from what lies in the spool to jobs
+    launching     from a placement to the environment and logs of real processes
+    monitor       a thread that reads the devices
+    documents     what clients are shown, as JSON
+    explanations  why a job waits, and how its attempts ran
+    references    which jobs a word means
+    server        the socket: who asks, and their words
+    loop          wait, gather, step, save, act
+    asked         what clients say, read with suspicion
+    questions     what anybody may ask
+    orders        what people may order
+    requests      the protocol's words, and who answers each
+    main          putting it together, and ending it
 """

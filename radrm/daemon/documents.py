@@ -5,15 +5,65 @@ Times are epoch seconds on the daemon's clock; what is not known is null.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from signal import Signals
 from typing import Any
 
-from radrm.core.records import Attempt, Instant, Job, Placement
+from radrm.core.records import Attempt, EarlySignal, Instant, Job, Placement
 from radrm.core.scheduler import Scheduler
 from radrm.core.units import show_mib
 from radrm.core.words import JobState, Quantity
 from radrm.host.store import Store
 
 Document = dict[str, Any]
+
+
+Keep = Callable[[Job], bool]
+
+
+def everything(job: Job) -> bool:
+    return True
+
+
+@dataclass(slots=True)
+class Row:
+    """A job, or waiting elements of one array that stand one after another (up to `last`)."""
+
+    job: Job
+    position: int | None = None
+    last: Job | None = None
+    count: int = 1
+
+    def takes(self, job: Job) -> bool:
+        """Add the array's next waiting element to the row; False where it is none."""
+        mine, theirs = self.job, job
+        alike = (
+            mine.array is not None
+            and theirs.array is not None
+            and mine.array.array_id == theirs.array.array_id
+            and (mine.state, mine.held, mine.after) == (theirs.state, theirs.held, theirs.after)
+            and mine.state is JobState.PENDING
+            and (self.last or mine).array.index + 1 == theirs.array.index  # type: ignore[union-attr]
+        )
+        if alike:
+            self.last, self.count = job, self.count + 1
+        return alike
+
+
+def collapsed(rows: Iterable[Row]) -> list[Row]:
+    """The rows with the waiting elements of an array put into one where they are alike."""
+    found: list[Row] = []
+    for row in rows:
+        if not found or not found[-1].takes(row.job):
+            found.append(row)
+    return found
+
+
+def _shown_signal(signal: EarlySignal | None) -> str | None:
+    if signal is None:
+        return None
+    return f"{Signals(signal.number).name.removeprefix('SIG')}@{signal.lead_s:g}"
 
 
 class Documents:
@@ -25,21 +75,38 @@ class Documents:
 
     # ------------------------------------------------------------- jobs
 
-    def unfinished(self, now: Instant) -> list[Document]:
-        """Every job that has not ended: first those with an attempt, then in order of service."""
+    def unfinished(self, now: Instant, keep: Keep = everything) -> list[Document]:
+        """Every kept job that has not ended: those with an attempt, then in order of service."""
+        return [self.row(row, now) for row in self.rows(keep)]
+
+    def rows(self, keep: Keep = everything) -> list[Row]:
+        """The unfinished jobs as rows of a table, none of them made into a document yet."""
         state = self._scheduler.state
-        live = [job for job, _ in state.running()]
-        waiting = [state.jobs[i] for i in state.waiting]
-        others = [j for j in state.jobs.values() if j.state.waiting and j.id not in state.waiting]
-        head = state.waiting.head()
-        documents = [self.job(job, now, reason=None) for job in live]
-        for position, job in enumerate(waiting):
-            if job.id == head:
-                reason = self.why(job, now)
-            else:
-                reason = f"behind job {head}" if head is not None else None
-            documents.append({**self.job(job, now, reason=reason), "position": position + 1})
-        return documents + [self.job(job, now, reason=self.why(job, now)) for job in others]
+        rows = [Row(job) for job, _ in state.running() if keep(job)]
+        for position, job_id in enumerate(state.waiting, start=1):
+            job = state.jobs[job_id]
+            if keep(job):
+                rows.append(Row(job, position))
+        for job in state.jobs.values():
+            if job.state.waiting and job.id not in state.waiting and keep(job):
+                rows.append(Row(job))
+        return rows
+
+    def row(self, row: Row, now: Instant) -> Document:
+        """A row as people and programs read it. Only for the head of the queue is it worked
+        out which device refuses it why: the others wait behind it."""
+        job, head = row.job, self._scheduler.state.waiting.head()
+        if row.position is not None and job.id != head:
+            behind = self._scheduler.state.jobs[head] if head is not None else None
+            reason = f"behind job {behind.label}" if behind is not None else None
+        else:
+            reason = self.why(job, now) if job.state.waiting else None
+        document = {**self.job(job, now, reason), "position": row.position}
+        if row.last is not None and job.array is not None and row.last.array is not None:
+            first, last = job.array.index, row.last.array.index
+            document["label"] = f"{job.array.array_id}_[{first}-{last}]"
+            document["count"] = row.count
+        return document
 
     def one(self, job: Job, now: Instant) -> Document:
         """One job with its reason worked out in full."""
@@ -81,7 +148,19 @@ class Documents:
             "priority": job.spec.priority,
             "held": job.held,
             "time_limit_s": job.spec.time_limit_s,
+            "label": job.label,
+            "array_id": job.array.array_id if job.array else None,
+            "array_index": job.array.index if job.array else None,
+            "after": [
+                {"job": self._label(d.job_id, d.array), "condition": d.condition.value}
+                for d in job.after
+            ],
+            "signal": _shown_signal(job.spec.signal),
         }
+
+    def _label(self, job_id: int, array: bool) -> str:
+        job = self._scheduler.state.jobs.get(job_id)
+        return str(job_id) if array or job is None else job.label
 
     def why(self, job: Job, now: Instant) -> str | None:
         """Why a waiting job waits, in one line: the rule that most devices name, with numbers."""

@@ -1,70 +1,131 @@
-"""From what lies in the spool to a job: read, checked, estimated.
+"""From what lies in the spool to jobs: read, checked, estimated.
 
 Whatever was acknowledged becomes a job with an id, even where it can never run:
-then it is a FAILED one that says why.
+then it is a FAILED one that says why. An array becomes one job per element.
 """
 
 from __future__ import annotations
 
 import logging
 import pwd
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from typing import TypeAlias
 
+from radrm.core.dependencies import unmet
 from radrm.core.events import JobSubmitted
-from radrm.core.records import Estimate, Instant, Job, JobSpec
-from radrm.errors import RadrmError
+from radrm.core.records import ArrayElement, Dependency, Estimate, Instant, Job, JobSpec
+from radrm.core.words import Condition
+from radrm.errors import RadrmError, Refused
 from radrm.host.spool import Arrival, Envelope
-from radrm.host.store import Intake
+from radrm.option_values import Array
+from radrm.option_values import Dependency as Wanted
+from radrm.options import RawOptions
 from radrm.radfile import JobFile, read_job_file, wrap_command
 from radrm.wiring import Estimating
 
 log = logging.getLogger("radrm")
 
+FindJobs: TypeAlias = Callable[[str], "list[Job]"]
+"""The job that an id or a ticket means, or all elements of an array. Raises `Refused`."""
+
 
 @dataclass(frozen=True, slots=True)
-class Taken:
-    """A submission as an event for `step` and a row for the store."""
+class Batch:
+    """What one submission asks for, read once for all elements of its array."""
 
-    event: JobSubmitted
-    intake: Intake
+    ticket: str
+    spec: JobSpec
+    estimates: tuple[Estimate, ...] = ()
+    after: tuple[Dependency, ...] = ()
+    array: Array | None = None
+    refused: str | None = None
+
+    @property
+    def size(self) -> int:
+        return 1 if self.array is None else self.array.last - self.array.first + 1
+
+    def events(
+        self, done: int, first_id: int, next_id: int, now: Instant
+    ) -> Iterator[JobSubmitted]:
+        """The jobs from number `done` on; `first_id` is the id of the first of all."""
+        for place in range(done, self.size):
+            element = None
+            if self.array is not None:
+                index = self.array.first + place
+                element = ArrayElement(first_id, index, self.array.at_once)
+            job = Job(
+                id=next_id + place - done,
+                ticket=self.ticket,
+                spec=self.spec,
+                submitted=now,
+                estimates=self.estimates,
+                after=self.after,
+                array=element,
+            )
+            yield JobSubmitted(at=now, job=job, refused=self.refused)
 
 
-def read_envelope(envelope: Envelope) -> JobFile:
-    """The job file that was submitted. Raises `RadrmError` for one that cannot be used."""
+def read_envelope(envelope: Envelope, options: RawOptions | None = None) -> JobFile:
+    """The job file that was submitted, with its own options beside it, or with these.
+
+    Raises `RadrmError` for one that cannot be used.
+    """
+    beside = envelope.options if options is None else options
     if envelope.command is not None:
-        job_file = wrap_command(list(envelope.command), envelope.options)
+        job_file = wrap_command(list(envelope.command), beside)
     else:
         data = (envelope.script or "").encode("utf-8", "surrogateescape")
-        job_file = read_job_file(data, envelope.file or "job", envelope.options)
+        job_file = read_job_file(data, envelope.file or "job", beside)
     return replace(job_file, summary=envelope.summary)
 
 
-def take_in(
-    arrival: Arrival, envelope: Envelope, job_id: int, now: Instant, estimating: Estimating
-) -> Taken:
-    """Make a job of an envelope. Never raises: what is wrong becomes the job's reason."""
+def take_in(arrival: Arrival, envelope: Envelope, estimating: Estimating, find: FindJobs) -> Batch:
+    """Make jobs of an envelope. Never raises: what is wrong becomes the reason to refuse."""
     user = user_name(arrival.uid)
-    refused: str | None = None
-    estimates: tuple[Estimate, ...] = ()
     try:
         job_file = read_envelope(envelope)
-        spec = job_file.spec(user, arrival.uid)
-        estimates = _estimate(estimating, job_file, job_id)
     except RadrmError as error:
-        refused = str(error)
         spec = JobSpec(name=_stem(envelope), user=user, uid=arrival.uid)
-    job = Job(id=job_id, ticket=envelope.ticket, spec=spec, submitted=now, estimates=estimates)
-    return Taken(
-        event=JobSubmitted(at=now, job=job, refused=refused),
-        intake=Intake(job_id=job_id, uid=arrival.uid, gid=arrival.gid, envelope=envelope),
+        return Batch(ticket=envelope.ticket, spec=spec, refused=str(error))
+    batch = Batch(
+        ticket=envelope.ticket,
+        spec=job_file.spec(user, arrival.uid),
+        estimates=estimate(estimating, job_file, envelope.ticket),
+        array=job_file.options.array,
     )
+    try:
+        return replace(batch, after=dependencies(job_file.options.after, find))
+    except RadrmError as error:
+        return replace(batch, refused=str(error))
 
 
-def _estimate(estimating: Estimating, job_file: JobFile, job_id: int) -> tuple[Estimate, ...]:
+def dependencies(wanted: tuple[Wanted, ...], find: FindJobs) -> tuple[Dependency, ...]:
+    """Those that are still open. Raises `Refused` for one that can never be met."""
+    found: dict[Dependency, None] = {}
+    for each in wanted:
+        condition = Condition(each.condition)
+        jobs = find(each.job)
+        broken = (j for j in jobs if j.state.final and not condition.met_by(j.state))
+        first = next(broken, None)
+        if first is not None:
+            raise Refused(unmet(first, condition))
+        if all(j.state.final for j in jobs):
+            continue
+        array = jobs[0].array if len(jobs) > 1 else None
+        if array is not None:
+            found[Dependency(array.array_id, condition, array=True)] = None
+        else:
+            found[Dependency(jobs[0].id, condition)] = None
+    return tuple(found)
+
+
+def estimate(estimating: Estimating, job_file: JobFile, ticket: str) -> tuple[Estimate, ...]:
+    """What the estimators say; nothing where one of them breaks."""
     try:
         return estimating.estimate(job_file)
     except Exception as error:  # a third party's estimator may raise anything
-        log.warning("job %d is not estimated: %s: %s", job_id, type(error).__name__, error)
+        log.warning("submission %s is not estimated: %s: %s", ticket, type(error).__name__, error)
         return ()
 
 

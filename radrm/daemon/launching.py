@@ -17,7 +17,7 @@ from radrm.core.records import Device, Job
 from radrm.core.words import Collocation
 from radrm.daemon.intake import read_envelope, user_name
 from radrm.host.launcher import LaunchPlan
-from radrm.host.store import Intake
+from radrm.host.store import Submission
 from radrm.options import Options
 
 # What a submitter's shell says of devices is about the shell, not about the job.
@@ -56,10 +56,10 @@ class Site:
 
 
 def plan_launch(
-    action: Launch, job: Job, intake: Intake, devices: Sequence[Device], site: Site
+    action: Launch, job: Job, submission: Submission, devices: Sequence[Device], site: Site
 ) -> LaunchPlan:
     """All that the runner needs. Raises `RadrmError` where the job file can no longer be used."""
-    envelope = intake.envelope
+    envelope = submission.envelope
     job_file = read_envelope(envelope)
     options = job_file.options
     cwd = os.path.join(envelope.cwd, options.chdir or "")
@@ -69,9 +69,9 @@ def plan_launch(
         serial=action.serial,
         job_id=job.id,
         attempt=action.attempt,
-        uid=intake.uid if site.drop_privileges else None,
-        gid=intake.gid if site.drop_privileges else None,
-        user=user_name(intake.uid),
+        uid=submission.uid if site.drop_privileges else None,
+        gid=submission.gid if site.drop_privileges else None,
+        user=user_name(submission.uid),
         argv=job_file.argv or None,
         script=job_file.script,
         # A script that says itself what runs it is left to say so, also in its errors.
@@ -109,7 +109,7 @@ def job_environment(
         "RADRM_JOB_ID": str(job.id),
         "RADRM_JOB_NAME": job.spec.name,
         "RADRM_ATTEMPT": str(action.attempt),
-        "RADRM_ARRAY_TASK_ID": "",
+        "RADRM_ARRAY_TASK_ID": str(job.array.index) if job.array is not None else "",
         "RADRM_GPU_MEMORY_MIB": str(action.cap_mib or min(promised, default=0) or ""),
         "RADRM_CHECKPOINT_DIR": os.path.join(site.checkpoints, str(job.id)),
         "MASTER_PORT": str(free_port()),
@@ -128,8 +128,9 @@ def log_paths(job: Job, attempt: int, options: Options, cwd: str) -> tuple[str, 
     From the second attempt on, a pattern without `%t` gets the attempt before its
     suffix, so that no attempt writes over another's log.
     """
-    output = options.output or "radrm-%j.out"
-    error = options.error or (options.output if options.output else "radrm-%j.err")
+    stem = "radrm-%j" if job.array is None else "radrm-%A_%a"
+    output = options.output or f"{stem}.out"
+    error = options.error or (options.output if options.output else f"{stem}.err")
     return _log_path(output, job, attempt, cwd), _log_path(error, job, attempt, cwd)
 
 
@@ -141,8 +142,8 @@ def _log_path(pattern: str, job: Job, attempt: int, cwd: str) -> str:
         "j": str(job.id),
         "x": job.spec.name,
         "u": job.spec.user,
-        "A": str(job.id),
-        "a": "0",
+        "A": str(job.array.array_id if job.array is not None else job.id),
+        "a": str(job.array.index if job.array is not None else 0),
         "t": str(attempt),
         "%": "%",
     }

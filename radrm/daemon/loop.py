@@ -14,6 +14,7 @@ import queue
 import selectors
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from itertools import islice
 
 import inotify_simple
 
@@ -23,7 +24,7 @@ from radrm.core.records import Attempt, Job
 from radrm.core.scheduler import Scheduler
 from radrm.core.state import Decision
 from radrm.core.words import Outcome
-from radrm.daemon.intake import Taken, take_in
+from radrm.daemon.intake import take_in
 from radrm.daemon.launching import (
     Site,
     make_checkpoint_folder,
@@ -31,13 +32,14 @@ from radrm.daemon.launching import (
     remove_checkpoint_folder,
 )
 from radrm.daemon.monitor import Monitor
+from radrm.daemon.references import References
 from radrm.daemon.server import Request
 from radrm.errors import RadrmError, StoreError
 from radrm.host.clock import Clock
 from radrm.host.evidence import Ended, Lost, Running, Started, Void
 from radrm.host.launcher import Launcher
-from radrm.host.spool import Spool
-from radrm.host.store import Intake, Store
+from radrm.host.spool import Arrival, Envelope, Spool
+from radrm.host.store import Store, Submission
 from radrm.oom import classify
 from radrm.wiring import Estimating
 
@@ -47,6 +49,8 @@ RESCAN_S = 60.0
 """Network file systems do not notify, and a queue may overflow: look anyway."""
 LONGEST_WAIT_S = 5.0
 """So soon it is noticed that the reading thread has died."""
+ELEMENTS_AT_ONCE = 1000
+"""Elements of a long array that are taken in before others have their turn again."""
 RETRY_S = 5.0
 """Between two tries to write a store that cannot be written."""
 
@@ -71,7 +75,7 @@ class Unsaved:
     """Decisions that are not on disk yet, so that nothing may be done about them."""
 
     decisions: list[Decision]
-    intakes: list[Intake]
+    submissions: list[Submission]
     said: bool = False
 
 
@@ -91,7 +95,7 @@ class Loop:
         self._watched: set[int] = set()
         self._monitor = parts.monitor(self.post)
         self._pending: list[ev.Event] = []
-        self._pending_intakes: list[Intake] = []
+        self._pending_submissions: list[Submission] = []
         self._unsaved: Unsaved | None = None
         self._wake_at: float | None = None
         self._rescan_at = 0.0
@@ -108,6 +112,16 @@ class Loop:
         """End after what is at hand; jobs run on. Safe in a signal handler."""
         self.stopping = True
         os.eventfd_write(self._wake, 1)
+
+    def scan_again(self) -> None:
+        """Look into the spool in the next turn: there is more."""
+        self._rescan_at = 0.0
+        os.eventfd_write(self._wake, 1)
+
+    @property
+    def unsaved(self) -> bool:
+        """True while what was decided is not on disk."""
+        return self._unsaved is not None
 
     # ------------------------------------------------------------- life
 
@@ -173,13 +187,13 @@ class Loop:
 
     # ------------------------------------------------------------- decide, save, act
 
-    def process(self, events: Iterable[ev.Event], intakes: Iterable[Intake] = ()) -> None:
+    def process(self, events: Iterable[ev.Event], submissions: Iterable[Submission] = ()) -> None:
         """Step through events, save all that follows in one transaction, then act.
 
         While an earlier decision is not on disk, events wait for it.
         """
         self._pending += events
-        self._pending_intakes += intakes
+        self._pending_submissions += submissions
         if not self._unsaved:
             self._decide()
             self._commit()
@@ -187,17 +201,17 @@ class Loop:
     def _decide(self) -> None:
         """Step through what is pending; what it leads to is to be saved."""
         events, self._pending = self._pending, []
-        intakes, self._pending_intakes = self._pending_intakes, []
+        submissions, self._pending_submissions = self._pending_submissions, []
         if events:
             decisions = [self.scheduler.step(event) for event in events]
             self._wake_at = decisions[-1].wake_at
-            self._unsaved = Unsaved(decisions, intakes)
+            self._unsaved = Unsaved(decisions, submissions)
 
     def _commit(self) -> None:
         """Save and act, and again with what came of that, until nothing is left to do."""
         while self._unsaved is not None:
             try:
-                self.store.save(self._unsaved.decisions, self._unsaved.intakes)
+                self.store.save(self._unsaved.decisions, self._unsaved.submissions)
             except StoreError as error:
                 if not self._unsaved.said:
                     log.error("%s; trying again every %.0f s", error, RETRY_S)
@@ -238,6 +252,8 @@ class Loop:
                 self.parts.launcher.terminate(self._serial(action))
             elif isinstance(action, act.Kill):
                 self.parts.launcher.kill(self._serial(action))
+            elif isinstance(action, act.SendSignal):
+                self.parts.launcher.signal(self._serial(action), action.number)
             elif isinstance(action, act.TakeReadings):
                 self._monitor.read_soon()
             else:
@@ -251,12 +267,12 @@ class Loop:
 
     def _launch(self, action: act.Launch) -> None:
         job = self.scheduler.state.jobs[action.job_id]
-        intake = self.store.intake(job.id)
+        submission = self.store.submission(job.id)
         ledgers = self.scheduler.state.ledgers
         devices = [ledgers[uuid].device for uuid in action.placement.devices]
         site = self.parts.site
-        make_checkpoint_folder(site, job, intake.uid, intake.gid)
-        self.parts.launcher.launch(plan_launch(action, job, intake, devices, site))
+        make_checkpoint_folder(site, job, submission.uid, submission.gid)
+        self.parts.launcher.launch(plan_launch(action, job, submission, devices, site))
         log.info(
             "job %d (%s) starts on %s, %s",
             job.id,
@@ -319,31 +335,79 @@ class Loop:
 
     # ------------------------------------------------------------- the spool
 
-    def scan(self) -> list[int]:
-        """Take in what lies in the spool; returns the ids given."""
-        if self._unsaved is not None:
-            return []
-        next_id = self.store.next_job_id()
-        taken: list[Taken] = []
-        names: list[str] = []
-        for arrival in self.parts.spool.arrivals():
+    def scan(self) -> None:
+        """Take in what lies in the spool; a very long array in several turns."""
+        if self._unsaved is None:
+            Scan(self).run()
+
+
+class Scan:
+    """One look into the spool. The envelopes rule until what was made of them is saved."""
+
+    def __init__(self, loop: Loop) -> None:
+        self._loop = loop
+        self._spool = loop.parts.spool
+        self._next_id = loop.store.next_job_id()
+        self._events: list[ev.JobSubmitted] = []
+        self._submissions: list[Submission] = []
+        self._done: list[str] = []
+        self._room = ELEMENTS_AT_ONCE
+        self._unfinished_array = False
+
+    def run(self) -> None:
+        for arrival in self._spool.arrivals():
             if arrival.envelope is None:
                 log.error("the spool's file %r is refused: %s", arrival.name, arrival.wrong)
-                self.parts.spool.set_aside(arrival.name, self.parts.refused)
+                self._spool.set_aside(arrival.name, self._loop.parts.refused)
                 continue
-            names.append(arrival.name)
-            if not self.store.knows_ticket(arrival.envelope.ticket):
-                taken.append(
-                    take_in(
-                        arrival,
-                        arrival.envelope,
-                        next_id + len(taken),
-                        self.clock.now(),
-                        self.parts.estimating,
-                    )
-                )
-        self.process([t.event for t in taken], [t.intake for t in taken])
-        if self._unsaved is None:
-            for name in names:
-                self.parts.spool.remove(name)
-        return [t.intake.job_id for t in taken]
+            try:
+                self._take(arrival, arrival.envelope)
+            except _NotYet:
+                continue
+        self._save()
+        if self._unfinished_array:
+            self._loop.scan_again()
+
+    def _take(self, arrival: Arrival, envelope: Envelope) -> None:
+        """Make jobs of an envelope, of a long array the next few."""
+        taken = self._loop.store.taken(envelope.ticket)
+        if taken is not None and taken.uid != arrival.uid:
+            self._done.append(arrival.name)  # somebody has copied another's ticket
+            return
+        batch = take_in(arrival, envelope, self._loop.parts.estimating, self._find)
+        made = taken.jobs if taken else 0
+        first_id = taken.first_id if taken else self._next_id
+        room = 1
+        if batch.array is not None:
+            room = min(self._room, batch.size - made)
+            self._room -= room
+        events = batch.events(made, first_id, self._next_id, self._loop.clock.now())
+        self._events += islice(events, room)
+        self._next_id += room
+        self._submissions.append(Submission(arrival.uid, arrival.gid, envelope))
+        if made + room >= batch.size:
+            self._done.append(arrival.name)
+        else:
+            self._unfinished_array = True
+
+    def _find(self, word: str) -> list[Job]:
+        """The jobs that a dependency means. They may stand before it in this very look."""
+        if self._unfinished_array:
+            raise _NotYet  # some of them may not be there yet
+        self._save()
+        if self._loop.unsaved:
+            raise _NotYet
+        return References(self._loop.scheduler, self._loop.store).exact(word)
+
+    def _save(self) -> None:
+        events, self._events = self._events, []
+        submissions, self._submissions = self._submissions, []
+        self._loop.process(events, submissions)
+        if not self._loop.unsaved:
+            for name in self._done:
+                self._spool.remove(name)
+        self._done = []
+
+
+class _NotYet(Exception):
+    """This envelope stays in the spool until the next look."""

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from radrm.errors import Refused, StoreError
-from radrm.host import attempts, cgroups, runner
+from radrm.host import attempts, cgroups, runner, start_runner
 from radrm.host.clock import Clock
 from radrm.host.evidence import Ended, Evidence, Lost, Running, Started, Void
 from radrm.host.files import fsync_folder
@@ -167,7 +167,8 @@ class Launcher:
         """Start the runner in a session of its own. Raises `OSError` when there is none."""
         assert live.token is not None
         announcement, announce = os.pipe()
-        command = [sys.executable, "-I", "-S", runner.__file__, live.evidence.folder]
+        group = [live.cgroup] if live.cgroup is not None else []
+        command = [sys.executable, "-I", "-S", start_runner.__file__, live.evidence.folder, *group]
         try:
             live.child = os.posix_spawn(
                 command[0],
@@ -292,6 +293,13 @@ class Launcher:
     def kill(self, serial: int) -> None:
         """End the whole process tree (KILL)."""
         self._signal(serial, signal.SIGUSR2)
+
+    def signal(self, serial: int, number: int) -> None:
+        """Send signal `number` (1..30) to those of its processes that have a handler for it."""
+        live = self._live.get(serial)
+        if live is not None and live.pidfd is not None and not _readable(live.pidfd):
+            with contextlib.suppress(ProcessLookupError):
+                signal.pidfd_send_signal(live.pidfd, signal.SIGRTMIN + number)
 
     def _signal(self, serial: int, number: int) -> None:
         live = self._live.get(serial)

@@ -150,6 +150,30 @@ def signal_tree(
             send_signal(pid, everything[pid].start_ticks, signal.SIGCONT)
 
 
+def signal_catchers(
+    number: int, token: str | None, root: Identity | None, known: Iterable[int] = ()
+) -> int:
+    """Send a signal to those processes of an attempt that have a handler for it.
+
+    It would only end the others: the shell around a program that saves its state, say.
+    Returns how many got it.
+    """
+    everything = _all_processes(token)
+    found = [pid for pid in _gather(everything, root, known) if _catches(pid, number)]
+    return sum(send_signal(pid, everything[pid].start_ticks, number) for pid in found)
+
+
+def _catches(pid: int, number: int) -> bool:
+    try:
+        with open(f"/proc/{pid}/status", "rb") as file:
+            for line in file:
+                if line.startswith(b"SigCgt:"):
+                    return bool(int(line.split()[1], 16) >> (number - 1) & 1)
+    except (OSError, ValueError):
+        pass  # it has ended
+    return False
+
+
 def kill_tree(
     token: str | None,
     root: Identity | None,

@@ -2,7 +2,8 @@
 
     python -I -S runner.py FOLDER
 
-It takes the attempt's lock, then its claim; where somebody else has the claim it ends
+So it runs without a control group; `start_runner` has it run in one. It takes the
+attempt's lock, then its claim; where somebody else has the claim it ends
 without a trace. It starts the job, passes signals on, waits until the last process of
 the job is gone, writes how it ended, and ends. It needs the standard library alone, and
 holds nothing of the daemon's but its standard output: a byte there says that start.json
@@ -10,6 +11,7 @@ has been written.
 
     SIGTERM, SIGINT   ask all processes of the job to end (TERM)
     SIGUSR2           end them all (KILL)
+    SIGRTMIN + N      send signal N to those that have a handler for it
 
 All other signals are blocked. `attempts` says what the files in FOLDER prove.
 """
@@ -28,13 +30,23 @@ if not __package__:
 
 from radrm.host import attempts, cgroups, job_process, tails
 from radrm.host.files import fsync_folder, write_all
-from radrm.host.processes import Identity, attempt_processes, identify, kill_tree, signal_tree
+from radrm.host.processes import (
+    Identity,
+    attempt_processes,
+    identify,
+    kill_tree,
+    signal_catchers,
+    signal_tree,
+)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from radrm.host.attempts import Fields
+    from radrm.host.membership import Membership
 
-CONTROL = frozenset({signal.SIGTERM, signal.SIGINT, signal.SIGUSR2})
+PASSED_ON = range(signal.SIGRTMIN + 1, signal.SIGRTMAX + 1)
+"""Each stands for the signal with its number less SIGRTMIN, which the job is to get."""
+CONTROL = frozenset({signal.SIGTERM, signal.SIGINT, signal.SIGUSR2, *PASSED_ON})
 _WAKING = CONTROL | {signal.SIGCHLD}
 
 EXIT_RECORD_PATIENCE_S = 60.0
@@ -45,10 +57,22 @@ _SHORT_TAIL = 4096
 _PR_SET_CHILD_SUBREAPER = 36
 
 
-def main(folder: str) -> int:
-    """Run the attempt; the exit status says only whether its records could be written."""
+def main(folder: str, membership: Membership | None = None) -> int:
+    """Run the attempt; the exit status says only whether its records could be written.
+
+    `membership` is that in the job's control group, where there is one.
+    """
+    try:
+        return _main(folder, membership)
+    finally:
+        if membership is not None and membership.leave():
+            cgroups.remove(membership.path)
+
+
+def _main(folder: str, membership: Membership | None) -> int:
     signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # ignored, it would hide exit codes
+    grouped = membership is not None and membership.inside()  # its descriptor is closed now
     _close_inherited()
     os.chdir("/")
     os.umask(0o077)
@@ -63,19 +87,28 @@ def main(folder: str) -> int:
     if launch is None:
         end: Fields = {"never_started": reason or f"{attempts.LAUNCH} is missing"}
     else:
-        end = Runner(folder, lock, me, launch).run()
+        end = Runner(folder, lock, me, launch, membership if grouped else None).run()
     return 0 if _write_exit(folder, lock, end) else 1
 
 
 class Runner:
     """One job, from its fork to the end of its last process."""
 
-    def __init__(self, folder: str, lock: int, me: Identity, launch: Fields) -> None:
+    def __init__(
+        self,
+        folder: str,
+        lock: int,
+        me: Identity,
+        launch: Fields,
+        membership: Membership | None,
+    ) -> None:
         self._folder = folder
         self._lock = lock
         self._me = me
         self._launch = launch
-        self._cgroup: str | None = launch["cgroup"]
+        self._membership = membership
+        self._cgroup: str | None = None
+        """The group that holds the job, and not us."""
         self._token: str | None = launch["token"]
         """None while our own children are sure to be all: no environment is searched."""
         self._job = 0
@@ -119,17 +152,14 @@ class Runner:
             with contextlib.suppress(ImportError, OSError):
                 if _become_subreaper():
                     self._token = None
-            if self._cgroup is not None and not (
-                cgroups.make(self._cgroup) and cgroups.join(self._cgroup, self._job)
-            ):
-                cgroups.remove(self._cgroup)
-                self._cgroup = None
             self._write_start()
             # The job may have died already, of a log that it cannot write to.
             with contextlib.suppress(BrokenPipeError):
                 os.write(begin, b"\n")
         finally:
             os.close(begin)
+            if self._membership is not None and self._membership.leave():
+                self._cgroup = self._membership.path
         return errors
 
     def _write_script(self) -> str:
@@ -222,10 +252,14 @@ class Runner:
         elif number == signal.SIGUSR2:
             self._killing = True
             self._kill_all()
+        elif number is not None and number in PASSED_ON:
+            signal_catchers(number - signal.SIGRTMIN, self._token, self._me, self._grouped())
 
     def _signal_all(self, number: int) -> None:
-        known = cgroups.processes(self._cgroup) if self._cgroup is not None else ()
-        signal_tree(number, self._token, self._me, known)
+        signal_tree(number, self._token, self._me, self._grouped())
+
+    def _grouped(self) -> set[int]:
+        return cgroups.processes(self._cgroup) if self._cgroup is not None else set()
 
     def _kill_all(self) -> None:
         kill_tree(self._token, self._me, (), self._cgroup)

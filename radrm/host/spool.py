@@ -10,24 +10,25 @@ The writing half is imported by every `radrm submit`, so this file stays light.
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import stat
-from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass, fields
-from typing import Any
 
 from radrm.errors import BadFile, StoreError
 from radrm.host.tickets import is_ticket, new_ticket
+from radrm.record import Record
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from typing import Any
 
 VERSION = 1
 MAX_BYTES = 8 * 1024 * 1024
 _SUFFIX = ".job"
 
 
-@dataclass(frozen=True, slots=True)
-class Envelope:
+class Envelope(Record):
     """What a submitter hands in. Strings may hold surrogate escapes, as paths and
     environments of Unix do.
 
@@ -48,7 +49,7 @@ class Envelope:
     """The text of the model summary that the job names, as it was at submission."""
 
     def to_bytes(self) -> bytes:
-        document = {"radrm_envelope": VERSION, **asdict(self)}
+        document = {"radrm_envelope": VERSION, **self.as_dict()}
         return json.dumps(document).encode("ascii")
 
     @staticmethod
@@ -65,7 +66,7 @@ class Envelope:
                 raise BadFile(f"its field {name!r} is missing or of the wrong kind")
         if (document["script"] is None) == (document["command"] is None):
             raise BadFile("it has neither or both of a script and a command")
-        known: dict[str, Any] = {f.name: document.get(f.name) for f in fields(Envelope)}
+        known: dict[str, Any] = {name: document.get(name) for name in _SHAPES}
         if known["command"] is not None:
             known["command"] = tuple(known["command"])
         return Envelope(**known)
@@ -97,8 +98,7 @@ _SHAPES: dict[str, Callable[[Any], bool]] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Arrival:
+class Arrival(Record):
     """A file found in the spool: an envelope of `uid`, or what is wrong with it."""
 
     name: str
@@ -148,8 +148,10 @@ class Spool:
                 os.fsync(file.fileno())
             os.rename(draft, envelope.ticket + _SUFFIX, src_dir_fd=folder, dst_dir_fd=folder)
         except OSError:
-            with contextlib.suppress(OSError):
+            try:
                 os.unlink(draft, dir_fd=folder)
+            except OSError:
+                pass
             raise
 
     # ------------------------------------------------------------- the daemon's half
@@ -168,16 +170,20 @@ class Spool:
 
     def remove(self, name: str) -> None:
         """After its row is committed. Not synced: should it come back, the row is known."""
-        with contextlib.suppress(FileNotFoundError):
+        try:
             os.unlink(os.path.join(self.path, name))
+        except FileNotFoundError:
+            pass
 
     def set_aside(self, name: str, where: str) -> None:
         """Take what is no envelope out of the way, unread and unlost."""
         os.makedirs(where, mode=0o700, exist_ok=True)
-        with contextlib.suppress(FileNotFoundError):
+        try:
             os.rename(
                 os.path.join(self.path, name), os.path.join(where, f"{new_ticket()}-{name}"[:200])
             )
+        except FileNotFoundError:
+            pass
 
 
 def _read(folder: int, name: str) -> Arrival | None:

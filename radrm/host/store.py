@@ -7,12 +7,13 @@ daemon acts on it. Environments are kept once each: a sweep's jobs share theirs.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
 import sqlite3
 import zlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, TypeVar
 
@@ -23,22 +24,32 @@ from radrm.core.scheduler import Kept
 from radrm.core.state import Decision, Record
 from radrm.errors import StoreError
 from radrm.host.spool import Envelope
-from radrm.host.tickets import is_ticket
+from radrm.options import merged
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 
-_SCHEMA = """
-CREATE TABLE jobs (
-    id INTEGER PRIMARY KEY AUTOINCREMENT,
-    ticket TEXT NOT NULL UNIQUE,
+_SUBMISSIONS_AND_JOBS = """
+CREATE TABLE submissions (
+    ticket TEXT PRIMARY KEY,
     uid INTEGER NOT NULL,
     gid INTEGER NOT NULL,
-    final INTEGER NOT NULL,
-    record TEXT NOT NULL,
     envelope TEXT NOT NULL,
     environment TEXT NOT NULL REFERENCES blobs (digest)
 );
-CREATE INDEX jobs_unfinished ON jobs (id) WHERE NOT final;
+CREATE TABLE jobs (
+    id INTEGER PRIMARY KEY AUTOINCREMENT,
+    ticket TEXT NOT NULL REFERENCES submissions (ticket),
+    array_id INTEGER,
+    array_index INTEGER,
+    name TEXT NOT NULL,
+    final INTEGER NOT NULL,
+    record TEXT NOT NULL,
+    edits TEXT
+);
+"""
+_SCHEMA = f"""
+CREATE TABLE blobs (digest TEXT PRIMARY KEY, data BLOB NOT NULL);
+{_SUBMISSIONS_AND_JOBS}
 CREATE TABLE attempts (
     serial INTEGER PRIMARY KEY,
     job_id INTEGER NOT NULL REFERENCES jobs (id),
@@ -54,20 +65,44 @@ CREATE TABLE devices (uuid TEXT PRIMARY KEY, record TEXT NOT NULL);
 CREATE TABLE rules (
     kind TEXT NOT NULL, name TEXT NOT NULL, record TEXT NOT NULL, PRIMARY KEY (kind, name)
 );
-CREATE TABLE blobs (digest TEXT PRIMARY KEY, data BLOB NOT NULL);
+"""
+_INDEXES = """
+CREATE INDEX jobs_unfinished ON jobs (id) WHERE NOT final;
+CREATE UNIQUE INDEX jobs_of_ticket ON jobs (ticket, coalesce(array_index, -1));
+CREATE INDEX jobs_of_array ON jobs (array_id, array_index) WHERE array_id IS NOT NULL;
+CREATE INDEX jobs_named ON jobs (name);
+"""
+# Version 1 knew no arrays: its envelope stood in the job's own row.
+_FROM_VERSION_1 = f"""
+ALTER TABLE jobs RENAME TO old_jobs;
+{_SUBMISSIONS_AND_JOBS}
+INSERT INTO submissions SELECT ticket, uid, gid, envelope, environment FROM old_jobs;
+INSERT INTO jobs SELECT id, ticket, NULL, NULL, json_extract(record, '$.spec.name'), final,
+    record, NULL FROM old_jobs;
+UPDATE sqlite_sequence SET seq = (SELECT seq FROM sqlite_sequence WHERE name = 'old_jobs')
+    WHERE name = 'jobs';
+DROP TABLE old_jobs;
 """
 
 T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class Intake:
-    """A submission on its way into the store, beside the job record made of it."""
+class Submission:
+    """What was handed in, and by whom: for one job, or for all elements of an array."""
 
-    job_id: int
     uid: int
     gid: int
     envelope: Envelope
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """How many jobs were made of a submission of `uid`, and the id of the first."""
+
+    uid: int
+    jobs: int
+    first_id: int
 
 
 class Store:
@@ -93,35 +128,52 @@ class Store:
         self._db.execute("PRAGMA foreign_keys = ON")
         (version,) = self._db.execute("PRAGMA user_version").fetchone()
         if version == 0:
-            script = f"BEGIN; {_SCHEMA} PRAGMA user_version = {SCHEMA_VERSION}; COMMIT;"
-            self._db.executescript(script)
+            self._run(_SCHEMA + _INDEXES)
+        elif version == 1:
+            self._db.execute("PRAGMA foreign_keys = OFF")
+            self._db.execute("PRAGMA legacy_alter_table = ON")
+            self._run(_FROM_VERSION_1 + _INDEXES)
+            self._db.execute("PRAGMA legacy_alter_table = OFF")
+            self._db.execute("PRAGMA foreign_keys = ON")
         elif version != SCHEMA_VERSION:
             raise StoreError(
                 f"the store {self.path} has version {version} and this radrm reads version "
                 f"{SCHEMA_VERSION}; run the radrm that wrote it"
             )
 
+    def _run(self, script: str) -> None:
+        """All of a change to the tables, or nothing of it."""
+        self._db.executescript(f"BEGIN; {script} PRAGMA user_version = {SCHEMA_VERSION}; COMMIT;")
+
     def close(self) -> None:
         self._db.close()
 
     # ------------------------------------------------------------- writing
 
-    def save(self, decisions: Sequence[Decision], intakes: Iterable[Intake] = ()) -> None:
-        """One transaction: all of it is on disk when this returns, or none of it."""
-        taken = {intake.job_id: intake for intake in intakes}
-        if not taken and not any(d.changed or d.dropped for d in decisions):
+    def save(self, decisions: Sequence[Decision], submissions: Iterable[Submission] = ()) -> None:
+        """One transaction: all of it is on disk when this returns, or none of it.
+
+        A job is stored with, or after, the submission that has its ticket.
+        """
+        handed_in = list(submissions)
+        if not handed_in and not any(d.changed or d.dropped for d in decisions):
             return
-        try:
-            self._db.execute("BEGIN IMMEDIATE")
-            for intake in taken.values():
-                self._insert_blob(intake.envelope)
+        with self._writing():
+            for submission in handed_in:
+                self._insert_submission(submission)
             for decision in decisions:
                 for record in decision.changed:
-                    self._save_record(record, taken)
+                    self._save_record(record)
                 for owner, device in decision.dropped:
                     self._db.execute(
                         "DELETE FROM reservations WHERE owner = ? AND device = ?", (owner, device)
                     )
+
+    @contextlib.contextmanager
+    def _writing(self) -> Iterator[None]:
+        try:
+            self._db.execute("BEGIN IMMEDIATE")
+            yield
             self._db.execute("COMMIT")
         except sqlite3.Error as error:
             if self._db.in_transaction:
@@ -131,17 +183,23 @@ class Store:
                 "then start the daemon again: running jobs go on"
             ) from None
 
-    def _save_record(self, record: Record, taken: dict[int, Intake]) -> None:
+    def _save_record(self, record: Record) -> None:
         text = msgspec.json.encode(record).decode()
         if isinstance(record, Job):
-            intake = taken.pop(record.id, None)
-            if intake is not None:
-                self._insert_job(record, intake, text)
-                return
-            update = "UPDATE jobs SET final = ?, record = ? WHERE id = ?"
-            rows = self._db.execute(update, (record.state.final, text, record.id)).rowcount
-            if rows != 1:
-                raise sqlite3.IntegrityError(f"job {record.id} was never taken in")
+            array = record.array
+            self._db.execute(
+                "INSERT INTO jobs VALUES (?, ?, ?, ?, ?, ?, ?, NULL) ON CONFLICT (id) DO UPDATE "
+                "SET name = excluded.name, final = excluded.final, record = excluded.record",
+                (
+                    record.id,
+                    record.ticket,
+                    array.array_id if array else None,
+                    array.index if array else None,
+                    record.spec.name,
+                    record.state.final,
+                    text,
+                ),
+            )
         elif isinstance(record, Attempt):
             self._db.execute(
                 "INSERT OR REPLACE INTO attempts VALUES (?, ?, ?, ?)",
@@ -159,28 +217,29 @@ class Store:
                 "INSERT OR REPLACE INTO rules VALUES (?, ?, ?)", (record.kind, record.name, text)
             )
 
-    def _insert_job(self, job: Job, intake: Intake, text: str) -> None:
-        document = asdict(intake.envelope)
-        document.pop("environment")
+    def _insert_submission(self, submission: Submission) -> None:
+        document = asdict(submission.envelope)
+        environment = document.pop("environment")
+        digest, data = _packed(environment)
+        self._db.execute("INSERT OR IGNORE INTO blobs VALUES (?, ?)", (digest, data))
         self._db.execute(
-            "INSERT INTO jobs VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+            "INSERT OR IGNORE INTO submissions VALUES (?, ?, ?, ?, ?)",
             (
-                job.id,
-                job.ticket,
-                intake.uid,
-                intake.gid,
-                job.state.final,
-                text,
+                submission.envelope.ticket,
+                submission.uid,
+                submission.gid,
                 json.dumps(document),
-                _digest(intake.envelope.environment),
+                digest,
             ),
         )
 
-    def _insert_blob(self, envelope: Envelope) -> None:
-        data = _packed(envelope.environment)
-        self._db.execute(
-            "INSERT OR IGNORE INTO blobs VALUES (?, ?)", (_digest(envelope.environment), data)
-        )
+    def edit(self, changes: Iterable[tuple[int, dict[str, Any]]]) -> None:
+        """Keep the options that were changed since submission, by the job's id."""
+        with self._writing():
+            self._db.executemany(
+                "UPDATE jobs SET edits = ? WHERE id = ?",
+                [(json.dumps(options), job_id) for job_id, options in changes],
+            )
 
     # ------------------------------------------------------------- reading
 
@@ -201,19 +260,36 @@ class Store:
         row = self._db.execute("SELECT seq FROM sqlite_sequence WHERE name = 'jobs'").fetchone()
         return (row[0] if row else 0) + 1
 
-    def knows_ticket(self, ticket: str) -> bool:
-        found = self._db.execute("SELECT 1 FROM jobs WHERE ticket = ?", (ticket,)).fetchone()
-        return found is not None
+    def taken(self, ticket: str) -> Taken | None:
+        """What has been made of a submission so far; None when it is new."""
+        row = self._db.execute(
+            "SELECT uid, count(id), min(id) FROM submissions LEFT JOIN jobs USING (ticket) "
+            "WHERE ticket = ? GROUP BY ticket",
+            (ticket,),
+        ).fetchone()
+        return Taken(*row) if row and row[1] else None
 
-    def job(self, reference: str) -> Job | None:
-        """By id or ticket."""
-        if is_ticket(reference.upper()):
-            rows = self._all(Job, "SELECT record FROM jobs WHERE ticket = ?", reference.upper())
-        elif reference.isascii() and reference.isdigit() and len(reference) < 19:
-            rows = self._all(Job, "SELECT record FROM jobs WHERE id = ?", int(reference))
-        else:
-            return None
-        return rows[0] if rows else None
+    def job(self, job_id: int) -> Job | None:
+        return next(iter(self._all(Job, "SELECT record FROM jobs WHERE id = ?", job_id)), None)
+
+    def of_ticket(self, ticket: str) -> list[Job]:
+        """The job of a submission, or the elements of its array, by index."""
+        query = "SELECT record FROM jobs WHERE ticket = ? ORDER BY id"
+        return self._all(Job, query, ticket)
+
+    def of_array(self, array_id: int) -> list[Job]:
+        query = "SELECT record FROM jobs WHERE array_id = ? ORDER BY array_index"
+        return self._all(Job, query, array_id)
+
+    def element(self, array_id: int, index: int) -> Job | None:
+        query = "SELECT record FROM jobs WHERE array_id = ? AND array_index = ?"
+        return next(iter(self._all(Job, query, array_id, index)), None)
+
+    def named(self, pattern: str, limit: int) -> list[Job]:
+        """The latest `limit` jobs whose name matches a glob, oldest first."""
+        pattern = pattern.replace("[!", "[^")
+        query = "SELECT record FROM jobs WHERE name GLOB ? ORDER BY id DESC LIMIT ?"
+        return self._all(Job, query, pattern, limit)[::-1]
 
     def finished(self, limit: int) -> list[Job]:
         """The latest `limit` jobs that have ended, oldest first."""
@@ -230,30 +306,35 @@ class Store:
         """The latest real attempt of each of these jobs."""
         return {i: made[-1] for i in job_ids if (made := self.attempts(i))}
 
-    def intake(self, job_id: int) -> Intake:
-        """What was submitted, environment included."""
+    def submission(self, job_id: int) -> Submission:
+        """What was submitted, environment included, with what has been edited since."""
         row = self._db.execute(
-            "SELECT uid, gid, envelope, data FROM jobs JOIN blobs ON digest = environment "
-            "WHERE id = ?",
+            "SELECT uid, gid, envelope, data, edits FROM jobs JOIN submissions USING (ticket) "
+            "JOIN blobs ON digest = environment WHERE id = ?",
             (job_id,),
         ).fetchone()
         if row is None:
             raise StoreError(f"the store {self.path} has no job {job_id}")
-        uid, gid, text, data = row
+        uid, gid, text, data, edits = row
         document = json.loads(text)
         if document["command"] is not None:
             document["command"] = tuple(document["command"])
+        if edits is not None:
+            document["options"] = merged(document["options"], json.loads(edits))
         envelope = Envelope(**document, environment=json.loads(zlib.decompress(data)))
-        return Intake(job_id=job_id, uid=uid, gid=gid, envelope=envelope)
+        return Submission(uid=uid, gid=gid, envelope=envelope)
+
+    def edits(self, job_id: int) -> dict[str, Any]:
+        """The options changed for one job since its submission."""
+        row = self._db.execute("SELECT edits FROM jobs WHERE id = ?", (job_id,)).fetchone()
+        return json.loads(row[0]) if row and row[0] else {}
 
     def _all(self, kind: type[T], query: str, *arguments: Any) -> list[T]:
         rows = self._db.execute(query, arguments)
         return [msgspec.json.decode(text, type=kind) for (text,) in rows]
 
 
-def _packed(environment: dict[str, str]) -> bytes:
-    return zlib.compress(json.dumps(environment, sort_keys=True).encode("ascii"), 1)
-
-
-def _digest(environment: dict[str, str]) -> str:
-    return hashlib.sha256(json.dumps(environment, sort_keys=True).encode("ascii")).hexdigest()
+def _packed(environment: dict[str, str]) -> tuple[str, bytes]:
+    """The name and the packed bytes of an environment: a sweep's jobs share one."""
+    text = json.dumps(environment, sort_keys=True).encode("ascii")
+    return hashlib.sha256(text).hexdigest(), zlib.compress(text, 1)

@@ -22,6 +22,8 @@ _OCCASIONS = frozenset(
         ev.EstimateReady,
         ev.CancelRequested,
         ev.HoldRequested,
+        ev.RequeueRequested,
+        ev.EditRequested,
         ev.DrainRequested,
         ev.DevicesSeen,
         ev.ReadingsTaken,

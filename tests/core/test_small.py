@@ -42,10 +42,11 @@ def test_only_what_the_table_says_can_happen(state: JobState, trigger: Trigger) 
             after(state, trigger)
 
 
-def test_every_state_is_reached_and_only_ends_are_left_by_nothing() -> None:
+def test_every_state_is_reached_and_only_a_requeue_leaves_an_end() -> None:
     assert {JobState.PENDING, *TABLE.values()} == set(JobState)
-    left = {state for state, _ in TABLE}
+    left = {state for state, trigger in TABLE if trigger is not Trigger.AGAIN}
     assert {s for s in JobState if s.final} == set(JobState) - left
+    assert {s for s, trigger in TABLE if trigger is Trigger.AGAIN} == set(JobState) - left
 
 
 # ------------------------------------------------------------------ units
@@ -269,3 +270,38 @@ def test_energy_is_shared_by_those_on_the_device() -> None:
     admit(led, 2, 1000)
     led.take(reading(1010.0, used=0, power_w=100.0))
     assert [h.energy_j for h in led.holdings.values()] == [500.0, 500.0]
+
+
+@pytest.mark.parametrize("smact", [float("nan"), float("inf"), -0.1])
+def test_a_number_that_is_none_is_not_a_quiet_device(smact: float) -> None:
+    led = ledger()
+    admit(led, 1, 10_000, smact=0.3)
+    for second in range(3):
+        led.take(reading(1001.0 + second, used=9_000, held={1: 9_000}, smact=0.4))
+    assert led.smact == pytest.approx(0.4)
+    led.take(reading(1004.0, used=9_000, held={1: 9_000}, smact=smact, power_w=float("nan")))
+    assert led.smact is None and "reads" in (led.smact_doubt or "")
+    assert led.holdings[1].smact_count == 3 and led.reading is not None
+    assert led.reading.power_w is None
+    led.take(reading(1005.0, used=9_000, held={1: 9_000}, smact=0.5))
+    assert led.smact == pytest.approx((3 * 0.4 + 0.5) / 4)
+
+
+@pytest.mark.parametrize("used", [-1, float("nan")])
+def test_memory_that_cannot_be_true_is_unknown(used: float) -> None:
+    led = ledger()
+    led.take(reading(1001.0, used=used))  # type: ignore[arg-type]
+    assert led.free_mib() is None and led.unreadable(1001.0) is not None
+    led.take(reading(1002.0, used=5_000, held={1: used}))  # type: ignore[dict-item]
+    assert led.free_mib() is None
+
+
+def test_what_was_measured_long_ago_is_no_measure() -> None:
+    led = ledger()
+    admit(led, 1, 10_000)
+    for second in range(3):
+        led.take(reading(1001.0 + second, used=0, smact=0.4))
+    led.take(reading(1050.0, used=0))
+    assert led.smact == pytest.approx(0.4), "a gap in the readings"
+    led.take(reading(1200.0, used=0))
+    assert led.smact is None

@@ -16,7 +16,7 @@ from radrm.daemon.server import Request
 from radrm.host.clock import Clock
 from radrm.host.sockets import Peer
 from radrm.host.store import Store
-from tests.host.test_store import intake_of
+from tests.host.test_store import submission_of
 from tests.world import World, gpus
 
 OWNER, STRANGER = 1000, 1001
@@ -27,7 +27,7 @@ def asked(tmp_path: Path, client_uid: int, **words: Any) -> tuple[dict[str, Any]
     world = World(gpus(1))
     world.submit(1000)
     store = Store(str(tmp_path / "radrm.sqlite"))
-    store.save(world.decisions, [intake_of(job) for job in world.jobs.values()])
+    store.save(world.decisions, [submission_of(job) for job in world.jobs.values()])
     loop = SimpleNamespace(
         scheduler=world.scheduler,
         store=store,
@@ -42,7 +42,9 @@ def asked(tmp_path: Path, client_uid: int, **words: Any) -> tuple[dict[str, Any]
 @pytest.mark.parametrize("uid", [OWNER, 0, os.getuid()])
 def test_its_owner_root_and_the_daemons_user_may_cancel_a_job(tmp_path: Path, uid: int) -> None:
     answer, world = asked(tmp_path, uid, op="cancel", jobs=["1"])
-    assert answer == {"ok": True, "result": [{"id": 1, "state": "RUNNING", "error": None}]}
+    told = {"id": 1, "label": "1", "name": world.jobs[1].spec.name, "state": "RUNNING"}
+    told["error"] = None
+    assert answer == {"ok": True, "result": [told]}
     assert world.state(1) is JobState.CANCELLED
 
 

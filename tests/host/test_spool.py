@@ -42,7 +42,8 @@ def spool(tmp_path: Path) -> Spool:
 
 
 def test_what_is_put_arrives_as_it_was(spool: Spool) -> None:
-    first, second = envelope(), envelope(script=None, command=("echo", "a b", "\udc80"))
+    first = envelope(summary="Total params: 25,557,032\n")
+    second = envelope(script=None, command=("echo", "a b", "\udc80"))
     spool.put([first, second])
     found = list(spool.arrivals())
     by_ticket = sorted([first, second], key=lambda e: e.ticket)
@@ -143,12 +144,21 @@ def test_a_spool_that_is_not_there_is_said_with_the_next_step(tmp_path: Path) ->
         ("environment", {"A": 1}),
         ("environment", None),
         ("submitted_s", "now"),
+        ("summary", 5),
+        ("summary", "a\0b"),
     ],
 )
 def test_a_field_of_the_wrong_kind_is_refused(field: str, value: object) -> None:
     document = json.loads(envelope().to_bytes())
     with pytest.raises(BadFile):
         Envelope.from_bytes(json.dumps({**document, field: value}).encode())
+
+
+def test_an_envelope_without_a_summary_is_one_still() -> None:
+    """Such lie in the spools of earlier releases."""
+    document = json.loads(envelope().to_bytes())
+    del document["summary"]
+    assert Envelope.from_bytes(json.dumps(document).encode()).summary is None
 
 
 @given(st.binary(max_size=300))

@@ -10,19 +10,25 @@ from pathlib import Path
 import pytest
 
 from radrm.core import events as ev
-from radrm.core.records import DeviceStatus, Instant, Job, JobSpec, OutOfMemory, RuleState
+from radrm.core.records import (
+    ArrayElement,
+    DeviceStatus,
+    Instant,
+    Job,
+    JobSpec,
+    OutOfMemory,
+    RuleState,
+)
 from radrm.core.scheduler import Scheduler
 from radrm.core.words import JobState
 from radrm.errors import StoreError
-from radrm.host.store import Intake, Store
+from radrm.host.store import Store, Submission, Taken
 from tests.host.test_spool import envelope
 from tests.world import World, gpus
 
 
-def intake_of(job: Job, **changes: object) -> Intake:
-    return Intake(
-        job_id=job.id, uid=1000, gid=1000, envelope=envelope(ticket=job.ticket, **changes)
-    )
+def submission_of(job: Job, **changes: object) -> Submission:
+    return Submission(uid=1000, gid=1000, envelope=envelope(ticket=job.ticket, **changes))
 
 
 def saved_world(store: Store) -> World:
@@ -32,8 +38,8 @@ def saved_world(store: Store) -> World:
     world.submit(30_000, gpus=2)
     world.end(first, 1, oom=OutOfMemory("test", 2000))
     world.step(ev.DrainRequested(at=world.now, device="GPU-1", reason="fan"))
-    intakes = [intake_of(job) for job in world.jobs.values()]
-    store.save(world.decisions, intakes)
+    submissions = [submission_of(job) for job in world.jobs.values()]
+    store.save(world.decisions, submissions)
     return world
 
 
@@ -70,26 +76,92 @@ def test_a_submission_comes_back_whole_and_environments_are_shared(path: str) ->
     store = Store(path)
     world = World(gpus(1))
     jobs = [world.submit(1000) for _ in range(3)]
-    sent = [intake_of(job, environment={"A": "\udcff"}) for job in jobs]
+    sent = [submission_of(job, environment={"A": "\udcff"}) for job in jobs]
     store.save(world.decisions, sent)
-    assert [store.intake(job.id) for job in jobs] == sent
+    assert [store.submission(job.id) for job in jobs] == sent
     with sqlite3.connect(path) as db:
         assert db.execute("SELECT count(*) FROM blobs").fetchone() == (1,)
     assert os.stat(path).st_mode & 0o777 == 0o600
 
 
-def test_jobs_are_found_by_id_and_ticket(path: str) -> None:
+def test_jobs_are_found_by_id_ticket_and_name(path: str) -> None:
     store = Store(path)
     world = World(gpus(1))
     job = world.submit(1000)
-    renamed = replace(job, ticket="01ARZ3NDEKTSV4RRFFQ69G5FAV")
-    store.save([replace(world.decisions[-2], changed=(renamed,))], [intake_of(renamed)])
-    for reference in ("1", renamed.ticket, renamed.ticket.lower()):
-        assert store.job(reference) == renamed
-    for reference in ("2", "", "-1", "x", "9" * 30, "\u0661", "01ARZ3NDEKTSV4RRFFQ69G5FAX"):
-        assert store.job(reference) is None
-    assert store.knows_ticket(renamed.ticket)
+    renamed = replace(job, ticket="01ARZ3NDEKTSV4RRFFQ69G5FAV", spec=replace(job.spec, name="net"))
+    store.save([replace(world.decisions[-2], changed=(renamed,))], [submission_of(renamed)])
+    assert store.job(1) == renamed and store.job(2) is None
+    assert store.of_ticket(renamed.ticket) == [renamed] and store.of_ticket("X") == []
+    assert store.named("n*t", 10) == [renamed] and store.named("[!n]et", 10) == []
+    assert store.taken(renamed.ticket) == Taken(uid=1000, jobs=1, first_id=1)
+    assert store.taken("X") is None
     assert store.next_job_id() == 2
+
+
+def test_an_arrays_elements_share_one_submission(path: str) -> None:
+    store = Store(path)
+    world = World(gpus(1))
+    job = world.submit(1000)
+    elements = [replace(job, id=i, array=ArrayElement(5, i + 2, 2)) for i in (5, 6, 7)]
+    submission = submission_of(job)
+    decision = world.decisions[-2]
+    for element in elements:  # as a long array comes: in several turns
+        store.save([replace(decision, changed=(element,))], [submission])
+    assert store.of_array(5) == elements == store.of_ticket(job.ticket)
+    assert store.element(5, 8) == elements[1] and store.element(5, 4) is None
+    assert store.taken(job.ticket) == Taken(uid=1000, jobs=3, first_id=5)
+    assert store.submission(6) == submission
+
+
+def test_what_is_edited_of_one_job_comes_back_with_its_submission(path: str) -> None:
+    store = Store(path)
+    world = World(gpus(1))
+    job = world.submit(1000)
+    sent = submission_of(job, options={"time": "60", "env": ["A=1"]})
+    store.save(world.decisions, [sent])
+    assert store.edits(job.id) == {}
+    store.edit([(job.id, {"time": "90", "env": ["A=2"]})])
+    assert store.submission(job.id).envelope.options == {"time": "90", "env": ["A=1", "A=2"]}
+    assert store.edits(job.id) == {"time": "90", "env": ["A=2"]}
+
+
+def test_a_store_of_version_1_is_taken_over(path: str) -> None:
+    store = Store(path)
+    world = World(gpus(1))
+    first, second = world.submit(1000), world.submit(1000)
+    world.end(first)
+    sent = [submission_of(j) for j in (first, second)]
+    store.save(world.decisions, sent)
+    before = store.kept()
+    store.close()
+    with sqlite3.connect(path) as db:
+        db.executescript(
+            """
+            PRAGMA foreign_keys = OFF; PRAGMA legacy_alter_table = ON;
+            ALTER TABLE jobs RENAME TO new_jobs;
+            CREATE TABLE jobs (
+                id INTEGER PRIMARY KEY AUTOINCREMENT, ticket TEXT NOT NULL UNIQUE,
+                uid INTEGER NOT NULL, gid INTEGER NOT NULL, final INTEGER NOT NULL,
+                record TEXT NOT NULL, envelope TEXT NOT NULL,
+                environment TEXT NOT NULL REFERENCES blobs (digest)
+            );
+            INSERT INTO jobs SELECT id, ticket, uid, gid, final, record, envelope, environment
+                FROM new_jobs JOIN submissions USING (ticket);
+            DROP TABLE new_jobs; DROP TABLE submissions;
+            CREATE INDEX jobs_unfinished ON jobs (id) WHERE NOT final;
+            INSERT INTO jobs SELECT 9, "X", uid, gid, 1, record, envelope, environment
+                FROM jobs WHERE id = 1;
+            DELETE FROM jobs WHERE id = 9;
+            PRAGMA user_version = 1;
+            """
+        )
+    store = Store(path)
+    assert store.kept() == before
+    assert [store.submission(j.id) for j in (first, second)] == sent
+    assert store.next_job_id() == 10, "ids are never given twice"
+    assert [a.exit_code for a in store.attempts(first.id)] == [0]
+    store.close()
+    Store(path).close()
 
 
 def test_ids_go_on_after_a_restart_and_finished_jobs_stay(path: str) -> None:
@@ -98,7 +170,7 @@ def test_ids_go_on_after_a_restart_and_finished_jobs_stay(path: str) -> None:
     world = World(gpus(1))
     job = world.submit(1000)
     world.end(job)
-    store.save(world.decisions, [intake_of(job)])
+    store.save(world.decisions, [submission_of(job)])
     store.close()
     store = Store(path)
     assert store.next_job_id() == 2
@@ -114,7 +186,7 @@ def test_a_void_launch_is_not_an_attempt(path: str) -> None:
     job = world.submit(1000)
     world.step(ev.LaunchVoided(at=world.now, job_id=job.id, attempt=1))
     world.read()
-    store.save(world.decisions, [intake_of(job)])
+    store.save(world.decisions, [submission_of(job)])
     assert [a.serial for a in store.attempts(job.id)] == [2]
 
 
@@ -122,8 +194,8 @@ def test_a_batch_is_all_or_nothing(path: str) -> None:
     store = Store(path)
     world = World(gpus(1))
     job, _ = world.submit(1000), world.submit(1000)
-    with pytest.raises(StoreError, match="job 2 was never taken in"):
-        store.save(world.decisions, [intake_of(job)])
+    with pytest.raises(StoreError, match="FOREIGN KEY"):
+        store.save(world.decisions, [submission_of(job)])
     assert list(store.kept().jobs) == []
 
 

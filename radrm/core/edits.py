@@ -1,0 +1,67 @@
+"""What people change about a job that is there: another wish, or another run."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from radrm.core import lifecycle as life
+from radrm.core.dependencies import cycle
+from radrm.core.events import EditRequested, RequeueRequested
+from radrm.core.state import State
+from radrm.core.validation import hopeless
+from radrm.core.words import JobState, StopReason
+
+
+def requeue(state: State, event: RequeueRequested) -> None:
+    """Stop a live job and put it back in its queue, or run one again that has ended."""
+    job = state.jobs.get(event.job.id)
+    if job is None:
+        life.run_again(state, event.job)
+        job = state.jobs[event.job.id]
+        never = hopeless(state, job)
+        if never is not None:
+            life.refuse(state, job, never)
+    elif job.state in (JobState.LAUNCHING, JobState.RUNNING):
+        job = state.put_job(replace(job, reason=f"requeued by {event.by}"))
+        life.stop(state, job, state.attempts[job.id], StopReason.PREEMPTED)
+
+
+def refuse(state: State, event: EditRequested) -> str | None:
+    """Why a job cannot be changed so; None when it can.
+
+    A waiting job may become anything that could run here. Of a live one only what
+    concerns its future can change.
+    """
+    job = state.jobs.get(event.job_id)
+    if job is None:
+        return f"job {event.job_id} has ended"
+    if job.state.waiting:
+        loop = cycle(state, job, event.after)
+        return loop or hopeless(state, replace(job, spec=event.spec))
+    spec = event.spec
+    future = replace(
+        job.spec,
+        name=spec.name,
+        time_limit_s=spec.time_limit_s,
+        signal=spec.signal,
+        priority=spec.priority,
+        retries=spec.retries,
+        requeue=spec.requeue,
+    )
+    if spec != future or event.after != job.after:
+        return f"job {job.label} is {job.state.value}; that can change only while it waits"
+    return None
+
+
+def edit(state: State, event: EditRequested) -> None:
+    """Change a job, unless it cannot be changed so (then it stays as it was)."""
+    if refuse(state, event) is not None:
+        return
+    job = replace(state.jobs[event.job_id], spec=event.spec)
+    if job.state.waiting:
+        state.put_job(replace(job, estimates=event.estimates, after=event.after))
+        return
+    state.put_job(job)
+    attempt = state.attempts.get(job.id)
+    if attempt is not None:
+        life.wake_for_limit(state, job, attempt)

@@ -1,0 +1,68 @@
+"""What clients say, read with suspicion: every word may come from anybody."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from radrm.core.words import JobState
+from radrm.errors import UsageError
+
+Words = dict[str, Any]
+
+MAX_REFERENCES = 10_000
+MAX_PAGE = 1000
+
+
+def references(words: Words) -> list[str]:
+    """The jobs that a request names, as written."""
+    return _texts(words.get("jobs"), "job ids, tickets or names", needed=True)
+
+
+def device_words(words: Words) -> list[str]:
+    return _texts(words.get("devices", []), "GPU indices or UUIDs", needed=False)
+
+
+def _texts(found: object, what: str, needed: bool) -> list[str]:
+    if not isinstance(found, list) or not all(isinstance(r, str) for r in found):
+        raise UsageError(f"the request takes a list of {what}")
+    if needed and not found:
+        raise UsageError(f"the request takes at least one of {what}")
+    if len(found) > MAX_REFERENCES:
+        raise UsageError(f"the request takes at most {MAX_REFERENCES} of {what}")
+    return found
+
+
+def reason_word(words: Words) -> str:
+    """Why a device is drained: one line."""
+    found = words.get("reason") or "by an administrator"
+    if not isinstance(found, str) or not found.isprintable() or len(found) > 200:
+        raise UsageError("the reason is not a line of at most 200 characters")
+    return found
+
+
+def raw_options(words: Words) -> Words:
+    """Options as written; whether they can be read is for the option table to say."""
+    found = words.get("options")
+    if not isinstance(found, dict) or not found or "array" in found:
+        raise UsageError("the request 'edit' takes a table of options, without 'array'")
+    return found
+
+
+def states(words: Words) -> frozenset[JobState]:
+    """The states asked for; empty where none is."""
+    found = words.get("state")
+    if found is None:
+        return frozenset()
+    names = found.upper().split(",") if isinstance(found, str) else []
+    if not names or not all(name in JobState.__members__ for name in names):
+        known = ", ".join(JobState.__members__)
+        raise UsageError(f"{found!r} is not a state; the states are {known}")
+    return frozenset(JobState[name] for name in names)
+
+
+def page(words: Words) -> tuple[int, int]:
+    """Where a page begins, and how many rows it has."""
+    offset, limit = words.get("offset", 0), words.get("limit", MAX_PAGE)
+    if type(offset) is not int or type(limit) is not int or offset < 0 or limit < 1:
+        raise UsageError("a page has an offset from 0 on and a limit from 1 on")
+    return offset, min(limit, MAX_PAGE)

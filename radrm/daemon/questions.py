@@ -1,0 +1,158 @@
+"""What anybody may ask. A question changes nothing."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+from radrm.core.records import Device, Instant, Job, JobSpec, Needs, Role
+from radrm.core.words import Collocation
+from radrm.daemon.asked import MAX_REFERENCES, Words, page, references, states
+from radrm.daemon.documents import Document, Documents, Row, collapsed
+from radrm.daemon.explanations import Explanations
+from radrm.daemon.intake import read_envelope
+from radrm.daemon.launching import log_paths
+from radrm.daemon.loop import Loop
+from radrm.daemon.references import References
+from radrm.errors import Refused, UsageError
+
+MAX_FINISHED = 10_000
+
+Question = Callable[[Loop, Words], Any]
+
+
+# ------------------------------------------------------------------ jobs
+
+
+def status(loop: Loop, words: Words) -> list[Document]:
+    """Every job asked for, each in full."""
+    documents, now = Documents(loop.scheduler, loop.store), loop.clock.now()
+    if words.get("jobs"):
+        return [documents.one(job, now) for job in _named(loop, words)]
+    return [documents.row(row, now) for row in _rows(loop, words)]
+
+
+def paged(loop: Loop, words: Words) -> Document:
+    """As many rows as people can read, and how many there are."""
+    documents, now = Documents(loop.scheduler, loop.store), loop.clock.now()
+    rows = [Row(j) for j in _named(loop, words)] if words.get("jobs") else _rows(loop, words)
+    counts = Counter(row.job.state.value for row in rows)
+    rows = collapsed(rows)
+    offset, limit = page(words)
+    devices = sorted((le.device for le in loop.scheduler.state.ledgers.values()), key=_index)
+    return {
+        "jobs": [documents.row(row, now) for row in rows[offset : offset + limit]],
+        "total": len(rows),
+        "counts": dict(counts),
+        "now": now.wall_s,
+        "devices": {device.uuid: device.index for device in devices},
+    }
+
+
+def _index(device: Device) -> tuple[str, int]:
+    return device.node, device.index
+
+
+def _named(loop: Loop, words: Words) -> list[Job]:
+    """The jobs that are named, each once."""
+    look_up = References(loop.scheduler, loop.store)
+    found = {job.id: job for word in references(words) for job in look_up.find(word)}
+    return list(found.values())
+
+
+def _rows(loop: Loop, words: Words) -> list[Row]:
+    user, wanted = words.get("user"), states(words)
+
+    def keep(job: Job) -> bool:
+        return (user is None or job.spec.user == user) and (not wanted or job.state in wanted)
+
+    rows = Documents(loop.scheduler, loop.store).rows(keep)
+    if words.get("all") or any(state.final for state in wanted):
+        rows += [Row(job) for job in loop.store.finished(MAX_FINISHED) if keep(job)]
+        rows.sort(key=lambda row: row.job.id)
+    return rows
+
+
+def explain(loop: Loop, words: Words) -> Document:
+    """Why a job waits, or where and how it ran."""
+    job = _one(loop, words)
+    return Explanations(loop.scheduler, loop.store).of(job, loop.clock.now())
+
+
+def logs(loop: Loop, words: Words) -> Document:
+    """Where an attempt's logs are; the client opens them itself, as who it is."""
+    job = _one(loop, words)
+    if job.attempts == 0:
+        raise Refused(f"job {job.label} has not started yet, so it has no log")
+    number = words.get("attempt") or job.attempts
+    if type(number) is not int or not 1 <= number <= job.attempts:
+        raise Refused(f"job {job.label} has attempts 1 to {job.attempts}, not {number!r}")
+    envelope = loop.store.submission(job.id).envelope
+    options = read_envelope(envelope).options
+    cwd = os.path.join(envelope.cwd, options.chdir or "")
+    stdout, stderr = log_paths(job, number, options, cwd)
+    return {
+        "id": job.id,
+        "stdout": stdout,
+        "stderr": stderr,
+        "attempt": number,
+        "live": job.state.live and number == job.attempts,
+        "final": job.state.final,
+    }
+
+
+def _one(loop: Loop, words: Words) -> Job:
+    named = references(words)
+    if len(named) != 1:
+        raise UsageError("this request takes one job")
+    return References(loop.scheduler, loop.store).one(named[0])
+
+
+# ------------------------------------------------------------------ the server
+
+
+def gpus(loop: Loop, words: Words) -> list[Document]:
+    return Documents(loop.scheduler, loop.store).devices(loop.clock.now())
+
+
+def check(loop: Loop, words: Words) -> list[str | None]:
+    """Why each of these needs can never be met here; null where it can."""
+    needs = words.get("needs")
+    if not isinstance(needs, list) or len(needs) > MAX_REFERENCES:
+        raise UsageError("the request 'check' takes a list of needs")
+    return [loop.scheduler.hopeless(_imagined(n)) for n in needs]
+
+
+def _imagined(needs: Any) -> Job:
+    """A job with these needs, to ask the core about; it is never submitted."""
+    try:
+        spec = JobSpec(
+            name="",
+            user="",
+            uid=-1,
+            collocation=Collocation(needs.get("collocation") or "auto"),
+            roles=(
+                Role(
+                    needs=Needs(
+                        gpus=int(needs["gpus"]),
+                        gpu_memory_mib=needs.get("gpu_memory_mib"),
+                        mig_profile=needs.get("mig_profile"),
+                    )
+                ),
+            ),
+        )
+        return Job(id=0, ticket="", spec=spec, submitted=Instant(0.0, 0.0))
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise UsageError(f"these needs cannot be read: {error}") from None
+
+
+QUESTIONS: dict[str, Question] = {
+    "status": status,
+    "page": paged,
+    "explain": explain,
+    "logs": logs,
+    "gpus": gpus,
+    "check": check,
+}

@@ -1,0 +1,228 @@
+"""Arrays, dependencies and what people change afterwards, on a real daemon."""
+
+from __future__ import annotations
+
+import json
+import os
+
+import pytest
+
+from radrm.host.spool import Envelope, Spool
+from radrm.host.tickets import new_ticket
+from tests.daemon.harness import DaemonHome, wait_until
+
+SWEEP = """#!/bin/bash
+#RAD --name=sweep --gpus=0 --array=3-7%2
+echo "$RADRM_ARRAY_TASK_ID of $RADRM_JOB_ID" >> ran
+"""
+
+
+def test_an_array_runs_each_element_with_its_number_and_log(daemon: DaemonHome) -> None:
+    daemon.file("sweep.rad", SWEEP)
+    first = daemon.submit("sweep.rad")
+    documents = daemon.ask("status", jobs=[str(first)])
+    assert [d["label"] for d in documents] == [f"{first}_{i}" for i in range(3, 8)]
+    for document in documents:
+        assert daemon.wait_end(document["label"])["state"] == "COMPLETED"
+    lines = sorted((daemon.work / "ran").read_text().splitlines())
+    assert lines == [f"{i} of {first + i - 3}" for i in range(3, 8)]
+    assert (daemon.work / f"radrm-{first}_5.out").exists()
+    assert len({d["ticket"] for d in documents}) == 1
+
+
+def test_an_array_of_a_hundred_thousand_keeps_nobody_waiting(home: DaemonHome) -> None:
+    home.start()
+    done = home.radrm("submit", "--gpus=0", "--array=0-99999%1", "--", "sleep", "100")
+    assert done.returncode == 0, done.stderr
+    quick = home.submit("--gpus=0", "--priority=5", "--", "true")
+    assert home.wait_end(quick)["state"] == "COMPLETED"
+    page = wait_until(
+        lambda: (p := home.ask("page", offset=0, limit=5))["counts"].get("PENDING") == 99_999 and p,
+        "all elements to be taken in",
+    )
+    assert page["total"] == 2 and page["jobs"][1]["label"] == "1_[1-99999]"
+    home.kill()
+    home.start()
+    assert home.ask("page", offset=0, limit=5)["counts"] == {"RUNNING": 1, "PENDING": 99_999}
+    assert len(home.ask("cancel", jobs=["1"])) == 100_000
+    wait_until(lambda: not home.ask("status"), "their end")
+
+
+@pytest.mark.parametrize("array", ["5-4", "0-", "", "0-100000", "0-3%0", "-1-3", "x"])
+def test_what_is_no_array_is_refused(home: DaemonHome, array: str) -> None:
+    done = home.radrm("submit", f"--array={array}", "--", "true")
+    assert done.returncode == 2 and "array" in done.stderr and "Traceback" not in done.stderr
+
+
+def test_dependencies_hold_with_the_daemon_down_and_by_ticket(home: DaemonHome) -> None:
+    home.start()
+    home.stop()
+
+    def ticket(*words: str) -> str:
+        done = home.radrm("submit", "--parsable", "--gpus=0", *words)
+        assert done.returncode == 0, done.stderr
+        return done.stdout.strip()
+
+    first = ticket("--", "sh", "-c", "echo first >> order")
+    second = ticket(f"--after={first}", "--", "sh", "-c", "echo second >> order; exit 3")
+    third = ticket(f"--after={second}:failed", "--", "sh", "-c", "echo third >> order")
+    never = ticket(f"--after={second}", "--", "true")
+    home.start()
+    assert home.wait_end(third)["state"] == "COMPLETED"
+    assert (home.work / "order").read_text().split() == ["first", "second", "third"]
+    job = home.wait_end(never)
+    assert job["state"] == "FAILED" and "had to complete and is FAILED" in job["reason"]
+    assert home.radrm("wait", never).returncode == 125
+
+
+def test_what_it_follows_has_ended_long_ago(daemon: DaemonHome) -> None:
+    first = daemon.submit("--gpus=0", "--", "false")
+    daemon.wait_end(first)
+    late = daemon.submit("--gpus=0", f"--after={first}:any", "--", "true")
+    assert daemon.wait_end(late)["state"] == "COMPLETED"
+    done = daemon.radrm("submit", "--gpus=0", f"--after={first}", "--", "true")
+    assert done.returncode == 1 and "had to complete and is FAILED" in done.stderr
+    done = daemon.radrm("submit", "--gpus=0", "--after=999", "--", "true")
+    assert done.returncode == 1 and "no job 999" in done.stderr
+
+
+def test_envelopes_that_name_each_other_wait_for_nobody(daemon: DaemonHome) -> None:
+    """Nobody can do that with `radrm submit`: a ticket is known only once it is given."""
+    one, other = new_ticket(), new_ticket()
+    for mine, theirs in ((one, other), (other, one)):
+        envelope = Envelope(
+            ticket=mine,
+            file=None,
+            script=None,
+            command=("true",),
+            options={"gpus": "0", "after": [theirs]},
+            cwd=str(daemon.work),
+            umask=0o022,
+            environment={"PATH": os.environ["PATH"]},
+            submitted_s=0.0,
+        )
+        Spool(str(daemon.folder / "home" / "spool")).put([envelope])
+    ended = [wait_until(lambda t=t: _known(daemon, t), t) for t in (one, other)]  # type: ignore[misc]
+    assert [daemon.wait_end(d["id"])["state"] for d in ended] == ["FAILED", "FAILED"]
+
+
+def _known(daemon: DaemonHome, ticket: str) -> dict[str, object]:
+    (found,) = daemon.ask("intake", jobs=[ticket])
+    return found or {}
+
+
+def test_orders_by_name_glob_array_and_element(daemon: DaemonHome) -> None:
+    for name in ("net-a", "net-b", "other"):
+        daemon.submit(f"--name={name}", "--gpus=0", "--", "sleep", "100")
+    array = daemon.submit("--name=arr", "--gpus=0", "--array=0-3%1", "--", "sleep", "100")
+    told = daemon.ask("cancel", jobs=["net-*"])
+    assert [(t["name"], t["error"]) for t in told] == [("net-a", None), ("net-b", None)]
+    (told,) = daemon.ask("hold", jobs=[f"{array}_2"])
+    assert told["label"] == f"{array}_2" and daemon.job(f"{array}_2")["held"]
+    assert {t["label"] for t in daemon.ask("cancel", jobs=[str(array)])} == {
+        f"{array}_{i}" for i in range(4)
+    }
+    (told,) = daemon.ask("cancel", jobs=["nobody-*"])
+    assert "no job nobody-*" in told["error"]
+    daemon.ask("cancel", jobs=["other"])
+
+
+def test_hold_release_edit_requeue(daemon: DaemonHome) -> None:
+    blocker = daemon.submit("--gpu-memory=30G", "--gpus=2", "--", "sleep", "100")
+    daemon.wait_state(blocker, "RUNNING")
+    job = daemon.submit(
+        "--gpu-memory=35G", "--env=WHAT=old", "--", "sh", "-c", "echo $WHAT $CUDA_VISIBLE_DEVICES"
+    )
+    assert daemon.ask("hold", jobs=[str(job)])[0]["error"] is None
+    (told,) = daemon.ask("edit", jobs=[str(job)], options={"gpu-memory": "99G"})
+    assert "largest here" in told["error"]
+    (told,) = daemon.ask("edit", jobs=[str(job)], options={"gpus": "0", "env": ["WHAT=new"]})
+    assert told["error"] is None
+    assert daemon.job(job)["state"] == "PENDING" and daemon.job(job)["reason"]
+    daemon.ask("release", jobs=[str(job)])
+    assert daemon.wait_end(job)["state"] == "COMPLETED"
+    assert daemon.output(job).split() == ["new"]
+    (told,) = daemon.ask("requeue", jobs=[str(job)])
+    assert told["error"] is None and told["state"] == "COMPLETED"
+    assert daemon.wait_end(job)["attempts"] == 2
+    (told,) = daemon.ask("edit", jobs=[str(blocker)], options={"gpus": "1"})
+    assert "only while it waits" in told["error"]
+    assert daemon.ask("requeue", jobs=[str(blocker)])[0]["error"] is None
+    again = wait_until(
+        lambda: (d := daemon.job(blocker))["attempts"] == 2 and d, "its next attempt"
+    )
+    assert again["state"] in ("LAUNCHING", "RUNNING")
+    attempts = daemon.ask("explain", jobs=[str(blocker)])["attempts"]
+    assert attempts[0]["outcome"] == "preempted"
+
+
+def test_edits_survive_the_daemon(daemon: DaemonHome) -> None:
+    job = daemon.submit("--gpus=0", "--env=WHAT=old", "--", "sh", "-c", "echo $WHAT; exit 1")
+    daemon.wait_end(job)
+    daemon.ask("requeue", jobs=[str(job)])
+    daemon.wait_end(job)
+    held = daemon.submit("--gpus=0", "--after=none", "--", "sh", "-c", "echo $WHAT")
+    daemon.wait_end(held)
+    long = daemon.submit("--gpus=0", "--", "sleep", "100")
+    waiting = daemon.submit("--gpus=0", f"--after={long}:any", "--", "sh", "-c", "echo $WHAT")
+    options = {"env": ["WHAT=new"], "name": "renamed", "priority": "7"}
+    assert daemon.ask("edit", jobs=[str(waiting)], options=options)[0]["error"] is None
+    daemon.kill()
+    daemon.start()
+    document = daemon.job("renamed")
+    assert (document["id"], document["priority"]) == (waiting, 7)
+    daemon.ask("cancel", jobs=[str(long)])
+    daemon.wait_end(waiting)
+    assert daemon.output(waiting).split() == ["new"]
+
+
+def test_a_signal_reaches_the_program_that_catches_it_and_not_its_shell(home: DaemonHome) -> None:
+    home.scale = 10.0
+    home.start()
+    home.file(
+        "save.py",
+        "import signal, sys, time\n"
+        "def save(*_):\n"
+        "    print('saved', flush=True)\n"
+        "    sys.exit(7)\n"
+        "signal.signal(signal.SIGUSR1, save)\n"
+        "print('ready', flush=True)\n"
+        "while True: time.sleep(0.05)\n",
+    )
+    home.file(
+        "job.rad",
+        "#!/bin/bash\n#RAD --gpus=0 --time=60 --signal=USR1@45\npython save.py\n"
+        'code=$?\necho "shell saw $code"; exit $code\n',
+    )
+    job = home.submit("job.rad")
+    ended = home.wait_end(job)
+    assert home.output(job).split("\n")[:3] == ["ready", "saved", "shell saw 7"]
+    assert (ended["state"], ended["exit_code"]) == ("FAILED", 7)
+
+
+def test_only_root_and_the_daemons_user_drain_devices(daemon: DaemonHome) -> None:
+    (told,) = daemon.ask("drain", devices=["1"], reason="new fan")
+    assert (told["index"], told["error"]) == (1, None)
+    states = [d["state"] for d in daemon.ask("gpus")]
+    assert states == ["idle", "drained"]
+    jobs = [daemon.submit("--gpu-memory=30G", "--", "sleep", "100") for _ in range(2)]
+    waiting = daemon.ask("explain", jobs=[str(jobs[1])])
+    assert [d["rule"] for d in waiting["devices"]] == ["memory", "drained"]
+    assert "new fan" in waiting["devices"][1]["message"]
+    assert waiting["devices"][0]["needed"] > waiting["devices"][0]["available"]
+    daemon.kill()
+    daemon.start()
+    assert daemon.ask("gpus")[1]["reason"] == "new fan", "it is remembered"
+    daemon.ask("resume", devices=[])
+    daemon.wait_state(jobs[1], "RUNNING")
+    (told,) = daemon.ask("drain", devices=["7"])
+    assert "no GPU '7'" in told["error"]
+    daemon.ask("cancel", jobs=[str(j) for j in jobs])
+
+
+def test_the_tail_of_json_is_one_document(daemon: DaemonHome) -> None:
+    daemon.file("sweep.rad", SWEEP)
+    done = daemon.radrm("submit", "--json", "sweep.rad")
+    (result,) = json.loads(done.stdout)
+    assert set(result) >= {"ticket", "id", "name", "file", "error"}
+    wait_until(lambda: not daemon.ask("status"), "its end")
