@@ -1,0 +1,14 @@
+"""How fast radrm is, measured beside what it is compared with, in one run.
+
+make bench
+
+table        one row of the table, and the numbers that go into it
+real         a daemon of our own, and submissions without the command
+submit       `radrm submit` beside `python -c pass`
+launch       acknowledged to first instruction, end to next start
+bulk         a thousand job files in one call
+long_queue   a daemon and a scheduler with ten thousand waiting jobs
+idle         a daemon with nothing to do
+events       function calls per event, by queue length: the same on every machine
+run          all of them, as a table
+"""

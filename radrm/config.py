@@ -33,7 +33,16 @@ RuleTables = Mapping[str, Table]
 
 @dataclass(frozen=True, slots=True)
 class MpsConfig:
+    """Settings of the table `[mps]`."""
+
     enabled: bool = False
+    """Let jobs of one user share a GPU through CUDA MPS, with memory caps. Software GPUs only
+    in this release."""
+
+
+@dataclass(frozen=True, slots=True)
+class DaemonConfig:
+    """Settings of the table `[daemon]`. There is none yet."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,12 +50,18 @@ class Config:
     """What a site or a user may choose. Every field has a default that works."""
 
     policy: str = "magm"
+    """Which devices a job is placed on."""
     order: str = "fifo"
+    """Which waiting job comes next."""
     planner: str = "default"
+    """What should change; the default asks the order and the policy."""
     estimator: str = "auto"
+    """What tells a job's need when its file does not; `auto` asks the best there are in turn."""
     recovery: str = "exclusive"
+    """What becomes of a job that died of GPU out-of-memory."""
     collocation: Collocation = Collocation.AUTO
-    """AUTO is MPS where it is enabled, else time-slicing. Never MIG: devices decide that."""
+    """How jobs that do not say share a device: `auto`, `exclusive`, `timeslice` or `mps`. AUTO
+    is MPS where it is enabled, else time-slicing. Never MIG: devices decide that."""
     device_ids: str = "uuid"
     """How jobs are told their devices: `uuid`, or `index` for programs that need it."""
 
@@ -58,7 +73,7 @@ class Config:
 
     core: Mapping[str, float] = field(default_factory=dict)
     mps: MpsConfig = MpsConfig()
-    daemon: Table = field(default_factory=dict)
+    daemon: DaemonConfig = DaemonConfig()
 
     def to_table(self) -> dict[str, Any]:
         """The whole configuration as TOML knows it."""
@@ -74,6 +89,8 @@ class Config:
         words = [word.strip() for word in key.split(".")]
         if not equals or not all(words):
             raise BadConfig(f"{source}: write KEY=VALUE, as in policies.magm.max_smact=0.9")
+        if any(0xD800 <= ord(c) <= 0xDFFF for c in setting):
+            raise BadConfig(f"{source}: not UTF-8 text; type it in a UTF-8 terminal")
         whole = self.to_table()
         table = whole
         for depth, word in enumerate(words[:-1], start=1):
@@ -81,10 +98,18 @@ class Config:
             if not isinstance(table, dict):
                 raise BadConfig(f"{source}: '{'.'.join(words[:depth])}' is one value, not a table")
         table[words[-1]] = _toml_value(value.strip())
-        return _checked(whole, source)
+        return _first_trouble(_checked(whole, source))
 
 
 # ------------------------------------------------------------------ finding and reading
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigFile:
+    """Where a configuration is looked for (None: nowhere), and its text (None: no file)."""
+
+    path: Path | None
+    text: str | None
 
 
 def config_path(environ: Mapping[str, str], system: bool) -> Path | None:
@@ -101,32 +126,50 @@ def config_path(environ: Mapping[str, str], system: bool) -> Path | None:
     return Path(home, ".config", "radrm", "radrm.toml") if home.startswith("/") else None
 
 
-def load_config(environ: Mapping[str, str], system: bool) -> Config:
-    """The configuration in force. Raises `BadConfig` for a file that cannot be used."""
+def find_config(environ: Mapping[str, str], system: bool) -> ConfigFile:
+    """The file in force, read and not yet checked. Raises `BadConfig` for one that cannot be."""
     path = config_path(environ, system)
     if path is None:
-        return Config()
+        return ConfigFile(None, None)
     try:
-        text = path.read_text(encoding="utf-8")
+        return ConfigFile(path, read_config(path))
     except (FileNotFoundError, NotADirectoryError):
         if environ.get("RADRM_CONFIG"):
             raise BadConfig(
                 f"{path}: no such file; correct RADRM_CONFIG, or unset it to use the defaults"
             ) from None
-        return Config()
+        return ConfigFile(path, None)
+
+
+def read_config(path: Path) -> str:
+    """A file's text. Raises `BadConfig`, but lets pass that there is none."""
+    try:
+        return path.read_text(encoding="utf-8")
+    except (FileNotFoundError, NotADirectoryError):
+        raise
     except UnicodeDecodeError:
         raise BadConfig(f"{path}: not UTF-8 text; save it as UTF-8") from None
     except OSError as error:
         raise BadConfig(f"{path}: cannot be read: {error.strerror}") from error
-    return parse_config(text, str(path))
+
+
+def load_config(environ: Mapping[str, str], system: bool) -> Config:
+    """The configuration in force. Raises `BadConfig` for a file that cannot be used."""
+    found = find_config(environ, system)
+    return Config() if found.text is None else parse_config(found.text, str(found.path))
 
 
 def parse_config(text: str, source_name: str) -> Config:
     """Read TOML text. `source_name` stands before every error. Raises `BadConfig`."""
+    return _first_trouble(examine_config(text, source_name))
+
+
+def examine_config(text: str, source_name: str) -> tuple[Config, list[str]]:
+    """What of the text can be used, and one line on each thing that cannot."""
     try:
         table = tomllib.loads(text)
     except ValueError as error:
-        raise BadConfig(f"{source_name}: not TOML: {error}") from None
+        return Config(), [f"{source_name}: not TOML: {error}"]
     return _checked(table, source_name)
 
 
@@ -141,37 +184,95 @@ def _toml_value(text: str) -> Any:
 # ------------------------------------------------------------------ checking
 
 
-def _checked(table: Table, source: str) -> Config:
-    _only_known(table, _CHECKS, source, "")
-    return Config(**{key: _CHECKS[key](value, f"{source}: {key}") for key, value in table.items()})
+def contradictions(config: Config) -> list[str]:
+    """Settings that are sound by themselves and do not go together."""
+    if config.collocation is Collocation.MPS and not config.mps.enabled:
+        return [
+            "collocation = 'mps' while mps.enabled is false: jobs would be time-sliced; "
+            "set mps.enabled = true, or collocation = 'auto'"
+        ]
+    return []
 
 
-def _only_known(table: Table, known: Iterable[str], source: str, prefix: str) -> None:
-    for key in table:
-        if key not in known:
-            raise BadConfig(f"{source}: unknown key '{prefix}{key}'; {_nearest(key, known)}")
+def _first_trouble(examined: tuple[Config, list[str]]) -> Config:
+    config, troubles = examined
+    if troubles:
+        raise BadConfig(troubles[0])
+    return config
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """A key of a source, and all troubles with that source so far."""
+
+    source: str
+    troubles: list[str]
+    key: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.source}: {self.key}"
+
+    def at(self, key: str) -> _Place:
+        return _Place(self.source, self.troubles, f"{self.key}.{key}" if self.key else key)
+
+
+_Check = Callable[[Any, _Place], Any]
+"""Gives back what can be used of a value. Raises `BadConfig` where nothing can be; a check of a
+table notes what is wrong inside it, and gives back the rest."""
+
+
+def _checked(table: Table, source: str) -> tuple[Config, list[str]]:
+    place = _Place(source, [])
+    return Config(**_known(table, _CHECKS, place)), place.troubles
+
+
+def _known(table: Table, checks: Mapping[str, _Check], place: _Place) -> dict[str, Any]:
+    """The values that pass the check of their key."""
+    sound: dict[str, Any] = {}
+    for key, value in table.items():
+        here = place.at(key)
+        try:
+            if key not in checks:
+                raise BadConfig(f"{here.source}: unknown key '{here.key}'; {_nearest(key, checks)}")
+            sound[key] = checks[key](value, here)
+        except BadConfig as error:
+            here.troubles.append(str(error))
+    return sound
+
+
+def _every(check: _Check) -> _Check:
+    """A check of tables: any key may stand there, and each value must pass."""
+
+    def check_table(value: Any, place: _Place) -> dict[str, Any]:
+        table = _table(value, place)
+        return _known(table, dict.fromkeys(table, check), place)
+
+    return check_table
 
 
 def _nearest(word: str, known: Iterable[str]) -> str:
-    found = difflib.get_close_matches(word, known, n=1)
-    return f"did you mean '{found[0]}'?" if found else f"known are: {', '.join(known)}"
+    names = list(known)
+    found = difflib.get_close_matches(word, names, n=1)
+    if found:
+        return f"did you mean '{found[0]}'?"
+    return f"known are: {', '.join(names)}" if names else "this table has no settings; remove it"
 
 
-def _wrong(at: str, expected: str, value: object) -> BadConfig:
-    return BadConfig(f"{at} must be {expected}, not {value!r}")
+def _wrong(place: _Place, expected: str, value: object) -> BadConfig:
+    return BadConfig(f"{place} must be {expected}, not {value!r}")
 
 
-def _name(value: Any, at: str) -> str:
+def _name(value: Any, place: _Place) -> str:
     if not isinstance(value, str) or not value:
-        raise _wrong(at, 'a name in quotes, as in "magm"', value)
+        raise _wrong(place, 'a name in quotes, as in "magm"', value)
     return value
 
 
-def _choice(*choices: str) -> Callable[[Any, str], str]:
-    def check(value: Any, at: str) -> str:
+def _choice(*choices: str) -> Callable[[Any, _Place], str]:
+    def check(value: Any, place: _Place) -> str:
         if value not in choices:
             hint = f"; {_nearest(value, choices)}" if isinstance(value, str) else ""
-            raise BadConfig(f"{at} must be one of {', '.join(choices)}, not {value!r}{hint}")
+            raise BadConfig(f"{place} must be one of {', '.join(choices)}, not {value!r}{hint}")
         return str(value)
 
     return check
@@ -180,49 +281,55 @@ def _choice(*choices: str) -> Callable[[Any, str], str]:
 _collocation = _choice("auto", "exclusive", "timeslice", "mps")
 
 
-def _table(value: Any, at: str) -> Table:
+def _table(value: Any, place: _Place) -> Table:
     if not isinstance(value, dict):
-        raise _wrong(at, "a table of settings", value)
+        raise _wrong(place, "a table of settings", value)
     return value
 
 
-def _rules(value: Any, at: str) -> RuleTables:
-    return {name: _table(settings, f"{at}.{name}") for name, settings in _table(value, at).items()}
+def _number(value: Any, place: _Place) -> float:
+    """A number or a switch; which of the two it must be, the core's own settings say."""
+    if not isinstance(value, (int, float)):
+        raise _wrong(place, "a number", value)
+    try:
+        finite = math.isfinite(value)
+    except OverflowError:  # a whole number that no float holds
+        raise BadConfig(f"{place} is too large a number") from None
+    if not finite:
+        raise _wrong(place, "a finite number", value)
+    return value
 
 
-def _numbers(value: Any, at: str) -> Mapping[str, float]:
-    """Numbers and switches; which of the two each is, the core's own settings say."""
-    for key, number in _table(value, at).items():
-        if not isinstance(number, (int, float)):
-            raise _wrong(f"{at}.{key}", "a number", number)
-        if not math.isfinite(number):
-            raise _wrong(f"{at}.{key}", "a finite number", number)
-    return dict(value)
+def _switch(value: Any, place: _Place) -> bool:
+    if not isinstance(value, bool):
+        raise _wrong(place, "true or false", value)
+    return value
 
 
-def _mps(value: Any, at: str) -> MpsConfig:
-    source = at.removesuffix(": mps")
-    _only_known(_table(value, at), MpsConfig.__dataclass_fields__, source, "mps.")
-    enabled = value.get("enabled", False)
-    if not isinstance(enabled, bool):
-        raise _wrong(f"{at}.enabled", "true or false", enabled)
-    return MpsConfig(enabled)
+def _mps(value: Any, place: _Place) -> MpsConfig:
+    return MpsConfig(**_known(_table(value, place), {"enabled": _switch}, place))
 
 
-_CHECKS: dict[str, Callable[[Any, str], Any]] = {
+def _daemon(value: Any, place: _Place) -> DaemonConfig:
+    return DaemonConfig(**_known(_table(value, place), {}, place))
+
+
+_rules = _every(_table)
+
+_CHECKS: dict[str, _Check] = {
     "policy": _name,
     "order": _name,
     "planner": _name,
     "estimator": _name,
     "recovery": _name,
-    "collocation": lambda value, at: Collocation(_collocation(value, at)),
+    "collocation": lambda value, place: Collocation(_collocation(value, place)),
     "device_ids": _choice("uuid", "index"),
     "policies": _rules,
     "orders": _rules,
     "planners": _rules,
     "estimators": _rules,
     "recoveries": _rules,
-    "core": _numbers,
+    "core": _every(_number),
     "mps": _mps,
-    "daemon": _table,
+    "daemon": _daemon,
 }

@@ -2,11 +2,13 @@
 
 A rule's name leads to its class; the settings of its table become the class's
 fields. Third parties add rules through entry points of the same group names
-(`radrm.orders`, `radrm.policies`, ...). Names and settings are checked here.
+(`radrm.orders`, `radrm.policies`, ...). Names and settings are checked here; a rule
+that cannot work with a value raises ValueError.
 """
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import MISSING, Field, dataclass, fields, is_dataclass, replace
@@ -38,13 +40,23 @@ REGISTRIES: Mapping[str, Mapping[str, str]] = {
     "recovery": RECOVERIES,
 }
 
-AUTO_CHAIN = ("declared",)
-"""What the estimator `auto` asks, best first; the first that answers is believed."""
+TABLES: Mapping[str, str] = {kind: kind for kind in REGISTRIES} | {"recovery": "recoveries"}
+"""The configuration's table for each kind of rule."""
+
+AUTO_CHAIN = ("declared", "horus")
+"""What the estimator `auto` asks, best first; for each quantity the first that tells it is
+believed, and none is asked to improve on another."""
 
 # Fields of a rule that belong to the rule itself and are nobody's setting.
 _NOT_SETTINGS = frozenset(
     {"name", "version", "listens", "whole_device", "order", "policy", "recovery_policy"}
 )
+
+# Fields of the core's settings that follow from something else.
+_NOT_CORE_SETTINGS = {
+    "collocation": 'write collocation = "..." above the tables',
+    "overcommit": "it follows from the policy: conditions = false in the policy's table",
+}
 
 
 # ------------------------------------------------------------------ rules
@@ -67,16 +79,26 @@ def find_rule(kind: str, name: str) -> Callable[..., Any]:
 
 
 def _make(kind: str, name: str, tables: Mapping[str, Mapping[str, Any]], **parts: Any) -> Any:
-    rule = find_rule(kind, name)
+    rule, where = find_rule(kind, name), f"{TABLES[kind]}.{name}"
     given = dict(tables.get(name, {}))
-    return rule(**_checked(f"{kind}.{name}", rule, given), **parts)
+    settings = _checked(where, rule, given)
+    try:
+        return rule(**settings, **parts)
+    except ValueError as error:
+        raise BadConfig(f"[{where}] {error}") from None
+
+
+def settings_of(rule: Callable[..., Any]) -> dict[str, Field[Any]]:
+    """The fields of a rule's class that are settings, by name."""
+    found = fields(rule) if is_dataclass(rule) else ()
+    return {f.name: f for f in found if f.init and f.name not in _NOT_SETTINGS}
 
 
 def _checked(where: str, rule: Callable[..., Any], given: Mapping[str, Any]) -> dict[str, Any]:
     """The settings of a table, each a known field of the right kind."""
     if not is_dataclass(rule):
         return dict(given)
-    settings = {f.name: f for f in fields(rule) if f.name not in _NOT_SETTINGS}
+    settings = settings_of(rule)
     for key, value in given.items():
         if key not in settings:
             hint = _nearest(key, sorted(settings))
@@ -110,7 +132,7 @@ def _nearest(word: str, names: list[str]) -> str:
 def make_rules(config: Config) -> Rules:
     """The rules that a configuration names."""
     order: Order = _make("orders", config.order, config.orders)
-    policy: Policy = _make("policies", config.policy, config.policies)
+    policy = _make_policy(config)
     planner: Planner = _make(
         "planners",
         config.planner,
@@ -123,12 +145,37 @@ def make_rules(config: Config) -> Rules:
     return Rules(order=order, planners=(planner,), recovery=recovery)
 
 
+def _make_policy(config: Config) -> Policy:
+    policy: Policy = _make("policies", config.policy, config.policies)
+    return policy
+
+
 def make_settings(config: Config, reading_interval_s: float = 1.0) -> CoreSettings:
-    """The core's settings; nothing is stale before a few readings could have been taken."""
+    """The core's settings; nothing is stale before a few readings could have been taken.
+
+    `overcommit` follows from the policy and is nobody's to set: with a policy that looks
+    at memory it would only void what that policy promises.
+    """
+    for key in config.core.keys() & _NOT_CORE_SETTINGS.keys():
+        raise BadConfig(f"[core] {key} is not set here; {_NOT_CORE_SETTINGS[key]}")
     given = _checked("core", CoreSettings, dict(config.core))
-    settings = CoreSettings(**{**given, "collocation": config.collocation})
+    overcommit = bool(getattr(_make_policy(config), "overcommits", False))
+    settings = CoreSettings(
+        **{**given, "collocation": config.collocation, "overcommit": overcommit}
+    )
     patience_s = max(settings.stale_after_s, 10 * reading_interval_s)
     return replace(settings, stale_after_s=patience_s)
+
+
+def settings_markdown() -> str:
+    """Every setting of every rule, with its default: the table of the documentation."""
+    lines = ["| table | settings and their defaults |", "| --- | --- |"]
+    for kind, rules in REGISTRIES.items():
+        for name in rules:
+            settings = settings_of(find_rule(kind, name)).values()
+            shown = ", ".join(f"`{s.name} = {json.dumps(s.default)}`" for s in settings)
+            lines += [f"| `[{TABLES[kind]}.{name}]` | {shown} |"] if shown else []
+    return "\n".join(lines)
 
 
 # ------------------------------------------------------------------ estimates
@@ -136,7 +183,7 @@ def make_settings(config: Config, reading_interval_s: float = 1.0) -> CoreSettin
 
 @dataclass(frozen=True, slots=True)
 class Estimating:
-    """The estimators of a configuration, asked in turn until one tells the memory."""
+    """The estimators of a configuration, asked in turn; each adds what is still untold."""
 
     estimators: tuple[Estimator, ...]
 

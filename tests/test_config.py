@@ -9,9 +9,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from radrm.config import Config, MpsConfig, config_path, load_config, parse_config
+from radrm.config import (
+    Config,
+    MpsConfig,
+    config_path,
+    contradictions,
+    examine_config,
+    find_config,
+    load_config,
+    parse_config,
+)
 from radrm.core.words import Collocation
 from radrm.errors import BadConfig
+from tools import config_reference as reference
 
 FULL = """
 policy = "best-fit"
@@ -38,8 +48,6 @@ margin = 1.5
 [mps]
 enabled = true
 
-[daemon]
-readings_s = 1
 """
 
 
@@ -66,7 +74,6 @@ def test_every_key_is_read() -> None:
         recoveries={"double": {"factor": 2}},
         core={"grace_s": 30, "margin": 1.5},
         mps=MpsConfig(enabled=True),
-        daemon={"readings_s": 1},
     )
 
 
@@ -99,6 +106,7 @@ WRONG = [
     ("[mps]\nenable = true", ("mps.enable", "did you mean 'enabled'")),
     ("mps = true", ("mps", "a table")),
     ("daemon = 1", ("daemon", "a table")),
+    ("[daemon]\nreadings_s = 1", ("'daemon.readings_s'", "no settings")),
     ("[[policies.magm]]\nx = 1", ("policies.magm", "a table")),
     ("policy = ", ("not TOML",)),
     ("order = 'fifo'\npolicy = magm\n", ("not TOML", "line 2")),
@@ -124,6 +132,51 @@ def test_any_text_is_a_config_or_bad_config(text: str) -> None:
         assert isinstance(parse_config(text, "x"), Config)
     except BadConfig as error:
         assert str(error).startswith("x: ")
+
+
+def test_all_that_is_wrong_is_found_and_the_rest_is_kept() -> None:
+    text = """
+policy = "lug"
+order = 3
+ordr = "x"
+[policies.lug]
+max_smact = 0.5
+[policies]
+magm = 1
+[core]
+grace_s = 5
+settle_s = "long"
+[mps]
+enabled = true
+enable = true
+"""
+    config, troubles = examine_config(text, "x")
+    assert config == Config(
+        policy="lug",
+        policies={"lug": {"max_smact": 0.5}},
+        core={"grace_s": 5},
+        mps=MpsConfig(enabled=True),
+    )
+    wrong = ("x: order must", "'ordr'", "policies.magm must", "core.settle_s must", "'mps.enable'")
+    assert len(troubles) == len(wrong)
+    for trouble, words in zip(troubles, wrong, strict=True):
+        assert words in trouble
+    with pytest.raises(BadConfig) as error:
+        parse_config(text, "x")
+    assert str(error.value) == troubles[0]
+
+
+def test_a_number_that_no_float_holds() -> None:
+    _, (trouble,) = examine_config(f"[core]\ngrace_s = {'9' * 400}", "x")
+    assert trouble == "x: core.grace_s is too large a number"
+
+
+def test_contradictions() -> None:
+    assert contradictions(Config()) == []
+    mps = Config(collocation=Collocation.MPS)
+    (trouble,) = contradictions(mps)
+    assert "mps.enabled" in trouble
+    assert contradictions(dataclasses.replace(mps, mps=MpsConfig(True))) == []
 
 
 # ------------------------------------------------------------------ --set
@@ -177,6 +230,8 @@ def test_set_changes_one_thing_and_not_the_original() -> None:
         ("core.grace_s=soon", ("core.grace_s", "a number", "'soon'")),
         ("mps.enabled=yes", ("mps.enabled", "true or false", "'yes'")),
         ("collocation=mpz", ("did you mean 'mps'",)),
+        ("policy=\udcff", ("not UTF-8",)),
+        ("daemon.x=1", ("'daemon.x'", "no settings")),
     ],
 )
 def test_a_wrong_set_is_one_clear_line(setting: str, words: tuple[str, ...]) -> None:
@@ -232,3 +287,51 @@ def test_a_file_that_cannot_be_read(tmp_path: Path) -> None:
     binary.write_bytes(b"policy = '\xff'")
     with pytest.raises(BadConfig, match="not UTF-8"):
         load_config({"RADRM_CONFIG": str(binary)}, False)
+
+
+def test_what_was_found_is_told_apart(tmp_path: Path) -> None:
+    place = {"XDG_CONFIG_HOME": str(tmp_path)}
+    file = tmp_path / "radrm" / "radrm.toml"
+    found = find_config(place, False)
+    assert (found.path, found.text) == (file, None)
+    file.parent.mkdir()
+    file.write_text("polcy = 1", encoding="utf-8")
+    found = find_config(place, False)
+    assert (found.path, found.text) == (file, "polcy = 1")
+    assert find_config({}, False).path is None
+
+
+# ------------------------------------------------------------------ its reference
+
+
+def test_the_reference_is_the_source() -> None:
+    document = reference.DOCUMENT.read_text("utf-8")
+    due = "docs/configuration.md is out of date; run: python -m tools.config_reference"
+    assert reference.placed(document) == document, due
+
+
+def test_every_key_is_in_the_reference() -> None:
+    shown = reference.reference()
+    for field in dataclasses.fields(Config):
+        assert f"`{field.name}`" in shown or f"[{field.name}" in shown
+
+
+def test_a_setting_without_a_meaning_is_found() -> None:
+    @dataclasses.dataclass
+    class Rule:
+        """Takes `told`. It has `untold_too` in no sentence but this one."""
+
+        told: int = 1
+        """By itself: the field comes first."""
+        untold_too: int = 2
+        silent: int = 3
+
+    assert reference.meaning(Rule, "told") == "By itself: the field comes first."
+    assert "no sentence but this" in reference.meaning(Rule, "untold_too")
+    with pytest.raises(LookupError, match="silent"):
+        reference.meaning(Rule, "silent")
+
+
+def test_a_document_without_markers_is_left_alone() -> None:
+    with pytest.raises(LookupError, match="markers"):
+        reference.placed("# The configuration\n")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from importlib.metadata import EntryPoint, EntryPoints
 
 import pytest
@@ -13,7 +14,15 @@ from radrm.core.words import Collocation, Quantity
 from radrm.errors import BadConfig
 from radrm.policies.magm import Magm
 from radrm.radfile import WHOLE_DEVICE_MIB, read_job_file
-from radrm.wiring import REGISTRIES, find_rule, make_estimating, make_rules, make_settings
+from radrm.wiring import (
+    AUTO_CHAIN,
+    REGISTRIES,
+    TABLES,
+    find_rule,
+    make_estimating,
+    make_rules,
+    make_settings,
+)
 
 
 def config(text: str) -> Config:
@@ -37,7 +46,11 @@ def test_settings_reach_their_rule() -> None:
     [
         ('policy = "magn"', ("magn", "magm")),
         ('order = "lifo"', ("lifo", "fifo")),
-        ('recovery = "none"', ("none", "exclusive")),
+        ('recovery = "nine"', ("nine", "none")),
+        ('recovery = "exclusive"\n[recoveries.exclusive]\nmax = 1', ("[recoveries.exclusive]",)),
+        ("[policies.magm]\nmax_smact = 80", ("[policies.magm]", "max_smact = 80", "0 to 1")),
+        ('policy = "exclusive"\n[policies.exclusive]\nfloor_mib = 1', ("floor_mib",)),
+        ("[policies.magm]\noverommits = true", ("overommits",)),
         ("[policies.magm]\nmax_smatc = 1.0", ("max_smatc", "max_smact")),
         ("[policies.magm]\nmax_smact = 'high'", ("max_smact", "'high'", "0.8")),
         ("[policies.magm]\nmargin_mib = 1.5", ("margin_mib", "1.5")),
@@ -59,6 +72,10 @@ def test_what_is_wrong_is_named(text: str, words: tuple[str, ...]) -> None:
         ("[core]\ngrace = 5", "grace_s"),
         ("[core]\ngrace_s = true", "grace_s"),
         ("[core]\nuse_coarse_smact = 1", "use_coarse_smact"),
+        ("[core]\ncollocation = 1", "above the tables"),
+        ("[core]\novercommit = true", "conditions = false"),
+        ("[core]\novercommit = false", "conditions = false"),
+        ('policy = "magn"', "magm"),
     ],
 )
 def test_core_settings_are_checked(text: str, word: str) -> None:
@@ -73,6 +90,38 @@ def test_core_settings_are_taken_and_never_stale_too_soon() -> None:
     assert (settings.grace_s, settings.use_coarse_smact) == (5, True)
     assert settings.collocation is Collocation.MPS
     assert settings.stale_after_s == 60.0
+
+
+@pytest.mark.parametrize(
+    "text, overcommit",
+    [
+        ("", False),
+        ('policy = "exclusive"', False),
+        ('policy = "rr"', True),
+        ('policy = "rr"\n[policies.rr]\nconditions = true', False),
+        ('policy = "magm"\n[policies.magm]\nconditions = false', True),
+        ('policy = "lug"\n[policies.magm]\nconditions = false', False),
+    ],
+)
+def test_the_core_lets_jobs_overcommit_exactly_when_the_policy_looks_at_nothing(
+    text: str, overcommit: bool
+) -> None:
+    assert make_settings(config(text)).overcommit is overcommit
+    (planner,) = make_rules(config(text)).planners
+    assert planner.policy.overcommits is overcommit  # type: ignore[attr-defined]
+
+
+def test_a_policy_that_does_not_say_never_overcommits(mocker: MockerFixture) -> None:
+    class Theirs:
+        name, version, floor_mib, whole_device = "theirs", 1, 1024, False
+
+    mocker.patch("radrm.wiring.find_rule", return_value=Theirs)
+    assert make_settings(Config(policy="theirs")).overcommit is False
+
+
+def test_every_kind_of_rule_has_its_table_in_the_configuration() -> None:
+    assert TABLES.keys() == REGISTRIES.keys()
+    assert set(TABLES.values()) <= set(Config.__dataclass_fields__)
 
 
 def test_third_parties_add_rules_by_entry_points(mocker: MockerFixture) -> None:
@@ -97,6 +146,24 @@ def test_what_is_declared_beats_every_estimator() -> None:
     assert memory(declared, "none", **{"gpu-memory": "4G"}) == [(4096, "declared")]
     assert memory("#!/bin/sh\ntrue\n") == []
     assert memory(PROTOTYPE.format(40000)) == [(WHOLE_DEVICE_MIB, "declared")]
+    assert memory(declared, "horus") == [(5000, "horus")]
+    assert memory(declared, "horus", **{"gpu-memory": "4G"}) == [(4096, "declared")]
+
+
+def test_auto_asks_one_after_the_other_and_believes_the_first() -> None:
+    assert AUTO_CHAIN == ("declared", "horus")
+    assert memory(PROTOTYPE.format(20774)) == [(20774, "declared")]
+    job_file = read_job_file(b"#!/bin/sh\n#RAD --batch-size=8 --smact=0.5\ntrue\n", "a", {})
+    table = (
+        "Layer (type)  Output Shape  Param #\n====\n"
+        "Linear-1  [-1, 1024]  1024\n====\nTotal params: 1,024\n"
+    )
+    told = make_estimating(Config()).estimate(replace(job_file, summary=table))
+    assert [(e.quantity, e.source) for e in told] == [
+        (Quantity.SMACT, "declared"),
+        (Quantity.MEMORY, "horus"),
+    ]
+    assert make_estimating(Config()).estimate(replace(job_file, summary="BertModel(")) == told[:1]
 
 
 def test_declared_activity_and_duration_are_estimates_too() -> None:

@@ -70,7 +70,7 @@ class World:
         planners: Sequence[Planner] | None = None,
         policy: Policy | None = None,
         order: Order | None = None,
-        recovery: OwnDevice | None = None,
+        recovery: Recovery | None = None,
         settings: CoreSettings | None = None,
         warm: bool = True,
     ) -> None:

@@ -4,15 +4,36 @@ The files, in the order in which they may import one another:
     client       the connection to a daemon
     exits        exit codes of commands that wait for jobs
     submit       `radrm submit`, on a path that imports little
+    columns      rows and columns that fit the width there is
     render       tables and lines for people
+    card         one job on one card
     options      what several commands take alike
-    status       `radrm status`
+    tail         a log file, read as it grows
+    follow       following jobs: their states and logs
+    live         the live picture of `radrm status --follow`
     logs         `radrm logs`
-    cancel       `radrm cancel`
+    status       `radrm status`
+    explain      `radrm explain`
     wait         `radrm wait`
+    orders       orders about jobs and devices, and what came of them
+    cancel       `radrm cancel`
+    hold         `radrm hold`
+    release      `radrm release`
+    requeue      `radrm requeue`
+    edit         `radrm edit`
     gpus         `radrm gpus`
+    drain        `radrm drain`
+    resume       `radrm resume`
     daemon       `radrm daemon`
+    demo_jobs    the demo's job files
+    demo_server  a private daemon that leaves nothing behind
+    demo_numbers what a run came to, and which was better
+    demo_view    the demo's screen and table
     demo         `radrm demo`
+    toml_text    writing TOML that people read
+    settings     every setting there is, and what is wrong with those given
+    config       `radrm config`
+    doctor       `radrm doctor`
     app          all commands but `submit`, by typer
     main         the entry points
 """

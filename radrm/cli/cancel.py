@@ -2,25 +2,18 @@
 
 from __future__ import annotations
 
-import sys
-
-import typer
-
-from radrm.cli.client import Client
 from radrm.cli.options import Jobs, Json
-from radrm.cli.render import print_json
+from radrm.cli.orders import called, order_jobs
 
 
 def cancel(jobs: Jobs, as_json: Json = False) -> None:
-    """Cancel jobs, waiting or running."""
-    with Client() as client:
-        results = client.ask("cancel", jobs=jobs)
-    if as_json:
-        print_json(results)
-    for result in results:
-        if result["error"] is not None:
-            print(f"radrm: {result['error']}", file=sys.stderr)
-        elif not as_json:
-            print(f"Cancelled job {result['id']} (it was {result['state']})")
-    if any(result["error"] for result in results):
-        raise typer.Exit(1)
+    """Cancel jobs, waiting or running.
+
+    A running job's whole process tree gets TERM, and KILL after the grace time.
+
+    \b
+    Examples:
+      radrm cancel 12
+      radrm cancel 12_3 'sweep-*'
+    """
+    order_jobs("cancel", jobs, lambda r: f"Cancelled {called(r)}, it was {r['state']}", as_json)

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import os
-import socket
-from typing import Any
 
 from radrm.errors import RadrmError, Refused, Unreachable, UsageError
 from radrm.host.paths import Paths, client_paths
-from radrm.host.sockets import connect
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import socket
+    from typing import Any
 
 _ERRORS: dict[int, type[RadrmError]] = {1: Refused, 2: UsageError, 3: Unreachable}
 _LIMIT_S = 90.0
@@ -34,6 +36,11 @@ class Client:
         """The places of the daemon that answers. Raises `Unreachable` when none does."""
         if self._socket is None:
             for paths in self.candidates:
+                if not os.path.exists(paths.socket):
+                    continue
+                # Imported here: to submit needs no daemon, and without one no socket.
+                from radrm.host.sockets import connect
+
                 try:
                     self._socket = connect(paths.socket, _LIMIT_S)
                 except (Unreachable, OSError):

@@ -1,279 +1,215 @@
 """`radrm demo`: real processes queue, share, crash and recover on software GPUs.
 
-A private daemon in a folder of its own, four modelled A100s, a clock that runs
-fast, and a dozen jobs with the memory, SM activity and relative length of those
-in RAD-RM's evaluation (thesis, Table 6.2). It succeeds only if every job did, and
-one of them by recovery from an out-of-memory crash.
+Two private daemons, each with four modelled A100s and a clock that runs fast, are given
+the same dozen jobs at the same time: one shares its GPUs (`magm`), the other gives each
+whole to one job (`exclusive`). It succeeds only if every job did, one of them by recovery
+from an out-of-memory crash; a slow machine may keep the second run from its end.
 """
 
 from __future__ import annotations
 
 import contextlib
-import os
-import shutil
 import signal
-import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import typer
-from rich.console import Console, Group
+from rich.console import Console
 from rich.live import Live
-from rich.text import Text
 
-from radrm.cli.client import Client
+from radrm.cli.demo_jobs import LIAR, MODELS, write_job_files
+from radrm.cli.demo_numbers import Figures, Meter, figures, verdict
+from radrm.cli.demo_server import DemoServer, submitted
+from radrm.cli.demo_view import Changes, Scene, comparison, live_view
 from radrm.cli.exits import FINAL
-from radrm.cli.render import devices_table, jobs_table, out
-from radrm.core.units import show_mib, show_seconds
-from radrm.errors import DeviceError, Unreachable
-from radrm.host.paths import Paths, paths_for
-from radrm.host.software.client import DriverClient
-from radrm.host.software.source import SOCKET_NAME
+from radrm.cli.render import jobs_table, out, plain
+from radrm.core.units import show_mib
 
 GPUS = "sim:4xA100-40GB"
 TIME_SCALE = 60.0
-LIMIT_S = 85.0
+LIMIT_S = 75.0
+"""Real seconds from the command's start, after which nothing is waited for any more."""
 _REFRESH_S = 0.25
-
-
-@dataclass(frozen=True)
-class Model:
-    """A training job: peak MiB per GPU, SM activity alone, modelled seconds alone.
-
-    `declared_mib` is what its file says, where that is not the truth.
-    """
-
-    name: str
-    memory_mib: int
-    smact: float
-    seconds: float
-    batch_size: int = 32
-    family: str = "cnn"
-    gpus: int = 1
-    declared_mib: int | None = None
-
-
-MODELS = (
-    Model("inception", 19018, 0.62, 900, 128),
-    Model("xlnet-large", 14546, 0.60, 1000, 8, "transformer", gpus=2),
-    Model("vgg16", 24408, 0.45, 800, 128, "vgg", declared_mib=6000),
-    Model("efficientnet", 7844, 0.45, 700, 64),
-    Model("mobilenet", 4544, 0.34, 700, 32),
-    Model("bert-base", 20774, 0.91, 400, 32, "transformer"),
-    Model("resnet50", 5262, 0.62, 700, 32),
-    Model("resnet18-cifar100", 1960, 0.30, 500, 32, "light"),
-    Model("mnist", 1776, 0.07, 120, 32, "tiny"),
-    Model("resnet34-cifar100", 2190, 0.35, 500, 128, "light"),
-    Model("xception", 11520, 0.60, 700, 64),
-    Model("mobilenet-cifar100", 1824, 0.20, 400, 128, "light"),
-)
-LIAR = "vgg16"
-"""The one that declares far too little memory."""
+_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 def demo() -> None:
-    """Show it all once on software GPUs, in half a minute."""
+    """Show it all once on software GPUs, in less than a minute."""
+    began = time.monotonic()
     console = out()
     console.print(
-        f"Four modelled GPUs ({GPUS}), {len(MODELS)} jobs, a clock at {TIME_SCALE:.0f}x. "
-        f"Job {LIAR} declares too little memory: it will crash and be recovered.\n"
+        f"Two servers of four modelled GPUs ({GPUS}), a clock at {TIME_SCALE:.0f}x, and the same "
+        f"{len(MODELS)} jobs on both: one shares its GPUs, the other does not. Job {LIAR} declares "
+        "too little memory: where it shares, it will crash and be recovered.\n"
     )
-    with _private_home() as home, _private_daemon(home) as client:
-        began = time.monotonic()
-        _submit_all(home)
-        documents, sharers = _watch(client, console, began)
-        seconds = time.monotonic() - began
-        good = _tell(client, console, documents, sharers, seconds)
+    with _orderly_end(), tempfile.TemporaryDirectory(prefix="radrm-demo-") as folder:
+        sharing = Run("sharing", _server(folder, "sharing", "magm"))
+        alone = Run("exclusive", _server(folder, "exclusive", "exclusive"))
+        runs = [sharing, alone]
+        with contextlib.ExitStack() as ends:
+            for run in runs:
+                ends.callback(run.server.end)
+            ends.push(_say_stopped)
+            for run in runs:
+                run.server.start()
+            for run in runs:
+                run.server.await_answer()
+            submitted([r.server.submit(write_job_files(r.server.work)) for r in runs])
+            _watch(runs, console, began)
+            good = _tell(sharing, alone, console)
     raise typer.Exit(0 if good else 1)
 
 
-# ------------------------------------------------------------------ setting up
+def _server(folder: str, name: str, policy: str) -> DemoServer:
+    settings = (f"policy={policy}", "mps.enabled=true")
+    return DemoServer(Path(folder) / name, GPUS, TIME_SCALE, settings)
 
 
 @contextlib.contextmanager
-def _private_home() -> Iterator[Path]:
-    """A folder for this demo's daemon and jobs; the environment leads there meanwhile."""
-    home = Path(tempfile.mkdtemp(prefix="radrm-demo-"))
-    (home / "work").mkdir()
-    bin_folder = Path(sys.executable).parent
-    before = {name: os.environ.get(name) for name in ("RADRM_HOME", "RADRM_CONFIG", "PATH")}
-    os.environ["RADRM_HOME"] = str(home / "state")
-    os.environ.pop("RADRM_CONFIG", None)
-    os.environ["PATH"] = f"{bin_folder}{os.pathsep}{os.environ.get('PATH', os.defpath)}"
+def _orderly_end() -> Iterator[None]:
+    """The first Ctrl-C, TERM or hang-up ends all in order; later ones do not disturb that."""
+    before = {number: signal.getsignal(number) for number in _SIGNALS}
+    caught = [number for number in _SIGNALS if before[number] is not signal.SIG_IGN]
+
+    def end(number: int, frame: FrameType | None) -> None:
+        for each in caught:
+            signal.signal(each, signal.SIG_IGN)
+        sys.exit(128 + number)
+
+    for number in caught:
+        signal.signal(number, end)
     try:
-        yield home
+        yield
     finally:
-        for name, value in before.items():
-            if value is None:
-                os.environ.pop(name, None)
-            else:
-                os.environ[name] = value
-        shutil.rmtree(home, ignore_errors=True)
+        for number in caught:
+            signal.signal(number, before[number])
 
 
-@contextlib.contextmanager
-def _private_daemon(home: Path) -> Iterator[Client]:
-    command = [sys.executable, "-m", "radrm.cli.main", "daemon"]
-    command += ["--gpus", GPUS, "--time-scale", str(TIME_SCALE), "--set", "mps.enabled=true"]
-    paths = paths_for(os.environ, os.getuid())
-    log = home / "daemon.log"
-    with log.open("wb") as file:
-        daemon = subprocess.Popen(command, stdout=file, stderr=file, stdin=subprocess.DEVNULL)
-    client = Client((paths,))
-    try:
-        _await_daemon(client, daemon, log)
-        yield client
-    except Unreachable:
-        print(log.read_text(errors="replace"), file=sys.stderr)
-        raise
-    finally:
-        client.close()
-        daemon.send_signal(signal.SIGTERM)
-        daemon.wait()
-        _end_driver(paths)
-
-
-def _await_daemon(client: Client, daemon: subprocess.Popen[bytes], log: Path) -> None:
-    deadline = time.monotonic() + 20.0
-    while True:
-        try:
-            client.connect()
-            return
-        except Unreachable:
-            if daemon.poll() is not None or time.monotonic() > deadline:
-                lines = log.read_text(errors="replace").splitlines()
-                raise DeviceError(
-                    f"the demo's daemon did not start: {lines[-1] if lines else 'it said nothing'}"
-                ) from None
-            time.sleep(0.05)
-
-
-def _end_driver(paths: Paths) -> None:
-    """It would end by itself after a minute; a demo leaves nothing behind."""
-    with contextlib.suppress(DeviceError, Unreachable, OSError):
-        driver = DriverClient(Path(paths.run) / SOCKET_NAME, 5.0)
-        try:
-            driver.ask("quit")
-        finally:
-            driver.close()
-
-
-def _submit_all(home: Path) -> None:
-    """As a user would: job files, one `radrm submit`."""
-    for model in MODELS:
-        declared = model.memory_mib if model.declared_mib is None else model.declared_mib
-        (home / "work" / f"{model.name}.rad").write_text(
-            "#!/usr/bin/env bash\n"
-            f"#RAD --gpus={model.gpus} --gpu-memory={declared} --smact={model.smact}\n"
-            f"exec radrm-simjob --gpu-memory {model.memory_mib} --smact {model.smact} "
-            f"--seconds {model.seconds:g} --ramp 30 --gpus {model.gpus} "
-            f"--family {model.family} --batch-size {model.batch_size}\n"
-        )
-    files = [f"{model.name}.rad" for model in MODELS]
-    subprocess.run(
-        [sys.executable, "-m", "radrm.cli.main", "submit", *files],
-        cwd=home / "work",
-        check=True,
-        stdout=subprocess.DEVNULL,
-    )
+def _say_stopped(kind: type[BaseException] | None, *_: object) -> None:
+    """Once the live view has ended, which would draw over it."""
+    if kind is SystemExit:
+        print("radrm: stopped; the demo ends its jobs and daemons", file=sys.stderr)
 
 
 # ------------------------------------------------------------------ watching
 
 
-def _watch(
-    client: Client, console: Console, began: float
-) -> tuple[list[dict[str, Any]], dict[str, int]]:
-    """Until all have ended: their documents, and the most jobs seen on each device."""
-    sharers: dict[str, int] = {}
-    seen: dict[int, str] = {}
+@dataclass(slots=True)
+class Run:
+    """One of the two servers, and what has been seen of it."""
+
+    title: str
+    server: DemoServer
+    meter: Meter = field(default_factory=Meter)
+    jobs: list[dict[str, Any]] = field(default_factory=list)
+    sharers: int = 0
+    """The most jobs seen on one GPU at once."""
+
+    @property
+    def over(self) -> bool:
+        return len(self.jobs) == len(MODELS) and all(j["state"] in FINAL for j in self.jobs)
+
+    def look(self) -> Scene:
+        """As it is now. What it shows after its last job's end does not count."""
+        counts = not self.over
+        self.jobs = self.server.ask("status", all=True)
+        devices = self.server.ask("gpus")
+        now = self.server.ask("ping")["now"]
+        if counts:
+            self.meter.add(now, devices)
+            self.sharers = max(self.sharers, *(len(device["jobs"]) for device in devices))
+        return Scene(self.title, self.jobs, devices, now)
+
+    def figures(self) -> Figures:
+        numbers = [str(job["id"]) for job in self.jobs]
+        return figures([self.server.ask("explain", jobs=[n]) for n in numbers], self.meter)
+
+
+def _watch(runs: list[Run], console: Console, began: float) -> None:
+    """Until all jobs have ended on both, or the time is up."""
     live = Live(console=console, auto_refresh=False) if console.is_terminal else None
+    changes = Changes(console)
     with live or contextlib.nullcontext():
         while True:
-            jobs = client.ask("status", all=True)
-            devices = client.ask("gpus")
-            now = client.ask("ping")["now"]
-            for device in devices:
-                uuid, count = device["uuid"], len(device["jobs"])
-                sharers[uuid] = max(sharers.get(uuid, 0), count)
+            scenes = [run.look() for run in runs]
+            seconds = time.monotonic() - began
             if live is not None:
-                view = Group(devices_table(devices), Text(""), jobs_table(jobs, devices, now))
-                live.update(view, refresh=True)
+                live.update(live_view(scenes), refresh=True)
             else:
-                _say_changes(console, jobs, devices, seen, began)
-            over = len(jobs) == len(MODELS) and all(j["state"] in FINAL for j in jobs)
-            if over or time.monotonic() - began > LIMIT_S:
-                return jobs, sharers
+                for scene in scenes:
+                    changes.say(scene, seconds)
+            if all(run.over for run in runs) or seconds > LIMIT_S:
+                return
             time.sleep(_REFRESH_S)
-
-
-def _say_changes(
-    console: Console,
-    jobs: list[dict[str, Any]],
-    devices: list[dict[str, Any]],
-    seen: dict[int, str],
-    began: float,
-) -> None:
-    """Where there is no terminal to draw on: a line for each change."""
-    index = {d["uuid"]: str(d["index"]) for d in devices}
-    for job in jobs:
-        said = f"{job['state']}.{job['attempts']}"
-        if seen.get(job["id"]) != said:
-            seen[job["id"]] = said
-            where = ",".join(index[uuid] for uuid in job["devices"])
-            running = job["state"] in ("LAUNCHING", "RUNNING")
-            what = f"on GPU {where}" if running else job["reason"] or ""
-            console.print(
-                f"{time.monotonic() - began:5.1f}s  job {job['id']:>2} "
-                f"{job['name']:<20} {job['state']:<10} {what}"
-            )
 
 
 # ------------------------------------------------------------------ telling
 
 
-def _tell(
-    client: Client,
-    console: Console,
-    jobs: list[dict[str, Any]],
-    sharers: dict[str, int],
-    seconds: float,
-) -> bool:
+def _tell(sharing: Run, alone: Run, console: Console) -> bool:
     """What happened, and what to type next. True if all went as it should."""
     if not console.is_terminal:
+        scene = sharing.look()
         console.print()
-        console.print(jobs_table(jobs, client.ask("gpus"), client.ask("ping")["now"]))
-    done = [j for j in jobs if j["state"] == "COMPLETED"]
-    recovered = [j for j in done if j["oom_count"]]
-    modelled = seconds * TIME_SCALE
-    console.print(
-        f"\n{len(done)} of {len(MODELS)} jobs completed in {seconds:.0f} s "
-        f"({show_seconds(modelled)} of modelled time); "
-        f"at most {max(sharers.values(), default=0)} jobs shared a GPU."
-    )
+        console.print(jobs_table(scene.jobs, scene.devices, scene.now))
+    console.print(f"\nOn the sharing server at most {sharing.sharers} jobs were on one GPU.")
+    recovered = [j for j in sharing.jobs if j["oom_count"] and j["state"] == "COMPLETED"]
     for job in recovered:
         console.print(
             f"{job['name']} declared {show_mib(job['estimate_mib'])} and needed "
             f"{show_mib(job['peak_mib'])}: it died of GPU out-of-memory, went first in line, "
             "got a GPU of its own, and completed."
         )
-    good = len(done) == len(MODELS) and bool(recovered)
-    if not good:
-        for job in jobs:
-            if job["state"] != "COMPLETED":
-                console.print(f"job {job['id']} {job['name']}: {job['state']}: {job['reason']}")
+    wrong = _wrong(sharing, alone, [job["name"] for job in recovered])
+    if wrong:
+        for line in wrong:
+            console.print(line, markup=False)
         console.print("[bold red]The demo failed.[/] Please report what you see above.")
         return False
+    measured = {run.title: run.figures() for run in (sharing, alone)}
+    console.print()
+    console.print(comparison(measured))
+    if not alone.over:
+        done = measured[alone.title]
+        console.print(
+            f"The exclusive server was not done after {LIMIT_S:.0f} s ({done.finished} of "
+            f"{done.jobs} jobs): its numbers with > are of what was seen until then."
+        )
+    console.print(f"\n[bold]{verdict(*measured.values())}[/]")
     console.print(
-        "\nNext, with a daemon of your own:\n"
-        f"  radrm daemon --gpus {GPUS} --time-scale 60   (on a GPU server: radrm daemon)\n"
+        f"(Time of the modelled clock, {TIME_SCALE:.0f} times as fast as yours; GPUs are models.)"
+    )
+    console.print(
+        "\nNext, with a daemon of your own (on a GPU server: radrm daemon):\n"
+        f"  radrm daemon --gpus {GPUS} --time-scale 60\n"
         "  radrm submit --gpu-memory=8G -- radrm-simjob --gpu-memory 8G --seconds 300\n"
-        "  radrm status      radrm gpus      radrm logs 1\n"
-        "A job file's options: radrm submit --help"
+        "  radrm gpus           each GPU's memory, SM activity and jobs\n"
+        "  radrm explain JOB    why a job waits: the rule, with both numbers\n"
+        "The tutorial goes on from here: docs/tutorial.md"
     )
     return True
+
+
+def _wrong(sharing: Run, alone: Run, recovered: list[str]) -> list[str]:
+    """What did not go as it should, a line each."""
+    found = []
+    for run in (sharing, alone):
+        for job in run.jobs:
+            if job["state"] != "COMPLETED" and (run is sharing or job["state"] in FINAL):
+                said = f"{run.title}: job {job['id']} {job['name']} is {job['state']}"
+                found.append(plain(f"{said}: {job['reason'] or 'it was not done in time'}"))
+        if len(run.jobs) != len(MODELS):
+            found.append(f"{run.title}: {len(run.jobs)} of {len(MODELS)} jobs were taken in")
+    if LIAR not in recovered:
+        found.append(f"sharing: {LIAR} was to crash and to be recovered")
+    if sharing.sharers < 2:
+        found.append("sharing: no two jobs shared a GPU")
+    if alone.sharers > 1:
+        found.append("exclusive: two jobs shared a GPU")
+    return found

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from typing import Any
 
 from radrm.cli.client import Client
 from radrm.errors import EXIT_NEVER_RAN, EXIT_TIME_LIMIT, Refused, Unreachable
 
 FINAL = frozenset({"COMPLETED", "FAILED", "TIMEOUT", "CANCELLED"})
-_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.05, 0.5
+_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.05, 1.0
+_BATCH = 1000
+_WATCHED = 100
+"""All must end, so it is enough to look at a few of those that have not."""
 
 
 def exit_code(document: dict[str, Any]) -> int:
@@ -24,23 +28,34 @@ def exit_code(document: dict[str, Any]) -> int:
     return int(code)
 
 
-def wait_for(client: Client, references: list[str]) -> list[dict[str, Any]]:
-    """Wait until all of these jobs have ended; their documents.
+def wait_for(
+    client: Client, references: list[str], pause: Callable[[float], object] = time.sleep
+) -> list[dict[str, Any]]:
+    """Wait until all of these jobs have ended; their documents, each once.
 
-    A daemon that is being restarted is waited for, as long as it had answered once.
+    What a reference means is settled when this begins. A daemon that is being restarted
+    is waited for, as long as it had answered once.
     """
-    pause_s, answered = _FIRST_PAUSE_S, False
-    while True:
-        try:
-            documents: list[dict[str, Any]] = client.ask("status", jobs=references)
-            answered = True
-            if all(d["state"] in FINAL for d in documents):
-                return documents
-        except Unreachable:
-            if not answered:
-                raise
-        time.sleep(pause_s)
+    found: dict[int, dict[str, Any]] = {}
+    for i in range(0, len(references), _BATCH):
+        found |= _by_id(client.ask("status", jobs=references[i : i + _BATCH]))
+    pause_s = _FIRST_PAUSE_S
+    while unfinished := [d for d in found.values() if d["state"] not in FINAL]:
+        pause(pause_s)
         pause_s = min(_LONGEST_PAUSE_S, pause_s * 1.5)
+        watched = [str(d.get("label") or d["id"]) for d in unfinished[:_WATCHED]]
+        try:
+            now = _by_id(client.ask("status", jobs=watched))
+        except Unreachable:
+            continue
+        found |= now
+        if all(d["state"] in FINAL for d in now.values()):
+            pause_s = _FIRST_PAUSE_S  # look at the next few at once
+    return list(found.values())
+
+
+def _by_id(documents: list[dict[str, Any]]) -> dict[int, dict[str, Any]]:
+    return {document["id"]: document for document in documents}
 
 
 def highest(documents: list[dict[str, Any]]) -> int:

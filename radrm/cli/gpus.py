@@ -8,7 +8,13 @@ from radrm.cli.render import devices_table, out, print_json
 
 
 def gpus(as_json: Json = False) -> None:
-    """Show the devices: memory, SM activity, power, jobs."""
+    """Show the devices: memory, SM activity, power, jobs.
+
+    \b
+    Examples:
+      radrm gpus
+      radrm gpus --json
+    """
     with Client() as client:
         found = client.ask("gpus")
     if as_json:

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable
 
 from radrm.errors import RadrmError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import NoReturn
 
 
 def main() -> None:
@@ -20,10 +24,12 @@ def daemon() -> None:
     _end(_others)
 
 
-def _submit() -> int:
+def _submit() -> NoReturn:
     from radrm.cli.submit import run
 
-    return run(sys.argv[2:])
+    code = run(sys.argv[2:])
+    print(end="", flush=True)
+    os._exit(code)  # Python would tidy up for 3 ms, a tenth of the time that people wait
 
 
 def _others() -> int:

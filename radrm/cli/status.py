@@ -2,52 +2,179 @@
 
 from __future__ import annotations
 
-import time
+import contextlib
+import json
+import shlex
+import sys
 from typing import Annotated, Any
 
 import typer
-from rich.live import Live
+from rich.text import Text
 
+from radrm.cli.card import card, headline
 from radrm.cli.client import Client
-from radrm.cli.options import Json
-from radrm.cli.render import job_details, jobs_table, out, print_json
-
-_REFRESH_S = 0.5
+from radrm.cli.follow import LogFollower, Patient, changes, end_line
+from radrm.cli.live import watch
+from radrm.cli.logs import printer
+from radrm.cli.options import REFERENCES, Json
+from radrm.cli.render import (
+    PAGE,
+    Document,
+    change_line,
+    counts_line,
+    job_rows,
+    label,
+    out,
+    plain,
+    print_json,
+    warn,
+)
+from radrm.errors import Refused
 
 
 def status(
     jobs: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[JOB]...", help="Job ids or tickets; all that have not ended."),
+        typer.Argument(metavar="JOB", help=f"{REFERENCES}; all that have not ended."),
     ] = None,
     show_all: Annotated[
         bool, typer.Option("--all", help="Those that have ended, too (the latest 10000).")
     ] = False,
-    user: Annotated[str, typer.Option(help="Only this user's jobs.")] = "",
-    state: Annotated[str, typer.Option(help="Only jobs in this state.")] = "",
-    follow: Annotated[bool, typer.Option("--follow", help="Keep showing, until Ctrl-C.")] = False,
+    user: Annotated[str, typer.Option(metavar="NAME", help="Only this user's jobs.")] = "",
+    state: Annotated[
+        str, typer.Option(metavar="STATE,...", help="Only these states, as running,pending.")
+    ] = "",
+    page: Annotated[
+        int | None, typer.Option(metavar="N", min=1, help="Which page of many jobs.")
+    ] = None,
+    limit: Annotated[
+        int | None,
+        typer.Option(metavar="N", min=1, max=10_000, help=f"Rows on a page (otherwise {PAGE})."),
+    ] = None,
+    follow: Annotated[
+        bool, typer.Option("--follow", "-f", help="Live; of one job its log too. Ends by Ctrl-C.")
+    ] = False,
     as_json: Json = False,
 ) -> None:
-    """Show jobs: where they are, why they wait, how they ended."""
-    words: dict[str, Any] = {"jobs": jobs or [], "all": show_all}
+    """Show jobs: where they are, why they wait, how they ended. Of one job everything.
+
+    With --follow where there is no terminal: a line for each change, until all have ended.
+
+    \b
+    Examples:
+      radrm status                         what has not ended
+      radrm status 12                      all about job 12
+      radrm status --all --state failed    what has failed
+      radrm status 'sweep-*' --follow      live
+    """
+    words: Document = {"jobs": jobs or [], "all": show_all}
     words |= {"user": user or None, "state": state or None}
+    size = limit or PAGE
+    first = ((page or 1) - 1) * size
     with Client() as client:
-        if follow and not as_json:
-            with Live(console=out(), auto_refresh=False) as live:
-                while True:
-                    live.update(_table(client, words), refresh=True)
-                    time.sleep(_REFRESH_S)
-        found = client.ask("status", **words)
-        if as_json:
-            print_json(found)
-        elif jobs and len(found) == 1:
-            out().print(job_details(found[0]))
-        elif not found:
-            out().print("No jobs." if show_all else "No unfinished jobs (--all shows the others).")
+        if follow:
+            _follow(client, words, first, size, as_json)
+        elif as_json:
+            found = client.ask("status", **words)
+            print_json(found[first : first + size] if page or limit else found)
         else:
-            out().print(_table(client, words))
+            _show(client, words, first, size)
 
 
-def _table(client: Client, words: dict[str, Any]) -> Any:
-    now = client.ask("ping")["now"]
-    return jobs_table(client.ask("status", **words), client.ask("gpus"), now)
+# ------------------------------------------------------------------ once
+
+
+def _show(client: Client, words: Document, first: int, size: int) -> None:
+    found = client.ask("page", **words, offset=first, limit=size)
+    jobs, total = found["jobs"], found["total"]
+    if words["jobs"] and total == 1 and jobs and jobs[0].get("count", 1) == 1:
+        _show_card(client, jobs[0], found)
+        return
+    console = out()
+    if not total:
+        console.print(_none(words))
+        return
+    if not jobs:
+        pages = -(-total // size)
+        raise Refused(f"there is no page {first // size + 1}; there are {pages}")
+    console.print(counts_line(found["counts"], len(found["devices"])))
+    console.print(job_rows(jobs, found["devices"], found["now"]))
+    left = total - first - len(jobs)
+    if left > 0:
+        console.print(Text(f"... {left} more: {_next_page(words, first, size)}"), soft_wrap=True)
+
+
+def _show_card(client: Client, job: Document, page: Document) -> None:
+    attempts: list[Document] = []
+    logs = None
+    with contextlib.suppress(Refused):
+        answer = client.ask("explain", jobs=[label(job)])
+        job, attempts = answer["job"], answer["attempts"]
+    if job["attempts"]:
+        with contextlib.suppress(Refused):
+            logs = client.ask("logs", jobs=[label(job)])
+    out().print(card(job, page["now"], page["devices"], attempts, logs), soft_wrap=True)
+
+
+def _none(words: Document) -> Text:
+    if words["user"] or words["state"] or words["jobs"]:
+        return Text("No such jobs." if words["all"] else "No such jobs that have not ended.")
+    return Text("No jobs." if words["all"] else "No unfinished jobs (--all shows the others).")
+
+
+def _next_page(words: Document, first: int, size: int) -> str:
+    command = ["radrm", "status", *words["jobs"]]
+    command += ["--all"] if words["all"] else []
+    for option in ("user", "state"):
+        command += [f"--{option}", words[option]] if words[option] else []
+    command += ["--limit", str(size)] if size != PAGE else []
+    return plain(shlex.join([*command, "--page", str(first // size + 2)]))
+
+
+# ------------------------------------------------------------------ live
+
+
+def _follow(client: Client, words: Document, first: int, size: int, as_json: bool) -> None:
+    found = client.ask("page", **words, offset=first, limit=2)
+    alone = words["jobs"] and found["total"] == 1 and found["jobs"][0].get("count", 1) == 1
+    if as_json:
+        for job in changes(Patient(client, warn).ask, words):
+            print(json.dumps(job), flush=True)
+    elif alone:
+        _follow_one(client, found)
+    elif sys.stdout.isatty():
+        watch(client, out(), words, first, size)
+    else:
+        _follow_lines(client, words)
+
+
+def _follow_one(client: Client, found: Document) -> None:
+    """The job in a line, its log as it grows, how it ended."""
+    (job,) = found["jobs"]
+    console = out()
+    console.print(headline(job, found["now"], found["devices"]), soft_wrap=True)
+
+    def say(text: str) -> Any:
+        console.print(Text(plain(text), style="dim"), soft_wrap=True)
+
+    follower = LogFollower(
+        Patient(client, say).ask, label(job), "stdout", printer(job["user"]), say
+    )
+    try:
+        job = follower.follow(attempt=None, lines=None)
+    except Refused:
+        (job,) = client.ask("status", jobs=[label(job)])
+    console.print(Text(end_line(job), style="bold"), soft_wrap=True)
+
+
+def _follow_lines(client: Client, words: Document) -> None:
+    ask = Patient(client, warn).ask
+    console, index, told = out(), {}, False
+    for job in changes(ask, words):
+        told = True
+        if any(uuid not in index for uuid in job["devices"]):
+            index = ask("page", jobs=[label(job)], offset=0, limit=1)["devices"]
+        console.print(change_line(job, index, ask("ping")["now"]), soft_wrap=True)
+        sys.stdout.flush()
+    if not told:
+        console.print(_none(words))

@@ -11,7 +11,6 @@ import json
 import os
 import sys
 import time
-from typing import Any
 
 from radrm.cli.client import Client
 from radrm.errors import BadFile, RadrmError, Unreachable
@@ -20,6 +19,10 @@ from radrm.host.spool import Envelope, Spool
 from radrm.host.tickets import new_ticket
 from radrm.options import SubmitRequest, parse_submit, submit_help
 from radrm.radfile import MAX_BYTES, JobFile, read_job_file, wrap_command
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 _BATCH = 1000
 
@@ -220,4 +223,4 @@ def _print(request: SubmitRequest, results: list[dict[str, Any]], up: bool) -> N
             "radrm: no daemon is running; they are queued and start when one is: radrm daemon",
             file=sys.stderr,
         )
-    sys.stdout.flush()
+    print(end="", flush=True)

@@ -15,6 +15,11 @@ def wait(jobs: Jobs, as_json: Json = False) -> None:
 
     The exit code is the highest of theirs; 124 for a time limit, 125 for a job that was
     lost or never started, 128+n for a signal.
+
+    \b
+    Examples:
+      radrm wait 12 && echo fine
+      radrm wait 'sweep-*'
     """
     with Client() as client:
         documents = wait_for(client, jobs)

@@ -135,13 +135,15 @@ class AttemptEnded(AttemptEvent):
     """The attempt's process trees are gone.
 
     `exits` has one entry per task. `lost` means that nobody saw the end.
-    `never_started` is the reason why the command could not be run at all.
+    `never_started` is the reason why the command could not be run at all; `passing`
+    says that it lies with the server (a full disk) and may be over soon.
     """
 
     exits: tuple[Exit, ...] = ()
     oom: OutOfMemory | None = None
     lost: str | None = None
     never_started: str | None = None
+    passing: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -170,10 +172,14 @@ class SharesApplied(AttemptEvent):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ActionFailed(Event):
-    """An action could not be carried out; what it was to change stays as it was."""
+    """An action could not be carried out; what it was to change stays as it was.
+
+    `passing`: that lies with the server (a full disk) and may be over soon.
+    """
 
     action: Action
     reason: str
+    passing: bool = False
 
 
 # ------------------------------------------------------------------ from planners

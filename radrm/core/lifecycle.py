@@ -17,8 +17,9 @@ from radrm.core.transitions import Trigger
 from radrm.core.units import show_mib, show_seconds
 from radrm.core.words import JobState, Outcome, Queue, ReservationKind, StopReason
 
-TIME_LIMIT, KILL = "time limit", "kill"
-"""What timers are for: the time limit, and the signal before it; the end of a stop's grace."""
+TIME_LIMIT, KILL, LAUNCH_AGAIN = "time limit", "kill", "launch again"
+"""What timers are for: the time limit, and the signal before it; the end of a stop's grace;
+a server that could not start anything."""
 
 
 # ------------------------------------------------------------------ start
@@ -121,7 +122,8 @@ def voided(state: State, job: Job, attempt: Attempt, reason: str | None) -> None
     if attempt.stop is not None:
         _stopped(state, job, attempt, None)
         return
-    _back(state, job, attempts=job.attempts - 1)
+    started = job.started if attempt.number > 1 else None
+    _back(state, job, attempts=job.attempts - 1, started=started)
 
 
 # ------------------------------------------------------------------ stop

@@ -128,6 +128,8 @@ class Scheduler:
             return (Refusal("held", "it is held; release it with: radrm release"),)
         if job.estimating:
             return (Refusal("estimating", "its memory is being estimated"),)
+        if self.state.launch_trouble is not None:
+            return (Refusal("launch", f"nothing can be started: {self.state.launch_trouble}"),)
         if job.after:
             return (Refusal("dependency", waits_for(self.state, job)),)
         array = self.state.arrays.get(job.array.array_id) if job.array else None
@@ -153,6 +155,8 @@ class Scheduler:
             if timer.what.startswith(_PLANNER):
                 woken.add(timer.what.removeprefix(_PLANNER))
                 continue
+            if timer.what == life.LAUNCH_AGAIN:
+                self.state.launch_trouble = None
             job, attempt = self._live(timer.job_id, timer.attempt)
             if job is None or attempt is None:
                 continue
@@ -310,8 +314,20 @@ class Scheduler:
         job, attempt = self._live(event.job_id, event.attempt)
         if job is None or attempt is None:
             return
+        if event.never_started is not None and event.passing:
+            self._launch_later(job, attempt, event.never_started)
+            return
         life.ended(self.state, job, attempt, event, self._rules.recovery)
         self._go_on_elsewhere(self.state.jobs[job.id])
+
+    def _launch_later(self, job: Job, attempt: Attempt, reason: str) -> None:
+        """The server cannot start anything now: as if nothing had been tried, and a pause."""
+        life.voided(self.state, job, attempt, reason)
+        self.state.launch_trouble = reason
+        until = self.state.turn.now.boot_s + self.state.settings.launch_retry_s
+        self.state.wake(Timer(until, life.LAUNCH_AGAIN))
+        for planner in self._rules.planners:
+            self.state.wake(Timer(until, _PLANNER + planner.name))
 
     def _go_on_elsewhere(self, job: Job) -> None:
         """A job stopped for its migration starts where it was to go, or waits as others do."""
@@ -365,6 +381,7 @@ class Scheduler:
                 job_id=job.id,
                 attempt=attempt.number,
                 never_started=event.reason,
+                passing=event.passing,
             )
             self._on_ended(ended)
         elif isinstance(action, Resize):

@@ -29,6 +29,8 @@ class CoreSettings:
     """A device counts as idle in spite of this much unmanaged memory (a desktop, a monitor)."""
     grace_s: float = 30.0
     """From TERM to KILL."""
+    launch_retry_s: float = 5.0
+    """Between two tries to start jobs on a server that could not (its disk was full, say)."""
     overcommit: bool = False
     """Let a policy place a job where its need does not fit. Only for policies of the
     literature that look at no memory (round-robin); `wiring` sets it with such a policy."""

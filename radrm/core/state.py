@@ -90,6 +90,8 @@ class State:
         self.ledgers: dict[str, DeviceLedger] = {}
         self.drained: dict[str, str] = {}
         self.rule_states: dict[tuple[str, str], RuleState] = {}
+        self.launch_trouble: str | None = None
+        """Why nothing can be started at the moment, for a reason that lies with the server."""
         self.version = 0
         self.next_serial = 1
         self.turn = Turn(Instant(0.0, 0.0))

@@ -171,7 +171,11 @@ def hopeless(state: State, job: Job) -> str | None:
         wanted = role.count_min * needs.gpus
         if not fitting:
             kinds = sorted({le.device.profile or le.device.name for le in state.ledgers.values()})
-            return f"no device here suits it; there are: {', '.join(kinds)}"
+            refusals = [
+                _kind_refusal(le, needs, job.spec.collocation) for le in state.ledgers.values()
+            ]
+            why = "; ".join(sorted({r for r in refusals if r is not None}))
+            return f"no device here suits it ({', '.join(kinds)}): {why}"
         if wanted > len(fitting):
             return (
                 f"it wants {wanted} GPUs and at most {len(fitting)} of a kind that suits it exist"
@@ -198,6 +202,8 @@ def check(state: State, proposal: Proposal) -> Refusal | None:
     if isinstance(proposal, (Start, Hopeless)):
         if job.id not in state.waiting:
             return Refusal("job", f"job {job.id} is not waiting to start")
+        if isinstance(proposal, Start) and state.launch_trouble is not None:
+            return Refusal("launch", f"nothing can be started: {state.launch_trouble}")
         if isinstance(proposal, Start):
             return check_placement(state, job, proposal.placement)
         return None

@@ -40,6 +40,7 @@ from radrm.host.evidence import Ended, Lost, Running, Started, Void
 from radrm.host.launcher import Launcher
 from radrm.host.spool import Arrival, Envelope, Spool
 from radrm.host.store import Store, Submission
+from radrm.host.trouble import may_pass
 from radrm.oom import classify
 from radrm.wiring import Estimating
 
@@ -262,7 +263,8 @@ class Loop:
             return []  # its attempt has ended meanwhile
         except (RadrmError, OSError, ValueError) as error:
             log.error("%s failed: %s", action, error)
-            return [ev.ActionFailed(at=self.clock.now(), action=action, reason=str(error))]
+            now, passing = self.clock.now(), may_pass(error)
+            return [ev.ActionFailed(at=now, action=action, reason=str(error), passing=passing)]
         return []
 
     def _launch(self, action: act.Launch) -> None:
@@ -327,6 +329,7 @@ class Loop:
                 exits=(found.exit,) if found.never_started is None else (),
                 oom=next(filter(None, (classify(found.exit, t) for t in found.tails)), None),
                 never_started=found.never_started,
+                passing=found.passing,
             )
             events.append(ended)
         elif isinstance(found, Lost):

@@ -4,19 +4,23 @@ The files, in the order in which they may import one another:
     clock          both clocks, scaled for software GPUs
     paths          where things lie
     files          writing so that a crash leaves the old or the new, never half
+    trouble        which failures lie with the server and may pass
     sockets        AF_UNIX sockets of any path depth; who is at the other end
     cgroups        a control group for an attempt, where one can be made
     processes      identity of a process; all processes of an attempt
     source         what any source of GPU readings must offer
     nvml           real GPUs, read through NVML
     software       software GPUs (a folder)
+    membership     the runner's own stay in its job's control group
     attempts       the folder of one attempt: claim, lock, records
     job_process    the job's own process, from the fork to its first instruction
     tails          the last lines that an attempt has printed
     runner         the small program that runs one attempt and outlives the daemon
+    start_runner   where the process of a runner begins
     evidence       what an attempt's folder proves
     launcher       starts, adopts, signals and ends attempts
     tickets        names for submissions that sort by time
     spool          envelopes: how a submission reaches the daemon
     store          everything that must survive, in SQLite
+    health         what `radrm doctor` looks at (a folder)
 """

@@ -50,6 +50,8 @@ class Ended:
     never_started: str | None
     started: Started | None
     tails: tuple[str, ...] = ()
+    passing: bool = False
+    """What kept it from starting lies with the server and may be over soon."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +80,14 @@ class Evidence:
             return None
         how = Exit(code=record["code"], signal=record["signal"])
         tails = tuple(filter(None, (record["stderr_tail"], record["stdout_tail"])))
-        return Ended(self._instant(record), how, record["never_started"], self.started(), tails)
+        return Ended(
+            self._instant(record),
+            how,
+            record["never_started"],
+            self.started(),
+            tails,
+            record.get("passing") is True,
+        )
 
     def lost(self, event: str) -> Lost:
         """For an attempt that is over and has no usable exit record."""

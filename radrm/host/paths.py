@@ -15,9 +15,12 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Mapping
 
 from radrm.errors import StoreError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 _SYSTEM_STATE = "/var/lib/radrm"
 _SYSTEM_RUN = "/run/radrm"

@@ -38,6 +38,7 @@ from radrm.host.processes import (
     signal_catchers,
     signal_tree,
 )
+from radrm.host.trouble import may_pass
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -123,7 +124,8 @@ class Runner:
             cause = error.strerror if isinstance(error, OSError) else error
             end: Fields = {
                 "never_started": f"the job could not be started from {self._folder}: {cause}; "
-                "once that is mended, submit it again"
+                "once that is mended, submit it again",
+                "passing": may_pass(error),
             }
             while self._children_left():
                 os.kill(self._job, signal.SIGKILL)  # it waits for a word that never comes

@@ -11,21 +11,18 @@ import os
 import socket
 import stat
 import struct
-from collections import namedtuple
-from collections.abc import Iterator
-from contextlib import contextmanager
 
 from radrm.errors import Unreachable
+from radrm.record import Record
 
 _BACKLOG = 4096
 _TIMEVAL = struct.Struct("ll")
 _UCRED = struct.Struct("iII")
 
 
-class Peer(namedtuple("Peer", ("pid", "uid", "gid"))):
+class Peer(Record):
     """The process that connected (or listened), as the kernel tells it."""
 
-    __slots__ = ()
     pid: int
     uid: int
     gid: int
@@ -40,7 +37,8 @@ def listen(path: str | os.PathLike[str], mode: int = 0o600) -> socket.socket:
     server = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         os.fchmod(server.fileno(), mode)  # so the file never has more rights than this
-        with _through_parent(path) as address:
+        parent, address = _through_parent(path)
+        try:
             try:
                 if stat.S_ISSOCK(os.lstat(address).st_mode):
                     os.unlink(address)
@@ -48,6 +46,8 @@ def listen(path: str | os.PathLike[str], mode: int = 0o600) -> socket.socket:
                 pass
             server.bind(address)
             os.chmod(address, mode)  # the umask took some away
+        finally:
+            os.close(parent)
         server.listen(_BACKLOG)
     except BaseException:
         server.close()
@@ -65,8 +65,11 @@ def connect(path: str | os.PathLike[str], timeout_s: float) -> socket.socket:
         # A connect waits for a full backlog only while the socket blocks, up to this limit.
         limit = divmod(max(1, int(timeout_s * 1e6)), 1_000_000)
         client.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, _TIMEVAL.pack(*limit))
-        with _through_parent(path) as address:
+        parent, address = _through_parent(path)
+        try:
             client.connect(address)
+        finally:
+            os.close(parent)
         client.settimeout(timeout_s)
     except OSError as error:
         client.close()
@@ -81,11 +84,8 @@ def peer(sock: socket.socket) -> Peer:
     return Peer(*_UCRED.unpack(found))
 
 
-@contextmanager
-def _through_parent(path: str | os.PathLike[str]) -> Iterator[str]:
+def _through_parent(path: str | os.PathLike[str]) -> tuple[int, str]:
+    """A descriptor of the parent folder, to be closed, and the address through it."""
     parent, name = os.path.split(os.path.abspath(path))
     folder = os.open(parent, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        yield f"/proc/self/fd/{folder}/{name}"
-    finally:
-        os.close(folder)
+    return folder, f"/proc/self/fd/{folder}/{name}"

@@ -1,6 +1,22 @@
-"""Which devices, for this job, now? One rule per file; a rule is a class, named here once."""
+"""Which devices, for this job, now? One rule per file; a rule is a class, named here once.
+
+The files, in the order in which they may import one another:
+    sharing        the conditions that the policies of the literature have in common
+    exclusive      idle devices only
+    rr             the next device in a fixed cycle
+    magm           the device with the most free memory
+    lug            the least busy device
+    mug            the busiest device
+    first_fit      the first device with room
+    best_fit       the fullest device with room
+"""
 
 POLICIES = {
     "exclusive": "radrm.policies.exclusive:Exclusive",
+    "rr": "radrm.policies.rr:RoundRobin",
     "magm": "radrm.policies.magm:Magm",
+    "lug": "radrm.policies.lug:Lug",
+    "mug": "radrm.policies.mug:Mug",
+    "first-fit": "radrm.policies.first_fit:FirstFit",
+    "best-fit": "radrm.policies.best_fit:BestFit",
 }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from radrm.core.records import Refusal
@@ -18,10 +18,14 @@ class Exclusive:
     `floor_mib` has no meaning where a job has the whole device.
     """
 
-    floor_mib: int = 0
+    floor_mib: int = field(default=0, init=False)
     name: str = "exclusive"
     version: int = 1
     whole_device: bool = True
+
+    @property
+    def overcommits(self) -> bool:
+        return False
 
     def refuse(self, ask: Ask, offer: Offer) -> Refusal | None:
         uuid = offer.device.uuid

@@ -2,4 +2,5 @@
 
 RECOVERIES = {
     "exclusive": "radrm.recovery.exclusive:OwnDevice",
+    "none": "radrm.recovery.none:NoRecovery",
 }

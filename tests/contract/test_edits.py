@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from radrm.core import actions as act
+from radrm.core import events as ev
 from radrm.core.records import EarlySignal, Needs, OutOfMemory, Role
 from radrm.core.words import Collocation, JobState, Outcome
 from tests.world import GIB, World, gpus
@@ -169,9 +170,28 @@ def test_one_that_is_being_stopped_gets_none() -> None:
     world = World(gpus(1))
     world.obey = False
     job = world.submit(GIB, time_limit_s=100.0, signal=EarlySignal(10, 30.0))
-    from radrm.core import events as ev
-
     world.step(ev.AttemptStarted(at=world.now, job_id=job.id, attempt=1))
     world.cancel(job)
     world.pass_time(75.0)
     assert signals(world) == []
+
+
+# ------------------------------------------------------------------ a server in trouble
+
+
+def test_what_the_server_cannot_start_now_it_starts_later() -> None:
+    world = World(gpus(1))
+    world.obey = False
+    job, other = world.submit(GIB, smact=0.1), world.submit(GIB, smact=0.1)
+    for action in [a for a in world.actions if isinstance(a, act.Launch)]:
+        failed = ev.ActionFailed(at=world.now, action=action, reason="disk full", passing=True)
+        world.step(failed)
+    world.obey = True
+    world.read()
+    for each in (job, other):
+        assert (world.state(each), world.jobs[each.id].attempts) == (JobState.PENDING, 0)
+        assert world.why(each) == ["launch"]
+    assert not world.reservations
+    world.pass_time(world.settings.launch_retry_s)
+    assert [world.state(j) for j in (job, other)] == [JobState.RUNNING] * 2
+    assert world.jobs[job.id].attempts == 1

@@ -24,7 +24,7 @@ from radrm.core.records import (
 from radrm.core.rules import Again, Ask, Description, GiveUp
 from radrm.core.view import Offer
 from radrm.core.words import Collocation
-from radrm.wiring import REGISTRIES, find_rule
+from radrm.wiring import REGISTRIES, find_rule, settings_of
 
 NOW = Instant(100.0, 1_700_000_000.0)
 SPEC = JobSpec(name="a", user="ann", uid=1000)
@@ -33,7 +33,19 @@ JOB = Job(id=1, ticket="T", spec=SPEC, submitted=NOW)
 
 def rules(kind: str) -> Any:
     """Every rule of a kind that needs no parts, made with its own defaults."""
-    return pytest.mark.parametrize("rule", [find_rule(kind, n)() for n in REGISTRIES[kind]])
+    made = [find_rule(kind, name)() for name in REGISTRIES[kind]]
+    return pytest.mark.parametrize("rule", made, ids=[rule.name for rule in made])
+
+
+def policies() -> Any:
+    """Every policy, and those that have conditions both with and without them."""
+    made = []
+    for name in REGISTRIES["policies"]:
+        rule = find_rule("policies", name)
+        both = "conditions" in settings_of(rule)
+        made += [rule(conditions=on) for on in (True, False)] if both else [rule()]
+    names = [f"{rule.name}{' unconditioned' * rule.overcommits}" for rule in made]
+    return pytest.mark.parametrize("rule", made, ids=names)
 
 
 @st.composite
@@ -65,7 +77,7 @@ asks = st.builds(
 )
 
 
-@rules("policies")
+@policies()
 @given(ask=asks, offered=offers())
 def test_a_policy_chooses_as_many_as_asked_and_only_what_it_would_take(
     rule: Any, ask: Ask, offered: list[Offer]
@@ -84,19 +96,52 @@ def test_a_policy_chooses_as_many_as_asked_and_only_what_it_would_take(
     uuids = [offer.device.uuid for offer in chosen]
     assert len(uuids) == ask.gpus == len(set(uuids))
     assert all(offer in eligible for offer in chosen)
-    json.dumps(state)
+    assert json.loads(json.dumps(state)) == state
     assert rule.choose(ask, eligible, None) == (chosen, state), "the same again"
 
 
-@rules("policies")
+@policies()
+@given(asked=st.lists(asks, max_size=5), offered=offers())
+def test_a_policys_state_survives_a_restart(
+    rule: Any, asked: list[Ask], offered: list[Offer]
+) -> None:
+    """What is kept is JSON: a daemon that comes back goes on as if it had never ended."""
+    state = kept = None
+    for ask in asked:
+        eligible = [offer for offer in offered if rule.refuse(ask, offer) is None]
+        if len(eligible) < ask.gpus:
+            continue
+        chosen, state = rule.choose(ask, eligible, state)
+        again, kept = rule.choose(ask, eligible, json.loads(json.dumps(kept)))
+        assert (again, kept) == (chosen, state)
+
+
+@policies()
 @given(ask=asks, offered=offers())
 def test_a_policy_never_takes_an_unknown_for_a_zero(
     rule: Any, ask: Ask, offered: list[Offer]
 ) -> None:
+    """Those that look at nothing refuse nothing: then an unknown must not win either."""
     for offer in offered:
         busy = replace(offer, idle=False, occupants=(7,))
-        assert rule.refuse(ask, replace(busy, free_mib=None)) is not None
-        assert rule.refuse(ask, replace(busy, smact=None)) is not None
+        for unknown in (replace(busy, free_mib=None), replace(busy, smact=None)):
+            assert (rule.refuse(ask, unknown) is None) is rule.overcommits
+
+
+@policies()
+@given(ask=asks, offered=offers())
+def test_what_a_policy_takes_fits_unless_it_says_that_it_overcommits(
+    rule: Any, ask: Ask, offered: list[Offer]
+) -> None:
+    """So the core, which checks a proposal's room, need not refuse what a policy has chosen."""
+    if rule.overcommits:
+        assert all(rule.refuse(ask, offer) is None for offer in offered)
+        return
+    promised = rule.floor_mib if ask.need_mib is None else ask.need_mib
+    for offer in offered:
+        if not offer.idle and rule.refuse(ask, offer) is None:
+            assert offer.free_mib is not None
+            assert offer.free_mib >= promised
 
 
 @rules("orders")
@@ -108,6 +153,15 @@ def test_an_order_is_one(rule: Any, first: int, second: int) -> None:
     assert keys[0] <= keys[1] or keys[1] <= keys[0]
 
 
+TABLE = """
+        Layer (type)               Output Shape         Param #
+================================================================
+            Linear-1                  [-1, 128]           1,290
+================================================================
+Total params: 1,290
+"""
+VAST_TABLE = TABLE.replace("128", ", ".join(["999999999999999"] * 12)).replace("1,290", "9" * 15)
+
 descriptions = st.builds(
     Description,
     spec=st.just(SPEC),
@@ -117,6 +171,7 @@ descriptions = st.builds(
     published=st.dictionaries(
         st.sampled_from(["measured", "horus", "faketensor", "gpumemnet"]), st.floats(1, 2**30)
     ),
+    summary=st.one_of(st.none(), st.text(max_size=200), st.just(TABLE), st.just(VAST_TABLE)),
     batch_size=st.one_of(st.none(), st.integers(1, 4096)),
 )
 

@@ -30,21 +30,21 @@ def test_an_array_runs_each_element_with_its_number_and_log(daemon: DaemonHome) 
     assert len({d["ticket"] for d in documents}) == 1
 
 
-def test_an_array_of_a_hundred_thousand_keeps_nobody_waiting(home: DaemonHome) -> None:
+def test_a_very_long_array_keeps_nobody_waiting(home: DaemonHome) -> None:
     home.start()
-    done = home.radrm("submit", "--gpus=0", "--array=0-99999%1", "--", "sleep", "100")
+    done = home.radrm("submit", "--gpus=0", "--array=0-19999%1", "--", "sleep", "100")
     assert done.returncode == 0, done.stderr
     quick = home.submit("--gpus=0", "--priority=5", "--", "true")
     assert home.wait_end(quick)["state"] == "COMPLETED"
     page = wait_until(
-        lambda: (p := home.ask("page", offset=0, limit=5))["counts"].get("PENDING") == 99_999 and p,
+        lambda: (p := home.ask("page", offset=0, limit=5))["counts"].get("PENDING") == 19_999 and p,
         "all elements to be taken in",
     )
-    assert page["total"] == 2 and page["jobs"][1]["label"] == "1_[1-99999]"
+    assert page["total"] == 2 and page["jobs"][1]["label"] == "1_[1-19999]"
     home.kill()
     home.start()
-    assert home.ask("page", offset=0, limit=5)["counts"] == {"RUNNING": 1, "PENDING": 99_999}
-    assert len(home.ask("cancel", jobs=["1"])) == 100_000
+    assert home.ask("page", offset=0, limit=5)["counts"] == {"RUNNING": 1, "PENDING": 19_999}
+    assert len(home.ask("cancel", jobs=["1"])) == 20_000
     wait_until(lambda: not home.ask("status"), "their end")
 
 

@@ -1,0 +1,67 @@
+"""A daemon of our own on software GPUs, and submissions without the command.
+
+The clock is real (no time scale), and everything is ended and removed afterwards.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from radrm.host.spool import Envelope, Spool
+from radrm.host.tickets import new_ticket
+from tests.daemon.harness import DaemonHome
+
+
+@contextmanager
+def fresh_home(devices: int = 1) -> Iterator[DaemonHome]:
+    """A home whose daemon, once started, gives each job a device of its own."""
+    with TemporaryDirectory(prefix="radrm-bench-") as folder:
+        home = DaemonHome(Path(folder), f"sim:{devices}xA100-40GB", scale=1.0)
+        home.settings = ["policy=exclusive"]
+        # Warm is what is measured, so Python may keep its bytecode.
+        home.environment.pop("PYTHONDONTWRITEBYTECODE", None)
+        try:
+            yield home
+        finally:
+            home.close()
+
+
+@contextmanager
+def running_daemon(devices: int = 1) -> Iterator[DaemonHome]:
+    """A home with a daemon that answers."""
+    with fresh_home(devices) as home:
+        home.start()
+        yield home
+
+
+def hand_in(home: DaemonHome, command: Sequence[str], jobs: int = 1) -> tuple[list[str], float]:
+    """Submit the same command several times: the tickets, and when all were acknowledged."""
+    envelopes = [
+        Envelope(
+            ticket=new_ticket(),
+            file=None,
+            script=None,
+            command=tuple(command),
+            options={},
+            cwd=str(home.work),
+            umask=0o022,
+            environment={"PATH": os.defpath},
+            submitted_s=time.time(),
+        )
+        for _ in range(jobs)
+    ]
+    Spool(os.path.join(home.environment["RADRM_HOME"], "spool")).put(envelopes)
+    return [envelope.ticket for envelope in envelopes], time.time()
+
+
+def occupy(home: DaemonHome, devices: int = 1) -> None:
+    """Have every device taken for longer than any benchmark lasts, so that others wait."""
+    tickets, _ = hand_in(home, ("sleep", "3600"), devices)
+    home.ask("intake", jobs=tickets)
+    for ticket in tickets:
+        home.wait_state(ticket, "RUNNING")

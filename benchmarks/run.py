@@ -1,0 +1,45 @@
+"""All benchmarks as one table. Exit code 1 where something is beyond its limit."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks import bulk, events, idle, launch, long_queue, submit
+from benchmarks.table import Row
+
+BENCHMARKS = (submit, launch, bulk, long_queue, idle)
+
+
+def table(rows: list[Row]) -> Table:
+    found = Table("what", "measured", "limit", "", "detail", title="radrm benchmarks, medians")
+    found.columns[1].justify = found.columns[2].justify = "right"
+    for row in rows:
+        found.add_row(
+            row.what,
+            f"{row.measured:.3g} {row.unit}",
+            f"{row.limit:g}",
+            "[green]ok[/]" if row.fine else "[red]over[/]",
+            row.detail,
+        )
+    return found
+
+
+def main() -> int:
+    console = Console()
+    rows: list[Row] = []
+    for benchmark in BENCHMARKS:
+        with console.status(f"{benchmark.__name__} ..."):
+            rows += benchmark.measure()
+    console.print(table(rows))
+    events.main()
+    return 0 if all(row.fine for row in rows) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,32 @@
+"""One row of the benchmark table, and the numbers that go into it."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Row:
+    """What was measured, what came of it, and what it should stay below."""
+
+    what: str
+    measured: float
+    limit: float
+    unit: str
+    detail: str = ""
+
+    @property
+    def fine(self) -> bool:
+        return self.measured <= self.limit
+
+
+def median_ms(seconds: Sequence[float]) -> float:
+    return statistics.median(seconds) * 1e3
+
+
+def p95_ms(seconds: Sequence[float]) -> float:
+    """The value that 95 % stay below, the largest where there are few."""
+    ordered = sorted(seconds)
+    return ordered[min(len(ordered) - 1, len(ordered) * 95 // 100)] * 1e3

@@ -1,0 +1,260 @@
+"""`radrm doctor`: is this machine fit for radrm, and what to do where it is not."""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+import resource
+import sqlite3
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from importlib import metadata
+from typing import Any
+
+import typer
+from rich.text import Text
+
+from radrm import __version__
+from radrm.cli.options import Json
+from radrm.cli.render import out, plain, print_json
+from radrm.cli.settings import find_troubles
+from radrm.config import Config, examine_config, find_config
+from radrm.errors import BadConfig, Unreachable
+from radrm.host import cgroups, nvml
+from radrm.host.health import gpus, kernel, places, software
+from radrm.host.health.finding import Check, Finding, Level, fail, ok, run_checks, warn
+from radrm.host.paths import Paths, client_paths, paths_for
+from radrm.host.sockets import connect
+
+_PATIENCE_S = 5.0
+_DAEMON_LIMIT_S = 20.0
+_STORE_LIMIT_S = 120.0
+_LONGEST_ANSWER = 1 << 20
+_REAL_GPUS = "NVML"
+"""What a daemon calls its devices where they are real."""
+_STYLE = {Level.OK: "green", Level.WARN: "bold yellow", Level.FAIL: "bold red"}
+
+
+def doctor(as_json: Json = False) -> None:
+    """Check this machine, the configuration and the daemon.
+
+    Needs no daemon and changes nothing. The exit code is 1 if anything fails.
+
+    \b
+    Examples:
+      radrm doctor
+      radrm doctor --json
+    """
+    findings: list[Finding] = []
+    for finding in run_checks(all_checks(os.environ, os.getuid())):
+        findings.append(finding)
+        if not as_json:
+            out().print(_line(finding), soft_wrap=True)
+    if as_json:
+        print_json([_document(finding) for finding in findings])
+    else:
+        out().print(_summary(findings))
+    if any(finding.level is Level.FAIL for finding in findings):
+        raise typer.Exit(1)
+
+
+def _line(finding: Finding) -> Text:
+    words = f"{finding.check}: {finding.finding}"
+    if finding.next_step is not None:
+        words += f"; {finding.next_step}"
+    level = finding.level
+    return Text.assemble((f"{level.value:<4}", _STYLE[level]), f"  {plain(words)}")
+
+
+def _document(finding: Finding) -> dict[str, Any]:
+    return {
+        "check": finding.check,
+        "level": finding.level.value,
+        "finding": finding.finding,
+        "next_step": finding.next_step,
+    }
+
+
+def _summary(findings: Sequence[Finding]) -> str:
+    counts = {level: sum(f.level is level for f in findings) for level in Level}
+    return ", ".join(f"{count} {level.value}" for level, count in counts.items())
+
+
+# ------------------------------------------------------------------ which checks
+
+
+def all_checks(environ: Mapping[str, str], uid: int) -> Iterator[Check]:
+    """The checks, one after another: what one finds decides which others make sense.
+
+    Whatever may hang is done inside a check, which has a time limit.
+    """
+    yield Check("Python", lambda: software.python(tuple(sys.version_info[:3])))
+    yield Check("packages", _packages)
+    candidates = client_paths(environ, uid)
+    examined: list[tuple[Paths, dict[str, Any] | None]] = []
+
+    def look_for_daemon() -> Finding:
+        asked = ask_daemons(candidates)
+        examined.append(_examined(asked))
+        return daemon(asked)
+
+    yield Check("daemon", look_for_daemon, _DAEMON_LIMIT_S)
+    paths, about = examined[0] if examined else (candidates[0], None)
+    yield from _checks_of(paths, about, environ, uid)
+
+
+def _checks_of(
+    paths: Paths, about: dict[str, Any] | None, environ: Mapping[str, str], uid: int
+) -> Iterator[Check]:
+    """Those of a daemon's places and of the machine. `about` is None where no daemon answers."""
+    system = paths == paths_for({}, 0)
+    owner = 0 if system else uid
+    for wanted in places.folders(paths, system):
+        look = functools.partial(places.folder, wanted, owner, served=about is not None)
+        yield Check(wanted.name, look)
+    yield Check("free space", lambda: places.space(paths.state))
+    yield Check("file system", lambda: places.file_system(paths.state))
+    yield Check("socket path", lambda: places.socket_address(paths))
+    sound: list[Config] = []
+    yield Check("configuration", lambda: configuration(environ, system, sound.append))
+    config = sound[0] if sound else Config()
+    group = f"radrm-doctor-{os.getpid()}"
+    yield Check("cgroup", lambda: kernel.tree_kill(cgroups.place(group)))
+    yield Check("pidfd", kernel.pidfd)
+    yield Check("inotify", kernel.inotify)
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    yield Check("open files", lambda: kernel.open_files(*limits, mps=config.mps.enabled))
+    if about is not None and about.get("gpus") != _REAL_GPUS:
+        described = f"the daemon runs on software GPUs ({about.get('gpus')})"
+        yield Check("GPUs", lambda: ok("GPUs", described))
+    else:
+        yield from _gpu_checks(config)
+    yield Check("MPS", lambda: gpus.mps(config.mps.enabled, environ))
+    yield Check("SQLite", lambda: software.sqlite(sqlite3.sqlite_version_info))
+    yield Check("clock", lambda: _clock(paths.database))
+    yield Check("rights", lambda: software.rights(system, uid, environ.get("RADRM_HOME")))
+    yield Check("store", lambda: places.store(paths.database, os.geteuid()), _STORE_LIMIT_S)
+
+
+def _gpu_checks(config: Config) -> Iterator[Check]:
+    """Those of single GPUs only where the driver answers at all, and in time."""
+    known: list[gpus.Driver] = []
+
+    def look() -> Finding:
+        found = nvml.find()
+        if found.gpus is None:
+            driver = gpus.Driver(reason=found.reason)
+        else:
+            import pynvml  # what `find` has found to be sound
+
+            driver = gpus.look(pynvml, found)
+        finding = gpus.devices(driver, gpus.has_hardware())
+        known.append(driver)
+        return finding
+
+    yield Check("GPUs", look)
+    if not known or not known[0].gpus:
+        return
+    (driver,) = known
+    mps = config.mps.enabled
+    yield Check("GPU driver", lambda: gpus.driver_version(driver))
+    yield Check("MIG", lambda: gpus.mig(driver))
+    yield Check("persistence mode", lambda: gpus.persistence(driver))
+    yield Check("compute mode", lambda: gpus.compute_mode(driver, mps))
+    coarse = bool(config.core.get("use_coarse_smact"))
+    yield Check("SM activity", lambda: gpus.sm_activity(driver, coarse))
+
+
+def _packages() -> Finding:
+    try:
+        requirements = metadata.requires("radrm") or []
+    except metadata.PackageNotFoundError:
+        return software.packages(None, ())
+    return software.packages(requirements, tuple(sys.version_info[:3]))
+
+
+def _clock(database: str) -> Finding:
+    try:
+        newest_s = os.stat(database).st_mtime
+    except OSError:
+        newest_s = None
+    boot_s, awake_s = time.clock_gettime(time.CLOCK_BOOTTIME), time.monotonic()
+    return software.clock(time.time(), boot_s, awake_s, newest_s)
+
+
+# ------------------------------------------------------------------ the daemon
+
+
+Asked = tuple[Paths, "dict[str, Any] | str"]
+"""Where a daemon was looked for, and what it told of itself, or why it told nothing."""
+
+
+def ask_daemons(candidates: Sequence[Paths]) -> list[Asked]:
+    """Ask in the order in which every command does; the first that answers is the last asked."""
+    asked: list[Asked] = []
+    for paths in candidates:
+        try:
+            with connect(paths.socket, _PATIENCE_S) as client:
+                client.sendall(b'{"op": "ping"}\n')
+                with client.makefile("rb") as lines:
+                    answer = json.loads(lines.readline(_LONGEST_ANSWER))
+            about = answer.get("result") if isinstance(answer, dict) else None
+            asked.append((paths, about if isinstance(about, dict) else "it does not know radrm"))
+            break
+        except Unreachable as error:
+            asked.append((paths, str(error)))
+        except (OSError, ValueError, RecursionError) as error:
+            asked.append((paths, f"it took a question and gave no answer: {error}"))
+            break
+    return asked
+
+
+def daemon(asked: Sequence[Asked]) -> Finding:
+    """Whether the daemon that commands would talk to answers, and is of this version."""
+    paths, about = asked[-1]
+    kind = "the system's" if paths == paths_for({}, 0) else "your own"
+    if isinstance(about, str):
+        if about.startswith("nobody answers"):
+            where = " or ".join(p.run for p, _ in asked)
+            return warn("daemon", f"no radrm daemon answers in {where}", "start one: radrm daemon")
+        stuck = f"{kind}, in {paths.run}: {about}"
+        return fail("daemon", stuck, "look at its log, and start it again: running jobs run on")
+    version, pid = about.get("version"), about.get("pid")
+    if version != __version__:
+        other = f"{kind}, process {pid}, is radrm {version} and this command is {__version__}"
+        return warn("daemon", other, "start the daemon again: running jobs run on")
+    return ok("daemon", f"{kind}, process {pid}, answers in {paths.run}, radrm {version}")
+
+
+def _examined(asked: Sequence[Asked]) -> tuple[Paths, dict[str, Any] | None]:
+    """The places of the daemon that answers; else of one that was there; else the user's own."""
+    paths, about = asked[-1]
+    if isinstance(about, dict):
+        return paths, about
+    there = [paths for paths, _ in asked if os.path.isdir(paths.state)]
+    return (there or [asked[0][0]])[0], None
+
+
+# ------------------------------------------------------------------ the configuration
+
+
+def configuration(
+    environ: Mapping[str, str], system: bool, use: Callable[[Config], object] = lambda _: None
+) -> Finding:
+    """Whether a daemon would take it. What of it can be used is handed to `use`."""
+    name, next_step = "configuration", "all that is wrong: radrm config check"
+    try:
+        file = find_config(environ, system)
+    except BadConfig as error:
+        return fail(name, str(error), next_step)
+    if file.text is None:
+        where = "" if file.path is None else f"; it would be {file.path}"
+        return ok(name, f"no file, defaults are used{where}")
+    use(examine_config(file.text, str(file.path))[0])
+    troubles = find_troubles(file.text, str(file.path))
+    if troubles:
+        more = f" (and {len(troubles) - 1} more)" if len(troubles) > 1 else ""
+        return fail(name, troubles[0] + more, next_step)
+    return ok(name, f"{file.path}: fine")

@@ -1,0 +1,63 @@
+"""Orders about jobs and devices: give them, say of each what came of it."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import typer
+
+from radrm.cli.client import Client
+from radrm.cli.render import Document, label, plain, print_json, warn
+
+_BATCH = 1000
+"""References in one request, so that no request grows beyond what the daemon reads."""
+
+
+def order_jobs(
+    op: str, jobs: Sequence[str], done: Callable[[Document], str], as_json: bool, **words: Any
+) -> None:
+    """Give the order `op` about jobs; `done` words the line of each that was carried out.
+
+    Raises `typer.Exit(1)` when any of them was refused.
+    """
+    with Client() as client:
+        results = [
+            result for batch in _batches(jobs) for result in client.ask(op, jobs=batch, **words)
+        ]
+    tell(results, done, as_json)
+
+
+def order_devices(
+    op: str, devices: Sequence[str], done: Callable[[Document], str], as_json: bool, **words: Any
+) -> None:
+    """Give the order `op` about devices; none named are all of them."""
+    with Client() as client:
+        results = client.ask(op, devices=list(devices), **words)
+    tell(results, done, as_json)
+
+
+def tell(results: Sequence[Document], done: Callable[[Document], str], as_json: bool) -> None:
+    """A line for each result, or the document; errors go to standard error."""
+    if as_json:
+        print_json(results)
+    for result in results:
+        if result["error"] is not None:
+            sys.stdout.flush()
+            warn(result["error"])
+        elif not as_json:
+            print(plain(done(result)))
+    if any(result["error"] is not None for result in results):
+        raise typer.Exit(1)
+
+
+def called(result: Document) -> str:
+    """As `job 12_3 (resnet50)`."""
+    name = result.get("name")
+    return f"job {label(result)} ({name})" if name else f"job {label(result)}"
+
+
+def _batches(jobs: Sequence[str]) -> Iterator[list[str]]:
+    for i in range(0, len(jobs), _BATCH):
+        yield list(jobs[i : i + _BATCH])

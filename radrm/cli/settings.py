@@ -1,0 +1,147 @@
+"""Every setting that a configuration may hold, and everything that is wrong with one.
+
+What a rule takes is for `wiring` to say: here it is asked, one setting at a time, so that
+nothing is called fine that a daemon would refuse.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import MISSING, fields, replace
+from typing import Any
+
+from radrm.config import Config, contradictions, examine_config
+from radrm.core.settings import CoreSettings
+from radrm.errors import BadConfig
+from radrm.wiring import (
+    AUTO_CHAIN,
+    TABLES,
+    find_rule,
+    make_estimating,
+    make_rules,
+    make_settings,
+    settings_of,
+)
+
+RULE_TABLES: Mapping[str, str] = {
+    "policies": "policy",
+    "orders": "order",
+    "planners": "planner",
+    "estimators": "estimator",
+    "recoveries": "recovery",
+}
+"""From the table of a kind of rules to the key that chooses one of them."""
+
+
+def registry_of(table: str) -> str:
+    """The name under which `wiring` knows the kind of rules that a table configures."""
+    return next(kind for kind, name in TABLES.items() if name == table)
+
+
+def chosen_rules(config: Config) -> dict[str, tuple[str, ...]]:
+    """The rules in force, by the table of their kind."""
+    chosen: dict[str, tuple[str, ...]] = {
+        table: (getattr(config, key),) for table, key in RULE_TABLES.items()
+    }
+    if config.estimator == "auto":
+        chosen["estimators"] = tuple(AUTO_CHAIN)
+    return chosen
+
+
+# ------------------------------------------------------------------ what there is to set
+
+
+def rule_settings(table: str, name: str) -> dict[str, Any]:
+    """A rule's settings and their defaults. Raises `BadConfig` where there is no such rule."""
+    settings = settings_of(find_rule(registry_of(table), name))
+    return {key: s.default for key, s in settings.items() if s.default is not MISSING}
+
+
+def core_settings() -> dict[str, Any]:
+    """The settings of `[core]` and their defaults: all whose own default `wiring` takes there."""
+    return {
+        f.name: f.default
+        for f in fields(CoreSettings)
+        if isinstance(f.default, (bool, int, float))
+        and _complaint(_make_core, {f.name: f.default}) is None
+    }
+
+
+def filled(config: Config) -> Config:
+    """The same configuration, with every default that is in force written out."""
+    tables: dict[str, Any] = {table: dict(getattr(config, table)) for table in RULE_TABLES}
+    for table, names in chosen_rules(config).items():
+        for name in names:
+            settings = {**rule_settings(table, name), **tables[table].get(name, {})}
+            if settings:
+                tables[table][name] = settings
+    in_force = make_settings(config)
+    core = {key: getattr(in_force, key) for key in core_settings()} | dict(config.core)
+    return replace(config, core=core, **tables)
+
+
+# ------------------------------------------------------------------ what is wrong
+
+
+def find_troubles(text: str, source: str) -> list[str]:
+    """One line, source first, on everything for which a daemon would not start with this
+    text, and on what it would pass over: rules that do not exist, settings that contradict
+    each other. Empty: it is fine."""
+    config, troubles = examine_config(text, source)
+    found = list(_rule_troubles(config)) + contradictions(config)
+    if not troubles and not found:
+        found = list(_whole_troubles(config))
+    return troubles + [f"{source}: {trouble}" for trouble in dict.fromkeys(found)]
+
+
+def _rule_troubles(config: Config) -> Iterator[str]:
+    for table, chosen in chosen_rules(config).items():
+        given: Mapping[str, Mapping[str, Any]] = getattr(config, table)
+        for name in dict.fromkeys([*chosen, *given]):
+            if (table, name) == ("estimators", "auto"):
+                yield f"[estimators.auto] sets nothing; set {' or '.join(AUTO_CHAIN)} instead"
+            else:
+                yield from _table_troubles(_make_rule(table, name), given.get(name, {}))
+    yield from _table_troubles(_make_core, config.core)
+
+
+def _whole_troubles(config: Config) -> Iterator[str]:
+    """What shows only when all of it comes together, in the order in which a daemon starts."""
+    for make in (make_rules, make_estimating, make_settings):
+        trouble = _complaint(make, config)
+        if trouble is not None:
+            yield trouble
+
+
+def _table_troubles(make: Callable[[Any], object], given: Mapping[str, Any]) -> list[str]:
+    """Every setting that is refused by itself; else what is wrong with them together."""
+    whole = _complaint(make, given)
+    if whole is None:
+        return []
+    single = [_complaint(make, {key: value}) for key, value in given.items()]
+    return [trouble for trouble in single if trouble is not None] or [whole]
+
+
+def _make_rule(table: str, name: str) -> Callable[[Any], object]:
+    """Makes one rule with the settings that it is called with, beside defaults only."""
+    make = make_estimating if table == "estimators" else make_rules
+
+    def made(settings: Mapping[str, Any]) -> object:
+        choice: dict[str, Any] = {RULE_TABLES[table]: name, table: {name: settings}}
+        return make(replace(Config(), **choice))
+
+    return made
+
+
+def _make_core(core: Mapping[str, Any]) -> object:
+    return make_settings(Config(core=core))
+
+
+def _complaint(make: Callable[[Any], object], given: Any) -> str | None:
+    try:
+        make(given)
+    except BadConfig as error:
+        return str(error)
+    except Exception as error:  # a third party's rule may raise anything
+        return f"cannot be used: {type(error).__name__}: {error}"
+    return None

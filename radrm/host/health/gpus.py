@@ -1,0 +1,238 @@
+"""The driver, its GPUs, MPS, SM activity.
+
+`pynvml` is given to `look` and asked a few questions that no reading needs; what a daemon
+reads is `radrm.host.nvml`'s.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from radrm.host import nvml
+from radrm.host.health.finding import Finding, fail, ok, warn
+
+FINE_SOURCES: frozenset[str] = frozenset()
+"""Where this release's daemon reads SM activity finely; of `gpm` and `dcgm`."""
+
+_NVIDIA = "0x10de"
+_EXCLUSIVE_PROCESS, _PROHIBITED = 3, 2
+_MPS_LIMITS_SINCE = 495
+_MPS_CONTROL = "nvidia-cuda-mps-control"
+_OTHERWISE = "to run on software GPUs: radrm daemon --gpus sim:4xA100-40GB"
+
+
+@dataclass(frozen=True, slots=True)
+class Gpu:
+    """What the driver says of a GPU beside its readings. None: it does not say."""
+
+    index: int
+    name: str
+    mig: tuple[int, int] | None
+    """Whether MIG is on, and whether it will be after a reset."""
+    persistence: bool | None
+    compute_mode: int | None
+    gpm: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Driver:
+    """What was found. `reason` says why there is no GPU; `troubles` are those of single GPUs."""
+
+    gpus: tuple[Gpu, ...] = ()
+    version: str | None = None
+    reason: str | None = None
+    troubles: tuple[str, ...] = ()
+
+
+def look(pynvml: Any, found: nvml.Found) -> Driver:
+    """Ask the driver about its GPUs. Raises `DeviceError` where it goes away meanwhile."""
+    if found.gpus is None:
+        return Driver(reason=found.reason)
+    try:
+        found.gpus.devices()
+        troubles = found.gpus.problems
+        version = _asked(pynvml, pynvml.nvmlSystemGetDriverVersion)
+        count = found.gpus.count()
+        gpus = tuple(g for g in (_gpu(pynvml, index) for index in range(count)) if g is not None)
+        return Driver(gpus, None if version is None else _text(version), None, troubles)
+    finally:
+        found.gpus.close()
+
+
+def _gpu(pynvml: Any, index: int) -> Gpu | None:
+    """None for one that is not to be reached: it stands among the troubles."""
+    handle = _asked(pynvml, pynvml.nvmlDeviceGetHandleByIndex, index)
+    if handle is None:
+        return None
+    mig = _asked(pynvml, pynvml.nvmlDeviceGetMigMode, handle)
+    persistence = _asked(pynvml, pynvml.nvmlDeviceGetPersistenceMode, handle)
+    gpm = _asked(pynvml, getattr(pynvml, "nvmlGpmQueryDeviceSupport", lambda _: None), handle)
+    return Gpu(
+        index=index,
+        name=_text(_asked(pynvml, pynvml.nvmlDeviceGetName, handle) or "unknown"),
+        mig=None if mig is None else (mig[0], mig[1]),
+        persistence=None if persistence is None else bool(persistence),
+        compute_mode=_asked(pynvml, pynvml.nvmlDeviceGetComputeMode, handle),
+        gpm=bool(gpm is not None and gpm.isSupportedDevice),
+    )
+
+
+def _asked(pynvml: Any, question: Callable[..., Any], *about: Any) -> Any:
+    try:
+        return question(*about)
+    except pynvml.NVMLError:
+        return None
+
+
+def _text(value: str | bytes) -> str:
+    return value.decode(errors="replace") if isinstance(value, bytes) else value
+
+
+# ------------------------------------------------------------------ judging
+
+
+def devices(driver: Driver, hardware: bool) -> Finding:
+    """`hardware`: the machine has NVIDIA devices, whatever the driver says."""
+    name = "GPUs"
+    if driver.reason is not None:
+        if hardware:
+            there = f"there is NVIDIA hardware and it cannot be used: {driver.reason}"
+            return fail(name, there, "see what nvidia-smi and dmesg say")
+        return warn(name, f"none that can be used: {driver.reason}", _OTHERWISE)
+    if driver.troubles:
+        return fail(name, "; ".join(driver.troubles), "the other GPUs can be used meanwhile")
+    counts: dict[str, int] = {}
+    for gpu in driver.gpus:
+        counts[gpu.name] = counts.get(gpu.name, 0) + 1
+    return ok(name, ", ".join(f"{count} x {kind}" for kind, count in counts.items()))
+
+
+def has_hardware(sys: Path = Path("/sys")) -> bool:
+    """Whether a display or compute device of NVIDIA's stands on the PCI bus."""
+    for device in (sys / "bus/pci/devices").glob("*"):
+        try:
+            vendor, kind = ((device / f).read_text().strip() for f in ("vendor", "class"))
+        except OSError:
+            continue
+        if vendor == _NVIDIA and kind.startswith("0x03"):
+            return True
+    return False
+
+
+def driver_version(driver: Driver) -> Finding:
+    name, version = "GPU driver", driver.version
+    if version is None:
+        return warn(name, "its version is not told", "see what nvidia-smi says")
+    major = re.match(r"\d+", version)
+    if major is not None and int(major[0]) < _MPS_LIMITS_SINCE:
+        old = f"{version} knows no memory limits for jobs under MPS"
+        return warn(name, old, f"install {_MPS_LIMITS_SINCE} or newer")
+    return ok(name, version)
+
+
+def mig(driver: Driver) -> Finding:
+    name = "MIG"
+    pending = [g.index for g in driver.gpus if g.mig is not None and g.mig[0] != g.mig[1]]
+    if pending:
+        waits = f"a change of mode is pending on {_listed(pending)}"
+        return warn(name, waits, "reset when idle: nvidia-smi --gpu-reset -i INDEX")
+    on = [g.index for g in driver.gpus if g.mig is not None and g.mig[0]]
+    if on:
+        return ok(name, f"on for {_listed(on)}")
+    return ok(name, "off" if any(g.mig for g in driver.gpus) else "these GPUs have none")
+
+
+def persistence(driver: Driver) -> Finding:
+    name = "persistence mode"
+    off = [g.index for g in driver.gpus if g.persistence is False]
+    if off:
+        slow = f"off for {_listed(off)}: the driver is loaded anew for a job on an idle GPU"
+        return warn(name, slow, "as root: nvidia-smi -pm 1")
+    return ok(name, "on")
+
+
+def compute_mode(driver: Driver, mps: bool) -> Finding:
+    """`mps`: jobs share through MPS, for which NVIDIA recommends the exclusive mode."""
+    name = "compute mode"
+    closed = [g.index for g in driver.gpus if g.compute_mode == _PROHIBITED]
+    if closed:
+        no_jobs = f"PROHIBITED on {_listed(closed)}: no job can run there"
+        return fail(name, no_jobs, "as root: nvidia-smi -c DEFAULT -i INDEX")
+    alone = [g.index for g in driver.gpus if g.compute_mode == _EXCLUSIVE_PROCESS]
+    if alone and not mps:
+        return warn(
+            name,
+            f"EXCLUSIVE_PROCESS on {_listed(alone)}: without MPS the second job there fails "
+            "('all CUDA-capable devices are busy or unavailable')",
+            "as root: nvidia-smi -c DEFAULT -i INDEX, or set policy = 'exclusive'",
+        )
+    return ok(name, "EXCLUSIVE_PROCESS, as is best with MPS" if alone else "DEFAULT")
+
+
+def sm_activity(
+    driver: Driver, coarse: bool, which: Callable[[str], str | None] = shutil.which
+) -> Finding:
+    """`coarse`: utilization may stand for it (`core.use_coarse_smact`)."""
+    name = "SM activity"
+    offered = {
+        "gpm": bool(driver.gpus) and all(gpu.gpm for gpu in driver.gpus),
+        "dcgm": which("dcgmi") is not None,
+    }
+    read = [source for source, there in offered.items() if there and source in FINE_SOURCES]
+    if read:
+        return ok(name, f"read by {read[0]}")
+    more = [source for source, there in offered.items() if there]
+    unused = f" ({' and '.join(more)} would offer it; this release does not ask)" if more else ""
+    if coarse:
+        return ok(name, f"utilization stands for it, as configured{unused}")
+    return warn(
+        name,
+        f"only utilization is read, which is coarse, so jobs do not share GPUs{unused}",
+        "to let them share by it: set core.use_coarse_smact = true",
+    )
+
+
+def _listed(indices: Sequence[int]) -> str:
+    return f"GPU {', '.join(map(str, indices))}"
+
+
+# ------------------------------------------------------------------ MPS
+
+
+def mps(
+    wanted: bool,
+    environ: Mapping[str, str],
+    which: Callable[[str], str | None] = shutil.which,
+    proc: Path = Path("/proc"),
+    pipes: Path = Path("/tmp/nvidia-mps"),
+) -> Finding:
+    """`wanted`: it is switched on. `pipes` is where CUDA looks for it by default."""
+    name = "MPS"
+    found = _control_daemon(Path(environ.get("CUDA_MPS_PIPE_DIRECTORY") or pipes), proc)
+    if found is not None:
+        return warn(
+            name,
+            f"a control daemon that radrm did not start runs as process {found}: jobs may join it "
+            "without radrm's knowledge",
+            f"as its owner: echo quit | {_MPS_CONTROL}",
+        )
+    control = which(_MPS_CONTROL)
+    if control is None and wanted:
+        return warn(name, f"{_MPS_CONTROL} is not on PATH", "install the driver's compute tools")
+    return ok(name, f"{control or _MPS_CONTROL + ' is not on PATH'}; no foreign daemon runs")
+
+
+def _control_daemon(pipes: Path, proc: Path) -> int | None:
+    """The process that the pid file names, if it lives and is what it should be."""
+    try:
+        with (pipes / f"{_MPS_CONTROL}.pid").open("rb") as file:
+            pid = int(file.read(20))  # no more: anybody may have put anything there
+        command = (proc / str(pid) / "cmdline").read_bytes()
+    except (OSError, ValueError):
+        return None
+    return pid if _MPS_CONTROL.encode() in command else None

@@ -1,0 +1,100 @@
+"""What the kernel must offer: control groups, pidfds, inotify, open files."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable
+from pathlib import Path
+
+import inotify_simple
+
+from radrm.host import cgroups
+from radrm.host.health.finding import Finding, fail, ok, warn
+
+MPS_OPEN_FILES = 16384
+"""What NVIDIA asks for where MPS is used (MPS guide, "File descriptor limit")."""
+_FEW_FILES = 1024
+_FEW_INSTANCES = 16
+
+_PIDFD_OPEN: Callable[[int], int] | None = getattr(os, "pidfd_open", None)
+_WITHOUT_GROUP = "jobs are still ended, process by process"
+
+
+def tree_kill(group: str | None, make: Callable[[str], bool] = cgroups.make) -> Finding:
+    """`group` is where a control group may be made, None without cgroup v2."""
+    name = "cgroup"
+    if group is None:
+        return warn(
+            name,
+            f"there is no cgroup v2 for this user; {_WITHOUT_GROUP}",
+            "boot with cgroup v2 (systemd.unified_cgroup_hierarchy=1) to end them at once",
+        )
+    parent = os.path.dirname(group)
+    if not make(group):
+        return warn(
+            name,
+            f"no group can be made in {parent}; {_WITHOUT_GROUP}",
+            "let systemd delegate one: Delegate=yes in the daemon's unit",
+        )
+    try:
+        if not os.access(f"{parent}/cgroup.procs", os.W_OK):
+            return warn(
+                name,
+                f"no process can be moved out of {parent}; {_WITHOUT_GROUP}",
+                "let systemd delegate it: Delegate=yes in the daemon's unit",
+            )
+        if not os.path.exists(f"{group}/cgroup.kill"):
+            old = f"groups can be made, and not killed at once; {_WITHOUT_GROUP}"
+            return warn(name, old, "use Linux 5.14 or newer")
+    finally:
+        cgroups.remove(group)
+    return ok(name, f"groups can be made in {parent} and killed at once")
+
+
+def pidfd(open_pidfd: Callable[[int], int] | None = _PIDFD_OPEN) -> Finding:
+    name = "pidfd"
+    if open_pidfd is None or not hasattr(signal, "pidfd_send_signal"):
+        return fail(name, "this Python does not know pidfds", "use a Python built for Linux")
+    try:
+        os.close(open_pidfd(os.getpid()))
+    except OSError as error:
+        cause = f"the kernel gives none: {error.strerror}"
+        return fail(name, cause, "use Linux 5.3 or newer; in a container, allow pidfd_open")
+    return ok(name, "ends of processes are noticed at once")
+
+
+def inotify(
+    proc: Path = Path("/proc"), make: Callable[[], inotify_simple.INotify] = inotify_simple.INotify
+) -> Finding:
+    name = "inotify"
+    limits = proc / "sys/fs/inotify"
+    instances = int((limits / "max_user_instances").read_text())
+    watches = int((limits / "max_user_watches").read_text())
+    more = "raise it: sysctl fs.inotify.max_user_instances=512"
+    try:
+        make().close()
+    except OSError as error:
+        return fail(name, f"no notifier can be made: {error.strerror}", more)
+    if instances < _FEW_INSTANCES:
+        return warn(name, f"each user may have only {instances} notifiers", more)
+    if watches < 1:
+        none = "nothing may be watched"
+        return fail(name, none, "raise it: sysctl fs.inotify.max_user_watches=65536")
+    return ok(name, f"{instances} notifiers and {watches} watches for each user")
+
+
+def open_files(soft: int, hard: int, mps: bool) -> Finding:
+    """The limits of this process; negative means unlimited. `mps`: it is switched on."""
+    name = "open files"
+    unlimited = 1 << 62
+    soft, hard = (unlimited if n < 0 else n for n in (soft, hard))
+    shown = "unlimited" if soft == unlimited else str(soft)
+    needed = MPS_OPEN_FILES if mps else _FEW_FILES
+    if soft >= needed:
+        note = f"{shown}; MPS would want {MPS_OPEN_FILES}" if soft < MPS_OPEN_FILES else shown
+        return ok(name, note)
+    why = f"{shown}, and {'MPS' if mps else 'a daemon with many jobs'} wants {needed}"
+    if hard < needed:
+        return warn(name, why, f"set LimitNOFILE={needed} in its unit, or as root: ulimit -n")
+    return warn(name, why, f"before the daemon starts: ulimit -n {needed}")

@@ -1,0 +1,210 @@
+"""The folders of a daemon, their disk, the store."""
+
+from __future__ import annotations
+
+import os
+import re
+import sqlite3
+import stat
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import quote
+
+from radrm.host.health.finding import Finding, fail, ok, warn
+from radrm.host.paths import Paths
+from radrm.host.store import SCHEMA_VERSION
+
+LONGEST_ADDRESS = 107
+"""Bytes in the address of an AF_UNIX socket."""
+
+_GIB = 1 << 30
+_FEW_INODES = 10_000
+# Names of file systems in /proc/self/mountinfo.
+# fmt: off
+_NETWORK = {
+    "nfs", "nfs4", "cifs", "smb3", "smbfs", "9p", "afs", "beegfs", "ceph", "fuse.ceph",
+    "fuse.glusterfs", "fuse.s3fs", "fuse.sshfs", "gfs2", "gpfs", "lustre", "ocfs2", "panfs",
+    "pvfs2", "virtiofs",
+}
+# fmt: on
+_IN_MEMORY = {"tmpfs", "ramfs"}
+_OCTAL = re.compile(r"\\([0-7]{3})")
+
+
+# ------------------------------------------------------------------ folders
+
+
+@dataclass(frozen=True, slots=True)
+class Folder:
+    """A folder as `radrm.host.paths.prepare` makes it."""
+
+    name: str
+    path: str
+    mode: int
+
+
+def folders(paths: Paths, system: bool) -> tuple[Folder, ...]:
+    open_mode = 0o711 if system else 0o700
+    return (
+        Folder("state folder", paths.state, open_mode),
+        Folder("spool folder", paths.spool, 0o1777 if system else 0o700),
+        Folder("store folder", paths.store, 0o700),
+        Folder("attempts folder", paths.attempts, open_mode),
+        Folder("checkpoints folder", paths.checkpoints, open_mode),
+        Folder("run folder", paths.run, 0o755 if system else 0o700),
+    )
+
+
+def folder(wanted: Folder, owner: int, served: bool) -> Finding:
+    """`owner` is the user whose daemon keeps its things there; `served`: it runs now."""
+    name, path = wanted.name, wanted.path
+    try:
+        found = os.stat(path)
+    except FileNotFoundError:
+        if served:
+            gone = f"{path} is gone, and a daemon runs"
+            return fail(name, gone, "start the daemon again: it makes the folder, jobs run on")
+        return ok(name, f"{path} is not there yet; the daemon makes it when it starts")
+    except PermissionError:
+        return ok(name, f"{path} cannot be seen by this user")
+    except OSError as error:
+        again = "see what lies there; the daemon makes it when it starts"
+        return fail(name, f"{path}: {error.strerror}", again)
+    mode = stat.S_IMODE(found.st_mode)
+    if not stat.S_ISDIR(found.st_mode):
+        return fail(name, f"{path} is not a folder", "move it away; the daemon makes a new one")
+    if found.st_uid != owner:
+        whose = f"{path} belongs to user {found.st_uid}, not {owner}"
+        return fail(name, whose, "give it back with chown, or set RADRM_HOME to another folder")
+    if mode & stat.S_IWOTH and not mode & stat.S_ISVTX:
+        return fail(
+            name,
+            f"{path} can be written by everybody (mode {mode:04o})",
+            f"see whether its files are yours, then run: chmod {wanted.mode:o} {path}",
+        )
+    next_step = f"chmod {wanted.mode:o} {path}"
+    if wanted.mode & 0o700 & ~mode:
+        return fail(name, f"{path} is closed to its owner (mode {mode:04o})", next_step)
+    if wanted.mode & ~mode:
+        closed = f"{path} is more closed than radrm makes it (mode {mode:04o})"
+        return warn(name, closed, f"so that all users can use radrm: {next_step}")
+    if mode & ~wanted.mode & 0o077:
+        loose = f"{path} is more open than radrm makes it (mode {mode:04o})"
+        return warn(name, loose, next_step)
+    return ok(name, f"{path}, mode {mode:04o}")
+
+
+def socket_address(paths: Paths) -> Finding:
+    """radrm reaches its own socket through its folder; CUDA's MPS daemon does not."""
+    name, pipe = "socket path", f"{paths.run}/mps/control"
+    longest = max(len(os.fsencode(path)) for path in (paths.socket, pipe))
+    if longest > LONGEST_ADDRESS:
+        return warn(
+            name,
+            f"{longest} bytes under {paths.run}; an address holds {LONGEST_ADDRESS}. radrm can "
+            "do with that, CUDA's MPS cannot",
+            "set RADRM_HOME or XDG_RUNTIME_DIR to a folder with a shorter name",
+        )
+    return ok(name, f"{len(os.fsencode(paths.socket))} bytes")
+
+
+# ------------------------------------------------------------------ disk
+
+
+def space(path: str, statvfs: Callable[[str], os.statvfs_result] = os.statvfs) -> Finding:
+    """Of the disk that holds `path`, which need not exist yet."""
+    name = "free space"
+    found = statvfs(_existing(path))
+    free, inodes = found.f_bavail * found.f_frsize, found.f_favail
+    if found.f_flag & os.ST_RDONLY:
+        return fail(name, f"the disk of {path} cannot be written", "mount it read-write")
+    if free == 0 or (found.f_files and inodes == 0):
+        full = f"the disk of {path} is full"
+        return fail(name, full, "free some space: no job is taken in until then")
+    if free < _GIB:
+        little = f"{free // (1 << 20)} MiB on the disk of {path}"
+        return warn(name, little, "free some space: jobs cannot be taken in on a full disk")
+    if found.f_files and inodes < _FEW_INODES:  # some file systems count none
+        few = f"room for only {inodes} more files on the disk of {path}"
+        return warn(name, few, "remove files that nobody needs")
+    return ok(name, f"{free / _GIB:.1f} GiB")
+
+
+def file_system(path: str, proc: Path = Path("/proc")) -> Finding:
+    """Of the disk that holds `path`. Raises OSError where mounts cannot be listed."""
+    name = "file system"
+    kind = _kind_of(os.path.realpath(_existing(path)), (proc / "self/mountinfo").read_text())
+    elsewhere = "set RADRM_HOME to a folder on a local disk"
+    if kind is None:
+        return warn(name, f"unknown for {path}", elsewhere)
+    if kind in _NETWORK:
+        return warn(
+            name,
+            f"{path} lies on {kind}, over a network: the store is not safe there, and jobs "
+            "handed in on other machines are only found once a minute",
+            elsewhere,
+        )
+    if kind in _IN_MEMORY:
+        return warn(name, f"{path} lies on {kind}: a reboot forgets every job", elsewhere)
+    return ok(name, kind)
+
+
+def _existing(path: str) -> str:
+    """The path itself, or the nearest folder above it that is there."""
+    while not os.path.exists(path) and path != os.path.dirname(path):
+        path = os.path.dirname(path)
+    return path
+
+
+def _kind_of(path: str, mountinfo: str) -> str | None:
+    """The kind of the file system that is mounted nearest above; of two at one place, the later."""
+    best, kind = "", None
+    for line in mountinfo.splitlines():
+        fields = line.split(" ")
+        point = _OCTAL.sub(lambda m: chr(int(m[1], 8)), fields[4])
+        inside = path == point or path.startswith(point.rstrip("/") + "/")
+        if inside and len(point) >= len(best):
+            best, kind = point, fields[fields.index("-") + 1]
+    return kind
+
+
+# ------------------------------------------------------------------ store
+
+
+def store(database: str, uid: int) -> Finding:
+    """Read only, and only by its owner: SQLite may put files of the reader beside it."""
+    name = "store"
+    try:
+        found = os.stat(database)
+    except FileNotFoundError:
+        return ok(name, f"{database} is not there yet")
+    except PermissionError:
+        return ok(name, f"{database} can be looked into by the daemon's own user only")
+    if found.st_uid != uid:
+        return ok(name, f"{database} is user {found.st_uid}'s, who can have it checked")
+    # Without a log beside it nobody writes: then SQLite need not make any file to read it.
+    how = "mode=ro" if os.path.exists(f"{database}-wal") else "mode=ro&immutable=1"
+    aside = "stop the daemon, then restore a copy, or move it aside to start with an empty one"
+    try:
+        connection = sqlite3.connect(f"file:{quote(database)}?{how}", uri=True, timeout=1.0)
+        try:
+            (verdict,) = connection.execute("PRAGMA quick_check(1)").fetchone()
+            (version,) = connection.execute("PRAGMA user_version").fetchone()
+        finally:
+            connection.close()
+    except sqlite3.OperationalError as error:
+        return warn(name, f"{database} cannot be read now: {error}", "try again")
+    except sqlite3.DatabaseError as error:
+        return fail(name, f"{database} is damaged: {error}", aside)
+    if verdict != "ok":
+        return fail(name, f"{database} is damaged: {verdict}", aside)
+    if version > SCHEMA_VERSION:
+        return fail(
+            name,
+            f"{database} has version {version} and this radrm reads version {SCHEMA_VERSION}",
+            "run the radrm that wrote it",
+        )
+    older = f"; version {version} becomes {SCHEMA_VERSION} when the daemon starts"
+    size = f"{database}, {found.st_size / (1 << 20):.1f} MiB, whole"
+    return ok(name, size + (older if 0 < version < SCHEMA_VERSION else ""))
