@@ -115,13 +115,20 @@ def _check_kind(where: str, setting: Field[Any], value: Any) -> None:
     if isinstance(value, bool) is not (kind is bool):
         right = False
     elif kind is float:
-        right = isinstance(value, (int, float)) and math.isfinite(value)
+        right = isinstance(value, (int, float)) and _finite(value)
     else:
         right = isinstance(value, kind)
     if not right:
         raise BadConfig(f"{where} = {value!r} is of the wrong kind; {default!r} is its default")
     if isinstance(value, (int, float)) and value < 0:
         raise BadConfig(f"{where} = {value!r} is below zero")
+
+
+def _finite(value: float) -> bool:
+    try:
+        return math.isfinite(value)
+    except OverflowError:  # a whole number with hundreds of digits
+        return False
 
 
 def _nearest(word: str, names: list[str]) -> str:

@@ -118,7 +118,10 @@ def _signal(signal: Any) -> str:
 
 def _got(job: Document, index: Mapping[str, int], attempts: Sequence[Document]) -> Iterator[_Line]:
     if where(job, index) != "-":
-        yield "ran" if job["state"] in FINAL else "runs", f"on GPU {where(job, index)}, {plain(job['collocation'] or 'exclusive')}"
+        yield (
+            "ran" if job["state"] in FINAL else "runs",
+            f"on GPU {where(job, index)}, {plain(job['collocation'] or 'exclusive')}",
+        )
     memory = []
     if job["reserved_mib"] is not None:
         memory.append(f"promised {show_mib(job['reserved_mib'])} per GPU")

@@ -110,6 +110,7 @@ class Field:
             lines = list(self.text.wrap(console, room, no_wrap=False))
         name = f"  {self.name}".ljust(self.indent)
         for line in lines:
+            line.rstrip()
             shown = Text(name, end="", no_wrap=True, overflow="ignore")
             shown.stylize("dim")
             yield shown

@@ -33,7 +33,7 @@ def drain(
     """
     if yes and devices:
         raise typer.BadParameter("--all does not go with devices; name them, or say --all")
-    if not devices and not yes and sys.stdin.isatty():
+    if not devices and not yes and on_terminal():
         typer.confirm("Drain all devices of this server?", abort=True, err=True)
     order_devices(
         "drain",
@@ -42,3 +42,8 @@ def drain(
         as_json,
         reason=reason,
     )
+
+
+def on_terminal() -> bool:
+    """Whether somebody is there to be asked."""
+    return sys.stdin.isatty()

@@ -242,7 +242,9 @@ class Loop:
             elif isinstance(record, Job) and record.state.final:
                 remove_checkpoint_folder(self.parts.site, record)
                 why = f": {record.reason}" if record.reason else ""
-                log.info("job %d (%s) %s%s", record.id, record.spec.name, record.state.value, why)
+                log.info(
+                    "job %s (%s) %s%s", record.label, record.spec.name, record.state.value, why
+                )
 
     def _act(self, action: act.Action) -> list[ev.Event]:
         """Do one thing; what is known of it at once comes back as events."""
@@ -276,8 +278,8 @@ class Loop:
         make_checkpoint_folder(site, job, submission.uid, submission.gid)
         self.parts.launcher.launch(plan_launch(action, job, submission, devices, site))
         log.info(
-            "job %d (%s) starts on %s, %s",
-            job.id,
+            "job %s (%s) starts on %s, %s",
+            job.label,
             job.spec.name,
             ", ".join(str(d.index) for d in devices) or "no device",
             action.placement.collocation.value,

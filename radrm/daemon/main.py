@@ -14,7 +14,7 @@ from pathlib import Path
 import filelock
 
 from radrm import __version__
-from radrm.config import Config, load_config
+from radrm.config import Config, contradictions, load_config
 from radrm.core.events import DevicesSeen
 from radrm.core.scheduler import Scheduler
 from radrm.daemon.launching import Site
@@ -60,6 +60,8 @@ def run(gpus: str | None, time_scale: float, settings: Sequence[str]) -> None:
     config = load_config(os.environ, system)
     for setting in settings:
         config = config.with_set(setting)
+    for trouble in contradictions(config):
+        log.warning("%s", trouble)
     rules, estimating = make_rules(config), make_estimating(config)
     if gpus is not None:
         parse(gpus)  # a bad word is said before anything is locked or made

@@ -1,4 +1,4 @@
-"""Real GPUs, read through NVML. The only file that knows `pynvml`.
+"""Real GPUs, read through NVML. The only file of the daemon that knows `pynvml`.
 
 `pynvml` (package nvidia-ml-py) is imported when `find` is called, so that this
 module can be imported where the package or the driver is missing.

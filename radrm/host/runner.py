@@ -73,6 +73,7 @@ def main(folder: str, membership: Membership | None = None) -> int:
 def _main(folder: str, membership: Membership | None) -> int:
     signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # ignored, it would hide exit codes
+    reaper = _become_subreaper()  # while the kernel still moves us
     grouped = membership is not None and membership.inside()  # its descriptor is closed now
     _close_inherited()
     os.chdir("/")
@@ -88,7 +89,7 @@ def _main(folder: str, membership: Membership | None) -> int:
     if launch is None:
         end: Fields = {"never_started": reason or f"{attempts.LAUNCH} is missing"}
     else:
-        end = Runner(folder, lock, me, launch, membership if grouped else None).run()
+        end = Runner(folder, lock, me, launch, reaper, membership if grouped else None).run()
     return 0 if _write_exit(folder, lock, end) else 1
 
 
@@ -101,6 +102,7 @@ class Runner:
         lock: int,
         me: Identity,
         launch: Fields,
+        reaper: bool,
         membership: Membership | None,
     ) -> None:
         self._folder = folder
@@ -110,7 +112,7 @@ class Runner:
         self._membership = membership
         self._cgroup: str | None = None
         """The group that holds the job, and not us."""
-        self._token: str | None = launch["token"]
+        self._token: str | None = None if reaper else launch["token"]
         """None while our own children are sure to be all: no environment is searched."""
         self._job = 0
         self._status: int | None = None
@@ -151,9 +153,6 @@ class Runner:
         os.close(go)
         os.close(tell)
         try:
-            with contextlib.suppress(ImportError, OSError):
-                if _become_subreaper():
-                    self._token = None
             self._write_start()
             # The job may have died already, of a log that it cannot write to.
             with contextlib.suppress(BrokenPipeError):
@@ -325,9 +324,12 @@ def _close_inherited() -> None:
 
 def _become_subreaper() -> bool:
     """Make orphans of the job our children, so that none escapes unseen."""
-    import ctypes  # here: the job gets ready meanwhile
+    try:
+        import ctypes
 
-    return bool(ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) == 0)
+        return bool(ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) == 0)
+    except (ImportError, OSError):
+        return False
 
 
 if __name__ == "__main__":

@@ -1,0 +1,152 @@
+"""Orders: a line for each job, errors apart, and an exit code that tells."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner, Result
+
+import radrm.cli.drain
+import radrm.cli.orders
+from radrm.cli.app import app
+from radrm.cli.edit import edit_help
+from radrm.errors import UsageError
+from radrm.options import OPTIONS
+from tests.cli.fakes import ESC, Script
+
+
+@pytest.fixture
+def run(monkeypatch: pytest.MonkeyPatch) -> Any:
+    def run(client: Script, *words: str, **more: Any) -> Result:
+        monkeypatch.setattr(radrm.cli.orders, "Client", lambda: client)
+        return CliRunner().invoke(app, list(words), **more)
+
+    return run
+
+
+def result(label: str = "12_3", error: str | None = None, **changed: Any) -> dict[str, Any]:
+    document = {"id": 15, "label": label, "name": "sweep", "state": "RUNNING", "error": error}
+    return document | changed
+
+
+ORDERS = {
+    "cancel": "Cancelled job 12_3 (sweep), it was RUNNING\n",
+    "hold": "Held job 12_3 (sweep)\n",
+    "release": "Released job 12_3 (sweep)\n",
+    "requeue": "Requeued job 12_3 (sweep), it was RUNNING\n",
+}
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_each_job_is_a_line(run: Any, order: str) -> None:
+    client = Script(**{order: [[result()]]})
+    done = run(client, order, "12_3", "sweep-*")
+    assert (done.exit_code, done.stdout, done.stderr) == (0, ORDERS[order], "")
+    assert client.asked == [(order, {"jobs": ["12_3", "sweep-*"]})]
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_what_was_refused_is_said_apart_and_the_rest_is_done(run: Any, order: str) -> None:
+    answer = [result(), result("99", "there is no job '99'", name=None, state=None)]
+    done = run(Script(**{order: [answer]}), order, "12_3", "99")
+    assert done.exit_code == 1
+    assert done.stdout == ORDERS[order]
+    assert done.stderr == "radrm: there is no job '99'\n"
+    as_json = run(Script(**{order: [answer]}), order, "12_3", "99", "--json")
+    assert (as_json.exit_code, json.loads(as_json.stdout)) == (1, answer)
+
+
+@pytest.mark.parametrize("order", [*ORDERS, "edit"])
+def test_an_order_names_jobs(run: Any, order: str) -> None:
+    done = run(Script(), order)
+    assert done.exit_code == 2 or isinstance(done.exception, UsageError)
+
+
+def test_thousands_go_in_several_requests(run: Any) -> None:
+    client = Script(cancel=[lambda words: [result(i) for i in words["jobs"]]])
+    done = run(client, "cancel", *map(str, range(2500)))
+    assert [len(words["jobs"]) for _, words in client.asked] == [1000, 1000, 500]
+    assert done.stdout.count("\n") == 2500
+
+
+def test_hostile_names_stay_names(run: Any) -> None:
+    client = Script(hold=[[result(name=ESC), result(error=f"{ESC} no")]])
+    done = run(client, "hold", "1")
+    assert all(line.isprintable() for line in (done.stdout + done.stderr).splitlines())
+
+
+# ------------------------------------------------------------------ edit
+
+
+def test_edit_sends_the_options_as_they_were_written(run: Any) -> None:
+    client = Script(edit=[[result()]])
+    done = run(client, "edit", "12", "--priority", "5", "sweep-*", "--time=2:00:00", "--requeue")
+    assert done.stdout == "Changed job 12_3 (sweep)\n"
+    options = {"priority": "5", "time": "2:00:00", "requeue": True}
+    assert client.asked == [("edit", {"jobs": ["12", "sweep-*"], "options": options})]
+    as_json = run(client, "edit", "12", "--json", "--priority=-5")
+    assert json.loads(as_json.stdout) == [result()]
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["12"], "nothing to change"),
+        (["--priority=1"], "no job named"),
+        (["12", "--prioriti=1"], "--priority"),
+        (["12", "--priority=many"], "whole number"),
+        (["12", "--array=0-3"], "array"),
+    ],
+)
+def test_what_cannot_be_edited_is_said_before_anybody_is_asked(
+    run: Any, words: list[str], said: str
+) -> None:
+    client = Script()
+    done = run(client, "edit", *words)
+    assert isinstance(done.exception, UsageError) and said in str(done.exception)
+    assert client.asked == []
+
+
+def test_edits_help_has_every_option_that_can_be_edited(run: Any) -> None:
+    done = run(Script(), "edit", "--help")
+    assert done.exit_code == 0 and done.stdout.rstrip("\n") == edit_help()
+    lines = [line.lstrip(" *") for line in edit_help().splitlines()]
+    named = {line[2:].replace("=", " ").split()[0] for line in lines if line.startswith("--")}
+    editable = {option.name for option in OPTIONS if option.available} - {"array"}
+    assert named == editable | {"json"}
+    assert max(map(len, edit_help().splitlines())) <= 100
+
+
+# ------------------------------------------------------------------ devices
+
+
+def test_drain_and_resume(run: Any) -> None:
+    device = {"index": 3, "uuid": "GPU-d", "error": None}
+    wrong = {"index": None, "uuid": "7", "error": "there is no GPU '7'"}
+    client = Script(drain=[[device, wrong]], resume=[[device]])
+    done = run(client, "drain", "3", "7", "--reason", "fan is loud")
+    assert (done.exit_code, done.stderr) == (1, "radrm: there is no GPU '7'\n")
+    assert done.stdout == "Drained GPU 3; undo: radrm resume 3\n"
+    assert run(client, "resume", "3").stdout == "Resumed GPU 3\n"
+    assert client.asked == [
+        ("drain", {"devices": ["3", "7"], "reason": "fan is loud"}),
+        ("resume", {"devices": ["3"]}),
+    ]
+
+
+def test_all_devices_are_drained_only_by_who_means_it(
+    run: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client = Script(drain=[[]])
+    assert run(client, "drain").exit_code == 0, "a script has said what it wants"
+    assert run(client, "drain", "--all").exit_code == 0
+    assert len(client.asked) == 2
+    assert run(client, "drain", "--all", "3").exit_code == 2
+    monkeypatch.setattr(radrm.cli.drain, "on_terminal", lambda: True)
+    assert run(client, "drain", input="n\n").exit_code == 1
+    assert len(client.asked) == 2, "nothing was drained"
+    assert run(client, "drain", input="y\n").exit_code == 0
+    assert run(client, "drain", "--all").exit_code == 0
+    assert len(client.asked) == 4
