@@ -4,7 +4,7 @@
 #   make test       the tests
 #   make lint       format, lint and strict types
 #   make check      lint and tests, as CI runs them
-#   make bench      how fast the core decides
+#   make bench      how fast it is, beside its limits
 #   make gpu-test   the tests that need a real GPU
 #   make venv       only the virtual environment, with all that developing needs
 #
@@ -32,7 +32,7 @@ lint: $(VENV)/.dev
 check: lint test
 
 bench: $(VENV)/.runtime
-	$(BIN)/python benchmarks/events.py
+	@$(BIN)/python -m benchmarks.run
 
 gpu-test: $(VENV)/.dev
 	$(BIN)/python -m pytest -n0 -m gpu -rs

@@ -157,7 +157,9 @@ def _make_policy(config: Config) -> Policy:
     return policy
 
 
-def make_settings(config: Config, reading_interval_s: float = 1.0) -> CoreSettings:
+def make_settings(
+    config: Config, reading_interval_s: float = 1.0, cpus: int | None = None
+) -> CoreSettings:
     """The core's settings; nothing is stale before a few readings could have been taken.
 
     `overcommit` follows from the policy and is nobody's to set: with a policy that looks
@@ -166,6 +168,8 @@ def make_settings(config: Config, reading_interval_s: float = 1.0) -> CoreSettin
     for key in config.core.keys() & _NOT_CORE_SETTINGS.keys():
         raise BadConfig(f"[core] {key} is not set here; {_NOT_CORE_SETTINGS[key]}")
     given = _checked("core", CoreSettings, dict(config.core))
+    if cpus is not None:
+        given.setdefault("gpuless_at_once", cpus)
     overcommit = bool(getattr(_make_policy(config), "overcommits", False))
     settings = CoreSettings(
         **{**given, "collocation": config.collocation, "overcommit": overcommit}

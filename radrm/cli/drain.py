@@ -9,6 +9,7 @@ import typer
 
 from radrm.cli.options import Devices, Json
 from radrm.cli.orders import order_devices
+from radrm.errors import UsageError
 
 
 def drain(
@@ -32,7 +33,7 @@ def drain(
       radrm resume 3
     """
     if yes and devices:
-        raise typer.BadParameter("--all does not go with devices; name them, or say --all")
+        raise UsageError("--all does not go with named devices; leave out one of them")
     if not devices and not yes and on_terminal():
         typer.confirm("Drain all devices of this server?", abort=True, err=True)
     order_devices(

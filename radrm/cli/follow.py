@@ -71,8 +71,8 @@ class Patient:
 # ------------------------------------------------------------------ states
 
 
-def changes(ask: Ask, words: Document, pause: Pause = pause) -> Iterator[Document]:
-    """Each job as it is, then again with each new state or attempt, until all have ended.
+def changes(ask: Ask, words: Document, pause: Pause = pause) -> Iterator[list[Document]]:
+    """The jobs as they are, then those with a new state or attempt, until all have ended.
 
     `words` are those of the question `status`. A job that leaves the selection (it has
     ended, say) is told of once more, as it then is.
@@ -82,10 +82,11 @@ def changes(ask: Ask, words: Document, pause: Pause = pause) -> Iterator[Documen
         began = time.monotonic()
         found: list[Document] = ask("status", **words)
         here = {job["id"] for job in found}
-        for job in [*found, *_left(ask, [j for j in seen.values() if j["id"] not in here])]:
-            if job["id"] not in seen or _mark(seen[job["id"]]) != _mark(job):
-                yield job
-            seen[job["id"]] = job
+        found += _left(ask, [job for job in seen.values() if job["id"] not in here])
+        changed = [j for j in found if j["id"] not in seen or _mark(seen[j["id"]]) != _mark(j)]
+        seen |= {job["id"]: job for job in found}
+        if changed:
+            yield changed
         for gone in [i for i, job in seen.items() if job["state"] in FINAL and i not in here]:
             del seen[gone]
         if all(job["state"] in FINAL for job in seen.values()):

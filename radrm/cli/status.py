@@ -49,7 +49,7 @@ def status(
     ] = None,
     limit: Annotated[
         int | None,
-        typer.Option(metavar="N", min=1, max=10_000, help=f"Rows on a page (otherwise {PAGE})."),
+        typer.Option(metavar="N", min=1, max=1000, help=f"Rows on a page (otherwise {PAGE})."),
     ] = None,
     follow: Annotated[
         bool, typer.Option("--follow", "-f", help="Live; of one job its log too. Ends by Ctrl-C.")
@@ -68,7 +68,7 @@ def status(
       radrm status 'sweep-*' --follow      live
     """
     words: Document = {"jobs": jobs or [], "all": show_all}
-    words |= {"user": user or None, "state": state or None}
+    words |= {"user": user or None, "state": state.replace(" ", "") or None}
     size = limit or PAGE
     first = ((page or 1) - 1) * size
     with Client() as client:
@@ -138,8 +138,8 @@ def _follow(client: Client, words: Document, first: int, size: int, as_json: boo
     found = client.ask("page", **words, offset=first, limit=2)
     alone = words["jobs"] and found["total"] == 1 and found["jobs"][0].get("count", 1) == 1
     if as_json:
-        for job in changes(Patient(client, warn).ask, words):
-            print(json.dumps(job), flush=True)
+        for changed in changes(Patient(client, warn).ask, words):
+            print(*map(json.dumps, changed), sep="\n", flush=True)
     elif alone:
         _follow_one(client, found)
     elif sys.stdout.isatty():
@@ -169,12 +169,12 @@ def _follow_one(client: Client, found: Document) -> None:
 
 def _follow_lines(client: Client, words: Document) -> None:
     ask = Patient(client, warn).ask
-    console, index, told = out(), {}, False
-    for job in changes(ask, words):
+    console, told = out(), False
+    for changed in changes(ask, words):
         told = True
-        if any(uuid not in index for uuid in job["devices"]):
-            index = ask("page", jobs=[label(job)], offset=0, limit=1)["devices"]
-        console.print(change_line(job, index, ask("ping")["now"]), soft_wrap=True)
+        at = ask("page", **words, offset=0, limit=1)
+        for job in changed:
+            console.print(change_line(job, at["devices"], at["now"]), soft_wrap=True)
         sys.stdout.flush()
     if not told:
         console.print(_none(words))

@@ -38,7 +38,7 @@ from radrm.core.records import Attempt, DeviceStatus, Instant, Job, Refusal, Res
 from radrm.core.rules import Order, Planner, Recovery
 from radrm.core.settings import CoreSettings
 from radrm.core.state import Decision, State, Timer
-from radrm.core.validation import check, check_placement, hopeless
+from radrm.core.validation import check, check_placement, hopeless, refuse_gpuless
 from radrm.core.view import View
 from radrm.core.words import JobState, ReservationKind, StopReason
 
@@ -137,6 +137,8 @@ class Scheduler:
             why = f"{array.at_once} elements of its array, as many as may, run or are next"
             return (Refusal("array", why),)
         self.state.begin(now)
+        if not job.spec.gpus and (busy := refuse_gpuless(self.state)) is not None:
+            return (busy,)
         found = [r for p in self._rules.planners for r in p.explain(self.view, job)]
         return tuple(found) or (Refusal("turn", "it starts with the next event"),)
 

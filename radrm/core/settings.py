@@ -29,6 +29,9 @@ class CoreSettings:
     """A device counts as idle in spite of this much unmanaged memory (a desktop, a monitor)."""
     grace_s: float = 30.0
     """From TERM to KILL."""
+    gpuless_at_once: int = 16
+    """So many jobs that need no GPU run at a time. The daemon's own default: as many as the
+    server has CPUs."""
     launch_retry_s: float = 5.0
     """Between two tries to start jobs on a server that could not (its disk was full, say)."""
     overcommit: bool = False

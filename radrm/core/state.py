@@ -28,7 +28,7 @@ from radrm.core.records import (
 )
 from radrm.core.settings import CoreSettings
 from radrm.core.transitions import Trigger, after
-from radrm.core.waiting import OrderKey, WaitingQueue
+from radrm.core.waiting import Lines, OrderKey
 from radrm.core.words import JobState
 
 Record: TypeAlias = Job | Attempt | Reservation | DeviceStatus | RuleState
@@ -84,7 +84,7 @@ class State:
         """Unfinished jobs only: what has ended is the store's to remember."""
         self.attempts: dict[int, Attempt] = {}
         """The live attempt of a job: at most one, by construction."""
-        self.waiting = WaitingQueue(order_key)
+        self.waiting = Lines(order_key)
         self.arrays: dict[int, Array] = {}
         """Arrays with unfinished elements, by the id of the array."""
         self.ledgers: dict[str, DeviceLedger] = {}
@@ -283,6 +283,10 @@ class State:
         """Jobs with a live attempt, by id."""
         for job_id in sorted(self.attempts):
             yield self.jobs[job_id], self.attempts[job_id]
+
+    def gpuless_running(self) -> int:
+        """Live attempts without a GPU."""
+        return sum(1 for a in self.attempts.values() if not a.placement.devices)
 
     def count(self, state: JobState) -> int:
         return sum(1 for job in self.jobs.values() if job.state is state)

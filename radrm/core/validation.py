@@ -157,6 +157,15 @@ def _sharing_refusal(
 # ------------------------------------------------------------------ a whole job
 
 
+def refuse_gpuless(state: State) -> Refusal | None:
+    """Why no further job without a GPU can start now; None when one can."""
+    running, most = state.gpuless_running(), state.settings.gpuless_at_once
+    if running < most:
+        return None
+    why = f"{running} jobs without a GPU run, as many as may at a time"
+    return Refusal("gpuless", why, None, most, running)
+
+
 def hopeless(state: State, job: Job) -> str | None:
     """Why this job can never run on these devices; None when it can, or when none are known."""
     if not state.ledgers or job.spec.gpus == 0:
@@ -263,6 +272,10 @@ def _devices_by_task(placement: Placement) -> dict[tuple[str, int], list[str | N
 
 def check_placement(state: State, job: Job, placement: Placement) -> Refusal | None:
     """All shares of a placement, or none: kinds, numbers, room and company."""
+    if not job.spec.gpus:
+        busy = refuse_gpuless(state)
+        if busy is not None:
+            return busy
     roles = {role.name: role for role in job.spec.roles}
     shape = _check_shape(roles, placement)
     if shape is not None:

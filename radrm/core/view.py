@@ -46,14 +46,16 @@ class View:
         """Grows with every change; a slow planner returns it with its answer."""
         return self._state.version
 
-    def head(self) -> Job | None:
-        """The job to serve next."""
-        job_id = self._state.waiting.head()
+    def head(self, gpuless: bool = False) -> Job | None:
+        """The job to serve next, of those for GPUs or of those that need none."""
+        lines = self._state.waiting
+        job_id = (lines.gpuless if gpuless else lines.gpu).head()
         return None if job_id is None else self._state.jobs[job_id]
 
-    def waiting(self) -> Iterator[Job]:
-        """The jobs that could start, in the order of service."""
-        for job_id in self._state.waiting:
+    def waiting(self, gpuless: bool = False) -> Iterator[Job]:
+        """The jobs of one line that could start, in the order of service."""
+        lines = self._state.waiting
+        for job_id in lines.gpuless if gpuless else lines.gpu:
             yield self._state.jobs[job_id]
 
     def running(self) -> Iterator[tuple[Job, Attempt]]:

@@ -54,3 +54,32 @@ class WaitingQueue:
     def __iter__(self) -> Iterator[int]:
         for key in self._sorted:
             yield key[-1]
+
+
+class Lines:
+    """Two lines beside each other: jobs for GPUs, and jobs that need none.
+
+    Under a strict order nobody passes the head of a line. A job without a GPU takes
+    nothing that the head of the other line waits for, so it stands in a line of its own.
+    """
+
+    def __init__(self, order_key: OrderKey) -> None:
+        self.gpu = WaitingQueue(order_key)
+        self.gpuless = WaitingQueue(order_key)
+
+    def of(self, job: Job) -> WaitingQueue:
+        return self.gpu if job.spec.gpus else self.gpuless
+
+    def put(self, job: Job) -> None:
+        self.discard(job.id)
+        self.of(job).put(job)
+
+    def discard(self, job_id: int) -> None:
+        self.gpu.discard(job_id)
+        self.gpuless.discard(job_id)
+
+    def __contains__(self, job_id: int) -> bool:
+        return job_id in self.gpu or job_id in self.gpuless
+
+    def __len__(self) -> int:
+        return len(self.gpu) + len(self.gpuless)

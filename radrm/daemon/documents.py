@@ -83,10 +83,11 @@ class Documents:
         """The unfinished jobs as rows of a table, none of them made into a document yet."""
         state = self._scheduler.state
         rows = [Row(job) for job, _ in state.running() if keep(job)]
-        for position, job_id in enumerate(state.waiting, start=1):
-            job = state.jobs[job_id]
-            if keep(job):
-                rows.append(Row(job, position))
+        for line in (state.waiting.gpu, state.waiting.gpuless):
+            for position, job_id in enumerate(line, start=1):
+                job = state.jobs[job_id]
+                if keep(job):
+                    rows.append(Row(job, position))
         for job in state.jobs.values():
             if job.state.waiting and job.id not in state.waiting and keep(job):
                 rows.append(Row(job))
@@ -95,7 +96,7 @@ class Documents:
     def row(self, row: Row, now: Instant) -> Document:
         """A row as people and programs read it. Only for the head of the queue is it worked
         out which device refuses it why: the others wait behind it."""
-        job, head = row.job, self._scheduler.state.waiting.head()
+        job, head = row.job, self._scheduler.state.waiting.of(row.job).head()
         if row.position is not None and job.id != head:
             behind = self._scheduler.state.jobs[head] if head is not None else None
             reason = f"behind job {behind.label}" if behind is not None else None
@@ -110,7 +111,7 @@ class Documents:
 
     def one(self, job: Job, now: Instant) -> Document:
         """One job with its reason worked out in full."""
-        position = self._scheduler.state.waiting.position(job.id)
+        position = self._scheduler.state.waiting.of(job).position(job.id)
         document = self.job(job, now, reason=self.why(job, now) if job.state.waiting else None)
         return {**document, "position": None if position is None else position + 1}
 
@@ -244,6 +245,7 @@ class Documents:
                     "smact_source": reading.smact_source if known and reading else None,
                     "power_w": reading.power_w if known and reading else None,
                     "jobs": sorted(ledger.holdings),
+                    "job_labels": [state.jobs[i].label for i in sorted(ledger.holdings)],
                     "state": condition,
                     "profile": device.profile,
                     "parent": device.parent,

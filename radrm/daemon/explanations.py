@@ -21,7 +21,7 @@ class Explanations:
         """Everything on one job: the document of `radrm explain --json`."""
         documents = Documents(self._scheduler, self._store)
         refusals = self._scheduler.why_waiting(job.id, now) if job.state.waiting else ()
-        position = self._scheduler.state.waiting.position(job.id)
+        position = self._scheduler.state.waiting.of(job).position(job.id)
         return {
             "job": documents.one(job, now),
             "now": now.wall_s,

@@ -69,7 +69,8 @@ def run(gpus: str | None, time_scale: float, settings: Sequence[str]) -> None:
     with _alone(paths):
         devices = find_devices(paths, config, gpus, time_scale)
         interval_s = max(SHORTEST_INTERVAL_S, devices.clock.real_s(1.0))
-        scheduler = Scheduler(rules, make_settings(config, interval_s * devices.clock.scale))
+        core = make_settings(config, interval_s * devices.clock.scale, os.cpu_count())
+        scheduler = Scheduler(rules, core)
         store = Store(paths.database)
         launcher = Launcher(paths.state, devices.clock)
         parts = Parts(

@@ -39,7 +39,7 @@ _OCCASIONS = frozenset(
 class OrderPolicy(Planner):
     """Starts waiting jobs, recovery queue first (that by `recovery_policy`).
 
-    Under a strict order only the head is tried; else the first `depth` jobs are.
+    Under a strict order only the head of a line is tried; else its first `depth` jobs are.
     """
 
     order: Order
@@ -56,14 +56,18 @@ class OrderPolicy(Planner):
         return plan
 
     def _starts(self, view: View, plan: Plan) -> Iterator[Proposal]:
-        if not self.order.strict:
-            for job in list(islice(view.waiting(), self.depth)):
-                yield from self._start(view, job, plan)
-            return
-        tried, head = None, view.head()
+        for gpuless in (False, True):
+            if self.order.strict:
+                yield from self._by_head(view, plan, gpuless)
+            else:
+                for job in list(islice(view.waiting(gpuless), self.depth)):
+                    yield from self._start(view, job, plan)
+
+    def _by_head(self, view: View, plan: Plan, gpuless: bool) -> Iterator[Proposal]:
+        tried, head = None, view.head(gpuless)
         while head is not None and head is not tried:
             yield from self._start(view, head, plan)
-            tried, head = head, view.head()
+            tried, head = head, view.head(gpuless)
 
     def _start(self, view: View, job: Job, plan: Plan) -> Iterator[Proposal]:
         policy = self._policy_for(job)
@@ -77,10 +81,10 @@ class OrderPolicy(Planner):
         return self.recovery_policy if job.queue is Queue.RECOVERY else self.policy
 
     def explain(self, view: View, job: Job) -> Sequence[Refusal]:
-        head = view.head()
+        head = view.head(gpuless=not job.spec.gpus)
         found = find_placement(view, self._policy_for(job), job, None)
         behind: tuple[Refusal, ...] = ()
         if self.order.strict and head is not None and head.id != job.id:
-            why = f"job {head.id} ({head.spec.name}) is served first and cannot start yet"
+            why = f"job {head.label} ({head.spec.name}) is served first and cannot start yet"
             behind = (Refusal("order", why),)
         return behind + (found.refusals if found.placement is None else ())

@@ -89,7 +89,7 @@ def test_an_array_is_one_row_and_its_elements_have_names(daemon: DaemonHome) -> 
 
 def test_pages(daemon: DaemonHome) -> None:  # noqa: F811
     block(daemon)
-    daemon.radrm("submit", *[daemon.file(f"{i}.rad", "#!/bin/sh\n").name for i in range(5)])
+    daemon.radrm("submit", *[daemon.file(f"{i}.rad", "#!/bin/sh\ntrue\n").name for i in range(5)])
     first = daemon.radrm("status", "--limit", "4").stdout.splitlines()
     assert first[-1] == "... 2 more: radrm status --limit 4 --page 2"
     second = daemon.radrm("status", "--limit", "4", "--page", "2").stdout.splitlines()

@@ -169,8 +169,8 @@ def test_a_job_that_never_started_has_no_run_time() -> None:
 
 
 def told(client: Script, **words: Any) -> list[tuple[int, str]]:
-    found = changes(client.ask, {"jobs": [], **words}, Pauses())
-    return [(document["id"], document["state"]) for document in found]
+    looks = changes(client.ask, {"jobs": [], **words}, Pauses())
+    return [(document["id"], document["state"]) for look in looks for document in look]
 
 
 def test_each_change_is_told_once_and_the_end_too() -> None:
@@ -211,7 +211,7 @@ def test_nothing_unfinished_ends_it_at_once() -> None:
 
 def test_where_there_is_no_terminal_a_change_is_a_line(run: Any) -> None:
     looks = [[job(1)], [job(1, "RUNNING", devices=["GPU-b"])], [job(1, "COMPLETED")]]
-    client = Script(page=[page([job(1)], 2)], status=looks, ping=[{"now": NOW}])
+    client = Script(page=[page([job(1)], 2)], status=looks)
     lines = run(client, "--follow").stdout.splitlines()
     assert [line.split()[3] for line in lines] == ["PENDING", "RUNNING", "COMPLETED"]
     assert lines[1].endswith("on GPU 1")

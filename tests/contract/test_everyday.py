@@ -6,7 +6,7 @@ import pytest
 
 from radrm.core import actions as act
 from radrm.core import events as ev
-from radrm.core.records import Needs, OutOfMemory, Role
+from radrm.core.records import Job, Needs, OutOfMemory, Role
 from radrm.core.settings import CoreSettings
 from radrm.core.words import Collocation, JobState, Outcome
 from radrm.policies.exclusive import Exclusive
@@ -350,3 +350,30 @@ def test_a_late_or_repeated_event_changes_nothing() -> None:
         ev.LaunchVoided(at=world.now, job_id=99, attempt=1),
     ):
         assert world.step(event).changed == ()
+
+
+# ------------------------------------------------------------------ jobs without a GPU
+
+
+def gpuless(world: World) -> Job:
+    return world.submit(roles=(Role(needs=Needs(gpus=0)),))
+
+
+def test_a_job_without_a_gpu_does_not_wait_behind_one_that_wants_one() -> None:
+    world = World(gpus(1))
+    world.submit(30 * GIB, smact=0.9)
+    waiting = world.submit(30 * GIB)
+    job = gpuless(world)
+    assert world.state(waiting) is JobState.PENDING
+    assert world.state(job) is JobState.RUNNING
+
+
+def test_so_many_jobs_without_a_gpu_run_at_a_time() -> None:
+    world = World(gpus(1), settings=CoreSettings(smact_min_samples=1, gpuless_at_once=2))
+    jobs = [gpuless(world) for _ in range(4)]
+    assert [world.state(j) for j in jobs[2:]] == [JobState.PENDING] * 2
+    assert world.why(jobs[2]) == world.why(jobs[3]) == ["gpuless"]
+    other = world.submit(GIB)
+    assert world.state(other) is JobState.RUNNING, "they keep nobody else waiting"
+    world.end(jobs[0])
+    assert [world.state(j) for j in jobs[2:]] == [JobState.RUNNING, JobState.PENDING]

@@ -1,0 +1,52 @@
+"""The benchmarks run and say what they measured. How fast is not asked here."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import pytest
+from rich.console import Console
+
+from benchmarks import bulk, idle, launch, long_queue, run, submit
+from benchmarks.table import Row, median_ms, p95_ms
+
+SMALL: dict[str, Callable[[], list[Row]]] = {
+    "submit": lambda: submit.measure(runs=1),
+    "launch": lambda: launch.measure(jobs=2),
+    "bulk": lambda: bulk.measure(jobs=3, rounds=1),
+    "long_queue": lambda: long_queue.measure(jobs=5, decisions=2),
+    "idle": lambda: idle.measure(seconds=0.1, devices=1),
+}
+
+
+def test_all_are_run() -> None:
+    assert {module.__name__.rpartition(".")[2] for module in run.BENCHMARKS} == SMALL.keys()
+
+
+@pytest.mark.daemon
+@pytest.mark.parametrize("name", SMALL)
+def test_a_benchmark_measures(name: str) -> None:
+    rows = SMALL[name]()
+    assert rows
+    for row in rows:
+        assert row.what and row.unit
+        assert math.isfinite(row.measured) and row.measured >= 0 and row.limit > 0
+
+
+def test_the_table_shows_every_row_and_what_is_over() -> None:
+    rows = [Row("quick", 1.0, 2.0, "ms", "p95 2 ms"), Row("slow", 3.0, 2.0, "x")]
+    console = Console(width=120)
+    with console.capture() as shown:
+        console.print(run.table(rows))
+    lines = {
+        row.what: line for line in shown.get().splitlines() for row in rows if row.what in line
+    }
+    assert "ok" in lines["quick"] and "p95 2 ms" in lines["quick"]
+    assert "over" in lines["slow"]
+
+
+def test_medians_and_percentiles() -> None:
+    assert median_ms([0.001, 0.003, 0.002]) == 2.0
+    assert p95_ms([i / 1000 for i in range(1, 101)]) == 96.0
+    assert p95_ms([0.005]) == 5.0
