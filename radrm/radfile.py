@@ -103,6 +103,7 @@ class JobFile(Record):
             retries=asked.retries or 0,
             requeue=bool(asked.requeue),
             signal=EarlySignal(signal.number, signal.seconds) if signal is not None else None,
+            comment=asked.comment,
         )
 
 

@@ -202,5 +202,6 @@ def _end(job: Document) -> str:
 
 def end_line(job: Document) -> str:
     """How a job ended, in one line."""
-    code = "" if job["exit_code"] is None else f", exit code {job['exit_code']}"
-    return f"job {label(job)} {_end(job)}{code}"
+    end, code = _end(job), f"exit code {job['exit_code']}"
+    known = job["exit_code"] is None or code in end
+    return f"job {label(job)} {end}" + ("" if known else f", {code}")

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import typer
 from rich.text import Text
 
-from radrm.cli.card import card, headline
+from radrm.cli.card import card, headline, next_steps
 from radrm.cli.client import Client
 from radrm.cli.follow import LogFollower, Patient, changes, end_line
 from radrm.cli.live import watch
@@ -164,17 +164,24 @@ def _follow_one(client: Client, found: Document) -> None:
         job = follower.follow(attempt=None, lines=None)
     except Refused:
         (job,) = client.ask("status", jobs=[label(job)])
+        if job["attempts"]:  # it is its log that cannot be read
+            raise
     console.print(Text(end_line(job), style="bold"), soft_wrap=True)
+    if job["state"] != "COMPLETED":
+        console.print(Text(f"next: {'   '.join(next_steps(job))}"), soft_wrap=True)
 
 
 def _follow_lines(client: Client, words: Document) -> None:
     ask = Patient(client, warn).ask
     console, told = out(), False
     for changed in changes(ask, words):
-        told = True
+        left = 0 if told else len(changed) - PAGE
+        changed, told = changed if told else changed[:PAGE], True
         at = ask("page", **words, offset=0, limit=1)
         for job in changed:
             console.print(change_line(job, at["devices"], at["now"]), soft_wrap=True)
+        if left > 0:
+            console.print(f"... and {left} more, told of when they change")
         sys.stdout.flush()
     if not told:
         console.print(_none(words))

@@ -47,6 +47,7 @@ def refuse(state: State, event: EditRequested) -> str | None:
         priority=spec.priority,
         retries=spec.retries,
         requeue=spec.requeue,
+        comment=spec.comment,
     )
     if spec != future or event.after != job.after:
         return f"job {job.label} is {job.state.value}; that can change only while it waits"

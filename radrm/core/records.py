@@ -160,6 +160,7 @@ class JobSpec:
     retries: int = 0
     requeue: bool = False
     signal: EarlySignal | None = None
+    comment: str | None = None
 
     @property
     def gpus(self) -> int:

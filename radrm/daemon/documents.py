@@ -157,6 +157,7 @@ class Documents:
                 for d in job.after
             ],
             "signal": _shown_signal(job.spec.signal),
+            "comment": job.spec.comment,
         }
 
     def _label(self, job_id: int, array: bool) -> str:
@@ -245,7 +246,7 @@ class Documents:
                     "smact_source": reading.smact_source if known and reading else None,
                     "power_w": reading.power_w if known and reading else None,
                     "jobs": sorted(ledger.holdings),
-                    "job_labels": [state.jobs[i].label for i in sorted(ledger.holdings)],
+                    "labels": [state.jobs[i].label for i in sorted(ledger.holdings)],
                     "state": condition,
                     "profile": device.profile,
                     "parent": device.parent,

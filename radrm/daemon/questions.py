@@ -30,16 +30,18 @@ def status(loop: Loop, words: Words) -> list[Document]:
     """Every job asked for, each in full."""
     documents, now = Documents(loop.scheduler, loop.store), loop.clock.now()
     if words.get("jobs"):
-        return [documents.one(job, now) for job in _named(loop, words)]
+        return [documents.one(row.job, now) for row in _rows(loop, words)]
     return [documents.row(row, now) for row in _rows(loop, words)]
 
 
 def paged(loop: Loop, words: Words) -> Document:
-    """As many rows as people can read, and how many there are."""
+    """As many rows as people can read, and how many there are; of all jobs, the latest first."""
     documents, now = Documents(loop.scheduler, loop.store), loop.clock.now()
-    rows = [Row(j) for j in _named(loop, words)] if words.get("jobs") else _rows(loop, words)
+    rows = _rows(loop, words)
     counts = Counter(row.job.state.value for row in rows)
     rows = collapsed(rows)
+    if words.get("all") and not words.get("jobs"):
+        rows.reverse()
     offset, limit = page(words)
     devices = sorted((le.device for le in loop.scheduler.state.ledgers.values()), key=_index)
     return {
@@ -55,19 +57,23 @@ def _index(device: Device) -> tuple[str, int]:
     return device.node, device.index
 
 
-def _named(loop: Loop, words: Words) -> list[Job]:
-    """The jobs that are named, each once."""
-    look_up = References(loop.scheduler, loop.store)
-    found = {job.id: job for word in references(words) for job in look_up.find(word)}
-    return list(found.values())
-
-
 def _rows(loop: Loop, words: Words) -> list[Row]:
+    """The jobs that are named, each once; else the unfinished ones, or all."""
     user, wanted = words.get("user"), states(words)
 
     def keep(job: Job) -> bool:
         return (user is None or job.spec.user == user) and (not wanted or job.state in wanted)
 
+    if words.get("jobs"):
+        look_up = References(loop.scheduler, loop.store)
+        named = {job.id: job for word in references(words) for job in look_up.find(word)}
+        lines = loop.scheduler.state.waiting
+        places = {job.id: lines.of(job).position(job.id) for job in named.values()}
+        return [
+            Row(job, None if (place := places[job.id]) is None else place + 1)
+            for job in named.values()
+            if keep(job)
+        ]
     rows = Documents(loop.scheduler, loop.store).rows(keep)
     if words.get("all") or any(state.final for state in wanted):
         rows += [Row(job) for job in loop.store.finished(MAX_FINISHED) if keep(job)]

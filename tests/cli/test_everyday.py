@@ -143,9 +143,9 @@ def test_a_job_is_followed_to_its_end(daemon: DaemonHome) -> None:  # noqa: F811
     daemon.wait_end(job)
     done = daemon.radrm("status", str(job), "--follow")
     assert done.returncode == 0, "the view ended well, whatever the job did"
-    head, *middle, last = done.stdout.splitlines()
+    head, *middle, last, step = done.stdout.splitlines()
     assert head.startswith(f"Job {job}  sh") and middle == ["hello"]
-    assert last.startswith(f"job {job} FAILED") and "exit code 3" in last
+    assert last.startswith(f"job {job} FAILED") and "exit code 3" in last and "--stderr" in step
 
 
 def test_a_reader_that_leaves_ends_a_follower_that_has_nothing_to_say(

@@ -217,6 +217,13 @@ def test_where_there_is_no_terminal_a_change_is_a_line(run: Any) -> None:
     assert lines[1].endswith("on GPU 1")
 
 
+def test_a_long_queue_is_not_listed_before_anything_changes(run: Any) -> None:
+    looks = [[job(i) for i in range(70)], [job(i, "COMPLETED") for i in range(70)]]
+    lines = run(Script(page=[page([], 70)], status=looks), "--follow").stdout.splitlines()
+    assert lines[50] == "... and 20 more, told of when they change"
+    assert len(lines) == 50 + 1 + 70
+
+
 def test_programs_get_a_document_a_line(run: Any) -> None:
     looks = [[job(1)], [job(1, "COMPLETED")]]
     client = Script(page=[page([job(1)], 2)], status=looks)
@@ -233,7 +240,21 @@ def test_one_job_is_followed_with_its_log(run: Any, tmp_path: Any) -> None:
     assert done.exit_code == 0
     lines = done.stdout.splitlines()
     assert "Job 1  resnet50  RUNNING for 1m00s on GPU 0" in lines[0]
-    assert lines[1:] == ["epoch 1", "job 1 FAILED: exit code 3, exit code 3"]
+    assert lines[1:3] == ["epoch 1", "job 1 FAILED: exit code 3"]
+    assert "radrm logs 1 --stderr" in lines[3]
+
+
+def test_a_followed_job_that_never_starts_is_an_end_and_a_log_that_cannot_be_read_is_not(
+    run: Any, tmp_path: Any
+) -> None:
+    cancelled = job(1, "CANCELLED", reason="cancelled by ada")
+    client = Script(page=[page([job(1)])], status=[[cancelled]])
+    assert "job 1 CANCELLED: cancelled by ada" in run(client, "1", "--follow").stdout
+    place = {"stdout": str(tmp_path), "stderr": "/nowhere", "live": True}
+    running = job(1, "RUNNING")
+    client = Script(page=[page([running])], status=[[running]], logs=[place])
+    done = run(client, "1", "--follow")
+    assert isinstance(done.exception, Refused) and "not a regular file" in str(done.exception)
 
 
 # ------------------------------------------------------------------ the live picture
