@@ -120,7 +120,7 @@ def voided(state: State, job: Job, attempt: Attempt, reason: str | None) -> None
     _release(state, attempt)
     state.put_attempt(replace(attempt, ended=state.turn.now, reason=reason or "never launched"))
     if attempt.stop is not None:
-        _stopped(state, job, attempt, None)
+        _stopped(state, job, attempt)
         return
     started = job.started if attempt.number > 1 else None
     _back(state, job, attempts=job.attempts - 1, started=started)
@@ -205,7 +205,7 @@ def ended(state: State, job: Job, attempt: Attempt, event: AttemptEnded, rule: R
             ended=state.turn.now,
             outcome=outcome,
             exit_code=code,
-            reason=_why(outcome, event, code),
+            reason=_why_stopped(job, attempt.stop) or _why(outcome, event, code),
             usage=usage,
             tasks=tuple(
                 replace(task, exit=event.exits[i] if i < len(event.exits) else None)
@@ -214,7 +214,7 @@ def ended(state: State, job: Job, attempt: Attempt, event: AttemptEnded, rule: R
         )
     )
     if attempt.stop is not None:
-        _stopped(state, job, attempt, code)
+        _stopped(state, job, attempt)
     elif outcome is Outcome.COMPLETED:
         _finish(state, job, Trigger.COMPLETE, attempt)
     elif outcome is Outcome.OOM:
@@ -292,18 +292,23 @@ def _why(outcome: Outcome, event: AttemptEnded, code: int | None) -> str | None:
     return f"killed by signal {signals[0]}" if signals else f"exit code {code}"
 
 
-def _stopped(state: State, job: Job, attempt: Attempt, code: int | None) -> None:
+def _why_stopped(job: Job, stop: Stop | None) -> str | None:
+    if stop is None:
+        return None
+    if stop.reason is StopReason.TIMEOUT:
+        return f"its time limit of {show_seconds(job.spec.time_limit_s)} was reached"
+    return job.reason or stop.reason.value
+
+
+def _stopped(state: State, job: Job, attempt: Attempt) -> None:
     """A stop is done; its reason stands, however the processes took it."""
     assert attempt.stop is not None
     if attempt.stop.reason is StopReason.PREEMPTED:
         _back(state, job, progress=job.saved)
         return
-    if attempt.stop.reason is StopReason.TIMEOUT:
-        limit = show_seconds(job.spec.time_limit_s)
-        trigger, reason = Trigger.TIME_OUT, f"its time limit of {limit} was reached"
-    else:
-        trigger, reason = Trigger.CANCEL, job.reason or "cancelled"
-    _finish(state, job, trigger, attempt, reason)
+    timed_out = attempt.stop.reason is StopReason.TIMEOUT
+    trigger = Trigger.TIME_OUT if timed_out else Trigger.CANCEL
+    _finish(state, job, trigger, attempt, _why_stopped(job, attempt.stop))
 
 
 def _finish(

@@ -7,7 +7,7 @@ from radrm.core.scheduler import Scheduler
 from radrm.daemon.documents import Document, Documents
 from radrm.host.store import Store
 
-_UNITS = {"memory": "MiB", "capacity": "MiB", "promise": "MiB", "count": "GPUs"}
+_UNITS = {"memory": "MiB", "capacity": "MiB", "promise": "MiB"}
 
 
 class Explanations:
