@@ -44,11 +44,13 @@ venv: $(VENV)/.dev
 $(VENV)/.runtime: pyproject.toml $(BIN)/python
 	@echo "Installing radrm into $(VENV) ..."
 	@$(PIP) --editable .
+	@$(BIN)/python -m compileall -q radrm
 	@touch $@
 
 $(VENV)/.dev: pyproject.toml $(BIN)/python
 	@echo "Installing radrm and its tools into $(VENV) ..."
 	@$(PIP) --editable '.[dev]'
+	@$(BIN)/python -m compileall -q radrm
 	@touch $@ $(VENV)/.runtime
 
 $(BIN)/python:

@@ -14,7 +14,7 @@ from benchmarks.real import fresh_home
 from benchmarks.table import Row
 from tests.daemon.harness import DaemonHome
 
-LIMIT_S = 5.0
+LIMIT_S = 2.0
 LIMIT = 5.0
 
 

@@ -9,7 +9,7 @@ import psutil
 from benchmarks.real import running_daemon
 from benchmarks.table import Row
 
-LIMIT_PERCENT = 1.0
+LIMIT_PERCENT = 0.5
 
 
 def measure(seconds: float = 10.0, devices: int = 8) -> list[Row]:

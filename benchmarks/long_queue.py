@@ -19,8 +19,8 @@ from radrm.policies.exclusive import Exclusive
 from tests.daemon.harness import wait_until
 from tests.world import World, gpus
 
-LIMIT_MIB = 256
-LIMIT_MS = 1.0
+LIMIT_MIB = 120
+LIMIT_MS = 5.0
 LIMIT = 2.0
 SHORT = 10
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from typer.main import get_command
 
-from radrm.cli.app import app
+from radrm.cli.app import make_app
 from radrm.core.transitions import diagram
 from radrm.errors import RadrmError
 from radrm.options import OPTIONS, options_markdown
@@ -25,7 +25,7 @@ def test_the_option_table_is_the_option_table() -> None:
     assert options_markdown() in (DOCS / "job-file.md").read_text()
 
 
-@pytest.mark.parametrize("command", sorted(get_command(app).commands))  # type: ignore[attr-defined]
+@pytest.mark.parametrize("command", sorted(get_command(make_app()).commands))  # type: ignore[attr-defined]
 def test_every_command_is_in_the_readme(command: str) -> None:
     assert f"`radrm {command}" in (ROOT / "README.md").read_text()
 

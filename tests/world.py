@@ -31,7 +31,7 @@ from radrm.core.records import (
     Role,
     RuleState,
 )
-from radrm.core.rules import Order, Planner, Policy
+from radrm.core.rules import Order, Planner, Policy, Recovery
 from radrm.core.scheduler import Kept, Rules, Scheduler
 from radrm.core.settings import CoreSettings
 from radrm.core.state import Decision

@@ -2,54 +2,59 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from importlib import import_module
 from typing import Annotated
 
 import typer
 
 from radrm import __version__
-from radrm.cli.cancel import cancel
-from radrm.cli.config import config
-from radrm.cli.daemon import daemon
-from radrm.cli.demo import demo
-from radrm.cli.doctor import doctor
-from radrm.cli.drain import drain
-from radrm.cli.edit import edit
-from radrm.cli.explain import explain
-from radrm.cli.gpus import gpus
-from radrm.cli.hold import hold
-from radrm.cli.logs import logs
-from radrm.cli.release import release
-from radrm.cli.requeue import requeue
-from radrm.cli.resume import resume
-from radrm.cli.status import status
 from radrm.cli.submit import run as run_submit
-from radrm.cli.wait import wait
 
-app = typer.Typer(
-    help="Queue jobs for the GPUs of this server, several on one GPU where that is safe.",
-    no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
-    rich_markup_mode=None,
+COMMANDS = (
+    "status",
+    "explain",
+    "logs",
+    "wait",
+    "cancel",
+    "hold",
+    "release",
+    "requeue",
+    "edit",
+    "gpus",
+    "drain",
+    "resume",
+    "daemon",
+    "doctor",
+    "config",
+    "demo",
 )
-
-
-_FIRST: tuple[Callable[..., None], ...] = (
-    status,
-    explain,
-    logs,
-    wait,
-    cancel,
-    hold,
-    release,
-    requeue,
-)
-_LAST: tuple[Callable[..., None], ...] = (gpus, drain, resume, daemon, doctor, demo)
-"""In the order in which the help lists them, `edit` between."""
+"""Each in a file of its name, in the order in which the help lists them."""
 
 _OWN_WORDS = {"allow_extra_args": True, "ignore_unknown_options": True}
 """For commands whose options are those of the one option table."""
+
+
+def make_app(only: str | None = None) -> typer.Typer:
+    """The application. With the name of a command it has that one alone: people wait for
+    what is imported, and `status` has no use for what `doctor` needs."""
+    app = typer.Typer(
+        help="Queue jobs for the GPUs of this server, several on one GPU where that is safe.",
+        no_args_is_help=True,
+        add_completion=False,
+        pretty_exceptions_enable=False,
+        rich_markup_mode=None,
+    )
+    app.callback()(_radrm)
+    app.command(context_settings=_OWN_WORDS, add_help_option=False)(submit)
+    for name in (only,) if only in COMMANDS else COMMANDS:
+        command = getattr(import_module(f"radrm.cli.{name}"), str(name))
+        if isinstance(command, typer.Typer):
+            app.add_typer(command)
+        elif name == "edit":
+            app.command(context_settings=_OWN_WORDS, add_help_option=False)(command)
+        else:
+            app.command()(command)
+    return app
 
 
 def _version(wanted: bool) -> None:
@@ -58,8 +63,7 @@ def _version(wanted: bool) -> None:
         raise typer.Exit
 
 
-@app.callback()
-def radrm(
+def _radrm(
     version: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")
     ] = False,
@@ -67,15 +71,6 @@ def radrm(
     pass
 
 
-@app.command(context_settings=_OWN_WORDS, add_help_option=False)
 def submit(context: typer.Context) -> None:
     """Submit job files, or one command after `--` (radrm submit --help)."""
     raise typer.Exit(run_submit(context.args))
-
-
-for command in _FIRST:
-    app.command()(command)
-app.command(context_settings=_OWN_WORDS, add_help_option=False)(edit)
-for command in _LAST:
-    app.command()(command)
-app.add_typer(config)

@@ -33,8 +33,9 @@ def _submit() -> NoReturn:
 
 
 def _others() -> int:
-    from radrm.cli.app import app
+    from radrm.cli.app import make_app
 
+    app = make_app(sys.argv[1] if len(sys.argv) > 1 else None)
     app(prog_name="radrm")
     return 0
 

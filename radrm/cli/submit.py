@@ -70,6 +70,11 @@ def _result(name: str | None, load: Any, request: SubmitRequest) -> dict[str, An
         result["name"] = job_file.name
         result["job_file"] = job_file
         result["envelope"] = _envelope(job_file, name, data, request)
+        if result["envelope"].too_large:
+            raise BadFile(
+                f"{name or job_file.name}: larger than 8 MiB with its model summary and the "
+                "environment; submit it from a smaller environment"
+            )
     except RadrmError as error:
         result["error"] = str(error)
         result["code"] = error.exit_code
@@ -215,12 +220,21 @@ def _print(request: SubmitRequest, results: list[dict[str, Any]], up: bool) -> N
             for note in result["job_file"].notes:
                 print(f"radrm: {result['name']}: {note}", file=sys.stderr)
             if result["id"] is not None:
-                print(f"Submitted job {result['id']} ({result['name']}), ticket {result['ticket']}")
+                what = f"job {result['id']} ({result['name']})"
+                print(f"Submitted {what}{_elements(result)}, ticket {result['ticket']}")
             else:
-                print(f"Submitted {result['name']} as {result['ticket']}")
+                print(f"Submitted {result['name']}{_elements(result)} as {result['ticket']}")
     if not up and not request.json and any(r["ticket"] for r in results):
         print(
             "radrm: no daemon is running; they are queued and start when one is: radrm daemon",
             file=sys.stderr,
         )
     print(end="", flush=True)
+
+
+def _elements(result: dict[str, Any]) -> str:
+    array = result["job_file"].options.array
+    if array is None:
+        return ""
+    count = array.last - array.first + 1
+    return f", an array of {count}" if count > 1 else ", an array of one"

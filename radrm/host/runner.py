@@ -74,7 +74,6 @@ def _main(folder: str, membership: Membership | None) -> int:
     signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # ignored, it would hide exit codes
     reaper = _become_subreaper()  # while the kernel still moves us
-    grouped = membership is not None and membership.inside()  # its descriptor is closed now
     _close_inherited()
     os.chdir("/")
     os.umask(0o077)
@@ -89,7 +88,7 @@ def _main(folder: str, membership: Membership | None) -> int:
     if launch is None:
         end: Fields = {"never_started": reason or f"{attempts.LAUNCH} is missing"}
     else:
-        end = Runner(folder, lock, me, launch, reaper, membership if grouped else None).run()
+        end = Runner(folder, lock, me, launch, reaper, membership).run()
     return 0 if _write_exit(folder, lock, end) else 1
 
 
@@ -145,6 +144,7 @@ class Runner:
         script = self._write_script() if self._launch["script"] is not None else None
         go, begin = os.pipe()
         errors, tell = os.pipe()
+        grouped = self._membership is not None and self._membership.inside()
         self._job = os.fork()
         if self._job == 0:
             os.close(begin)
@@ -159,7 +159,7 @@ class Runner:
                 os.write(begin, b"\n")
         finally:
             os.close(begin)
-            if self._membership is not None and self._membership.leave():
+            if self._membership is not None and self._membership.leave() and grouped:
                 self._cgroup = self._membership.path
         return errors
 
@@ -317,8 +317,8 @@ def _write_exit(folder: str, lock: int, end: Fields) -> bool:
 def _close_inherited() -> None:
     """Keep nothing open of whoever started us, however it was opened."""
     for fd in [int(name) for name in os.listdir("/proc/self/fd")]:
-        if fd > 2:
-            with contextlib.suppress(OSError):
+        with contextlib.suppress(OSError):
+            if fd > 2 and os.get_inheritable(fd):  # what we open ourselves is not
                 os.close(fd)
 
 

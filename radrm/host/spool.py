@@ -52,6 +52,13 @@ class Envelope(Record):
         document = {"radrm_envelope": VERSION, **self.as_dict()}
         return json.dumps(document).encode("ascii")
 
+    @property
+    def too_large(self) -> bool:
+        """True for one that no daemon would take. Written out only where it might be."""
+        texts = [self.script or "", self.summary or "", *self.environment.values()]
+        longest = 6 * sum(map(len, texts))  # each character escaped
+        return longest > MAX_BYTES // 2 and len(self.to_bytes()) > MAX_BYTES
+
     @staticmethod
     def from_bytes(data: bytes) -> Envelope:
         """Raises `BadFile` for anything that `to_bytes` would not have written."""

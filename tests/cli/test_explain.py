@@ -9,7 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 import radrm.cli.explain
-from radrm.cli.app import app
+from radrm.cli.app import make_app
 from radrm.cli.explain import amount, explanation
 from tests.cli.fakes import ESC, NOW, Script, job, shown
 
@@ -129,6 +129,6 @@ def test_programs_get_the_daemons_document(monkeypatch: pytest.MonkeyPatch) -> N
     document = answer(job(5))
     client = Script(explain=[document])
     monkeypatch.setattr(radrm.cli.explain, "Client", lambda: client)
-    done = CliRunner().invoke(app, ["explain", "sweep", "--json"])
+    done = CliRunner().invoke(make_app(), ["explain", "sweep", "--json"])
     assert json.loads(done.stdout) == document
     assert client.asked == [("explain", {"jobs": ["sweep"]})]

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 import radrm.cli.logs
-from radrm.cli.app import app
+from radrm.cli.app import make_app
 from radrm.cli.follow import ASK_S, LogFollower, Patient
 from radrm.cli.tail import Tail, harmless
 from radrm.errors import Refused, Unreachable
@@ -372,7 +372,7 @@ def test_a_daemon_that_never_answered_is_not_waited_for() -> None:
 
 def run(monkeypatch: pytest.MonkeyPatch, client: Script, *words: str) -> Any:
     monkeypatch.setattr(radrm.cli.logs, "Client", lambda: client)
-    return CliRunner().invoke(app, ["logs", *words])
+    return CliRunner().invoke(make_app(), ["logs", *words])
 
 
 def test_the_command_prints_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,7 +10,7 @@ from typer.testing import CliRunner, Result
 
 import radrm.cli.drain
 import radrm.cli.orders
-from radrm.cli.app import app
+from radrm.cli.app import make_app
 from radrm.cli.edit import edit_help
 from radrm.errors import UsageError
 from radrm.options import OPTIONS
@@ -21,7 +21,7 @@ from tests.cli.fakes import ESC, Script
 def run(monkeypatch: pytest.MonkeyPatch) -> Any:
     def run(client: Script, *words: str, **more: Any) -> Result:
         monkeypatch.setattr(radrm.cli.orders, "Client", lambda: client)
-        return CliRunner().invoke(app, list(words), **more)
+        return CliRunner().invoke(make_app(), list(words), **more)
 
     return run
 

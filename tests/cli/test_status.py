@@ -10,7 +10,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 import radrm.cli.status
-from radrm.cli.app import app
+from radrm.cli.app import make_app
 from radrm.cli.card import card, headline, next_steps
 from radrm.cli.exits import FINAL, wait_for
 from radrm.cli.follow import changes
@@ -25,7 +25,7 @@ def run(monkeypatch: pytest.MonkeyPatch) -> Any:
     def run(client: Script, *words: str) -> Result:
         monkeypatch.setattr(radrm.cli.status, "Client", lambda: client)
         monkeypatch.setattr(radrm.cli.status, "changes", partial(changes, pause=Pauses()))
-        done = CliRunner().invoke(app, ["status", *words])
+        done = CliRunner().invoke(make_app(), ["status", *words])
         if done.exception and not isinstance(done.exception, (SystemExit, RadrmError)):
             raise done.exception
         return done

@@ -165,3 +165,9 @@ def test_an_envelope_without_a_summary_is_one_still() -> None:
 def test_no_bytes_raise_anything_else(data: bytes) -> None:
     with pytest.raises(BadFile):
         Envelope.from_bytes(data)
+
+
+def test_only_what_a_daemon_would_take_is_not_too_large() -> None:
+    assert not envelope(script="x" * 2**20).too_large
+    assert not envelope(environment={"A": "x" * 2**21}).too_large
+    assert envelope(script="\udcff" * 2**20, summary="\udcff" * 2**20).too_large
