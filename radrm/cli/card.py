@@ -202,6 +202,9 @@ def next_steps(job: Document) -> list[str]:
     name, state = plain(label(job)), job["state"]
     if job.get("held"):
         return [f"radrm release {name}", f"radrm explain {name}"]
+    if state in ("PENDING", "RECOVERING") and job.get("behind"):
+        ahead = plain(str(job["behind"]))
+        return [f"radrm explain {ahead}", f"radrm edit {name} --priority=N", f"radrm cancel {name}"]
     if state in ("PENDING", "RECOVERING"):
         return [f"radrm explain {name}", f"radrm cancel {name}"]
     if state not in FINAL:

@@ -12,7 +12,7 @@ from radrm.cli.client import Client
 from radrm.cli.columns import Column, Field, Rows
 from radrm.cli.exits import FINAL
 from radrm.cli.options import Job, Json
-from radrm.cli.render import Document, out, plain, print_json, why
+from radrm.cli.render import Document, label, out, plain, print_json, why
 from radrm.core.units import show_mib, show_seconds
 
 
@@ -52,7 +52,7 @@ def explanation(answer: Document) -> Group:
         parts += [Text(""), attempts_table(job, answer["attempts"], now)]
     if job["state"] in FINAL and not answer["attempts"]:
         parts.append(_indented("It never started."))
-    steps = [step for step in next_steps(job) if not step.startswith("radrm explain")]
+    steps = [step for step in next_steps(job) if step != f"radrm explain {plain(label(job))}"]
     return Group(*parts, Text(""), _indented(f"next: {'   '.join(steps)}"))
 
 

@@ -96,10 +96,10 @@ class Documents:
     def row(self, row: Row, now: Instant) -> Document:
         """A row as people and programs read it. Only for the head of the queue is it worked
         out which device refuses it why: the others wait behind it."""
-        job, head = row.job, self._scheduler.state.waiting.of(row.job).head()
-        if row.position is not None and job.id != head:
-            behind = self._scheduler.state.jobs[head] if head is not None else None
-            reason = f"behind job {behind.label}" if behind is not None else None
+        job = row.job
+        behind = self._behind(job)
+        if behind is not None:
+            reason: str | None = f"behind job {behind}"
         else:
             reason = self.why(job, now) if job.state.waiting else None
         document = {**self.job(job, now, reason), "position": row.position}
@@ -114,6 +114,14 @@ class Documents:
         position = self._scheduler.state.waiting.of(job).position(job.id)
         document = self.job(job, now, reason=self.why(job, now) if job.state.waiting else None)
         return {**document, "position": None if position is None else position + 1}
+
+    def _behind(self, job: Job) -> str | None:
+        """The label of the head of the line that a job stands in; None for the head itself."""
+        line = self._scheduler.state.waiting.of(job)
+        head = line.head()
+        if head is None or head == job.id or job.id not in line:
+            return None
+        return self._scheduler.state.jobs[head].label
 
     def job(self, job: Job, now: Instant, reason: str | None) -> Document:
         attempt = self._scheduler.state.attempts.get(job.id)
@@ -158,6 +166,7 @@ class Documents:
             ],
             "signal": _shown_signal(job.spec.signal),
             "comment": job.spec.comment,
+            "behind": self._behind(job),
         }
 
     def _label(self, job_id: int, array: bool) -> str:
