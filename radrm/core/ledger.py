@@ -74,7 +74,7 @@ class DeviceLedger:
         self._window = SmactWindow(settings.smact_window_s)
         self._fresh_from_s = float("-inf")
         self._expected_smact: float | None = None
-        self._nonsense: str | None = None
+        self._smact_trouble: str | None = None
 
     # ------------------------------------------------------------- memory
 
@@ -118,6 +118,8 @@ class DeviceLedger:
             return "it has not been read yet"
         if self.reading.error:
             return self.reading.error
+        if self.reading.fault:
+            return self.reading.fault
         if self.reading.used_mib is None:
             return "its memory in use cannot be read"
         age_s = now_s - self.reading.at.boot_s
@@ -157,14 +159,16 @@ class DeviceLedger:
     def _believable(self, reading: Reading) -> Reading:
         """What cannot be true is not known. A number that is none compares as false with
         every threshold, so that a broken monitor would make a full device look free."""
-        self._nonsense = None
+        self._smact_trouble = reading.smact_trouble
         figures = (reading.used_mib, *(m.used_mib for m in reading.attempts))
         if any(mib is not None and not 0 <= mib < math.inf for mib in figures):
             return replace(reading, used_mib=None, attempts=())
         if reading.power_w is not None and not 0 <= reading.power_w < math.inf:
             reading = replace(reading, power_w=None)
+        if self._smact_trouble is not None:
+            return replace(reading, smact=None)
         if reading.smact is not None and not 0 <= reading.smact < math.inf:
-            self._nonsense = f"its SM activity reads {reading.smact}"
+            self._smact_trouble = f"its SM activity reads {reading.smact}"
             return replace(reading, smact=None)
         return reading
 
@@ -208,7 +212,7 @@ class DeviceLedger:
         The mean since the last change if there are enough readings; else what the
         load was before the change plus what the newcomer is predicted to add.
         """
-        if self._nonsense is not None:
+        if self._smact_trouble is not None:
             return None
         if len(self._window) >= self._settings.smact_min_samples:
             return self._window.mean
@@ -217,8 +221,8 @@ class DeviceLedger:
     @property
     def smact_doubt(self) -> str | None:
         """Why `smact` is None, in words."""
-        if self._nonsense is not None:
-            return self._nonsense
+        if self._smact_trouble is not None:
+            return self._smact_trouble
         if self.smact is not None:
             return None
         reading = self.reading

@@ -49,7 +49,9 @@ class Device:
     """A GPU or a MIG instance.
 
     `overhead_mib` is what the driver keeps for itself: total - overhead is what
-    jobs can have. `mps` says whether an MPS control daemon serves this device.
+    jobs can have. `mps` says whether an MPS control daemon serves this device, and
+    `mps_spans` whether that daemon serves others with it, so that a job on several
+    devices can be its client.
     """
 
     uuid: str
@@ -60,6 +62,7 @@ class Device:
     node: str = LOCAL_NODE
     overhead_mib: int = 0
     mps: bool = False
+    mps_spans: bool = False
     parent: str | None = None
     profile: str | None = None
     available_until: float | None = None
@@ -80,8 +83,23 @@ class AttemptMemory:
 
 
 @dataclass(frozen=True, slots=True)
+class Stranger:
+    """A process on a device that radrm did not start. What is not known of it is None."""
+
+    pid: int
+    used_mib: int | None = None
+    user: str | None = None
+    command: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Reading:
-    """One device at one time. A reading that failed has `error` and nothing else."""
+    """One device at one time. A reading that failed has `error` and nothing else.
+
+    `fault` is why the device takes no job although it can be read (an Xid, a reset that
+    it needs); `notes` are what people should know besides (ECC errors, heat).
+    `smact_trouble` is why SM activity that could be read before cannot be read now.
+    """
 
     device: str
     at: Instant
@@ -92,6 +110,10 @@ class Reading:
     smact_source: str | None = None
     smact_coarse: bool = False
     """True where SMACT is only the share of time with any kernel running."""
+    smact_trouble: str | None = None
+    strangers: tuple[Stranger, ...] = ()
+    fault: str | None = None
+    notes: tuple[str, ...] = ()
     power_w: float | None = None
     error: str | None = None
 

@@ -73,8 +73,13 @@ def mode_on(state: State, job: Job, role: Role, ledger: DeviceLedger) -> Colloca
     if wish is Collocation.AUTO:
         wish = state.settings.collocation
     if wish in (Collocation.AUTO, Collocation.MPS):
-        wish = Collocation.MPS if ledger.device.mps else Collocation.TIMESLICE
+        wish = Collocation.MPS if _served(ledger, role.needs) else Collocation.TIMESLICE
     return wish
+
+
+def _served(ledger: DeviceLedger, needs: Needs) -> bool:
+    """Whether a task with these needs can be a client of the device's MPS server."""
+    return ledger.device.mps and (needs.gpus == 1 or ledger.device.mps_spans)
 
 
 def refuse_device(state: State, job: Job, role: Role, ledger: DeviceLedger) -> Refusal | None:
@@ -117,6 +122,8 @@ def _kind_refusal(ledger: DeviceLedger, needs: Needs, wish: Collocation) -> str 
         return "not a MIG instance"
     if wish is Collocation.MPS and not device.mps:
         return "MPS is not enabled here"
+    if wish is Collocation.MPS and not _served(ledger, needs):
+        return "its MPS server serves this GPU alone; a job on several cannot use it"
     return None
 
 

@@ -6,7 +6,7 @@ Times are epoch seconds on the daemon's clock; what is not known is null.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from signal import Signals
 from typing import Any
 
@@ -237,6 +237,8 @@ class Documents:
                 condition = "drained"
             elif reading is None or reading.error is not None:
                 condition = "unreadable"
+            elif reading.fault is not None:
+                condition = "unhealthy"
             else:
                 condition = "busy" if ledger.holdings else "idle"
             documents.append(
@@ -259,7 +261,11 @@ class Documents:
                     "state": condition,
                     "profile": device.profile,
                     "parent": device.parent,
-                    "reason": ledger.drained or (unreadable if condition == "unreadable" else None),
+                    "reason": ledger.drained
+                    or (unreadable if condition in ("unreadable", "unhealthy") else None),
+                    "notes": list(reading.notes) if reading else [],
+                    "strangers": [asdict(s) for s in reading.strangers] if reading else [],
+                    "mps": device.mps,
                 }
             )
         return documents

@@ -6,7 +6,7 @@ import pytest
 
 from radrm.core import actions as act
 from radrm.core import events as ev
-from radrm.core.records import Job, Needs, OutOfMemory, Role
+from radrm.core.records import Job, Needs, OutOfMemory, Reading, Role
 from radrm.core.settings import CoreSettings
 from radrm.core.words import Collocation, JobState, Outcome
 from radrm.policies.exclusive import Exclusive
@@ -377,3 +377,43 @@ def test_so_many_jobs_without_a_gpu_run_at_a_time() -> None:
     assert world.state(other) is JobState.RUNNING, "they keep nobody else waiting"
     world.end(jobs[0])
     assert [world.state(j) for j in jobs[2:]] == [JobState.RUNNING, JobState.PENDING]
+
+
+# ------------------------------------------------------------------ MPS and several GPUs
+
+
+def test_an_mps_server_of_one_gpu_has_no_clients_on_several() -> None:
+    alone = World(gpus(2, mps=True))
+    job = alone.submit(GIB, gpus=2)
+    attempt = alone.live(job)
+    assert attempt is not None and attempt.placement.collocation is Collocation.TIMESLICE
+    single = alone.submit(GIB, smact=0.1)
+    assert alone.state(single) is JobState.PENDING, "MPS and time-slices do not mix"
+    spanning = World(gpus(2, mps=True, mps_spans=True))
+    attempt = spanning.live(spanning.submit(GIB, gpus=2))
+    assert attempt is not None and attempt.placement.collocation is Collocation.MPS
+
+
+def test_a_faulty_device_takes_nobody_and_says_why() -> None:
+    world = World(gpus(1))
+    world.step(
+        ev.ReadingsTaken(
+            at=world.now,
+            readings=(Reading("GPU-0", world.now, used_mib=0, fault="Xid 48: a memory error"),),
+        )
+    )
+    job = world.submit(GIB)
+    refusals = world.scheduler.why_waiting(job.id, world.now)
+    assert refusals[0].message == "Xid 48: a memory error"
+    world.read()
+    assert world.state(job) is JobState.RUNNING
+
+
+def test_a_source_of_sm_activity_that_falls_silent_lets_nobody_join() -> None:
+    world = World(gpus(1))
+    world.submit(GIB, smact=0.1)
+    silent = Reading("GPU-0", world.now, used_mib=0, smact_trouble="dcgm has been silent for 7 s")
+    world.step(ev.ReadingsTaken(at=world.now, readings=(silent,)))
+    second = world.submit(GIB, smact=0.1)
+    refusals = world.scheduler.why_waiting(second.id, world.now)
+    assert refusals[0].message == "dcgm has been silent for 7 s"

@@ -59,7 +59,8 @@ class SoftwareGpus:
 
     def _device(self, found: dict[str, Any]) -> Device:
         kind = DeviceKind(found["kind"])
-        return Device(**{**found, "kind": kind, "mps": self._mps and kind is DeviceKind.GPU})
+        mps = self._mps and kind is DeviceKind.GPU
+        return Device(**{**found, "kind": kind, "mps": mps, "mps_spans": mps})
 
     def _ask(self, op: str, **fields: object) -> dict[str, Any]:
         if self._client is not None:
