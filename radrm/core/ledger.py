@@ -54,6 +54,11 @@ class Holding:
         if usage.smact_mean is not None:
             self.smact_sum, self.smact_count = usage.smact_mean, 1
 
+    def unused_for(self, now_s: float) -> float | None:
+        """Seconds since it came, if it has used nothing of the device; None where it has, or
+        where that cannot be told."""
+        return now_s - self.since_s if self.peak_mib == 0 else None
+
     def usage(self, device: str) -> Usage:
         mean = self.smact_sum / self.smact_count if self.smact_count else None
         return Usage(device=device, peak_mib=self.peak_mib, smact_mean=mean, energy_j=self.energy_j)

@@ -24,6 +24,7 @@ from radrm.core.actions import (
     TakeCheckpoint,
 )
 from radrm.core.dependencies import settle, waits_for
+from radrm.core.ledger import DeviceLedger
 from radrm.core.proposals import (
     Hopeless,
     Migrate,
@@ -38,6 +39,7 @@ from radrm.core.records import Attempt, DeviceStatus, Instant, Job, Refusal, Res
 from radrm.core.rules import Order, Planner, Recovery
 from radrm.core.settings import CoreSettings
 from radrm.core.state import Decision, State, Timer
+from radrm.core.units import show_seconds
 from radrm.core.validation import check, check_placement, hopeless, refuse_gpuless
 from radrm.core.view import View
 from radrm.core.words import JobState, ReservationKind, StopReason
@@ -299,6 +301,21 @@ class Scheduler:
                 smaller = ledger.shrunk(holding)
                 if smaller is not None:
                     self.state.reserve(smaller)
+            self._reclaim(ledger)
+
+    def _reclaim(self, ledger: DeviceLedger) -> None:
+        """End jobs that have had a device for long and never used it, where a site wants that."""
+        limit = self.state.settings.unused_reclaim_s
+        if not limit or not ledger.holdings:
+            return
+        for holding in list(ledger.holdings.values()):
+            unused_s = holding.unused_for(self.state.turn.now.boot_s)
+            attempt = self.state.live_attempt(holding.job_id, holding.attempt)
+            if attempt is None or attempt.stop is not None or unused_s is None or unused_s < limit:
+                continue
+            reason = f"it had {ledger.device.name} for {show_seconds(unused_s)} and never used it"
+            job = self.state.put_job(replace(self.state.jobs[holding.job_id], reason=reason))
+            life.stop(self.state, job, attempt, StopReason.CANCELLED)
 
     # ------------------------------------------------------------- events from attempts
 

@@ -27,6 +27,13 @@ class CoreSettings:
     """A settled job's promise is its peak plus this."""
     idle_unmanaged_mib: int = 256
     """A device counts as idle in spite of this much unmanaged memory (a desktop, a monitor)."""
+    yield_to_unmanaged: bool = False
+    """Give no new job to a device while processes that radrm did not start use more than
+    `idle_unmanaged_mib` of it. Otherwise what they use is only counted."""
+    unused_report_s: float = 600.0
+    """A job that has had a device for so long and used no memory of it is reported."""
+    unused_reclaim_s: float = 0.0
+    """...and for so long is cancelled; 0: never."""
     grace_s: float = 30.0
     """From TERM to KILL."""
     gpuless_at_once: int = 16

@@ -102,6 +102,10 @@ def refuse_device(state: State, job: Job, role: Role, ledger: DeviceLedger) -> R
     unknown = ledger.unreadable(state.turn.now.boot_s)
     if unknown is not None:
         return no("reading", unknown)
+    unmanaged = ledger.unmanaged_mib or 0
+    if state.settings.yield_to_unmanaged and unmanaged > state.settings.idle_unmanaged_mib:
+        why = f"processes that radrm did not start use {show_mib(unmanaged)} of it"
+        return no("unmanaged", why, state.settings.idle_unmanaged_mib, unmanaged)
     leaving = _availability_refusal(job, ledger, state.turn.now)
     if leaving is not None:
         return no("availability", leaving)

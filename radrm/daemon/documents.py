@@ -12,7 +12,7 @@ from typing import Any
 
 from radrm.core.records import Attempt, EarlySignal, Instant, Job, Placement
 from radrm.core.scheduler import Scheduler
-from radrm.core.units import show_mib
+from radrm.core.units import show_mib, show_seconds
 from radrm.core.words import JobState, Quantity
 from radrm.host.store import Store
 
@@ -143,7 +143,7 @@ class Documents:
             "collocation": attempt.placement.collocation.value if attempt else None,
             "attempts": job.attempts,
             "exit_code": job.exit_code,
-            "reason": reason or job.reason,
+            "reason": reason or job.reason or self._unused(job, attempt, now),
             "submitted_at": job.submitted.wall_s,
             "started_at": job.started.wall_s if job.started else None,
             "ended_at": job.ended.wall_s if job.ended else None,
@@ -206,6 +206,19 @@ class Documents:
             if holding is not None and holding.energy_j is not None:
                 joules.append(holding.energy_j)
         return max(peaks, default=None), sum(joules) if joules else None
+
+    def _unused(self, job: Job, attempt: Attempt | None, now: Instant) -> str | None:
+        """That a job holds devices it has never used, once it has done so for long."""
+        state, most = self._scheduler.state, self._scheduler.state.settings.unused_report_s
+        for uuid in attempt.placement.devices if attempt and attempt.ended is None else ():
+            ledger = state.ledgers.get(uuid)
+            holding = ledger.holdings.get(job.id) if ledger else None
+            unused_s = holding.unused_for(now.boot_s) if holding else None
+            if ledger is not None and unused_s is not None and unused_s >= most:
+                return (
+                    f"it has used nothing of GPU {ledger.device.index} for {show_seconds(unused_s)}"
+                )
+        return None
 
     def _reserved(self, job: Job, attempt: Attempt | None) -> int | None:
         """MiB promised per device, at the most."""

@@ -417,3 +417,31 @@ def test_a_source_of_sm_activity_that_falls_silent_lets_nobody_join() -> None:
     second = world.submit(GIB, smact=0.1)
     refusals = world.scheduler.why_waiting(second.id, world.now)
     assert refusals[0].message == "dcgm has been silent for 7 s"
+
+
+# ------------------------------------------------------------------ strangers and idlers
+
+
+def test_strangers_are_counted_or_yielded_to() -> None:
+    for yields, state in ((False, JobState.RUNNING), (True, JobState.PENDING)):
+        settings = CoreSettings(smact_min_samples=1, yield_to_unmanaged=yields)
+        world = World(gpus(1), settings=settings)
+        world.unmanaged["GPU-0"] = 5000
+        world.read()
+        job = world.submit(GIB)
+        assert world.state(job) is state
+        assert world.why(job)[:1] == (["unmanaged"] if yields else [])
+
+
+def test_who_never_uses_a_device_loses_it_where_the_site_says_so() -> None:
+    settings = CoreSettings(smact_min_samples=1, unused_reclaim_s=100.0)
+    world = World(gpus(2), settings=settings)
+    idler, worker = world.submit(GIB, smact=0.1), world.submit(GIB, smact=0.1)
+    world.used[worker.id] = 500
+    world.pass_time(99.0)
+    world.used[worker.id] = 0
+    assert world.state(idler) is JobState.RUNNING
+    world.pass_time(2.0)
+    assert world.state(idler) is JobState.CANCELLED
+    assert "never used it" in (world.jobs[idler.id].reason or "")
+    assert world.state(worker) is JobState.RUNNING
