@@ -5,7 +5,7 @@
 #   make lint       format, lint and strict types
 #   make check      lint and tests, as CI runs them
 #   make bench      how fast it is, beside its limits
-#   make gpu-test   the tests that need a real GPU
+#   make gpu-test   the tests that need a real GPU (PyTorch: RADRM_GPU_TEST_PYTHON=/path/to/python)
 #   make venv       only the virtual environment, with all that developing needs
 #
 # Another Python: make check PYTHON=python3.12
@@ -35,7 +35,7 @@ bench: $(VENV)/.runtime
 	@$(BIN)/python -m benchmarks.run
 
 gpu-test: $(VENV)/.dev
-	$(BIN)/python -m pytest -n0 -m gpu -rs
+	$(BIN)/python -m pytest -n0 -m gpu -rs tests/gpu
 
 venv: $(VENV)/.dev
 

@@ -11,12 +11,15 @@ and which settings it takes, is for the rule and for `wiring` to say.
 from __future__ import annotations
 
 import difflib
+import ipaddress
 import math
+import os
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from radrm.core.words import Collocation
 from radrm.errors import BadConfig
@@ -31,13 +34,53 @@ RuleTables = Mapping[str, Table]
 """A rule's settings by the rule's name."""
 
 
+MAX_BYTES = 1 << 20
+
+
 @dataclass(frozen=True, slots=True)
 class MpsConfig:
     """Settings of the table `[mps]`."""
 
     enabled: bool = False
-    """Let jobs of one user share a GPU through CUDA MPS, with memory caps. Software GPUs only
-    in this release."""
+    """Let jobs of one user share a GPU through CUDA MPS, with memory caps. In a file also a list
+    of the GPUs that are meant, as in `[0, 1, "GPU-1a2b3c4d"]`: indices, UUIDs or the beginning of
+    one."""
+    only: tuple[str, ...] = ()
+    """The GPUs of such a list; empty: all. `enabled` is written there, not this."""
+    scope: str = "gpu"
+    """`gpu`: a control daemon for each GPU, so that a fault on one ends nobody on another; jobs
+    on several GPUs are not clients then. `server`: one control daemon for all."""
+    active_thread_percentage: int = 100
+    """The most of a GPU's SMs that one client may use, 1 to 100; 100: no limit."""
+    set_compute_mode: bool = False
+    """Put a GPU into EXCLUSIVE_PROCESS while it has clients, and back afterwards. As root only."""
+
+    def to_table(self) -> dict[str, Any]:
+        """As it stands in a file."""
+        table = asdict(self)
+        only = table.pop("only")
+        if self.enabled and only:
+            table["enabled"] = [int(word) if word.isdecimal() else word for word in only]
+        return table
+
+
+@dataclass(frozen=True, slots=True)
+class ReadingsConfig:
+    """Settings of the table `[readings]`: how real GPUs are read. Software GPUs read themselves."""
+
+    source: str = "auto"
+    """What lists and reads the GPUs: `nvml`, or `nvidia-smi` where NVML cannot be used from
+    Python. `auto`: the first of them that works."""
+    smact: str = "auto"
+    """Where SM activity comes from: `gpm` (counters that NVML reads, Hopper and newer), `dcgm`
+    (`dcgmi dmon`), `dcgm-exporter`, or `utilization` (coarse: see `core.use_coarse_smact`).
+    `auto`: for each GPU the first of them that delivers. With one of the first three words, a GPU
+    that it does not serve takes nobody beside others."""
+    dcgm_exporter: str = "http://127.0.0.1:9400/metrics"
+    """Where dcgm-exporter serves its metrics: http, on this machine. It must count
+    DCGM_FI_PROF_SM_ACTIVE (off by default) and renew its numbers at least every 5 s
+    (`--collect-interval=1000`). In `auto` it is believed only where root or the daemon's own
+    user serves that port."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,11 +116,13 @@ class Config:
 
     core: Mapping[str, float] = field(default_factory=dict)
     mps: MpsConfig = MpsConfig()
+    readings: ReadingsConfig = ReadingsConfig()
     daemon: DaemonConfig = DaemonConfig()
 
     def to_table(self) -> dict[str, Any]:
         """The whole configuration as TOML knows it."""
-        return {**asdict(self), "collocation": self.collocation.value}
+        words = {"collocation": self.collocation.value, "mps": self.mps.to_table()}
+        return {**asdict(self), **words}
 
     def with_set(self, setting: str) -> Config:
         """This configuration with one `KEY=VALUE` changed, as in `policies.magm.max_smact=0.9`.
@@ -144,7 +189,13 @@ def find_config(environ: Mapping[str, str], system: bool) -> ConfigFile:
 def read_config(path: Path) -> str:
     """A file's text. Raises `BadConfig`, but lets pass that there is none."""
     try:
-        return path.read_text(encoding="utf-8")
+        # Not waiting for a pipe that nobody writes to.
+        handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        with open(handle, "rb") as file:
+            data = file.read(MAX_BYTES + 1)
+        if len(data) > MAX_BYTES:
+            raise BadConfig(f"{path}: larger than 1 MiB; no configuration is")
+        return data.decode()
     except (FileNotFoundError, NotADirectoryError):
         raise
     except UnicodeDecodeError:
@@ -168,6 +219,8 @@ def examine_config(text: str, source_name: str) -> tuple[Config, list[str]]:
     """What of the text can be used, and one line on each thing that cannot."""
     try:
         table = tomllib.loads(text)
+    except RecursionError:
+        raise BadConfig(f"{source_name}: not TOML: nested too deeply") from None
     except ValueError as error:
         return Config(), [f"{source_name}: not TOML: {error}"]
     return _checked(table, source_name)
@@ -186,12 +239,23 @@ def _toml_value(text: str) -> Any:
 
 def contradictions(config: Config) -> list[str]:
     """Settings that are sound by themselves and do not go together."""
+    found = []
     if config.collocation is Collocation.MPS and not config.mps.enabled:
-        return [
+        found.append(
             "collocation = 'mps' while mps.enabled is false: jobs would be time-sliced; "
             "set mps.enabled = true, or collocation = 'auto'"
-        ]
-    return []
+        )
+    if config.readings.smact == "gpm" and config.readings.source == "nvidia-smi":
+        found.append(
+            "readings.smact = 'gpm' while readings.source = 'nvidia-smi', which cannot read GPM; "
+            "set readings.source = 'auto'"
+        )
+    if config.readings.smact == "utilization" and not config.core.get("use_coarse_smact"):
+        found.append(
+            "readings.smact = 'utilization' while core.use_coarse_smact is false: jobs would "
+            "not share GPUs; set core.use_coarse_smact = true, or readings.smact = 'auto'"
+        )
+    return found
 
 
 def _first_trouble(examined: tuple[Config, list[str]]) -> Config:
@@ -307,7 +371,66 @@ def _switch(value: Any, place: _Place) -> bool:
 
 
 def _mps(value: Any, place: _Place) -> MpsConfig:
-    return MpsConfig(**_known(_table(value, place), {"enabled": _switch}, place))
+    sound = _known(_table(value, place), _MPS_CHECKS, place)
+    enabled = sound.pop("enabled", False)
+    only = enabled if isinstance(enabled, tuple) else ()
+    return MpsConfig(enabled=bool(enabled), only=only, **sound)
+
+
+def _gpus(value: Any, place: _Place) -> bool | tuple[str, ...]:
+    """A switch for all GPUs, or those that are meant."""
+    if isinstance(value, bool):
+        return value
+    if not isinstance(value, list) or not all(map(_is_gpu, value)):
+        expected = 'true or false, or a list of GPU indices and UUIDs, as in [0, "GPU-1a2b3c4d"]'
+        raise _wrong(place, expected, value)
+    return tuple(str(word) for word in value)
+
+
+def _is_gpu(word: Any) -> bool:
+    if isinstance(word, int) and not isinstance(word, bool):
+        return word >= 0
+    return isinstance(word, str) and len(word) >= _SHORTEST_UUID and word.isprintable()
+
+
+def _percentage(value: Any, place: _Place) -> int:
+    if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= 100:
+        raise _wrong(place, "a whole number from 1 to 100", value)
+    return value
+
+
+_SHORTEST_UUID = 8
+_MPS_CHECKS: dict[str, _Check] = {
+    "enabled": _gpus,
+    "scope": _choice("gpu", "server"),
+    "active_thread_percentage": _percentage,
+    "set_compute_mode": _switch,
+}
+
+
+def _loopback_url(value: Any, place: _Place) -> str:
+    """The daemon asks nobody but this machine how busy its GPUs are."""
+    try:
+        parts = urlsplit(value) if isinstance(value, str) else urlsplit("")
+        host, _ = parts.hostname or "", parts.port
+        local = host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        local = False
+    if not local or parts.scheme != "http" or parts.username or not value.isprintable():
+        expected = 'an http address of this machine, as in "http://127.0.0.1:9400/metrics"'
+        raise _wrong(place, expected, value)
+    return str(value)
+
+
+_READINGS_CHECKS: dict[str, _Check] = {
+    "source": _choice("auto", "nvml", "nvidia-smi"),
+    "smact": _choice("auto", "gpm", "dcgm", "dcgm-exporter", "utilization"),
+    "dcgm_exporter": _loopback_url,
+}
+
+
+def _readings(value: Any, place: _Place) -> ReadingsConfig:
+    return ReadingsConfig(**_known(_table(value, place), _READINGS_CHECKS, place))
 
 
 def _daemon(value: Any, place: _Place) -> DaemonConfig:
@@ -331,5 +454,6 @@ _CHECKS: dict[str, _Check] = {
     "recoveries": _rules,
     "core": _every(_number),
     "mps": _mps,
+    "readings": _readings,
     "daemon": _daemon,
 }

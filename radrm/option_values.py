@@ -192,17 +192,21 @@ def dependency(given: str) -> Dependency | None:
         r"([0-9]{1,18}(?:_[0-9]{1,9})?|[0-9A-HJKMNP-TV-Z]{26})(?::(ok|any|failed))?", given
     )
     if not found:
-        raise ValueError(f"{shown(given)} is not ID, ID:ok, ID:any or ID:failed")
+        raise ValueError(
+            f"{shown(given)} is not ID, ID:ok, ID:any or ID:failed, with an id or a ticket"
+        )
     return Dependency(found[1], found[2] or "ok")
 
 
 def array(given: str) -> Array:
-    found = re.fullmatch(r"([0-9]{1,9})-([0-9]{1,9})(?:%([0-9]{1,9}))?", given)
+    found = re.fullmatch(r"([0-9]{1,9})(?:-([0-9]{1,9}))?(?:%([0-9]{1,9}))?", given)
     if not found:
-        raise ValueError(f"{shown(given)} is not FIRST-LAST or FIRST-LAST%N, as in 0-9%4")
-    first, last = int(found[1]), int(found[2])
+        raise ValueError(f"{shown(given)} is not N, FIRST-LAST or FIRST-LAST%N, as in 0-9%4")
+    first, last = int(found[1]), int(found[2] or found[1])
     at_once = int(found[3]) if found[3] else None
-    if not first <= last < first + MAX_ARRAY or at_once == 0:
+    if at_once == 0:
+        raise ValueError(f"{shown(given)} lets none run; after the % comes 1 or more")
+    if not first <= last < first + MAX_ARRAY:
         raise ValueError(f"{shown(given)} is not an array of 1 to {MAX_ARRAY} elements")
     return Array(first, last, at_once)
 
@@ -210,7 +214,9 @@ def array(given: str) -> Array:
 def early_signal(given: str) -> EarlySignal:
     import signal
 
-    name, _, lead = given.partition("@")
+    name, at, lead = given.partition("@")
+    if not at:
+        raise ValueError(f"{shown(given)} does not say when; write NAME@SECONDS, as in USR1@60")
     known = signal.Signals.__members__.get("SIG" + name.removeprefix("SIG"))
     if known is None or known > 30:
         raise ValueError(f"{shown(given)} names no signal; write NAME@SECONDS, as in USR1@60")

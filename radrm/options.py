@@ -168,12 +168,40 @@ class Options(Record):
 # --------------------------------------------------------------------------- reading
 
 
+_ELSEWHERE = {
+    "J": "--name=NAME",
+    "job-name": "--name=NAME",
+    "t": "--time=TIME (a plain number is seconds)",
+    "gres": "--gpus=N",
+    "G": "--gpus=N",
+    "gpus-per-node": "--gpus=N",
+    "mem": "--gpu-memory=SIZE for the GPU's (--memory, the host's, is not in this release)",
+    "dependency": "--after=ID[:ok|:any|:failed]",
+    "d": "--after=ID[:ok|:any|:failed]",
+    "a": "--array=0-9[%N]",
+    "o": "--output=PATH",
+    "e": "--error=PATH",
+    "D": "--chdir=DIR",
+    "c": "--cpus=N, which is not in this release",
+    "cpus-per-task": "--cpus=N, which is not in this release",
+    "export": "--env=NAME=VALUE",
+}
+"""What users of Slurm type, and what it is called here."""
+
+
 def _unknown(word: str, where: str, others: Iterable[str] = ()) -> NoReturn:
     from difflib import get_close_matches
 
     if not word.startswith("-"):
         raise UsageError(f"{where}: {v.shown(word)} is not an option; options begin with --")
     bare = word.lstrip("-").partition("=")[0][:40]
+    if bare in _ELSEWHERE:
+        raise UsageError(f"{where}: unknown option {v.shown(word)}; here it is {_ELSEWHERE[bare]}")
+    if word == "-":
+        raise UsageError(
+            f"{where}: a job file is not read from standard input; save it to a file, or write "
+            "the command after --"
+        )
     near = get_close_matches(bare, [*_BY_NAME, *others], n=1)
     hint = f"; did you mean --{near[0]}?" if near else "; see `radrm submit --help`"
     raise UsageError(f"{where}: unknown option {v.shown(word)}{hint}")
@@ -228,8 +256,17 @@ def merged(low: RawOptions, high: RawOptions) -> RawOptions:
     for name in low.keys() & high.keys():
         first, last = low[name], high[name]
         if isinstance(first, list) and isinstance(last, list):
-            both[name] = [*first, *last]
+            both[name] = _added_up(name, [*first, *last])
     return both
+
+
+def _added_up(name: str, words: list[str]) -> list[str]:
+    """Without what a later word has made void, so that nothing grows with every edit."""
+    if name == "env":
+        return list({word.partition("=")[0]: word for word in words}.values())
+    while name == "after" and "none" in words:
+        del words[: words.index("none") + 1]
+    return words
 
 
 def _texts(option: Option, given: object) -> list[str] | None:
@@ -324,7 +361,7 @@ def parse_submit(argv: Sequence[str]) -> SubmitRequest:
         elif word.startswith("--") and word[2:] in _FLAGS:
             flags.add(word[2:])
         elif word.startswith("-") or not word:
-            _unknown(word or "-", where, _FLAGS)
+            _unknown(word, where, _FLAGS)
         else:
             files.append(word)
     if cut < len(words) and not command:
@@ -349,7 +386,7 @@ def parse_edit(argv: Sequence[str]) -> tuple[list[str], RawOptions]:
         if _is_option(word):
             _take(word, rest, where, raw)
         elif word.startswith("-") or not word:
-            _unknown(word or "-", where)
+            _unknown(word, where)
         else:
             jobs.append(word)
     if not jobs:

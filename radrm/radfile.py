@@ -133,7 +133,7 @@ def read_job_file(data: bytes, filename: str, overrides: RawOptions) -> JobFile:
     options = typed_whole(raw, where)
     return JobFile(
         form="directive",
-        name=options.name or _name_from(stem),
+        name=options.name or name_from(stem),
         raw=raw,
         options=options,
         script=text,
@@ -151,7 +151,7 @@ def wrap_command(argv: Sequence[str], overrides: RawOptions) -> JobFile:
     options = typed_whole(overrides, "command line")
     return JobFile(
         form="command",
-        name=options.name or _name_from(argv[0].rstrip("/").rpartition("/")[2]),
+        name=options.name or name_from(argv[0].rstrip("/").rpartition("/")[2]),
         raw=dict(overrides),
         options=options,
         argv=tuple(argv),
@@ -204,6 +204,7 @@ def _directives(
 ) -> tuple[RawOptions | None, list[str]]:
     """The options of the `#RAD` lines, None when there is no such line, and notes."""
     raw: RawOptions | None = None
+    slurm: list[int] = []
     notes = []
     for number, line in enumerate(lines, 1):
         head, *rest = line.split(None, 1)[:2] or [""]
@@ -225,6 +226,11 @@ def _directives(
             raw = parse_words(words, here, raw)
         elif number < first_command and _nearly_directive(line):
             notes.append(f"line {number} is only a comment; an option's line begins with #RAD")
+        elif line.startswith("#SBATCH"):
+            slurm.append(number)
+    if slurm:
+        what = f"line {slurm[0]} is" if len(slurm) == 1 else f"lines {slurm[0]}-{slurm[-1]} are"
+        notes.append(f"{what} for Slurm and not read here; an option's line begins with #RAD")
     return raw, notes
 
 
@@ -247,7 +253,8 @@ def _printable(name: str) -> str:
     return "".join(c if c.isprintable() else "?" for c in name)[:128]
 
 
-def _name_from(stem: str) -> str:
+def name_from(stem: str) -> str:
+    """A job's name made of a file's or a program's."""
     name = _printable(stem).replace("?", "_").strip()
     return name if name.strip(".") else "job"
 
@@ -297,7 +304,7 @@ def _positional(
     command = found["command"][1]
     return JobFile(
         form="positional",
-        name=options.name or _name_from(stem),
+        name=options.name or name_from(stem),
         raw=raw,
         options=options,
         script=f"#!{LOGIN_SHELL}\n{activate}\n{command}\n",

@@ -52,6 +52,9 @@ _NOT_SETTINGS = frozenset(
     {"name", "version", "listens", "whole_device", "order", "policy", "recovery_policy"}
 )
 
+READINGS_MISSED = 5
+"""So many rounds of readings may be missed before the last one counts as stale."""
+
 # Fields of the core's settings that follow from something else.
 _NOT_CORE_SETTINGS = {
     "collocation": 'write collocation = "..." above the tables',
@@ -149,6 +152,9 @@ def make_rules(config: Config) -> Rules:
         recovery_policy=Exclusive(),
     )
     recovery: Recovery = _make("recovery", config.recovery, config.recoveries)
+    for kind, table in TABLES.items():
+        for name in getattr(config, table):
+            find_rule(kind, name)  # a table of settings for a rule that does not exist
     return Rules(order=order, planners=(planner,), recovery=recovery)
 
 
@@ -158,9 +164,13 @@ def _make_policy(config: Config) -> Policy:
 
 
 def make_settings(
-    config: Config, reading_interval_s: float = 1.0, cpus: int | None = None
+    config: Config,
+    reading_interval_s: float = 1.0,
+    cpus: int | None = None,
+    patience_s: float = 0.0,
 ) -> CoreSettings:
-    """The core's settings; nothing is stale before a few readings could have been taken.
+    """The core's settings; nothing is stale before a few readings could have been taken, nor
+    before `patience_s`.
 
     `overcommit` follows from the policy and is nobody's to set: with a policy that looks
     at memory it would only void what that policy promises.
@@ -174,8 +184,8 @@ def make_settings(
     settings = CoreSettings(
         **{**given, "collocation": config.collocation, "overcommit": overcommit}
     )
-    patience_s = max(settings.stale_after_s, 10 * reading_interval_s)
-    return replace(settings, stale_after_s=patience_s)
+    stale_after_s = max(settings.stale_after_s, READINGS_MISSED * reading_interval_s, patience_s)
+    return replace(settings, stale_after_s=stale_after_s)
 
 
 def settings_markdown() -> str:

@@ -109,6 +109,7 @@ GOOD = [
     ("after", "none", None),
     ("array", "0-9", Array(0, 9, None)),
     ("array", "5-5%1", Array(5, 5, 1)),
+    ("array", "13", Array(13, 13, None)),
     ("cpus", "2.5", 2.5),
     ("memory", "1T", 1024 * 1024),
     ("signal", "USR1@60", EarlySignal(10, 60.0)),
@@ -176,7 +177,7 @@ BAD = [
     ("array", "9-0"),
     ("array", "0-9%0"),
     ("array", "0-100000"),
-    ("array", "1"),
+    ("array", "1,2"),
     ("cpus", "0"),
     ("signal", "USR1"),
     ("signal", "NOSUCH@60"),
@@ -284,7 +285,7 @@ def test_the_higher_source_wins_and_repeats_add_up() -> None:
     low = {"gpus": "1", "name": "low", "env": ["A=1", "B=1"]}
     high = {"gpus": "2", "env": ["A=2"], "requeue": True}
     both = merged(low, high)
-    assert both == {"gpus": "2", "name": "low", "env": ["A=1", "B=1", "A=2"], "requeue": True}
+    assert both == {"gpus": "2", "name": "low", "env": ["A=2", "B=1"], "requeue": True}
     assert low["env"] == ["A=1", "B=1"]
 
 
@@ -425,8 +426,9 @@ def test_help_beats_everything(argv: list[str]) -> None:
         (["a.rad", "--wiat"], "did you mean --wait?"),
         (["a.rad", "--wait=yes"], "unknown option '--wait=yes'; did you mean --wait?"),
         (["a.rad", "-n", "1"], "unknown option '-n'"),
-        (["a.rad", ""], "unknown option"),
-        (["-"], "unknown option '-'"),
+        (["a.rad", ""], "'' is not an option"),
+        (["--dependency=afterok:1", "a.rad"], "here it is --after=ID"),
+        (["-"], "not read from standard input"),
         (["a.rad", "--json", "--parsable"], "exclude each other"),
         (["a.rad", "--gpus=x"], "--gpus: 'x' is not a whole number from 0 to 1024"),
         (["a.rad", "--mig-profile=1g.5gb", "--collocation=mps"], "does not go with"),
@@ -458,7 +460,8 @@ def test_an_edit_names_jobs_and_what_is_to_be_different() -> None:
         (["12", "--prioritty=5"], "did you mean --priority?"),
         (["12", "--wait"], "unknown option '--wait'"),
         (["12", "-p", "5"], "unknown option '-p'"),
-        (["12", "", "--priority=5"], "unknown option"),
+        (["12", "", "--priority=5"], "'' is not an option"),
+        (["12", "-J", "name"], "here it is --name=NAME"),
         (["12", "--priority=x"], "--priority: 'x' is not a whole number"),
         (["12", "--priority=1", "--priority=2"], "--priority is given twice"),
         (["12", "--mig-profile=1g.5gb", "--collocation=mps"], "does not go with"),

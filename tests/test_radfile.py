@@ -73,7 +73,7 @@ def test_a_script_with_directives() -> None:
 def test_the_command_line_beats_the_file() -> None:
     job = read_job_file(SCRIPT.encode(), "x.rad", {"gpus": "4", "name": "mine", "env": ["A=c"]})
     assert (job.options.gpus, job.name) == (4, "mine")
-    assert job.options.env == (("A", "b c"), ("B", "2"), ("A", "c"))
+    assert job.options.env == (("A", "c"), ("B", "2"))
     assert job.raw["batch-size"] == "32"
 
 

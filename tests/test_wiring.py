@@ -89,7 +89,9 @@ def test_core_settings_are_taken_and_never_stale_too_soon() -> None:
     )
     assert (settings.grace_s, settings.use_coarse_smact) == (5, True)
     assert settings.collocation is Collocation.MPS
-    assert settings.stale_after_s == 60.0
+    assert settings.stale_after_s == 30.0
+    assert make_settings(config(""), 6.0, patience_s=60.0).stale_after_s == 60.0
+    assert make_settings(config("")).stale_after_s == 5.0
 
 
 @pytest.mark.parametrize(

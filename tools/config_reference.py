@@ -19,7 +19,7 @@ from typing import Any
 
 from radrm.cli.settings import RULE_TABLES, core_settings, registry_of, rule_settings
 from radrm.cli.toml_text import toml_value
-from radrm.config import Config, DaemonConfig, MpsConfig
+from radrm.config import Config, DaemonConfig, MpsConfig, ReadingsConfig
 from radrm.core.settings import CoreSettings
 from radrm.wiring import REGISTRIES, find_rule
 
@@ -41,6 +41,9 @@ def reference() -> str:
             *(part for table in RULE_TABLES for part in _rules(table)),
             "### `[mps]`",
             _settings_table(MpsConfig, Config().to_table()["mps"]),
+            "### `[readings]`",
+            _docstring(ReadingsConfig),
+            _settings_table(ReadingsConfig, Config().to_table()["readings"]),
             "### `[daemon]`",
             _docstring(DaemonConfig),
         ]

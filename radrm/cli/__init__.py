@@ -24,16 +24,24 @@ The files, in the order in which they may import one another:
     gpus         `radrm gpus`
     drain        `radrm drain`
     resume       `radrm resume`
+    mps          `radrm mps`
     daemon       `radrm daemon`
     demo_jobs    the demo's job files
     demo_server  a private daemon that leaves nothing behind
     demo_numbers what a run came to, and which was better
     demo_view    the demo's screen and table
     demo         `radrm demo`
+    bench_steps  how far a program says it is
+    bench_numbers what the rounds of a measurement came to
+    bench_server the daemon of a measurement
+    bench_place  which GPU a measurement may have
+    bench_rounds some copies of a job at once, watched to their end
+    bench        `radrm bench`
     toml_text    writing TOML that people read
     settings     every setting there is, and what is wrong with those given
     config       `radrm config`
     doctor       `radrm doctor`
+    usage        what is wrong with a command line, in one line
     app          all commands but `submit`, by typer
     main         the entry points
 """

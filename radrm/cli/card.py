@@ -87,7 +87,7 @@ def _who(job: Document, now: float) -> Iterator[_Line]:
     if job["position"] is not None:
         yield "in line", f"place {job['position']} of the {job['queue'] or 'main'} queue"
     for other in job.get("after") or []:
-        yield "after", plain(f"{other['job']} has ended ({other['condition']})")
+        yield "after", plain(f"job {other['job']}, once it has {_ENDED[other['condition']]}")
     yield "user", plain(job["user"])
     yield "ticket", plain(job["ticket"])
     if job.get("comment"):
@@ -197,6 +197,9 @@ _OUTCOME_STYLE = {
 }
 
 
+_ENDED = {"ok": "completed", "failed": "failed", "any": "ended"}
+
+
 def next_steps(job: Document) -> list[str]:
     """What people most often type next about a job in this state."""
     name, state = plain(label(job)), job["state"]
@@ -211,5 +214,6 @@ def next_steps(job: Document) -> list[str]:
         return [f"radrm logs {name} -f", f"radrm explain {name}"]
     if state == "COMPLETED":
         return [f"radrm logs {name}"]
-    steps = [f"radrm logs {name} --stderr"] if job["attempts"] else []
-    return [*steps, f"radrm requeue {name}"]
+    if not job["attempts"]:
+        return [f"radrm explain {name}"]  # what kept it from running would do so again
+    return [f"radrm logs {name} --stderr", f"radrm requeue {name}"]

@@ -62,7 +62,8 @@ def config_text(given: Config, file: ConfigFile) -> str:
     """The whole configuration as TOML; what is a default is marked."""
     remarks = dict.fromkeys(_defaults(given), "default")
     table = {k: v for k, v in filled(given).to_table().items() if v != {}}
-    return f"# {plain(_where(file))}\n{toml_text(table, remarks)}"
+    head = f"# What a daemon started now would use: {plain(_where(file))}"
+    return f"{head}\n{toml_text(table, remarks)}"
 
 
 def config_document(given: Config, file: ConfigFile) -> dict[str, Any]:

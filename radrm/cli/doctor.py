@@ -32,7 +32,7 @@ _PATIENCE_S = 5.0
 _DAEMON_LIMIT_S = 20.0
 _STORE_LIMIT_S = 120.0
 _LONGEST_ANSWER = 1 << 20
-_REAL_GPUS = "NVML"
+_REAL_GPUS = ("NVML", "nvidia-smi")
 """What a daemon calls its devices where they are real."""
 _STYLE = {Level.OK: "green", Level.WARN: "bold yellow", Level.FAIL: "bold red"}
 
@@ -126,7 +126,7 @@ def _checks_of(
     yield Check("inotify", kernel.inotify)
     limits = resource.getrlimit(resource.RLIMIT_NOFILE)
     yield Check("open files", lambda: kernel.open_files(*limits, mps=config.mps.enabled))
-    if about is not None and about.get("gpus") != _REAL_GPUS:
+    if about is not None and about.get("gpus") not in _REAL_GPUS:
         described = f"the daemon runs on software GPUs ({about.get('gpus')})"
         yield Check("GPUs", lambda: ok("GPUs", described))
     else:

@@ -10,7 +10,7 @@ from radrm.cli.options import REFERENCES
 from radrm.cli.orders import called, order_jobs
 from radrm.options import OPTIONS, parse_edit
 
-_OF_LIVE_JOBS = ("name", "time", "signal", "priority", "retries", "requeue")
+_OF_LIVE_JOBS = ("time", "signal", "priority", "retries", "requeue", "comment")
 _FIXED = ("array",)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Callable
 from typing import Any
@@ -62,3 +63,12 @@ def highest(documents: list[dict[str, Any]]) -> int:
     if not documents:
         raise Refused("there is no job to wait for")
     return max(exit_code(d) for d in documents)
+
+
+def tell_failures(documents: list[dict[str, Any]]) -> None:
+    """On standard error a line for each job that did not complete."""
+    for document in documents:
+        if document["state"] != "COMPLETED":
+            why = f": {document['reason']}" if document["reason"] else ""
+            line = f"radrm: job {document['label']} ({document['name']}) {document['state']}{why}"
+            print("".join(c if c.isprintable() else "\ufffd" for c in line), file=sys.stderr)

@@ -53,7 +53,9 @@ def explanation(answer: Document) -> Group:
     if job["state"] in FINAL and not answer["attempts"]:
         parts.append(_indented("It never started."))
     steps = [step for step in next_steps(job) if step != f"radrm explain {plain(label(job))}"]
-    return Group(*parts, Text(""), _indented(f"next: {'   '.join(steps)}"))
+    if steps:
+        parts += [Text(""), _indented(f"next: {'   '.join(steps)}")]
+    return Group(*parts)
 
 
 def amount(value: float | None, unit: str | None) -> str:

@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import NoReturn
 
+EXIT_USAGE, EXIT_INTERRUPTED, EXIT_NO_READER = 2, 130, 141
+
 
 def main() -> None:
     """`radrm`: the light path for `submit`, typer for the rest."""
@@ -33,25 +35,51 @@ def _submit() -> NoReturn:
 
 
 def _others() -> int:
-    from radrm.cli.app import make_app
+    import typer
 
+    from radrm.cli.app import make_app
+    from radrm.cli.usage import UsageTrouble, in_one_line
+
+    if sys.argv[1:2] == ["help"]:
+        sys.argv[1:2] = ["--help"]
     app = make_app(sys.argv[1] if len(sys.argv) > 1 else None)
-    app(prog_name="radrm")
-    return 0
+    try:
+        code = app(prog_name="radrm", standalone_mode=False)
+    except UsageTrouble as error:
+        text = in_one_line(error)
+        print(text, file=sys.stderr if text.startswith("radrm") else sys.stdout)
+        return EXIT_USAGE
+    except typer.Abort:
+        return EXIT_INTERRUPTED
+    sys.stdout.flush()
+    return code if isinstance(code, int) else 0
 
 
 def _end(command: Callable[[], int]) -> None:
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:  # closed by whoever started us
+            setattr(sys, name, open(os.devnull, "w"))
     try:
         sys.exit(command())
     except RadrmError as error:
-        print(f"radrm: {error}", file=sys.stderr)
+        # Paths and names in it are anybody's.
+        text = "".join(c if c.isprintable() else "\ufffd" for c in str(error))
+        print(f"radrm: {text}", file=sys.stderr)
         sys.exit(error.exit_code)
     except KeyboardInterrupt:
-        sys.exit(130)
+        sys.exit(EXIT_INTERRUPTED)
     except BrokenPipeError:
-        # Whoever read has had enough; and Python must not find out again while it ends.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(141)
+        _give_up_output()  # whoever read has had enough
+        sys.exit(EXIT_NO_READER)
+    except OSError as error:
+        _give_up_output()
+        print(f"radrm: cannot write the output: {error.strerror}", file=sys.stderr)
+        sys.exit(1)
+
+
+def _give_up_output() -> None:
+    """So that Python does not find out again while it ends."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from itertools import groupby
 from typing import Any
 
 import typer
@@ -11,6 +12,8 @@ import typer
 from radrm.cli.client import Client
 from radrm.cli.render import Document, label, plain, print_json, warn
 
+_MANY = 20
+"""More elements of one array than this are told of in one line."""
 _BATCH = 1000
 """References in one request, so that no request grows beyond what the daemon reads."""
 
@@ -42,14 +45,29 @@ def tell(results: Sequence[Document], done: Callable[[Document], str], as_json: 
     """A line for each result, or the document; errors go to standard error."""
     if as_json:
         print_json(results)
-    for result in results:
-        if result["error"] is not None:
+    for group in _together(results):
+        if group[0]["error"] is not None:
             sys.stdout.flush()
-            warn(result["error"])
+            warn(group[0]["error"])
         elif not as_json:
-            print(plain(done(result)))
+            last = f" ... {label(group[-1])}, {len(group)} in all" if len(group) > 1 else ""
+            print(plain(done(group[0])) + plain(last))
     if any(result["error"] is not None for result in results):
         raise typer.Exit(1)
+
+
+def _together(results: Sequence[Document]) -> Iterator[list[Document]]:
+    """Results one by one; but many elements of one array, of which the same is to be said,
+    in one group."""
+    for _, found in groupby(results, _kind):
+        group = list(found)
+        many = len(group) > _MANY and group[0]["error"] is None and "_" in str(label(group[0]))
+        yield from ([group] if many else ([result] for result in group))
+
+
+def _kind(result: Document) -> tuple[object, ...]:
+    array = str(result.get("label") or "").partition("_")[0]
+    return array, result.get("name"), result.get("state"), result["error"]
 
 
 def called(result: Document) -> str:

@@ -141,6 +141,8 @@ def counts_line(counts: Mapping[str, int], devices: int) -> Text:
             line.append(
                 f"{counts[state]} {plain(state).lower()}", style=_STATE_STYLE.get(state, "")
             )
+    if not line:
+        line.append("nothing runs or waits")
     line.append(f" — {devices} {'GPU' if devices == 1 else 'GPUs'}")
     return line
 

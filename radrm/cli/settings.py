@@ -6,6 +6,7 @@ nothing is called fine that a daemon would refuse.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import MISSING, fields, replace
 from typing import Any
@@ -75,7 +76,7 @@ def filled(config: Config) -> Config:
             settings = {**rule_settings(table, name), **tables[table].get(name, {})}
             if settings:
                 tables[table][name] = settings
-    in_force = make_settings(config)
+    in_force = make_settings(config, cpus=os.cpu_count())
     core = {key: getattr(in_force, key) for key in core_settings()} | dict(config.core)
     return replace(config, core=core, **tables)
 

@@ -117,6 +117,9 @@ def _show_card(client: Client, job: Document, page: Document) -> None:
 
 
 def _none(words: Document) -> Text:
+    if words["state"] and not words["jobs"]:
+        of = f" of {plain(words['user'])}" if words["user"] else ""
+        return Text(f"No job{of} is {plain(words['state'])}.")
     if words["user"] or words["state"] or words["jobs"]:
         return Text("No such jobs." if words["all"] else "No such jobs that have not ended.")
     return Text("No jobs." if words["all"] else "No unfinished jobs (--all shows the others).")

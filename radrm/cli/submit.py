@@ -41,7 +41,15 @@ def run(argv: list[str]) -> int:
         _spool(Spool(paths.spool), results)
         if up:
             _learn_ids(client, results)
-        _print(request, results, up)
+        try:
+            _print(request, results, None if up else paths)
+        except OSError as error:
+            print(
+                f"radrm: the output cannot be written: {error.strerror}; what was submitted is "
+                "queued all the same: do not submit it again",
+                file=sys.stderr,
+            )
+            return 1
         failed = any(r["error"] for r in results)
         if request.wait:
             return max(_wait(client, results), 1 if failed else 0)
@@ -86,7 +94,8 @@ def _load(name: str) -> bytes:
         with open(name, "rb") as file:
             return file.read(MAX_BYTES + 1)
     except OSError as error:
-        raise BadFile(f"cannot read the job file {name}: {error.strerror}") from None
+        step = "name a job file, or write a command after --, as: radrm submit -- python train.py"
+        raise BadFile(f"cannot read the job file {name}: {error.strerror}; {step}") from None
 
 
 def _envelope(
@@ -145,10 +154,11 @@ def _find(client: Client) -> tuple[Paths, bool]:
         return client.connect(), True
     except Unreachable:
         pass
-    for paths in client.candidates:
-        if os.path.isdir(paths.spool):
-            return paths, False
     own = client.candidates[0]
+    if not os.path.exists(own.database):
+        for paths in client.candidates[1:]:
+            if os.path.isdir(paths.spool):
+                return paths, False  # the server's, whose daemon will come back
     prepare(own, system_mode(os.environ, os.getuid()))
     return own, False
 
@@ -188,7 +198,10 @@ def _learn_ids(client: Client, results: list[dict[str, Any]]) -> None:
                 if document is not None:
                     result["id"] = document["id"]
                     if document["state"] == "FAILED" and document["started_at"] is None:
-                        result["error"] = f"job {document['id']} failed: {document['reason']}"
+                        where = result["file"] or result["name"]
+                        result["error"] = (
+                            f"{where}: job {document['id']} failed: {document['reason']}"
+                        )
     except Unreachable:
         pass
 
@@ -198,16 +211,20 @@ def _batches(results: list[dict[str, Any]]) -> list[list[dict[str, Any]]]:
 
 
 def _wait(client: Client, results: list[dict[str, Any]]) -> int:
-    from radrm.cli.exits import highest, wait_for
+    from radrm.cli.exits import highest, tell_failures, wait_for
 
     tickets = [r["ticket"] for r in results if r["ticket"] is not None]
-    return highest(wait_for(client, tickets)) if tickets else 1
+    if not tickets:
+        return 1
+    ended = wait_for(client, tickets)
+    tell_failures(ended)
+    return highest(ended)
 
 
 # ------------------------------------------------------------------ telling
 
 
-def _print(request: SubmitRequest, results: list[dict[str, Any]], up: bool) -> None:
+def _print(request: SubmitRequest, results: list[dict[str, Any]], unserved: Paths | None) -> None:
     if request.json:
         wanted = ("ticket", "id", "name", "file", "error")
         print(json.dumps([{key: r[key] for key in wanted} for r in results], indent=2))
@@ -218,15 +235,18 @@ def _print(request: SubmitRequest, results: list[dict[str, Any]], up: bool) -> N
             print(result["ticket"])
         elif not request.json:
             for note in result["job_file"].notes:
-                print(f"radrm: {result['name']}: {note}", file=sys.stderr)
+                where = result["file"] or result["name"]
+                print(f"radrm: note: {where}: {note}", file=sys.stderr)
             if result["id"] is not None:
                 what = f"job {result['id']} ({result['name']})"
                 print(f"Submitted {what}{_elements(result)}, ticket {result['ticket']}")
             else:
                 print(f"Submitted {result['name']}{_elements(result)} as {result['ticket']}")
-    if not up and not request.json and any(r["ticket"] for r in results):
+    waiting = sum(1 for r in results if r["ticket"])
+    if unserved is not None and waiting and not request.json:
+        they = "the job waits" if waiting == 1 else f"the {waiting} jobs wait"
         print(
-            "radrm: no daemon is running; they are queued and start when one is: radrm daemon",
+            f"radrm: no daemon is running; {they} in {unserved.state} until one is: radrm daemon",
             file=sys.stderr,
         )
     print(end="", flush=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import typer
 
 from radrm.cli.client import Client
-from radrm.cli.exits import highest, wait_for
+from radrm.cli.exits import highest, tell_failures, wait_for
 from radrm.cli.options import Jobs, Json
 from radrm.cli.render import print_json
 
@@ -25,4 +25,6 @@ def wait(jobs: Jobs, as_json: Json = False) -> None:
         documents = wait_for(client, jobs)
     if as_json:
         print_json(documents)
+    else:
+        tell_failures(documents)
     raise typer.Exit(highest(documents))

@@ -13,15 +13,14 @@ from dataclasses import replace
 from radrm.core.lifecycle import refuse
 from radrm.core.records import Dependency, Job
 from radrm.core.state import State
-from radrm.core.words import Condition
+from radrm.core.words import Condition, JobState
 
 _WANTED = {Condition.OK: "had to complete", Condition.FAILED: "had to fail"}
 
 
-def unmet(ended: Job, condition: Condition) -> str:
-    """Why a job that was to follow `ended` never can."""
-    name = f"job {ended.label} ({ended.spec.name})"
-    return f"it was to follow {name}, which {_WANTED[condition]} and is {ended.state.value}"
+def unmet(what: str, state: JobState, condition: Condition) -> str:
+    """Why a job that was to follow `what` (a job, or one of an array) never can."""
+    return f"it was to follow {what}, which {_WANTED[condition]} and is {state.value}"
 
 
 def settle(state: State) -> None:
@@ -31,11 +30,12 @@ def settle(state: State) -> None:
 
 
 def _reach(state: State, ended: Job) -> None:
-    for follower in state.followers(ended):
+    for follower in state.take_followers(ended):
         mine = [d for d in follower.after if _about(d, ended)]
         wrong = next((d for d in mine if not d.condition.met_by(ended.state)), None)
         if wrong is not None:
-            refuse(state, follower, unmet(ended, wrong.condition))
+            what = f"job {ended.label} ({ended.spec.name})"
+            refuse(state, follower, unmet(what, ended.state, wrong.condition))
             continue
         met = [d for d in mine if not d.array or not state.array_unfinished(d.job_id)]
         if met:
@@ -51,16 +51,22 @@ def _about(dependency: Dependency, ended: Job) -> bool:
 
 def cycle(state: State, job: Job, after: Iterable[Dependency]) -> str | None:
     """Why `job` cannot come after these: one of them waits for it. None when it can."""
-    seen: set[int] = set()
-    todo = [id_ for d in after for id_ in _ids(state, d)]
+    followed: set[tuple[bool, int]] = set()
+    looked_at: set[int] = set()
+    todo = list(after)
     while todo:
-        job_id = todo.pop()
-        if job_id == job.id:
-            return f"job {job.label} would wait for itself: what it is to follow waits for it"
-        if job_id not in seen:
-            seen.add(job_id)
-            other = state.jobs.get(job_id)
-            todo += [id_ for d in (other.after if other else ()) for id_ in _ids(state, d)]
+        dependency = todo.pop()
+        key = (dependency.array, dependency.job_id)
+        if key in followed:
+            continue
+        followed.add(key)
+        for job_id in _ids(state, dependency):
+            if job_id == job.id:
+                return f"job {job.label} would wait for itself: what it is to follow waits for it"
+            if job_id not in looked_at:
+                looked_at.add(job_id)
+                other = state.jobs.get(job_id)
+                todo += other.after if other is not None else ()
     return None
 
 

@@ -15,6 +15,8 @@ from radrm.core.words import JobState, StopReason
 def requeue(state: State, event: RequeueRequested) -> None:
     """Stop a live job and put it back in its queue, or run one again that has ended."""
     job = state.jobs.get(event.job.id)
+    if job is None and not event.job.state.final:
+        return  # its end is decided and was not known to whoever asked
     if job is None:
         life.run_again(state, event.job)
         job = state.jobs[event.job.id]
@@ -41,7 +43,6 @@ def refuse(state: State, event: EditRequested) -> str | None:
     spec = event.spec
     future = replace(
         job.spec,
-        name=spec.name,
         time_limit_s=spec.time_limit_s,
         signal=spec.signal,
         priority=spec.priority,

@@ -17,7 +17,7 @@ class CoreSettings:
     """So many readings since the last change on a device make its mean trusted."""
     use_coarse_smact: bool = False
     """Take "share of time with any kernel running" for SMACT where nothing better is read."""
-    stale_after_s: float = 10.0
+    stale_after_s: float = 5.0
     """A device whose last reading is older takes no new job."""
     settle_s: float = 120.0
     """A job is settled when its memory has not grown for so long..."""

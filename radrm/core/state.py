@@ -29,7 +29,7 @@ from radrm.core.records import (
 from radrm.core.settings import CoreSettings
 from radrm.core.transitions import Trigger, after
 from radrm.core.waiting import Lines, OrderKey
-from radrm.core.words import JobState
+from radrm.core.words import Condition, JobState
 
 Record: TypeAlias = Job | Attempt | Reservation | DeviceStatus | RuleState
 
@@ -97,7 +97,7 @@ class State:
         self.turn = Turn(Instant(0.0, 0.0))
         self._order_key = order_key
         self._timers: list[Timer] = []
-        self._followers: dict[tuple[bool, int], set[int]] = {}
+        self._followers: dict[tuple[bool, int, Condition], set[int]] = {}
         self._touched: dict[int, int] = {}
 
     # ------------------------------------------------------------- one step
@@ -121,11 +121,9 @@ class State:
     def _forget(self, job: Job) -> None:
         """What has ended is the store's to remember."""
         self._touched.pop(job.id, None)
-        self._followers.pop((False, job.id), None)
         array_id = job.array.array_id if job.array is not None else None
         if array_id is not None and not self.array_unfinished(array_id):
             self.arrays.pop(array_id, None)
-            self._followers.pop((True, array_id), None)
 
     def act(self, action: Action) -> None:
         self.turn.actions.append(action)
@@ -142,7 +140,7 @@ class State:
         self._note("job", job.id, job)
         self._touched[job.id] = self.version
         for dependency in job.after:
-            key = (dependency.array, dependency.job_id)
+            key = (dependency.array, dependency.job_id, dependency.condition)
             self._followers.setdefault(key, set()).add(job.id)
         if job.state.final:
             self.turn.ended.append(job)
@@ -177,12 +175,18 @@ class State:
         array = self.arrays.get(array_id)
         return array.unfinished if array is not None else frozenset()
 
-    def followers(self, ended: Job) -> list[Job]:
-        """The waiting jobs that name this one in their dependencies, by id."""
-        keys = [(False, ended.id)]
+    def take_followers(self, ended: Job) -> list[Job]:
+        """The waiting jobs for whom this end decides something, by id; each end is for once.
+
+        Those that follow an array hear of the end that breaks their condition, or of the
+        last: so an element's end costs nothing more where many follow its array.
+        """
+        keys = [(False, ended.id, condition) for condition in Condition]
         if ended.array is not None:
-            keys.append((True, ended.array.array_id))
-        ids = {i for key in keys for i in self._followers.get(key, ())}
+            array_id = ended.array.array_id
+            over = not self.array_unfinished(array_id)
+            keys += [(True, array_id, c) for c in Condition if over or not c.met_by(ended.state)]
+        ids = {i for key in keys for i in self._followers.pop(key, ())}
         return [self.jobs[i] for i in sorted(ids) if i in self.jobs and self.jobs[i].state.waiting]
 
     def move(self, job: Job, trigger: Trigger, **changes: object) -> Job:

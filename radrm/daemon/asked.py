@@ -23,7 +23,7 @@ def device_words(words: Words) -> list[str]:
 
 
 def _texts(found: object, what: str, needed: bool) -> list[str]:
-    if not isinstance(found, list) or not all(isinstance(r, str) for r in found):
+    if not isinstance(found, list) or not all(_is_text(r) for r in found):
         raise UsageError(f"the request takes a list of {what}")
     if needed and not found:
         raise UsageError(f"the request takes at least one of {what}")
@@ -32,9 +32,22 @@ def _texts(found: object, what: str, needed: bool) -> list[str]:
     return found
 
 
-def reason_word(words: Words) -> str:
-    """Why a device is drained: one line."""
-    found = words.get("reason") or "by an administrator"
+def _is_text(value: object) -> bool:
+    """Text that can be looked for: JSON can spell halves of characters, too."""
+    if not isinstance(value, str):
+        return False
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def reason_word(words: Words) -> str | None:
+    """Why a device is drained: one line; None where none is given."""
+    found = words.get("reason")
+    if found is None or found == "":
+        return None
     if not isinstance(found, str) or not found.isprintable() or len(found) > 200:
         raise UsageError("the reason is not a line of at most 200 characters")
     return found

@@ -268,6 +268,8 @@ class Documents:
                     "unmanaged_mib": ledger.unmanaged_mib if known else None,
                     "smact": reading.smact if known and reading else None,
                     "smact_source": reading.smact_source if known and reading else None,
+                    "smact_trouble": reading.smact_trouble if known and reading else None,
+                    "smact_coarse": reading.smact_coarse if known and reading else None,
                     "power_w": reading.power_w if known and reading else None,
                     "jobs": sorted(ledger.holdings),
                     "labels": [state.jobs[i].label for i in sorted(ledger.holdings)],
@@ -275,7 +277,8 @@ class Documents:
                     "profile": device.profile,
                     "parent": device.parent,
                     "reason": ledger.drained
-                    or (unreadable if condition in ("unreadable", "unhealthy") else None),
+                    or (unreadable if condition in ("unreadable", "unhealthy") else None)
+                    or (reading.smact_trouble if reading else None),
                     "notes": list(reading.notes) if reading else [],
                     "strangers": [asdict(s) for s in reading.strangers] if reading else [],
                     "mps": device.mps,

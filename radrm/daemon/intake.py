@@ -7,6 +7,7 @@ then it is a FAILED one that says why. An array becomes one job per element.
 from __future__ import annotations
 
 import logging
+import os
 import pwd
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
@@ -16,18 +17,19 @@ from radrm.core.dependencies import unmet
 from radrm.core.events import JobSubmitted
 from radrm.core.records import ArrayElement, Dependency, Estimate, Instant, Job, JobSpec
 from radrm.core.words import Condition
+from radrm.daemon.references import Target
 from radrm.errors import RadrmError, Refused
 from radrm.host.spool import Arrival, Envelope
 from radrm.option_values import Array
 from radrm.option_values import Dependency as Wanted
 from radrm.options import RawOptions
-from radrm.radfile import JobFile, read_job_file, wrap_command
+from radrm.radfile import JobFile, name_from, read_job_file, wrap_command
 from radrm.wiring import Estimating
 
 log = logging.getLogger("radrm")
 
-FindJobs: TypeAlias = Callable[[str], "list[Job]"]
-"""The job that an id or a ticket means, or all elements of an array. Raises `Refused`."""
+FindTarget: TypeAlias = Callable[[str], Target]
+"""What an id or a ticket means to a job that is to follow it. Raises `Refused`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +82,9 @@ def read_envelope(envelope: Envelope, options: RawOptions | None = None) -> JobF
     return replace(job_file, summary=envelope.summary)
 
 
-def take_in(arrival: Arrival, envelope: Envelope, estimating: Estimating, find: FindJobs) -> Batch:
+def take_in(
+    arrival: Arrival, envelope: Envelope, estimating: Estimating, find: FindTarget
+) -> Batch:
     """Make jobs of an envelope. Never raises: what is wrong becomes the reason to refuse."""
     user = user_name(arrival.uid)
     try:
@@ -100,23 +104,21 @@ def take_in(arrival: Arrival, envelope: Envelope, estimating: Estimating, find: 
         return replace(batch, refused=str(error))
 
 
-def dependencies(wanted: tuple[Wanted, ...], find: FindJobs) -> tuple[Dependency, ...]:
+def dependencies(wanted: tuple[Wanted, ...], find: FindTarget) -> tuple[Dependency, ...]:
     """Those that are still open. Raises `Refused` for one that can never be met."""
     found: dict[Dependency, None] = {}
-    for each in wanted:
+    for each in dict.fromkeys(wanted):
         condition = Condition(each.condition)
-        jobs = find(each.job)
-        broken = (j for j in jobs if j.state.final and not condition.met_by(j.state))
-        first = next(broken, None)
-        if first is not None:
-            raise Refused(unmet(first, condition))
-        if all(j.state.final for j in jobs):
-            continue
-        array = jobs[0].array if len(jobs) > 1 else None
-        if array is not None:
-            found[Dependency(array.array_id, condition, array=True)] = None
-        else:
-            found[Dependency(jobs[0].id, condition)] = None
+        try:
+            target = find(each.job)
+        except Refused as error:
+            raise Refused(f"--after={each.job}: {error}") from None
+        ends = [state for state in target.states if state.final]
+        broken = next((state for state in ends if not condition.met_by(state)), None)
+        if broken is not None:
+            raise Refused(unmet(target.what, broken, condition))
+        if len(ends) < len(target.states):
+            found[Dependency(target.job_id, condition, target.array)] = None
     return tuple(found)
 
 
@@ -131,8 +133,18 @@ def estimate(estimating: Estimating, job_file: JobFile, ticket: str) -> tuple[Es
 
 def _stem(envelope: Envelope) -> str:
     if envelope.command is not None:
-        return envelope.command[0].rsplit("/", 1)[-1][:100] or "job"
-    return (envelope.file or "job").rsplit("/", 1)[-1].removesuffix(".rad")[:100] or "job"
+        return name_from(envelope.command[0].rsplit("/", 1)[-1])
+    return name_from((envelope.file or "job").rsplit("/", 1)[-1].removesuffix(".rad"))
+
+
+def group_of(uid: int, claimed: int) -> int:
+    """The group that a submission's jobs run as: the envelope's, if its owner is a member. (A
+    folder can give a file another group than its writer's.)"""
+    try:
+        user = pwd.getpwuid(uid)
+    except KeyError:
+        return claimed
+    return claimed if claimed in os.getgrouplist(user.pw_name, user.pw_gid) else user.pw_gid
 
 
 def user_name(uid: int) -> str:

@@ -17,6 +17,7 @@ from radrm.core.records import Device, Job
 from radrm.core.words import Collocation
 from radrm.daemon.intake import read_envelope, user_name
 from radrm.host.launcher import LaunchPlan
+from radrm.host.mps.service import Access, Mps
 from radrm.host.store import Submission
 from radrm.options import Options
 
@@ -43,14 +44,13 @@ _SHARING_VARIABLES = {
 class Site:
     """What launching needs to know of this server.
 
-    `extra` goes into every job's environment (where the software GPUs are, say);
-    `mps_pipes` is the MPS pipe directory of a device.
+    `extra` goes into every job's environment (where the software GPUs are, say).
     """
 
     device_ids: str
     checkpoints: str
     extra: Mapping[str, str]
-    mps_pipes: str | None
+    mps: Mps | None
     drop_privileges: bool
     kill_grace_s: float
 
@@ -98,7 +98,9 @@ def job_environment(
     environment = {k: v for k, v in submitted.items() if k not in _DEVICE_VARIABLES}
     if action.shared:
         environment = {**_SHARING_VARIABLES, **environment}
-    by_index = (options.device_ids or site.device_ids) == "index"
+    client = action.placement.collocation is Collocation.MPS and site.mps is not None
+    # An MPS control daemon numbers its GPUs anew: its clients are told UUIDs, always.
+    by_index = (options.device_ids or site.device_ids) == "index" and not client
     names = [str(d.index) if by_index else d.uuid for d in devices]
     promised = [s.reserved_mib for s in action.placement.shares if s.device is not None]
     environment |= {
@@ -114,12 +116,26 @@ def job_environment(
         "RADRM_CHECKPOINT_DIR": os.path.join(site.checkpoints, str(job.id)),
         "MASTER_PORT": str(free_port()),
     }
-    if action.placement.collocation is Collocation.MPS and site.mps_pipes is not None:
-        environment["CUDA_MPS_PIPE_DIRECTORY"] = site.mps_pipes
-        if action.cap_mib is not None:
-            limits = [f"{place}={action.cap_mib}M" for place in range(len(devices))]
-            environment["CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"] = ",".join(limits)
+    if site.mps is not None and devices:
+        uuids = [device.uuid for device in devices]
+        if client:
+            environment |= client_environment(site.mps.access(uuids), uuids, action.cap_mib)
+        elif site.mps.apart is not None:
+            environment["CUDA_MPS_PIPE_DIRECTORY"] = site.mps.apart
     return environment | dict(options.env)
+
+
+def client_environment(access: Access, uuids: Sequence[str], cap_mib: int | None) -> dict[str, str]:
+    """What makes a job's processes MPS clients. The cap holds for each process and device."""
+    environment = {"CUDA_MPS_PIPE_DIRECTORY": access.pipes}
+    if access.logs is not None:
+        environment["CUDA_MPS_LOG_DIRECTORY"] = access.logs
+    if access.thread_percentage is not None:
+        environment["CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"] = str(access.thread_percentage)
+    if cap_mib is not None:
+        limits = [f"{access.ordinals[uuid]}={cap_mib}M" for uuid in uuids]
+        environment["CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"] = ",".join(limits)
+    return environment
 
 
 def log_paths(job: Job, attempt: int, options: Options, cwd: str) -> tuple[str, str]:

@@ -20,11 +20,11 @@ import inotify_simple
 
 from radrm.core import actions as act
 from radrm.core import events as ev
-from radrm.core.records import Attempt, Job
+from radrm.core.records import Attempt, Device, Job
 from radrm.core.scheduler import Scheduler
 from radrm.core.state import Decision
-from radrm.core.words import Outcome
-from radrm.daemon.intake import take_in
+from radrm.core.words import Collocation, Outcome
+from radrm.daemon.intake import group_of, take_in
 from radrm.daemon.launching import (
     Site,
     make_checkpoint_folder,
@@ -32,7 +32,7 @@ from radrm.daemon.launching import (
     remove_checkpoint_folder,
 )
 from radrm.daemon.monitor import Monitor
-from radrm.daemon.references import References
+from radrm.daemon.references import References, Target
 from radrm.daemon.server import Request
 from radrm.errors import RadrmError, StoreError
 from radrm.host.clock import Clock
@@ -54,6 +54,13 @@ ELEMENTS_AT_ONCE = 1000
 """Elements of a long array that are taken in before others have their turn again."""
 RETRY_S = 5.0
 """Between two tries to write a store that cannot be written."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClientsEnded:
+    """From another thread: this attempt's MPS clients have no work left, so it can be killed."""
+
+    serial: int
 
 
 @dataclass(slots=True)
@@ -87,7 +94,7 @@ class Loop:
         self.scheduler = parts.scheduler
         self.store = parts.store
         self._answer = answer
-        self._inbox: queue.SimpleQueue[ev.Event | Request] = queue.SimpleQueue()
+        self._inbox: queue.SimpleQueue[ev.Event | Request | ClientsEnded] = queue.SimpleQueue()
         self._wake = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self._selector = selectors.DefaultSelector()
         self._selector.register(self._wake, selectors.EVENT_READ)
@@ -101,10 +108,12 @@ class Loop:
         self._wake_at: float | None = None
         self._rescan_at = 0.0
         self.stopping = False
+        self.broken = False
+        """True once a step has failed half done: only a new start from the store is sound."""
 
     # ------------------------------------------------------------- from other threads
 
-    def post(self, thing: ev.Event | Request) -> None:
+    def post(self, thing: ev.Event | Request | ClientsEnded) -> None:
         """Hand something to the loop's thread."""
         self._inbox.put(thing)
         os.eventfd_write(self._wake, 1)
@@ -114,10 +123,22 @@ class Loop:
         self.stopping = True
         os.eventfd_write(self._wake, 1)
 
+    def read_soon(self) -> None:
+        """Have the devices read at once: something about them has changed."""
+        self._monitor.read_soon()
+
+    def devices_seen(self, devices: tuple[Device, ...]) -> None:
+        """The devices as they are now."""
+        self.post(ev.DevicesSeen(at=self.clock.now(), devices=devices))
+
     def scan_again(self) -> None:
         """Look into the spool in the next turn: there is more."""
         self._rescan_at = 0.0
         os.eventfd_write(self._wake, 1)
+
+    def acknowledge(self, uuid: str) -> None:
+        """Somebody has seen to a device: what its readings hold against it is over."""
+        self._monitor.acknowledge(uuid)
 
     @property
     def unsaved(self) -> bool:
@@ -172,10 +193,13 @@ class Loop:
         self._commit()
         notified = bool(self._inotify.read(timeout=0))
         self.process([] if self._unsaved else self._attempt_events())
-        while not self._inbox.empty():
+        # Those that are there now: whoever keeps asking must not keep all else waiting.
+        for _ in range(self._inbox.qsize()):
             thing = self._inbox.get_nowait()
             if isinstance(thing, Request):
                 self._answer(self, thing)
+            elif isinstance(thing, ClientsEnded):
+                self.parts.launcher.kill(thing.serial)
             else:
                 self.process([thing])
         now = self.clock.now()
@@ -204,7 +228,9 @@ class Loop:
         events, self._pending = self._pending, []
         submissions, self._pending_submissions = self._pending_submissions, []
         if events:
+            self.broken = True
             decisions = [self.scheduler.step(event) for event in events]
+            self.broken = False
             self._wake_at = decisions[-1].wake_at
             self._unsaved = Unsaved(decisions, submissions)
 
@@ -254,7 +280,7 @@ class Loop:
             elif isinstance(action, act.Terminate):
                 self.parts.launcher.terminate(self._serial(action))
             elif isinstance(action, act.Kill):
-                self.parts.launcher.kill(self._serial(action))
+                self._kill(action)
             elif isinstance(action, act.SendSignal):
                 self.parts.launcher.signal(self._serial(action), action.number)
             elif isinstance(action, act.TakeReadings):
@@ -269,6 +295,17 @@ class Loop:
             return [ev.ActionFailed(at=now, action=action, reason=str(error), passing=passing)]
         return []
 
+    def _kill(self, action: act.Kill) -> None:
+        """KILL, but clients of MPS once their server has let go of them."""
+        attempt = self.scheduler.state.attempts[action.job_id]
+        mps, serial = self.parts.site.mps, attempt.serial
+        if mps is None or attempt.placement.collocation is not Collocation.MPS:
+            self.parts.launcher.kill(serial)
+            return
+        owner = (action.job_id, action.attempt)
+        ended = ClientsEnded(serial)
+        mps.end_clients(attempt.placement.devices, owner, lambda: self.post(ended))
+
     def _launch(self, action: act.Launch) -> None:
         job = self.scheduler.state.jobs[action.job_id]
         submission = self.store.submission(job.id)
@@ -276,7 +313,11 @@ class Loop:
         devices = [ledgers[uuid].device for uuid in action.placement.devices]
         site = self.parts.site
         make_checkpoint_folder(site, job, submission.uid, submission.gid)
-        self.parts.launcher.launch(plan_launch(action, job, submission, devices, site))
+        plan = plan_launch(action, job, submission, devices, site)
+        if site.mps is not None:
+            client = action.placement.collocation is Collocation.MPS
+            site.mps.prepare(action.placement.devices, client)
+        self.parts.launcher.launch(plan)
         log.info(
             "job %s (%s) starts on %s, %s",
             job.label,
@@ -323,6 +364,8 @@ class Loop:
         begun = found if isinstance(found, Started) else found.started
         if begun is not None and attempt.started is None:
             events.append(ev.AttemptStarted(at=begun.at, job_id=job_id, attempt=number))
+        if not isinstance(found, (Started, Running)):
+            self._ask_mps(attempt, found)
         if isinstance(found, Ended):
             ended = ev.AttemptEnded(
                 at=now,
@@ -337,6 +380,13 @@ class Loop:
         elif isinstance(found, Lost):
             events.append(ev.AttemptEnded(at=now, job_id=job_id, attempt=number, lost=found.reason))
         return events
+
+    def _ask_mps(self, attempt: Attempt, found: Ended | Lost) -> None:
+        """A client that ends badly may have been ended by a fault of its server."""
+        mps = self.parts.site.mps
+        well = isinstance(found, Ended) and found.exit.code == 0
+        if mps is not None and not well and attempt.placement.collocation is Collocation.MPS:
+            mps.suspect(attempt.placement.devices)
 
     # ------------------------------------------------------------- the spool
 
@@ -360,49 +410,74 @@ class Scan:
         self._unfinished_array = False
 
     def run(self) -> None:
-        for arrival in self._spool.arrivals():
-            if arrival.envelope is None:
-                log.error("the spool's file %r is refused: %s", arrival.name, arrival.wrong)
-                self._spool.set_aside(arrival.name, self._loop.parts.refused)
-                continue
-            try:
-                self._take(arrival, arrival.envelope)
-            except _NotYet:
-                continue
+        """Never raises for what lies there: anybody may put anything into the spool."""
+        try:
+            for arrival in self._spool.arrivals():
+                self._look_at(arrival)
+        except OSError as error:
+            if not may_pass(error):
+                raise
+            log.error("the spool cannot be read now: %s", error)
         self._save()
         if self._unfinished_array:
             self._loop.scan_again()
 
+    def _look_at(self, arrival: Arrival) -> None:
+        wrong = arrival.wrong
+        if arrival.envelope is not None:
+            try:
+                self._take(arrival, arrival.envelope)
+            except _NotYet:
+                return
+            except Exception as error:  # whatever it is, it must not end the daemon
+                if self._loop.broken:
+                    raise
+                log.exception("the spool's file %r cannot be taken in", arrival.name)
+                wrong = f"it cannot be taken in: {error}"
+        if wrong is None:
+            return
+        log.error("the spool's file %r is refused: %s", arrival.name, wrong)
+        try:
+            self._spool.set_aside(arrival.name, self._loop.parts.refused)
+        except OSError as error:
+            log.error("the spool's file %r cannot be set aside: %s", arrival.name, error)
+
     def _take(self, arrival: Arrival, envelope: Envelope) -> None:
         """Make jobs of an envelope, of a long array the next few."""
         taken = self._loop.store.taken(envelope.ticket)
-        if taken is not None and taken.uid != arrival.uid:
-            self._done.append(arrival.name)  # somebody has copied another's ticket
-            return
+        if taken is not None:
+            # What was stored under this ticket rules, whatever lies there now.
+            stored = self._loop.store.submitted(envelope.ticket)
+            if taken.uid != arrival.uid:
+                self._done.append(arrival.name)
+                return
+            envelope = stored.envelope
         batch = take_in(arrival, envelope, self._loop.parts.estimating, self._find)
         made = taken.jobs if taken else 0
         first_id = taken.first_id if taken else self._next_id
-        room = 1
+        room = 1 - min(made, 1)
         if batch.array is not None:
-            room = min(self._room, batch.size - made)
+            room = max(0, min(self._room, batch.size - made))
             self._room -= room
         events = batch.events(made, first_id, self._next_id, self._loop.clock.now())
         self._events += islice(events, room)
         self._next_id += room
-        self._submissions.append(Submission(arrival.uid, arrival.gid, envelope))
+        if taken is None:
+            gid = group_of(arrival.uid, arrival.gid)
+            self._submissions.append(Submission(arrival.uid, gid, envelope))
         if made + room >= batch.size:
             self._done.append(arrival.name)
         else:
             self._unfinished_array = True
 
-    def _find(self, word: str) -> list[Job]:
-        """The jobs that a dependency means. They may stand before it in this very look."""
+    def _find(self, word: str) -> Target:
+        """What a dependency is on. It may stand before it in this very look."""
         if self._unfinished_array:
             raise _NotYet  # some of them may not be there yet
         self._save()
         if self._loop.unsaved:
             raise _NotYet
-        return References(self._loop.scheduler, self._loop.store).exact(word)
+        return References(self._loop.scheduler, self._loop.store).target(word)
 
     def _save(self) -> None:
         events, self._events = self._events, []

@@ -6,7 +6,7 @@ import logging
 import os
 import signal
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,11 +22,15 @@ from radrm.daemon.loop import Loop, Parts
 from radrm.daemon.monitor import Monitor
 from radrm.daemon.requests import Requests
 from radrm.daemon.server import Server
-from radrm.errors import BadConfig, DeviceError, Refused, UsageError
-from radrm.host import nvml
+from radrm.errors import DeviceError, Refused, UsageError
 from radrm.host.clock import Clock
 from radrm.host.launcher import Launcher
+from radrm.host.mps.compute_mode import of_driver
+from radrm.host.mps.modelled import ModelledMps
+from radrm.host.mps.service import Around, Mps, MpsService
+from radrm.host.mps.source import MpsGpus, OnlySome
 from radrm.host.paths import Paths, paths_for, prepare, system_mode
+from radrm.host.readings import open_gpus
 from radrm.host.software.source import SoftwareGpus, ensure_driver
 from radrm.host.software.spec import parse
 from radrm.host.source import GpuSource
@@ -38,6 +42,8 @@ log = logging.getLogger("radrm")
 
 SHORTEST_INTERVAL_S = 0.1
 """Real seconds between two rounds of readings, however fast the clock runs."""
+SHORTEST_PATIENCE_S = 1.0
+"""Real seconds for which a reading is good at the least, however fast the clock runs."""
 KILL_GRACE_S = 2.0
 """Real seconds that the rest of a tree gets once a job's main process has ended."""
 
@@ -49,8 +55,10 @@ class Devices:
     source: GpuSource
     clock: Clock
     environment: Mapping[str, str]
-    mps_pipes: str | None
+    mps: Mps | None
     description: str
+    renew: Callable[[], GpuSource] | None = None
+    """Makes a source as good as new, for when `source` never returns from a call."""
 
 
 def run(gpus: str | None, time_scale: float, settings: Sequence[str]) -> None:
@@ -69,7 +77,12 @@ def run(gpus: str | None, time_scale: float, settings: Sequence[str]) -> None:
     with _alone(paths):
         devices = find_devices(paths, config, gpus, time_scale)
         interval_s = max(SHORTEST_INTERVAL_S, devices.clock.real_s(1.0))
-        core = make_settings(config, interval_s * devices.clock.scale, os.cpu_count())
+        core = make_settings(
+            config,
+            interval_s * devices.clock.scale,
+            os.cpu_count(),
+            patience_s=SHORTEST_PATIENCE_S * devices.clock.scale,
+        )
         scheduler = Scheduler(rules, core)
         store = Store(paths.database)
         launcher = Launcher(paths.state, devices.clock)
@@ -81,14 +94,14 @@ def run(gpus: str | None, time_scale: float, settings: Sequence[str]) -> None:
             refused=paths.refused,
             launcher=launcher,
             monitor=lambda post: Monitor(
-                devices.source, devices.clock, launcher.owner_of, post, interval_s
+                devices.source, devices.clock, launcher.owner_of, post, interval_s, devices.renew
             ),
             estimating=estimating,
             site=Site(
                 device_ids=config.device_ids,
                 checkpoints=paths.checkpoints,
                 extra=devices.environment,
-                mps_pipes=devices.mps_pipes,
+                mps=devices.mps,
                 drop_privileges=os.getuid() == 0,
                 kill_grace_s=KILL_GRACE_S,
             ),
@@ -102,6 +115,9 @@ def run(gpus: str | None, time_scale: float, settings: Sequence[str]) -> None:
         }
         loop = Loop(parts, Requests(about).answer)
         first = DevicesSeen(at=devices.clock.now(), devices=devices.source.devices())
+        if devices.mps is not None:
+            around = Around(launcher.owner_of, loop.read_soon, loop.devices_seen, core.grace_s)
+            devices.mps.begin(around)
         server = Server(paths.socket, system, loop.post)
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: loop.stop())
@@ -118,16 +134,26 @@ def run(gpus: str | None, time_scale: float, settings: Sequence[str]) -> None:
             loop.run(first)
         finally:
             server.close()
+            if devices.mps is not None:
+                devices.mps.close()
             devices.source.close()
             store.close()
         log.info("radrm ends; running jobs run on and are taken up by the next daemon")
 
 
+class _OneLine(logging.Formatter):
+    """Names, reasons and paths come from anybody: a line of the log stays one, and plain."""
+
+    def formatMessage(self, record: logging.LogRecord) -> str:
+        line = super().formatMessage(record)
+        return "".join(c if c.isprintable() else "\ufffd" for c in line)
+
+
 def set_up_logging() -> None:
     """One line per event on standard error, which a service manager keeps."""
-    logging.basicConfig(
-        stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(levelname)-7s %(message)s"
-    )
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(_OneLine("%(asctime)s %(levelname)-7s %(message)s"))
+    logging.basicConfig(level=logging.INFO, handlers=[handler])
 
 
 def _alone(paths: Paths) -> AbstractContextManager[object]:
@@ -145,29 +171,29 @@ def find_devices(paths: Paths, config: Config, gpus: str | None, time_scale: flo
     """Software GPUs if asked for; else the real ones. Never one for the other."""
     if gpus is not None:
         driver = ensure_driver(Path(paths.run), gpus, time_scale)
-        mps = config.mps.enabled
+        source = SoftwareGpus(driver.socket, mps=config.mps.enabled)
         return Devices(
-            source=SoftwareGpus(driver.socket, mps=mps),
+            source=OnlySome(source, config.mps) if config.mps.only else source,
             clock=driver.clock,
             environment={"RADRM_SOFTWARE_GPUS": str(driver.socket)},
-            mps_pipes=f"{paths.run}/mps" if mps else None,
+            mps=ModelledMps(paths.run, config.mps) if config.mps.enabled else None,
             description=gpus,
         )
     if time_scale != 1.0:
         raise UsageError("--time-scale goes with software GPUs only: add --gpus sim:4xA100-40GB")
-    found = nvml.find()
-    if found.gpus is None:
+    try:
+        gpus_here = open_gpus(config.readings)
+    except DeviceError as error:
         raise DeviceError(
-            f"no NVIDIA GPU can be used ({found.reason}); "
+            f"no NVIDIA GPU can be used ({error}); "
             "to run on software GPUs: radrm daemon --gpus sim:4xA100-40GB"
-        )
-    if config.mps.enabled:
-        raise BadConfig("mps.enabled is not available on real GPUs in this release; set it false")
-    if not config.core.get("use_coarse_smact"):
-        log.warning(
-            "SM activity is read only coarsely here, so jobs do not share GPUs; "
-            "to let them: --set core.use_coarse_smact=true"
-        )
+        ) from error
+    mps = MpsService(config.mps, paths.run, of_driver(f"{paths.state}/compute-modes.json"))
     return Devices(
-        source=found.gpus, clock=Clock(), environment={}, mps_pipes=None, description="NVML"
+        source=MpsGpus(gpus_here, mps),
+        clock=Clock(),
+        environment={},
+        mps=mps,
+        description="NVML" if gpus_here.name == "nvml" else gpus_here.name,
+        renew=lambda: MpsGpus(open_gpus(config.readings), mps),
     )

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
 from radrm.core import events as ev
 from radrm.core.records import Device, Job
-from radrm.core.words import JobState
+from radrm.core.words import Collocation, DeviceKind, JobState
 from radrm.daemon.asked import device_words, raw_options, reason_word, references
 from radrm.daemon.documents import Document
 from radrm.daemon.intake import dependencies, estimate, read_envelope, user_name
@@ -20,7 +21,11 @@ from radrm.daemon.loop import Loop
 from radrm.daemon.references import References
 from radrm.daemon.server import Request
 from radrm.errors import RadrmError, Refused
+from radrm.host.mps.service import Mps
 from radrm.options import merged, typed_whole
+
+_OF_AN_ATTEMPT = frozenset({"name", "output", "error", "chdir", "env"})
+"""Options that a live attempt was started with: its logs would not be found under others."""
 
 Order = Callable[[Loop, Request], Any]
 
@@ -71,9 +76,24 @@ def requeue(loop: Loop, request: Request) -> list[Document]:
         if job.state.waiting or job.state is JobState.STOPPING:
             raise Refused(f"job {job.label} is {job.state.value}; there is nothing to run again")
         by = user_name(request.client.uid)
-        return ev.RequeueRequested(at=loop.clock.now(), job=job, by=by)
+        return ev.RequeueRequested(at=loop.clock.now(), job=_as_new(loop, job), by=by)
 
     return _each_job(loop, request, make)
+
+
+def _as_new(loop: Loop, job: Job) -> Job:
+    """The job as it is to run again. One that never ran has its dependencies before it still:
+    they are looked up anew, and refused anew where they cannot be met."""
+    if not job.state.final or job.attempts:
+        return job
+    wanted = read_envelope(loop.store.submission(job.id).envelope).options.after
+    try:
+        after = dependencies(wanted, References(loop.scheduler, loop.store).target)
+    except RadrmError as error:
+        raise Refused(
+            f"job {job.label} never ran and cannot: {error}; submit it with another --after"
+        ) from None
+    return replace(job, after=after)
 
 
 def edit(loop: Loop, request: Request) -> list[Document]:
@@ -84,6 +104,11 @@ def edit(loop: Loop, request: Request) -> list[Document]:
     def make(job: Job) -> ev.Event:
         if job.state.final:
             raise Refused(f"job {job.label} has ended already ({job.state.value})")
+        fixed = sorted(changes.keys() & _OF_AN_ATTEMPT)
+        if fixed and not job.state.waiting:
+            raise Refused(
+                f"job {job.label} is {job.state.value}; --{fixed[0]} can change only while it waits"
+            )
         event = _edited(loop, job, changes)
         refusal = loop.scheduler.refuse_edit(event)
         if refusal is not None:
@@ -100,7 +125,7 @@ def _edited(loop: Loop, job: Job, changes: dict[str, Any]) -> ev.EditRequested:
     job_file = read_envelope(envelope, merged(envelope.options, changes))
     after = job.after
     if "after" in changes:
-        find = References(loop.scheduler, loop.store).exact
+        find = References(loop.scheduler, loop.store).target
         after = dependencies(typed_whole({"after": changes["after"]}).after, find)
     return ev.EditRequested(
         at=loop.clock.now(),
@@ -134,6 +159,9 @@ def _each_job(
                 done.append(_told(job, None))
             except RadrmError as refusal:
                 refused.append(_told(job, str(refusal), reference))
+        if refused and not done and len(refused) > 1:
+            others = f" (and {len(refused) - 1} more of {reference[:80]} likewise)"
+            refused[0]["error"] += others
         results += done or refused[:1]
     first()
     loop.process(events)
@@ -174,29 +202,35 @@ def _told(job: Job | None, error: str | None, reference: str = "") -> Document:
 
 def drain(loop: Loop, request: Request) -> list[Document]:
     """Have devices take no new job; what runs on them runs on."""
-    return _each_device(loop, request, reason_word(request.words))
+    return _each_device(loop, request, True, reason_word(request.words))
 
 
 def resume(loop: Loop, request: Request) -> list[Document]:
     """Have drained devices take jobs again."""
-    return _each_device(loop, request, None)
+    return _each_device(loop, request, False, None)
 
 
-def _each_device(loop: Loop, request: Request, reason: str | None) -> list[Document]:
+def _each_device(loop: Loop, request: Request, drain: bool, reason: str | None) -> list[Document]:
     if request.client.uid not in (0, os.getuid()):
         raise Refused("only root and the daemon's own user may drain or resume devices")
     ledgers = loop.scheduler.state.ledgers
     devices = sorted((le.device for le in ledgers.values()), key=lambda d: d.index)
     wanted = device_words(request.words)
+    every = [d.uuid for d in devices if drain or ledgers[d.uuid].drained is not None]
     results: list[Document] = []
     events: list[ev.Event] = []
-    for word in wanted or [d.uuid for d in devices]:
+    for word in wanted or every:
         try:
             device = _device(devices, word)
-            if reason is None and wanted and ledgers[device.uuid].drained is None:
+            ledger = ledgers[device.uuid]
+            before = ledger.drained
+            faulty = ledger.reading is not None and ledger.reading.fault is not None
+            if not drain and before is None and not faulty:
                 raise Refused(f"GPU {device.index} is not drained")
-            at = loop.clock.now()
-            events.append(ev.DrainRequested(at=at, device=device.uuid, reason=reason))
+            if not drain:
+                loop.acknowledge(device.uuid)
+            why = (reason or before or "by an administrator") if drain else None
+            events.append(ev.DrainRequested(at=loop.clock.now(), device=device.uuid, reason=why))
             results.append({"index": device.index, "uuid": device.uuid, "error": None})
         except Refused as error:
             results.append({"index": None, "uuid": word, "error": str(error)})
@@ -215,6 +249,63 @@ def _device(devices: list[Device], word: str) -> Device:
     return found[0]
 
 
+# ------------------------------------------------------------------ MPS
+
+
+def mps_start(loop: Loop, request: Request) -> list[Document]:
+    """Have MPS serve GPUs; `mps` tells what has become of it."""
+    return _each_mps(loop, request, lambda mps, uuids: mps.turn_on(uuids))
+
+
+def mps_stop(loop: Loop, request: Request) -> list[Document]:
+    """Have MPS serve GPUs no more. With `force` their clients are ended."""
+    force = request.words.get("force") is True
+
+    def stop(mps: Mps, uuids: list[str]) -> None:
+        busy = [] if force else _mps_clients(loop, uuids)
+        if busy:
+            more = " and others are its clients" if len(busy) > 1 else " is its client"
+            raise Refused(f"job {busy[0]}{more}; wait for them, or end them with --force")
+        mps.turn_off(uuids, force)
+
+    return _each_mps(loop, request, stop)
+
+
+def _mps_clients(loop: Loop, uuids: list[str]) -> list[str]:
+    """The labels of the jobs that are clients on these devices."""
+    state = loop.scheduler.state
+    holdings = [h for uuid in uuids for h in state.ledgers[uuid].holdings.values()]
+    clients = {h.job_id for h in holdings if h.collocation is Collocation.MPS}
+    return [state.jobs[job_id].label for job_id in sorted(clients)]
+
+
+def _each_mps(
+    loop: Loop, request: Request, act: Callable[[Mps, list[str]], None]
+) -> list[Document]:
+    """Where one control daemon serves all GPUs, they are one; else each is by itself."""
+    if request.client.uid not in (0, os.getuid()):
+        raise Refused("only root and the daemon's own user may start or stop MPS")
+    mps = loop.parts.site.mps
+    if mps is None:
+        raise Refused("software GPUs model MPS only where mps.enabled is set")
+    ledgers = loop.scheduler.state.ledgers
+    devices = sorted((le.device for le in ledgers.values()), key=lambda d: d.index)
+    words = device_words(request.words)
+    whole = [d for d in devices if d.kind is DeviceKind.GPU]
+    chosen = [_device(devices, word) for word in words] or whole
+    groups = [chosen] if mps.spans else [[device] for device in chosen]
+    results: list[Document] = []
+    for group in groups:
+        error = None
+        try:
+            act(mps, [device.uuid for device in group])
+        except Refused as refusal:
+            error = str(refusal)
+        results += [{"index": d.index, "uuid": d.uuid, "error": error} for d in group]
+    loop.read_soon()
+    return results
+
+
 ORDERS: dict[str, Order] = {
     "cancel": cancel,
     "hold": hold,
@@ -223,4 +314,6 @@ ORDERS: dict[str, Order] = {
     "edit": edit,
     "drain": drain,
     "resume": resume,
+    "mps-start": mps_start,
+    "mps-stop": mps_stop,
 }

@@ -20,24 +20,25 @@ from radrm.errors import Refused, UsageError
 
 MAX_FINISHED = 10_000
 
-Question = Callable[[Loop, Words], Any]
+Question = Callable[[Loop, Words, int], Any]
+"""The words, and the uid of whoever asks."""
 
 
 # ------------------------------------------------------------------ jobs
 
 
-def status(loop: Loop, words: Words) -> list[Document]:
+def status(loop: Loop, words: Words, uid: int) -> list[Document]:
     """Every job asked for, each in full."""
     documents, now = Documents(loop.scheduler, loop.store), loop.clock.now()
     if words.get("jobs"):
-        return [documents.one(row.job, now) for row in _rows(loop, words)]
-    return [documents.row(row, now) for row in _rows(loop, words)]
+        return [documents.one(row.job, now) for row in _rows(loop, words, uid)]
+    return [documents.row(row, now) for row in _rows(loop, words, uid)]
 
 
-def paged(loop: Loop, words: Words) -> Document:
+def paged(loop: Loop, words: Words, uid: int) -> Document:
     """As many rows as people can read, and how many there are; of all jobs, the latest first."""
     documents, now = Documents(loop.scheduler, loop.store), loop.clock.now()
-    rows = _rows(loop, words)
+    rows = _rows(loop, words, uid)
     counts = Counter(row.job.state.value for row in rows)
     rows = collapsed(rows)
     if words.get("all") and not words.get("jobs"):
@@ -57,7 +58,7 @@ def _index(device: Device) -> tuple[str, int]:
     return device.node, device.index
 
 
-def _rows(loop: Loop, words: Words) -> list[Row]:
+def _rows(loop: Loop, words: Words, uid: int) -> list[Row]:
     """The jobs that are named, each once; else the unfinished ones, or all."""
     user, wanted = words.get("user"), states(words)
 
@@ -65,8 +66,10 @@ def _rows(loop: Loop, words: Words) -> list[Row]:
         return (user is None or job.spec.user == user) and (not wanted or job.state in wanted)
 
     if words.get("jobs"):
-        look_up = References(loop.scheduler, loop.store)
-        named = {job.id: job for word in references(words) for job in look_up.find(word)}
+        look_up = References(loop.scheduler, loop.store, uid)
+        named = {
+            job.id: job for word in dict.fromkeys(references(words)) for job in look_up.find(word)
+        }
         lines = loop.scheduler.state.waiting
         places = {job.id: lines.of(job).position(job.id) for job in named.values()}
         return [
@@ -81,15 +84,17 @@ def _rows(loop: Loop, words: Words) -> list[Row]:
     return rows
 
 
-def explain(loop: Loop, words: Words) -> Document:
+def explain(loop: Loop, words: Words, uid: int) -> Document:
     """Why a job waits, or where and how it ran."""
-    job = _one(loop, words)
+    job = _one(loop, words, uid)
     return Explanations(loop.scheduler, loop.store).of(job, loop.clock.now())
 
 
-def logs(loop: Loop, words: Words) -> Document:
+def logs(loop: Loop, words: Words, uid: int) -> Document:
     """Where an attempt's logs are; the client opens them itself, as who it is."""
-    job = _one(loop, words)
+    job = _one(loop, words, uid)
+    if job.attempts == 0 and job.state.final:
+        raise Refused(f"job {job.label} never started ({job.state.value}: {job.reason})")
     if job.attempts == 0:
         raise Refused(f"job {job.label} has not started yet, so it has no log")
     number = words.get("attempt") or job.attempts
@@ -109,21 +114,32 @@ def logs(loop: Loop, words: Words) -> Document:
     }
 
 
-def _one(loop: Loop, words: Words) -> Job:
+def _one(loop: Loop, words: Words, uid: int) -> Job:
     named = references(words)
     if len(named) != 1:
         raise UsageError("this request takes one job")
-    return References(loop.scheduler, loop.store).one(named[0])
+    return References(loop.scheduler, loop.store, uid).one(named[0])
 
 
 # ------------------------------------------------------------------ the server
 
 
-def gpus(loop: Loop, words: Words) -> list[Document]:
+def gpus(loop: Loop, words: Words, uid: int) -> list[Document]:
     return Documents(loop.scheduler, loop.store).devices(loop.clock.now())
 
 
-def check(loop: Loop, words: Words) -> list[str | None]:
+def mps(loop: Loop, words: Words, uid: int) -> list[Document]:
+    """A row for each MPS control daemon; the clients with the jobs that they belong to."""
+    service, owner_of = loop.parts.site.mps, loop.parts.launcher.owner_of
+    rows = service.rows() if service is not None else []
+    for row in rows:
+        for server in row["servers"]:
+            owners = [(pid, owner_of(pid)) for pid in server["clients"]]
+            server["clients"] = [{"pid": pid, "job": o[0] if o else None} for pid, o in owners]
+    return rows
+
+
+def check(loop: Loop, words: Words, uid: int) -> list[str | None]:
     """Why each of these needs can never be met here; null where it can."""
     needs = words.get("needs")
     if not isinstance(needs, list) or len(needs) > MAX_REFERENCES:
@@ -143,15 +159,21 @@ def _imagined(needs: Any) -> Job:
                 Role(
                     needs=Needs(
                         gpus=int(needs["gpus"]),
-                        gpu_memory_mib=needs.get("gpu_memory_mib"),
+                        gpu_memory_mib=_whole(needs.get("gpu_memory_mib")),
                         mig_profile=needs.get("mig_profile"),
                     )
                 ),
             ),
         )
         return Job(id=0, ticket="", spec=spec, submitted=Instant(0.0, 0.0))
-    except (AttributeError, KeyError, TypeError, ValueError) as error:
+    except (AttributeError, KeyError, OverflowError, TypeError, ValueError) as error:
         raise UsageError(f"these needs cannot be read: {error}") from None
+
+
+def _whole(value: Any) -> int | None:
+    if value is not None and type(value) is not int:
+        raise ValueError("a size is a whole number of MiB")
+    return value
 
 
 QUESTIONS: dict[str, Question] = {
@@ -160,5 +182,6 @@ QUESTIONS: dict[str, Question] = {
     "explain": explain,
     "logs": logs,
     "gpus": gpus,
+    "mps": mps,
     "check": check,
 }

@@ -36,6 +36,18 @@ class Requests:
             request.refuse(error)
 
     def _answer(self, word: str, loop: Loop, request: Request) -> Any:
+        try:
+            return self._of_word(word, loop, request)
+        except RadrmError:
+            raise
+        except Exception as error:
+            # Nothing that a client says may end the daemon; a step that failed half done must.
+            if loop.broken:
+                raise
+            log.exception("the request %r failed", word[:40])
+            raise Refused(f"the daemon could not answer: {error}; see its log") from error
+
+    def _of_word(self, word: str, loop: Loop, request: Request) -> Any:
         if word == "ping":
             return self._ping(loop)
         if word == "intake":
@@ -43,7 +55,7 @@ class Requests:
         if word in ORDERS:
             return ORDERS[word](loop, request)
         if word in QUESTIONS:
-            return _ask(word, loop, request.words)
+            return QUESTIONS[word](loop, request.words, request.client.uid)
         raise UsageError(f"this daemon does not know the request {word[:40]!r}")
 
     def _ping(self, loop: Loop) -> Document:
@@ -56,17 +68,6 @@ class Requests:
             "time_scale": loop.clock.scale,
             "summary": Documents(loop.scheduler, loop.store).summary(now),
         }
-
-
-def _ask(word: str, loop: Loop, words: Words) -> Any:
-    """A question changes nothing: whatever goes wrong in it must not end the daemon."""
-    try:
-        return QUESTIONS[word](loop, words)
-    except RadrmError:
-        raise
-    except Exception as error:
-        log.exception("the request %r failed", word)
-        raise Refused(f"the daemon could not answer: {error}; see its log") from error
 
 
 def take_in_now(loop: Loop, words: Words) -> list[Document | None]:

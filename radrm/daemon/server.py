@@ -28,6 +28,8 @@ MAX_OF_ONE_USER = 128
 """So that one user's idle connections do not keep the others out."""
 IDLE_S = 60.0
 PATIENCE_S = 60.0
+_AFTER_TROUBLE_S = 0.2
+"""Out of descriptors, say: before the next try."""
 
 
 @dataclass(slots=True)
@@ -60,12 +62,16 @@ class Server:
         self._room = threading.BoundedSemaphore(MAX_CONNECTIONS)
         self._of_user: Counter[int] = Counter()
         self._counting = threading.Lock()
+        self._closing = False
+        self._pause = threading.Event()
         self._thread = threading.Thread(target=self._accept, name="server", daemon=True)
 
     def start(self) -> None:
         self._thread.start()
 
     def close(self) -> None:
+        self._closing = True
+        self._pause.set()
         # Closing alone would not wake the thread that waits in accept.
         try:
             self._socket.shutdown(socket.SHUT_RDWR)
@@ -78,8 +84,13 @@ class Server:
             self._room.acquire()
             try:
                 connection, _ = self._socket.accept()
-            except OSError:
-                return
+            except OSError as error:
+                self._room.release()
+                if self._closing:
+                    return
+                log.error("a client cannot be let in: %s", error)
+                self._pause.wait(_AFTER_TROUBLE_S)
+                continue
             threading.Thread(target=self._admit, args=(connection,), daemon=True).start()
 
     def _admit(self, connection: socket.socket) -> None:

@@ -9,8 +9,16 @@ The files, in the order in which they may import one another:
     cgroups        a control group for an attempt, where one can be made
     processes      identity of a process; all processes of an attempt
     source         what any source of GPU readings must offer
-    nvml           real GPUs, read through NVML
+    strangers      processes on a device that radrm did not start
+    nvml           real GPUs, read through NVML (a folder)
+    gpm            SM activity of Hopper and newer GPUs, through NVML too
+    stream         a program that prints lines for as long as it lives, kept alive
+    dcgm           SM activity from DCGM, by `dcgmi dmon`
+    exporter       SM activity from dcgm-exporter's page of metrics
+    nvidia_smi     real GPUs, read through `nvidia-smi`
+    readings       several sources as one: who lists, who tells SM activity
     software       software GPUs (a folder)
+    mps            CUDA's MPS: control daemons kept alive, jobs as their clients (a folder)
     membership     the runner's own stay in its job's control group
     attempts       the folder of one attempt: claim, lock, records
     job_process    the job's own process, from the fork to its first instruction

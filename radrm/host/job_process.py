@@ -52,10 +52,13 @@ def become_job(launch: Fields, script: str | None, go: int, errors: int) -> NoRe
         _reset_signals()
         drop_rights(launch)
         os.umask(launch["umask"])
+        if not os.path.isdir(_bytes(launch["cwd"])):
+            _enter(launch["cwd"])  # it says so better than a log in there could
         # The error log first: it takes the line that says what is wrong with the other.
-        _open_log(launch, "stderr", "--error", 2)
+        together = launch["stdout"] == launch["stderr"]
+        _open_log(launch, "stderr", "--output" if together else "--error", 2)
         log = 2
-        if launch["stdout"] == launch["stderr"]:
+        if together:
             os.dup2(2, 1)
         else:
             _open_log(launch, "stdout", "--output", 1)

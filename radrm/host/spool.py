@@ -16,6 +16,7 @@ import stat
 
 from radrm.errors import BadFile, StoreError
 from radrm.host.tickets import is_ticket, new_ticket
+from radrm.host.trouble import may_pass
 from radrm.record import Record
 
 TYPE_CHECKING = False
@@ -80,7 +81,14 @@ class Envelope(Record):
 
 
 def _text(value: object) -> bool:
-    return isinstance(value, str) and "\0" not in value
+    """A string that the system can be given. JSON can spell others: halves of a character."""
+    if not isinstance(value, str) or "\0" in value:
+        return False
+    try:
+        value.encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _texts(value: object) -> bool:
@@ -179,16 +187,15 @@ class Spool:
         """After its row is committed. Not synced: should it come back, the row is known."""
         try:
             os.unlink(os.path.join(self.path, name))
-        except FileNotFoundError:
-            pass
+        except OSError:
+            pass  # its owner has put something else there: the next look says what
 
     def set_aside(self, name: str, where: str) -> None:
-        """Take what is no envelope out of the way, unread and unlost."""
+        """Take what is no envelope out of the way, unread and unlost. Its owner chose its name,
+        so it gets another. Raises `OSError` where that cannot be done."""
         os.makedirs(where, mode=0o700, exist_ok=True)
         try:
-            os.rename(
-                os.path.join(self.path, name), os.path.join(where, f"{new_ticket()}-{name}"[:200])
-            )
+            os.rename(os.path.join(self.path, name), os.path.join(where, new_ticket()))
         except FileNotFoundError:
             pass
 
@@ -205,6 +212,8 @@ def _read(folder: int, name: str) -> Arrival | None:
     except FileNotFoundError:
         return None
     except OSError as error:
+        if may_pass(error):
+            return None  # that is our trouble, not the file's
         return Arrival(name, -1, -1, None, f"it cannot be opened: {error.strerror}")
     found = os.fstat(handle)
     wrong = _distrust(name, found)

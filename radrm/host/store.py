@@ -22,6 +22,7 @@ import msgspec
 from radrm.core.records import Attempt, DeviceStatus, Job, Reservation, RuleState
 from radrm.core.scheduler import Kept
 from radrm.core.state import Decision, Record
+from radrm.core.words import JobState
 from radrm.errors import StoreError
 from radrm.host.spool import Envelope
 from radrm.options import merged
@@ -42,6 +43,7 @@ CREATE TABLE jobs (
     array_id INTEGER,
     array_index INTEGER,
     name TEXT NOT NULL,
+    state TEXT NOT NULL,
     final INTEGER NOT NULL,
     record TEXT NOT NULL,
     edits TEXT
@@ -71,14 +73,15 @@ CREATE INDEX jobs_unfinished ON jobs (id) WHERE NOT final;
 CREATE UNIQUE INDEX jobs_of_ticket ON jobs (ticket, coalesce(array_index, -1));
 CREATE INDEX jobs_of_array ON jobs (array_id, array_index) WHERE array_id IS NOT NULL;
 CREATE INDEX jobs_named ON jobs (name);
+CREATE INDEX array_states ON jobs (array_id, state) WHERE array_id IS NOT NULL;
 """
 # Version 1 knew no arrays: its envelope stood in the job's own row.
 _FROM_VERSION_1 = f"""
 ALTER TABLE jobs RENAME TO old_jobs;
 {_SUBMISSIONS_AND_JOBS}
 INSERT INTO submissions SELECT ticket, uid, gid, envelope, environment FROM old_jobs;
-INSERT INTO jobs SELECT id, ticket, NULL, NULL, json_extract(record, '$.spec.name'), final,
-    record, NULL FROM old_jobs;
+INSERT INTO jobs SELECT id, ticket, NULL, NULL, json_extract(record, '$.spec.name'),
+    json_extract(record, '$.state'), final, record, NULL FROM old_jobs;
 UPDATE sqlite_sequence SET seq = (SELECT seq FROM sqlite_sequence WHERE name = 'old_jobs')
     WHERE name = 'jobs';
 DROP TABLE old_jobs;
@@ -184,18 +187,20 @@ class Store:
             ) from None
 
     def _save_record(self, record: Record) -> None:
-        text = msgspec.json.encode(record).decode()
+        text = _encoded(record)
         if isinstance(record, Job):
             array = record.array
             self._db.execute(
-                "INSERT INTO jobs VALUES (?, ?, ?, ?, ?, ?, ?, NULL) ON CONFLICT (id) DO UPDATE "
-                "SET name = excluded.name, final = excluded.final, record = excluded.record",
+                "INSERT INTO jobs VALUES (?, ?, ?, ?, ?, ?, ?, ?, NULL) ON CONFLICT (id) DO UPDATE "
+                "SET name = excluded.name, state = excluded.state, final = excluded.final, "
+                "record = excluded.record",
                 (
                     record.id,
                     record.ticket,
                     array.array_id if array else None,
                     array.index if array else None,
                     record.spec.name,
+                    record.state.value,
                     record.state.final,
                     text,
                 ),
@@ -269,6 +274,17 @@ class Store:
         ).fetchone()
         return Taken(*row) if row and row[1] else None
 
+    def submitted(self, ticket: str) -> Submission:
+        """What was handed in under this ticket, as it was. Raises `StoreError` for none."""
+        query = "SELECT min(id) FROM jobs WHERE ticket = ?"
+        (job_id,) = self._db.execute(query, (ticket,)).fetchone()
+        return self.submission(job_id or 0, edited=False)
+
+    def array_states(self, array_id: int) -> dict[JobState, int]:
+        """How many elements of an array are in each state."""
+        query = "SELECT state, count(*) FROM jobs WHERE array_id = ? GROUP BY state"
+        return {JobState(state): n for state, n in self._db.execute(query, (array_id,))}
+
     def job(self, job_id: int) -> Job | None:
         return next(iter(self._all(Job, "SELECT record FROM jobs WHERE id = ?", job_id)), None)
 
@@ -306,8 +322,8 @@ class Store:
         """The latest real attempt of each of these jobs."""
         return {i: made[-1] for i in job_ids if (made := self.attempts(i))}
 
-    def submission(self, job_id: int) -> Submission:
-        """What was submitted, environment included, with what has been edited since."""
+    def submission(self, job_id: int, edited: bool = True) -> Submission:
+        """What was submitted, environment included, with what has been edited since or not."""
         row = self._db.execute(
             "SELECT uid, gid, envelope, data, edits FROM jobs JOIN submissions USING (ticket) "
             "JOIN blobs ON digest = environment WHERE id = ?",
@@ -319,7 +335,7 @@ class Store:
         document = json.loads(text)
         if document["command"] is not None:
             document["command"] = tuple(document["command"])
-        if edits is not None:
+        if edited and edits is not None:
             document["options"] = merged(document["options"], json.loads(edits))
         envelope = Envelope(**document, environment=json.loads(zlib.decompress(data)))
         return Submission(uid=uid, gid=gid, envelope=envelope)
@@ -332,6 +348,24 @@ class Store:
     def _all(self, kind: type[T], query: str, *arguments: Any) -> list[T]:
         rows = self._db.execute(query, arguments)
         return [msgspec.json.decode(text, type=kind) for (text,) in rows]
+
+
+def _encoded(record: Record) -> str:
+    """As JSON. Text of users may hold what JSON cannot say; then that is spelled out."""
+    try:
+        return msgspec.json.encode(record).decode()
+    except UnicodeEncodeError:
+        return msgspec.json.encode(_spelled(msgspec.to_builtins(record))).decode()
+
+
+def _spelled(value: Any) -> Any:
+    if isinstance(value, str):
+        return value.encode("utf-8", "backslashreplace").decode()
+    if isinstance(value, dict):
+        return {_spelled(k): _spelled(v) for k, v in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_spelled(v) for v in value]
+    return value
 
 
 def _packed(environment: dict[str, str]) -> tuple[str, bytes]:

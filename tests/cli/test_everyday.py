@@ -84,7 +84,7 @@ def test_an_array_is_one_row_and_its_elements_have_names(daemon: DaemonHome) -> 
     assert lines[0].startswith("1 running, 100 pending") and len(lines) == 4
     assert f"{array}_[0-99]" in lines[3]
     assert f"Job {array}_3 " in daemon.radrm("status", f"{array}_3").stdout
-    assert daemon.radrm("cancel", str(array)).stdout.count("\n") == 100
+    assert "100 in all" in daemon.radrm("cancel", str(array)).stdout
 
 
 def test_pages(daemon: DaemonHome) -> None:  # noqa: F811

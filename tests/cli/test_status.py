@@ -73,7 +73,7 @@ def test_later_pages(run: Any) -> None:
         ([], "No unfinished jobs (--all shows the others)."),
         (["--all"], "No jobs."),
         (["--user", "x"], "No such jobs that have not ended."),
-        (["--all", "--state", "failed"], "No such jobs."),
+        (["--all", "--state", "failed"], "No job is failed."),
     ],
 )
 def test_nothing(run: Any, words: list[str], said: str) -> None:

@@ -59,7 +59,7 @@ def test_of_a_running_job_only_the_future_changes() -> None:
     job = world.submit(GIB, time_limit_s=100.0)
     refusal = world.edit(job, roles=(Role(needs=Needs(gpus=0)),))
     assert refusal is not None and "RUNNING" in refusal
-    assert world.edit(job, time_limit_s=500.0, retries=2, name="other") is None
+    assert world.edit(job, time_limit_s=500.0, retries=2) is None
     world.pass_time(200.0)
     assert world.state(job) is JobState.RUNNING, "the old limit is no more"
     world.pass_time(301.0)

@@ -10,13 +10,17 @@ import pynvml
 from pytest_mock import MockerFixture
 
 MIB = 1024 * 1024
-NOT_SUPPORTED, NO_PERMISSION, NOT_FOUND, NO_FUNCTION = 3, 4, 6, 13
+NOT_SUPPORTED, NO_PERMISSION, NOT_FOUND, TIMEOUT, NO_FUNCTION = 3, 4, 6, 10, 13
 LOST, RESET, MISMATCH, UNKNOWN = 15, 16, 18, 999
+NO_INSTANCE = 0xFFFFFFFF
 
 
 @dataclass
 class Chip:
-    """One GPU or MIG instance: its figures, and which calls fail with which error."""
+    """One GPU or MIG instance: its figures, and which calls fail with which error.
+
+    A figure that is None is not supported.
+    """
 
     uuid: str | bytes = "GPU-a"
     name: str | bytes = "NVIDIA A100-SXM4-40GB"
@@ -25,9 +29,23 @@ class Chip:
     used: int = 1000 * MIB
     busy: float = 50
     power_mw: float = 250_000
+    energy_mj: int | None = None
     compute: list[Any] = field(default_factory=list)
     mps: list[Any] = field(default_factory=list)
     slots: list[Chip | None] | None = None
+    parent: Chip | None = None
+    instance: tuple[int, int] = (NO_INSTANCE, NO_INSTANCE)
+    ecc: int | None = None
+    remapped: tuple[int, int, int, int] | None = None
+    retiring: int | None = None
+    slowed: int | None = None
+    celsius: int | None = None
+    limit: int | None = None
+    recovery: int | None = None
+    gpm: bool = False
+    activity: float = 50.0
+    """In percent, as GPM gives it; `gpm_return` is the error of the metric itself."""
+    gpm_return: int = 0
     fails: dict[str, int] = field(default_factory=dict)
 
 
@@ -37,16 +55,37 @@ class Driver:
     def __init__(self, mocker: MockerFixture, *chips: Chip) -> None:
         self.chips = list(chips)
         self.fails: dict[str, int] = {}
+        self.calls: list[str] = []
         self.inits = self.shutdowns = 0
+        self.xids: list[SimpleNamespace] = []
+        self.watched: list[str | bytes] = []
+        self.event_sets = self.samples = 0
+        """How many there are now."""
         handle_calls = {
             "nvmlDeviceGetUUID": lambda chip: chip.uuid,
             "nvmlDeviceGetName": lambda chip: chip.name,
             "nvmlDeviceGetUtilizationRates": lambda chip: SimpleNamespace(gpu=chip.busy),
             "nvmlDeviceGetPowerUsage": lambda chip: chip.power_mw,
+            "nvmlDeviceGetTotalEnergyConsumption": lambda chip: given(chip.energy_mj),
             "nvmlDeviceGetMigMode": lambda chip: [int(chip.slots is not None)] * 2,
             "nvmlDeviceGetMaxMigDeviceCount": lambda chip: len(chip.slots),
             "nvmlDeviceGetMigDeviceHandleByIndex": self.instance,
+            "nvmlDeviceGetDeviceHandleFromMigDeviceHandle": lambda chip: given(chip.parent),
+            "nvmlDeviceGetGpuInstanceId": lambda chip: chip.instance[0],
+            "nvmlDeviceGetComputeInstanceId": lambda chip: chip.instance[1],
             "nvmlDeviceGetMemoryInfo": self.memory,
+            "nvmlDeviceGetTotalEccErrors": lambda chip, kind, since: given(chip.ecc),
+            "nvmlDeviceGetRemappedRows": lambda chip: given(chip.remapped),
+            "nvmlDeviceGetRetiredPagesPendingStatus": lambda chip: given(chip.retiring),
+            "nvmlDeviceGetCurrentClocksEventReasons": lambda chip: given(chip.slowed),
+            "nvmlDeviceGetCurrentClocksThrottleReasons": lambda chip: given(chip.slowed),
+            "nvmlDeviceGetTemperature": lambda chip, sensor: given(chip.celsius),
+            "nvmlDeviceGetTemperatureThreshold": lambda chip, which: given(chip.limit),
+            "nvmlDeviceGetFieldValues": lambda chip, fields: [self.recovery(chip)],
+            "nvmlDeviceRegisterEvents": lambda chip, kinds, events: self.watched.append(chip.uuid),
+            "nvmlGpmQueryDeviceSupport": lambda chip: SimpleNamespace(isSupportedDevice=chip.gpm),
+            "nvmlGpmSampleGet": self.sample,
+            "nvmlGpmMigSampleGet": self.sample_of_instance,
         }
         for version in ("v2", "v3"):
             handle_calls |= {
@@ -61,12 +100,20 @@ class Driver:
             "nvmlDeviceGetCount": lambda: len(self.chips),
             "nvmlDeviceGetHandleByIndex": lambda index: self.chips[index],
             "nvmlDeviceGetHandleByUUID": self.by_uuid,
+            "nvmlEventSetCreate": lambda: self.count_sets(1),
+            "nvmlEventSetFree": lambda events: self.count_sets(-1),
+            "nvmlEventSetWait_v2": self.wait,
+            "nvmlGpmSampleAlloc": lambda: self.count_samples(1),
+            "nvmlGpmSampleFree": lambda sample: self.count_samples(-1),
+            "nvmlGpmMetricsGet": self.metrics,
         }
         for name, answer in library_calls.items():
             mocker.patch.object(pynvml, name, side_effect=self.on_library(name, answer))
+        mocker.patch.object(pynvml, "c_nvmlGpmMetricsGet_t", self.request)
 
     def on_chip(self, name: str, answer: Any) -> Any:
         def call(chip: Chip, *rest: Any, **named: Any) -> Any:
+            self.calls.append(name)
             self.fail(self.fails, name)
             self.fail(chip.fails, name)
             return answer(chip, *rest, **named)
@@ -75,6 +122,7 @@ class Driver:
 
     def on_library(self, name: str, answer: Any) -> Any:
         def call(*given: Any) -> Any:
+            self.calls.append(name)
             self.fail(self.fails, name)
             return answer(*given)
 
@@ -114,13 +162,87 @@ class Driver:
         Driver.fail(chip.fails, "memory_v2")
         return SimpleNamespace(total=chip.total, used=chip.used, reserved=chip.reserved)
 
+    @staticmethod
+    def recovery(chip: Chip) -> Any:
+        error = NOT_SUPPORTED if chip.recovery is None else 0
+        return SimpleNamespace(nvmlReturn=error, value=SimpleNamespace(uiVal=chip.recovery))
 
-def process(pid: int, mib: int | None) -> Any:
-    return SimpleNamespace(pid=pid, usedGpuMemory=None if mib is None else mib * MIB)
+    # ---------------------------------------------------------- Xids
+
+    def count_sets(self, more: int) -> str:
+        self.event_sets += more
+        return "events"
+
+    def xid(self, chip: Chip, number: int, instance: int = NO_INSTANCE) -> None:
+        """The driver reports it, to whoever listens to this GPU."""
+        if chip.uuid in self.watched:
+            self.xids.append(
+                SimpleNamespace(
+                    device=chip,
+                    eventType=pynvml.nvmlEventTypeXidCriticalError,
+                    eventData=number,
+                    gpuInstanceId=instance,
+                    computeInstanceId=NO_INSTANCE,
+                )
+            )
+
+    def wait(self, events: str, timeout_ms: int) -> Any:
+        assert timeout_ms == 0, "a reading waits for nothing"
+        if not self.xids:
+            raise pynvml.NVMLError(TIMEOUT)
+        return self.xids.pop(0)
+
+    # ---------------------------------------------------------- GPM
+
+    def count_samples(self, more: int) -> SimpleNamespace:
+        self.samples += more
+        return SimpleNamespace(chip=None)
+
+    @staticmethod
+    def sample(chip: Chip, into: SimpleNamespace) -> None:
+        into.chip = chip
+
+    @staticmethod
+    def sample_of_instance(chip: Chip, gpu_instance: int, into: SimpleNamespace) -> None:
+        into.chip = next(s for s in chip.slots or () if s and s.instance[0] == gpu_instance)
+
+    @staticmethod
+    def request() -> SimpleNamespace:
+        return SimpleNamespace(metrics=[SimpleNamespace() for _ in range(8)])
+
+    @staticmethod
+    def metrics(request: Any) -> None:
+        assert request.version == 1
+        assert request.sample1.chip is request.sample2.chip is not None
+        assert request.sample1 is not request.sample2
+        for metric in request.metrics[: request.numMetrics]:
+            scale = {2: 1.0, 3: 0.5}[metric.metricId]
+            metric.nvmlReturn = request.sample2.chip.gpm_return
+            metric.value = request.sample2.chip.activity * scale
+
+
+def given(figure: Any) -> Any:
+    if figure is None:
+        raise pynvml.NVMLError(NOT_SUPPORTED)
+    return figure
+
+
+def process(pid: int, mib: int | None, *instance: int) -> Any:
+    gpu, compute = instance or (NO_INSTANCE, NO_INSTANCE)
+    return SimpleNamespace(
+        pid=pid,
+        usedGpuMemory=None if mib is None else mib * MIB,
+        gpuInstanceId=gpu,
+        computeInstanceId=compute,
+    )
 
 
 def mig_gpu(*slots: Chip | None) -> Chip:
-    return Chip(uuid="GPU-m", slots=list(slots))
+    gpu = Chip(uuid="GPU-m", slots=list(slots))
+    for number, slot in enumerate(slots):
+        if slot is not None:
+            slot.parent, slot.instance = gpu, (number + 7, 0)
+    return gpu
 
 
 def instance(uuid: str, profile: str) -> Chip:

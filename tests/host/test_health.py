@@ -442,16 +442,20 @@ def test_modes_of_gpus() -> None:
     judged(gpus.compute_mode(two(compute_mode=2), True), "fail", "PROHIBITED on GPU 1")
 
 
-def test_sm_activity(mocker: MockerFixture) -> None:
+def test_sm_activity() -> None:
     old, new = gpus.Driver((gpu(),)), gpus.Driver((gpu(gpm=True),))
+    mixed = gpus.Driver((gpu(gpm=True), gpu(index=1)))
     nothing: Callable[[str], str | None] = lambda _: None  # noqa: E731
+    dcgm: Callable[[str], str | None] = lambda w: f"/bin/{w}"  # noqa: E731
     judged(gpus.sm_activity(old, True, nothing), "ok", "utilization")
-    mocker.patch.object(gpus, "FINE_SOURCES", frozenset())
     judged(gpus.sm_activity(old, False, nothing), "warn", "core.use_coarse_smact = true")
-    judged(gpus.sm_activity(new, False, lambda w: f"/bin/{w}"), "warn", "gpm and dcgm would offer")
-    mocker.patch.object(gpus, "FINE_SOURCES", frozenset({"gpm"}))
-    judged(gpus.sm_activity(new, False, nothing), "ok", "gpm")
-    judged(gpus.sm_activity(old, False, nothing), "warn")
+    judged(gpus.sm_activity(new, False, nothing), "ok", "read by gpm")
+    judged(gpus.sm_activity(new, False, dcgm, "dcgm"), "ok", "read by dcgm")
+    judged(gpus.sm_activity(mixed, False, dcgm), "ok", "read by dcgm")
+    judged(gpus.sm_activity(mixed, False, dcgm, "gpm"), "fail", "Hopper")
+    judged(gpus.sm_activity(new, False, nothing, "dcgm"), "fail", "dcgmi")
+    judged(gpus.sm_activity(old, False, nothing, "dcgm-exporter"), "ok", "dcgm-exporter")
+    judged(gpus.sm_activity(new, False, dcgm, "utilization"), "warn", "utilization")
 
 
 def look(mocker: MockerFixture, *chips: Chip, **answers: Any) -> gpus.Driver:

@@ -121,7 +121,7 @@ def test_what_is_edited_of_one_job_comes_back_with_its_submission(path: str) -> 
     store.save(world.decisions, [sent])
     assert store.edits(job.id) == {}
     store.edit([(job.id, {"time": "90", "env": ["A=2"]})])
-    assert store.submission(job.id).envelope.options == {"time": "90", "env": ["A=1", "A=2"]}
+    assert store.submission(job.id).envelope.options == {"time": "90", "env": ["A=2"]}
     assert store.edits(job.id) == {"time": "90", "env": ["A=2"]}
 
 

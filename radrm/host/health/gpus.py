@@ -16,9 +16,6 @@ from typing import Any
 from radrm.host import nvml
 from radrm.host.health.finding import Finding, fail, ok, warn
 
-FINE_SOURCES: frozenset[str] = frozenset()
-"""Where this release's daemon reads SM activity finely; of `gpm` and `dcgm`."""
-
 _NVIDIA = "0x10de"
 _EXCLUSIVE_PROCESS, _PROHIBITED = 3, 2
 _MPS_LIMITS_SINCE = 495
@@ -175,25 +172,34 @@ def compute_mode(driver: Driver, mps: bool) -> Finding:
 
 
 def sm_activity(
-    driver: Driver, coarse: bool, which: Callable[[str], str | None] = shutil.which
+    driver: Driver,
+    coarse: bool,
+    which: Callable[[str], str | None] = shutil.which,
+    wanted: str = "auto",
 ) -> Finding:
-    """`coarse`: utilization may stand for it (`core.use_coarse_smact`)."""
+    """`coarse`: utilization may stand for it (`core.use_coarse_smact`). `wanted` is where it
+    is to come from (`readings.smact`)."""
     name = "SM activity"
     offered = {
         "gpm": bool(driver.gpus) and all(gpu.gpm for gpu in driver.gpus),
         "dcgm": which("dcgmi") is not None,
     }
-    read = [source for source, there in offered.items() if there and source in FINE_SOURCES]
-    if read:
-        return ok(name, f"read by {read[0]}")
-    more = [source for source, there in offered.items() if there]
-    unused = f" ({' and '.join(more)} would offer it; this release does not ask)" if more else ""
+    there = [
+        source for source, is_there in offered.items() if is_there and wanted in ("auto", source)
+    ]
+    if there:
+        return ok(name, f"read by {there[0]}")
+    if wanted in offered:
+        missing = {"gpm": "not all GPUs offer it (Hopper and newer do)", "dcgm": "no dcgmi on PATH"}
+        return fail(name, f"{wanted}: {missing[wanted]}", "set readings.smact = 'auto'")
+    if wanted == "dcgm-exporter":
+        return ok(name, "read from dcgm-exporter, as configured")
     if coarse:
-        return ok(name, f"utilization stands for it, as configured{unused}")
+        return ok(name, "utilization stands for it, as configured")
     return warn(
         name,
-        f"only utilization is read, which is coarse, so jobs do not share GPUs{unused}",
-        "to let them share by it: set core.use_coarse_smact = true",
+        "only utilization is read, which is coarse, so jobs do not share GPUs",
+        "install DCGM; or, to let them share by utilization: set core.use_coarse_smact = true",
     )
 
 

@@ -1,0 +1,84 @@
+"""How far a program says it is: steps and their times, from the lines of its log."""
+
+from __future__ import annotations
+
+import codecs
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from radrm.errors import UsageError
+
+_LONGEST_LINE = 16 * 1024
+_LINE_ENDS = re.compile(r"[\r\n]")
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """At this time (seconds) a program had done so many steps."""
+
+    at_s: float
+    step: float
+
+
+def compiled(pattern: str) -> re.Pattern[str]:
+    """The pattern of a line that reports progress. Raises `UsageError`."""
+    try:
+        return re.compile(pattern)
+    except re.error as error:
+        raise UsageError(f"--step-pattern {pattern!r} is no regular expression: {error}") from None
+
+
+class Steps:
+    """Reads one log as it grows. A line is timed when it is seen, not when it was written.
+
+    The number of the step is the group `step` of the pattern, else its first group; without
+    any group each matching line is one step. A number that falls back (a counter that begins
+    anew with each epoch) goes on from where it was.
+    """
+
+    def __init__(self, pattern: re.Pattern[str]) -> None:
+        self._pattern = pattern
+        self._decode = codecs.getincrementaldecoder("utf-8")("replace").decode
+        self._rest = ""
+        self._base = 0.0
+        self._last = 0.0
+        self.points: list[Point] = []
+
+    def feed(self, data: bytes, now_s: float) -> None:
+        """What the log has grown by, seen at this time. Progress bars end lines by `\\r`."""
+        *lines, rest = _LINE_ENDS.split(self._rest + self._decode(data))
+        self._rest = rest[:_LONGEST_LINE]
+        for line in lines:
+            found = self._pattern.search(line[:_LONGEST_LINE])
+            number = self._number(found) if found else None
+            if number is not None:
+                self.points.append(Point(now_s, number))
+
+    def _number(self, found: re.Match[str]) -> float | None:
+        if not self._pattern.groups:
+            self._last += 1
+            return self._last
+        try:
+            shown = float(found["step"] if "step" in self._pattern.groupindex else found[1])
+        except (TypeError, ValueError):  # a group that took no part, or holds no number
+            return None
+        if shown < self._last:
+            self._base += self._last
+        self._last = shown
+        return self._base + shown
+
+
+def rate(points: Iterable[Point], since_s: float, until_s: float) -> float | None:
+    """Steps per second between the first and the last report of a span of time.
+
+    None where fewer than two reports of different times and steps fall into it. What a
+    program did before its first report, starting up, is left out by that.
+    """
+    inside = [point for point in points if since_s <= point.at_s <= until_s]
+    if not inside:
+        return None
+    first, last = inside[0], inside[-1]
+    if last.at_s <= first.at_s or last.step <= first.step:
+        return None
+    return (last.step - first.step) / (last.at_s - first.at_s)

@@ -1,0 +1,35 @@
+"""What is wrong with a command line, in one line, as `submit` says it too."""
+
+from __future__ import annotations
+
+from difflib import get_close_matches
+from typing import Any
+
+import typer
+
+UsageTrouble: Any = typer.BadParameter.__mro__[1]
+"""The error that typer, whichever click it brings along, raises for a wrong command line."""
+
+
+def in_one_line(error: Any) -> str:
+    """The thing, the cause, the next step. Help, where it was the help that was wanted."""
+    context = error.ctx
+    command = context.command_path if context is not None else "radrm"
+    if type(error).__name__ == "NoArgsIsHelpError":
+        return str(error.message)
+    step = f"; see {command} --help"
+    option = getattr(error, "option_name", None)
+    if type(error).__name__ == "NoSuchOption" and option:
+        near = get_close_matches(option, list(error.possibilities or ()), n=1, cutoff=0.0)
+        hint = f"; did you mean {near[0]}?" if near else step
+        return f"{command}: unknown option {option}{hint}"
+    message = " ".join(error.format_message().split()).rstrip(".")
+    if message.startswith("No such command") and context is not None:
+        word = message.split("'")[1] if "'" in message else ""
+        near = get_close_matches(word, list(getattr(context.command, "commands", {})), n=1)
+        hint = f"; did you mean {near[0]}?" if near else step
+        return f"{command}: unknown command {word}{hint}"
+    message = message.replace(
+        "Input should be a valid number, unable to parse string as a number", "not a number"
+    )
+    return f"{command}: {message[0].lower()}{message[1:]}{step}"

@@ -1,0 +1,276 @@
+"""One MPS control daemon: start it, ask it, end it. What to do when, says its keeper.
+
+A control daemon is known by its pipe directory: its pid file lies there, and its sockets.
+Commands go to the standard input of `nvidia-cuda-mps-control` (CUDA Multi-Process Service
+guide, appendix "Tools and interface reference"); no shell is ever used.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import resource
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from radrm.errors import DeviceError
+from radrm.host.processes import TOKEN_VARIABLE, Identity, alive, identify, send_signal
+
+PROGRAM = "nvidia-cuda-mps-control"
+SERVER = "nvidia-cuda-mps-server"
+PID_FILE = f"{PROGRAM}.pid"
+LONGEST_SOCKET = "control_privileged"
+"""The longest name among the sockets that a control daemon makes."""
+LONGEST_ADDRESS = 107
+"""Bytes in the address of an AF_UNIX socket."""
+OPEN_FILES = 16384
+"""What NVIDIA asks for where MPS is used (MPS guide, "File descriptor limit")."""
+
+ACTIVE, INITIALIZING, FAULT = "ACTIVE", "INITIALIZING", "FAULT"
+UNKNOWN = "unknown"
+
+_ANSWER_S = 2.0
+_START_S = 15.0
+_PAUSE_S = 0.02
+_PID_LINE = re.compile(r"^\s*(\d+)\s*$", re.MULTILINE)
+_STATUS = re.compile(rf"\b({ACTIVE}|{INITIALIZING}|{FAULT})\b")
+
+
+class NoAnswer(DeviceError):
+    """A control daemon that does not answer, or not as it should."""
+
+
+class Missing(NoAnswer):
+    """MPS is not installed here."""
+
+
+@dataclass(frozen=True, slots=True)
+class Server:
+    """An MPS server process. `status` is ACTIVE, INITIALIZING, FAULT, or UNKNOWN where the
+    control daemon is too old to tell."""
+
+    pid: int
+    status: str
+    clients: tuple[int, ...] = ()
+
+
+class Control:
+    """The control daemon of one pipe directory, whether it lives or not.
+
+    `uuids` are the GPUs that it is to serve, in the order in which it numbers them.
+    """
+
+    def __init__(self, pipes: str, logs: str, uuids: Sequence[str], program: str = PROGRAM) -> None:
+        self.program = program
+        self.pipes = pipes
+        self.logs = logs
+        self.uuids = tuple(uuids)
+
+    # -------------------------------------------------------------- who it is
+
+    def process(self) -> Identity | None:
+        """The living control daemon of this pipe directory; None where there is none."""
+        try:
+            with open(os.path.join(self.pipes, PID_FILE), "rb") as file:
+                pid = int(file.read(20))
+        except (OSError, ValueError):
+            return None
+        who = identify(pid) if pid > 1 else None
+        if who is None or not alive(who):
+            return None
+        environment = _environment_of(pid)  # nothing, where we may not look
+        pipes = environment.get("CUDA_MPS_PIPE_DIRECTORY", "") if environment else self.pipes
+        return who if pipes == self.pipes and PROGRAM in _command_of(pid) else None
+
+    def serves(self) -> tuple[str, ...]:
+        """The GPUs that the living one was started for: an earlier daemon may have had others."""
+        who = self.process()
+        listed = _environment_of(who.pid).get("CUDA_VISIBLE_DEVICES") if who else None
+        return tuple(listed.split(",")) if listed else self.uuids
+
+    # -------------------------------------------------------------- beginning
+
+    def missing(self) -> str | None:
+        """Why there can be no control daemon here; None where the program is there."""
+        if shutil.which(self.program) is not None:
+            return None
+        return f"{self.program} is not on PATH; install the driver's compute tools"
+
+    def start(self) -> Identity:
+        """Start it where none lives; what a dead one has left is removed, its logs are kept.
+
+        Raises `Missing`, or `NoAnswer` with what it said.
+        """
+        if (missing := self.missing()) is not None:
+            raise Missing(missing)
+        address = os.fsencode(os.path.join(self.pipes, LONGEST_SOCKET))
+        if len(address) > LONGEST_ADDRESS:
+            raise NoAnswer(
+                f"{self.pipes} is too long a name for the sockets of {PROGRAM} "
+                f"({len(address)} bytes, {LONGEST_ADDRESS} fit); "
+                "set RADRM_HOME or XDG_RUNTIME_DIR to a folder with a shorter name"
+            )
+        try:
+            for folder in (os.path.dirname(self.pipes), self.pipes, self.logs):
+                if not os.path.isdir(folder):
+                    os.makedirs(folder)
+                    os.chmod(folder, 0o755)  # clients of other users have to reach it
+            self._clean()
+            said, code = self._run_daemon()
+        except OSError as error:
+            raise NoAnswer(f"{self.program} cannot be started: {error}") from error
+        who = self._settled() if code == 0 else None
+        if who is None:
+            cause = _first_line(said) or f"exit code {code}, and it left no process"
+            raise NoAnswer(f"{PROGRAM} did not start: {cause}; see {self.logs}/control.log")
+        _allow_files(who.pid)
+        return who
+
+    def _settled(self) -> Identity | None:
+        """The process, once its pid file tells of it."""
+        deadline = time.monotonic() + _ANSWER_S
+        while (who := self.process()) is None and time.monotonic() < deadline:
+            time.sleep(_PAUSE_S)
+        return who
+
+    def _clean(self) -> None:
+        """Remove sockets, pipes and the pid file of one that is dead."""
+        with os.scandir(self.pipes) as entries:
+            for entry in entries:
+                if not entry.is_dir(follow_symlinks=False):
+                    os.unlink(entry.path)
+
+    def _run_daemon(self) -> tuple[str, int]:
+        # A file, not a pipe: what goes into the background might hold a pipe open for ever.
+        with tempfile.TemporaryFile() as said:
+            environment = {**self._environment(), "CUDA_VISIBLE_DEVICES": ",".join(self.uuids)}
+            try:
+                code = subprocess.run(
+                    [self.program, "-d"],
+                    env=environment,
+                    stdin=subprocess.DEVNULL,
+                    stdout=said,
+                    stderr=said,
+                    cwd="/",
+                    start_new_session=True,
+                    timeout=_START_S,
+                    check=False,
+                ).returncode
+            except subprocess.TimeoutExpired:
+                raise NoAnswer(
+                    f"{PROGRAM} did not go into the background within {_START_S:g} s; "
+                    f"see {self.logs}/control.log"
+                ) from None
+            said.seek(0)
+            return said.read(4096).decode(errors="replace"), code
+
+    def _environment(self) -> dict[str, str]:
+        kept = {k: v for k, v in os.environ.items() if not k.startswith("CUDA_")}
+        kept.pop(TOKEN_VARIABLE, None)  # it is no process of a job, whoever started us
+        paths = {"CUDA_MPS_PIPE_DIRECTORY": self.pipes, "CUDA_MPS_LOG_DIRECTORY": self.logs}
+        return {**kept, **paths}
+
+    # -------------------------------------------------------------- asking
+
+    def ask(self, command: str, timeout_s: float = _ANSWER_S) -> str:
+        """What it answers to a command. Raises `NoAnswer`."""
+        try:
+            done = subprocess.run(
+                [self.program],
+                input=f"{command}\n",
+                env=self._environment(),
+                capture_output=True,
+                text=True,
+                errors="replace",
+                cwd="/",
+                start_new_session=True,
+                timeout=timeout_s,
+                check=False,
+            )
+        except subprocess.TimeoutExpired:
+            raise NoAnswer(f"{PROGRAM} does not answer within {timeout_s:g} s") from None
+        except OSError as error:
+            raise NoAnswer(f"{self.program} cannot be run: {error.strerror}") from error
+        if done.returncode != 0:
+            cause = _first_line(done.stderr) or _first_line(done.stdout)
+            raise NoAnswer(f"{PROGRAM}: {cause or f'exit code {done.returncode}'}")
+        return done.stdout
+
+    def probe(self) -> tuple[Server, ...]:
+        """Its servers, once it has shown that it answers. Raises `NoAnswer`."""
+        answer = self.ask("get_default_active_thread_percentage")
+        if not re.search(r"\d", answer):
+            raise NoAnswer(f"{PROGRAM} answers {_first_line(answer)!r} where a number is due")
+        return tuple(self._server(pid) for pid in self.server_pids())
+
+    def _server(self, pid: int) -> Server:
+        status = _STATUS.search(self.ask(f"get_server_status {pid}"))
+        status_word = status[1] if status else UNKNOWN
+        return Server(pid, status_word, tuple(self.client_pids(pid)))
+
+    def server_pids(self, timeout_s: float = _ANSWER_S) -> list[int]:
+        return _pids(self.ask("get_server_list", timeout_s))
+
+    def client_pids(self, server: int, timeout_s: float = _ANSWER_S) -> list[int]:
+        return _pids(self.ask(f"get_client_list {server}", timeout_s))
+
+    def terminate_client(self, server: int, client: int, timeout_s: float = _ANSWER_S) -> None:
+        """End what a client has in flight, so that its process can be killed. Raises `NoAnswer`."""
+        self.ask(f"terminate_client {server} {client}", timeout_s)
+
+    # -------------------------------------------------------------- ending
+
+    def quit(self) -> None:
+        """Ask it to end; it does once its clients have gone. Raises `NoAnswer`."""
+        self.ask("quit")
+
+    def kill(self, servers: Iterable[int] = ()) -> None:
+        """End it, and these servers of it, by KILL, whatever they are about."""
+        found = [identify(pid) for pid in servers if SERVER in _command_of(pid)]
+        for victim in (self.process(), *found):
+            if victim is not None:
+                send_signal(victim.pid, victim.start_ticks, signal.SIGKILL)
+
+
+# ------------------------------------------------------------------ small things
+
+
+def _pids(answer: str) -> list[int]:
+    return [int(found) for found in _PID_LINE.findall(answer)]
+
+
+def _first_line(text: str) -> str:
+    line = next((s.strip() for s in text.splitlines() if s.strip()), "")
+    return "".join(c for c in line[:200] if c.isprintable())
+
+
+def _environment_of(pid: int) -> Mapping[str, str]:
+    pairs = (pair.partition("=") for pair in _proc(pid, "environ").split("\0"))
+    return {name: value for name, _, value in pairs if name}
+
+
+def _command_of(pid: int) -> str:
+    return _proc(pid, "cmdline").replace("\0", " ")
+
+
+def _proc(pid: int, name: str) -> str:
+    try:
+        with open(f"/proc/{pid}/{name}", "rb") as file:
+            return os.fsdecode(file.read())
+    except OSError:
+        return ""
+
+
+def _allow_files(pid: int) -> None:
+    """Its servers inherit the limit, and every client takes some descriptors of theirs."""
+    with contextlib.suppress(OSError, ValueError):
+        soft, hard = resource.prlimit(pid, resource.RLIMIT_NOFILE)
+        most = OPEN_FILES if hard == resource.RLIM_INFINITY else min(hard, OPEN_FILES)
+        if soft != resource.RLIM_INFINITY and soft < most:
+            resource.prlimit(pid, resource.RLIMIT_NOFILE, (most, hard))

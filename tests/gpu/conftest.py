@@ -1,0 +1,91 @@
+"""What the acceptance tests need of a machine, each missing thing said in words.
+
+They change nothing about the card (compute mode, clocks, power, MIG, persistence) and end
+only what they started.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from radrm.core.records import Device, Instant
+from radrm.core.words import DeviceKind
+from radrm.host.nvml import NvmlGpus, find
+from tests.gpu import smi, torch_python
+from tests.gpu.server import RealServer
+
+QUIET_MIB = 1024
+"""So much may be in use on the GPU that the tests take."""
+
+MakeServer = Callable[..., RealServer]
+
+
+@pytest.fixture
+def gpus() -> Iterator[NvmlGpus]:
+    found = find()
+    if found.gpus is None:
+        pytest.skip(f"no real GPU here: {found.reason}")
+    yield found.gpus
+    found.gpus.close()
+
+
+@pytest.fixture
+def rows() -> dict[str, smi.Row]:
+    """The GPUs as nvidia-smi prints them."""
+    found = smi.gpus()
+    if not found:
+        pytest.skip("no nvidia-smi that answers, to compare with")
+    return found
+
+
+@pytest.fixture
+def device(gpus: NvmlGpus) -> Device:
+    """A whole GPU that nobody uses."""
+    whole = [d for d in gpus.devices() if d.kind is DeviceKind.GPU]
+    readings = gpus.read([d.uuid for d in whole], Instant(0.0, 0.0), lambda pid: None)
+    for found, reading in zip(whole, readings, strict=True):
+        if reading.used_mib is not None and reading.used_mib <= QUIET_MIB:
+            return found
+    pytest.skip("every GPU is in use, or is cut into MIG instances")
+
+
+@functools.cache
+def _python() -> torch_python.Found:
+    return torch_python.find(os.environ)
+
+
+@pytest.fixture
+def python(device: Device) -> str:
+    """A Python whose PyTorch sees the GPU. That there is no GPU at all is said first."""
+    found = _python()
+    if found.python is None:
+        pytest.skip(str(found.reason))
+    return found.python
+
+
+@pytest.fixture
+def make_server(tmp_path: Path, device: Device, python: str) -> Iterator[MakeServer]:
+    """Starts daemons on that GPU, with settings; they end with the test."""
+    made: list[RealServer] = []
+
+    def make(*settings: str) -> RealServer:
+        server = RealServer(tmp_path / f"server-{len(made)}", device.uuid, python)
+        server.settings = list(settings)
+        made.append(server)
+        server.start()
+        return server
+
+    yield make
+    for server in made:
+        server.close()
+
+
+@pytest.fixture
+def server(make_server: MakeServer) -> RealServer:
+    """As it is without any configuration."""
+    return make_server()

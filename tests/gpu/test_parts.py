@@ -1,0 +1,117 @@
+"""The acceptance suite's own parts, tried without a GPU."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.gpu import smi, torch_python
+from tests.gpu.programs import matmul
+from tests.gpu.server import PROGRAMS, last_json, mean
+
+PRINTED = """\
+GPU-aaaa, 0, 143771, 1204, 600, 118.32, Disabled
+GPU-bbbb, 1, 143771, [N/A], [N/A], [Not Supported], Enabled
+GPU-cccc, 2, 16384, 0, 300, 12.00, [N/A]
+
+an odd line
+"""
+
+
+def test_what_nvidia_smi_prints_is_read() -> None:
+    found = smi.rows(PRINTED)
+    assert found["GPU-aaaa"] == smi.Row("GPU-aaaa", 0, 143771, 1204, 600, 118.32, mig=False)
+    assert found["GPU-bbbb"] == smi.Row("GPU-bbbb", 1, 143771, None, None, None, mig=True)
+    assert not found["GPU-cccc"].mig
+    assert len(found) == 3
+
+
+def runs(*good: tuple[str, str]) -> torch_python.Runs:
+    """Pythons that have PyTorch, and those of them that see a GPU."""
+
+    def run(python: str, text: str) -> bool:
+        return (python, "sees" if "is_available" in text else "has") in good
+
+    return run
+
+
+def test_the_python_that_is_named_is_taken(tmp_path: Path) -> None:
+    environ = {"RADRM_GPU_TEST_PYTHON": "/opt/py", "PATH": str(tmp_path)}
+    good = runs(("/opt/py", "has"), ("/opt/py", "sees"))
+    assert torch_python.find(environ, good) == torch_python.Found("/opt/py")
+
+
+def test_else_the_first_on_the_path_that_has_it(tmp_path: Path) -> None:
+    pythons = []
+    for name in ("first", "second"):
+        (tmp_path / name).mkdir()
+        python = tmp_path / name / "python3"
+        python.touch(0o755)
+        pythons.append(str(python))
+    environ = {"PATH": f"{tmp_path}/first:{tmp_path}/none:{tmp_path}/second"}
+    good = runs((pythons[1], "has"), (pythons[1], "sees"))
+    assert torch_python.find(environ, good).python == pythons[1]
+
+
+@pytest.mark.parametrize(
+    ("environ", "good", "said"),
+    [
+        ({"PATH": ""}, runs(), "no Python on the PATH has PyTorch; name a Python that has it"),
+        ({"RADRM_GPU_TEST_PYTHON": "/py"}, runs(), "RADRM_GPU_TEST_PYTHON=/py has no PyTorch"),
+        ({"RADRM_GPU_TEST_PYTHON": "/py"}, runs(("/py", "has")), "sees no CUDA device"),
+    ],
+)
+def test_without_one_it_is_said_how(
+    environ: dict[str, str], good: torch_python.Runs, said: str
+) -> None:
+    found = torch_python.find(environ, good)
+    assert found.python is None
+    assert said in str(found.reason)
+
+
+def test_a_python_that_is_no_python(tmp_path: Path) -> None:
+    found = torch_python.find({"RADRM_GPU_TEST_PYTHON": str(tmp_path / "none")})
+    assert found.python is None
+
+
+@pytest.mark.parametrize(("busy", "rest"), [(1.0, 0.0), (0.5, 2.0), (0.25, 6.0)])
+def test_the_time_at_work(busy: float, rest: float) -> None:
+    assert matmul.pause_s(2.0, busy) == pytest.approx(rest)
+
+
+def test_the_last_report_counts() -> None:
+    assert last_json('step 1\n{"steps": 1}\n{"steps": 2}\nbye\n') == {"steps": 2}
+    with pytest.raises(AssertionError):
+        last_json("step 1\n")
+
+
+def test_unknown_readings_are_left_out_of_a_mean() -> None:
+    assert mean([None, 0.5, 1.0]) == 0.75
+    assert mean([None]) is None
+
+
+def program(name: str, *words: str) -> str:
+    done = subprocess.run(
+        [sys.executable, str(PROGRAMS / name), *words, "--cpu"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_the_load_runs_without_a_gpu() -> None:
+    printed = program("matmul.py", "--steps", "5", "--print-every", "0")
+    assert printed.startswith("step 1\nstep 2\n")
+    assert json.loads(printed.splitlines()[-1])["steps"] == 5
+
+
+def test_memory_is_held_without_a_gpu(tmp_path: Path) -> None:
+    (tmp_path / "go").touch()
+    assert program("hold.py", "--memory", "3", "--until", str(tmp_path / "go")) == "holding 3 MiB\n"
