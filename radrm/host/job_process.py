@@ -52,8 +52,6 @@ def become_job(launch: Fields, script: str | None, go: int, errors: int) -> NoRe
         _reset_signals()
         drop_rights(launch)
         os.umask(launch["umask"])
-        if not os.path.isdir(_bytes(launch["cwd"])):
-            _enter(launch["cwd"])  # it says so better than a log in there could
         # The error log first: it takes the line that says what is wrong with the other.
         together = launch["stdout"] == launch["stderr"]
         _open_log(launch, "stderr", "--output" if together else "--error", 2)
@@ -113,6 +111,8 @@ def _open_log(launch: Fields, which: str, option: str, target: int) -> None:
     try:
         fd = os.open(_bytes(path), flags | os.O_CLOEXEC, 0o666)
     except OSError as error:
+        if not os.path.isdir(_bytes(launch["cwd"])):
+            _enter(launch["cwd"])  # that is what is wrong, and it says so
         folder = os.path.dirname(path)
         if error.errno == errno.ENOENT and not os.path.isdir(_bytes(folder)):
             cause, step = f"the folder {folder} does not exist", "make it"
