@@ -12,43 +12,44 @@ from radrm.core.waiting import OrderKey, WaitingQueue
 
 
 class Array:
+    """Its places go to the live elements, then to the first of those that could start, in the
+    order of service: what came before does not count, so a restart changes nothing."""
+
     def __init__(self, at_once: int | None, order_key: OrderKey) -> None:
         self.at_once = at_once
         self.unfinished: set[int] = set()
-        self._inside: set[int] = set()
-        self._aside = WaitingQueue(order_key)
+        self._live: set[int] = set()
+        self._ready = WaitingQueue(order_key)
+        self._next: set[int] = set()
+        """As many of the first of `_ready` as there are places left."""
 
-    def put(self, job: Job, eligible: bool) -> bool:
-        """Take in an element's changed record. True when it may stand in the queue.
+    def put(self, job: Job, eligible: bool) -> tuple[list[int], list[int]]:
+        """Take in an element's changed record. Who leaves the queue by that, and who enters.
 
         `eligible`: it waits, and nothing but the array's limit keeps it from the queue.
         """
-        if job.state.final:
-            self.unfinished.discard(job.id)
-        else:
-            self.unfinished.add(job.id)
-        self._aside.discard(job.id)
-        if not eligible and not job.state.live:
-            self._inside.discard(job.id)
-            return False
-        if self.at_once is None:
-            return eligible
-        if eligible and job.id not in self._inside and len(self._inside) >= self.at_once:
-            self._aside.put(job)
-            return False
-        self._inside.add(job.id)
-        return eligible
-
-    def next(self) -> int | None:
-        """The element that now has a place in the queue, if there is one free."""
-        if self.at_once is None or len(self._inside) >= self.at_once:
-            return None
-        job_id = self._aside.head()
-        if job_id is not None:
-            self._aside.discard(job_id)
-            self._inside.add(job_id)
-        return job_id
+        (self.unfinished.discard if job.state.final else self.unfinished.add)(job.id)
+        (self._live.add if job.state.live else self._live.discard)(job.id)
+        left = [job.id]
+        entered: list[int] = []
+        self._next.discard(job.id)
+        self._ready.discard(job.id)
+        if eligible:
+            self._ready.put(job)
+            if (self._ready.position(job.id) or 0) < len(self._next):
+                self._next.add(job.id)
+                entered.append(job.id)
+        places = len(self._ready) if self.at_once is None else self.at_once - len(self._live)
+        while len(self._next) > max(0, places):
+            last = self._ready.at(len(self._next) - 1)
+            self._next.discard(last)
+            left.append(last)
+        while len(self._next) < min(places, len(self._ready)):
+            following = self._ready.at(len(self._next))
+            self._next.add(following)
+            entered.append(following)
+        return left, [i for i in entered if i in self._next]
 
     def stands_aside(self, job_id: int) -> bool:
         """True for an element that waits only for others of its array to end."""
-        return job_id in self._aside
+        return job_id in self._ready and job_id not in self._next

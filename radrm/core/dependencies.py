@@ -70,6 +70,13 @@ def cycle(state: State, job: Job, after: Iterable[Dependency]) -> str | None:
     return None
 
 
+def is_open(state: State, dependency: Dependency) -> bool:
+    """True while what it names has not ended."""
+    if dependency.array:
+        return bool(state.array_unfinished(dependency.job_id))
+    return dependency.job_id in state.jobs
+
+
 def _ids(state: State, dependency: Dependency) -> Iterable[int]:
     return state.array_unfinished(dependency.job_id) if dependency.array else (dependency.job_id,)
 

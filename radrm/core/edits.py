@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from radrm.core import lifecycle as life
-from radrm.core.dependencies import cycle
+from radrm.core.dependencies import cycle, is_open
 from radrm.core.events import EditRequested, RequeueRequested
 from radrm.core.state import State
 from radrm.core.validation import hopeless
@@ -18,7 +18,8 @@ def requeue(state: State, event: RequeueRequested) -> None:
     if job is None and not event.job.state.final:
         return  # its end is decided and was not known to whoever asked
     if job is None:
-        life.run_again(state, event.job)
+        open_yet = tuple(d for d in event.job.after if is_open(state, d))
+        life.run_again(state, replace(event.job, after=open_yet))
         job = state.jobs[event.job.id]
         never = hopeless(state, job)
         if never is not None:
@@ -38,7 +39,7 @@ def refuse(state: State, event: EditRequested) -> str | None:
     if job is None:
         return f"job {event.job_id} has ended"
     if job.state.waiting:
-        loop = cycle(state, job, event.after)
+        loop = cycle(state, job, event.after) if event.after != job.after else None
         return loop or hopeless(state, replace(job, spec=event.spec))
     spec = event.spec
     future = replace(

@@ -15,6 +15,7 @@ from radrm.core.rules import GiveUp, Recovery
 from radrm.core.state import State, Timer, owner_of
 from radrm.core.transitions import Trigger
 from radrm.core.units import show_mib, show_seconds
+from radrm.core.validation import hopeless
 from radrm.core.words import JobState, Outcome, Queue, ReservationKind, StopReason
 
 TIME_LIMIT, KILL, LAUNCH_AGAIN = "time limit", "kill", "launch again"
@@ -339,6 +340,11 @@ def _recover(state: State, job: Job, attempt: Attempt, event: AttemptEnded, rule
     if isinstance(verdict, GiveUp):
         state.put_job(job)
         _finish(state, job, Trigger.FAIL, attempt, f"{attempt.reason}; {verdict.reason}")
+        return
+    never = hopeless(state, replace(job, memory_floor_mib=verdict.memory_floor_mib))
+    if never is not None:
+        state.put_job(job)
+        _finish(state, job, Trigger.FAIL, attempt, f"{attempt.reason}; {never}")
         return
     state.move(
         replace(job, queue=Queue.RECOVERY),

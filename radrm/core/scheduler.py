@@ -130,14 +130,14 @@ class Scheduler:
             return (Refusal("held", "it is held; release it with: radrm release"),)
         if job.estimating:
             return (Refusal("estimating", "its memory is being estimated"),)
-        if self.state.launch_trouble is not None:
-            return (Refusal("launch", f"nothing can be started: {self.state.launch_trouble}"),)
         if job.after:
             return (Refusal("dependency", waits_for(self.state, job)),)
         array = self.state.arrays.get(job.array.array_id) if job.array else None
         if array is not None and array.at_once is not None and array.stands_aside(job.id):
             why = f"{array.at_once} elements of its array, as many as may, run or are next"
             return (Refusal("array", why),)
+        if self.state.launch_trouble is not None:
+            return (Refusal("launch", f"nothing can be started: {self.state.launch_trouble}"),)
         self.state.begin(now)
         if not job.spec.gpus and (busy := refuse_gpuless(self.state)) is not None:
             return (busy,)
@@ -159,7 +159,7 @@ class Scheduler:
             if timer.what.startswith(_PLANNER):
                 woken.add(timer.what.removeprefix(_PLANNER))
                 continue
-            if timer.what == life.LAUNCH_AGAIN:
+            if timer.what == life.LAUNCH_AGAIN and timer.boot_s >= self.state.launch_again_s:
                 self.state.launch_trouble = None
             job, attempt = self._live(timer.job_id, timer.attempt)
             if job is None or attempt is None:
@@ -280,8 +280,14 @@ class Scheduler:
         if ledger is None:
             self._kept_reservations.append(reservation)
             return
-        self.state.reserve(reservation)
         attempt = self.state.attempts.get(job.id) if job else None
+        if reservation.kind is ReservationKind.RUNNING and (
+            attempt is None or reservation.device not in attempt.placement.devices
+        ):
+            # Its holder ended while the device was away.
+            self.state.unreserve(reservation.owner, reservation.device)
+            return
+        self.state.reserve(reservation)
         if job and attempt and reservation.kind is ReservationKind.RUNNING:
             since = attempt.started or attempt.launched
             ledger.admit(job, attempt, since.boot_s)
@@ -344,6 +350,7 @@ class Scheduler:
         life.voided(self.state, job, attempt, reason)
         self.state.launch_trouble = reason
         until = self.state.turn.now.boot_s + self.state.settings.launch_retry_s
+        self.state.launch_again_s = until
         self.state.wake(Timer(until, life.LAUNCH_AGAIN))
         for planner in self._rules.planners:
             self.state.wake(Timer(until, _PLANNER + planner.name))

@@ -92,6 +92,8 @@ class State:
         self.rule_states: dict[tuple[str, str], RuleState] = {}
         self.launch_trouble: str | None = None
         """Why nothing can be started at the moment, for a reason that lies with the server."""
+        self.launch_again_s = 0.0
+        """Boot-time second of the next try."""
         self.version = 0
         self.next_serial = 1
         self.turn = Turn(Instant(0.0, 0.0))
@@ -139,7 +141,7 @@ class State:
         self.jobs[job.id] = job
         self._note("job", job.id, job)
         self._touched[job.id] = self.version
-        for dependency in job.after:
+        for dependency in () if job.state.final else job.after:
             key = (dependency.array, dependency.job_id, dependency.condition)
             self._followers.setdefault(key, set()).add(job.id)
         if job.state.final:
@@ -151,15 +153,11 @@ class State:
         """Into the queue with a job that could start, out of it with any other."""
         eligible = job.state.waiting and not (job.held or job.estimating or job.after)
         array = self._array_of(job)
-        if array is not None:
-            eligible = array.put(job, eligible)
-        if eligible:
-            self.waiting.put(job)
-        else:
-            self.waiting.discard(job.id)
-        if array is not None:
-            while (following := array.next()) is not None:
-                self.waiting.put(self.jobs[following])
+        left, entered = array.put(job, eligible) if array is not None else ([job.id], [])
+        for job_id in left:
+            self.waiting.discard(job_id)
+        for job_id in entered if array is not None else [job.id] * eligible:
+            self.waiting.put(self.jobs[job_id])
 
     def _array_of(self, job: Job) -> Array | None:
         if job.array is None:

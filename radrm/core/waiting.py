@@ -45,6 +45,11 @@ class WaitingQueue:
     def head(self) -> int | None:
         return self._sorted[0][-1] if self._sorted else None
 
+    def at(self, position: int) -> int:
+        """The job at a place; 0 is the head's."""
+        job_id: int = self._sorted[position][-1]
+        return job_id
+
     def __contains__(self, job_id: int) -> bool:
         return job_id in self._key_of
 

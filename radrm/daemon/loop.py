@@ -12,6 +12,7 @@ import logging
 import os
 import queue
 import selectors
+import sqlite3
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from itertools import islice
@@ -244,6 +245,8 @@ class Loop:
                     log.error("%s; trying again every %.0f s", error, RETRY_S)
                     self._unsaved.said = True
                 return
+            if self._unsaved.said:
+                self._rescan_at = 0.0  # what came meanwhile has waited long enough
             decisions, self._unsaved = self._unsaved.decisions, None
             for decision in decisions:
                 self._note_ends(decision)
@@ -377,6 +380,14 @@ class Loop:
                 passing=found.passing,
             )
             events.append(ended)
+        elif isinstance(found, Lost) and not found.began:
+            # Its runner was hindered before anything of the job's began: nothing is lost.
+            never = f"its runner could not begin ({found.reason})"
+            events.append(
+                ev.AttemptEnded(
+                    at=now, job_id=job_id, attempt=number, never_started=never, passing=True
+                )
+            )
         elif isinstance(found, Lost):
             events.append(ev.AttemptEnded(at=now, job_id=job_id, attempt=number, lost=found.reason))
         return events
@@ -429,6 +440,11 @@ class Scan:
                 self._take(arrival, arrival.envelope)
             except _NotYet:
                 return
+            except (sqlite3.Error, StoreError, OSError, MemoryError) as error:
+                if self._loop.broken:
+                    raise
+                log.error("the spool's file %r has to wait: %s", arrival.name, error)
+                return
             except Exception as error:  # whatever it is, it must not end the daemon
                 if self._loop.broken:
                     raise
@@ -460,11 +476,11 @@ class Scan:
             room = max(0, min(self._room, batch.size - made))
             self._room -= room
         events = batch.events(made, first_id, self._next_id, self._loop.clock.now())
-        self._events += islice(events, room)
-        self._next_id += room
-        if taken is None:
+        if taken is None and room:
             gid = group_of(arrival.uid, arrival.gid)
             self._submissions.append(Submission(arrival.uid, gid, envelope))
+        self._events += islice(events, room)
+        self._next_id += room
         if made + room >= batch.size:
             self._done.append(arrival.name)
         else:

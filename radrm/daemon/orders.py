@@ -98,7 +98,9 @@ def _as_new(loop: Loop, job: Job) -> Job:
 
 def edit(loop: Loop, request: Request) -> list[Document]:
     """Change what unfinished jobs ask for."""
-    changes = raw_options(request.words)
+    changes = dict(raw_options(request.words))
+    if isinstance(changes.get("after"), list):
+        changes["after"] = ["none", *changes["after"]]  # it replaces what was asked before
     edited: list[tuple[int, dict[str, Any]]] = []
 
     def make(job: Job) -> ev.Event:
@@ -148,14 +150,18 @@ def _each_job(
     """
     results: list[Document] = []
     events: list[ev.Event] = []
-    for reference in references(request.words):
+    ordered: set[int] = set()
+    """Jobs may be named twice, by id and by name."""
+    for reference in dict.fromkeys(references(request.words)):
         refused: list[Document] = []
         done: list[Document] = []
         for job, error in _named(loop, request, reference):
             try:
                 if job is None or error is not None:
                     raise error or Refused(f"there is no job {reference}")
-                events.append(make(job))
+                if job.id not in ordered:
+                    events.append(make(job))
+                    ordered.add(job.id)
                 done.append(_told(job, None))
             except RadrmError as refusal:
                 refused.append(_told(job, str(refusal), reference))

@@ -27,9 +27,9 @@ from radrm.errors import StoreError
 from radrm.host.spool import Envelope
 from radrm.options import merged
 
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 
-_SUBMISSIONS_AND_JOBS = """
+_SUBMISSIONS = """
 CREATE TABLE submissions (
     ticket TEXT PRIMARY KEY,
     uid INTEGER NOT NULL,
@@ -37,6 +37,8 @@ CREATE TABLE submissions (
     envelope TEXT NOT NULL,
     environment TEXT NOT NULL REFERENCES blobs (digest)
 );
+"""
+_JOBS = """
 CREATE TABLE jobs (
     id INTEGER PRIMARY KEY AUTOINCREMENT,
     ticket TEXT NOT NULL REFERENCES submissions (ticket),
@@ -51,7 +53,8 @@ CREATE TABLE jobs (
 """
 _SCHEMA = f"""
 CREATE TABLE blobs (digest TEXT PRIMARY KEY, data BLOB NOT NULL);
-{_SUBMISSIONS_AND_JOBS}
+{_SUBMISSIONS}
+{_JOBS}
 CREATE TABLE attempts (
     serial INTEGER PRIMARY KEY,
     job_id INTEGER NOT NULL REFERENCES jobs (id),
@@ -75,17 +78,30 @@ CREATE INDEX jobs_of_array ON jobs (array_id, array_index) WHERE array_id IS NOT
 CREATE INDEX jobs_named ON jobs (name);
 CREATE INDEX array_states ON jobs (array_id, state) WHERE array_id IS NOT NULL;
 """
-# Version 1 knew no arrays: its envelope stood in the job's own row.
-_FROM_VERSION_1 = f"""
-ALTER TABLE jobs RENAME TO old_jobs;
-{_SUBMISSIONS_AND_JOBS}
-INSERT INTO submissions SELECT ticket, uid, gid, envelope, environment FROM old_jobs;
-INSERT INTO jobs SELECT id, ticket, NULL, NULL, json_extract(record, '$.spec.name'),
-    json_extract(record, '$.state'), final, record, NULL FROM old_jobs;
+_MOVE_JOBS = """
 UPDATE sqlite_sequence SET seq = (SELECT seq FROM sqlite_sequence WHERE name = 'old_jobs')
     WHERE name = 'jobs';
 DROP TABLE old_jobs;
 """
+# Version 1 knew no arrays: its envelope stood in the job's own row. Version 2 had no states.
+_MIGRATIONS = {
+    1: f"""
+ALTER TABLE jobs RENAME TO old_jobs;
+{_SUBMISSIONS}
+{_JOBS}
+INSERT INTO submissions SELECT ticket, uid, gid, envelope, environment FROM old_jobs;
+INSERT INTO jobs SELECT id, ticket, NULL, NULL, json_extract(record, '$.spec.name'),
+    json_extract(record, '$.state'), final, record, NULL FROM old_jobs;
+{_MOVE_JOBS}
+""",
+    2: f"""
+ALTER TABLE jobs RENAME TO old_jobs;
+{_JOBS}
+INSERT INTO jobs SELECT id, ticket, array_id, array_index, name, json_extract(record, '$.state'),
+    final, record, edits FROM old_jobs;
+{_MOVE_JOBS}
+""",
+}
 
 T = TypeVar("T")
 
@@ -132,10 +148,10 @@ class Store:
         (version,) = self._db.execute("PRAGMA user_version").fetchone()
         if version == 0:
             self._run(_SCHEMA + _INDEXES)
-        elif version == 1:
+        elif version in _MIGRATIONS:
             self._db.execute("PRAGMA foreign_keys = OFF")
             self._db.execute("PRAGMA legacy_alter_table = ON")
-            self._run(_FROM_VERSION_1 + _INDEXES)
+            self._run(_MIGRATIONS[version] + _INDEXES)
             self._db.execute("PRAGMA legacy_alter_table = OFF")
             self._db.execute("PRAGMA foreign_keys = ON")
         elif version != SCHEMA_VERSION:

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from benchmarks.events import calls_during
 from radrm.core.records import Dependency, Job
 from radrm.core.words import Condition, JobState
 from tests.world import GIB, World, gpus
@@ -162,3 +163,15 @@ def test_whatever_follows_whatever_everybody_ends(
         world.end(running[0], int(jobs.index(running[0]) in fails))
     assert all(world.state(j).final for j in jobs)
     assert not world.scheduler.state.jobs
+
+
+def test_an_elements_end_costs_the_same_however_many_follow_its_array() -> None:
+    def cost(followers: int) -> int:
+        world = World(gpus(1))
+        elements = world.submit_array(3, GIB, smact=0.1)
+        whole = [Dependency(elements[0].id, OK, array=True)]
+        for _ in range(followers):
+            world.submit(GIB, after=whole)
+        return calls_during(lambda: world.end(elements[0]))
+
+    assert cost(500) <= 1.2 * cost(5)

@@ -11,6 +11,7 @@ import pytest
 
 from radrm.cli.render import plain
 from radrm.core.words import JobState
+from radrm.daemon.references import References
 from radrm.daemon.requests import Requests
 from radrm.daemon.server import Request
 from radrm.host.clock import Clock
@@ -64,3 +65,15 @@ def test_everybody_sees_the_queue_but_no_environment(tmp_path: Path) -> None:
 
 def test_what_others_wrote_does_not_steer_the_terminal() -> None:
     assert plain("a\x1b[31mb\x07c\rd\u202e") == "a�[31mb�c�d�"
+
+
+def test_a_name_means_ones_own_jobs_first(tmp_path: Path) -> None:
+    world = World(gpus(1))
+    own = world.submit(1000, name="nightly", uid=STRANGER, user="bob")
+    world.end(own, 3)
+    others = world.submit(1000, name="nightly")
+    store = Store(str(tmp_path / "radrm.sqlite"))
+    store.save(world.decisions, [submission_of(job) for job in world.jobs.values()])
+    for uid, expected in ((STRANGER, own.id), (OWNER, others.id), (4711, others.id)):
+        found = References(world.scheduler, store, uid).one("nightly")
+        assert found.id == expected

@@ -199,6 +199,23 @@ def test_a_batch_is_all_or_nothing(path: str) -> None:
     assert list(store.kept().jobs) == []
 
 
+def test_a_store_of_version_2_is_taken_over(path: str) -> None:
+    store = Store(path)
+    world = World(gpus(1))
+    jobs = [world.submit(1000), world.submit(1000)]
+    store.save(world.decisions, [submission_of(j) for j in jobs])
+    before = store.kept()
+    store.close()
+    with sqlite3.connect(path) as db:
+        db.executescript(
+            "DROP INDEX array_states; ALTER TABLE jobs DROP COLUMN state; PRAGMA user_version = 2;"
+        )
+    store = Store(path)
+    assert store.kept() == before and store.next_job_id() == 3
+    store.save([world.step(ev.CancelRequested(at=world.now, job_id=2, by="ann"))])
+    assert [j.id for j in store.finished(10)] == [2]
+
+
 @pytest.mark.parametrize(
     "content", [b"this is no database " * 100, b"SQLite format 3\0" + b"x" * 99]
 )
