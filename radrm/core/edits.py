@@ -60,11 +60,14 @@ def edit(state: State, event: EditRequested) -> None:
     """Change a job, unless it cannot be changed so (then it stays as it was)."""
     if refuse(state, event) is not None:
         return
+    old = state.jobs[event.job_id].spec
+    before = (old.time_limit_s, old.signal)
     job = replace(state.jobs[event.job_id], spec=event.spec)
     if job.state.waiting:
         state.put_job(replace(job, estimates=event.estimates, after=event.after))
         return
     state.put_job(job)
     attempt = state.attempts.get(job.id)
-    if attempt is not None:
+    limits = (job.spec.time_limit_s, job.spec.signal)
+    if attempt is not None and limits != before:
         life.wake_for_limit(state, job, attempt)

@@ -72,6 +72,10 @@ class Timer:
     attempt: int = 0
 
 
+_FEW_TIMERS = 256
+"""So many are never worth a look at which are still wanted."""
+
+
 def owner_of(job_id: int) -> str:
     """The name under which a job owns reservations."""
     return f"job:{job_id}"
@@ -99,6 +103,7 @@ class State:
         self.turn = Turn(Instant(0.0, 0.0))
         self._order_key = order_key
         self._timers: list[Timer] = []
+        self._most_timers = _FEW_TIMERS
         self._followers: dict[tuple[bool, int, Condition], set[int]] = {}
         self._touched: dict[int, int] = {}
 
@@ -273,6 +278,11 @@ class State:
 
     def wake(self, timer: Timer) -> None:
         heapq.heappush(self._timers, timer)
+        if len(self._timers) > self._most_timers:
+            # Those of attempts that have ended would stay until they are due: for days.
+            kept = {t for t in self._timers if not t.job_id or t.job_id in self.attempts}
+            self._timers = sorted(kept)
+            self._most_timers = 2 * len(kept) + _FEW_TIMERS
 
     def due(self) -> list[Timer]:
         """The timers whose time has come, each once."""

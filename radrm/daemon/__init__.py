@@ -8,6 +8,7 @@ The files, in the order in which they may import one another:
     documents     what clients are shown, as JSON
     explanations  why a job waits, and how its attempts ran
     server        the socket: who asks, and their words
+    scan          one look into the spool
     loop          wait, gather, step, save, act
     asked         what clients say, read with suspicion
     questions     what anybody may ask

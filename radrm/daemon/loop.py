@@ -12,10 +12,9 @@ import logging
 import os
 import queue
 import selectors
-import sqlite3
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from itertools import islice
+from typing import Any
 
 import inotify_simple
 
@@ -25,7 +24,6 @@ from radrm.core.records import Attempt, Device, Job
 from radrm.core.scheduler import Scheduler
 from radrm.core.state import Decision
 from radrm.core.words import Collocation, Outcome
-from radrm.daemon.intake import group_of, take_in
 from radrm.daemon.launching import (
     Site,
     make_checkpoint_folder,
@@ -33,14 +31,14 @@ from radrm.daemon.launching import (
     remove_checkpoint_folder,
 )
 from radrm.daemon.monitor import Monitor
-from radrm.daemon.references import References, Target
+from radrm.daemon.scan import Scan
 from radrm.daemon.server import Request
 from radrm.errors import RadrmError, StoreError
 from radrm.host.clock import Clock
 from radrm.host.evidence import Ended, Lost, Running, Started, Void
 from radrm.host.launcher import Launcher
-from radrm.host.spool import Arrival, Envelope, Spool
-from radrm.host.store import Store, Submission
+from radrm.host.spool import Spool
+from radrm.host.store import Edits, Store, Submission
 from radrm.host.trouble import may_pass
 from radrm.oom import classify
 from radrm.wiring import Estimating
@@ -51,8 +49,6 @@ RESCAN_S = 60.0
 """Network file systems do not notify, and a queue may overflow: look anyway."""
 LONGEST_WAIT_S = 5.0
 """So soon it is noticed that the reading thread has died."""
-ELEMENTS_AT_ONCE = 1000
-"""Elements of a long array that are taken in before others have their turn again."""
 RETRY_S = 5.0
 """Between two tries to write a store that cannot be written."""
 
@@ -85,6 +81,7 @@ class Unsaved:
 
     decisions: list[Decision]
     submissions: list[Submission]
+    edits: list[tuple[int, dict[str, Any]]]
     said: bool = False
 
 
@@ -105,6 +102,7 @@ class Loop:
         self._monitor = parts.monitor(self.post)
         self._pending: list[ev.Event] = []
         self._pending_submissions: list[Submission] = []
+        self._pending_edits: list[tuple[int, dict[str, Any]]] = []
         self._unsaved: Unsaved | None = None
         self._wake_at: float | None = None
         self._rescan_at = 0.0
@@ -213,13 +211,19 @@ class Loop:
 
     # ------------------------------------------------------------- decide, save, act
 
-    def process(self, events: Iterable[ev.Event], submissions: Iterable[Submission] = ()) -> None:
+    def process(
+        self,
+        events: Iterable[ev.Event],
+        submissions: Iterable[Submission] = (),
+        edits: Edits = (),
+    ) -> None:
         """Step through events, save all that follows in one transaction, then act.
 
         While an earlier decision is not on disk, events wait for it.
         """
         self._pending += events
         self._pending_submissions += submissions
+        self._pending_edits += edits
         if not self._unsaved:
             self._decide()
             self._commit()
@@ -228,18 +232,20 @@ class Loop:
         """Step through what is pending; what it leads to is to be saved."""
         events, self._pending = self._pending, []
         submissions, self._pending_submissions = self._pending_submissions, []
+        edits, self._pending_edits = self._pending_edits, []
         if events:
             self.broken = True
             decisions = [self.scheduler.step(event) for event in events]
             self.broken = False
             self._wake_at = decisions[-1].wake_at
-            self._unsaved = Unsaved(decisions, submissions)
+            self._unsaved = Unsaved(decisions, submissions, edits)
 
     def _commit(self) -> None:
         """Save and act, and again with what came of that, until nothing is left to do."""
         while self._unsaved is not None:
             try:
-                self.store.save(self._unsaved.decisions, self._unsaved.submissions)
+                waiting = self._unsaved
+                self.store.save(waiting.decisions, waiting.submissions, waiting.edits)
             except StoreError as error:
                 if not self._unsaved.said:
                     log.error("%s; trying again every %.0f s", error, RETRY_S)
@@ -403,107 +409,6 @@ class Loop:
 
     def scan(self) -> None:
         """Take in what lies in the spool; a very long array in several turns."""
-        if self._unsaved is None:
-            Scan(self).run()
-
-
-class Scan:
-    """One look into the spool. The envelopes rule until what was made of them is saved."""
-
-    def __init__(self, loop: Loop) -> None:
-        self._loop = loop
-        self._spool = loop.parts.spool
-        self._next_id = loop.store.next_job_id()
-        self._events: list[ev.JobSubmitted] = []
-        self._submissions: list[Submission] = []
-        self._done: list[str] = []
-        self._room = ELEMENTS_AT_ONCE
-        self._unfinished_array = False
-
-    def run(self) -> None:
-        """Never raises for what lies there: anybody may put anything into the spool."""
-        try:
-            for arrival in self._spool.arrivals():
-                self._look_at(arrival)
-        except OSError as error:
-            if not may_pass(error):
-                raise
-            log.error("the spool cannot be read now: %s", error)
-        self._save()
-        if self._unfinished_array:
-            self._loop.scan_again()
-
-    def _look_at(self, arrival: Arrival) -> None:
-        wrong = arrival.wrong
-        if arrival.envelope is not None:
-            try:
-                self._take(arrival, arrival.envelope)
-            except _NotYet:
-                return
-            except (sqlite3.Error, StoreError, OSError, MemoryError) as error:
-                if self._loop.broken:
-                    raise
-                log.error("the spool's file %r has to wait: %s", arrival.name, error)
-                return
-            except Exception as error:  # whatever it is, it must not end the daemon
-                if self._loop.broken:
-                    raise
-                log.exception("the spool's file %r cannot be taken in", arrival.name)
-                wrong = f"it cannot be taken in: {error}"
-        if wrong is None:
-            return
-        log.error("the spool's file %r is refused: %s", arrival.name, wrong)
-        try:
-            self._spool.set_aside(arrival.name, self._loop.parts.refused)
-        except OSError as error:
-            log.error("the spool's file %r cannot be set aside: %s", arrival.name, error)
-
-    def _take(self, arrival: Arrival, envelope: Envelope) -> None:
-        """Make jobs of an envelope, of a long array the next few."""
-        taken = self._loop.store.taken(envelope.ticket)
-        if taken is not None:
-            # What was stored under this ticket rules, whatever lies there now.
-            stored = self._loop.store.submitted(envelope.ticket)
-            if taken.uid != arrival.uid:
-                self._done.append(arrival.name)
-                return
-            envelope = stored.envelope
-        batch = take_in(arrival, envelope, self._loop.parts.estimating, self._find)
-        made = taken.jobs if taken else 0
-        first_id = taken.first_id if taken else self._next_id
-        room = 1 - min(made, 1)
-        if batch.array is not None:
-            room = max(0, min(self._room, batch.size - made))
-            self._room -= room
-        events = batch.events(made, first_id, self._next_id, self._loop.clock.now())
-        if taken is None and room:
-            gid = group_of(arrival.uid, arrival.gid)
-            self._submissions.append(Submission(arrival.uid, gid, envelope))
-        self._events += islice(events, room)
-        self._next_id += room
-        if made + room >= batch.size:
-            self._done.append(arrival.name)
-        else:
-            self._unfinished_array = True
-
-    def _find(self, word: str) -> Target:
-        """What a dependency is on. It may stand before it in this very look."""
-        if self._unfinished_array:
-            raise _NotYet  # some of them may not be there yet
-        self._save()
-        if self._loop.unsaved:
-            raise _NotYet
-        return References(self._loop.scheduler, self._loop.store).target(word)
-
-    def _save(self) -> None:
-        events, self._events = self._events, []
-        submissions, self._submissions = self._submissions, []
-        self._loop.process(events, submissions)
-        if not self._loop.unsaved:
-            for name in self._done:
-                self._spool.remove(name)
-        self._done = []
-
-
-class _NotYet(Exception):
-    """This envelope stays in the spool until the next look."""
+        parts = self.parts
+        if self._unsaved is None and Scan(self, parts.spool, parts.refused, parts.estimating).run():
+            self.scan_again()

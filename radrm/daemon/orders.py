@@ -7,7 +7,7 @@ those that it can be about, and only where there is none of them it is refused.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -118,7 +118,7 @@ def edit(loop: Loop, request: Request) -> list[Document]:
         edited.append((job.id, merged(loop.store.edits(job.id), changes)))
         return event
 
-    return _each_job(loop, request, make, lambda: loop.store.edit(edited))
+    return _each_job(loop, request, make, edited)
 
 
 def _edited(loop: Loop, job: Job, changes: dict[str, Any]) -> ev.EditRequested:
@@ -142,11 +142,11 @@ def _each_job(
     loop: Loop,
     request: Request,
     make: Callable[[Job], ev.Event],
-    first: Callable[[], None] = lambda: None,
+    edits: Sequence[tuple[int, dict[str, Any]]] = (),
 ) -> list[Document]:
     """The event of each job that the request names, and what is to be told of each.
 
-    `first` is done once all events are made, before anything comes of them.
+    `edits`, filled while the events are made, are saved with what comes of them.
     """
     results: list[Document] = []
     events: list[ev.Event] = []
@@ -169,8 +169,7 @@ def _each_job(
             others = f" (and {len(refused) - 1} more of {reference[:80]} likewise)"
             refused[0]["error"] += others
         results += done or refused[:1]
-    first()
-    loop.process(events)
+    loop.process(events, edits=edits)
     return results
 
 

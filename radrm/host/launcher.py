@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from radrm.errors import Refused, StoreError
-from radrm.host import attempts, cgroups, runner, start_runner
+from radrm.host import attempts, cgroups, start_runner
 from radrm.host.clock import Clock
 from radrm.host.evidence import Ended, Evidence, Lost, Running, Started, Void
 from radrm.host.files import fsync_folder
@@ -182,7 +182,7 @@ class Launcher:
                 ],
                 setsid=True,
                 # Blocked from birth: a signal that comes early waits until it can be obeyed.
-                setsigmask=runner.CONTROL,
+                setsigmask=signal.valid_signals(),
             )
         except OSError:
             os.close(announcement)

@@ -15,7 +15,7 @@ import sqlite3
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 import msgspec
 
@@ -104,6 +104,7 @@ INSERT INTO jobs SELECT id, ticket, array_id, array_index, name, json_extract(re
 }
 
 T = TypeVar("T")
+Edits: TypeAlias = Iterable["tuple[int, dict[str, Any]]"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,13 +170,19 @@ class Store:
 
     # ------------------------------------------------------------- writing
 
-    def save(self, decisions: Sequence[Decision], submissions: Iterable[Submission] = ()) -> None:
+    def save(
+        self,
+        decisions: Sequence[Decision],
+        submissions: Iterable[Submission] = (),
+        edits: Edits = (),
+    ) -> None:
         """One transaction: all of it is on disk when this returns, or none of it.
 
-        A job is stored with, or after, the submission that has its ticket.
+        A job is stored with, or after, the submission that has its ticket. `edits` are the
+        options changed since, by the job's id.
         """
-        handed_in = list(submissions)
-        if not handed_in and not any(d.changed or d.dropped for d in decisions):
+        handed_in, changed = list(submissions), list(edits)
+        if not handed_in and not changed and not any(d.changed or d.dropped for d in decisions):
             return
         with self._writing():
             for submission in handed_in:
@@ -187,6 +194,10 @@ class Store:
                     self._db.execute(
                         "DELETE FROM reservations WHERE owner = ? AND device = ?", (owner, device)
                     )
+            self._db.executemany(
+                "UPDATE jobs SET edits = ? WHERE id = ?",
+                [(json.dumps(options), job_id) for job_id, options in changed],
+            )
 
     @contextlib.contextmanager
     def _writing(self) -> Iterator[None]:
@@ -253,14 +264,6 @@ class Store:
                 digest,
             ),
         )
-
-    def edit(self, changes: Iterable[tuple[int, dict[str, Any]]]) -> None:
-        """Keep the options that were changed since submission, by the job's id."""
-        with self._writing():
-            self._db.executemany(
-                "UPDATE jobs SET edits = ? WHERE id = ?",
-                [(json.dumps(options), job_id) for job_id, options in changes],
-            )
 
     # ------------------------------------------------------------- reading
 

@@ -33,7 +33,8 @@ def asked(tmp_path: Path, client_uid: int, **words: Any) -> tuple[dict[str, Any]
         scheduler=world.scheduler,
         store=store,
         clock=Clock(),
-        process=lambda events: [world.step(event) for event in events],
+        process=lambda events, edits=(): [world.step(event) for event in events],
+        broken=False,
     )
     request = Request(words=words, client=Peer(os.getpid(), client_uid, client_uid))
     Requests({}).answer(loop, request)  # type: ignore[arg-type]

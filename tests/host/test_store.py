@@ -120,7 +120,7 @@ def test_what_is_edited_of_one_job_comes_back_with_its_submission(path: str) -> 
     sent = submission_of(job, options={"time": "60", "env": ["A=1"]})
     store.save(world.decisions, [sent])
     assert store.edits(job.id) == {}
-    store.edit([(job.id, {"time": "90", "env": ["A=2"]})])
+    store.save([], edits=[(job.id, {"time": "90", "env": ["A=2"]})])
     assert store.submission(job.id).envelope.options == {"time": "90", "env": ["A=2"]}
     assert store.edits(job.id) == {"time": "90", "env": ["A=2"]}
 
