@@ -75,6 +75,8 @@ class DeviceLedger:
         self.reservations: dict[str, Reservation] = {}
         self.reading: Reading | None = None
         self.unmanaged_mib: int | None = None
+        self.occupied_since_s = 0.0
+        """Since when it has never been without a holder."""
         self._settings = settings
         self._window = SmactWindow(settings.smact_window_s)
         self._fresh_from_s = float("-inf")
@@ -245,6 +247,9 @@ class DeviceLedger:
 
         Its reservation is put beside by `reserve`.
         """
+        if not self.holdings:
+            self.occupied_since_s = since_s
+        self.occupied_since_s = min(self.occupied_since_s, since_s)
         before = self.smact if self.holdings else 0.0
         predicted = job.estimate(Quantity.SMACT)
         self._expected_smact = None

@@ -293,6 +293,13 @@ def _why(outcome: Outcome, event: AttemptEnded, code: int | None) -> str | None:
     return f"killed by signal {signals[0]}" if signals else f"exit code {code}"
 
 
+_END_OF_STOP = {
+    StopReason.TIMEOUT: Trigger.TIME_OUT,
+    StopReason.CANCELLED: Trigger.CANCEL,
+    StopReason.LOST: Trigger.FAIL,
+}
+
+
 def _why_stopped(job: Job, stop: Stop | None) -> str | None:
     if stop is None:
         return None
@@ -307,9 +314,10 @@ def _stopped(state: State, job: Job, attempt: Attempt) -> None:
     if attempt.stop.reason is StopReason.PREEMPTED:
         _back(state, job, progress=job.saved)
         return
-    timed_out = attempt.stop.reason is StopReason.TIMEOUT
-    trigger = Trigger.TIME_OUT if timed_out else Trigger.CANCEL
-    _finish(state, job, trigger, attempt, _why_stopped(job, attempt.stop))
+    if attempt.stop.reason is StopReason.LOST and job.spec.requeue:
+        _back(state, job, progress=job.saved)
+        return
+    _finish(state, job, _END_OF_STOP[attempt.stop.reason], attempt, _why_stopped(job, attempt.stop))
 
 
 def _finish(

@@ -42,7 +42,7 @@ from radrm.core.state import Decision, State, Timer
 from radrm.core.units import show_seconds
 from radrm.core.validation import check, check_placement, hopeless, refuse_gpuless
 from radrm.core.view import View
-from radrm.core.words import JobState, ReservationKind, StopReason
+from radrm.core.words import DeviceKind, JobState, ReservationKind, StopReason
 
 _PLANNER = "planner:"
 
@@ -272,6 +272,20 @@ class Scheduler:
         kept, self._kept_reservations = self._kept_reservations, []
         for reservation in kept:
             self._put_back(reservation)
+        for ledger in [le for le in self.state.ledgers.values() if le.vanished]:
+            self._end_holders(ledger)
+
+    def _end_holders(self, ledger: DeviceLedger) -> None:
+        """What a job had on a MIG instance that was cut away is lost. A GPU may come back."""
+        if ledger.device.kind is not DeviceKind.MIG:
+            return
+        for holding in list(ledger.holdings.values()):
+            attempt = self.state.live_attempt(holding.job_id, holding.attempt)
+            if attempt is None or attempt.stop is not None:
+                continue
+            reason = f"its device {ledger.device.profile or ledger.device.name} has vanished"
+            job = self.state.put_job(replace(self.state.jobs[holding.job_id], reason=reason))
+            life.stop(self.state, job, attempt, StopReason.LOST)
 
     def _put_back(self, reservation: Reservation) -> None:
         """A stored reservation, and its holder, back on their device after a restart."""

@@ -27,6 +27,9 @@ class CoreSettings:
     """A settled job's promise is its peak plus this."""
     idle_unmanaged_mib: int = 256
     """A device counts as idle in spite of this much unmanaged memory (a desktop, a monitor)."""
+    mps_cohort_s: float = 1800.0
+    """An MPS server has one user at a time. Once jobs of one have been on a GPU for so long
+    without a gap, no further one of theirs joins them there while others wait for a GPU."""
     yield_to_unmanaged: bool = False
     """Give no new job to a device while processes that radrm did not start use more than
     `idle_unmanaged_mib` of it. Otherwise what they use is only counted."""

@@ -49,6 +49,7 @@ TABLE: dict[tuple[JobState, Trigger], JobState] = {
     (_S.STOPPING, _T.CANCEL): _S.CANCELLED,
     (_S.STOPPING, _T.RETURN): _S.PENDING,
     (_S.STOPPING, _T.RECOVER): _S.RECOVERING,
+    (_S.STOPPING, _T.FAIL): _S.FAILED,
     (_S.COMPLETED, _T.AGAIN): _S.PENDING,
     (_S.FAILED, _T.AGAIN): _S.PENDING,
     (_S.TIMEOUT, _T.AGAIN): _S.PENDING,

@@ -22,7 +22,7 @@ from radrm.core.proposals import (
 )
 from radrm.core.records import Attempt, Instant, Job, Needs, Placement, Refusal, Role
 from radrm.core.state import State, owner_of
-from radrm.core.units import show_mib
+from radrm.core.units import show_mib, show_seconds
 from radrm.core.words import CheckpointKind, Collocation, DeviceKind, JobState
 
 # ------------------------------------------------------------------ a job and a device
@@ -162,7 +162,19 @@ def _sharing_refusal(
         if mode is Collocation.MPS and holding.uid != job.spec.uid:
             why = f"job {holding.job_id} of another user is on its MPS server"
             return Refusal("cohort", why, uuid)
+    if others and mode is Collocation.MPS:
+        return _refuse_long_cohort(state, job, ledger)
     return None
+
+
+def _refuse_long_cohort(state: State, job: Job, ledger: DeviceLedger) -> Refusal | None:
+    """So that other users' turn on an MPS server comes."""
+    age_s = state.turn.now.boot_s - ledger.occupied_since_s
+    others_wait = state.waiting.users.keys() - {job.spec.uid}
+    if age_s < state.settings.mps_cohort_s or not others_wait:
+        return None
+    why = f"jobs of its user have been there for {show_seconds(age_s)} and others wait for a GPU"
+    return Refusal("turn", why, ledger.device.uuid, state.settings.mps_cohort_s, age_s)
 
 
 # ------------------------------------------------------------------ a whole job

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left, insort
+from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -71,6 +72,9 @@ class Lines:
     def __init__(self, order_key: OrderKey) -> None:
         self.gpu = WaitingQueue(order_key)
         self.gpuless = WaitingQueue(order_key)
+        self.users: Counter[int] = Counter()
+        """How many jobs of each user stand in the line for GPUs."""
+        self._uid_of: dict[int, int] = {}
 
     def of(self, job: Job) -> WaitingQueue:
         return self.gpu if job.spec.gpus else self.gpuless
@@ -78,8 +82,16 @@ class Lines:
     def put(self, job: Job) -> None:
         self.discard(job.id)
         self.of(job).put(job)
+        if job.spec.gpus:
+            self._uid_of[job.id] = job.spec.uid
+            self.users[job.spec.uid] += 1
 
     def discard(self, job_id: int) -> None:
+        uid = self._uid_of.pop(job_id, None)
+        if uid is not None:
+            self.users[uid] -= 1
+            if not self.users[uid]:
+                del self.users[uid]
         self.gpu.discard(job_id)
         self.gpuless.discard(job_id)
 

@@ -50,6 +50,7 @@ class StopReason(str, Enum):
     CANCELLED = "cancelled"
     TIMEOUT = "timeout"
     PREEMPTED = "preempted"
+    LOST = "lost"
 
 
 class Collocation(str, Enum):

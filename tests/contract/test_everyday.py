@@ -8,7 +8,7 @@ from radrm.core import actions as act
 from radrm.core import events as ev
 from radrm.core.records import Job, Needs, OutOfMemory, Reading, Role
 from radrm.core.settings import CoreSettings
-from radrm.core.words import Collocation, JobState, Outcome
+from radrm.core.words import Collocation, DeviceKind, JobState, Outcome
 from radrm.policies.exclusive import Exclusive
 from tests.world import GIB, World, gpus
 
@@ -445,3 +445,45 @@ def test_who_never_uses_a_device_loses_it_where_the_site_says_so() -> None:
     assert world.state(idler) is JobState.CANCELLED
     assert "never used it" in (world.jobs[idler.id].reason or "")
     assert world.state(worker) is JobState.RUNNING
+
+
+# ------------------------------------------------------------------ what vanishes, whose turn it is
+
+
+@pytest.mark.parametrize("requeue", [False, True])
+def test_a_job_whose_mig_instance_is_cut_away_is_lost(requeue: bool) -> None:
+    world = World(gpus(2, 5 * GIB, kind=DeviceKind.MIG, profile="1g.5gb"))
+    job = world.submit(GIB, requeue=requeue)
+    other = world.submit(GIB)
+    assert world.where(job) == ("GPU-0",)
+    world.devices = world.devices[1:]
+    world.step(ev.DevicesSeen(at=world.now, devices=world.devices))
+    assert world.attempts[job.id, 1].outcome is Outcome.LOST
+    assert world.state(job) is (JobState.PENDING if requeue else JobState.FAILED)
+    assert "vanished" in (world.jobs[job.id].reason or "") or requeue
+    assert world.state(other) is JobState.RUNNING
+    assert {r.device for r in world.reservations.values()} == {"GPU-1"}
+
+
+def test_the_turn_of_other_users_comes_on_an_mps_server() -> None:
+    world = World(gpus(1, mps=True), settings=CoreSettings(smact_min_samples=1))
+    first = world.submit(GIB, smact=0.1)
+    world.pass_time(world.settings.mps_cohort_s / 2)
+    bob = world.submit(GIB, user="bob", uid=1001, smact=0.1)
+    assert world.why(bob)[0] == "cohort"
+    urgent = world.submit(GIB, smact=0.1, priority=9)
+    assert world.state(urgent) is JobState.RUNNING, "ann is there and may bring more"
+    world.pass_time(world.settings.mps_cohort_s)
+    late = world.submit(GIB, smact=0.1, priority=9)
+    assert world.why(late)[0] == "turn"
+    world.end(first)
+    assert world.state(late) is JobState.PENDING
+    world.end(urgent)
+    assert world.state(late) is JobState.RUNNING, "the first in line, on an empty GPU"
+
+
+def test_who_is_alone_has_all_the_time() -> None:
+    world = World(gpus(1, mps=True), settings=CoreSettings(smact_min_samples=1))
+    world.submit(GIB, smact=0.1)
+    world.pass_time(10 * world.settings.mps_cohort_s)
+    assert world.state(world.submit(GIB, smact=0.1)) is JobState.RUNNING
