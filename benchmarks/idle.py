@@ -21,4 +21,12 @@ def measure(seconds: float = 10.0, devices: int = 8) -> list[Row]:
         after = daemon.cpu_times()
     used = after.user + after.system - before.user - before.system
     what = f"idle daemon, {devices} devices"
-    return [Row(what, 100 * max(0.0, used) / seconds, LIMIT_PERCENT, "% of a core", f"over {seconds:g} s")]
+    return [
+        Row(
+            what,
+            100 * max(0.0, used) / seconds,
+            LIMIT_PERCENT,
+            "% of a core",
+            f"over {seconds:g} s",
+        )
+    ]

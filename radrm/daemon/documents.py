@@ -37,14 +37,14 @@ class Row:
 
     def takes(self, job: Job) -> bool:
         """Add the array's next waiting element to the row; False where it is none."""
+        first, last, next_ = self.job.array, (self.last or self.job).array, job.array
+        if first is None or last is None or next_ is None or first.array_id != next_.array_id:
+            return False
         mine, theirs = self.job, job
         alike = (
-            mine.array is not None
-            and theirs.array is not None
-            and mine.array.array_id == theirs.array.array_id
-            and (mine.state, mine.held, mine.after) == (theirs.state, theirs.held, theirs.after)
+            (mine.state, mine.held, mine.after) == (theirs.state, theirs.held, theirs.after)
             and mine.state is JobState.PENDING
-            and (self.last or mine).array.index + 1 == theirs.array.index  # type: ignore[union-attr]
+            and last.index + 1 == next_.index
         )
         if alike:
             self.last, self.count = job, self.count + 1

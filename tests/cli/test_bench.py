@@ -35,7 +35,6 @@ from radrm.cli.bench_steps import Point, Steps, compiled, rate
 from radrm.errors import Refused, UsageError
 from radrm.host.paths import client_paths
 from tests.cli.fakes import ESC, gpu
-from tests.daemon.conftest import daemon, home  # noqa: F401
 from tests.daemon.harness import DaemonHome, wait_until
 
 ROOT = Path(__file__).parents[2]
@@ -261,7 +260,7 @@ def test_inside_a_job_it_takes_that_jobs_gpu() -> None:
 
 
 @pytest.mark.daemon
-def test_the_job_around_is_what_its_daemon_says(daemon: DaemonHome) -> None:  # noqa: F811
+def test_the_job_around_is_what_its_daemon_says(daemon: DaemonHome) -> None:
     paths = client_paths(daemon.environment, os.getuid())
     assert bench_place.job_around({}, paths) is None
     job = daemon.submit("--collocation=exclusive", "--", *_simjob(8, 0.3, 9000))

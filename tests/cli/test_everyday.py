@@ -13,7 +13,6 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.daemon.conftest import daemon, home  # noqa: F401
 from tests.daemon.harness import DaemonHome, wait_until
 
 pytestmark = pytest.mark.daemon
@@ -22,7 +21,7 @@ RADRM = [sys.executable, "-m", "radrm.cli.main"]
 
 
 @contextlib.contextmanager
-def started(home: DaemonHome, *words: str) -> Iterator[subprocess.Popen[str]]:  # noqa: F811
+def started(home: DaemonHome, *words: str) -> Iterator[subprocess.Popen[str]]:
     """A command that goes on; ended by its pid."""
     process = subprocess.Popen(
         [*RADRM, *words],
@@ -40,7 +39,7 @@ def started(home: DaemonHome, *words: str) -> Iterator[subprocess.Popen[str]]:  
         process.communicate()
 
 
-def block(home: DaemonHome, name: str = "blocker") -> int:  # noqa: F811
+def block(home: DaemonHome, name: str = "blocker") -> int:
     """A job that has both GPUs to itself, so that others wait."""
     job = home.submit(
         f"--name={name}", "--gpus=2", "--collocation=exclusive", "--", "sleep", "9999"
@@ -50,7 +49,7 @@ def block(home: DaemonHome, name: str = "blocker") -> int:  # noqa: F811
 
 
 def test_a_waiting_job_is_held_edited_released_cancelled_and_run_again(
-    daemon: DaemonHome,  # noqa: F811
+    daemon: DaemonHome,
 ) -> None:
     blocker = block(daemon)
     job = daemon.submit("--name=mine", "--gpu-memory=1G", "--", "true")
@@ -70,14 +69,14 @@ def test_a_waiting_job_is_held_edited_released_cancelled_and_run_again(
     assert [a["outcome"] for a in attempts] == ["completed", "completed"]
 
 
-def test_a_refused_order_is_an_error_and_the_rest_is_done(daemon: DaemonHome) -> None:  # noqa: F811
+def test_a_refused_order_is_an_error_and_the_rest_is_done(daemon: DaemonHome) -> None:
     job = daemon.submit("--", "sleep", "9999")
     done = daemon.radrm("cancel", "99", str(job))
     assert done.returncode == 1
     assert done.stderr.startswith("radrm: there is no job") and f"job {job}" in done.stdout
 
 
-def test_an_array_is_one_row_and_its_elements_have_names(daemon: DaemonHome) -> None:  # noqa: F811
+def test_an_array_is_one_row_and_its_elements_have_names(daemon: DaemonHome) -> None:
     block(daemon)
     array = daemon.submit("--name=sweep", "--array=0-99", "--", "true")
     lines = daemon.radrm("status").stdout.splitlines()
@@ -87,7 +86,7 @@ def test_an_array_is_one_row_and_its_elements_have_names(daemon: DaemonHome) -> 
     assert "100 in all" in daemon.radrm("cancel", str(array)).stdout
 
 
-def test_pages(daemon: DaemonHome) -> None:  # noqa: F811
+def test_pages(daemon: DaemonHome) -> None:
     block(daemon)
     daemon.radrm("submit", *[daemon.file(f"{i}.rad", "#!/bin/sh\ntrue\n").name for i in range(5)])
     first = daemon.radrm("status", "--limit", "4").stdout.splitlines()
@@ -97,7 +96,7 @@ def test_pages(daemon: DaemonHome) -> None:  # noqa: F811
     assert "no page 3" in daemon.radrm("status", "--limit", "4", "--page", "3").stderr
 
 
-def test_a_drained_gpu_takes_nobody_until_it_is_resumed(daemon: DaemonHome) -> None:  # noqa: F811
+def test_a_drained_gpu_takes_nobody_until_it_is_resumed(daemon: DaemonHome) -> None:
     assert daemon.radrm("drain", "--reason", "fan is loud").stdout.count("Drained") == 2
     job = daemon.submit("--gpu-memory=1G", "--", "true")
     assert daemon.radrm("explain", str(job)).stdout.count("fan is loud") >= 2
@@ -108,7 +107,7 @@ def test_a_drained_gpu_takes_nobody_until_it_is_resumed(daemon: DaemonHome) -> N
 
 
 def test_a_log_is_followed_from_before_the_start_through_a_retry(
-    daemon: DaemonHome,  # noqa: F811
+    daemon: DaemonHome,
 ) -> None:
     blocker = block(daemon)
     daemon.file("twice.rad", '#!/bin/sh\necho "attempt $RADRM_ATTEMPT"\n[ -e "$0".no ]\n')
@@ -123,7 +122,7 @@ def test_a_log_is_followed_from_before_the_start_through_a_retry(
     assert follower.returncode == 0
 
 
-def test_following_outlives_the_daemon(daemon: DaemonHome) -> None:  # noqa: F811
+def test_following_outlives_the_daemon(daemon: DaemonHome) -> None:
     job = daemon.submit("--name=long", "--", "sh", "-c", "until [ -e go ]; do sleep 0.05; done")
     daemon.wait_state(job, "RUNNING")
     with started(daemon, "status", "--follow", "--json") as follower:
@@ -138,7 +137,7 @@ def test_following_outlives_the_daemon(daemon: DaemonHome) -> None:  # noqa: F81
         assert follower.stdout.read() == "" and follower.wait(60) == 0
 
 
-def test_a_job_is_followed_to_its_end(daemon: DaemonHome) -> None:  # noqa: F811
+def test_a_job_is_followed_to_its_end(daemon: DaemonHome) -> None:
     job = daemon.submit("--", "sh", "-c", "echo hello; exit 3")
     daemon.wait_end(job)
     done = daemon.radrm("status", str(job), "--follow")
@@ -149,7 +148,7 @@ def test_a_job_is_followed_to_its_end(daemon: DaemonHome) -> None:  # noqa: F811
 
 
 def test_a_reader_that_leaves_ends_a_follower_that_has_nothing_to_say(
-    daemon: DaemonHome,  # noqa: F811
+    daemon: DaemonHome,
 ) -> None:
     job = daemon.submit("--", "sh", "-c", "echo one; exec sleep 9999")
     with started(daemon, "logs", "-f", str(job)) as follower:
@@ -159,7 +158,7 @@ def test_a_reader_that_leaves_ends_a_follower_that_has_nothing_to_say(
         assert follower.wait(60) == 141
 
 
-def test_the_live_picture_on_a_terminal_ends_by_ctrl_c(daemon: DaemonHome) -> None:  # noqa: F811
+def test_the_live_picture_on_a_terminal_ends_by_ctrl_c(daemon: DaemonHome) -> None:
     daemon.submit("--name=watched", "--", "sleep", "9999")
     master, slave = pty.openpty()
     environment = {**daemon.environment, "TERM": "xterm-256color", "COLUMNS": "80", "LINES": "24"}

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -53,6 +54,13 @@ class Server(DaemonHome):
         beside = self.folder / "mps-state.new"
         beside.write_text(json.dumps(how))
         beside.rename(self.folder / "mps-state")
+        if "hang" in how:
+            return
+        # The stand-in looks when it is asked something: at once, not at radrm's next question.
+        for uuid in how:
+            environment = {**self.environment, "CUDA_MPS_PIPE_DIRECTORY": self.control(uuid).pipes}
+            command = [sys.executable, str(STANDINS / "bin" / "nvidia-cuda-mps-control")]
+            subprocess.run(command, input=b"get_server_list\n", env=environment, check=True)
 
     def state_of(self, uuid: str) -> str:
         (row,) = (row for row in self.ask("mps") if uuid in row["uuids"])

@@ -1,13 +1,13 @@
 """The daemon on a server with NVIDIA GPUs, as far as NVML goes.
 
 `pynvml` is the real one; under it is the stand-in of libnvidia-ml.so.1, and jobs write
-into its state what they hold.
+into its state what they hold. Strangers, MIG, and GPUs that are lost while jobs run:
+test_dgx.py; a driver that hangs: test_readings.py.
 """
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -40,11 +40,6 @@ def server(home: DaemonHome, nvml_driver: Nvml) -> DaemonHome:
 
 def hold(server: DaemonHome, mib: int) -> int:
     return server.submit(f"--gpu-memory={mib}", "--", "bash", "hold.sh", str(mib))
-
-
-def gpu(server: DaemonHome, uuid: str) -> dict[str, Any]:
-    (found,) = (g for g in server.ask("gpus") if g["uuid"] == uuid)
-    return dict(found)
 
 
 def let_go(server: DaemonHome) -> None:
@@ -80,15 +75,6 @@ def test_coarse_utilization_lets_jobs_share_where_the_site_says_so(server: Daemo
     let_go(server)
 
 
-def test_strangers_count(server: DaemonHome, nvml_driver: Nvml) -> None:
-    nvml_driver.process(FIRST, 1, 20000)
-    server.start()
-    assert [g["unmanaged_mib"] for g in server.ask("gpus")] == [20000, 0]
-    job = hold(server, 30000)
-    assert server.wait_state(job, "RUNNING")["devices"] == [SECOND]
-    let_go(server)
-
-
 def test_an_old_driver_will_do(
     server: DaemonHome, nvml_driver: Nvml, old_nvml_library: Path
 ) -> None:
@@ -104,26 +90,7 @@ def test_an_old_driver_will_do(
     assert server.wait_end(job)["peak_mib"] == 8000
 
 
-def test_a_job_gets_a_mig_instance(server: DaemonHome, nvml_driver: Nvml) -> None:
-    parts = [nvml_driver.mig(SECOND, "3g.20gb") for _ in range(2)]
-    server.start()
-    assert [g["uuid"] for g in server.ask("gpus")] == [FIRST, *parts]
-    job = server.submit("--mig-profile=3g.20gb", "--", "bash", "hold.sh", "5000")
-    wait_until(lambda: server.job(job)["peak_mib"])
-    (device,) = server.job(job)["devices"]
-    assert device in parts
-    let_go(server)
-    assert server.wait_end(job)["peak_mib"] == 5000
-
-
 # ------------------------------------------------------------------ trouble
-
-
-def hang_at(driver: Nvml, function: str) -> None:
-    """Make a function hang, and wait until it has been called."""
-    driver.hang(function)
-    before = len(driver.calls(function))
-    wait_until(lambda: len(driver.calls(function)) > before, f"a call of {function}")
 
 
 def test_a_lost_gpu_takes_no_job_and_harms_no_other(server: DaemonHome, nvml_driver: Nvml) -> None:
@@ -136,45 +103,6 @@ def test_a_lost_gpu_takes_no_job_and_harms_no_other(server: DaemonHome, nvml_dri
     let_go(server)
     for job in jobs:
         assert server.wait_end(job)["state"] == "COMPLETED"
-
-
-def test_a_gpu_lost_while_its_job_runs(server: DaemonHome, nvml_driver: Nvml) -> None:
-    server.start()
-    job = hold(server, 8000)
-    device = server.wait_state(job, "RUNNING")["devices"][0]
-    nvml_driver.fail("*", LOST, device)
-    wait_until(lambda: gpu(server, device)["state"] == "unreadable", "its reading to say so")
-    assert "lost" in gpu(server, device)["reason"]
-    assert server.job(job)["state"] == "RUNNING", "nobody knows that it is harmed"
-    other = hold(server, 8000)
-    assert device not in server.wait_state(other, "RUNNING")["devices"]
-    nvml_driver.fail("*", 0, device)
-    wait_until(lambda: gpu(server, device)["state"] == "busy")
-    let_go(server)
-    assert server.wait_end(job)["state"] == "COMPLETED"
-
-
-def test_a_driver_that_hangs_holds_new_jobs_and_nothing_else(
-    server: DaemonHome, nvml_driver: Nvml
-) -> None:
-    server.start()
-    running = [hold(server, 8000), hold(server, 8000)]
-    wait_until(lambda: all(server.job(j)["peak_mib"] for j in running))
-    waiting = hold(server, 9000)
-    hang_at(nvml_driver, "nvmlDeviceGetMemoryInfo_v2")
-    server.radrm("cancel", str(running[0]))
-    assert server.wait_end(running[0])["state"] == "CANCELLED", "it answers, and ends jobs"
-    assert server.job(waiting)["state"] == "PENDING", "nobody knows what is free now"
-    nvml_driver.release("nvmlDeviceGetMemoryInfo_v2")
-    server.wait_state(waiting, "RUNNING")
-    let_go(server)
-
-
-def test_it_stops_while_the_driver_hangs(server: DaemonHome, nvml_driver: Nvml) -> None:
-    server.start()
-    hang_at(nvml_driver, "nvmlDeviceGetMemoryInfo_v2")
-    assert server.stop() == 0
-    server.served = False
 
 
 def test_without_a_driver_it_says_so(server: DaemonHome, nvml_driver: Nvml) -> None:

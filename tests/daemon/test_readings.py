@@ -88,30 +88,27 @@ def test_jobs_share_while_dcgm_measures(server: Server) -> None:
     found = server.gpu()
     assert (found["smact"], found["smact_source"], found["power_w"]) == (0.3, "dcgm", 120.0)
     assert len(server.children()) == 1
+    # One that is busy is seen to be.
+    server.dcgm("ok", smact=0.95)
+    wait_until(lambda: server.gpu()["smact"] == 0.95)
+    third = server.hold()
+    server.wait_reason(third, "SM")
+    server.dcgm("ok")
+    server.home.wait_state(third, "RUNNING")
     # The host engine dies: nobody comes beside the two, and people read why.
     server.dcgm("down")
     wait_until(lambda: server.gpu()["smact"] is None)
-    third = server.hold()
-    server.wait_reason(third, "dcgmi")
-    explained = server.home.radrm("explain", str(third))
+    fourth = server.hold()
+    server.wait_reason(fourth, "dcgmi")
+    explained = server.home.radrm("explain", str(fourth))
     assert "dcgmi" in explained.stdout
-    assert server.home.job(third)["state"] == "PENDING"
+    assert server.home.job(fourth)["state"] == "PENDING"
     # It comes back, and the daemon finds that out by itself.
     server.dcgm("ok")
-    server.home.wait_state(third, "RUNNING")
+    server.home.wait_state(fourth, "RUNNING")
     said = server.home.said()
     assert said.count("takes nobody beside others") == 1
     assert "SM activity comes from dcgm" in said
-
-
-def test_a_busy_gpu_is_seen_to_be_busy(server: Server) -> None:
-    server.dcgm("ok", smact=0.95)
-    server.home.start()
-    server.home.wait_state(server.hold(), "RUNNING")
-    second = server.hold()
-    server.wait_reason(second, "0.95")
-    server.dcgm("ok", smact=0.2)
-    server.home.wait_state(second, "RUNNING")
 
 
 def test_left_to_itself_the_daemon_finds_dcgm(server: Server) -> None:
@@ -158,33 +155,35 @@ def test_the_child_ends_with_its_daemon_however_that_ends(server: Server) -> Non
     wait_until(lambda: server.gpu()["smact_source"] == "dcgm")
     server.home.kill()
     wait_until(lambda: server.children() == [])
-    server.home.start()
+    server.home.served = False
 
 
 def test_a_driver_that_hangs_is_noticed_and_taken_up_again(server: Server) -> None:
     server.home.start()
-    first = server.hold()
-    server.home.wait_state(first, "RUNNING")
+    jobs = [server.hold() for _ in range(2)]
+    for job in jobs:
+        server.home.wait_state(job, "RUNNING")
     server.driver.hang("nvmlDeviceGetMemoryInfo*")
     found = wait_until(lambda: server.gpu()["state"] == "unreadable" and server.gpu())
     assert isinstance(found, dict)
     assert "the driver has not answered for" in found["reason"]
-    second = server.hold()
-    server.wait_reason(second, "the driver has not answered for")
-    assert server.home.job(first)["state"] == "RUNNING", "what runs goes on"
+    newcomer = server.hold()
+    server.wait_reason(newcomer, "the driver has not answered for")
+    assert server.home.job(jobs[0])["state"] == "RUNNING", "what runs goes on"
+    server.home.radrm("cancel", str(jobs[1]))
+    assert server.home.wait_end(jobs[1])["state"] == "CANCELLED", "it answers, and ends jobs"
     server.driver.release("nvmlDeviceGetMemoryInfo*")
-    server.home.wait_state(second, "RUNNING")
-
-
-def test_a_daemon_ends_while_its_driver_hangs(server: Server) -> None:
-    server.home.start()
-    wait_until(lambda: server.gpu()["smact_source"] == "dcgm")
-    server.driver.hang("nvmlDeviceGetMemoryInfo*")
-    wait_until(lambda: server.gpu()["state"] == "unreadable")
+    server.home.wait_state(newcomer, "RUNNING")
+    (server.home.work / "go").touch()
+    for job in (jobs[0], newcomer):
+        assert server.home.wait_end(job)["state"] == "COMPLETED"
+    # It ends while the driver hangs.
+    before = len(server.driver.calls())
+    server.driver.hang("*")
+    wait_until(lambda: len(server.driver.calls()) > before, "a call that hangs")
     assert server.home.stop() == 0
     assert server.children() == []
-    server.driver.release("nvmlDeviceGetMemoryInfo*")
-    server.home.start()
+    server.home.served = False
 
 
 def test_a_server_without_nvml_is_read_through_nvidia_smi(server: Server) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from radrm.core.records import AttemptMemory, Device, Instant, Reading
+from radrm.core.records import Device, Instant, Reading
 from radrm.errors import DeviceError
 from radrm.host.nvml import figures, processes, words
 from radrm.host.nvml.condition import Condition
@@ -14,7 +14,7 @@ from radrm.host.nvml.library import Library
 from radrm.host.nvml.listing import Listing, Place, memory_of
 from radrm.host.nvml.power import Power
 from radrm.host.nvml.xids import Xids
-from radrm.host.source import OwnerOf
+from radrm.host.source import OwnerOf, whose
 from radrm.host.strangers import Strangers
 
 SMACT_SOURCE = "nvml-utilization"
@@ -159,7 +159,7 @@ class NvmlGpus:
             self._broken.discard(place.gpu_uuid)
         self._gone.discard(uuid)
         total = memory.total if memory else 0
-        attempts, others = _whose({p: figures.mib(b, total) for p, b in held.items()}, owner_of)
+        attempts, others = whose({p: figures.mib(b, total) for p, b in held.items()}, owner_of)
         smact = figures.within(busy.gpu / 100 if busy else None, 1.0)
         return Reading(
             device=uuid,
@@ -202,23 +202,3 @@ class NvmlGpus:
         if self._looked_s is None or not 0 <= boot_s - self._looked_s < LOOK_AGAIN_S:
             self._looked_s = boot_s
             self.changed = self.changed or self._listing.differs()
-
-
-def _whose(
-    held: dict[int, int | None], owner_of: OwnerOf
-) -> tuple[tuple[AttemptMemory, ...], dict[int, int | None]]:
-    """What each attempt's processes hold, and those of nobody.
-
-    One process whose memory is unknown makes its attempt's sum unknown.
-    """
-    sums: dict[tuple[int, int], int | None] = {}
-    others: dict[int, int | None] = {}
-    for pid, mib in held.items():
-        owner = owner_of(pid)
-        if owner is None:
-            others[pid] = mib
-            continue
-        before = sums.get(owner, 0)
-        sums[owner] = None if before is None or mib is None else before + mib
-    attempts = tuple(AttemptMemory(*owner, used_mib=mib) for owner, mib in sums.items())
-    return attempts, others
