@@ -8,6 +8,7 @@ The files, in the order in which they may import one another:
     sockets        AF_UNIX sockets of any path depth; who is at the other end
     cgroups        a control group for an attempt, where one can be made
     processes      identity of a process; all processes of an attempt
+    containers     which container a process is in, and whether an attempt started it
     source         what any source of GPU readings must offer
     strangers      processes on a device that radrm did not start
     nvml           real GPUs, read through NVML (a folder)
@@ -22,6 +23,7 @@ The files, in the order in which they may import one another:
     membership     the runner's own stay in its job's control group
     attempts       the folder of one attempt: claim, lock, records
     job_process    the job's own process, from the fork to its first instruction
+    engines        container engines: their arguments, and telling them to end a container
     tails          the last lines that an attempt has printed
     runner         the small program that runs one attempt and outlives the daemon
     start_runner   where the process of a runner begins

@@ -17,8 +17,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from radrm.errors import Refused, StoreError
-from radrm.host import attempts, cgroups, start_runner
+from radrm.host import attempts, cgroups, engines, start_runner
 from radrm.host.clock import Clock
+from radrm.host.containers import Containers
 from radrm.host.evidence import Ended, Evidence, Lost, Running, Started, Void
 from radrm.host.files import fsync_folder
 from radrm.host.processes import (
@@ -99,7 +100,7 @@ class Launcher:
         self._clock = clock
         self._keep = keep
         self._live: dict[int, _Live] = {}
-        self._owners = PidOwners()
+        self._owners = PidOwners(Containers().vouchers)
         self._retiring: list[int] = []
         self._retired: list[int] = []
 
@@ -130,6 +131,7 @@ class Launcher:
         folder = self._folder(plan.serial)
         environment = dict(plan.environment)
         environment.pop(TOKEN_VARIABLE, None)  # a job that submits a job has one
+        environment[engines.ARGUMENTS_VARIABLE] = engines.arguments(plan.token, environment)
         record = {
             "job_id": plan.job_id,
             "attempt": plan.attempt,
@@ -356,6 +358,9 @@ class Launcher:
     def _members(self, live: _Live) -> Iterator[int]:
         """Processes of the attempt that are known even without its token."""
         yield from self._owners.seen_of((live.job_id, live.attempt))
+        if live.token is not None:
+            for container in Containers().of_attempt(live.token):
+                yield from container.members
         job = live.evidence.job()
         if job is not None and alive(job):
             yield job.pid

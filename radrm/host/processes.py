@@ -16,7 +16,7 @@ from radrm.host import cgroups
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
 TOKEN_VARIABLE = "RADRM_TOKEN"
 """Marks in their environment all processes of one attempt."""
@@ -65,9 +65,9 @@ class Stat:
         self.dead = fields[0] in (b"Z", b"X") and int(fields[17]) <= 1
 
 
-def read_stat(pid: int) -> Stat | None:
+def read_stat(pid: int, proc: str = "/proc") -> Stat | None:
     """None when there is no such process."""
-    text = _read(f"/proc/{pid}/stat")
+    text = _read(f"{proc}/{pid}/stat")
     return Stat(text) if text else None
 
 
@@ -281,10 +281,10 @@ def _all_processes(token: str | None) -> dict[int, Stat]:
     return everything
 
 
-def token_of(pid: int) -> str | None:
+def token_of(pid: int, proc: str = "/proc") -> str | None:
     """The token in a process's environment; None where it has none or we may not look."""
     mark = b"\0" + TOKEN_VARIABLE.encode() + b"="
-    _, found, rest = (b"\0" + _read(f"/proc/{pid}/environ")).partition(mark)
+    _, found, rest = (b"\0" + _read(f"{proc}/{pid}/environ")).partition(mark)
     return rest.partition(b"\0")[0].decode("ascii", "replace") if found else None
 
 
@@ -328,11 +328,13 @@ class PidOwners:
     """Says which attempt a process belongs to.
 
     `update` and `owner_of` may be called from different threads: an update puts a new
-    view in the old one's place.
+    view in the old one's place. `vouchers` names the processes whose token speaks for one
+    that has no relation to any job: the first of the container that it is in.
     """
 
-    def __init__(self) -> None:
-        self._view = _View((), {})
+    def __init__(self, vouchers: Callable[[int], Iterable[int]] = lambda _: ()) -> None:
+        self._vouchers = vouchers
+        self._view = _View((), {}, vouchers)
 
     def update(self, attempts: Iterable[LiveAttempt]) -> None:
         """These attempts are alive now, and no others."""
@@ -342,7 +344,7 @@ class PidOwners:
         kept: dict[tuple[int, int], tuple[int, int] | None] = {
             key: owner for key, owner in self._view.cache.copy().items() if owner in owners
         }
-        self._view = _View(live, kept)
+        self._view = _View(live, kept, self._vouchers)
 
     def owner_of(self, pid: int) -> tuple[int, int] | None:
         """(job id, attempt number), or None for a process that radrm did not start."""
@@ -362,8 +364,10 @@ class _View:
         self,
         attempts: tuple[LiveAttempt, ...],
         cache: dict[tuple[int, int], tuple[int, int] | None],
+        vouchers: Callable[[int], Iterable[int]],
     ) -> None:
         self.cache = cache
+        self._vouchers = vouchers
         self._by_token = {a.token: a.owner for a in attempts if a.token is not None}
         self._by_group = {
             a.cgroup.rpartition("/")[2]: a.owner for a in attempts if a.cgroup is not None
@@ -378,10 +382,22 @@ class _View:
             return None
         key = pid, stat.start_ticks
         if key not in self.cache:
-            token = token_of(pid)
-            owner = self._by_token.get(token) if token is not None else None
-            self.cache[key] = owner or self._by_control_group(pid) or self._by_ancestry(pid, stat)
+            self.cache[key] = (
+                self._by_its_token(pid)
+                or self._by_control_group(pid)
+                or self._by_ancestry(pid, stat)
+                or self._by_container(pid)
+            )
         return self.cache[key]
+
+    def _by_its_token(self, pid: int) -> tuple[int, int] | None:
+        token = token_of(pid)
+        return self._by_token.get(token) if token is not None else None
+
+    def _by_container(self, pid: int) -> tuple[int, int] | None:
+        if not self._by_token:
+            return None
+        return next(filter(None, map(self._by_its_token, self._vouchers(pid))), None)
 
     def _by_control_group(self, pid: int) -> tuple[int, int] | None:
         if not self._by_group:

@@ -221,6 +221,32 @@ class Runner:
                 self._wait(1.0)
         while self._strangers_left():
             self._kill_all()
+        self._end_containers()
+
+    def _end_containers(self) -> None:
+        """KILL the containers that the job has left behind: they are their engine's children."""
+        # Here, for the job need not wait for these imports.
+        from radrm.host import engines
+        from radrm.host.containers import Containers
+
+        machine, token = Containers(), self._launch["token"]
+        found = machine.of_attempt(token)
+        if not found and engines.declared(self._launch) is None:
+            return
+        known: set[str] = set()
+        while True:
+            # First, or it would start again what it does not know to be unwanted.
+            engines.end(self._launch, found)
+            known |= {each.group for each in found}
+            found = machine.of_attempt(token, known)
+            if not found:
+                break
+            if kill_tree(None, None, {pid for each in found for pid in each.members}):
+                self._wait(1.0)
+        while self._children_left():  # what an engine's command has left
+            self._kill_all()
+            if self._children_left():
+                self._wait(1.0)
 
     def _children_left(self) -> bool:
         """Reap all that have ended. The subreaper of all has no child only when none lives."""

@@ -330,7 +330,7 @@ def finished(process: subprocess.Popen[str]) -> tuple[str, str]:
 def test_the_physics_of_sharing_show(tmp_path: Path) -> None:
     """A heavy program: by MPS its copies lose little together, by time-slicing a third."""
     pattern = r"([\d.]+)/\d+ s "
-    limits = ["--copies", "2", "--seconds", "60", "--step-pattern", pattern, "--json"]
+    limits = ["--copies", "2", "--seconds", "30", "--step-pattern", pattern, "--json"]
     process = collocate(tmp_path, *limits, "--gpu", "1", "--", *_simjob(6, 1.0, 9000))
     said, errors = finished(process)
     assert process.returncode == 0, errors
@@ -347,7 +347,7 @@ def test_the_physics_of_sharing_show(tmp_path: Path) -> None:
 @pytest.mark.daemon
 def test_light_copies_pay_and_too_many_are_said_to_be(tmp_path: Path) -> None:
     words = ["--copies", "2,4,8", "--modes", "mps"]
-    process = collocate(tmp_path, *words, "--", *_simjob(14, 0.2, 100))
+    process = collocate(tmp_path, *words, "--", *_simjob(14, 0.2, 50))
     said, errors = finished(process)
     assert process.returncode == 0, errors
     assert re.search(r"2 copies by mps do 1\.[3-9]\d times the work", said)

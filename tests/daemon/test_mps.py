@@ -152,15 +152,26 @@ def test_one_server_for_all_numbers_the_devices_by_its_own_list(server: Server) 
     assert row["gpus"] == [0, 1] and row["pipes"].endswith("/mps/all")
 
 
-def test_a_fault_ends_its_clients_and_nobody_elses(server: Server) -> None:
+def test_a_crash_and_a_fault_stay_with_their_server(server: Server) -> None:
     server.begin()
+    server.up()
+    # One that crashes is started again over its leftovers.
+    before = server.control(FIRST).process()
+    assert before is not None
+    os.kill(before.pid, signal.SIGKILL)
+    wait_until(lambda: server.control(FIRST).process() not in (None, before))
+    server.up()
     jobs = [server.client("--gpu-memory=30G") for _ in range(2)]
     for job in jobs:
         server.told(job, "ready")
+    assert server.said().count("its MPS control daemon has ended") == 1
+    # A fault ends its clients and nobody else's.
     server.wrong(**{FIRST: {"fault": 1}})
-    assert server.wait_end(jobs[0])["state"] == "FAILED"
+    (first,) = (job for job in jobs if server.job(job)["devices"] == [FIRST])
+    assert server.wait_end(first)["state"] == "FAILED"
     server.up()
-    assert server.job(jobs[1])["state"] == "RUNNING"
+    (other,) = (job for job in jobs if job != first)
+    assert server.job(other)["state"] == "RUNNING"
     again = server.client("--gpu-memory=30G")
     server.told(again, "ready")
 
@@ -169,8 +180,11 @@ def test_who_stays_after_a_fault_is_ended_and_a_server_that_stays_is_replaced(
     server: Server,
 ) -> None:
     server.begin()
+    server.radrm("drain", "1")
     job = server.client("--gpu-memory=30G", stubborn=True)
     server.told(job, "ready")
+    soft = server.client("--gpu-memory=2G")  # its end is what makes radrm look at once
+    server.told(soft, "ready")
     before = server.control(FIRST).process()
     server.wrong(**{FIRST: {"fault": 1, "stuck": True}})
     wait_until(lambda: server.state_of(FIRST) == "fault")
@@ -183,30 +197,16 @@ def test_who_stays_after_a_fault_is_ended_and_a_server_that_stays_is_replaced(
     assert server.said().count("is in a fault") == 1
 
 
-def test_one_that_crashes_is_started_again_over_its_leftovers(server: Server) -> None:
-    server.begin()
-    server.up()
-    before = server.control(FIRST).process()
-    assert before is not None
-    os.kill(before.pid, signal.SIGKILL)
-    wait_until(lambda: server.control(FIRST).process() not in (None, before))
-    server.up()
-    jobs = [server.client("--gpu-memory=30G") for _ in range(2)]
-    for job in jobs:
-        server.told(job, "ready")
-    assert server.said().count("its MPS control daemon has ended") == 1
-
-
-@pytest.mark.parametrize("how", ["kill", "stop"])
-def test_it_lives_on_without_the_daemon_and_is_taken_over(server: Server, how: str) -> None:
+def test_it_lives_on_without_the_daemon_and_is_taken_over(server: Server) -> None:
     server.begin()
     job = server.client("--gpu-memory=30G")
     server.told(job, "ready")
     before = [server.control(uuid).process() for uuid in (FIRST, SECOND)]
-    getattr(server, how)()
-    server.start()
-    server.up()
-    assert [server.control(uuid).process() for uuid in (FIRST, SECOND)] == before
+    for end in (server.kill, server.stop):
+        end()
+        server.start()
+        server.up()
+        assert [server.control(uuid).process() for uuid in (FIRST, SECOND)] == before
     assert server.job(job)["state"] == "RUNNING"
     clients = [s["clients"] for r in server.ask("mps") for s in r["servers"] if s["clients"]]
     assert [c["job"] for (c,) in clients] == [job]
@@ -249,20 +249,16 @@ def test_it_is_stopped_and_started_by_order(server: Server) -> None:
 
 def test_a_clients_work_is_taken_away_before_it_is_killed(server: Server) -> None:
     server.begin()
-    job = server.client("--gpu-memory=8G", stubborn=True)
-    server.told(job, "ready")
-    assert server.radrm("cancel", str(job)).returncode == 0
-    assert server.wait_end(job)["state"] == "CANCELLED"
-    assert server.notes(job)[-2:] == ["TERM", "terminate"]
-
-
-def test_a_control_daemon_that_hangs_keeps_nobody_alive(server: Server) -> None:
-    server.begin()
-    job = server.client("--gpu-memory=8G", stubborn=True)
-    server.told(job, "ready")
+    jobs = [server.client("--gpu-memory=8G", stubborn=True) for _ in range(2)]
+    for job in jobs:
+        server.told(job, "ready")
+    assert server.radrm("cancel", str(jobs[0])).returncode == 0
+    assert server.wait_end(jobs[0])["state"] == "CANCELLED"
+    assert server.notes(jobs[0])[-2:] == ["TERM", "terminate"]
+    # A control daemon that hangs keeps nobody alive.
     server.wrong(hang=True)
-    assert server.radrm("cancel", str(job)).returncode == 0
-    assert server.wait_end(job)["state"] == "CANCELLED"
+    assert server.radrm("cancel", str(jobs[1])).returncode == 0
+    assert server.wait_end(jobs[1])["state"] == "CANCELLED"
     server.wrong()
 
 

@@ -37,7 +37,7 @@ class Server:
         self.home = home
         self.driver = driver
         home.gpus = None
-        home.settings = ["core.smact_min_samples=2", "readings.smact=dcgm"]
+        home.settings = ["core.smact_min_samples=1", "readings.smact=dcgm"]
         home.environment |= driver.environment
         home.environment["PATH"] = f"{BIN}:{home.environment['PATH']}"
         home.environment["STANDIN_DCGMI"] = str(home.folder / "dcgmi.json")
@@ -93,7 +93,7 @@ def test_jobs_share_while_dcgm_measures(server: Server) -> None:
     wait_until(lambda: server.gpu()["smact"] == 0.95)
     third = server.hold()
     server.wait_reason(third, "SM")
-    server.dcgm("ok")
+    server.dcgm("ok", smact=0.1)
     server.home.wait_state(third, "RUNNING")
     # The host engine dies: nobody comes beside the two, and people read why.
     server.dcgm("down")
@@ -112,7 +112,7 @@ def test_jobs_share_while_dcgm_measures(server: Server) -> None:
 
 
 def test_left_to_itself_the_daemon_finds_dcgm(server: Server) -> None:
-    server.home.settings = ["core.smact_min_samples=2"]
+    server.home.settings = ["core.smact_min_samples=1"]
     server.home.start()
     assert server.gpu()["smact_source"] == "nvml-utilization"
     wait_until(lambda: server.gpu()["smact_source"] == "dcgm")
@@ -121,7 +121,7 @@ def test_left_to_itself_the_daemon_finds_dcgm(server: Server) -> None:
 def test_hopper_needs_no_dcgm(home: DaemonHome, nvml_driver: Nvml) -> None:
     nvml_driver.gpu(GPU, model=H100, sm_util=42)
     server = Server(home, nvml_driver)
-    home.settings = ["core.smact_min_samples=2"]
+    home.settings = ["core.smact_min_samples=1"]
     home.start()
     wait_until(lambda: server.gpu()["smact_source"] == "gpm")
     assert server.gpu()["smact"] == pytest.approx(0.42)
@@ -132,7 +132,7 @@ def test_dcgm_exporter_does_where_there_is_no_dcgmi(server: Server) -> None:
     exporter = Exporter(f'DCGM_FI_PROF_SM_ACTIVE{{gpu="0",UUID="{GPU}"}} 0.25\n', renewing=True)
     server.dcgm("down")
     server.home.settings = [
-        "core.smact_min_samples=2",
+        "core.smact_min_samples=1",
         f"readings.dcgm_exporter={json.dumps(exporter.url)}",
     ]
     server.home.start()
@@ -142,6 +142,7 @@ def test_dcgm_exporter_does_where_there_is_no_dcgmi(server: Server) -> None:
     for job in (first, second):
         server.home.wait_state(job, "RUNNING")
     exporter.close()
+    wait_until(lambda: server.gpu()["smact"] is None)
     server.wait_reason(server.hold(), "no dcgm-exporter listens")
 
 
