@@ -163,8 +163,8 @@ def _gpu_checks(config: Config) -> Iterator[Check]:
     yield Check("MIG", lambda: gpus.mig(driver))
     yield Check("persistence mode", lambda: gpus.persistence(driver))
     yield Check("compute mode", lambda: gpus.compute_mode(driver, mps))
-    coarse = bool(config.core.get("use_coarse_smact"))
-    yield Check("SM activity", lambda: gpus.sm_activity(driver, coarse))
+    coarse, wanted = bool(config.core.get("use_coarse_smact")), config.readings.smact
+    yield Check("SM activity", lambda: gpus.sm_activity(driver, coarse, wanted=wanted))
 
 
 def _packages() -> Finding:

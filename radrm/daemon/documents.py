@@ -19,6 +19,9 @@ from radrm.host.store import Store
 Document = dict[str, Any]
 
 
+_FOR_GOOD = frozenset({"kind", "capacity", "vanished"})
+"""Rules by which a device refuses a job whenever it is asked."""
+
 Keep = Callable[[Job], bool]
 
 
@@ -174,7 +177,8 @@ class Documents:
         return str(job_id) if array or job is None else job.label
 
     def why(self, job: Job, now: Instant) -> str | None:
-        """Why a waiting job waits, in one line: the rule that most devices name, with numbers."""
+        """Why a waiting job waits, in one line with numbers: of the devices that could take it
+        at another time, the first one's refusal."""
         refusals = self._scheduler.why_waiting(job.id, now)
         if not refusals:
             return None
@@ -185,6 +189,7 @@ class Documents:
         if not devices:
             return refusals[0].message
         state = self._scheduler.state
+        devices = [r for r in devices if r.rule not in _FOR_GOOD] or devices
         first = devices[0]
         index = state.ledgers[first.device].device.index if first.device else 0
         others = len(devices) - 1
