@@ -55,3 +55,9 @@ class StoreError(RadrmError):
 # Exit codes of `submit --wait` and `wait`, where a job has none of its own.
 EXIT_TIME_LIMIT = 124
 EXIT_NEVER_RAN = 125
+
+
+def plain(text: str) -> str:
+    """Text that others wrote, without what would move a cursor, recolour a screen or
+    forge a line."""
+    return "".join(c if c.isprintable() else "\ufffd" for c in text)

@@ -6,6 +6,7 @@ import re
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -143,7 +144,7 @@ class _Watch:
     def look(self, documents: Sequence[Document], device: Document, now_s: float) -> None:
         self.documents = sorted(documents, key=lambda d: int(d["array_index"]))
         for tail, steps in zip(self._tails, self._steps, strict=True):
-            tail.copy_new(lambda data, to=steps: to.feed(data, now_s))  # type: ignore[misc]
+            tail.copy_new(partial(steps.feed, now_s=now_s))
         began = any(d["started_at"] is not None for d in self.documents)
         if began and self.cut_s is None:
             self._whole.add(now_s, [device])
@@ -172,14 +173,14 @@ class _Watch:
 
     def round(self, mode: str, before_mib: int | None) -> Round:
         used = self._used_mib
-        known = used is not None and before_mib is not None
+        grown = None if used is None or before_mib is None else max(0, used - before_mib)
         return Round(
             mode=mode,
             runs=tuple(self._run(i, d) for i, d in enumerate(self.documents)),
             cut=self.cut_s is not None,
             smact=self._together.activity,
             smact_source=self._source,
-            used_mib=max(0, used - before_mib) if known else None,  # type: ignore[operator]
+            used_mib=grown,
             energy_j=self._whole.energy_j or None,
         )
 

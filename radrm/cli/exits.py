@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from radrm.cli.client import Client
-from radrm.errors import EXIT_NEVER_RAN, EXIT_TIME_LIMIT, Refused, Unreachable
+from radrm.errors import EXIT_NEVER_RAN, EXIT_TIME_LIMIT, Refused, Unreachable, plain
 
 FINAL = frozenset({"COMPLETED", "FAILED", "TIMEOUT", "CANCELLED"})
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.05, 1.0
@@ -71,4 +71,4 @@ def tell_failures(documents: list[dict[str, Any]]) -> None:
         if document["state"] != "COMPLETED":
             why = f": {document['reason']}" if document["reason"] else ""
             line = f"radrm: job {document['label']} ({document['name']}) {document['state']}{why}"
-            print("".join(c if c.isprintable() else "\ufffd" for c in line), file=sys.stderr)
+            print(plain(line), file=sys.stderr)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 
-from radrm.errors import RadrmError
+from radrm.errors import RadrmError, plain
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -63,8 +63,7 @@ def _end(command: Callable[[], int]) -> None:
         sys.exit(command())
     except RadrmError as error:
         # Paths and names in it are anybody's.
-        text = "".join(c if c.isprintable() else "\ufffd" for c in str(error))
-        print(f"radrm: {text}", file=sys.stderr)
+        print(f"radrm: {plain(str(error))}", file=sys.stderr)
         sys.exit(error.exit_code)
     except KeyboardInterrupt:
         sys.exit(EXIT_INTERRUPTED)

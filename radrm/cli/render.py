@@ -14,6 +14,7 @@ from rich.text import Text
 
 from radrm.cli.columns import Column, Rows
 from radrm.core.units import show_mib, show_seconds
+from radrm.errors import plain as plain
 from radrm.radfile import WHOLE_DEVICE_MIB
 
 Document = dict[str, Any]
@@ -65,11 +66,6 @@ def warn(text: str) -> None:
 
 
 # ------------------------------------------------------------------ words
-
-
-def plain(text: str) -> str:
-    """Text that others wrote, without what would move the cursor or recolour the screen."""
-    return "".join(c if c.isprintable() else "�" for c in text)
 
 
 def state_text(state: str) -> Text:

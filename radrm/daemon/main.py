@@ -22,7 +22,7 @@ from radrm.daemon.loop import Loop, Parts
 from radrm.daemon.monitor import Monitor
 from radrm.daemon.requests import Requests
 from radrm.daemon.server import Server
-from radrm.errors import DeviceError, Refused, UsageError
+from radrm.errors import DeviceError, Refused, UsageError, plain
 from radrm.host.clock import Clock
 from radrm.host.launcher import Launcher
 from radrm.host.mps.compute_mode import of_driver
@@ -145,8 +145,7 @@ class _OneLine(logging.Formatter):
     """Names, reasons and paths come from anybody: a line of the log stays one, and plain."""
 
     def formatMessage(self, record: logging.LogRecord) -> str:
-        line = super().formatMessage(record)
-        return "".join(c if c.isprintable() else "\ufffd" for c in line)
+        return plain(super().formatMessage(record))
 
 
 def set_up_logging() -> None:

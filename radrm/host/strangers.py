@@ -11,6 +11,7 @@ import pwd
 from collections.abc import Mapping
 
 from radrm.core.records import Stranger
+from radrm.errors import plain
 from radrm.host.processes import read_stat
 
 MOST = 32
@@ -62,7 +63,7 @@ class Strangers:
 
 def clean(text: str) -> str:
     """One line of bounded length, without what would move a cursor."""
-    shown = "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text)
+    shown = plain(text)
     return shown if len(shown) <= LONGEST else shown[: LONGEST - 1] + "…"
 
 

@@ -19,7 +19,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from enum import Enum, auto
 
-from radrm.errors import DeviceError
+from radrm.errors import DeviceError, plain
 
 log = logging.getLogger("radrm")
 
@@ -264,7 +264,7 @@ def end(child: subprocess.Popen[bytes]) -> None:
 
 def shown(text: str) -> str:
     """Words of a program, fit for one line of ours."""
-    return "".join(c if c.isprintable() else "�" for c in text[:LONGEST_WORDS])
+    return plain(text[:LONGEST_WORDS])
 
 
 def _exit_words(child: subprocess.Popen[bytes]) -> str:

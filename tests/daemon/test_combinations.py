@@ -45,7 +45,7 @@ def world_of(config: Config, *, mps: bool = False) -> World:
         gpus(1, mps=mps),
         planners=rules.planners,
         order=rules.order,
-        recovery=rules.recovery,  # type: ignore[arg-type]
+        recovery=rules.recovery,
         settings=make_settings(config),
     )
 
