@@ -1,32 +1,52 @@
-"""A daemon with nothing to do: what it takes of one core, its reading of devices included."""
+"""A daemon with nothing to do: what it takes of one core, its reading of devices included.
+
+Once with software GPUs, whose modelled driver answers through a socket, and once with GPUs
+that are read through NVML (over the stand-in of its library).
+"""
 
 from __future__ import annotations
 
+import sys
 import time
 
 import psutil
 
-from benchmarks.real import running_daemon
+from benchmarks.readings import standin
+from benchmarks.real import fresh_home
 from benchmarks.table import Row
+from tests.daemon.harness import DaemonHome
+from tests.standins.nvml_state import NoCompiler
 
 LIMIT_PERCENT = 0.5
+LIMIT_NVML_PERCENT = 1.0
 
 
 def measure(seconds: float = 10.0, devices: int = 8) -> list[Row]:
-    with running_daemon(devices) as home:
-        assert home.process is not None
-        daemon = psutil.Process(home.process.pid)
-        before = daemon.cpu_times()
-        time.sleep(seconds)
-        after = daemon.cpu_times()
+    with fresh_home(devices) as home:
+        used = _percent(home, seconds)
+    rows = [_row(f"idle daemon, {devices} devices", used, LIMIT_PERCENT, seconds)]
+    try:
+        with standin(devices) as environment, fresh_home(devices) as home:
+            home.gpus = None
+            home.environment |= environment
+            used = _percent(home, seconds)
+    except NoCompiler as error:
+        print(f"an idle daemon over NVML is not measured: {error}", file=sys.stderr)
+        return rows
+    what = f"idle daemon, {devices} devices by NVML"
+    return [*rows, _row(what, used, LIMIT_NVML_PERCENT, seconds)]
+
+
+def _percent(home: DaemonHome, seconds: float) -> float:
+    home.start()
+    assert home.process is not None
+    daemon = psutil.Process(home.process.pid)
+    before = daemon.cpu_times()
+    time.sleep(seconds)
+    after = daemon.cpu_times()
     used = after.user + after.system - before.user - before.system
-    what = f"idle daemon, {devices} devices"
-    return [
-        Row(
-            what,
-            100 * max(0.0, used) / seconds,
-            LIMIT_PERCENT,
-            "% of a core",
-            f"over {seconds:g} s",
-        )
-    ]
+    return 100 * max(0.0, used) / seconds
+
+
+def _row(what: str, percent: float, limit: float, seconds: float) -> Row:
+    return Row(what, percent, limit, "% of a core", f"over {seconds:g} s")

@@ -1,11 +1,11 @@
 """radrm: a resource manager for shared GPU servers.
 
 The floors, from the ground up; imports go down, or to earlier files of a folder:
-    0  errors, core
-    1  record, option_values, options, radfile, oom, config
+    0  errors, core, tracer
+    1  record, option_values, options, radfile, oom, config, modelled
     1  orders, policies, planners, estimators, recovery
     2  wiring
-    3  host
+    3  host, simulator
     4  daemon
     5  cli
 """

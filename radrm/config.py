@@ -54,6 +54,9 @@ class MpsConfig:
     """The most of a GPU's SMs that one client may use, 1 to 100; 100: no limit."""
     set_compute_mode: bool = False
     """Put a GPU into EXCLUSIVE_PROCESS while it has clients, and back afterwards. As root only."""
+    multiuser: bool = False
+    """Let jobs of several users be clients of one MPS server at a time, where the driver turns out
+    to do that. As root only. To CUDA they are all root's then: nothing separates their memory."""
 
     def to_table(self) -> dict[str, Any]:
         """As it stands in a file."""
@@ -81,6 +84,54 @@ class ReadingsConfig:
     DCGM_FI_PROF_SM_ACTIVE (off by default) and renew its numbers at least every 5 s
     (`--collect-interval=1000`). In `auto` it is believed only where root or the daemon's own
     user serves that port."""
+
+
+@dataclass(frozen=True, slots=True)
+class StrangersConfig:
+    """Settings of the table `[strangers]`: processes on a GPU that radrm did not start. Whatever
+    is chosen here, their memory counts as used and `radrm gpus` shows them."""
+
+    action: str = "count"
+    """`count`: nothing more. `warn`: each of them is told of once in the log, and `radrm status`
+    and `radrm doctor` speak of them. `drain`: a GPU of which they use more than
+    `core.idle_unmanaged_mib` takes no new job until they are gone. `signal`: as `warn`; one that
+    has been on a GPU for `grace_s` without a break gets TERM, and KILL if it is still there
+    `kill_grace_s` later. Only a daemon that is root signals, and never on a GPU that is drained."""
+    grace_s: float = 300.0
+    """Seconds that a stranger may stay before it gets TERM."""
+    kill_grace_s: float = 30.0
+    """Seconds from TERM to KILL."""
+    spare: tuple[str, ...] = ()
+    """Programs that are neither told of nor signalled, as `["ollama"]`, by the name of their
+    executable file; it must belong to root, and only root may write it. Display servers, MPS and
+    NVIDIA's own services are always spared."""
+    spare_users: tuple[str, ...] = ()
+    """Users whose processes are spared likewise, by login name, as `["triton"]`."""
+
+    @property
+    def for_core(self) -> Table:
+        """What it means for the settings in `[core]`."""
+        return {"yield_to_unmanaged": True} if self.action == "drain" else {}
+
+    def to_table(self) -> dict[str, Any]:
+        """As it stands in a file."""
+        lists = {"spare": list(self.spare), "spare_users": list(self.spare_users)}
+        return {**asdict(self), **lists}
+
+
+@dataclass(frozen=True, slots=True)
+class EstimationConfig:
+    """Settings of the table `[estimation]`: how the estimators are asked."""
+
+    time_limit_s: float = 5.0
+    """So long the estimators may think about one job, 0.1 to 600; then it goes on without."""
+    trace: bool = True
+    """Trace the training step of a job that names its `--model-factory`, as its user and in its
+    Python, where the estimator is `auto`, `trace` or `faketensor`."""
+    trace_limit_s: float = 60.0
+    """So long a trace may take, 1 to 3600; the job waits for it, nobody else does."""
+    trace_memory_mib: int = 8192
+    """So much host memory a trace may take, from 512 on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,12 +168,14 @@ class Config:
     core: Mapping[str, float] = field(default_factory=dict)
     mps: MpsConfig = MpsConfig()
     readings: ReadingsConfig = ReadingsConfig()
+    estimation: EstimationConfig = EstimationConfig()
+    strangers: StrangersConfig = StrangersConfig()
     daemon: DaemonConfig = DaemonConfig()
 
     def to_table(self) -> dict[str, Any]:
         """The whole configuration as TOML knows it."""
         words = {"collocation": self.collocation.value, "mps": self.mps.to_table()}
-        return {**asdict(self), **words}
+        return {**asdict(self), **words, "strangers": self.strangers.to_table()}
 
     def with_set(self, setting: str) -> Config:
         """This configuration with one `KEY=VALUE` changed, as in `policies.magm.max_smact=0.9`.
@@ -143,7 +196,7 @@ class Config:
             if not isinstance(table, dict):
                 raise BadConfig(f"{source}: '{'.'.join(words[:depth])}' is one value, not a table")
         table[words[-1]] = _toml_value(value.strip())
-        return _first_trouble(_checked(whole, source))
+        return parse_table(whole, source)
 
 
 # ------------------------------------------------------------------ finding and reading
@@ -226,6 +279,11 @@ def examine_config(text: str, source_name: str) -> tuple[Config, list[str]]:
     return _checked(table, source_name)
 
 
+def parse_table(table: Table, source_name: str) -> Config:
+    """A configuration from what `Config.to_table` gave. Raises `BadConfig`."""
+    return _first_trouble(_checked(table, source_name))
+
+
 def _toml_value(text: str) -> Any:
     try:
         read = tomllib.loads(f"value = {text}")
@@ -245,6 +303,11 @@ def contradictions(config: Config) -> list[str]:
             "collocation = 'mps' while mps.enabled is false: jobs would be time-sliced; "
             "set mps.enabled = true, or collocation = 'auto'"
         )
+    if config.mps.set_compute_mode and config.core.get("mps_timeslice_others"):
+        found.append(
+            "mps.set_compute_mode = true while core.mps_timeslice_others is true: beside clients a "
+            "GPU would take nobody else; set one of them to false"
+        )
     if config.readings.smact == "gpm" and config.readings.source == "nvidia-smi":
         found.append(
             "readings.smact = 'gpm' while readings.source = 'nvidia-smi', which cannot read GPM; "
@@ -254,6 +317,11 @@ def contradictions(config: Config) -> list[str]:
         found.append(
             "readings.smact = 'utilization' while core.use_coarse_smact is false: jobs would "
             "not share GPUs; set core.use_coarse_smact = true, or readings.smact = 'auto'"
+        )
+    if config.strangers.action == "drain" and config.core.get("yield_to_unmanaged") is False:
+        found.append(
+            "strangers.action = 'drain' while core.yield_to_unmanaged is false, which wins: "
+            "strangers would only be counted; leave core.yield_to_unmanaged out"
         )
     return found
 
@@ -405,6 +473,7 @@ _MPS_CHECKS: dict[str, _Check] = {
     "scope": _choice("gpu", "server"),
     "active_thread_percentage": _percentage,
     "set_compute_mode": _switch,
+    "multiuser": _switch,
 }
 
 
@@ -433,6 +502,68 @@ def _readings(value: Any, place: _Place) -> ReadingsConfig:
     return ReadingsConfig(**_known(_table(value, place), _READINGS_CHECKS, place))
 
 
+def _grace(value: Any, place: _Place) -> float:
+    number = None if isinstance(value, bool) else _number(value, place)
+    if number is None or not 0 <= number <= _LONGEST_GRACE_S:
+        raise _wrong(place, "seconds from 0 to a year", value)
+    return float(number)
+
+
+def _names(value: Any, place: _Place) -> tuple[str, ...]:
+    """Names of programs or users: words without a slash."""
+    if not isinstance(value, list) or not all(map(_is_name, value)):
+        raise _wrong(place, 'a list of names, as in ["ollama"]', value)
+    return tuple(value)
+
+
+def _is_name(word: Any) -> bool:
+    return isinstance(word, str) and word.isprintable() and word != "" and "/" not in word
+
+
+_LONGEST_GRACE_S = 365 * 86400
+_STRANGERS_CHECKS: dict[str, _Check] = {
+    "action": _choice("count", "warn", "drain", "signal"),
+    "grace_s": _grace,
+    "kill_grace_s": _grace,
+    "spare": _names,
+    "spare_users": _names,
+}
+
+
+def _strangers(value: Any, place: _Place) -> StrangersConfig:
+    return StrangersConfig(**_known(_table(value, place), _STRANGERS_CHECKS, place))
+
+
+def _between(low: float, high: float) -> Callable[[Any, _Place], float]:
+    def check(value: Any, place: _Place) -> float:
+        if isinstance(value, bool) or not low <= _number(value, place) <= high:
+            raise _wrong(place, f"a number from {low:g} to {high:g}", value)
+        return float(value)
+
+    return check
+
+
+def _whole(low: int, high: int) -> Callable[[Any, _Place], int]:
+    def check(value: Any, place: _Place) -> int:
+        if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
+            raise _wrong(place, f"a whole number from {low} to {high}", value)
+        return value
+
+    return check
+
+
+_ESTIMATION_CHECKS: dict[str, _Check] = {
+    "time_limit_s": _between(0.1, 600),
+    "trace": _switch,
+    "trace_limit_s": _between(1, 3600),
+    "trace_memory_mib": _whole(512, 1 << 24),
+}
+
+
+def _estimation(value: Any, place: _Place) -> EstimationConfig:
+    return EstimationConfig(**_known(_table(value, place), _ESTIMATION_CHECKS, place))
+
+
 def _daemon(value: Any, place: _Place) -> DaemonConfig:
     return DaemonConfig(**_known(_table(value, place), {}, place))
 
@@ -455,5 +586,7 @@ _CHECKS: dict[str, _Check] = {
     "core": _every(_number),
     "mps": _mps,
     "readings": _readings,
+    "estimation": _estimation,
+    "strangers": _strangers,
     "daemon": _daemon,
 }

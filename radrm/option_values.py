@@ -107,6 +107,13 @@ def flag(given: str) -> bool:
     return True
 
 
+def shape(given: str) -> tuple[int, ...]:
+    """The sizes of one sample's dimensions, without the batch."""
+    if re.fullmatch(r"[1-9][0-9]{0,8}([x,][1-9][0-9]{0,8}){0,7}", given):
+        return tuple(int(size) for size in re.split("[x,]", given))
+    raise ValueError(f"{shown(given)} is not a shape such as 3x224x224")
+
+
 # --------------------------------------------------------------------------- quantities
 
 

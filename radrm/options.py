@@ -84,6 +84,7 @@ OPTIONS: tuple[Option, ...] = (
     Option("mig-profile", "PROFILE", v.mig_profile, "MIG instance wanted, as 1g.5gb"),
     Option("time", "TIME", v.seconds, "time limit, as 90s, 4:00:00 or 1-00:00:00", **_s),
     Option("priority", "N", v.whole(-1000, 1000), "higher starts earlier (-1000 to 1000)"),
+    Option("hold", None, v.flag, "do not start it before `radrm release`"),
     Option(
         "after",
         "ID[:ok|:any|:failed]",
@@ -111,6 +112,8 @@ OPTIONS: tuple[Option, ...] = (
     Option("model-summary", "FILE", v.path, "the model's summary, for estimators"),
     Option("model-factory", "MODULE:FUNCTION", v.factory, "builds the model, for estimators"),
     Option("batch-size", "N", v.whole(1, 10**9), "batch size, for estimators"),
+    Option("sequence-length", "N", v.whole(1, 10**7), "tokens of a sequence, for estimators"),
+    Option("input-shape", "SHAPE", v.shape, "one sample, as 3x224x224, for estimators"),
     Option("optimizer", "NAME", v.word, "optimizer, for estimators"),
     Option("precision", "|".join(_PRECISION), v.choice(*_PRECISION), "precision, for estimators"),
     Option("notify", "TARGET", v.text(1024), "tell when the job ends", **_many, **_later),
@@ -139,6 +142,7 @@ class Options(Record):
     mig_profile: str | None = None
     time_s: float | None = None
     priority: int | None = None
+    hold: bool | None = None
     after: tuple[v.Dependency, ...] = ()
     array: v.Array | None = None
     output: str | None = None
@@ -154,6 +158,8 @@ class Options(Record):
     model_summary: str | None = None
     model_factory: str | None = None
     batch_size: int | None = None
+    sequence_length: int | None = None
+    input_shape: tuple[int, ...] | None = None
     optimizer: str | None = None
     precision: str | None = None
     notify: tuple[str, ...] = ()
@@ -393,6 +399,8 @@ def parse_edit(argv: Sequence[str]) -> tuple[list[str], RawOptions]:
         raise UsageError(f"{where}: no job named; write: radrm edit JOB --priority=10")
     if not raw:
         raise UsageError(f"{where}: nothing to change; write: radrm edit JOB --priority=10")
+    if "hold" in raw:
+        raise UsageError(f"{where}: to hold a job that was submitted, write: radrm hold JOB")
     if "array" in raw:
         raise UsageError(f"{where}: an array stays as it was submitted; submit another")
     typed(raw, where)

@@ -24,6 +24,7 @@ from radrm.core.scheduler import Rules
 from radrm.core.settings import CoreSettings
 from radrm.errors import BadConfig
 from radrm.estimators import ESTIMATORS
+from radrm.estimators.auto import Complain, ignore
 from radrm.estimators.declared import Declared
 from radrm.orders import ORDERS
 from radrm.planners import PLANNERS
@@ -43,13 +44,18 @@ REGISTRIES: Mapping[str, Mapping[str, str]] = {
 TABLES: Mapping[str, str] = {kind: kind for kind in REGISTRIES} | {"recovery": "recoveries"}
 """The configuration's table for each kind of rule."""
 
-AUTO_CHAIN = ("declared", "horus")
+AUTO_CHAIN = ("declared", "history", "trace", "summary", "gpumemnet", "horus")
 """What the estimator `auto` asks, best first; for each quantity the first that tells it is
-believed, and none is asked to improve on another."""
+believed."""
+QUICK = ("declared", "history")
+"""Those of them that answer at once, from what the job file and the store say."""
 
 # Fields of a rule that belong to the rule itself and are nobody's setting.
 _NOT_SETTINGS = frozenset(
-    {"name", "version", "listens", "whole_device", "order", "policy", "recovery_policy"}
+    {
+        *("name", "version", "listens", "whole_device"),
+        *("order", "policy", "recovery_policy", "routes", "complain"),
+    }
 )
 
 READINGS_MISSED = 5
@@ -77,7 +83,7 @@ def find_rule(kind: str, name: str) -> Callable[..., Any]:
     if name in offered:
         loaded: Callable[..., Any] = offered[name].load()
         return loaded
-    names = sorted([*known, *offered, *(["auto"] if kind == "estimators" else [])])
+    names = sorted([*known, *offered])
     raise BadConfig(f"there is no rule {name!r} among {kind}{_nearest(name, names)}")
 
 
@@ -177,7 +183,7 @@ def make_settings(
     """
     for key in config.core.keys() & _NOT_CORE_SETTINGS.keys():
         raise BadConfig(f"[core] {key} is not set here; {_NOT_CORE_SETTINGS[key]}")
-    given = _checked("core", CoreSettings, dict(config.core))
+    given = _checked("core", CoreSettings, {**config.strangers.for_core, **config.core})
     if cpus is not None:
         given.setdefault("gpuless_at_once", cpus)
     overcommit = bool(getattr(_make_policy(config), "overcommits", False))
@@ -204,24 +210,50 @@ def settings_markdown() -> str:
 
 @dataclass(frozen=True, slots=True)
 class Estimating:
-    """The estimators of a configuration, asked in turn; each adds what is still untold."""
+    """The estimator of a configuration, and that part of it which answers at once."""
 
-    estimators: tuple[Estimator, ...]
+    estimator: Estimator
+    quick: Estimator
 
-    def estimate(self, job_file: JobFile) -> tuple[Estimate, ...]:
-        """What is declared beats every estimator; the rest is theirs to tell."""
-        description = describe(job_file)
-        told = Declared().estimate(replace(description, published={}))
-        for estimator in self.estimators:
-            known = {e.quantity for e in told}
-            told += tuple(e for e in estimator.estimate(description) if e.quantity not in known)
-        return told
+    def at_once(self, job: Description) -> tuple[Estimate, ...]:
+        """What needs no thought."""
+        return _declared_first(self.quick, job)
+
+    def estimate(self, job: Description) -> tuple[Estimate, ...]:
+        """All that can be told: it may take a while, and a third party's may raise anything."""
+        return _declared_first(self.estimator, job)
 
 
-def make_estimating(config: Config) -> Estimating:
-    names = AUTO_CHAIN if config.estimator == "auto" else (config.estimator,)
-    made = tuple(_make("estimators", name, config.estimators) for name in names)
-    return Estimating(estimators=made)
+def _declared_first(estimator: Estimator, job: Description) -> tuple[Estimate, ...]:
+    """What is declared beats every estimator; the rest is theirs to tell."""
+    told = Declared().estimate(replace(job, published={}))
+    known = {e.quantity for e in told}
+    return told + tuple(e for e in estimator.estimate(job) if e.quantity not in known)
+
+
+def _as_it_is(estimator: Estimator) -> Estimator:
+    return estimator
+
+
+def make_estimating(
+    config: Config,
+    timed: Callable[[Estimator], Estimator] = _as_it_is,
+    complain: Complain = ignore,
+) -> Estimating:
+    """The estimator that a configuration names. `timed` wraps each route of `auto`."""
+    if config.estimator != "auto":
+        chosen: Estimator = _make("estimators", config.estimator, config.estimators)
+        nothing: Estimator = _make("estimators", "none", {})
+        return Estimating(estimator=timed(chosen), quick=nothing)
+
+    def auto(*names: str) -> Estimator:
+        routes = tuple(timed(_make("estimators", name, config.estimators)) for name in names)
+        made: Estimator = _make(
+            "estimators", "auto", config.estimators, routes=routes, complain=complain
+        )
+        return made
+
+    return Estimating(estimator=auto(*AUTO_CHAIN), quick=auto(*QUICK))
 
 
 def describe(job_file: JobFile) -> Description:
@@ -241,4 +273,8 @@ def describe(job_file: JobFile) -> Description:
         published={name: mib for name, mib in named.items() if mib is not None},
         summary=job_file.summary,
         batch_size=options.batch_size,
+        sequence_length=options.sequence_length,
+        input_shape=options.input_shape,
+        optimizer=options.optimizer,
+        precision=options.precision,
     )

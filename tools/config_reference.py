@@ -19,14 +19,27 @@ from typing import Any
 
 from radrm.cli.settings import RULE_TABLES, core_settings, registry_of, rule_settings
 from radrm.cli.toml_text import toml_value
-from radrm.config import Config, DaemonConfig, MpsConfig, ReadingsConfig
+from radrm.config import (
+    Config,
+    DaemonConfig,
+    EstimationConfig,
+    MpsConfig,
+    ReadingsConfig,
+    StrangersConfig,
+)
 from radrm.core.settings import CoreSettings
 from radrm.wiring import REGISTRIES, find_rule
 
 DOCUMENT = Path(__file__).parents[1] / "docs" / "configuration.md"
 BEGIN, END = "<!-- reference: begin -->", "<!-- reference: end -->"
 
-_KINDS = {bool: "true or false", int: "whole number", float: "number", str: "text"}
+_KINDS = {
+    bool: "true or false",
+    int: "whole number",
+    float: "number",
+    str: "text",
+    list: "list of texts",
+}
 _SENTENCE = re.compile(r"(?<=[.])\s+(?=[A-Z`])")
 
 
@@ -44,6 +57,12 @@ def reference() -> str:
             "### `[readings]`",
             _docstring(ReadingsConfig),
             _settings_table(ReadingsConfig, Config().to_table()["readings"]),
+            "### `[estimation]`",
+            _docstring(EstimationConfig),
+            _settings_table(EstimationConfig, Config().to_table()["estimation"]),
+            "### `[strangers]`",
+            _docstring(StrangersConfig),
+            _settings_table(StrangersConfig, Config().to_table()["strangers"]),
             "### `[daemon]`",
             _docstring(DaemonConfig),
         ]

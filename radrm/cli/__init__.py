@@ -3,6 +3,7 @@
 The files, in the order in which they may import one another:
     client       the connection to a daemon
     exits        exit codes of commands that wait for jobs
+    sources      which program files a job runs, in a few bytes
     submit       `radrm submit`, on a path that imports little
     columns      rows and columns that fit the width there is
     render       tables and lines for people
@@ -25,6 +26,12 @@ The files, in the order in which they may import one another:
     drain        `radrm drain`
     resume       `radrm resume`
     mps          `radrm mps`
+    accuracy     the figures by which estimators are compared
+    estimates    one job file put to the estimators
+    datasets     measured jobs to try estimators on
+    estimate     `radrm estimate`
+    estimators   `radrm estimators`
+    summarize    `radrm summarize`
     daemon       `radrm daemon`
     demo_jobs    the demo's job files
     demo_server  a private daemon that leaves nothing behind
@@ -33,10 +40,18 @@ The files, in the order in which they may import one another:
     demo         `radrm demo`
     bench_steps  how far a program says it is
     bench_numbers what the rounds of a measurement came to
+    bench_pcie   traffic between host and GPU while copies run
     bench_server the daemon of a measurement
     bench_place  which GPU a measurement may have
     bench_rounds some copies of a job at once, watched to their end
     bench        `radrm bench`
+    traces       traces, profiles and tables of typical jobs, from files
+    simulations  variants of a run, their options, and running many
+    simulation_tables what simulations came to
+    plots        pictures of simulations
+    simulate     `radrm simulate`
+    compare      `radrm compare`
+    replay       `radrm replay`
     toml_text    writing TOML that people read
     settings     every setting there is, and what is wrong with those given
     config       `radrm config`

@@ -24,6 +24,12 @@ COMMANDS = (
     "drain",
     "resume",
     "mps",
+    "estimate",
+    "estimators",
+    "simulate",
+    "compare",
+    "replay",
+    "summarize",
     "daemon",
     "bench",
     "doctor",
@@ -54,6 +60,8 @@ def make_app(only: str | None = None) -> typer.Typer:
             app.add_typer(command)
         elif name == "edit":
             app.command(context_settings=_OWN_WORDS, add_help_option=False)(command)
+        elif name in ("estimate", "estimators", "summarize"):
+            app.command(context_settings=_OWN_WORDS)(command)
         else:
             app.command()(command)
     return app

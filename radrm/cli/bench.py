@@ -24,7 +24,8 @@ from radrm.cli.bench_numbers import (
     parse_modes,
     verdict,
 )
-from radrm.cli.bench_place import Manager, choose, job_around, managers, note_on
+from radrm.cli.bench_pcie import Link
+from radrm.cli.bench_place import Manager, choose, instances, job_around, managers, note_on
 from radrm.cli.bench_rounds import Bench, Work
 from radrm.cli.bench_server import BenchServer, orderly_end
 from radrm.cli.bench_steps import compiled
@@ -70,7 +71,8 @@ def collocate(
         str | None, typer.Option(metavar="GPU", help="Index or UUID; the first free one if none.")
     ] = None,
     modes: Annotated[
-        str | None, typer.Option(metavar="LIST", help="timeslice, mps; what there is if not said.")
+        str | None,
+        typer.Option(metavar="LIST", help="timeslice, mps, mig; what there is if not said."),
     ] = None,
     step_pattern: Annotated[
         str | None,
@@ -105,7 +107,7 @@ def collocate(
         radrm-simjob --gpu-memory 6G --smact 0.4 --seconds 300
     """
     numbers = _usage("--copies", parse_copies, copies)
-    wanted = _usage("--modes", parse_modes, modes or "timeslice,mps")
+    wanted = _usage("--modes", parse_modes, modes) if modes is not None else None
     limit_s = _usage("--seconds", parse_seconds, seconds) if seconds is not None else None
     pattern = compiled(step_pattern) if step_pattern is not None else None
     if limit_s is not None and pattern is None:
@@ -117,8 +119,12 @@ def collocate(
     work = Work(tuple(command), pattern, limit_s)
     with orderly_end(), tempfile.TemporaryDirectory(prefix="radrm-bench-") as folder:
         servers = _Servers(Path(folder), gpus, time_scale)
-        device = _take(servers, gpu)
-        results, notes = _measure(servers, device, work, wanted, numbers, modes is not None)
+        devices = _take(servers, gpu)
+        device = devices[0]
+        if device["kind"] == "mig" and any(number > len(devices) for number in numbers):
+            warn(f"GPU {device['index']} has {len(devices)} such instances: so many copies at most")
+            numbers = [number for number in numbers if number <= len(devices)]
+        results, notes = _measure(servers, devices, work, _modes(device, wanted), numbers, wanted)
     notes += _notes(device, results)
     if as_json:
         print_json(_document(device, work, results, notes))
@@ -158,8 +164,11 @@ class _Servers:
             server.end()
 
 
-def _take(servers: _Servers, wanted: str | None) -> Document:
-    """The document of a GPU that may be measured on. Raises Refused where there is none."""
+def _take(servers: _Servers, wanted: str | None) -> list[Document]:
+    """The document of a GPU that may be measured on, or those of MIG instances that are alike.
+
+    Raises Refused where there is none.
+    """
     with servers.serving("choosing") as server:
         devices = server.devices()
     around, others = None, list[Manager]()
@@ -167,7 +176,21 @@ def _take(servers: _Servers, wanted: str | None) -> Document:
         candidates = client_paths(os.environ, os.getuid())
         around = job_around(os.environ, candidates)
         others = managers(candidates)
-    return choose(devices, wanted, around, others, ["radrm", *sys.argv[1:]])
+    chosen = choose(devices, wanted, around, others, ["radrm", *sys.argv[1:]])
+    return instances(devices, chosen)
+
+
+def _modes(device: Document, wanted: Sequence[str] | None) -> Sequence[str]:
+    """How copies can share this device, or are told to. Raises Refused where it cannot be."""
+    able = ("mig",) if device["kind"] == "mig" else ("timeslice", "mps")
+    unable = [mode for mode in wanted or () if mode not in able]
+    if unable:
+        state = "cut into MIG instances" if able == ("mig",) else "not cut into MIG instances"
+        raise Refused(
+            f"GPU {device['index']} is {state}: --modes={','.join(able)} can be measured there; "
+            "choose another with --gpu"
+        )
+    return wanted or able
 
 
 # ------------------------------------------------------------------ measuring
@@ -175,22 +198,23 @@ def _take(servers: _Servers, wanted: str | None) -> Document:
 
 def _measure(
     servers: _Servers,
-    device: Document,
+    devices: Sequence[Document],
     work: Work,
     modes: Sequence[str],
     numbers: Sequence[int],
-    insisted: bool,
+    wanted: Sequence[str] | None,
 ) -> tuple[Results, list[str]]:
     """Every number of copies in every mode, and what had to be left out.
 
     Each mode has a daemon of its own, so that no MPS server is near what is time-sliced.
     """
     results = Results()
+    uuids = [device["uuid"] for device in devices]
     for mode in modes:
         try:
-            _measure_mode(servers, device["uuid"], work, mode, numbers, results)
+            _measure_mode(servers, uuids, work, mode, numbers, results)
         except _NotOffered as error:
-            if insisted:
+            if wanted is not None:
                 raise Refused(f"MPS cannot be had here: {error}") from None
             return results, [f"MPS is left out: {error}"]
     return results, []
@@ -202,13 +226,14 @@ class _NotOffered(Exception):
 
 def _measure_mode(
     servers: _Servers,
-    uuid: str,
+    uuids: Sequence[str],
     work: Work,
     mode: str,
     numbers: Sequence[int],
     results: Results,
 ) -> None:
     """More copies than ran out of memory are not tried. Raises _NotOffered."""
+    uuid = uuids[0]
     with contextlib.ExitStack() as ends:
         try:
             serving = servers.serving(mode, uuid if mode == "mps" else None)
@@ -220,8 +245,10 @@ def _measure_mode(
         why_not = server.why_no_mps(uuid) if mode == "mps" else None
         if why_not is not None:
             raise _NotOffered(why_not)
-        server.take_only(uuid)
-        rounds = Bench(server, uuid, work)
+        server.take_only(uuids)
+        link = Link(uuid if servers.gpus is None else "")
+        ends.callback(link.close)
+        rounds = Bench(server, uuids, work, link)
         for copies in numbers:
             warn(f"{mode}: {'1 copy' if copies == 1 else f'{copies} copies'} ...")
             measured = rounds.measure(mode, copies)
@@ -236,6 +263,11 @@ def _notes(device: Document, results: Results) -> list[str]:
     disturbed = note_on(device)
     if disturbed is not None:
         notes.append(disturbed)
+    if device["kind"] == "mig":
+        notes.append(
+            f"each copy had a MIG instance ({device['profile']}) of its own, one alone as well: "
+            "what the whole GPU does without MIG is not in these numbers"
+        )
     if coarse(results.rounds):
         notes.append(
             "SMACT is only the share of time with any kernel running here: no better source is "
@@ -252,7 +284,7 @@ def _document(
 ) -> dict[str, Any]:
     best = results.best()
     return {
-        "gpu": {key: device[key] for key in ("uuid", "index", "name", "total_mib")},
+        "gpu": {key: device[key] for key in ("uuid", "index", "name", "total_mib", "profile")},
         "command": list(work.command),
         "step_pattern": work.pattern.pattern if work.pattern is not None else None,
         "seconds": work.limit_s,
@@ -286,6 +318,7 @@ def table(results: Results) -> Rows:
             Column("SLOWER", right=True, rank=4),
             Column("SMACT", right=True, rank=5),
             Column("MEMORY", right=True, rank=6),
+            Column("PCIE RX", right=True, rank=9),
             Column("WATT", right=True, rank=8),
             Column("ENERGY/COPY", right=True, rank=7),
             Column("WHY", least=10),
@@ -301,6 +334,7 @@ def table(results: Results) -> Rows:
             _show_times(results.slowdown(measured)),
             show_smact(measured.smact),
             show_mib(measured.used_mib),
+            _show_rate(measured.pcie_rx_mb_s),
             show_watts(measured.power_w),
             show_joules(measured.energy_per_copy_j),
             _why(measured),
@@ -316,6 +350,12 @@ def _why(measured: Round) -> str:
 
 def _show_times(factor: float | None) -> str:
     return "-" if factor is None else f"{factor:.2f}x"
+
+
+def _show_rate(mb_s: float | None) -> str:
+    if mb_s is None:
+        return "-"
+    return f"{mb_s / 1000:.2f}GB/s" if mb_s >= 1000 else f"{mb_s:.0f}MB/s"
 
 
 def _show_step(seconds: float | None) -> str:

@@ -2,7 +2,7 @@
 
 The quantities are those of the RAD-RM thesis, chapter 4.3.2, for a job of one's own: time
 per epoch (here of a copy, and per step), SM activity, the memory of the whole GPU, and the
-energy, by how many copies share the GPU and how.
+energy and PCIe traffic, by how many copies share the GPU and how.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from radrm.cli.bench_steps import Point, rate
 
 Document = dict[str, Any]
 
-MODES = ("timeslice", "mps")
+MODES = ("timeslice", "mps", "mig")
 MOST_COPIES = 48
 """As many as one MPS server takes clients on a GPU (CUDA 12)."""
 
@@ -46,7 +46,11 @@ class Round:
     `cut` says that they were ended on purpose: only their steps can be compared then.
     `smact` is a mean over the time when all copies ran, `used_mib` the most memory that the
     whole GPU had in use above what it had before, `energy_j` the GPU's from the first start
-    to the last end, or to where they were cut. None: not known.
+    to the last end, or to where they were cut. `pcie_rx_mb_s` is what the GPU received and
+    `pcie_tx_mb_s` what it sent, a mean of samples while all copies ran. None: not known.
+
+    Under `mig` each copy has an instance of its own, all of one profile: SM activity is the
+    mean of the instances with a copy, memory the sum of all.
     """
 
     mode: str
@@ -56,6 +60,8 @@ class Round:
     smact_source: str | None = None
     used_mib: int | None = None
     energy_j: float | None = None
+    pcie_rx_mb_s: float | None = None
+    pcie_tx_mb_s: float | None = None
 
     @property
     def copies(self) -> int:
@@ -183,6 +189,8 @@ class Results:
             "smact_source": measured.smact_source,
             "memory_mib": measured.used_mib,
             "copy_peak_mib": measured.copy_peak_mib,
+            "pcie_rx_mb_s": measured.pcie_rx_mb_s,
+            "pcie_tx_mb_s": measured.pcie_tx_mb_s,
             "power_w": measured.power_w,
             "energy_j": measured.energy_j,
             "energy_per_copy_j": measured.energy_per_copy_j,
@@ -208,7 +216,7 @@ def parse_modes(text: str) -> list[str]:
     """`timeslice,mps` in the order given, each once. Raises ValueError."""
     words = list(dict.fromkeys(word.strip() for word in text.split(",")))
     if not set(words) <= set(MODES):
-        raise ValueError(f"{text!r}: the modes are {' and '.join(MODES)}")
+        raise ValueError(f"{text!r}: the modes are {', '.join(MODES[:-1])} and {MODES[-1]}")
     return words
 
 

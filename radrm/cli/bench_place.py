@@ -68,6 +68,14 @@ def job_around(environ: Mapping[str, str], candidates: Sequence[Paths]) -> Job |
     return Job(number, tuple(word for word in named.split(",") if word), alone=True)
 
 
+def instances(devices: Sequence[Document], chosen: Document) -> list[Document]:
+    """What is measured on: the chosen GPU, or all MIG instances of its GPU that are as it."""
+    if chosen["kind"] != "mig":
+        return [chosen]
+    like = ("kind", "parent", "profile")
+    return [d for d in devices if all(d.get(key) == chosen.get(key) for key in like)]
+
+
 def choose(
     devices: Sequence[Document],
     wanted: str | None,
@@ -78,19 +86,25 @@ def choose(
     """The GPU to measure on: the one that is wanted (index or UUID), else the first free one.
 
     `devices` are the documents of the measurement's own daemon. Raises Refused, with what
-    to do instead, when there is none that may be had.
+    to do instead, when there is none that may be had. Of a GPU that is cut into MIG instances it
+    is one of those that there are most of; whole GPUs come first.
     """
     if around is not None:
         return _given(devices, wanted, around)
     if wanted is not None:
         device = _named(devices, wanted)
-        refusal = _refusal(device, others, command)
-        if refusal is not None:
-            raise Refused(refusal)
+        for each in instances(devices, device):
+            refusal = _refusal(each, others, command)
+            if refusal is not None:
+                raise Refused(refusal)
         return device
     refusals = []
-    for device in devices:
-        refusal = _refusal(device, others, command) or _disturbance(device)
+    for device in sorted(devices, key=lambda d: (d["kind"] == "mig", -len(instances(devices, d)))):
+        found = [
+            _refusal(each, others, command) or _disturbance(each)
+            for each in instances(devices, device)
+        ]
+        refusal = next(filter(None, found), None)
         if refusal is None:
             return device
         refusals.append(refusal)
@@ -119,14 +133,21 @@ def _given(devices: Sequence[Document], wanted: str | None, around: Job) -> Docu
     if not mine:
         raise Refused(f"job {around.id}, which this runs in, has no GPU; submit it with --gpus=1")
     device = mine[0] if wanted is None else _named(mine, wanted)
-    kind = _kind(device)
-    if kind is not None:
-        raise Refused(kind)
+    if device["kind"] == "mig":
+        raise Refused(
+            f"job {around.id}, which this runs in, has a MIG instance, which takes one job at a "
+            "time: there is nothing to share; submit it to a GPU that is not cut into them"
+        )
+    broken = _broken(device)
+    if broken is not None:
+        raise Refused(broken)
     return device
 
 
 def _named(devices: Sequence[Document], wanted: str) -> Document:
     by_index = [d for d in devices if str(d["index"]) == wanted]
+    if by_index and all(d["kind"] == "mig" for d in by_index):
+        return max(by_index, key=lambda d: len(instances(by_index, d)))
     found = by_index or [d for d in devices if len(wanted) >= 4 and d["uuid"].startswith(wanted)]
     if len(found) != 1:
         there = ", ".join(str(d["index"]) for d in devices) or "none"
@@ -136,15 +157,10 @@ def _named(devices: Sequence[Document], wanted: str) -> Document:
 
 def _refusal(device: Document, others: Sequence[Manager], command: Sequence[str]) -> str | None:
     """Why a device cannot be had at all."""
-    return _kind(device) or _managed(device, others, command)
+    return _broken(device) or _managed(device, others, command)
 
 
-def _kind(device: Document) -> str | None:
-    if device["kind"] == "mig":
-        return (
-            f"GPU {device['index']} is cut into MIG instances, and each takes one job at a time: "
-            "there is nothing to share; choose a GPU that is not"
-        )
+def _broken(device: Document) -> str | None:
     if device["state"] in ("unreadable", "unhealthy", "vanished"):
         return f"GPU {device['index']} is {device['state']}: {device['reason']}; see radrm doctor"
     return None

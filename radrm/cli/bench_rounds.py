@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from radrm.cli.bench_numbers import CopyRun, Round
+from radrm.cli.bench_pcie import Link, Traffic
 from radrm.cli.bench_server import BenchServer, log_of
 from radrm.cli.bench_steps import Steps
 from radrm.cli.demo_numbers import Meter
@@ -40,17 +41,20 @@ class Work:
 
 
 class Bench:
-    """Runs rounds on one device of a server that has nothing else to do."""
+    """Runs rounds on one GPU, or on MIG instances that are alike, of a server that has nothing
+    else to do. `link` tells of the GPU's PCIe traffic."""
 
     def __init__(
         self,
         server: BenchServer,
-        device: str,
+        devices: Sequence[str],
         work: Work,
+        link: Link,
         pause: Callable[[float], object] = time.sleep,
     ) -> None:
         self._server = server
-        self._device = device
+        self._devices = tuple(devices)
+        self._link = link
         self._work = work
         self._pause = pause
         self._scale = float(server.ask("ping")["time_scale"])
@@ -63,7 +67,7 @@ class Bench:
         A death for want of GPU memory is a result. Raises Refused for any other failure of
         a copy, with the last lines that it printed.
         """
-        before_mib = self._idle()["used_mib"]
+        before_mib = sum(device["used_mib"] for device in self._idle())
         job = self._server.submit_copies(copies, mode, self._work.command, self._logs)
         logs = [log_of(self._logs, mode, copies, number) for number in range(copies)]
         watch = _Watch(copies, logs, self._work.pattern)
@@ -74,6 +78,8 @@ class Bench:
             watch.look(documents, self._find(), now_s)
             if watch.over:
                 break
+            if watch.all_run:
+                watch.traffic.add(self._link.sample())
             if not watch.all_began and time.monotonic() > deadline:
                 waiting = next(d for d in documents if d["started_at"] is None)
                 self._server.ask("cancel", jobs=[job])
@@ -90,23 +96,27 @@ class Bench:
         self._refuse_failed(measured, logs)
         return measured
 
-    def _idle(self) -> Document:
-        """The device, once it has been read and nobody is on it."""
+    def _idle(self) -> list[Document]:
+        """The devices, once they have been read and nobody is on them."""
         deadline = time.monotonic() + _PATIENCE_S
         while True:
-            device = self._find()
-            if device["state"] == "idle" and device["used_mib"] is not None:
-                return device
+            devices = self._find()
+            busy = [d for d in devices if d["state"] != "idle" or d["used_mib"] is None]
+            if not busy:
+                return devices
             if time.monotonic() > deadline:
                 raise Refused(
-                    f"GPU {device['index']} does not become idle: it is {device['state']}"
-                    f" {plain(device['reason'] or '')}".rstrip()
+                    f"GPU {busy[0]['index']} does not become idle: it is {busy[0]['state']}"
+                    f" {plain(busy[0]['reason'] or '')}".rstrip()
                 )
             self._pause(_SHORTEST_PAUSE_S)
 
-    def _find(self) -> Document:
-        found: Document = next(d for d in self._server.ask("gpus") if d["uuid"] == self._device)
-        return found
+    def _find(self) -> list[Document]:
+        found = {d["uuid"]: d for d in self._server.ask("gpus")}
+        gone = next((uuid for uuid in self._devices if uuid not in found), None)
+        if gone is not None:
+            raise Refused(f"the GPU {gone} is gone; look at nvidia-smi -L")
+        return [found[uuid] for uuid in self._devices]
 
     def _refuse_failed(self, measured: Round, logs: Sequence[str]) -> None:
         for number, run in enumerate(measured.runs):
@@ -129,6 +139,7 @@ class _Watch:
     cut_s: float | None = None
     """When the copies were told to end, having run for as long as they were to."""
     documents: list[Document] = field(default_factory=list)
+    traffic: Traffic = field(default_factory=Traffic)
     _whole: Meter = field(default_factory=Meter)
     _together: Meter = field(default_factory=Meter)
     _used_mib: int | None = None
@@ -141,18 +152,23 @@ class _Watch:
             self._steps = [Steps(self.pattern) for _ in range(self.copies)]
             self._tails = [Tail(log, lambda _: None) for log in self.logs]
 
-    def look(self, documents: Sequence[Document], device: Document, now_s: float) -> None:
+    def look(
+        self, documents: Sequence[Document], devices: Sequence[Document], now_s: float
+    ) -> None:
         self.documents = sorted(documents, key=lambda d: int(d["array_index"]))
         for tail, steps in zip(self._tails, self._steps, strict=True):
             tail.copy_new(partial(steps.feed, now_s=now_s))
         began = any(d["started_at"] is not None for d in self.documents)
         if began and self.cut_s is None:
-            self._whole.add(now_s, [device])
-        if self.cut_s is None and all(d["state"] == "RUNNING" for d in self.documents):
-            self._together.add(now_s, [device])
-            self._source = device["smact_source"] or self._source
-        if device["used_mib"] is not None:
-            self._used_mib = max(self._used_mib or 0, device["used_mib"])
+            self._whole.add(now_s, devices)
+        if self.all_run:
+            taken = [device for device in devices if device["jobs"]]
+            self._together.add(now_s, taken)
+            for device in taken:
+                self._source = device["smact_source"] or self._source
+        used = [device["used_mib"] for device in devices]
+        if None not in used:
+            self._used_mib = max(self._used_mib or 0, sum(used))
         if self.over:
             for tail in self._tails:
                 tail.close()
@@ -164,6 +180,11 @@ class _Watch:
     @property
     def all_began(self) -> bool:
         return all(d["started_at"] is not None for d in self.documents)
+
+    @property
+    def all_run(self) -> bool:
+        """Whether all copies are at work, none has been told to end, and none has."""
+        return self.cut_s is None and all(d["state"] == "RUNNING" for d in self.documents)
 
     def together_for(self, now_s: float) -> float:
         """For how long all copies have been running, less than 0 while some are not."""
@@ -182,6 +203,8 @@ class _Watch:
             smact_source=self._source,
             used_mib=grown,
             energy_j=self._whole.energy_j or None,
+            pcie_rx_mb_s=self.traffic.received_mb_s,
+            pcie_tx_mb_s=self.traffic.sent_mb_s,
         )
 
     def _run(self, number: int, document: Document) -> CopyRun:

@@ -71,15 +71,15 @@ class BenchServer(DemoServer):
             said = str(error).partition("did not start: ")[2] or str(error)
             raise DeviceError(said.removeprefix("radrm: ")) from None
 
-    def take_only(self, uuid: str) -> Document:
-        """Let all devices but one take nothing; the one's document, once it has been read."""
-        rest = [d["uuid"] for d in self.devices() if d["uuid"] != uuid]
+    def take_only(self, uuids: Sequence[str]) -> None:
+        """Let all devices but these take nothing, once they have been read."""
+        rest = [d["uuid"] for d in self.devices() if d["uuid"] not in uuids]
         if rest:
             self.ask("drain", devices=rest, reason="not what is measured")
-        found = next((d for d in self.devices() if d["uuid"] == uuid), None)
-        if found is None:
-            raise DeviceError(f"the GPU {uuid} is gone; look at nvidia-smi -L")
-        return found
+        there = {d["uuid"] for d in self.devices()}
+        for uuid in uuids:
+            if uuid not in there:
+                raise DeviceError(f"the GPU {uuid} is gone; look at nvidia-smi -L")
 
     def devices(self) -> list[Document]:
         """The devices, once each has been read, or could not be for a while."""

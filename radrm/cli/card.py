@@ -108,6 +108,8 @@ def _asked(job: Document) -> Iterator[_Line]:
         mib = sane_mib(job["estimate_mib"])
         what = "a whole GPU" if mib is None else f"{show_mib(mib)} per GPU"
         yield "estimate", f"{what}, by {plain(job['estimate_source'])}"
+    for note in job.get("estimate_notes") or ():
+        yield "no answer", plain(note)
 
 
 def _signal(signal: Any) -> str:
@@ -130,10 +132,22 @@ def _got(job: Document, index: Mapping[str, int], attempts: Sequence[Document]) 
     if memory:
         yield "memory", ", ".join(memory)
     last = attempts[-1] if attempts else {}
+    if _outgrows(job, last):
+        yield "cap", f"{show_mib(last['reserved_mib'])}: it may still grow beyond its promise"
     if last.get("smact") is not None:
         yield "SM activity", show_smact(last["smact"])
     if job["energy_j"] is not None:
         yield "energy", show_joules(job["energy_j"])
+
+
+def _outgrows(job: Document, attempt: Document) -> bool:
+    """Whether CUDA lets a client have more than it is promised now. A client's cap is what it was
+    promised when it started, and stays when it has settled and part of that is given back; a job
+    of unknown need has none."""
+    first_mib, now_mib = attempt.get("reserved_mib"), job["reserved_mib"]
+    if job["collocation"] != "mps" or job["estimate_mib"] is None or None in (first_mib, now_mib):
+        return False
+    return attempt.get("ended_at") is None and bool(first_mib > now_mib)
 
 
 def _times(job: Document, now: float) -> Iterator[_Line]:

@@ -11,7 +11,7 @@ from radrm.cli.orders import called, order_jobs
 from radrm.options import OPTIONS, parse_edit
 
 _OF_LIVE_JOBS = ("time", "signal", "priority", "retries", "requeue", "comment")
-_FIXED = ("array",)
+_FIXED = ("array", "hold")
 
 
 def edit(

@@ -5,12 +5,14 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from itertools import groupby
-from typing import Any
+from typing import Annotated, Any
 
 import typer
 
 from radrm.cli.client import Client
+from radrm.cli.options import REFERENCES
 from radrm.cli.render import Document, label, plain, print_json, warn
+from radrm.errors import UsageError
 
 _MANY = 20
 """More elements of one array than this are told of in one line."""
@@ -18,18 +20,52 @@ _BATCH = 1000
 """References in one request, so that no request grows beyond what the daemon reads."""
 
 
+Jobs = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="JOB", help=f"Jobs: {REFERENCES}; or choose by --user, --state."),
+]
+User = Annotated[
+    str,
+    typer.Option(metavar="NAME", help="Only this user's; without any JOB, your own if left out."),
+]
+State = Annotated[
+    str, typer.Option(metavar="STATE,...", help="Only those in these states, as running,pending.")
+]
+
+
 def order_jobs(
-    op: str, jobs: Sequence[str], done: Callable[[Document], str], as_json: bool, **words: Any
+    op: str,
+    jobs: Sequence[str] | None,
+    done: Callable[[Document], str],
+    as_json: bool,
+    user: str = "",
+    state: str = "",
+    **more: Any,
 ) -> None:
     """Give the order `op` about jobs; `done` words the line of each that was carried out.
 
-    Raises `typer.Exit(1)` when any of them was refused.
+    Without `jobs`, about those of a user or in some states; `more` goes with the order. Raises
+    `typer.Exit(1)` when any of them was refused, `UsageError` where nothing says which are
+    meant.
     """
+    words = {"user": user, "state": state.replace(" ", "")}
+    words = {name: word for name, word in words.items() if word}
+    if not jobs and not words:
+        raise UsageError(f"radrm {op}: no job is named; name some, or choose by --user or --state")
     with Client() as client:
+        batches = _batches(jobs) if jobs else [[]]
         results = [
-            result for batch in _batches(jobs) for result in client.ask(op, jobs=batch, **words)
+            result for batch in batches for result in client.ask(op, jobs=batch, **words, **more)
         ]
     tell(results, done, as_json)
+    if not results and not as_json:
+        print(plain(f"No such jobs: {_choice(words)}."))
+
+
+def _choice(words: dict[str, str]) -> str:
+    """As `those of ada that are pending`."""
+    whose = f"those of {words['user']}" if "user" in words else "yours"
+    return f"{whose} that are {words['state'].lower()}" if "state" in words else whose
 
 
 def order_devices(

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from radrm.cli.options import Jobs, Json
-from radrm.cli.orders import called, order_jobs
+from radrm.cli.options import Json
+from radrm.cli.orders import Jobs, State, User, called, order_jobs
 
 
-def release(jobs: Jobs, as_json: Json = False) -> None:
+def release(jobs: Jobs = None, user: User = "", state: State = "", as_json: Json = False) -> None:
     """Let jobs that were held start.
 
     \b
     Examples:
       radrm release 12
       radrm release 'sweep-*'
+      radrm release --state pending         all of yours that are held
     """
-    order_jobs("release", jobs, lambda r: f"Released {called(r)}", as_json)
+    order_jobs("release", jobs, lambda r: f"Released {called(r)}", as_json, user, state)

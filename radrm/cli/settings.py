@@ -45,7 +45,7 @@ def chosen_rules(config: Config) -> dict[str, tuple[str, ...]]:
         table: (getattr(config, key),) for table, key in RULE_TABLES.items()
     }
     if config.estimator == "auto":
-        chosen["estimators"] = tuple(AUTO_CHAIN)
+        chosen["estimators"] = ("auto", *AUTO_CHAIN)
     return chosen
 
 
@@ -99,16 +99,14 @@ def _rule_troubles(config: Config) -> Iterator[str]:
     for table, chosen in chosen_rules(config).items():
         given: Mapping[str, Mapping[str, Any]] = getattr(config, table)
         for name in dict.fromkeys([*chosen, *given]):
-            if (table, name) == ("estimators", "auto"):
-                yield f"[estimators.auto] sets nothing; set {' or '.join(AUTO_CHAIN)} instead"
-            else:
-                yield from _table_troubles(_make_rule(table, name), given.get(name, {}))
+            yield from _table_troubles(_make_rule(table, name), given.get(name, {}))
     yield from _table_troubles(_make_core, config.core)
 
 
 def _whole_troubles(config: Config) -> Iterator[str]:
     """What shows only when all of it comes together, in the order in which a daemon starts."""
-    for make in (make_rules, make_estimating, make_settings):
+    makers: tuple[Callable[[Config], object], ...] = (make_rules, make_estimating, make_settings)
+    for make in makers:
         trouble = _complaint(make, config)
         if trouble is not None:
             yield trouble
@@ -125,7 +123,9 @@ def _table_troubles(make: Callable[[Any], object], given: Mapping[str, Any]) -> 
 
 def _make_rule(table: str, name: str) -> Callable[[Any], object]:
     """Makes one rule with the settings that it is called with, beside defaults only."""
-    make = make_estimating if table == "estimators" else make_rules
+    make: Callable[[Config], object] = make_rules
+    if table == "estimators":
+        make = make_estimating
 
     def made(settings: Mapping[str, Any]) -> object:
         choice: dict[str, Any] = {RULE_TABLES[table]: name, table: {name: settings}}

@@ -98,6 +98,8 @@ def _show(client: Client, words: Document, first: int, size: int) -> None:
         pages = -(-total // size)
         raise Refused(f"there is no page {first // size + 1}; there are {pages}")
     console.print(counts_line(found["counts"], len(found["devices"])))
+    for note in found.get("notes") or []:
+        console.print(Text(plain(note), style="yellow"), soft_wrap=True)
     console.print(job_rows(jobs, found["devices"], found["now"]))
     left = total - first - len(jobs)
     if left > 0:

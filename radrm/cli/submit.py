@@ -13,11 +13,12 @@ import sys
 import time
 
 from radrm.cli.client import Client
+from radrm.cli.sources import MAX_SCRIPT, sources_of
 from radrm.errors import BadFile, RadrmError, Unreachable
 from radrm.host.paths import Paths, prepare, system_mode
 from radrm.host.spool import Envelope, Spool
 from radrm.host.tickets import new_ticket
-from radrm.options import SubmitRequest, parse_submit, submit_help
+from radrm.options import RawOptions, SubmitRequest, parse_submit, submit_help
 from radrm.radfile import MAX_BYTES, JobFile, read_job_file, wrap_command
 
 TYPE_CHECKING = False
@@ -63,7 +64,7 @@ def _read_all(request: SubmitRequest) -> list[dict[str, Any]]:
     """One result per job; `job_file` and `envelope` only where it can be read."""
     if request.command:
         return [_result(None, None, request)]
-    return [_result(name, _load, request) for name in request.files]
+    return [_result(name, load, request) for name in request.files]
 
 
 def _result(name: str | None, load: Any, request: SubmitRequest) -> dict[str, Any]:
@@ -77,7 +78,7 @@ def _result(name: str | None, load: Any, request: SubmitRequest) -> dict[str, An
         )
         result["name"] = job_file.name
         result["job_file"] = job_file
-        result["envelope"] = _envelope(job_file, name, data, request)
+        result["envelope"] = envelope_of(job_file, name, data, request.raw_options)
         if result["envelope"].too_large:
             raise BadFile(
                 f"{name or job_file.name}: larger than 8 MiB with its model summary and the "
@@ -89,7 +90,7 @@ def _result(name: str | None, load: Any, request: SubmitRequest) -> dict[str, An
     return result
 
 
-def _load(name: str) -> bytes:
+def load(name: str) -> bytes:
     try:
         with open(name, "rb") as file:
             return file.read(MAX_BYTES + 1)
@@ -98,23 +99,30 @@ def _load(name: str) -> bytes:
         raise BadFile(f"cannot read the job file {name}: {error.strerror}; {step}") from None
 
 
-def _envelope(
-    job_file: JobFile, name: str | None, data: bytes | None, request: SubmitRequest
+def envelope_of(
+    job_file: JobFile, name: str | None, data: bytes | None, raw: RawOptions
 ) -> Envelope:
     umask = os.umask(0o077)
     os.umask(umask)
+    cwd = _here()
     return Envelope(
         ticket=new_ticket(),
         file=os.path.abspath(name) if name is not None else None,
         script=data.decode() if data is not None else None,
-        command=tuple(request.command) if data is None else None,
-        options=dict(request.raw_options),
-        cwd=_here(),
+        command=job_file.argv if data is None else None,
+        options=dict(raw),
+        cwd=cwd,
         umask=umask,
         environment=dict(os.environ),
         submitted_s=time.time(),
         summary=_summary(job_file),
+        sources=_sources(job_file, cwd),
     )
+
+
+def _sources(job_file: JobFile, cwd: str) -> str | None:
+    words = job_file.argv or (job_file.script or "")[:MAX_SCRIPT].split()
+    return sources_of(words, os.path.join(cwd, job_file.options.chdir or ""))
 
 
 def _summary(job_file: JobFile) -> str | None:

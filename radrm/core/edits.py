@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from radrm.core import lifecycle as life
+from radrm.core.actions import EstimateJob
 from radrm.core.dependencies import cycle, is_open
 from radrm.core.events import EditRequested, RequeueRequested
 from radrm.core.state import State
@@ -64,7 +65,18 @@ def edit(state: State, event: EditRequested) -> None:
     before = (old.time_limit_s, old.signal)
     job = replace(state.jobs[event.job_id], spec=event.spec)
     if job.state.waiting:
-        state.put_job(replace(job, estimates=event.estimates, after=event.after))
+        job = replace(job, after=event.after)
+        if event.estimates is not None:
+            job = replace(
+                job,
+                estimates=event.estimates,
+                estimating=event.estimating,
+                estimate_notes=(),
+                fingerprint=event.fingerprint,
+            )
+        state.put_job(job)
+        if event.estimating:
+            state.act(EstimateJob(job_id=job.id))
         return
     state.put_job(job)
     attempt = state.attempts.get(job.id)

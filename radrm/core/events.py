@@ -71,12 +71,18 @@ class RequeueRequested(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EditRequested(Event):
-    """Let an unfinished job be what `spec`, `estimates` and `after` say."""
+    """Let an unfinished job be what `spec`, `estimates` and `after` say.
+
+    `estimates` None: those that it has still hold, and so does its fingerprint.
+    `estimating`: the estimators are to be asked anew, of a job that waits.
+    """
 
     job_id: int
     spec: JobSpec
-    estimates: tuple[Estimate, ...]
+    estimates: tuple[Estimate, ...] | None
     after: tuple[Dependency, ...]
+    estimating: bool = False
+    fingerprint: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,6 +100,7 @@ class DrainRequested(Event):
 class EstimateReady(Event):
     job_id: int
     estimates: tuple[Estimate, ...]
+    notes: tuple[str, ...] = ()
 
 
 # ------------------------------------------------------------------ from the devices

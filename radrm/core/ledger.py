@@ -34,6 +34,8 @@ class Holding:
     smact_sum: float = 0.0
     smact_count: int = 0
     energy_j: float | None = None
+    shared: bool = False
+    """Another attempt was here at some time."""
 
     def see(self, used_mib: int, boot_s: float, growth_mib: int) -> bool:
         """Take in a memory reading. True when the peak has risen noticeably."""
@@ -51,6 +53,7 @@ class Holding:
         """Go on from what an earlier daemon had recorded."""
         self.peak_mib = usage.peak_mib
         self.energy_j = usage.energy_j
+        self.shared = usage.shared
         if usage.smact_mean is not None:
             self.smact_sum, self.smact_count = usage.smact_mean, 1
 
@@ -61,7 +64,13 @@ class Holding:
 
     def usage(self, device: str) -> Usage:
         mean = self.smact_sum / self.smact_count if self.smact_count else None
-        return Usage(device=device, peak_mib=self.peak_mib, smact_mean=mean, energy_j=self.energy_j)
+        return Usage(
+            device=device,
+            peak_mib=self.peak_mib,
+            smact_mean=mean,
+            energy_j=self.energy_j,
+            shared=self.shared,
+        )
 
 
 class DeviceLedger:
@@ -151,6 +160,7 @@ class DeviceLedger:
                 self._window.add(boot_s, reading.smact)
         elapsed_s = boot_s - before.at.boot_s if before and not before.error else 0.0
         for holding in self.holdings.values():
+            holding.shared |= len(self.holdings) > 1
             if reading.smact is not None:
                 holding.smact_sum += reading.smact
                 holding.smact_count += 1

@@ -49,9 +49,10 @@ class Device:
     """A GPU or a MIG instance.
 
     `overhead_mib` is what the driver keeps for itself: total - overhead is what
-    jobs can have. `mps` says whether an MPS control daemon serves this device, and
+    jobs can have. `mps` says whether an MPS control daemon serves this device,
     `mps_spans` whether that daemon serves others with it, so that a job on several
-    devices can be its client.
+    devices can be its client, and `mps_multiuser` whether its server was seen to take
+    clients of several users at once.
     """
 
     uuid: str
@@ -63,6 +64,7 @@ class Device:
     overhead_mib: int = 0
     mps: bool = False
     mps_spans: bool = False
+    mps_multiuser: bool = False
     parent: str | None = None
     profile: str | None = None
     available_until: float | None = None
@@ -192,13 +194,18 @@ class JobSpec:
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """What an estimator expects: a value and an upper bound of one quantity."""
+    """What an estimator expects: a value and an upper bound of one quantity.
+
+    `raw` is its own figure, before what this machine has learned of its errors was
+    applied; None where the two are one. `seconds`: how long the answer took.
+    """
 
     quantity: Quantity
     value: float
     upper: float
     source: str
     seconds: float | None = None
+    raw: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -324,13 +331,15 @@ class OutOfMemory:
 class Usage:
     """What an attempt was seen to use on one device.
 
-    `energy_j` is the device's energy, shared equally among the attempts on it.
+    `energy_j` is the device's energy, shared equally among the attempts on it. `shared`:
+    another attempt was there at some time, so that `smact_mean` is not its own.
     """
 
     device: str
     peak_mib: int | None = None
     smact_mean: float | None = None
     energy_j: float | None = None
+    shared: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -417,6 +426,10 @@ class Job:
     estimating: bool = False
     """True until the estimators have answered; the job waits outside the queue."""
     estimates: tuple[Estimate, ...] = ()
+    estimate_notes: tuple[str, ...] = ()
+    """Why an estimator that was asked gave no answer, for the user."""
+    fingerprint: str | None = None
+    """What runs of the same thing have in common; None where that is not known."""
     attempts: int = 0
     oom_count: int = 0
     retries_used: int = 0

@@ -123,12 +123,35 @@ class Recovery(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
+class PastRun:
+    """What one attempt was seen to need, and what had been said of it before.
+
+    `peak_mib` is the highest per GPU; `alone`: nobody else was on its GPUs, so that
+    `smact` (0..1, mean) is its own. `told`: each estimator's own figure in MiB, by name.
+    """
+
+    peak_mib: int
+    device_kind: str
+    smact: float | None = None
+    alone: bool = False
+    duration_s: float | None = None
+    told: dict[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
 class Description:
     """What an estimator is told of a job: its spec, and what its file says beside.
 
     `published` holds figures that a prototype job file brings along, in MiB, by
     name (`measured`, `horus`, `faketensor`, `gpumemnet`). `summary` is the text of the
-    model's summary, as it was at submission.
+    model's summary, as it was at submission. `batch_size` is each GPU's (of DataParallel:
+    of all GPUs together); `sequence_length` counts tokens, `input_shape` is that of one
+    sample. `trace` is what tracing its training step told, as text
+    (`radrm.estimators.traced`). `device_kind` names the GPUs that it will run on, such as
+    `NVIDIA A100-SXM4-40GB`, None where they are of several kinds or unknown.
+
+    `same_runs` are earlier runs of the very same thing, `recent_runs` those of anything
+    on this machine, the latest first.
     """
 
     spec: JobSpec
@@ -138,6 +161,14 @@ class Description:
     published: dict[str, float] = field(default_factory=dict)
     summary: str | None = None
     batch_size: int | None = None
+    sequence_length: int | None = None
+    input_shape: tuple[int, ...] | None = None
+    optimizer: str | None = None
+    precision: str | None = None
+    trace: str | None = None
+    device_kind: str | None = None
+    same_runs: tuple[PastRun, ...] = ()
+    recent_runs: tuple[PastRun, ...] = ()
 
 
 class Estimator(Protocol):

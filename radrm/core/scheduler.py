@@ -104,6 +104,11 @@ class Scheduler:
             self._restore_timers(state.jobs[attempt.job_id], attempt)
         self._kept_reservations = list(kept.reservations)
 
+    def device_kind(self) -> str | None:
+        """What all devices are called; None where they are of several kinds, or none is known."""
+        names = {ledger.device.name for ledger in self.state.ledgers.values()}
+        return names.pop() if len(names) == 1 else None
+
     def _restore_timers(self, job: Job, attempt: Attempt) -> None:
         life.wake_for_limit(self.state, job, attempt)
         if attempt.stop is not None:
@@ -263,7 +268,13 @@ class Scheduler:
     def _on_estimate(self, event: ev.EstimateReady) -> None:
         job = self.state.jobs.get(event.job_id)
         if job is not None and job.estimating:
-            self.state.put_job(replace(job, estimates=event.estimates, estimating=False))
+            known = replace(
+                job,
+                estimates=event.estimates,
+                estimate_notes=event.notes,
+                estimating=False,
+            )
+            self.state.put_job(known)
 
     # ------------------------------------------------------------- events from devices
 

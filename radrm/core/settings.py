@@ -30,6 +30,9 @@ class CoreSettings:
     mps_cohort_s: float = 1800.0
     """An MPS server has one user at a time. Once jobs of one have been on a GPU for so long
     without a gap, no further one of theirs joins them there while others wait for a GPU."""
+    mps_timeslice_others: bool = False
+    """Let jobs that cannot be clients of a GPU's MPS server (those of other users, and those on
+    several GPUs) join its clients there all the same, time-sliced and without a memory cap."""
     yield_to_unmanaged: bool = False
     """Give no new job to a device while processes that radrm did not start use more than
     `idle_unmanaged_mib` of it. Otherwise what they use is only counted."""

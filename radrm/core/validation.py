@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from radrm.core.ledger import DeviceLedger
+from radrm.core.ledger import DeviceLedger, Holding
 from radrm.core.proposals import (
     Hopeless,
     Migrate,
@@ -73,8 +73,25 @@ def mode_on(state: State, job: Job, role: Role, ledger: DeviceLedger) -> Colloca
     if wish is Collocation.AUTO:
         wish = state.settings.collocation
     if wish in (Collocation.AUTO, Collocation.MPS):
-        wish = Collocation.MPS if _served(ledger, role.needs) else Collocation.TIMESLICE
+        if not _served(ledger, role.needs):
+            return Collocation.TIMESLICE
+        insists = job.spec.collocation is Collocation.MPS
+        if state.settings.mps_timeslice_others and not insists:
+            barred = _other_users_client(job, ledger) is not None
+            return Collocation.TIMESLICE if barred else Collocation.MPS
+        return Collocation.MPS
     return wish
+
+
+def _other_users_client(job: Job, ledger: DeviceLedger) -> Holding | None:
+    """A client of another user on a server that has one user at a time."""
+    if ledger.device.mps_multiuser:
+        return None
+    for holding in ledger.holdings.values():
+        client = holding.collocation is Collocation.MPS and holding.job_id != job.id
+        if client and holding.uid != job.spec.uid:
+            return holding
+    return None
 
 
 def _served(ledger: DeviceLedger, needs: Needs) -> bool:
@@ -156,15 +173,28 @@ def _sharing_refusal(
         whom = f"job {others[0].job_id} is on it" if others else "it is reserved or in use"
         return Refusal("not idle", f"the job wants a device to itself and {whom}", uuid)
     for holding in others:
-        if holding.collocation is not mode:
+        if not _mix(state, holding.collocation, mode):
             why = f"job {holding.job_id} shares it by {holding.collocation.value}, not {mode.value}"
             return Refusal("mode", why, uuid)
-        if mode is Collocation.MPS and holding.uid != job.spec.uid:
-            why = f"job {holding.job_id} of another user is on its MPS server"
-            return Refusal("cohort", why, uuid)
-    if others and mode is Collocation.MPS:
+    if mode is not Collocation.MPS or ledger.device.mps_multiuser:
+        return None
+    other = _other_users_client(job, ledger)
+    if other is not None:
+        return Refusal("cohort", f"job {other.job_id} of another user is on its MPS server", uuid)
+    if any(holding.collocation is Collocation.MPS for holding in others):
         return _refuse_long_cohort(state, job, ledger)
     return None
+
+
+def _mix(state: State, one: Collocation, other: Collocation) -> bool:
+    """Whether jobs that share in these ways may be on one device together.
+
+    To the GPU the MPS server is one process; it takes turns with any that is no client.
+    """
+    if one is other:
+        return True
+    both = {one, other} == {Collocation.MPS, Collocation.TIMESLICE}
+    return both and state.settings.mps_timeslice_others
 
 
 def _refuse_long_cohort(state: State, job: Job, ledger: DeviceLedger) -> Refusal | None:

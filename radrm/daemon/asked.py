@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
+from radrm.core.records import Job
 from radrm.core.words import JobState
 from radrm.errors import UsageError
 
@@ -56,8 +58,8 @@ def reason_word(words: Words) -> str | None:
 def raw_options(words: Words) -> Words:
     """Options as written; whether they can be read is for the option table to say."""
     found = words.get("options")
-    if not isinstance(found, dict) or not found or "array" in found:
-        raise UsageError("the request 'edit' takes a table of options, without 'array'")
+    if not isinstance(found, dict) or not found or found.keys() & {"array", "hold"}:
+        raise UsageError("the request 'edit' takes a table of options, without 'array', 'hold'")
     return found
 
 
@@ -71,6 +73,18 @@ def states(words: Words) -> frozenset[JobState]:
         known = ", ".join(JobState.__members__)
         raise UsageError(f"{found!r} is not a state; the states are {known}")
     return frozenset(JobState[name] for name in names)
+
+
+def filters(words: Words) -> Callable[[Job], bool] | None:
+    """Whether a job is of the user and in one of the states asked for; None where neither is."""
+    user, wanted = words.get("user"), states(words)
+    if user is None and not wanted:
+        return None
+    if user is not None and not _is_text(user):
+        raise UsageError("the request takes a user by name")
+    return lambda job: (
+        (user is None or job.spec.user == user) and (not wanted or job.state in wanted)
+    )
 
 
 def page(words: Words) -> tuple[int, int]:

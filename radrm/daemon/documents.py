@@ -153,6 +153,7 @@ class Documents:
             "gpus": job.spec.gpus,
             "estimate_mib": int(estimate.value) if estimate else None,
             "estimate_source": estimate.source if estimate else None,
+            "estimate_notes": list(job.estimate_notes),
             "reserved_mib": self._reserved(job, attempt) if live else None,
             "peak_mib": peak,
             "energy_j": energy,
@@ -283,13 +284,21 @@ class Documents:
                     "parent": device.parent,
                     "reason": ledger.drained
                     or (unreadable if condition in ("unreadable", "unhealthy") else None)
-                    or (reading.smact_trouble if reading else None),
+                    or (reading.smact_trouble if reading else None)
+                    or (self._yields(ledger.unmanaged_mib) if known else None),
                     "notes": list(reading.notes) if reading else [],
                     "strangers": [asdict(s) for s in reading.strangers] if reading else [],
                     "mps": device.mps,
                 }
             )
         return documents
+
+    def _yields(self, unmanaged_mib: int | None) -> str | None:
+        """That a device takes no new job because strangers use it, where the site wants that."""
+        settings = self._scheduler.state.settings
+        if not settings.yield_to_unmanaged or (unmanaged_mib or 0) <= settings.idle_unmanaged_mib:
+            return None
+        return f"takes no new job: others use {show_mib(unmanaged_mib)} of it"
 
     def summary(self, now: Instant) -> str:
         """One line on the whole server, for logs."""

@@ -6,27 +6,29 @@ then it is a FAILED one that says why. An array becomes one job per element.
 
 from __future__ import annotations
 
-import logging
-import os
-import pwd
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from typing import TypeAlias
+from typing import Protocol, TypeAlias
 
 from radrm.core.dependencies import unmet
 from radrm.core.events import JobSubmitted
-from radrm.core.records import ArrayElement, Dependency, Estimate, Instant, Job, JobSpec
+from radrm.core.records import ArrayElement, Dependency, Instant, Job, JobSpec
 from radrm.core.words import Condition
+from radrm.daemon.envelopes import read_envelope, user_name
+from radrm.daemon.estimation import NOTHING_KNOWN, Told
 from radrm.daemon.references import Target
 from radrm.errors import RadrmError, Refused
 from radrm.host.spool import Arrival, Envelope
 from radrm.option_values import Array
 from radrm.option_values import Dependency as Wanted
-from radrm.options import RawOptions
-from radrm.radfile import JobFile, name_from, read_job_file, wrap_command
-from radrm.wiring import Estimating
+from radrm.radfile import JobFile, name_from
 
-log = logging.getLogger("radrm")
+
+class Knows(Protocol):
+    """Tells what is known of a job at once."""
+
+    def told(self, job_file: JobFile, envelope: Envelope, uid: int) -> Told: ...
+
 
 FindTarget: TypeAlias = Callable[[str], Target]
 """What an id or a ticket means to a job that is to follow it. Raises `Refused`."""
@@ -38,9 +40,10 @@ class Batch:
 
     ticket: str
     spec: JobSpec
-    estimates: tuple[Estimate, ...] = ()
+    told: Told = NOTHING_KNOWN
     after: tuple[Dependency, ...] = ()
     array: Array | None = None
+    held: bool = False
     refused: str | None = None
 
     @property
@@ -61,30 +64,17 @@ class Batch:
                 ticket=self.ticket,
                 spec=self.spec,
                 submitted=now,
-                estimates=self.estimates,
+                estimates=self.told.estimates,
+                estimating=self.told.estimating,
+                fingerprint=self.told.fingerprint,
                 after=self.after,
                 array=element,
+                held=self.held,
             )
             yield JobSubmitted(at=now, job=job, refused=self.refused)
 
 
-def read_envelope(envelope: Envelope, options: RawOptions | None = None) -> JobFile:
-    """The job file that was submitted, with its own options beside it, or with these.
-
-    Raises `RadrmError` for one that cannot be used.
-    """
-    beside = envelope.options if options is None else options
-    if envelope.command is not None:
-        job_file = wrap_command(list(envelope.command), beside)
-    else:
-        data = (envelope.script or "").encode("utf-8", "surrogateescape")
-        job_file = read_job_file(data, envelope.file or "job", beside)
-    return replace(job_file, summary=envelope.summary)
-
-
-def take_in(
-    arrival: Arrival, envelope: Envelope, estimating: Estimating, find: FindTarget
-) -> Batch:
+def take_in(arrival: Arrival, envelope: Envelope, estimation: Knows, find: FindTarget) -> Batch:
     """Make jobs of an envelope. Never raises: what is wrong becomes the reason to refuse."""
     user = user_name(arrival.uid)
     try:
@@ -92,11 +82,13 @@ def take_in(
     except RadrmError as error:
         spec = JobSpec(name=_stem(envelope), user=user, uid=arrival.uid)
         return Batch(ticket=envelope.ticket, spec=spec, refused=str(error))
+    known = estimation.told(job_file, envelope, arrival.uid)
     batch = Batch(
         ticket=envelope.ticket,
         spec=job_file.spec(user, arrival.uid),
-        estimates=estimate(estimating, job_file, envelope.ticket),
+        told=known,
         array=job_file.options.array,
+        held=bool(job_file.options.hold),
     )
     try:
         return replace(batch, after=dependencies(job_file.options.after, find))
@@ -122,34 +114,7 @@ def dependencies(wanted: tuple[Wanted, ...], find: FindTarget) -> tuple[Dependen
     return tuple(found)
 
 
-def estimate(estimating: Estimating, job_file: JobFile, ticket: str) -> tuple[Estimate, ...]:
-    """What the estimators say; nothing where one of them breaks."""
-    try:
-        return estimating.estimate(job_file)
-    except Exception as error:  # a third party's estimator may raise anything
-        log.warning("submission %s is not estimated: %s: %s", ticket, type(error).__name__, error)
-        return ()
-
-
 def _stem(envelope: Envelope) -> str:
     if envelope.command is not None:
         return name_from(envelope.command[0].rsplit("/", 1)[-1])
     return name_from((envelope.file or "job").rsplit("/", 1)[-1].removesuffix(".rad"))
-
-
-def group_of(uid: int, claimed: int) -> int:
-    """The group that a submission's jobs run as: the envelope's, if its owner is a member. (A
-    folder can give a file another group than its writer's.)"""
-    try:
-        user = pwd.getpwuid(uid)
-    except KeyError:
-        return claimed
-    return claimed if claimed in os.getgrouplist(user.pw_name, user.pw_gid) else user.pw_gid
-
-
-def user_name(uid: int) -> str:
-    """The login name, or the number where there is none."""
-    try:
-        return pwd.getpwuid(uid).pw_name
-    except KeyError:
-        return str(uid)

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from radrm.core.actions import Launch
 from radrm.core.records import Device, Job
 from radrm.core.words import Collocation
-from radrm.daemon.intake import read_envelope, user_name
+from radrm.daemon.envelopes import read_envelope, user_name
 from radrm.host.launcher import LaunchPlan
 from radrm.host.mps.service import Access, Mps
 from radrm.host.store import Submission

@@ -14,7 +14,7 @@ import queue
 import selectors
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import inotify_simple
 
@@ -24,24 +24,27 @@ from radrm.core.records import Attempt, Device, Job
 from radrm.core.scheduler import Scheduler
 from radrm.core.state import Decision
 from radrm.core.words import Collocation, Outcome
+from radrm.daemon.estimation import Estimation
 from radrm.daemon.launching import (
     Site,
     make_checkpoint_folder,
     plan_launch,
     remove_checkpoint_folder,
 )
+from radrm.daemon.learning import runs_of
 from radrm.daemon.monitor import Monitor
 from radrm.daemon.scan import Scan
 from radrm.daemon.server import Request
 from radrm.errors import RadrmError, StoreError
 from radrm.host.clock import Clock
+from radrm.host.estimation.service import Estimated
 from radrm.host.evidence import Ended, Lost, Running, Started, Void
 from radrm.host.launcher import Launcher
 from radrm.host.spool import Spool
-from radrm.host.store import Edits, Store, Submission
+from radrm.host.store import Edits, Run, Store, Submission
+from radrm.host.stranger_watch import StrangerWatch
 from radrm.host.trouble import may_pass
 from radrm.oom import classify
-from radrm.wiring import Estimating
 
 log = logging.getLogger("radrm")
 
@@ -60,6 +63,10 @@ class ClientsEnded:
     serial: int
 
 
+Thing: TypeAlias = ev.Event | Request | ClientsEnded | Estimated
+"""What other threads hand to the loop's."""
+
+
 @dataclass(slots=True)
 class Parts:
     """What the loop works with, put together by `main`."""
@@ -71,8 +78,9 @@ class Parts:
     refused: str
     launcher: Launcher
     monitor: Callable[[Callable[[ev.Event], None]], Monitor]
-    estimating: Estimating
+    estimation: Estimation
     site: Site
+    strangers: StrangerWatch
 
 
 @dataclass(slots=True)
@@ -82,6 +90,7 @@ class Unsaved:
     decisions: list[Decision]
     submissions: list[Submission]
     edits: list[tuple[int, dict[str, Any]]]
+    runs: list[Run]
     said: bool = False
 
 
@@ -92,7 +101,7 @@ class Loop:
         self.scheduler = parts.scheduler
         self.store = parts.store
         self._answer = answer
-        self._inbox: queue.SimpleQueue[ev.Event | Request | ClientsEnded] = queue.SimpleQueue()
+        self._inbox: queue.SimpleQueue[Thing] = queue.SimpleQueue()
         self._wake = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self._selector = selectors.DefaultSelector()
         self._selector.register(self._wake, selectors.EVENT_READ)
@@ -112,7 +121,7 @@ class Loop:
 
     # ------------------------------------------------------------- from other threads
 
-    def post(self, thing: ev.Event | Request | ClientsEnded) -> None:
+    def post(self, thing: Thing) -> None:
         """Hand something to the loop's thread."""
         self._inbox.put(thing)
         os.eventfd_write(self._wake, 1)
@@ -152,6 +161,7 @@ class Loop:
         self.scheduler.restore(self.store.kept())
         self.process([first])
         self.process(self._adopt())
+        self._ask_again()
         self._monitor.start(first.devices)
         while not self.stopping:
             self._wait()
@@ -199,8 +209,11 @@ class Loop:
                 self._answer(self, thing)
             elif isinstance(thing, ClientsEnded):
                 self.parts.launcher.kill(thing.serial)
+            elif isinstance(thing, Estimated):
+                self.process(self._estimate_events(thing))
             else:
                 self.process([thing])
+                self.parts.strangers.look(thing, self.scheduler.state)
         now = self.clock.now()
         if notified or now.boot_s >= self._rescan_at:
             self._rescan_at = now.boot_s + RESCAN_S * self.clock.scale
@@ -238,14 +251,16 @@ class Loop:
             decisions = [self.scheduler.step(event) for event in events]
             self.broken = False
             self._wake_at = decisions[-1].wake_at
-            self._unsaved = Unsaved(decisions, submissions, edits)
+            state = self.scheduler.state
+            runs = [run for d in decisions for run in runs_of(d, state.jobs, state.ledgers)]
+            self._unsaved = Unsaved(decisions, submissions, edits, runs)
 
     def _commit(self) -> None:
         """Save and act, and again with what came of that, until nothing is left to do."""
         while self._unsaved is not None:
             try:
                 waiting = self._unsaved
-                self.store.save(waiting.decisions, waiting.submissions, waiting.edits)
+                self.store.save(waiting.decisions, waiting.submissions, waiting.edits, waiting.runs)
             except StoreError as error:
                 if not self._unsaved.said:
                     log.error("%s; trying again every %.0f s", error, RETRY_S)
@@ -292,6 +307,8 @@ class Loop:
                 self._kill(action)
             elif isinstance(action, act.SendSignal):
                 self.parts.launcher.signal(self._serial(action), action.number)
+            elif isinstance(action, act.EstimateJob):
+                self.parts.estimation.begin(self.scheduler.state.jobs[action.job_id])
             elif isinstance(action, act.TakeReadings):
                 self._monitor.read_soon()
             else:
@@ -405,10 +422,27 @@ class Loop:
         if mps is not None and not well and attempt.placement.collocation is Collocation.MPS:
             mps.suspect(attempt.placement.devices)
 
+    # ------------------------------------------------------------- estimates
+
+    def _ask_again(self) -> None:
+        """An earlier daemon took the questions with it that the estimators had not answered."""
+        for job in list(self.scheduler.state.jobs.values()):
+            if job.estimating:
+                self.process(self._act(act.EstimateJob(job_id=job.id)))
+
+    def _estimate_events(self, found: Estimated) -> list[ev.Event]:
+        now, answer = self.clock.now(), found.answer
+        for note in answer.notes:
+            log.warning("job %d is estimated without an answer of %s", found.job_ids[0], note)
+        return [
+            ev.EstimateReady(at=now, job_id=i, estimates=answer.estimates, notes=answer.notes)
+            for i in found.job_ids
+        ]
+
     # ------------------------------------------------------------- the spool
 
     def scan(self) -> None:
         """Take in what lies in the spool; a very long array in several turns."""
         parts = self.parts
-        if self._unsaved is None and Scan(self, parts.spool, parts.refused, parts.estimating).run():
+        if self._unsaved is None and Scan(self, parts.spool, parts.refused, parts.estimation).run():
             self.scan_again()

@@ -17,6 +17,7 @@ from radrm import __version__
 from radrm.config import Config, contradictions, load_config
 from radrm.core.events import DevicesSeen
 from radrm.core.scheduler import Scheduler
+from radrm.daemon.estimation import Estimation
 from radrm.daemon.launching import Site
 from radrm.daemon.loop import Loop, Parts
 from radrm.daemon.monitor import Monitor
@@ -24,6 +25,8 @@ from radrm.daemon.requests import Requests
 from radrm.daemon.server import Server
 from radrm.errors import DeviceError, Refused, UsageError, plain
 from radrm.host.clock import Clock
+from radrm.host.estimation.asking import Asking
+from radrm.host.estimation.service import EstimationService
 from radrm.host.launcher import Launcher
 from radrm.host.mps.compute_mode import of_driver
 from radrm.host.mps.modelled import ModelledMps
@@ -32,11 +35,12 @@ from radrm.host.mps.source import MpsGpus, OnlySome
 from radrm.host.paths import Paths, paths_for, prepare, system_mode
 from radrm.host.readings import open_gpus
 from radrm.host.software.source import SoftwareGpus, ensure_driver
-from radrm.host.software.spec import parse
 from radrm.host.source import GpuSource
 from radrm.host.spool import Spool
 from radrm.host.store import Store
-from radrm.wiring import make_estimating, make_rules, make_settings
+from radrm.host.stranger_watch import StrangerWatch
+from radrm.modelled.spec import parse
+from radrm.wiring import make_rules, make_settings
 
 log = logging.getLogger("radrm")
 
@@ -70,7 +74,8 @@ def run(gpus: str | None, time_scale: float, settings: Sequence[str]) -> None:
         config = config.with_set(setting)
     for trouble in contradictions(config):
         log.warning("%s", trouble)
-    rules, estimating = make_rules(config), make_estimating(config)
+    rules = make_rules(config)
+    Asking(config)  # a bad word in its settings is said before anything is locked or made
     if gpus is not None:
         parse(gpus)  # a bad word is said before anything is locked or made
     prepare(paths, system)
@@ -86,6 +91,8 @@ def run(gpus: str | None, time_scale: float, settings: Sequence[str]) -> None:
         scheduler = Scheduler(rules, core)
         store = Store(paths.database)
         launcher = Launcher(paths.state, devices.clock)
+        service = EstimationService(config, lambda found: loop.post(found))
+        estimation = Estimation(config, store, service, scheduler.device_kind)
         parts = Parts(
             clock=devices.clock,
             scheduler=scheduler,
@@ -96,7 +103,7 @@ def run(gpus: str | None, time_scale: float, settings: Sequence[str]) -> None:
             monitor=lambda post: Monitor(
                 devices.source, devices.clock, launcher.owner_of, post, interval_s, devices.renew
             ),
-            estimating=estimating,
+            estimation=estimation,
             site=Site(
                 device_ids=config.device_ids,
                 checkpoints=paths.checkpoints,
@@ -105,6 +112,7 @@ def run(gpus: str | None, time_scale: float, settings: Sequence[str]) -> None:
                 drop_privileges=os.getuid() == 0,
                 kill_grace_s=KILL_GRACE_S,
             ),
+            strangers=StrangerWatch(config.strangers, launcher.owner_of, os.getuid() == 0),
         )
         about = {
             "gpus": devices.description,
@@ -122,6 +130,7 @@ def run(gpus: str | None, time_scale: float, settings: Sequence[str]) -> None:
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: loop.stop())
         server.start()
+        service.begin()
         log.info(
             "radrm %s is up: %d device(s) (%s), policy %s, state in %s",
             __version__,
@@ -134,6 +143,7 @@ def run(gpus: str | None, time_scale: float, settings: Sequence[str]) -> None:
             loop.run(first)
         finally:
             server.close()
+            service.close()
             if devices.mps is not None:
                 devices.mps.close()
             devices.source.close()

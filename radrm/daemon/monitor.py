@@ -17,6 +17,7 @@ from radrm.core.events import DevicesSeen, Event, ReadingsTaken
 from radrm.core.records import Device, Reading
 from radrm.errors import DeviceError
 from radrm.host.clock import Clock
+from radrm.host.readings import take_over
 from radrm.host.source import GpuSource, OwnerOf
 
 log = logging.getLogger("radrm")
@@ -129,11 +130,16 @@ class Monitor:
             log.error("the driver has not answered for %.0f s; asking anew", busy_s)
             self._given_up.append(reader)
             self._close(reader)
-            self._replace(self._renew)
+            self._replace(self._renew, reader)
 
-    def _replace(self, open_source: Callable[[], GpuSource]) -> None:
+    def _replace(
+        self, open_source: Callable[[], GpuSource], given_up: _Reader | None = None
+    ) -> None:
+        """Have another thread read; its source learns what that of one given up knew."""
         self._reader.over.set()
         self._reader = _Reader(self, open_source, first=False)
+        if given_up is not None:
+            self._reader.before = given_up.source or given_up.before
         self._reader.thread.start()
 
     def _close(self, reader: _Reader) -> threading.Thread:
@@ -166,6 +172,8 @@ class _Reader:
         self._rounds = 0 if first else RELIST_EVERY
         self._erring: frozenset[str] = frozenset()
         self.source: GpuSource | None = open_source() if first else None
+        self.before: GpuSource | None = None
+        """The source in whose place that of this reader is opened."""
         self.over = threading.Event()
         self.late = False
         """Whether the call at hand was said not to return; what it brings is out of date."""
@@ -175,7 +183,14 @@ class _Reader:
 
     def open_again(self) -> GpuSource:
         """The source of this reader, for one that follows it."""
-        return self.source if self.source is not None else self._open()
+        return self.source if self.source is not None else self._opened()
+
+    def _opened(self) -> GpuSource:
+        source = self._open()
+        if self.before is not None:
+            take_over(source, self.before)
+            self.before = None
+        return source
 
     def _run(self) -> None:
         monitor = self._monitor
@@ -199,7 +214,7 @@ class _Reader:
         at = monitor.clock.now()
         try:
             if self.source is None:
-                self.source = self._open()
+                self.source = self._opened()
             self._list(self.source)
             at = monitor.clock.now()
             uuids = [device.uuid for device in monitor.devices]

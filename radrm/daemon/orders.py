@@ -7,16 +7,19 @@ those that it can be about, and only where there is none of them it is refused.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
 from radrm.core import events as ev
 from radrm.core.records import Device, Job
 from radrm.core.words import Collocation, DeviceKind, JobState
-from radrm.daemon.asked import device_words, raw_options, reason_word, references
+from radrm.daemon.asked import device_words, raw_options, reason_word
+from radrm.daemon.chosen import chosen
 from radrm.daemon.documents import Document
-from radrm.daemon.intake import dependencies, estimate, read_envelope, user_name
+from radrm.daemon.envelopes import read_envelope, user_name
+from radrm.daemon.followers import doomed
+from radrm.daemon.intake import dependencies
 from radrm.daemon.loop import Loop
 from radrm.daemon.references import References
 from radrm.daemon.server import Request
@@ -26,6 +29,14 @@ from radrm.options import merged, typed_whole
 
 _OF_AN_ATTEMPT = frozenset({"name", "output", "error", "chdir", "env"})
 """Options that a live attempt was started with: its logs would not be found under others."""
+_OF_AN_ESTIMATE = frozenset(
+    {
+        *("gpus", "gpu-memory", "smact", "duration", "mig-profile", "env", "chdir"),
+        *("model-summary", "model-factory", "batch-size", "sequence-length", "input-shape"),
+        *("optimizer", "precision"),
+    }
+)
+"""Options that say, or decide, what the job will need."""
 
 Order = Callable[[Loop, Request], Any]
 
@@ -34,7 +45,7 @@ Order = Callable[[Loop, Request], Any]
 
 
 def cancel(loop: Loop, request: Request) -> list[Document]:
-    """End jobs, waiting or running."""
+    """End jobs, waiting or running. What is told of each names the jobs that fail with it."""
 
     def make(job: Job) -> ev.Event:
         if job.state.final:
@@ -42,7 +53,14 @@ def cancel(loop: Loop, request: Request) -> list[Document]:
         by = user_name(request.client.uid)
         return ev.CancelRequested(at=loop.clock.now(), job_id=job.id, by=by)
 
-    return _each_job(loop, request, make)
+    results, events = _ordered(loop, request, make)
+    done = [result for result in results if result["error"] is None]
+    hit = doomed(loop.scheduler.state.jobs, (result["id"] for result in done))
+    for result in done:
+        if result["id"] in hit:
+            result["followers"] = [job.label for job in hit.pop(result["id"])]
+    loop.process(events)
+    return results
 
 
 def hold(loop: Loop, request: Request) -> list[Document]:
@@ -55,7 +73,7 @@ def hold(loop: Loop, request: Request) -> list[Document]:
             raise Refused(f"job {job.label} is held already")
         return ev.HoldRequested(at=loop.clock.now(), job_id=job.id, held=True)
 
-    return _each_job(loop, request, make)
+    return _each_job(loop, request, make, by_filter=True)
 
 
 def release(loop: Loop, request: Request) -> list[Document]:
@@ -66,7 +84,7 @@ def release(loop: Loop, request: Request) -> list[Document]:
             raise Refused(f"job {job.label} is {job.state.value} and not held")
         return ev.HoldRequested(at=loop.clock.now(), job_id=job.id, held=False)
 
-    return _each_job(loop, request, make)
+    return _each_job(loop, request, make, by_filter=True)
 
 
 def requeue(loop: Loop, request: Request) -> list[Document]:
@@ -78,7 +96,7 @@ def requeue(loop: Loop, request: Request) -> list[Document]:
         by = user_name(request.client.uid)
         return ev.RequeueRequested(at=loop.clock.now(), job=_as_new(loop, job), by=by)
 
-    return _each_job(loop, request, make)
+    return _each_job(loop, request, make, by_filter=True)
 
 
 def _as_new(loop: Loop, job: Job) -> Job:
@@ -123,18 +141,24 @@ def edit(loop: Loop, request: Request) -> list[Document]:
 
 def _edited(loop: Loop, job: Job, changes: dict[str, Any]) -> ev.EditRequested:
     """The job as it would be had it been submitted with these options, too."""
-    envelope = loop.store.submission(job.id).envelope
+    submission = loop.store.submission(job.id)
+    envelope = submission.envelope
     job_file = read_envelope(envelope, merged(envelope.options, changes))
     after = job.after
     if "after" in changes:
         find = References(loop.scheduler, loop.store).target
         after = dependencies(typed_whole({"after": changes["after"]}).after, find)
+    told = None
+    if changes.keys() & _OF_AN_ESTIMATE:
+        told = loop.parts.estimation.told(job_file, envelope, submission.uid)
     return ev.EditRequested(
         at=loop.clock.now(),
         job_id=job.id,
         spec=job_file.spec(job.spec.user, job.spec.uid),
-        estimates=estimate(loop.parts.estimating, job_file, job.ticket),
+        estimates=told.estimates if told else None,
         after=after,
+        estimating=told.estimating if told else False,
+        fingerprint=told.fingerprint if told else None,
     )
 
 
@@ -143,19 +167,30 @@ def _each_job(
     request: Request,
     make: Callable[[Job], ev.Event],
     edits: Sequence[tuple[int, dict[str, Any]]] = (),
+    by_filter: bool = False,
 ) -> list[Document]:
-    """The event of each job that the request names, and what is to be told of each.
+    """Give the order about each job that the request names; what is to be told of each.
 
     `edits`, filled while the events are made, are saved with what comes of them.
     """
+    results, events = _ordered(loop, request, make, by_filter)
+    loop.process(events, edits=edits)
+    return results
+
+
+def _ordered(
+    loop: Loop, request: Request, make: Callable[[Job], ev.Event], by_filter: bool = True
+) -> tuple[list[Document], list[ev.Event]]:
+    """What is to be told of each job that the request names, and the event of each; nothing
+    has happened yet. `by_filter`: it may choose jobs by user and state, too."""
     results: list[Document] = []
     events: list[ev.Event] = []
     ordered: set[int] = set()
     """Jobs may be named twice, by id and by name."""
-    for reference in dict.fromkeys(references(request.words)):
+    for reference, found in chosen(loop, request, by_filter):
         refused: list[Document] = []
         done: list[Document] = []
-        for job, error in _named(loop, request, reference):
+        for job, error in found:
             try:
                 if job is None or error is not None:
                     raise error or Refused(f"there is no job {reference}")
@@ -169,27 +204,7 @@ def _each_job(
             others = f" (and {len(refused) - 1} more of {reference[:80]} likewise)"
             refused[0]["error"] += others
         results += done or refused[:1]
-    loop.process(events, edits=edits)
-    return results
-
-
-def _named(
-    loop: Loop, request: Request, reference: str
-) -> Iterator[tuple[Job | None, RadrmError | None]]:
-    uid = request.client.uid
-    master = uid in (0, os.getuid())
-    try:
-        found = References(loop.scheduler, loop.store).find(
-            reference, lambda job: master or job.spec.uid == uid
-        )
-    except RadrmError as error:
-        yield None, error
-        return
-    for job in found:
-        if master or job.spec.uid == uid:
-            yield job, None
-        else:
-            yield job, Refused(f"job {job.label} is {job.spec.user}'s, not yours")
+    return results, events
 
 
 def _told(job: Job | None, error: str | None, reference: str = "") -> Document:

@@ -5,18 +5,22 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import asdict
 from typing import Any
 
 from radrm.core.records import Device, Instant, Job, JobSpec, Needs, Role
 from radrm.core.words import Collocation
-from radrm.daemon.asked import MAX_REFERENCES, Words, page, references, states
-from radrm.daemon.documents import Document, Documents, Row, collapsed
+from radrm.daemon.asked import MAX_REFERENCES, Words, filters, page, references, states
+from radrm.daemon.documents import Document, Documents, Row, collapsed, everything
+from radrm.daemon.envelopes import read_envelope
+from radrm.daemon.estimation import SAME_RUNS
 from radrm.daemon.explanations import Explanations
-from radrm.daemon.intake import read_envelope
 from radrm.daemon.launching import log_paths
 from radrm.daemon.loop import Loop
 from radrm.daemon.references import References
 from radrm.errors import Refused, UsageError
+from radrm.estimators.learned import MOST_RUNS
+from radrm.host.clock import Clock
 
 MAX_FINISHED = 10_000
 
@@ -51,6 +55,7 @@ def paged(loop: Loop, words: Words, uid: int) -> Document:
         "counts": dict(counts),
         "now": now.wall_s,
         "devices": {device.uuid: device.index for device in devices},
+        "notes": loop.parts.strangers.notes(loop.scheduler.state),
     }
 
 
@@ -60,11 +65,7 @@ def _index(device: Device) -> tuple[str, int]:
 
 def _rows(loop: Loop, words: Words, uid: int) -> list[Row]:
     """The jobs that are named, each once; else the unfinished ones, or all."""
-    user, wanted = words.get("user"), states(words)
-
-    def keep(job: Job) -> bool:
-        return (user is None or job.spec.user == user) and (not wanted or job.state in wanted)
-
+    wanted, keep = states(words), filters(words) or everything
     if words.get("jobs"):
         look_up = References(loop.scheduler, loop.store, uid)
         named = {
@@ -121,11 +122,52 @@ def _one(loop: Loop, words: Words, uid: int) -> Job:
     return References(loop.scheduler, loop.store, uid).one(named[0])
 
 
+def runs(loop: Loop, words: Words, uid: int) -> Document:
+    """What has been learned here: the asker's own runs of the very same thing, and, without a
+    word on whose they were, the latest runs of all."""
+    mark = words.get("fingerprint")
+    if mark is not None and (not isinstance(mark, str) or len(mark) > 64):
+        raise UsageError("the request takes a fingerprint")
+    kind = loop.scheduler.device_kind()
+    same = loop.store.same_runs(mark, uid, SAME_RUNS) if mark is not None else ()
+    recent = loop.store.recent_runs(kind, MOST_RUNS)
+    return {
+        "device_kind": kind,
+        "same": [asdict(run) for run in same],
+        "recent": [asdict(run) for run in recent],
+    }
+
+
 # ------------------------------------------------------------------ the server
 
 
 def gpus(loop: Loop, words: Words, uid: int) -> list[Document]:
-    return Documents(loop.scheduler, loop.store).devices(loop.clock.now())
+    """The devices; of strangers also what has been done about them, where anything has."""
+    now, told = loop.clock.now(), loop.parts.strangers.told
+    documents = Documents(loop.scheduler, loop.store).devices(now)
+    for document in documents:
+        document["strangers"] = [s | told(s["pid"], now.boot_s) for s in document["strangers"]]
+    return documents
+
+
+def health(loop: Loop, words: Words, uid: int) -> Document:
+    """What `radrm doctor` asks: all that may be wrong, at once."""
+    return {
+        "devices": gpus(loop, words, uid),
+        "mps": mps(loop, words, uid),
+        "strangers": loop.parts.strangers.action,
+        "uid": os.getuid(),
+        "clock_moved_s": _clock_moved_s(loop.clock),
+    }
+
+
+def _clock_moved_s(clock: Clock) -> float | None:
+    """By how much the date was set since the daemon started: time since boot knows nothing of
+    that. None on a clock that runs faster than time does."""
+    if clock.scale != 1.0:
+        return None
+    now = clock.now()
+    return (now.wall_s - clock.anchor_wall_s) - (now.boot_s - clock.anchor_boot_s)
 
 
 def mps(loop: Loop, words: Words, uid: int) -> list[Document]:
@@ -180,8 +222,10 @@ QUESTIONS: dict[str, Question] = {
     "status": status,
     "page": paged,
     "explain": explain,
+    "runs": runs,
     "logs": logs,
     "gpus": gpus,
+    "health": health,
     "mps": mps,
     "check": check,
 }

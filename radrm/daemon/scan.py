@@ -10,14 +10,14 @@ from typing import Protocol
 
 from radrm.core import events as ev
 from radrm.core.scheduler import Scheduler
-from radrm.daemon.intake import group_of, take_in
+from radrm.daemon.envelopes import group_of
+from radrm.daemon.intake import Knows, take_in
 from radrm.daemon.references import References, Target
 from radrm.errors import StoreError
 from radrm.host.clock import Clock
 from radrm.host.spool import Arrival, Envelope, Spool
 from radrm.host.store import Store, Submission
 from radrm.host.trouble import may_pass
-from radrm.wiring import Estimating
 
 log = logging.getLogger("radrm")
 
@@ -44,11 +44,11 @@ class Taker(Protocol):
 class Scan:
     """One look into the spool. The envelopes rule until what was made of them is saved."""
 
-    def __init__(self, loop: Taker, spool: Spool, refused: str, estimating: Estimating) -> None:
+    def __init__(self, loop: Taker, spool: Spool, refused: str, estimation: Knows) -> None:
         self._loop = loop
         self._spool = spool
         self._refused = refused
-        self._estimating = estimating
+        self._estimation = estimation
         self._next_id = loop.store.next_job_id()
         self._events: list[ev.JobSubmitted] = []
         self._submissions: list[Submission] = []
@@ -104,7 +104,7 @@ class Scan:
                 self._done.append(arrival.name)
                 return
             envelope = stored.envelope
-        batch = take_in(arrival, envelope, self._estimating, self._find)
+        batch = take_in(arrival, envelope, self._estimation, self._find)
         made = taken.jobs if taken else 0
         first_id = taken.first_id if taken else self._next_id
         room = 1 - min(made, 1)

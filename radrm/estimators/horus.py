@@ -7,7 +7,9 @@ from dataclasses import dataclass
 from radrm.core.records import Estimate
 from radrm.core.rules import Description
 from radrm.core.words import Quantity
-from radrm.estimators.torchsummary import Summary, read_table
+from radrm.estimators.summaries.layers import ModelSummary
+from radrm.estimators.summaries.read import read_summary
+from radrm.estimators.summaries.text import BadSummary
 from radrm.radfile import WHOLE_DEVICE_MIB
 
 # The layers whose outputs are counted as activations. Those that RAD-RM's published
@@ -26,6 +28,7 @@ ACTIVE_KINDS = frozenset({
 })
 # fmt: on
 
+_ACTIVE_IN_SMALL_LETTERS = frozenset(kind.casefold() for kind in ACTIVE_KINDS)
 _BYTES = 4
 _MIB = 2**20
 
@@ -43,8 +46,8 @@ class Horus:
 
     A prototype job file's own Horus line is taken first. Value and upper bound are one:
     the formula says nothing of its error, and margins are the policy's. No summary, no
-    table in it (transformers are summarised without shapes), no layer that counts, or no
-    batch size: no estimate.
+    whole one in it, no shapes (transformers are printed without), no layer that counts, or
+    no batch size: no estimate.
     """
 
     overhead_mib: int = 800
@@ -59,11 +62,14 @@ class Horus:
         return (Estimate(Quantity.MEMORY, memory_mib, memory_mib, self.name),)
 
     def _from_summary(self, job: Description) -> float | None:
-        summary = read_table(job.summary) if job.summary is not None else None
-        if summary is None:
+        if job.summary is None:
             return None
-        batch_size, activations = job.batch_size or summary.batch_size, activations_of(summary)
-        if batch_size is None or not activations:
+        try:
+            summary = read_summary(job.summary, job.batch_size)
+        except BadSummary:
+            return None
+        batch_size, activations = summary.batch_size, activations_of(summary)
+        if batch_size is None or not activations or not summary.complete:
             return None
         forward = batch_size * activations + summary.parameters
         backward = batch_size * summary.parameters
@@ -71,6 +77,7 @@ class Horus:
         return min(memory_mib, float(WHOLE_DEVICE_MIB))
 
 
-def activations_of(summary: Summary) -> int:
+def activations_of(summary: ModelSummary) -> int:
     """The elements that the layers of one sample leave for the backward pass."""
-    return sum(layer.elements for layer in summary.layers if layer.kind in ACTIVE_KINDS)
+    kinds = _ACTIVE_IN_SMALL_LETTERS
+    return sum(layer.elements for layer in summary.layers if layer.kind.casefold() in kinds)

@@ -11,12 +11,14 @@ The files, in the order in which they may import one another:
     containers     which container a process is in, and whether an attempt started it
     source         what any source of GPU readings must offer
     strangers      processes on a device that radrm did not start
+    stranger_rules what is due to them, and when
+    stranger_watch telling of them and signalling them
     nvml           real GPUs, read through NVML (a folder)
     gpm            SM activity of Hopper and newer GPUs, through NVML too
     stream         a program that prints lines for as long as it lives, kept alive
     dcgm           SM activity from DCGM, by `dcgmi dmon`
     exporter       SM activity from dcgm-exporter's page of metrics
-    nvidia_smi     real GPUs, read through `nvidia-smi`
+    nvidia_smi     real GPUs, read through `nvidia-smi` (a folder)
     readings       several sources as one: who lists, who tells SM activity
     software       software GPUs (a folder)
     mps            CUDA's MPS: control daemons kept alive, jobs as their clients (a folder)
@@ -32,5 +34,7 @@ The files, in the order in which they may import one another:
     tickets        names for submissions that sort by time
     spool          envelopes: how a submission reaches the daemon
     store          everything that must survive, in SQLite
+    past           the store's jobs and attempts, read and never written
+    estimation     how estimators are asked, so that none delays anybody (a folder)
     health         what `radrm doctor` looks at (a folder)
 """

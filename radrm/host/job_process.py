@@ -61,14 +61,14 @@ def become_job(launch: Fields, script: str | None, go: int, errors: int) -> NoRe
         else:
             _open_log(launch, "stdout", "--output", 1)
         os.write(errors, b"%s%d %d\n" % (LOGS_BEGIN, _size(2), _size(1)))
-        _enter(launch["cwd"])
+        enter(launch["cwd"])
         if script is not None and not os.access(script, os.R_OK):
             raise CannotStart(
                 f"user {launch['user']} may not read the copy of the script, {script}; "
                 "let everybody pass through the folders above it (chmod o+x)"
             )
         if os.read(go, 1):
-            _execute(launch, script)
+            execute(launch, script)
     except Exception as error:
         line = str(error) if isinstance(error, CannotStart) else f"the job cannot start: {error}"
         line = line.replace("\n", " ")
@@ -112,7 +112,7 @@ def _open_log(launch: Fields, which: str, option: str, target: int) -> None:
         fd = os.open(_bytes(path), flags | os.O_CLOEXEC, 0o666)
     except OSError as error:
         if not os.path.isdir(_bytes(launch["cwd"])):
-            _enter(launch["cwd"])  # that is what is wrong, and it says so
+            enter(launch["cwd"])  # that is what is wrong, and it says so
         folder = os.path.dirname(path)
         if error.errno == errno.ENOENT and not os.path.isdir(_bytes(folder)):
             cause, step = f"the folder {folder} does not exist", "make it"
@@ -132,7 +132,8 @@ def _size(log: int) -> int:
     return os.fstat(log).st_size
 
 
-def _enter(folder: str) -> None:
+def enter(folder: str) -> None:
+    """Raises `CannotStart`."""
     try:
         os.chdir(_bytes(folder))
     except OSError as error:
@@ -142,7 +143,8 @@ def _enter(folder: str) -> None:
         ) from None
 
 
-def _execute(launch: Fields, script: str | None) -> NoReturn:
+def execute(launch: Fields, script: str | None) -> NoReturn:
+    """Become the program that the record names. Raises `CannotStart`."""
     interpreter: list[str] = launch["interpreter"] or []
     if script is not None:
         interpreter = interpreter or interpreter_of(launch["script"])

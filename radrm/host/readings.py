@@ -19,6 +19,7 @@ from typing import Any
 
 from radrm.config import ReadingsConfig
 from radrm.core.records import Device, Instant, Reading
+from radrm.core.words import DeviceKind
 from radrm.errors import DeviceError
 from radrm.host import nvml
 from radrm.host.dcgm import SILENT_S, Dcgm, MigIds
@@ -91,6 +92,12 @@ class Readings:
         if acknowledge is not None:
             acknowledge(uuid)
 
+    def take_over(self, other: Readings) -> None:
+        """As the function of this name; here also, which feed has served which device."""
+        take_over(self.base, other.base)
+        self._served = dict(other._served)
+        self._told = dict(other._told)
+
     def close(self) -> None:
         for feed in self._feeds:
             feed.close()
@@ -115,7 +122,7 @@ class Readings:
             )
         if reading.device in self._served or self._required:
             trouble = found.why or "its SM activity is not measured yet"
-            if found.over or reading.device in self._served:
+            if found.over or (reading.device in self._served and found.why is not None):
                 self._tell(reading.device, "none", trouble)
             return replace(
                 reading, smact=None, smact_source=None, smact_coarse=False, smact_trouble=trouble
@@ -169,10 +176,12 @@ class Readings:
 
     def _tell(self, uuid: str, state: str, why: str | None = None) -> None:
         """Once whenever it changes where a device's SM activity comes from."""
+        device = self._devices.get(uuid)
+        if device is not None and device.kind is DeviceKind.MIG and state in ("coarse", "none"):
+            return  # it has one job at a time, whatever is known of its load
         if self._told.get(uuid) == state:
             return
         self._told[uuid] = state
-        device = self._devices.get(uuid)
         name = f"GPU {device.index} ({uuid})" if device else uuid
         if state == "coarse":
             log.warning(
@@ -200,6 +209,17 @@ class _Found:
 def _best(why: dict[str, str], served: str | None) -> str | None:
     """What the feed says that served the device; else what all of them say."""
     return why.get(served or "") or "; ".join(why.values()) or None
+
+
+def take_over(new: GpuSource, old: GpuSource) -> None:
+    """Let a source know what one of its kind has learnt, in whose place it reads from now on:
+    what it has heard of broken GPUs and has not yet seen mended, what a driver keeps for itself.
+
+    `old` may hang in a call meanwhile; nothing is asked of it.
+    """
+    learn = getattr(new, "take_over", None)
+    if learn is not None and type(old) is type(new):
+        learn(old)
 
 
 # ------------------------------------------------------------------ putting it together

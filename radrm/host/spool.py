@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 VERSION = 1
 MAX_BYTES = 8 * 1024 * 1024
+MAX_SOURCES = 8192
 _SUFFIX = ".job"
 
 
@@ -48,6 +49,8 @@ class Envelope(Record):
     submitted_s: float
     summary: str | None = None
     """The text of the model summary that the job names, as it was at submission."""
+    sources: str | None = None
+    """Sizes and checksums of the program files that the job names, as they were then."""
 
     def to_bytes(self) -> bytes:
         document = {"radrm_envelope": VERSION, **self.as_dict()}
@@ -110,6 +113,7 @@ _SHAPES: dict[str, Callable[[Any], bool]] = {
     "environment": _texts,
     "submitted_s": lambda v: isinstance(v, (int, float)) and not isinstance(v, bool),
     "summary": lambda v: v is None or _text(v),
+    "sources": lambda v: v is None or (_text(v) and len(v) <= MAX_SOURCES),
 }
 
 

@@ -20,6 +20,7 @@ from typing import Any, TypeAlias, TypeVar
 import msgspec
 
 from radrm.core.records import Attempt, DeviceStatus, Job, Reservation, RuleState
+from radrm.core.rules import PastRun
 from radrm.core.scheduler import Kept
 from radrm.core.state import Decision, Record
 from radrm.core.words import JobState
@@ -27,7 +28,7 @@ from radrm.errors import StoreError
 from radrm.host.spool import Envelope
 from radrm.options import merged
 
-SCHEMA_VERSION = 3
+SCHEMA_VERSION = 4
 
 _SUBMISSIONS = """
 CREATE TABLE submissions (
@@ -71,6 +72,18 @@ CREATE TABLE rules (
     kind TEXT NOT NULL, name TEXT NOT NULL, record TEXT NOT NULL, PRIMARY KEY (kind, name)
 );
 """
+# What was learned: one row for each attempt whose peak tells what its job needs.
+_RUNS = """
+CREATE TABLE runs (
+    serial INTEGER PRIMARY KEY,
+    uid INTEGER NOT NULL,
+    fingerprint TEXT,
+    device_kind TEXT NOT NULL,
+    record TEXT NOT NULL
+);
+CREATE INDEX runs_of_fingerprint ON runs (fingerprint, uid) WHERE fingerprint IS NOT NULL;
+CREATE INDEX runs_of_kind ON runs (device_kind, serial);
+"""
 _INDEXES = """
 CREATE INDEX jobs_unfinished ON jobs (id) WHERE NOT final;
 CREATE UNIQUE INDEX jobs_of_ticket ON jobs (ticket, coalesce(array_index, -1));
@@ -83,7 +96,8 @@ UPDATE sqlite_sequence SET seq = (SELECT seq FROM sqlite_sequence WHERE name = '
     WHERE name = 'jobs';
 DROP TABLE old_jobs;
 """
-# Version 1 knew no arrays: its envelope stood in the job's own row. Version 2 had no states.
+# Version 1 knew no arrays: its envelope stood in the job's own row. Version 2 had no states,
+# version 3 learned nothing.
 _MIGRATIONS = {
     1: f"""
 ALTER TABLE jobs RENAME TO old_jobs;
@@ -93,6 +107,8 @@ INSERT INTO submissions SELECT ticket, uid, gid, envelope, environment FROM old_
 INSERT INTO jobs SELECT id, ticket, NULL, NULL, json_extract(record, '$.spec.name'),
     json_extract(record, '$.state'), final, record, NULL FROM old_jobs;
 {_MOVE_JOBS}
+{_INDEXES}
+{_RUNS}
 """,
     2: f"""
 ALTER TABLE jobs RENAME TO old_jobs;
@@ -100,7 +116,10 @@ ALTER TABLE jobs RENAME TO old_jobs;
 INSERT INTO jobs SELECT id, ticket, array_id, array_index, name, json_extract(record, '$.state'),
     final, record, edits FROM old_jobs;
 {_MOVE_JOBS}
+{_INDEXES}
+{_RUNS}
 """,
+    3: _RUNS,
 }
 
 T = TypeVar("T")
@@ -114,6 +133,16 @@ class Submission:
     uid: int
     gid: int
     envelope: Envelope
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """An attempt of `uid` that has shown what its job needs."""
+
+    serial: int
+    uid: int
+    fingerprint: str | None
+    past: PastRun
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,11 +177,11 @@ class Store:
         self._db.execute("PRAGMA foreign_keys = ON")
         (version,) = self._db.execute("PRAGMA user_version").fetchone()
         if version == 0:
-            self._run(_SCHEMA + _INDEXES)
+            self._run(_SCHEMA + _INDEXES + _RUNS)
         elif version in _MIGRATIONS:
             self._db.execute("PRAGMA foreign_keys = OFF")
             self._db.execute("PRAGMA legacy_alter_table = ON")
-            self._run(_MIGRATIONS[version] + _INDEXES)
+            self._run(_MIGRATIONS[version])
             self._db.execute("PRAGMA legacy_alter_table = OFF")
             self._db.execute("PRAGMA foreign_keys = ON")
         elif version != SCHEMA_VERSION:
@@ -175,11 +204,12 @@ class Store:
         decisions: Sequence[Decision],
         submissions: Iterable[Submission] = (),
         edits: Edits = (),
+        runs: Sequence[Run] = (),
     ) -> None:
         """One transaction: all of it is on disk when this returns, or none of it.
 
         A job is stored with, or after, the submission that has its ticket. `edits` are the
-        options changed since, by the job's id.
+        options changed since, by the job's id; `runs` is what has been learned.
         """
         handed_in, changed = list(submissions), list(edits)
         if not handed_in and not changed and not any(d.changed or d.dropped for d in decisions):
@@ -197,6 +227,13 @@ class Store:
             self._db.executemany(
                 "UPDATE jobs SET edits = ? WHERE id = ?",
                 [(json.dumps(options), job_id) for job_id, options in changed],
+            )
+            self._db.executemany(
+                "INSERT OR IGNORE INTO runs VALUES (?, ?, ?, ?, ?)",
+                [
+                    (r.serial, r.uid, r.fingerprint, r.past.device_kind, _encoded(r.past))
+                    for r in runs
+                ],
             )
 
     @contextlib.contextmanager
@@ -359,6 +396,21 @@ class Store:
         envelope = Envelope(**document, environment=json.loads(zlib.decompress(data)))
         return Submission(uid=uid, gid=gid, envelope=envelope)
 
+    def same_runs(self, fingerprint: str, uid: int, limit: int) -> tuple[PastRun, ...]:
+        """The latest runs of a user's very same thing, the latest first."""
+        query = (
+            "SELECT record FROM runs WHERE fingerprint = ? AND uid = ? ORDER BY serial DESC LIMIT ?"
+        )
+        return tuple(self._all(PastRun, query, fingerprint, uid, limit))
+
+    def recent_runs(self, device_kind: str | None, limit: int) -> tuple[PastRun, ...]:
+        """The latest runs of anybody's, on GPUs of one kind (None: of any), the latest first."""
+        query = "SELECT record FROM runs ORDER BY serial DESC LIMIT ?"
+        if device_kind is None:
+            return tuple(self._all(PastRun, query, limit))
+        query = "SELECT record FROM runs WHERE device_kind = ? ORDER BY serial DESC LIMIT ?"
+        return tuple(self._all(PastRun, query, device_kind, limit))
+
     def edits(self, job_id: int) -> dict[str, Any]:
         """The options changed for one job since its submission."""
         row = self._db.execute("SELECT edits FROM jobs WHERE id = ?", (job_id,)).fetchone()
@@ -369,7 +421,7 @@ class Store:
         return [msgspec.json.decode(text, type=kind) for (text,) in rows]
 
 
-def _encoded(record: Record) -> str:
+def _encoded(record: Record | PastRun) -> str:
     """As JSON. Text of users may hold what JSON cannot say; then that is spelled out."""
     try:
         return msgspec.json.encode(record).decode()

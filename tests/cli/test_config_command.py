@@ -210,7 +210,7 @@ TROUBLES = [
     ("margin_mib", "2048"),
     ("'mgam'", "did you mean magm"),
     ("max_recoveries", "below zero"),
-    ("estimators.auto", "declared"),
+    ("estimators.auto", "quantile"),
     ("grace'", "did you mean grace_s"),
     ("core.grace_s", "a number"),
     ("settle_s", "120.0"),

@@ -18,12 +18,22 @@ from typer.testing import CliRunner
 
 from radrm import __version__
 from radrm.cli import doctor as module
-from radrm.cli.doctor import all_checks, ask_daemons, configuration, daemon, doctor
+from radrm.cli.doctor import (
+    Line,
+    all_checks,
+    ask_daemons,
+    configuration,
+    daemon,
+    doctor,
+    summary,
+)
 from radrm.host import nvml
 from radrm.host.health import gpus
-from radrm.host.health.finding import run_checks
+from radrm.host.health.finding import Finding, Level, run_checks
 from radrm.host.paths import Paths, paths_for, prepare
 from radrm.host.sockets import listen
+from tests.cli.fakes import ESC, shown
+from tests.host.test_health_served import gpu as served_gpu
 
 app = typer.Typer()
 app.command()(doctor)
@@ -68,8 +78,11 @@ def answering(paths: Paths, answer: bytes) -> Iterator[None]:
         server.close()
 
 
+NO_PROCESS = 4_194_305
+
+
 def pong(**about: Any) -> bytes:
-    usual = {"version": __version__, "pid": 7, "gpus": "sim:1xA100-40GB"}
+    usual = {"version": __version__, "pid": NO_PROCESS, "gpus": "sim:1xA100-40GB"}
     return json.dumps({"ok": True, "result": {**usual, **about}}).encode() + b"\n"
 
 
@@ -79,10 +92,10 @@ def run(*words: str) -> tuple[int, str]:
 
 
 CHECKS = (
-    "Python", "packages", "daemon", "state folder", "spool folder", "store folder",
+    "Python", "packages", "daemon", "systemd", "state folder", "spool folder", "store folder",
     "attempts folder", "checkpoints folder", "run folder", "free space", "file system",
     "socket path", "configuration", "cgroup", "pidfd", "inotify", "open files", "GPUs", "MPS",
-    "SQLite", "clock", "rights", "store",
+    "containers", "SQLite", "clock", "time service", "rights", "store",
 )  # fmt: skip
 
 
@@ -132,8 +145,8 @@ def test_gpus_are_looked_at_one_by_one_where_there_are_some(
     mocker.patch.object(gpus, "look", return_value=gpus.Driver((one,), "550.54.14"))
     names = [f.check for f in run_checks(all_checks(environ, os.getuid()))]
     after = names[names.index("GPUs") + 1 :]
-    assert after[:6] == [
-        "GPU driver", "MIG", "persistence mode", "compute mode", "SM activity", "MPS"
+    assert after[:7] == [
+        "GPU driver", "MIG", "persistence mode", "compute mode", "SM activity", "DCGM", "MPS"
     ]  # fmt: skip
 
 
@@ -150,7 +163,7 @@ def test_no_daemon(environ: dict[str, str]) -> None:
 @pytest.mark.parametrize(
     ("answer", "level", "words"),
     [
-        (pong(), "ok", f"process 7, answers in {{run}}, radrm {__version__}"),
+        (pong(), "ok", f"process {NO_PROCESS}, answers in {{run}}, radrm {__version__}"),
         (pong(version="0.0.0"), "warn", "is radrm 0.0.0"),
         (b"SSH-2.0\r\n", "fail", "gave no answer"),
         (b"", "fail", "gave no answer"),
@@ -182,6 +195,95 @@ def test_folders_that_are_gone_under_a_daemon(environ: dict[str, str]) -> None:
     assert found["spool folder"].level.value == "fail"
     assert found["attempts folder"].level.value == "ok"
     assert "software GPUs" in found["GPUs"].finding
+
+
+def told(**changed: Any) -> dict[str, Any]:
+    """What the daemon says of itself and of its GPUs: all is well."""
+    return {
+        "devices": [served_gpu()],
+        "mps": [],
+        "strangers": "count",
+        "uid": os.getuid(),
+        "clock_moved_s": 0.0,
+        **changed,
+    }
+
+
+def test_the_daemon_is_asked_how_its_gpus_are(environ: dict[str, str]) -> None:
+    broken = served_gpu(state="unhealthy", reason="Xid 79")
+    faulty = {"gpus": [0], "state": "fault", "wanted": True, "trouble": "a client has faulted"}
+    devices = [broken, served_gpu(1, smact_trouble="dcgmi has ended")]
+    answer = told(devices=devices, mps=[faulty], strangers="signal", uid=1, clock_moved_s=-60.0)
+    with answering(paths_for(environ, os.getuid()), pong(pid=os.getpid(), **answer)):
+        found = {f.check: f for f in run_checks(all_checks(environ, os.getuid()))}
+    said = {name: (f.level.value, f.finding) for name, f in found.items()}
+    assert said["GPU health"] == ("fail", "GPU 0: Xid 79")
+    assert said["SM activity"][0] == "warn" and "dcgmi has ended" in said["SM activity"][1]
+    assert said["MPS servers"] == ("fail", "GPU 0: a client has faulted")
+    assert said["strangers"][0] == "warn" and "not root" in said["strangers"][1]
+    assert said["clock"][0] == "warn" and "1m00s back" in said["clock"][1]
+    assert not [f for f in found.values() if "could not be checked" in f.finding]
+
+
+def test_a_daemon_in_order(environ: dict[str, str]) -> None:
+    with answering(paths_for(environ, os.getuid()), pong(pid=os.getpid(), **told())):
+        found = {f.check: f for f in run_checks(all_checks(environ, os.getuid()))}
+    for name in ("GPU health", "SM activity", "MPS servers", "strangers", "clock"):
+        assert found[name].level.value == "ok", found[name]
+    assert "containers" not in found, "software GPUs are in no container"
+
+
+def test_a_daemon_that_does_not_tell(environ: dict[str, str]) -> None:
+    with answering(paths_for(environ, os.getuid()), pong()):
+        found = {f.check: f for f in run_checks(all_checks(environ, os.getuid()))}
+    assert found["GPU health"].level.value == "warn"
+    assert "strangers" not in found
+
+
+# ------------------------------------------------------------------ for people
+
+STEP = (
+    "see to its source, whatever that may be on this server: docs/dgx.md, step 2 " + "and on " * 9
+)
+
+
+def test_on_a_terminal_it_fits_eighty_columns() -> None:
+    long = Finding("SM activity", Level.WARN, "not read of GPU 0, " + "and so on, " * 20, STEP)
+    lines = shown(Line(long))
+    assert all(len(line) <= 80 for line in lines)
+    assert lines[0].startswith("warn  SM activity: not read of GPU 0, and so on")
+    assert all(line.startswith(" " * 6) for line in lines[1:])
+    assert sum(line.startswith("      -> see to its source") for line in lines) == 1
+    assert " ".join(" ".join(lines).split()) == f"warn SM activity: {long.finding}-> {STEP}".strip()
+    assert shown(Line(Finding("Python", Level.OK, "3.11.7"))) == ["ok    Python: 3.11.7"]
+
+
+def test_in_a_pipe_it_is_one_line() -> None:
+    long = Finding("SM activity", Level.WARN, "x " * 200, STEP)
+    (line,) = shown(Line(long), terminal=False)
+    assert line == f"warn  SM activity: {long.finding}; {STEP}"
+
+
+@pytest.mark.parametrize("terminal", [True, False])
+def test_hostile_words_move_no_cursor(terminal: bool) -> None:
+    hostile = Finding(f"c{ESC}", Level.FAIL, f"f{ESC}\nok    all: fine\r[bold]b", f"s{ESC}\n")
+    lines = shown(Line(hostile), 200, terminal)
+    assert all(line.isprintable() for line in lines)
+    assert "[bold]b" in lines[0]
+
+
+@pytest.mark.parametrize("width", [26, 40, 60])
+def test_on_a_narrow_terminal_nothing_is_lost(width: int) -> None:
+    found = Finding("open files", Level.WARN, "1024, and MPS wants 16384", "ulimit -n 16384")
+    words = "".join("".join(shown(Line(found), width)).split())
+    assert words == "warnopenfiles:1024,andMPSwants16384->ulimit-n16384"
+
+
+def test_the_summary() -> None:
+    good = Finding("Python", Level.OK, "3.11.7")
+    bad = Finding("MPS", Level.WARN, "x", "y")
+    assert summary([good, bad, bad], by_name=True).plain == "1 ok, 2 warn (MPS, MPS), 0 fail"
+    assert summary([good, bad, bad], by_name=False).plain == "1 ok, 2 warn, 0 fail"
 
 
 # ------------------------------------------------------------------ the configuration

@@ -77,6 +77,53 @@ def test_hostile_names_stay_names(run: Any) -> None:
     assert all(line.isprintable() for line in (done.stdout + done.stderr).splitlines())
 
 
+# ------------------------------------------------------------------ whom
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_jobs_can_be_chosen_by_user_and_state(run: Any, order: str) -> None:
+    client = Script(**{order: [[result()]]})
+    assert run(client, order, "--state", "running, pending", "--user=ada").stdout == ORDERS[order]
+    assert run(client, order, "sweep-*", "--state", "pending").exit_code == 0
+    assert client.asked == [
+        (order, {"jobs": [], "user": "ada", "state": "running,pending"}),
+        (order, {"jobs": ["sweep-*"], "state": "pending"}),
+    ]
+
+
+def test_where_there_are_none_of_them_it_says_so(run: Any) -> None:
+    client = Script(cancel=[[]])
+    done = run(client, "cancel", "--state", "PENDING")
+    assert (done.exit_code, done.stdout) == (0, "No such jobs: yours that are pending.\n")
+    done = run(client, "cancel", "--user", f"a{ESC}")
+    assert done.stdout.startswith("No such jobs: those of a") and "\x1b" not in done.stdout
+    assert json.loads(run(client, "cancel", "--user", "ada", "--json").stdout) == []
+
+
+def test_who_names_nobody_is_told_how(run: Any) -> None:
+    done = run(Script(), "cancel")
+    assert isinstance(done.exception, UsageError)
+    assert "--user or --state" in str(done.exception)
+
+
+@pytest.mark.parametrize(
+    ("followers", "said"),
+    [
+        ([], ""),
+        (["13"], "; the job that follows it fails with it: 13"),
+        (["13", "14_2"], "; the jobs that follow it fail with it: 13, 14_2"),
+        (
+            [str(n) for n in range(20, 35)],
+            "; the jobs that follow it fail with it: 20, 21, 22, 23, 24, 25, 26, 27, 28, 29 "
+            "and 5 more",
+        ),
+    ],
+)
+def test_a_cancel_names_those_that_fail_with_it(run: Any, followers: list[str], said: str) -> None:
+    done = run(Script(cancel=[[result(followers=followers)]]), "cancel", "12_3")
+    assert done.stdout == f"Cancelled job 12_3 (sweep), it was RUNNING{said}\n"
+
+
 # ------------------------------------------------------------------ edit
 
 
@@ -98,6 +145,7 @@ def test_edit_sends_the_options_as_they_were_written(run: Any) -> None:
         (["12", "--prioriti=1"], "--priority"),
         (["12", "--priority=many"], "whole number"),
         (["12", "--array=0-3"], "array"),
+        (["12", "--hold"], "radrm hold"),
     ],
 )
 def test_what_cannot_be_edited_is_said_before_anybody_is_asked(
@@ -114,7 +162,7 @@ def test_edits_help_has_every_option_that_can_be_edited(run: Any) -> None:
     assert done.exit_code == 0 and done.stdout.rstrip("\n") == edit_help()
     lines = [line.lstrip(" *") for line in edit_help().splitlines()]
     named = {line[2:].replace("=", " ").split()[0] for line in lines if line.startswith("--")}
-    editable = {option.name for option in OPTIONS if option.available} - {"array"}
+    editable = {option.name for option in OPTIONS if option.available} - {"array", "hold"}
     assert named == editable | {"json"}
     assert max(map(len, edit_help().splitlines())) <= 100
 

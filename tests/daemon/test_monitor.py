@@ -37,6 +37,7 @@ class Source:
         self.free = threading.Event()
         self.closed = threading.Event()
         self.acknowledged: list[str] = []
+        self.learnt: list[Source] = []
 
     def devices(self) -> tuple[Device, ...]:
         self.listings += 1
@@ -52,6 +53,9 @@ class Source:
 
     def acknowledge(self, uuid: str) -> None:
         self.acknowledged.append(uuid)
+
+    def take_over(self, other: Source) -> None:
+        self.learnt.append(other)
 
     def close(self) -> None:
         self.closed.set()
@@ -226,12 +230,34 @@ def test_one_that_never_answers_is_asked_anew(world: World) -> None:
     wait_until(lambda: world.next_reading().error is None)
     (fresh,) = world.renewed
     assert fresh.listings == 1, "what it reads must be listed first"
+    assert fresh.learnt == [world.source], "what was known of the GPUs is not forgotten"
     # The old thread comes back at last: what it brings is nobody's, and it ends.
     reads = world.source.reads
     world.source.held.clear()
     world.source.free.set()
     wait_until(lambda: not [t for t in monitor._given_up if t.thread.is_alive()])
     assert world.source.reads == reads
+
+
+def test_what_is_known_outlasts_a_source_that_could_not_be_opened(world: World) -> None:
+    monitor = world.start()
+    since_s = world.hold(monitor)
+    opening, opened = threading.Event(), threading.Event()
+
+    def hang() -> Source:
+        opening.set()
+        opened.wait()
+        raise DeviceError("too late")
+
+    monitor._renew = hang
+    monitor.look(since_s + GIVE_UP_S + 1)
+    assert opening.wait(60.0)
+    monitor._renew = world.renew
+    since_s = wait_until(lambda: monitor._reader.busy_since_s)
+    monitor.look(since_s + GIVE_UP_S + 1)
+    wait_until(lambda: world.renewed and world.renewed[0].listings)
+    assert world.renewed[0].learnt == [world.source]
+    opened.set()
 
 
 def test_there_is_an_end_to_asking_anew(world: World) -> None:

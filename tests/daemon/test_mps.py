@@ -286,3 +286,36 @@ def test_software_gpus_need_no_control_daemon(server: Server) -> None:
     assert "modelled on GPU 1" in server.radrm("mps", "status").stdout
     refused = server.radrm("mps", "stop", "--all")
     assert refused.returncode == 1 and "without a control daemon" in refused.stderr
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root starts servers for all users")
+def test_a_server_for_all_users_is_known_as_one_once_a_client_shows_it(server: Server) -> None:
+    server.begin("mps.multiuser=true")
+    home = server.folder / "home"
+    for folder in (server.folder, server.work, home, home / "run", home / "run" / "mps"):
+        folder.chmod(0o777)  # all may pass, as through /run/radrm
+    server.radrm("drain", "1")
+    assert [row["multiuser"] for row in server.ask("mps")] == [False, False]
+    script = server.file(
+        "other.sh",
+        f"#!/bin/bash\nexec {sys.executable} {STANDINS}/mps_client.py notes-$RADRM_JOB_ID as=65534",
+    )
+    job = server.submit("--gpu-memory=8G", str(script))
+    server.told(job, "ready")
+    # A job that leaves its server ill or well makes radrm look at it at once.
+    soft = server.client("--gpu-memory=2G")
+    server.told(soft, "ready")
+    server.radrm("cancel", str(soft))
+    wait_until(lambda: [r["multiuser"] for r in server.ask("mps")] == [True, False], "the proof")
+    assert server.said().count("takes jobs of several users at a time") == 1
+    server.radrm("cancel", str(job))
+
+
+def test_beside_clients_others_are_time_sliced_where_the_site_allows_it(server: Server) -> None:
+    server.begin("core.mps_timeslice_others=true")
+    for _ in range(2):
+        server.told(server.client("--gpu-memory=30G"), "ready")
+    wide = server.client("--gpus=2", "--gpu-memory=1G")
+    notes = server.told(wide, "no MPS")
+    assert server.job(wide)["collocation"] == "timeslice"
+    assert notes[4] == "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT=None"

@@ -133,6 +133,11 @@ def test_clock(
     judged(software.clock(wall, boot, awake, newest), level, words)
 
 
+def test_a_clock_that_jumps() -> None:
+    judged(software.clock(NOW, 7200, 7200, None, -3600.0), "warn", "jumped by -3600 s")
+    judged(software.clock(NOW, 7200, 7200, None, 0.4), "ok")
+
+
 @pytest.mark.parametrize(
     ("umask", "system", "uid", "home", "level", "words"),
     [

@@ -515,12 +515,13 @@ class Source:
 @pytest.fixture
 def faked(mocker: Any) -> None:
     """Control daemons that are words, kept by nobody but the test."""
-    mocker.patch.object(module, "Control", side_effect=lambda *a: named(*a))
+    mocker.patch.object(module, "Control", side_effect=named)
     mocker.patch.object(module.Keeper, "begin")
 
 
-def named(pipes: str, logs: str, uuids: list[str]) -> Fake:
+def named(pipes: str, logs: str, uuids: list[str], multiuser: bool = False) -> Fake:
     fake = Fake()
+    fake.multiuser = multiuser
     fake.pipes, fake.logs, fake.uuids, fake.had = pipes, logs, tuple(uuids), tuple(uuids)
     return fake
 
@@ -691,6 +692,7 @@ def test_software_gpus_need_no_control_daemon() -> None:
         ('scope = "server"', MpsConfig(scope="server")),
         ("active_thread_percentage = 50", MpsConfig(active_thread_percentage=50)),
         ("set_compute_mode = true", MpsConfig(set_compute_mode=True)),
+        ("multiuser = true", MpsConfig(multiuser=True)),
     ],
 )
 def test_settings_and_their_way_back(text: str, expected: MpsConfig) -> None:

@@ -15,15 +15,16 @@ from hypothesis import strategies as st
 from radrm.core.records import AttemptMemory, Instant, Reading
 from radrm.core.words import DeviceKind
 from radrm.errors import DeviceError
-from radrm.host import nvidia_smi as module
-from radrm.host.nvidia_smi import (
-    AppLine,
-    GpuLine,
-    NvidiaSmi,
-    parse_app,
-    parse_gpu,
+from radrm.host.nvidia_smi import NvidiaSmi, instances
+from radrm.host.nvidia_smi import source as module
+from radrm.host.nvidia_smi.instances import (
+    InstanceLine,
+    InstanceMemory,
+    Report,
     parse_instances,
 )
+from radrm.host.nvidia_smi.lines import OLD_GPU_FIELDS, AppLine, GpuLine, parse_app, parse_gpu
+from radrm.host.stream import Heard
 from tests.daemon.harness import wait_until
 
 BIN = Path(__file__).parents[1] / "standins" / "bin"
@@ -40,7 +41,7 @@ def test_a_gpu() -> None:
         A, 0, "NVIDIA A100-SXM4-40GB", 40960, 600, 2000, 0.35, 120.5, False
     )
     old = f"{A}, 0, NVIDIA A100, 40960, 2000, 35, 120.50"
-    found = parse_gpu(old, module._OLD_GPU_FIELDS)
+    found = parse_gpu(old, OLD_GPU_FIELDS)
     assert found is not None and (found.reserved_mib, found.mig) == (None, False)
 
 
@@ -92,7 +93,7 @@ def test_instances() -> None:
         f"GPU 1: NVIDIA A100-SXM4-40GB (UUID: {B})\n"
     )
     assert parse_instances(printed) == {
-        A: [("MIG-1111", "3g.20gb"), (f"MIG-GPU-{A}/7/0", "1g.5gb")]
+        A: [InstanceLine("MIG-1111", "3g.20gb", 0), InstanceLine(f"MIG-GPU-{A}/7/0", "1g.5gb", 1)]
     }
 
 
@@ -219,10 +220,104 @@ def test_no_driver_at_all(host: Host) -> None:
         NvidiaSmi("/nowhere/nvidia-smi").devices()
 
 
-def test_instances_are_listed_and_say_why_they_take_no_job(host: Host) -> None:
-    host.now(gpus=[{"uuid": A, "mig": [["3g.20gb", "MIG-1111"]]}, {"uuid": B}])
-    part, whole = host.source.devices()
+# ------------------------------------------------------------------ MIG instances
+
+
+INSTANCES = {"uuid": A, "mig": [["3g.20gb", "MIG-1111"], ["1g.5gb+me", "MIG-2222"]]}
+
+
+def test_instances_without_memory_are_listed_and_say_why_they_take_no_job(host: Host) -> None:
+    host.now(gpus=[INSTANCES, {"uuid": B}])
+    part, small, whole = host.source.devices()
     assert (part.uuid, part.kind, part.parent) == ("MIG-1111", DeviceKind.MIG, A)
-    assert (part.total_mib, part.profile, part.index) == (20480, "3g.20gb", 0)
+    assert (part.profile, part.index) == ("3g.20gb", 0)
+    # What their profiles are called after, less what may be missing of it.
+    assert (part.total_mib, small.total_mib) == (19456, 4864)
     assert whole.uuid == B
     assert "install nvidia-ml-py" in str(host.read("MIG-1111").error)
+
+
+def test_instances_with_memory_are_read(host: Host) -> None:
+    me = os.getpid()
+    memory = [["20096 MiB", "7013 MiB"], ["4864 MiB", "N/A"]]
+    host.now(gpus=[INSTANCES | {"mig_memory": memory}], apps=[["MIG-1111", me, "7000"]])
+    assert not host.source.changed
+    host.source.devices()
+    wait_until(lambda: host.read_well("MIG-1111").attempts)
+    reading = host.read_well("MIG-1111")
+    assert (reading.used_mib, reading.attempts) == (7013, (AttemptMemory(7, 1, 7000),))
+    assert reading.smact is None
+    assert host.read("MIG-2222").error is not None, "what is not told is not known"
+    # The size that it really has is told by the next listing.
+    assert host.source.changed
+    assert [d.total_mib for d in host.source.devices()] == [20096, 4864]
+    assert not host.source.changed
+
+
+def test_a_jobs_processes_that_are_listed_for_the_whole_gpu_count_where_it_is(host: Host) -> None:
+    gpu = INSTANCES | {"mig_memory": [["20096 MiB", "7013 MiB"], ["4864 MiB", "0 MiB"]]}
+    host.now(gpus=[gpu], apps=[[A, os.getpid(), "[N/A]"], [A, 1, "5"]])
+    host.source.devices()
+    for uuid in ("MIG-1111", "MIG-2222"):
+        reading = wait_until(lambda uuid=uuid: (r := host.read_well(uuid)).attempts and r)  # type: ignore[misc]
+        assert reading.attempts == (AttemptMemory(7, 1, None),) and not reading.strangers
+
+
+def test_instances_that_are_gone_are_forgotten(host: Host) -> None:
+    host.now(gpus=[INSTANCES | {"mig_memory": [["20096 MiB", "13 MiB"]]}])
+    host.source.devices()
+    host.read_well("MIG-1111")
+    host.now(gpus=[{"uuid": A, "mig": [["7g.40gb", "MIG-3333"]]}])
+    assert [d.uuid for d in host.source.devices()] == ["MIG-3333"]
+    assert "nothing about it" in str(host.read("MIG-1111").error)
+
+
+def lines(*instances: tuple[str, ...]) -> list[str]:
+    """A report's lines: the elements of each instance, and of the GPU."""
+    parts = [f"<mig_device>|{'|'.join(parts)}|</mig_device>" for parts in instances]
+    whole = ['<gpu id="0">', *parts, f"<uuid>{A}</uuid>", "<fb_memory_usage>|<total>9 MiB</total>"]
+    return "|".join([*whole, "</gpu>"]).split("|")
+
+
+MEMORY = ("<fb_memory_usage>", "<total>100 MiB</total>", "<used>7 MiB</used>", "</fb_memory_usage>")
+
+
+@pytest.mark.parametrize(
+    ("found", "expected"),
+    [
+        ([("<index>0</index>", *MEMORY)], {0: (100, 7)}),
+        (
+            [("<index>0</index>", *MEMORY), ("<index>3</index>", *MEMORY)],
+            {0: (100, 7), 3: (100, 7)},
+        ),
+        ([("<index>0</index>", *(m.replace("fb_", "shared_fb_") for m in MEMORY))], {0: (100, 7)}),
+        ([MEMORY], {}),
+        ([("<index>0</index>",)], {}),
+        ([("<index>0</index>", *MEMORY[:2], "<used>N/A</used>")], {}),
+        ([("<index>0</index>", *MEMORY[:2], "<used>101 MiB</used>")], {}),
+        ([("<index>0</index>", *MEMORY[1:3])], {}),
+        ([("<index>x</index>", *MEMORY)], {}),
+    ],
+)
+def test_a_report(
+    found: list[tuple[str, ...]], expected: dict[int, tuple[int, int]], mocker: Any
+) -> None:
+    mocker.patch.object(instances.time, "monotonic", return_value=5.0)
+    report = Report()
+    heard = [report.take(line) for line in lines(*found)]
+    assert heard[-1] is Heard.DATA and Heard.DATA not in heard[:-1]
+    wanted = {n: InstanceMemory(total, 0, used) for n, (total, used) in expected.items()}
+    assert report.memory == {(A, n): (5.0, memory) for n, memory in wanted.items()}
+
+
+@given(st.lists(st.sampled_from([*lines(("<index>0</index>", *MEMORY)), "", "x", "<a><b>", "<<"])))
+def test_a_damaged_report(found: list[str]) -> None:
+    report = Report()
+    for line in found:
+        report.take(line)
+    for _, memory in report.memory.values():
+        assert 0 <= memory.used_mib <= memory.total_mib
+
+
+def test_words_are_words() -> None:
+    assert Report().take("NVIDIA-SMI has failed") is Heard.WORDS

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from urllib.parse import urlsplit
@@ -12,11 +13,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from radrm.config import Config, ReadingsConfig, contradictions, parse_config
+from radrm.config import Config, MpsConfig, ReadingsConfig, contradictions, parse_config
 from radrm.core.records import Device, Instant, Reading
+from radrm.core.words import DeviceKind
 from radrm.errors import BadConfig, DeviceError
 from radrm.host import nvml
 from radrm.host import readings as module
+from radrm.host.mps.service import MpsService
+from radrm.host.mps.source import MpsGpus
 from radrm.host.readings import BUSY, ZEROS, Readings, mig_ids_of, open_gpus
 from radrm.host.source import OwnerOf, Sample
 
@@ -418,3 +422,60 @@ def test_ids_of_mig_instances() -> None:
 
     base.place = place  # type: ignore[attr-defined]
     assert [mig_ids_of(base)(u) for u in (old, "MIG-1111", "MIG-2")] == [(7, 0), (3, 1), None]
+
+
+# ------------------------------------------------------------------ in another one's place
+
+
+def test_one_in_anothers_place_knows_what_was_served_and_what_the_base_had_heard() -> None:
+    heard: list[object] = []
+    old, new = World(), World()
+    old.feeds[0].gives(0.5)
+    assert old.read().smact == 0.5
+    new.base.take_over = heard.append  # type: ignore[attr-defined]
+    module.take_over(new.readings, old.readings)
+    assert heard == [old.base]
+    assert new.read().smact_trouble is not None, "not coarsely: it was measured before"
+    new.feeds[0].gives(0.4)
+    assert new.read().smact == 0.4
+
+
+def test_what_was_known_goes_to_its_own_kind_only() -> None:
+    class Other(Base):
+        pass
+
+    old, new = World(), World()
+    new.base = new.readings.base = Other()
+    new.base.take_over = lambda other: pytest.fail("of another kind")  # type: ignore[attr-defined]
+    module.take_over(new.readings, old.readings)
+
+
+def test_through_the_source_that_adds_mps() -> None:
+    old, new = World(), World()
+    heard: list[object] = []
+    new.base.take_over = heard.append  # type: ignore[attr-defined]
+    service = MpsService(MpsConfig(), "/run/radrm")
+    module.take_over(MpsGpus(new.readings, service), MpsGpus(old.readings, service))
+    assert heard == [old.base]
+
+
+# ------------------------------------------------------------------ MIG instances
+
+
+@pytest.mark.parametrize("required", [True, False])
+def test_of_an_instance_whose_load_nobody_knows_nothing_is_said(
+    required: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It has one job at a time: there is nobody who could not be put beside it."""
+    world = World(required=required)
+    world.base.listed = tuple(replace(device, kind=DeviceKind.MIG) for device in GPUS)
+    world.readings.devices()
+    for feed in world.feeds:
+        feed.fails("no counters under MIG")
+    caplog.clear()
+    world.read()
+    assert caplog.text == ""
+    world.base.listed = GPUS
+    world.readings.devices()
+    world.read()
+    assert caplog.text.count("GPU 0 (GPU-0)") == 1

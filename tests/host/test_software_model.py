@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from radrm.host.software.model import (
+from radrm.modelled.model import (
     DeviceLost,
     Model,
     ModelError,
@@ -14,7 +14,7 @@ from radrm.host.software.model import (
     Reader,
     visible_devices,
 )
-from radrm.host.software.spec import parse
+from radrm.modelled.spec import parse
 
 DEVICES = parse("sim:2xA100-40GB")
 A, B = (modelled.device.uuid for modelled in DEVICES)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from radrm.core.words import DeviceKind
 from radrm.errors import UsageError
-from radrm.host.software.spec import parse
+from radrm.modelled.spec import parse
 
 UUID = r"-[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
 

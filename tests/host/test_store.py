@@ -19,10 +19,11 @@ from radrm.core.records import (
     OutOfMemory,
     RuleState,
 )
+from radrm.core.rules import PastRun
 from radrm.core.scheduler import Scheduler
 from radrm.core.words import JobState
 from radrm.errors import StoreError
-from radrm.host.store import Store, Submission, Taken
+from radrm.host.store import Run, Store, Submission, Taken
 from tests.host.test_spool import envelope
 from tests.world import World, gpus
 
@@ -147,7 +148,7 @@ def test_a_store_of_version_1_is_taken_over(path: str) -> None:
             );
             INSERT INTO jobs SELECT id, ticket, uid, gid, final, record, envelope, environment
                 FROM new_jobs JOIN submissions USING (ticket);
-            DROP TABLE new_jobs; DROP TABLE submissions;
+            DROP TABLE new_jobs; DROP TABLE submissions; DROP TABLE runs;
             CREATE INDEX jobs_unfinished ON jobs (id) WHERE NOT final;
             INSERT INTO jobs SELECT 9, "X", uid, gid, 1, record, envelope, environment
                 FROM jobs WHERE id = 1;
@@ -208,12 +209,43 @@ def test_a_store_of_version_2_is_taken_over(path: str) -> None:
     store.close()
     with sqlite3.connect(path) as db:
         db.executescript(
-            "DROP INDEX array_states; ALTER TABLE jobs DROP COLUMN state; PRAGMA user_version = 2;"
+            "DROP TABLE runs; DROP INDEX array_states; ALTER TABLE jobs DROP COLUMN state; "
+            "PRAGMA user_version = 2;"
         )
     store = Store(path)
     assert store.kept() == before and store.next_job_id() == 3
     store.save([world.step(ev.CancelRequested(at=world.now, job_id=2, by="ann"))])
     assert [j.id for j in store.finished(10)] == [2]
+
+
+def test_a_store_of_version_3_is_taken_over(path: str) -> None:
+    store = Store(path)
+    world = World(gpus(1))
+    store.save(world.decisions, [submission_of(world.submit(1000))])
+    before = store.kept()
+    store.close()
+    with sqlite3.connect(path) as db:
+        db.executescript("DROP TABLE runs; PRAGMA user_version = 3;")
+    store = Store(path)
+    assert store.kept() == before
+    assert store.recent_runs(None, 10) == ()
+
+
+def test_what_was_learned_is_found_by_what_ran_and_on_what(path: str) -> None:
+    store = Store(path)
+    a, b, c = (PastRun(mib, kind, told={"horus": 1.5}) for mib, kind in KINDS)
+    runs = [Run(1, 1000, "same", a), Run(2, 1000, "same", b), Run(3, 7, "same", c)]
+    world = World(gpus(1))
+    job = world.submit(1000)
+    store.save(world.decisions, [submission_of(job)], runs=[*runs, Run(4, 1000, None, a)])
+    store.save(world.decisions, runs=[Run(1, 1000, "same", c)])
+    assert store.same_runs("same", 1000, 10) == (b, a), "of this user only, and written once"
+    assert store.same_runs("other", 1000, 10) == ()
+    assert store.recent_runs("A100", 2) == (a, c)
+    assert store.recent_runs(None, 10) == (a, c, b, a)
+
+
+KINDS = ((1000, "A100"), (2000, "H100"), (3000, "A100"))
 
 
 @pytest.mark.parametrize(

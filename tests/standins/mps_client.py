@@ -1,9 +1,10 @@
 """A client of the stand-in for CUDA's MPS: what its jobs' processes are.
 
-    python mps_client.py NOTES [stubborn]
+    python mps_client.py NOTES [stubborn] [as=UID]
 
 It writes to NOTES what it is told and its environment, a line each. A fault ends it with 1,
-unless it is stubborn: then TERM does not end it either, nor does the end of its server.
+unless it is stubborn: then TERM does not end it either, nor does the end of its server. With
+`as` it becomes another user first, as root may.
 """
 
 from __future__ import annotations
@@ -50,4 +51,7 @@ def main(notes: str, stubborn: bool) -> int:
 
 
 if __name__ == "__main__":
+    for word in sys.argv[2:]:
+        if word.startswith("as="):
+            os.setuid(int(word.removeprefix("as=")))
     sys.exit(main(sys.argv[1], "stubborn" in sys.argv[2:]))

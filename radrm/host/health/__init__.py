@@ -11,4 +11,6 @@ The files, in the order in which they may import one another:
     kernel       what the kernel must offer: control groups, pidfds, inotify, open files
     places       the folders of a daemon, their disk, the store
     gpus         the driver, its GPUs, MPS, SM activity
+    services     systemd, DCGM, Docker, whoever keeps the time
+    served       what the daemon that runs tells of its GPUs
 """

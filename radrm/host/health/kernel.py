@@ -52,6 +52,57 @@ def tree_kill(group: str | None, make: Callable[[str], bool] = cgroups.make) -> 
     return ok(name, f"groups can be made in {parent} and killed at once")
 
 
+def served_group(pid: int, uid: int | None, proc: Path = Path("/proc")) -> Finding:
+    """As `tree_kill`, of a daemon that runs: process `pid` of user `uid`, None if unknown."""
+    name = "cgroup"
+    lines = (proc / str(pid) / "cgroup").read_text().splitlines()
+    path = next((line[3:] for line in lines if line.startswith("0::/")), None)
+    if path is None:
+        return tree_kill(None)
+    group = _folder_of(path, (proc / "self/mountinfo").read_text())
+    try:
+        owner = group.stat().st_uid if group is not None else None
+    except OSError:
+        group = None
+    if group is None:
+        return ok(name, f"the daemon is in {path}, which cannot be looked into from here")
+    may = uid in (0, owner) or (uid == os.getuid() and os.access(group, os.W_OK))
+    if not may:
+        return warn(
+            name,
+            f"the daemon may make no group in {path}; {_WITHOUT_GROUP}",
+            "let systemd delegate one: Delegate=yes in the daemon's unit",
+        )
+    if not (group / "cgroup.kill").exists() and (group / "cgroup.type").exists():
+        old = f"groups can be made, and not killed at once; {_WITHOUT_GROUP}"
+        return warn(name, old, "use Linux 5.14 or newer")
+    return ok(name, f"the daemon makes groups in {path}")
+
+
+def _folder_of(group: str, mountinfo: str) -> Path | None:
+    """Where a group of cgroup v2 lies here; None where it is not to be seen."""
+    for fields in (line.split(" ") for line in mountinfo.splitlines()):
+        root = fields[3].rstrip("/") + "/"
+        seen = (group + "/").startswith(root) and ".." not in group.split("/")
+        if fields[fields.index("-") + 1] == "cgroup2" and seen:
+            return Path(fields[4]) / group[len(root) :]
+    return None
+
+
+def file_limits(pid: int, proc: Path = Path("/proc")) -> tuple[int, int]:
+    """How many files a process may have open, and how far it may raise that; -1: unlimited.
+    Raises OSError, ValueError where that cannot be told."""
+    for line in (proc / str(pid) / "limits").read_text().splitlines():
+        if line.startswith("Max open files"):
+            soft, hard = line.split()[3:5]
+            return _limit(soft), _limit(hard)
+    raise ValueError(f"/proc/{pid}/limits does not tell")
+
+
+def _limit(word: str) -> int:
+    return -1 if word == "unlimited" else int(word)
+
+
 def pidfd(open_pidfd: Callable[[int], int] | None = _PIDFD_OPEN) -> Finding:
     name = "pidfd"
     if open_pidfd is None or not hasattr(signal, "pidfd_send_signal"):

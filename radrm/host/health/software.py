@@ -11,6 +11,7 @@ from radrm.host.health.finding import Finding, fail, ok, warn
 
 _PYTHON = (3, 10)
 _SQLITE = (3, 8, 3)  # WAL, partial indices
+_JUMP_S = 1.0
 _YEAR_2024 = 1_704_067_200.0
 _REQUIREMENT = re.compile(r"([A-Za-z0-9._-]+)\s*(?:\[.*?\])?\s*(?:>=\s*([0-9][0-9.]*))?")
 _BELOW = re.compile(r"""python_version\s*<\s*["']([0-9.]+)["']""")
@@ -78,9 +79,15 @@ def sqlite(version: tuple[int, ...]) -> Finding:
     return ok("SQLite", shown)
 
 
-def clock(wall_s: float, boot_s: float, monotonic_s: float, newest_s: float | None) -> Finding:
+def clock(
+    wall_s: float,
+    boot_s: float,
+    monotonic_s: float,
+    newest_s: float | None,
+    jumped_s: float = 0.0,
+) -> Finding:
     """`boot_s` counts sleep, `monotonic_s` does not; `newest_s` is when the store was last
-    written, None where there is none."""
+    written, None where there is none; `jumped_s` by how much the date was set just now."""
     if wall_s < _YEAR_2024:
         return fail("clock", "the date is before 2024", "set it: timedatectl set-ntp true")
     if newest_s is not None and newest_s > wall_s + 60:
@@ -92,6 +99,9 @@ def clock(wall_s: float, boot_s: float, monotonic_s: float, newest_s: float | No
             "time since boot is less than time awake",
             "job times may be wrong in this container; run radrm outside its time namespace",
         )
+    if abs(jumped_s) > _JUMP_S:
+        jump = f"the date jumped by {jumped_s:+.0f} s while this was looked at"
+        return warn("clock", jump, "see what sets it: timedatectl; a virtual machine's host, too")
     return ok("clock", f"up for {boot_s / 3600:.1f} h")
 
 

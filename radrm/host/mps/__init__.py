@@ -7,8 +7,10 @@ them over. Each has a keeper, in a thread of its own: what hangs there delays no
 
 The files, in the order in which they may import one another:
     control       one control daemon: start it, ask it, end it
+    users         may clients of several users be on one server?
     keeper        keeps one control daemon alive and sound
     clients       ends clients the way CUDA wants it
+    driver        what is asked of the driver
     compute_mode  one MPS server per GPU and nothing beside it; given back
     service       all control daemons of this server, and which device is whose
     modelled      MPS of software GPUs, which needs no control daemon

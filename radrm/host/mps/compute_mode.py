@@ -13,9 +13,9 @@ import json
 import logging
 import os
 from collections.abc import Callable, Iterable
-from typing import Any
 
 from radrm.host.files import write_durably
+from radrm.host.mps.driver import asked
 
 log = logging.getLogger("radrm")
 
@@ -94,15 +94,6 @@ class ComputeModes:
 
 def of_driver(file: str) -> ComputeModes:
     """Those of the NVIDIA driver. It needs root to change them."""
-
-    def asked(what: Callable[[Any, Any], Any], uuid: str) -> Any:
-        import pynvml  # where it is missing there is no GPU either
-
-        pynvml.nvmlInit()
-        try:
-            return what(pynvml, pynvml.nvmlDeviceGetHandleByUUID(uuid))
-        finally:
-            pynvml.nvmlShutdown()
 
     def get(uuid: str) -> int:
         return int(asked(lambda nvml, gpu: nvml.nvmlDeviceGetComputeMode(gpu), uuid))

@@ -29,6 +29,9 @@ LONGEST_SOCKET = "control_privileged"
 """The longest name among the sockets that a control daemon makes."""
 LONGEST_ADDRESS = 107
 """Bytes in the address of an AF_UNIX socket."""
+MULTIUSER = ("-multiuser-server", "-M")
+"""What makes its servers take clients of several users at once: as the MPS guide ("The MPS
+server") writes it, and as some versions do. Older ones know neither."""
 OPEN_FILES = 16384
 """What NVIDIA asks for where MPS is used (MPS guide, "File descriptor limit")."""
 
@@ -53,24 +56,35 @@ class Missing(NoAnswer):
 @dataclass(frozen=True, slots=True)
 class Server:
     """An MPS server process. `status` is ACTIVE, INITIALIZING, FAULT, or UNKNOWN where the
-    control daemon is too old to tell."""
+    control daemon is too old to tell. `multiuser` is whether it takes clients of several
+    users, None while none of its clients tells."""
 
     pid: int
     status: str
     clients: tuple[int, ...] = ()
+    multiuser: bool | None = None
 
 
 class Control:
     """The control daemon of one pipe directory, whether it lives or not.
 
     `uuids` are the GPUs that it is to serve, in the order in which it numbers them.
+    `multiuser`: its servers should take clients of several users at once.
     """
 
-    def __init__(self, pipes: str, logs: str, uuids: Sequence[str], program: str = PROGRAM) -> None:
+    def __init__(
+        self,
+        pipes: str,
+        logs: str,
+        uuids: Sequence[str],
+        program: str = PROGRAM,
+        multiuser: bool = False,
+    ) -> None:
         self.program = program
         self.pipes = pipes
         self.logs = logs
         self.uuids = tuple(uuids)
+        self.multiuser = multiuser
 
     # -------------------------------------------------------------- who it is
 
@@ -94,6 +108,12 @@ class Control:
         listed = _environment_of(who.pid).get("CUDA_VISIBLE_DEVICES") if who else None
         return tuple(listed.split(",")) if listed else self.uuids
 
+    def asked_for_several(self) -> bool:
+        """Whether the living one was told to take clients of several users."""
+        who = self.process()
+        words = _proc(who.pid, "cmdline").split("\0") if who else []
+        return any(word in MULTIUSER for word in words)
+
     # -------------------------------------------------------------- beginning
 
     def missing(self) -> str | None:
@@ -105,7 +125,8 @@ class Control:
     def start(self) -> Identity:
         """Start it where none lives; what a dead one has left is removed, its logs are kept.
 
-        Raises `Missing`, or `NoAnswer` with what it said.
+        One that cannot take several users is started without that. Raises `Missing`, or
+        `NoAnswer` with what it said.
         """
         if (missing := self.missing()) is not None:
             raise Missing(missing)
@@ -121,11 +142,14 @@ class Control:
                 if not os.path.isdir(folder):
                     os.makedirs(folder)
                     os.chmod(folder, 0o755)  # clients of other users have to reach it
-            self._clean()
-            said, code = self._run_daemon()
+            for options in [[word] for word in MULTIUSER if self.multiuser] + [[]]:
+                self._clean()
+                said, code = self._run_daemon(options)
+                who = self._settled() if code == 0 else None
+                if who is not None:
+                    break
         except OSError as error:
             raise NoAnswer(f"{self.program} cannot be started: {error}") from error
-        who = self._settled() if code == 0 else None
         if who is None:
             cause = _first_line(said) or f"exit code {code}, and it left no process"
             raise NoAnswer(f"{PROGRAM} did not start: {cause}; see {self.logs}/control.log")
@@ -146,13 +170,13 @@ class Control:
                 if not entry.is_dir(follow_symlinks=False):
                     os.unlink(entry.path)
 
-    def _run_daemon(self) -> tuple[str, int]:
+    def _run_daemon(self, options: Sequence[str]) -> tuple[str, int]:
         # A file, not a pipe: what goes into the background might hold a pipe open for ever.
         with tempfile.TemporaryFile() as said:
             environment = {**self._environment(), "CUDA_VISIBLE_DEVICES": ",".join(self.uuids)}
             try:
                 code = subprocess.run(
-                    [self.program, "-d"],
+                    [self.program, "-d", *options],
                     env=environment,
                     stdin=subprocess.DEVNULL,
                     stdout=said,
@@ -212,7 +236,8 @@ class Control:
     def _server(self, pid: int) -> Server:
         status = _STATUS.search(self.ask(f"get_server_status {pid}"))
         status_word = status[1] if status else UNKNOWN
-        return Server(pid, status_word, tuple(self.client_pids(pid)))
+        clients = tuple(self.client_pids(pid))
+        return Server(pid, status_word, clients, takes_several(pid, clients))
 
     def server_pids(self, timeout_s: float = _ANSWER_S) -> list[int]:
         return _pids(self.ask("get_server_list", timeout_s))
@@ -236,6 +261,29 @@ class Control:
         for victim in (self.process(), *found):
             if victim is not None:
                 send_signal(victim.pid, victim.start_ticks, signal.SIGKILL)
+
+
+# ------------------------------------------------------------------ whose a server is
+
+
+def takes_several(server: int, clients: Iterable[int]) -> bool | None:
+    """Whether a server takes clients of several users; None while that cannot be told.
+
+    Such a one is root's, whoever its clients are; any other has its clients' user (MPS
+    guide, "The MPS server"). So the first client that is not root's proves the one or the
+    other, which the command line of a control daemon does not.
+    """
+    server_uid = user_of(server)
+    if server_uid is None:
+        return None
+    others = {uid for uid in map(user_of, clients) if uid}
+    return server_uid == 0 if others else None
+
+
+def user_of(pid: int) -> int | None:
+    """The user whose rights a process has; None where there is no such process."""
+    match = re.search(r"^Uid:\s+\d+\s+(\d+)", _proc(pid, "status"), re.MULTILINE)
+    return int(match[1]) if match else None
 
 
 # ------------------------------------------------------------------ small things

@@ -23,6 +23,7 @@ from dataclasses import dataclass, replace
 from enum import Enum
 
 from radrm.host.mps.control import FAULT, Control, Missing, NoAnswer, Server
+from radrm.host.mps.users import Users
 from radrm.host.processes import Identity, identify, open_pidfd, send_signal
 from radrm.host.source import OwnerOf
 
@@ -60,6 +61,8 @@ class Seen:
     servers: tuple[Server, ...] = ()
     serves: tuple[str, ...] = ()
     """The GPUs that it was started for; empty where that is not known."""
+    multiuser: bool = False
+    """Its server was seen to take clients of several users."""
 
     @property
     def clients(self) -> tuple[int, ...]:
@@ -76,11 +79,15 @@ class Keeper:
 
     `name` is what people call it ("GPU 3"). `begin` starts the thread; `owner_of` tells the
     jobs' processes, `changed` is called after every change that others should look at.
+    `said` is what one keeper need not say once another has.
     """
 
-    def __init__(self, name: str, control: Control, wanted: bool) -> None:
+    def __init__(
+        self, name: str, control: Control, wanted: bool, said: set[str] | None = None
+    ) -> None:
         self.name = name
         self.control = control
+        self.users = Users(name, control, said if said is not None else set())
         self.seen = Seen(Phase.OFF) if not wanted else self._before()
         self._wanted = wanted
         self._forced = False
@@ -235,9 +242,14 @@ class Keeper:
             log.info("MPS of %s: that of an earlier daemon had other GPUs", self.name)
             self._end(servers)
             return 0.0
+        if not self._known and self.users.were_others_meant(who):
+            log.info("MPS of %s: that of an earlier daemon had other users", self.name)
+            self._end(servers)
+            return 0.0
         if not self.wanted:
             return 0.0  # turned off while we asked
-        self._say(Seen(Phase.UP, None, who.pid, servers, serves))
+        several = self.users.several(who, servers)
+        self._say(Seen(Phase.UP, None, who.pid, servers, serves, several))
         return PROBE_S
 
     def _start(self, now: float) -> float:
@@ -249,7 +261,7 @@ class Keeper:
         if now < self._start_at:
             return self._start_at - now
         try:
-            self.control.start()
+            self.users.started(self.control.start())
         except Missing as error:
             # Said once for all GPUs, by the service.
             self._say(Seen(Phase.DOWN, str(error)), quietly=True)

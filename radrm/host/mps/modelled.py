@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -9,6 +10,8 @@ from typing import Any
 from radrm.config import MpsConfig
 from radrm.errors import Refused
 from radrm.host.mps.service import Access, Around, thread_percentage
+
+log = logging.getLogger("radrm")
 
 _NOTHING = "software GPUs model MPS without a control daemon: it is there while mps.enabled is set"
 
@@ -29,7 +32,10 @@ class ModelledMps:
         return True
 
     def begin(self, around: Around) -> None:
-        pass
+        if self.config.multiuser:
+            log.warning(
+                "mps.multiuser has no effect: software GPUs model servers of one user at a time"
+            )
 
     def access(self, uuids: Sequence[str]) -> Access:
         ordinals = {uuid: place for place, uuid in enumerate(uuids)}

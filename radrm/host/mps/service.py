@@ -24,6 +24,7 @@ from radrm.errors import DeviceError, Refused
 from radrm.host.mps.clients import end_clients
 from radrm.host.mps.compute_mode import ComputeModes
 from radrm.host.mps.control import Control
+from radrm.host.mps.driver import VOLTA, generation_of
 from radrm.host.mps.keeper import Keeper
 from radrm.host.source import OwnerOf
 
@@ -121,6 +122,8 @@ class MpsService:
     config: MpsConfig
     run: str
     modes: ComputeModes | None = None
+    generation_of: Callable[[str], int | None] = generation_of
+    root: bool = field(default_factory=lambda: os.geteuid() == 0)
     _served: dict[str, _Served] = field(default_factory=dict)
     """By the name of the pipe directory."""
     _of: dict[str, str] = field(default_factory=dict)
@@ -130,6 +133,8 @@ class MpsService:
     """The devices as their source lists them."""
     _told: tuple[Device, ...] = ()
     """...and as the daemon knows them."""
+    _said: set[str] = field(default_factory=set)
+    """What need not be said of one GPU after the other."""
 
     # -------------------------------------------------------------- devices
 
@@ -161,7 +166,8 @@ class MpsService:
             return device
         if keeper.seen.serves and device.uuid not in keeper.seen.serves:
             return device  # that of an earlier daemon, and it has clients still
-        return replace(device, mps=True, mps_spans=self.spans)
+        several = keeper.seen.multiuser
+        return replace(device, mps=True, mps_spans=self.spans, mps_multiuser=several)
 
     def _find_keepers(self, devices: Iterable[Device]) -> None:
         whole = [d for d in devices if d.kind is DeviceKind.GPU and d.uuid not in self._of]
@@ -178,12 +184,27 @@ class MpsService:
 
     def _keep(self, name: str, called: str, devices: Sequence[Device], wanted: bool) -> None:
         pipes = os.path.join(self.run, "mps", name)
-        control = Control(pipes, f"{pipes}.log", [d.uuid for d in devices])
-        keeper = Keeper(called, control, wanted)
+        uuids = [d.uuid for d in devices]
+        one_user = self._one_user(uuids) if self.config.multiuser else None
+        several = self.config.multiuser and one_user is None
+        control = Control(pipes, f"{pipes}.log", uuids, multiuser=several)
+        keeper = Keeper(called, control, wanted, self._said)
+        if one_user is not None and wanted:
+            keeper.users.only_one(one_user)
         self._served[name] = _Served(keeper, tuple(devices))
         self._of.update(dict.fromkeys((d.uuid for d in devices), name))
         if self._around is not None:
             self._begin(keeper, self._around)
+
+    def _one_user(self, uuids: Sequence[str]) -> str | None:
+        """Why no server of these GPUs can take several users at a time; None where it might."""
+        if not self.root:
+            return "this daemon does not run as root"
+        for uuid in uuids:
+            generation = self.generation_of(uuid)
+            if generation is not None and generation < VOLTA:
+                return f"{uuid} is older than Volta"
+        return None
 
     def _meant(self, devices: Iterable[Device]) -> list[Device]:
         return [device for device in devices if self._is_meant(device)]
@@ -356,7 +377,8 @@ def _row(served: _Served) -> dict[str, Any]:
         "uuids": [d.uuid for d in served.devices],
         "state": seen.phase.value,
         "wanted": keeper.wanted,
-        "trouble": seen.trouble,
+        "trouble": seen.trouble or keeper.users.only_one_why,
+        "multiuser": seen.multiuser,
         "pid": seen.pid,
         "pipes": keeper.control.pipes,
         "logs": keeper.control.logs,

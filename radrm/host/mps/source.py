@@ -8,6 +8,7 @@ from dataclasses import replace
 from radrm.config import MpsConfig
 from radrm.core.records import Device, Instant, Reading
 from radrm.host.mps.service import MpsService, is_meant
+from radrm.host.readings import take_over
 from radrm.host.source import GpuSource, OwnerOf
 
 
@@ -41,6 +42,10 @@ class MpsGpus:
         acknowledge = getattr(self._source, "acknowledge", None)
         if acknowledge is not None:
             acknowledge(uuid)
+
+    def take_over(self, other: MpsGpus) -> None:
+        """As `readings.take_over`."""
+        take_over(self._source, other._source)
 
     def close(self) -> None:
         self._source.close()

@@ -15,6 +15,8 @@ The files, in the order in which they may import one another:
     words        NVML's error numbers, and what people are told
     library      the connection to the driver; calls and their errors
     figures      bytes and numbers that can be believed
+    lists        the driver's lists of processes
+    reserve      the driver's own memory, where an old one counts it as used
     listing      GPUs and MIG instances as devices, and their handles
     processes    who holds how much on a device
     power        watts, from the energy counter where there is one

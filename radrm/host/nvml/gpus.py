@@ -13,6 +13,7 @@ from radrm.host.nvml.condition import Condition
 from radrm.host.nvml.library import Library
 from radrm.host.nvml.listing import Listing, Place, memory_of
 from radrm.host.nvml.power import Power
+from radrm.host.nvml.reserve import Reserve
 from radrm.host.nvml.xids import Xids
 from radrm.host.source import OwnerOf, whose
 from radrm.host.strangers import Strangers
@@ -66,7 +67,8 @@ class NvmlGpus:
         self.library = Library(pynvml)
         self.changed = False
         """Whether the devices are others than the last `devices` gave: list them again."""
-        self._listing = Listing(self.library)
+        self._reserve = Reserve(self.library)
+        self._listing = Listing(self.library, self._reserve)
         self._power = Power(self.library)
         self._xids = Xids(self.library)
         self._condition = Condition(self.library)
@@ -131,6 +133,7 @@ class NvmlGpus:
     def take_over(self, other: NvmlGpus) -> None:
         """Know what another one has heard, in whose place this one reads from now on."""
         self._xids.take_over(other._xids)
+        self._reserve.take_over(other._reserve)
 
     def acknowledge(self, uuid: str) -> None:
         """Somebody has seen to the GPU of this device: what was heard of it is over.
@@ -159,21 +162,33 @@ class NvmlGpus:
             self._broken.discard(place.gpu_uuid)
         self._gone.discard(uuid)
         total = memory.total if memory else 0
+        used_mib, about_memory = self._in_use(uuid, place, memory, alone=not held)
         attempts, others = whose({p: figures.mib(b, total) for p, b in held.items()}, owner_of)
         smact = figures.within(busy.gpu / 100 if busy else None, 1.0)
         return Reading(
             device=uuid,
             at=at,
-            used_mib=figures.mib(memory.used if memory else None, total),
+            used_mib=used_mib,
             attempts=attempts,
             smact=smact,
             smact_source=SMACT_SOURCE if smact is not None else None,
             smact_coarse=smact is not None,
             strangers=self._strangers.describe(others),
             fault=self._xids.fault(place) or condition.fault,
-            notes=self._xids.notes(place) + condition.notes,
+            notes=self._xids.notes(place) + condition.notes + about_memory,
             power_w=power_w,
         )
+
+    def _in_use(
+        self, uuid: str, place: Place, memory: Any, alone: bool
+    ) -> tuple[int | None, tuple[str, ...]]:
+        """MiB in use, the driver's own left out, and what is to be said of that."""
+        if memory is None:
+            return None, ()
+        used_mib = self._reserve.used_mib(uuid, place.handle, memory, alone)
+        self.changed = self.changed or self._reserve.is_new(uuid)
+        note = self._reserve.note(uuid, memory)
+        return used_mib, (note,) if note else ()
 
     def _memory(self, handle: Any) -> Any:
         try:

@@ -14,6 +14,7 @@ from radrm.core.records import Device
 from radrm.core.words import DeviceKind
 from radrm.host.nvml import figures, words
 from radrm.host.nvml.library import Library
+from radrm.host.nvml.reserve import Reserve
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,8 +33,9 @@ class Place:
 class Listing:
     """What there is. Its errors are the library's, unless a method says otherwise."""
 
-    def __init__(self, library: Library) -> None:
+    def __init__(self, library: Library, reserve: Reserve) -> None:
         self._library = library
+        self._reserve = reserve
         self._generation = library.generation
         self._places: dict[str, Place] = {}
         self._seen: dict[int, tuple[Device, ...]] = {}
@@ -170,7 +172,7 @@ class Listing:
             name=name,
             total_mib=memory.total // figures.MIB,
             kind=DeviceKind.MIG if parent else DeviceKind.GPU,
-            overhead_mib=figures.mib(getattr(memory, "reserved", 0), memory.total) or 0,
+            overhead_mib=self._reserve.overhead_mib(uuid, handle, memory),
             parent=parent,
             profile=name.partition("MIG ")[2] or None,
         )

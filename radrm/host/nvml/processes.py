@@ -10,6 +10,7 @@ from typing import Any
 
 from radrm.host.nvml.library import Library
 from radrm.host.nvml.listing import Place
+from radrm.host.nvml.lists import listed
 
 _NO_INSTANCE = 0xFFFFFFFF
 
@@ -28,23 +29,14 @@ def held(library: Library, place: Place) -> dict[int, int | None]:
 
 
 def _of_kind(library: Library, place: Place, kind: str) -> Iterable[Any]:
-    own = _listed(library, place.handle, kind)
+    own = listed(library, place.handle, kind)
     if place.instance is None:
         return own or ()
     if own is not None:
         return [p for p in own if _instance(p) in (place.instance, (_NO_INSTANCE, _NO_INSTANCE))]
     # Some drivers list for the whole GPU only, and then say whose each process is.
-    every = _listed(library, place.gpu, kind) or ()
+    every = listed(library, place.gpu, kind) or ()
     return [p for p in every if _instance(p) == place.instance]
-
-
-def _listed(library: Library, handle: Any, kind: str) -> list[Any] | None:
-    for version in ("v3", "v2"):  # drivers before 510 have no v3
-        name = f"nvmlDeviceGet{kind}RunningProcesses_{version}"
-        found: list[Any] | None = library.offered(name, handle)
-        if found is not None:
-            return found
-    return None
 
 
 def _instance(process: Any) -> tuple[int, int]:

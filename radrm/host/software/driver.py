@@ -24,9 +24,9 @@ import msgspec
 from radrm.errors import RadrmError
 from radrm.host.clock import Clock, boot_id
 from radrm.host.sockets import Peer, listen, peer
-from radrm.host.software.model import Model, Reader
 from radrm.host.software.requests import Answer, BadRequest, Service
-from radrm.host.software.spec import parse
+from radrm.modelled.model import Model, Reader
+from radrm.modelled.spec import parse
 
 LINGER_S = 60.0
 EXIT_LOCKED = 3

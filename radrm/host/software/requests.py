@@ -16,7 +16,7 @@ from msgspec import Meta
 
 from radrm.host.clock import Clock
 from radrm.host.sockets import Peer
-from radrm.host.software.model import DeviceLost, Model, ModelError, Reader
+from radrm.modelled.model import DeviceLost, Model, ModelError, Reader
 
 Answer: TypeAlias = "dict[str, Any]"
 

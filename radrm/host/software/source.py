@@ -18,8 +18,8 @@ from radrm.errors import DeviceError, Refused, Unreachable
 from radrm.host.clock import Clock
 from radrm.host.software.client import DriverClient, Hello
 from radrm.host.software.driver import EXIT_LOCKED
-from radrm.host.software.spec import parse
 from radrm.host.source import OwnerOf
+from radrm.modelled.spec import parse
 
 SOCKET_NAME = "gpus.sock"
 LOCK_NAME = "gpus.lock"

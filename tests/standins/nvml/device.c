@@ -235,6 +235,21 @@ nvmlReturn_t nvmlDeviceGetTotalEnergyConsumption(nvmlDevice_t handle,
     return give_ulonglong(__func__, handle, ENERGY_MJ, millijoules);
 }
 
+/* Not told of MIG instances, which have no link of their own. */
+nvmlReturn_t nvmlDeviceGetPcieThroughput(nvmlDevice_t handle, unsigned int counter,
+                                         unsigned int *kb_per_s)
+{
+    const Device *device;
+    double found = 0;
+    nvmlReturn_t answer = begin_on(__func__, handle, &device);
+    if (answer == NVML_SUCCESS && counter > 1)
+        answer = NVML_ERROR_INVALID_ARGUMENT;
+    if (answer == NVML_SUCCESS)
+        answer = figure_of(device, counter == 0 ? PCIE_TX_KB_S : PCIE_RX_KB_S, &found);
+    *kb_per_s = (unsigned int)found;
+    return end(answer);
+}
+
 /* ------------------------------------------------------------------ modes */
 
 nvmlReturn_t nvmlDeviceGetComputeMode(nvmlDevice_t handle, unsigned int *mode)

@@ -148,6 +148,8 @@ NVML_API nvmlReturn_t nvmlDeviceGetPowerUsage(nvmlDevice_t handle, unsigned int 
 NVML_API nvmlReturn_t nvmlDeviceGetEnforcedPowerLimit(nvmlDevice_t handle, unsigned int *milliwatts);
 NVML_API nvmlReturn_t nvmlDeviceGetTotalEnergyConsumption(nvmlDevice_t handle,
                                                           unsigned long long *millijoules);
+NVML_API nvmlReturn_t nvmlDeviceGetPcieThroughput(nvmlDevice_t handle, unsigned int counter,
+                                                  unsigned int *kb_per_s);
 NVML_API nvmlReturn_t nvmlDeviceGetComputeMode(nvmlDevice_t handle, unsigned int *mode);
 NVML_API nvmlReturn_t nvmlDeviceSetComputeMode(nvmlDevice_t handle, unsigned int mode);
 NVML_API nvmlReturn_t nvmlDeviceGetPersistenceMode(nvmlDevice_t handle, unsigned int *mode);

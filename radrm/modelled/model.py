@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from radrm.core.physics import Demand, Load, activity, running_speeds, share_weight, watts
 from radrm.core.records import Device
 from radrm.core.words import DeviceKind
-from radrm.host.software.spec import ModelledDevice
+from radrm.modelled.spec import ModelledDevice
 
 
 class ModelError(Exception):

@@ -1,151 +1,50 @@
-"""Real GPUs, read through `nvidia-smi`: for where NVML itself cannot be used from Python.
-
-Two long-lived children print CSV, one line per GPU and one per process and round; none is
-started per sample. What `nvidia-smi` does not tell: the memory of MIG instances (so they
-take no job here), who holds what under MPS, and what the driver has counted of errors.
-
-`[N/A]`, `[Not Supported]`, `[Unknown Error]`, `ERR!` and the like are what is not known.
-Its options: nvidia-smi(1), `--query-gpu`, `--query-compute-apps`, `-lms`, `-L`.
-"""
+"""A `GpuSource` over long-lived `nvidia-smi` children."""
 
 from __future__ import annotations
 
-import csv
 import math
 import re
 import shutil
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from radrm.core.records import Device, Instant, Reading
 from radrm.core.words import DeviceKind
 from radrm.errors import DeviceError
+from radrm.host.nvidia_smi.instances import (
+    InstanceLine,
+    InstanceMemory,
+    Report,
+    parse_instances,
+)
+from radrm.host.nvidia_smi.lines import (
+    APP_FIELDS,
+    GPU_FIELDS,
+    OLD_GPU_FIELDS,
+    AppLine,
+    GpuLine,
+    parse_app,
+    parse_gpu,
+)
 from radrm.host.source import OwnerOf, whose
 from radrm.host.strangers import Strangers
 from radrm.host.stream import Heard, Stream, ask
 
 SMACT_SOURCE = "nvidia-smi-utilization"
 INTERVAL_MS = 1000
+INSTANCES_S = 2
+"""Seconds between two looks at the memory of MIG instances: a whole report takes some work."""
 SILENT_S = 5.0
 """Real seconds after which a line says nothing about now."""
 GONE_S = 2.5
 """Real seconds after which a process that is not printed any more has ended."""
+OF_PROFILE = 0.95
+"""So much of the size that a profile is called after is there at least: 4864 MiB in 1g.5gb
+(NVIDIA, MIG User Guide, tables of profiles)."""
 
-_GPU_FIELDS = (
-    "uuid,index,name,memory.total,memory.reserved,memory.used,utilization.gpu,power.draw,"
-    "mig.mode.current"
-)
-_OLD_GPU_FIELDS = "uuid,index,name,memory.total,memory.used,utilization.gpu,power.draw"
-"""For drivers before 510, which refuse the others."""
-_APP_FIELDS = "gpu_uuid,pid,used_memory"
 _FORMAT = "--format=csv,noheader,nounits"
-_MIB_MAX = 1 << 30
-_POWER_MAX_W = 100_000.0
-_NO_MIG = "nvidia-smi does not tell the memory of a MIG instance; install nvidia-ml-py to read it"
-
-
-# ------------------------------------------------------------------ what it prints
-
-
-@dataclass(frozen=True, slots=True)
-class GpuLine:
-    """One GPU in one round. What is not told is None."""
-
-    uuid: str
-    index: int
-    name: str
-    total_mib: int | None
-    reserved_mib: int | None
-    used_mib: int | None
-    utilization: float | None
-    power_w: float | None
-    mig: bool
-
-
-@dataclass(frozen=True, slots=True)
-class AppLine:
-    """One process on one GPU in one round."""
-
-    uuid: str
-    pid: int
-    used_mib: int | None
-
-
-def parse_gpu(line: str, fields: str = _GPU_FIELDS) -> GpuLine | None:
-    """A line of `--query-gpu`; None for anything else."""
-    cells = _cells(line, fields)
-    if cells is None or not _is_uuid(cells["uuid"], "GPU-") or _count(cells["index"]) is None:
-        return None
-    total = _count(cells["memory.total"])
-    utilization = _within(cells["utilization.gpu"], 100.0)
-    return GpuLine(
-        uuid=cells["uuid"],
-        index=_count(cells["index"]) or 0,
-        name=cells["name"],
-        total_mib=total,
-        reserved_mib=_count(cells.get("memory.reserved"), total),
-        used_mib=_count(cells["memory.used"], total),
-        utilization=None if utilization is None else utilization / 100,
-        power_w=_within(cells["power.draw"], _POWER_MAX_W),
-        mig=cells.get("mig.mode.current") == "Enabled",
-    )
-
-
-def parse_app(line: str) -> AppLine | None:
-    """A line of `--query-compute-apps`; None for anything else."""
-    cells = _cells(line, _APP_FIELDS)
-    pid = _count(cells["pid"]) if cells else None
-    if cells is None or not pid or not re.fullmatch(r"(GPU|MIG)-[\w/-]+", cells["gpu_uuid"]):
-        return None
-    return AppLine(cells["gpu_uuid"], pid, _count(cells["used_memory"]))
-
-
-def parse_instances(printed: str) -> dict[str, list[tuple[str, str]]]:
-    """MIG instances, as (UUID, profile), by the UUID of their GPU, from `nvidia-smi -L`."""
-    found: dict[str, list[tuple[str, str]]] = {}
-    gpu: str | None = None
-    for line in printed.splitlines():
-        if match := re.match(r"GPU \d+: .*\(UUID: (GPU-[\w-]+)\)", line):
-            gpu = match[1]
-        match = re.match(r"\s+MIG (\S+)\s+Device\s+\d+: \(UUID: (MIG-[\w/-]+)\)", line)
-        if match and gpu is not None:
-            found.setdefault(gpu, []).append((match[2], match[1]))
-    return found
-
-
-def _cells(line: str, fields: str) -> dict[str, str] | None:
-    """The values on a line by name; None where it has more or fewer."""
-    try:
-        (values,) = csv.reader([line], skipinitialspace=True)
-    except (csv.Error, ValueError):
-        return None
-    names = fields.split(",")
-    return (
-        dict(zip(names, map(str.strip, values), strict=True)) if len(values) == len(names) else None
-    )
-
-
-def _is_uuid(word: str, prefix: str) -> bool:
-    return word.startswith(prefix) and re.fullmatch(r"[\w-]+", word, re.ASCII) is not None
-
-
-def _count(word: str | None, limit: int | None = None) -> int | None:
-    if word is None or not re.fullmatch(r"[0-9]{1,10}", word):
-        return None
-    value = int(word)
-    return value if value <= (_MIB_MAX if limit is None else limit) else None
-
-
-def _within(word: str, limit: float) -> float | None:
-    try:
-        value = float(word)
-    except ValueError:
-        return None
-    return value if math.isfinite(value) and 0 <= value <= limit else None
-
-
-# ------------------------------------------------------------------ the source
+_NO_MIG = "nvidia-smi does not tell the memory of a MIG instance{}; install nvidia-ml-py to read it"
 
 
 class NvidiaSmi:
@@ -155,18 +54,33 @@ class NvidiaSmi:
 
     def __init__(self, command: str = "nvidia-smi") -> None:
         self._command = command
-        self._fields = _GPU_FIELDS
+        self._fields = GPU_FIELDS
         self._gpus: dict[str, tuple[float, GpuLine]] = {}
         self._apps: dict[tuple[str, int], tuple[float, AppLine]] = {}
         self._listed: dict[str, GpuLine] = {}
-        self._mig: frozenset[str] = frozenset()
+        self._mig: dict[str, tuple[str, int]] = {}
+        """Of each instance its GPU, and its place there."""
+        self._report = Report()
+        self._sized: dict[str, int | None] = {}
+        """What `devices` has told of the instances' sizes; None: what their profile says."""
         self._strangers = Strangers()
         self._gpu_stream = Stream("nvidia-smi", self._gpu_command, self._take_gpu)
         self._app_stream = Stream(
             "nvidia-smi (processes)",
-            lambda: self._looped("--query-compute-apps=" + _APP_FIELDS),
+            lambda: self._looped("--query-compute-apps=" + APP_FIELDS),
             self._take_app,
             silent_s=math.inf,
+        )
+        self._report_stream = Stream(
+            "nvidia-smi (MIG instances)", self._report_command, self._report.take
+        )
+
+    @property
+    def changed(self) -> bool:
+        """Whether instances turn out to be of another size than `devices` has told."""
+        return any(
+            memory is not None and memory[1].total_mib != self._sized[uuid]
+            for uuid, memory in ((uuid, self._memory(uuid)) for uuid in self._sized)
         )
 
     def devices(self) -> tuple[Device, ...]:
@@ -177,17 +91,38 @@ class NvidiaSmi:
             self._app_stream.start()
         for _, line in list(self._gpus.values()):
             self._listed[line.uuid] = line
-        instances: Mapping[str, list[tuple[str, str]]] = {}
+        instances: Mapping[str, list[InstanceLine]] = {}
         if any(line.mig for line in self._listed.values()):
             instances = parse_instances(ask([self._command, "-L"]))
         devices: list[Device] = []
         for line in sorted(self._listed.values(), key=lambda line: line.index):
             if line.mig:
-                devices += [_instance(line, *found) for found in instances.get(line.uuid, ())]
+                devices += self._instances(line, instances.get(line.uuid, ()))
             elif line.total_mib:
                 devices.append(_gpu(line))
-        self._mig = frozenset(d.uuid for d in devices if d.kind is DeviceKind.MIG)
+        there = {d.uuid for d in devices if d.kind is DeviceKind.MIG}
+        for known in (self._mig, self._sized):
+            for uuid in known.keys() - there:
+                del known[uuid]
         return tuple(devices)
+
+    def _instances(self, line: GpuLine, found: Sequence[InstanceLine]) -> list[Device]:
+        if found:
+            self._report_stream.start()
+        devices = []
+        for instance in found:
+            place = (line.uuid, instance.number)
+            if self._mig.get(instance.uuid) != place:
+                self._report.memory.pop(place, None)  # of one that was there before
+            self._mig[instance.uuid] = place
+            seen = self._memory(instance.uuid)
+            self._sized[instance.uuid] = seen[1].total_mib if seen else None
+            devices.append(_instance(line, instance, seen[1] if seen else None))
+        return devices
+
+    def _memory(self, uuid: str) -> tuple[float, InstanceMemory] | None:
+        place = self._mig.get(uuid)
+        return self._report.memory.get(place) if place is not None else None
 
     def read(self, uuids: Sequence[str], at: Instant, owner_of: OwnerOf) -> tuple[Reading, ...]:
         now_s = time.monotonic()
@@ -197,11 +132,17 @@ class NvidiaSmi:
                 self._apps.pop(key, None)
             else:
                 held.setdefault(app.uuid, {})[app.pid] = app.used_mib
-        return tuple(self._reading(uuid, at, now_s, held.get(uuid, {}), owner_of) for uuid in uuids)
+        return tuple(
+            self._reading_of_instance(uuid, at, now_s, held, owner_of)
+            if uuid in self._mig
+            else self._reading(uuid, at, now_s, held.get(uuid, {}), owner_of)
+            for uuid in uuids
+        )
 
     def close(self) -> None:
         self._gpu_stream.close()
         self._app_stream.close()
+        self._report_stream.close()
 
     def _reading(
         self,
@@ -211,8 +152,6 @@ class NvidiaSmi:
         held: Mapping[int, int | None],
         owner_of: OwnerOf,
     ) -> Reading:
-        if uuid in self._mig:
-            return Reading(device=uuid, at=at, error=_NO_MIG)
         seen_s, line = self._gpus.get(uuid, (-math.inf, None))
         if line is None or now_s - seen_s > SILENT_S:
             quiet = "yet" if line is None else f"for {now_s - seen_s:.0f} s"
@@ -233,6 +172,34 @@ class NvidiaSmi:
             notes=(unknown,) if unknown else (),
         )
 
+    def _reading_of_instance(
+        self,
+        uuid: str,
+        at: Instant,
+        now_s: float,
+        held: Mapping[str, Mapping[int, int | None]],
+        owner_of: OwnerOf,
+    ) -> Reading:
+        seen_s, memory = self._memory(uuid) or (-math.inf, None)
+        if memory is None or now_s - seen_s > SILENT_S:
+            trouble = self._report_stream.trouble
+            return Reading(
+                device=uuid, at=at, error=_NO_MIG.format(f" ({trouble})" if trouble else "")
+            )
+        gpu, _ = self._mig[uuid]
+        # Some drivers list the processes of the whole GPU, and do not say which instance is
+        # whose. A job's are told of all instances, without memory: it counts where the job is.
+        jobs = {pid: None for pid in held.get(gpu, {}) if owner_of(pid) is not None}
+        attempts, others = whose({**jobs, **held.get(uuid, {})}, owner_of)
+        return Reading(
+            device=uuid,
+            at=at,
+            used_mib=memory.used_mib,
+            attempts=attempts,
+            strangers=self._strangers.describe(others),
+            notes=tuple(filter(None, [self._app_stream.trouble])),
+        )
+
     # ------------------------------------------------------------- asking
 
     def _list(self) -> dict[str, GpuLine]:
@@ -242,7 +209,7 @@ class NvidiaSmi:
         except DeviceError as error:
             if "not a valid field" not in str(error):
                 raise
-            self._fields = _OLD_GPU_FIELDS
+            self._fields = OLD_GPU_FIELDS
             printed = ask([self._command, f"--query-gpu={self._fields}", _FORMAT])
         lines = [parse_gpu(line, self._fields) for line in printed.splitlines()]
         listed = {line.uuid: line for line in lines if line is not None}
@@ -257,6 +224,9 @@ class NvidiaSmi:
         if shutil.which(self._command) is None:
             raise DeviceError("nvidia-smi is not installed; install the NVIDIA driver")
         return [self._command, query, _FORMAT, "-lms", str(INTERVAL_MS)]
+
+    def _report_command(self) -> Sequence[str]:
+        return [self._command, "-q", "-x", "-l", str(INSTANCES_S)]
 
     def _take_gpu(self, text: str) -> Heard:
         line = parse_gpu(text, self._fields)
@@ -283,16 +253,18 @@ def _gpu(line: GpuLine) -> Device:
     )
 
 
-def _instance(line: GpuLine, uuid: str, profile: str) -> Device:
-    """A MIG instance; its size is what its profile is called, as `3g.20gb`."""
-    size = re.search(r"\.([0-9]{1,5})gb", profile)
+def _instance(line: GpuLine, found: InstanceLine, memory: InstanceMemory | None) -> Device:
+    """A MIG instance; until its memory is known, its size is what its profile is called after,
+    as `3g.20gb`, less what may be missing of that."""
+    size = re.search(r"\.([0-9]{1,5})gb", found.profile)
+    by_profile_mib = int(int(size[1]) * 1024 * OF_PROFILE) if size else 0
     return replace(
         _gpu(line),
-        uuid=uuid,
-        name=f"{line.name} MIG {profile}",
-        total_mib=int(size[1]) * 1024 if size else 0,
-        overhead_mib=0,
+        uuid=found.uuid,
+        name=f"{line.name} MIG {found.profile}",
+        total_mib=memory.total_mib if memory else by_profile_mib,
+        overhead_mib=memory.reserved_mib if memory else 0,
         kind=DeviceKind.MIG,
         parent=line.uuid,
-        profile=profile,
+        profile=found.profile,
     )

@@ -1,0 +1,88 @@
+"""One round of readings through NVML, over the stand-in of its library (tests/standins/nvml).
+
+What is measured is radrm's part: the calls, `pynvml`, and what becomes of the answers. The
+library answers from a file and much faster than a driver; how long a driver takes, only a
+real GPU tells. A child does it: the loader finds the library when a process begins.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from benchmarks.table import Row, median_ms, p95_ms
+from radrm.config import ReadingsConfig
+from radrm.core.records import Instant
+from radrm.host.readings import open_gpus
+from tests.standins.nvml_state import (
+    CALLS_VARIABLE,
+    H100,
+    STATE_VARIABLE,
+    NoCompiler,
+    Nvml,
+    compile_library,
+)
+
+LIMIT_MS = 20.0
+PROCESSES = 4
+"""On each device."""
+
+
+def measure(rounds: int = 300, devices: int = 8) -> list[Row]:
+    """No row where there is no C compiler."""
+    try:
+        with standin(devices) as environment:
+            done = subprocess.run(
+                [sys.executable, "-m", "benchmarks.readings", str(rounds)],
+                env={**os.environ, **environment},
+                cwd=Path(__file__).parents[1],
+                stdout=subprocess.PIPE,
+                check=True,
+            )
+    except NoCompiler as error:
+        print(f"readings are not measured: {error}", file=sys.stderr)
+        return []
+    times = json.loads(done.stdout)
+    what = f"a round of readings, {devices} devices"
+    detail = f"p95 {p95_ms(times):.2g} ms, worst {max(times) * 1e3:.2g} ms; NVML stand-in"
+    return [Row(what, median_ms(times), LIMIT_MS, "ms", detail)]
+
+
+@contextmanager
+def standin(devices: int) -> Iterator[dict[str, str]]:
+    """What a process needs in its environment to find so many busy GPUs. Raises NoCompiler."""
+    with TemporaryDirectory(prefix="radrm-bench-") as folder:
+        driver = Nvml(Path(folder, "state"), compile_library(Path(folder)))
+        for _ in range(devices):
+            gpu = driver.gpu(model=H100, utilization_gpu=60, sm_util=40)
+            for number in range(PROCESSES):
+                driver.process(gpu, os.getpid() + number, 2000)
+        found = driver.environment
+        del found[CALLS_VARIABLE]  # a file written at every call would be measured too
+        yield found
+
+
+def _rounds(count: int) -> list[float]:
+    """Seconds of each round, a second of the clock apart, as the daemon asks for them."""
+    assert os.environ.get(STATE_VARIABLE), "this is for `measure` to call"
+    gpus = open_gpus(ReadingsConfig())
+    uuids = [device.uuid for device in gpus.devices()]
+    times = []
+    for second in range(count):
+        began = time.perf_counter()
+        readings = gpus.read(uuids, Instant(float(second), float(second)), lambda pid: (1, 1))
+        times.append(time.perf_counter() - began)
+        assert all(reading.error is None for reading in readings)
+    gpus.close()
+    return times
+
+
+if __name__ == "__main__":
+    print(json.dumps(_rounds(int(sys.argv[1]))))

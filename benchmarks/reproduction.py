@@ -1,0 +1,397 @@
+"""The published tables beside the simulator's: `python -m benchmarks.reproduction`.
+
+Writes docs/reproduction.md. Needs the traces, the solo profile and no GPU:
+
+    python -m benchmarks.reproduction [--data FOLDER] [--seeds 12] [--stdout]
+
+The published figures are those of the RAD-RM thesis, Tables 6.3 to 6.6 and the text beside
+them; those marked * were read from its figures.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+
+from radrm.config import Config
+from radrm.modelled.spec import parse
+from radrm.simulator.bounds import bounds
+from radrm.simulator.engine import simulate
+from radrm.simulator.importers.aids import Aids
+from radrm.simulator.importers.forms import read_any
+from radrm.simulator.importers.profiles import read_profile
+from radrm.simulator.job import TraceJob
+from radrm.simulator.metrics import Spread, metrics, over_seeds
+from radrm.simulator.scenario import Fidelity, Life, Scenario
+
+REPOSITORY = Path(__file__).parents[1]
+DATA = REPOSITORY.parent / "shared" / "data"
+PAGE = REPOSITORY / "docs" / "reproduction.md"
+SERVER = "sim:4xA100-40GB"
+TRACES = ("heavy60", "mix90")
+OOM_WITHIN = 2.0
+HEAVY_WITHIN = 0.03
+MIX_WITHIN_POINTS = 4.0
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One published experiment. `change`: of the total time against exclusive, in %."""
+
+    trace: str
+    what: str
+    policy: str
+    estimator: str = "oracle"
+    settings: Mapping[str, float] = field(default_factory=dict)
+    own: Mapping[str, float] = field(default_factory=dict)
+    """The settings with which radrm's own loop is shown beside; the rest are its defaults."""
+    mps: bool = True
+    oom: int | None = None
+    change: float | None = None
+    energy_mj: float | None = None
+    minutes: float | None = None
+
+
+_ROOM = {"min_free_mib": 0, "margin_mib": 0}
+"""Free memory of at least the estimate, as Table 6.4 says: no margin."""
+_ORACLE = {"min_free_mib": 0, "margin_mib": 2048}
+_BLIND = {"conditions": False}
+
+
+def _free(gib: int, smact: float = 0.8) -> dict[str, float]:
+    """Nothing is known of a job: so much free memory on the device, and that SMACT."""
+    return {"min_free_mib": 1024 * gib, "floor_mib": 0, "max_smact": smact}
+
+
+ROWS = (
+    Row("heavy60", "Exclusive", "exclusive", oom=0, change=0.0, energy_mj=33.198, minutes=638.8),
+    Row("heavy60", "RR on streams", "rr", "none", mps=False, oom=9, energy_mj=34.745),
+    Row("heavy60", "RR on MPS", "rr", "none", oom=6, energy_mj=29.601),
+    Row("heavy60", "MAGM (2 GB, 80 %)", "magm", "none", _free(2), oom=4, energy_mj=28.781),
+    Row("heavy60", "LUG (2 GB, 80 %)", "lug", "none", _free(2), oom=4),
+    Row("heavy60", "MAGM + Horus (80 %)", "magm", "horus", _ROOM, oom=2, energy_mj=29.042),
+    Row(
+        "heavy60", "MAGM + FakeTensor (80 %)", "magm", "faketensor", _ROOM, oom=3, energy_mj=30.306
+    ),
+    Row(
+        "heavy60",
+        "MAGM + GPUMemNet (80 %)",
+        "magm",
+        "gpumemnet",
+        _ROOM,
+        oom=1,
+        change=-26.7,
+        energy_mj=28.502,
+        minutes=468.0,
+    ),
+    Row("mix90", "Exclusive", "exclusive", oom=0, change=0.0),
+    Row("mix90", "Oracle worst fit", "magm", "oracle", _ORACLE, change=-30.13),
+    Row("mix90", "Oracle worst fit on streams", "magm", "oracle", _ORACLE, mps=False, change=0.0),
+    Row("mix90", "Oracle first fit", "first-fit"),
+    Row("mix90", "Oracle best fit", "best-fit"),
+    Row("mix90", "Oracle least utilized", "lug", "oracle", _ORACLE),
+    Row("mix90", "RR (no condition)", "rr", "none", oom=8),
+    Row("mix90", "MAGM (no condition)", "magm", "none", _BLIND, _BLIND, oom=5),
+    Row("mix90", "MAGM (80 %)", "magm", "none", _free(0), oom=4),
+    Row("mix90", "MAGM (80 %, 2 GB)", "magm", "none", _free(2), oom=2),
+    Row("mix90", "MAGM (80 %, 5 GB)", "magm", "none", _free(5), oom=2),
+    Row("mix90", "LUG (80 %, 5 GB)", "lug", "none", _free(5), oom=2, change=-28.0),
+    Row("mix90", "MAGM (75 %, 5 GB)", "magm", "none", _free(5, 0.75), {"max_smact": 0.75}, oom=1),
+    Row("mix90", "MAGM (85 %, 5 GB)", "magm", "none", _free(5, 0.85), {"max_smact": 0.85}, oom=2),
+    *(
+        Row(
+            "mix90",
+            f"MAGM + {shown}{' (80 %)' if limit < 1 else ''}",
+            "magm",
+            estimator,
+            {**_ROOM, "max_smact": limit},
+            {"max_smact": limit},
+            oom=oom,
+            change=change,
+        )
+        for shown, estimator, limit, oom, change in (
+            ("Horus", "horus", 1.0, 1, None),
+            ("FakeTensor", "faketensor", 1.0, 0, None),
+            ("GPUMemNet", "gpumemnet", 1.0, 1, None),
+            ("Horus", "horus", 0.8, 0, None),
+            ("FakeTensor", "faketensor", 0.8, 0, None),
+            ("GPUMemNet", "gpumemnet", 0.8, 0, -25.0),
+        )
+    ),
+)
+
+
+# ------------------------------------------------------------------ measuring
+
+
+def published_trace(name: str, data: Path = DATA) -> tuple[TraceJob, ...]:
+    """One of the thesis's traces, joined with what its jobs show alone on an A100."""
+    profile = data / "measured" / "measured_solo_profile_a100.csv"
+    with profile.open(encoding="utf-8") as lines:
+        aids = Aids(profile=read_profile(lines, str(profile)))
+    path = data / "traces" / f"{name}.csv"
+    with path.open(encoding="utf-8") as lines:
+        return read_any(lines, str(path), "published", aids).jobs
+
+
+def scenario(row: Row, fidelity: Fidelity, seed: int) -> Scenario:
+    settings = row.settings if fidelity == "published" else row.own
+    config = Config(policy=row.policy, policies={row.policy: settings} if settings else {})
+    return Scenario(
+        devices=parse(SERVER),
+        config=config,
+        fidelity=fidelity,
+        seed=seed,
+        mps=row.mps,
+        estimator=row.estimator,
+    )
+
+
+def measure(row: Row, fidelity: Fidelity, seeds: int, data: Path = DATA) -> dict[str, Spread]:
+    """The row's figures over so many seeds."""
+    jobs = published_trace(row.trace, data)
+    return over_seeds([metrics(simulate(jobs, scenario(row, fidelity, s))) for s in range(seeds)])
+
+
+# ------------------------------------------------------------------ judging
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """A row with what was measured; `baseline_s` is the total time of exclusive."""
+
+    row: Row
+    loop: Mapping[str, Spread]
+    own: Mapping[str, Spread]
+    baseline_s: float
+
+    def change(self, which: Mapping[str, Spread]) -> float:
+        return 100 * (known(which, "makespan_s") / self.baseline_s - 1)
+
+    def misses(self) -> list[str]:
+        """What is further from the published figure than this page claims."""
+        row, found = self.row, []
+        ooms = known(self.loop, "oom_count")
+        if row.oom is not None and abs(ooms - row.oom) > OOM_WITHIN:
+            found.append(f"OOM {row.oom} -> {ooms:.1f}")
+        if row.minutes is not None:
+            minutes = known(self.loop, "makespan_s") / 60
+            if abs(minutes / row.minutes - 1) > HEAVY_WITHIN:
+                found.append(f"total time {row.minutes:.0f} -> {minutes:.0f} min")
+        elif row.change is not None:
+            change = self.change(self.loop)
+            if abs(change - row.change) > MIX_WITHIN_POINTS:
+                found.append(f"total time {row.change:+.0f} -> {change:+.0f} %")
+        if row.energy_mj is not None:
+            energy_mj = known(self.loop, "energy_j") / 1e6
+            if abs(energy_mj / row.energy_mj - 1) > HEAVY_WITHIN:
+                found.append(f"energy {row.energy_mj:.1f} -> {energy_mj:.1f} MJ")
+        return found
+
+
+def known(of: Mapping[str, Spread], name: str) -> float:
+    mean = of[name].mean
+    assert mean is not None, f"{name} is not known"
+    return mean
+
+
+def judged(seeds: int, data: Path = DATA) -> list[Judged]:
+    with ProcessPoolExecutor(os.cpu_count()) as pool:
+        do = partial(measure, seeds=seeds, data=data)
+        loops = list(pool.map(do, ROWS, ["published"] * len(ROWS)))
+        owns = list(pool.map(do, ROWS, ["radrm"] * len(ROWS)))
+    base = {
+        row.trace: known(loop, "makespan_s")
+        for row, loop in zip(ROWS, loops, strict=True)
+        if row.policy == "exclusive"
+    }
+    return [
+        Judged(row, loop, own, base[row.trace])
+        for row, loop, own in zip(ROWS, loops, owns, strict=True)
+    ]
+
+
+# ------------------------------------------------------------------ the page
+
+WHY = {
+    "RR on streams": "see RR on MPS",
+    "RR on MPS": (
+        "the model's deaths under RR follow from which large jobs meet, hardly from chance: 10 to "
+        "12 for every start-up, hold time, age of readings and demand for the peak that was tried. "
+        "The two published runs, 9 and 6, differ in nothing that decides about memory"
+    ),
+    "MAGM (80 %)": (
+        "in the model memory is never what refuses below 80 % SMACT, so that the rows with 0, 2 "
+        "and 5 GB are one and the same; the published ones are 4, 2 and 2. The thesis names "
+        "fragmentation of free memory as a cause of death; it is not modelled"
+    ),
+    "Oracle worst fit on streams": (
+        "the model's SMACT of a time-sliced GPU is the work that it gets done, which stays below "
+        "80 % however many jobs take turns, so the policy piles them up. Nothing published tells "
+        "what was measured there"
+    ),
+    "MAGM + FakeTensor (80 %)": (
+        "FakeTensor says a third of what the large CNNs need, so deaths follow from two placements "
+        "while readings are old; this is within the spread of the age of readings that fits the "
+        "other rows (20 to 30 s)"
+    ),
+}
+"""Why a row is missed, where it is."""
+
+
+def page(rows: Sequence[Judged], seeds: int, data: Path = DATA) -> str:
+    lines = [_HEAD.format(seeds=seeds)]
+    for trace in TRACES:
+        here = [each for each in rows if each.row.trace == trace]
+        lines += [f"## {trace}\n", *_table(here), "", _bounds(trace, data), ""]
+    best = next(e for e in rows if e.row.trace == "heavy60" and e.row.estimator == "gpumemnet").loop
+    alone = next(e for e in rows if e.row.trace == "heavy60" and e.row.policy == "exclusive").loop
+    lines += [_text(best, alone), "## What is not reproduced\n"]
+    for each in rows:
+        if missed := each.misses():
+            why = WHY.get(each.row.what, "not explained")
+            lines.append(f"- **{each.row.trace}, {each.row.what}**: {', '.join(missed)}; {why}.")
+    lines += ["", _TAIL]
+    return "\n".join(lines)
+
+
+def _table(rows: Sequence[Judged]) -> list[str]:
+    lines = [
+        "| policy | OOM | ours | time | ours | energy | ours | JCT "
+        "| own: time | own: JCT | own: OOM | own: energy |",
+        "| --- |" + " ---: |" * 11,
+    ]
+    for each in rows:
+        row = each.row
+        loop, own = each.loop, each.own
+        spread_s = loop["makespan_s"].sd or 0.0
+        cells = [
+            row.what + (" **!**" if each.misses() else ""),
+            "" if row.oom is None else str(row.oom),
+            _pm(loop["oom_count"], 1, 1),
+            "" if row.change is None else f"{row.change:+.1f} %",
+            f"{each.change(loop):+.1f} ± {100 * spread_s / each.baseline_s:.1f} %",
+            "" if row.energy_mj is None else f"{row.energy_mj:.2f}",
+            _pm(loop["energy_j"], 1e6, 2),
+            f"{known(loop, 'mean_jct_s') / 60:.0f}",
+            f"{each.change(own):+.1f} %",
+            f"{known(own, 'mean_jct_s') / 60:.0f}",
+            _pm(own["oom_count"], 1, 1),
+            f"{known(own, 'energy_j') / 1e6:.2f}",
+        ]
+        lines.append("| " + " | ".join(cells) + " |")
+    return lines
+
+
+def _pm(spread: Spread, unit: float, digits: int) -> str:
+    if spread.mean is None:
+        return ""
+    return f"{spread.mean / unit:.{digits}f} ± {(spread.sd or 0) / unit:.{digits}f}"
+
+
+def _bounds(trace: str, data: Path) -> str:
+    jobs = published_trace(trace, data)
+    low = bounds(jobs, [m.fraction for m in parse(SERVER)], Life().start_up_s)
+    return (
+        f"Lower bounds of this model: total time {low.makespan_s / 60:.0f} min, mean completion "
+        f"time {low.mean_jct_s / 60:.0f} min."
+    )
+
+
+def _text(best: Mapping[str, Spread], alone: Mapping[str, Spread]) -> str:
+    def minutes(of: Mapping[str, Spread], name: str) -> str:
+        return _pm(of[name], 60, 1)
+
+    return f"""### heavy60 in detail
+
+| | published* | ours |
+| --- | ---: | ---: |
+| Exclusive: total time, min | 638.8 | {minutes(alone, "makespan_s")} |
+| MAGM + GPUMemNet: total time, min | 468.0 | {minutes(best, "makespan_s")} |
+| MAGM + GPUMemNet: mean waiting, min | 119.3 | {minutes(best, "mean_wait_s")} |
+| MAGM + GPUMemNet: mean execution, min | 74.3 | {minutes(best, "mean_exec_s")} |
+| MAGM + GPUMemNet: mean completion, min | 193.6 | {minutes(best, "mean_jct_s")} |
+| Exclusive: mean SMACT | 0.609 | {_pm(alone["gpu_smact_mean"], 1, 3)} |
+| MAGM + GPUMemNet: mean SMACT | 0.853 | {_pm(best["gpu_smact_mean"], 1, 3)} |
+
+In the model jobs wait longer and run shorter than they did; the sum agrees.
+"""
+
+
+_HEAD = """<!-- written by `python -m benchmarks.reproduction`; do not edit -->
+# The published tables, reproduced
+
+The simulator with `--fidelity published`, the prototype's own loop, against the figures of the
+RAD-RM thesis (Tables 6.3 to 6.6 and the text beside them; * read from its figures): mean ±
+standard deviation of {seeds} seeds, on four modelled A100-40GB. The published figures are single
+runs. *time* is the change of the trace's total time against exclusive execution, energy is in MJ.
+*own* is radrm's own loop and bookkeeping with its default thresholds and the same estimator,
+against the same baseline. *JCT* is the mean completion time in minutes. **!** marks rows that miss
+the published figure by more than 2 deaths, 3 % of energy or of heavy60's total time, or 4 points
+of mix90's.
+
+```
+python -m benchmarks.reproduction          # this page, two minutes on two cores
+```
+"""
+
+_TAIL = """The thesis's ranking of the policies without conditions is not reproduced either: they
+come out between the others and exclusive, as published, but close together.
+
+## What is fitted, what is predicted
+
+- **Fitted in-sample**, on heavy60's MAGM + GPUMemNet run: the eight constants of
+  `radrm/core/physics.py` (throughput, share weights, jobs on two GPUs, time-slicing). SM activity,
+  steady memory and watts of each job, and so the energy of *Exclusive*, come from the exclusive run
+  of heavy60.
+- **Fitted** on the counts of deaths of both traces: how old the prototype's readings are when it
+  decides (`Pace.stale_s`, 20 s). Ages of 20 to 30 s fit about equally well; with fresh readings
+  MAGM, LUG and FakeTensor on heavy60 have two to three deaths too few.
+- **Taken as published**: the loop's other times, durations (Table 6.2) and 60 s of start-up, 30 of
+  them without load; thresholds of each row as the thesis words them: an estimator's rows want free
+  memory of at least the estimate, the oracle's 2 GB more.
+- **Assumed**: start-up, ramp and hold within 20 %, work with a standard deviation of 2 % from run
+  to run; SM activity of the light jobs and of Xception at batch 32 and 64, which no figure shows.
+- **Predicted**: all of mix90, and heavy60 under every other policy and estimator.
+
+## What radrm's own loop does otherwise
+
+It decides at once where the prototype waits 30 to 95 s, reserves what it has promised instead of
+trusting readings of the past, and gives back what a settled job does not use. With known needs no
+job dies and jobs complete earlier in the mean. The total time is no shorter: ten seconds after
+a job has come its device counts as measured (`core.smact_min_samples`), and most jobs take
+30 s until they load it, so that at times too many share one.
+
+An MPS client's memory is capped at its promise. A job whose estimate is too small dies there even
+where there is room, and is run again alone: hence the many deaths with the raw estimates of Horus
+and FakeTensor, which the daemon would first correct by what it has learned of their errors, and
+the four of heavy60 where GPUMemNet is below the truth (Inception at batch 128). RR asks for no
+room at all and, without the prototype's pauses, tries far more often.
+"""
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.reproduction")
+    parser.add_argument("--data", type=Path, default=DATA, help="where traces/ and measured/ lie")
+    parser.add_argument("--seeds", type=int, default=12)
+    parser.add_argument("--stdout", action="store_true", help="print the page, write nothing")
+    args = parser.parse_args()
+    if not (args.data / "traces").is_dir():
+        sys.exit(f"{args.data}: has no traces/; name the folder that has with --data")
+    text = page(judged(args.seeds, args.data), args.seeds, args.data)
+    if args.stdout:
+        print(text)
+    else:
+        PAGE.write_text(text, encoding="utf-8")
+        print(f"wrote {PAGE}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,66 @@
+"""What an attempt that has ended teaches about its job's need."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from radrm.core.ledger import DeviceLedger
+from radrm.core.records import Attempt, Job
+from radrm.core.rules import PastRun
+from radrm.core.state import Decision
+from radrm.core.words import Outcome, Quantity
+from radrm.host.store import Run
+
+SHOWN_S = 300.0
+"""An attempt that was ended from outside has shown its peak if it ran so long."""
+
+
+def runs_of(
+    decision: Decision, jobs: Mapping[int, Job], ledgers: Mapping[str, DeviceLedger]
+) -> Iterator[Run]:
+    """The runs to remember of those that a decision has ended. `jobs`: the unfinished ones."""
+    ended = {r.id: r for r in decision.changed if isinstance(r, Job)}
+    for record in decision.changed:
+        if isinstance(record, Attempt) and record.ended is not None:
+            job = ended.get(record.job_id) or jobs.get(record.job_id)
+            past = _past(record, job, ledgers) if job is not None else None
+            if job is not None and past is not None:
+                yield Run(record.serial, job.spec.uid, job.fingerprint, past)
+
+
+def _past(attempt: Attempt, job: Job, ledgers: Mapping[str, DeviceLedger]) -> PastRun | None:
+    ran_s = _ran_s(attempt)
+    peak_mib = attempt.peak_mib
+    if not peak_mib or ran_s is None or not _has_shown(attempt, ran_s):
+        return None
+    kinds = {ledgers[u.device].device.name for u in attempt.usage if u.device in ledgers}
+    if len(kinds) != 1:
+        return None
+    smacts = [u.smact_mean for u in attempt.usage if u.smact_mean is not None]
+    told = {
+        e.source: e.value if e.raw is None else e.raw
+        for e in reversed(job.estimates)
+        if e.quantity is Quantity.MEMORY
+    }
+    completed = attempt.outcome is Outcome.COMPLETED
+    return PastRun(
+        peak_mib=peak_mib,
+        device_kind=kinds.pop(),
+        smact=sum(smacts) / len(smacts) if smacts else None,
+        alone=not any(u.shared for u in attempt.usage),
+        duration_s=ran_s if completed else None,
+        told=told,
+    )
+
+
+def _ran_s(attempt: Attempt) -> float | None:
+    if attempt.started is None or attempt.ended is None:
+        return None
+    return attempt.ended.wall_s - attempt.started.wall_s
+
+
+def _has_shown(attempt: Attempt, ran_s: float) -> bool:
+    """Whether its peak is what its job needs. One that died of out-of-memory had wanted more."""
+    if attempt.outcome in (Outcome.OOM, Outcome.LOST, None):
+        return False
+    return attempt.outcome is Outcome.COMPLETED or ran_s >= SHOWN_S

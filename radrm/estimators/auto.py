@@ -1,0 +1,59 @@
+"""The best estimate there is: each route is asked, the first that answers is believed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from radrm.core.records import Estimate
+from radrm.core.rules import Description, Estimator
+from radrm.core.words import Quantity
+from radrm.estimators.learned import learned
+
+Complain = Callable[[str, Exception], None]
+"""Takes the name of an estimator that broke, and its error."""
+
+
+def ignore(name: str, error: Exception) -> None:
+    """Nobody wants to know."""
+
+
+@dataclass(frozen=True, slots=True)
+class Auto:
+    """The routes, best first. For each quantity the first that tells it is believed.
+
+    What an estimator says of memory is corrected by what its past errors on this machine
+    say: a shift, and as upper bound the `quantile` (0..1) of its ratios of measured to
+    estimated. A declared figure is nobody's estimate and stays as it is. The figures of the
+    routes behind the first follow it, so that their errors, too, are learned from.
+    An estimator that breaks is told to `complain` and counts as silent. Raises ValueError for
+    a `quantile` beyond 0..1.
+    """
+
+    routes: Sequence[Estimator] = ()
+    quantile: float = 0.95
+    complain: Complain = ignore
+    name: str = "auto"
+
+    def __post_init__(self) -> None:
+        if not 0.0 <= self.quantile <= 1.0:
+            raise ValueError(f"quantile = {self.quantile} is not between 0 and 1")
+
+    def estimate(self, job: Description) -> tuple[Estimate, ...]:
+        told: list[Estimate] = []
+        for route in self.routes:
+            try:
+                answers = route.estimate(job)
+            except Exception as error:  # a third party's may raise anything
+                self.complain(route.name, error)
+                continue
+            told += [self._bounded(job, answer) for answer in answers]
+        return tuple(told)
+
+    def _bounded(self, job: Description, told: Estimate) -> Estimate:
+        if told.quantity is not Quantity.MEMORY or told.source == "declared":
+            return told
+        seen = learned(told.source, job.recent_runs, job.device_kind)
+        value, upper = seen.value(told.value), seen.upper(told.value, self.quantile)
+        own_upper = told.upper if told.upper > told.value else 0.0
+        return replace(told, value=value, upper=max(upper, own_upper), raw=told.value)

@@ -1,0 +1,255 @@
+"""The text of a summary as lines and words, within bounds: what every form's reader needs.
+
+The text comes from anybody. The work done grows with its length and no faster, and what
+is too long is refused before any of it is read.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+
+from radrm.errors import BadFile, plain
+from radrm.estimators.summaries.layers import Form, Layer, ModelSummary, Shape
+
+MAX_CHARS = 4 << 20
+MAX_LINE = 4000
+MAX_LINES = 100_000
+MAX_LAYERS = 20_000
+MAX_PROBLEMS = 20
+MAX_STRAY_ROWS = 20
+"""So many unreadable rows in a row, and the table has ended."""
+
+_MAX_DIGITS = 15
+_MAX_DIMENSIONS = 12
+_COLOURS = re.compile(r"\x1b\[[0-9;:?]*[ -/]*[@-~]")
+_INNERMOST_LIST = re.compile(r"\[([^\[\]]*)\]")
+_INNERMOST_TUPLE = re.compile(r"\(([^()\[\]]*)\)")
+
+
+class BadSummary(BadFile):
+    """No summary can be read from the text; says where and why, in one line."""
+
+
+class TooLong(BadSummary):
+    """There may be a summary, and it is not read: it is larger than any model's."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """A summary, and the number of lines up to and with its last one."""
+
+    summary: ModelSummary
+    end: int
+
+
+@dataclass(slots=True)
+class Problems:
+    """What could not be read: the first so many in full, the rest as a number."""
+
+    told: list[str] = field(default_factory=list)
+    more: int = 0
+    rows: int = 0
+    """How many of them are rows that are missing from the layers."""
+
+    def add(self, line: int, what: str) -> None:
+        if len(self.told) < MAX_PROBLEMS:
+            self.told.append(f"line {line}: {what}")
+        else:
+            self.more += 1
+
+    def add_row(self, line: int, text: str) -> None:
+        self.rows += 1
+        self.add(line, f"no layer can be read from {quoted(text)}")
+
+    def all(self) -> tuple[str, ...]:
+        return (*self.told, *([f"and {self.more} more"] if self.more else []))
+
+
+def lines_of(text: str) -> list[str]:
+    """The lines without colours and tabs; of one that is too long, its beginning.
+
+    Raises BadSummary for a text that is too long as a whole.
+    """
+    if len(text) > MAX_CHARS:
+        raise TooLong(
+            f"a model summary of {len(text):,} characters is too long ({MAX_CHARS:,} are read):"
+            " save the summary alone, without the log around it"
+        )
+    if "\x1b" in text:
+        text = _COLOURS.sub("", text)
+    lines = text.splitlines()
+    if len(lines) > MAX_LINES:
+        raise TooLong(
+            f"a model summary of {len(lines):,} lines is too long ({MAX_LINES:,} are read):"
+            " save the summary alone, without the log around it"
+        )
+    return [line[: MAX_LINE + 1].replace("\t", "    ") for line in lines]
+
+
+def quoted(text: str) -> str:
+    """A piece of the user's text, short and harmless."""
+    text = text.strip()
+    return f"'{plain(text[:60])}{'...' if len(text) > 60 else ''}'"
+
+
+def is_rule(line: str) -> bool:
+    """A line that is drawn, not written, of `=`, `-` or `_`."""
+    line = line.strip()
+    return len(line) >= 3 and line[0] in "=-_" and not line.strip(line[0])
+
+
+def number(text: str) -> int | None:
+    """A whole number, perhaps with commas between its digits."""
+    digits = text.strip().replace(",", "")
+    readable = digits.isascii() and digits.isdigit() and len(digits) <= _MAX_DIGITS
+    return int(digits) if readable else None
+
+
+def shapes_in_lists(text: str) -> tuple[Shape, ...] | None:
+    """`[-1, 64, 8]`, or several in lists of lists, batch dimension (-1: any) first.
+
+    None when anything else stands there.
+    """
+    if not text.startswith("[") or _INNERMOST_LIST.sub("", text).strip("[], "):
+        return None
+    return _shapes(inner for inner in _INNERMOST_LIST.findall(text) if inner.strip())
+
+
+def shapes_in_tuples(text: str) -> tuple[Shape, ...] | None:
+    """`(None, 26, 26, 32)`, or several in a list, batch dimension (-1: any) first."""
+    if _INNERMOST_TUPLE.sub("", text).strip("[](){}, ") or "(" not in text:
+        return None
+    return _shapes(inner for inner in _INNERMOST_TUPLE.findall(text) if inner.strip())
+
+
+def _shapes(inner: Iterable[str]) -> tuple[Shape, ...] | None:
+    found = [_shape(each) for each in inner]
+    shapes = tuple(shape for shape in found if shape is not None)
+    return shapes if len(shapes) == len(found) else None
+
+
+def _shape(text: str) -> Shape | None:
+    sizes = []
+    for word in text.rstrip(", ").split(","):
+        size = -1 if word.strip() in ("-1", "None") else number(word)
+        if size is None:
+            return None
+        sizes.append(size)
+    return tuple(sizes) if len(sizes) <= _MAX_DIMENSIONS else None
+
+
+def common_batch(shapes: Iterable[Shape]) -> int | None:
+    """The batch size that every shape has; None when they differ or are for any."""
+    sizes = {shape[0] for shape in shapes if shape}
+    size = sizes.pop() if len(sizes) == 1 else -1
+    return size if size > 0 else None
+
+
+def per_sample(shape: Shape, batch: int | None) -> Shape | None:
+    """The shape without its batch dimension; None where a later size is unknown.
+
+    A first size that is a multiple of the batch (windows of an image, say) leaves the
+    multiple; one that has nothing to do with it (a table of positions) stays.
+    """
+    if any(size < 0 for size in shape[1:]):
+        return None
+    first, rest = shape[0], shape[1:]
+    if batch is None or first in (batch, -1):
+        return rest
+    return (first // batch, *rest) if first > 0 and first % batch == 0 else shape
+
+
+def figures(lines: Sequence[str], start: int) -> tuple[dict[str, str], int]:
+    """The `name: figure` lines below a table, each name once in small letters, and where
+    they end: at two lines in a row that are none, rules not counted."""
+    found: dict[str, str] = {}
+    at = end = start
+    strays = 0
+    while at < len(lines) and strays < 2:
+        line = lines[at]
+        name, colon, figure = line.partition(":")
+        at += 1
+        if colon and len(line) <= MAX_LINE and figure.strip():
+            name = " ".join(name.casefold().split())
+            if "total params" in found and name in ("total params", "layer (type"):
+                break
+            found.setdefault(name, figure.strip())
+            strays, end = 0, at
+        elif is_rule(line):
+            end = at
+        else:
+            strays += 1
+    return found, end
+
+
+def whole_figure(text: str | None) -> int | None:
+    """`34,826`, or `34,826 (136.04 KB)` as Keras has it."""
+    return number((text or "").split("(")[0])
+
+
+def decimal(text: str | None) -> float | None:
+    """A figure such as `18.38`."""
+    whole, _, part = (text or "").partition(".")
+    units, decimals = number(whole), number(part or "0")
+    if units is None or decimals is None or "," in part:
+        return None
+    return float(f"{units}.{part.strip() or 0}")
+
+
+def finished(
+    form: Form,
+    layers: Sequence[Layer],
+    problems: Problems,
+    told: dict[str, str],
+    *,
+    start: int,
+    closed: bool,
+    batch_size: int | None = None,
+    inputs: tuple[Shape, ...] = (),
+    input_mib: float | None = None,
+) -> ModelSummary:
+    """A summary of what was read, and what its totals say against it."""
+    if not layers:
+        raise BadSummary(f"line {start + 1}: no layer can be read below this header; {AGAIN[form]}")
+    parameters = sum(layer.parameters for layer in layers)
+    total = whole_figure(told.get("total params"))
+    trainable = whole_figure(told.get("trainable params"))
+    optimizer = whole_figure(told.get("optimizer params"))
+    if not closed:
+        problems.add(start + 1, "the summary that begins here is cut off before its end")
+    elif total is None:
+        problems.add(start + 1, "the summary that begins here has no total of its parameters")
+    elif problems.rows:
+        parameters = total
+    elif total - (optimizer or 0) != parameters:
+        trainable = None
+        problems.add(
+            start + 1,
+            f"the layers have {parameters:,} parameters, the total says {total:,}:"
+            " the layers are believed",
+        )
+    return ModelSummary(
+        form=form,
+        layers=tuple(layers),
+        parameters=parameters,
+        trainable=trainable,
+        batch_size=batch_size,
+        inputs=inputs,
+        input_mib=input_mib,
+        complete=closed and not problems.rows,
+        problems=problems.all(),
+    )
+
+
+AGAIN = {
+    Form.TORCHSUMMARY: "print it again with torchsummary.summary(model, input_size)",
+    Form.TORCHINFO: "print it again with torchinfo.summary(model, input_size, depth=9)",
+    Form.KERAS: "print it again with model.summary()",
+    Form.REPR: "print it again with print(model)",
+}
+
+
+def with_batch(summary: ModelSummary, batch_size: int | None) -> ModelSummary:
+    return summary if batch_size is None else replace(summary, batch_size=batch_size)

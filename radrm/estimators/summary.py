@@ -1,0 +1,117 @@
+"""The training step that a model's summary describes, replayed without a GPU."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from radrm.core.records import Estimate
+from radrm.core.rules import Description
+from radrm.core.words import Quantity
+from radrm.estimators.overheads import Overheads, overheads
+from radrm.estimators.summaries.layers import Form, Layer, ModelSummary
+from radrm.estimators.summaries.read import read_summary
+from radrm.estimators.summaries.text import BadSummary
+from radrm.estimators.symbolic import tables, trees
+from radrm.estimators.symbolic.kinds import Role, role_of
+from radrm.estimators.symbolic.operations import Network
+from radrm.estimators.symbolic.replay import replay
+from radrm.estimators.symbolic.settings import Precision, optimizer, precision
+from radrm.radfile import WHOLE_DEVICE_MIB
+
+# What the process takes beside its tensors, on the A100s of the measurements: fitted on
+# half of the measured MLPs, and on the published CNN jobs (docs/summaries.md).
+CONTEXT_MIB = 1429.0
+CUDNN_MIB = 277.0
+"""More, once convolutions have loaded cuDNN's kernels."""
+
+UNOPENED = 0.05
+"""With more of the parameters than this in modules that are not opened, nothing is said."""
+
+_MIB = 2**20
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """Parameters, gradients, optimizer state, what the layers keep for their backward
+    passes, workspaces and fragments of the caching allocator, and the CUDA context.
+
+    One device's need in MiB, of two training steps at the job's batch size (else the
+    summary's own), from the text of its model summary alone. Nothing without a summary
+    that can be read whole, without a batch size, for shapes that it does not tell (of
+    transformers printed as modules, without a sequence length; of a tree that is cut off,
+    what it does not open), or for an optimizer or
+    precision that is not known. Value and upper bound are one: margins are the policy's.
+    """
+
+    context_mib: float = CONTEXT_MIB
+    """What a process takes on an A100 before its first tensor."""
+    cudnn_mib: float = CUDNN_MIB
+    """What it takes more once convolutions have loaded cuDNN's kernels."""
+    name: str = "summary"
+
+    def estimate(self, job: Description) -> tuple[Estimate, ...]:
+        memory_mib = self._memory_mib(job)
+        if memory_mib is None:
+            return ()
+        memory_mib = min(memory_mib, float(WHOLE_DEVICE_MIB))
+        return (Estimate(Quantity.MEMORY, memory_mib, memory_mib, self.name),)
+
+    def _memory_mib(self, job: Description) -> float | None:
+        if job.summary is None:
+            return None
+        try:
+            summary = read_summary(job.summary, job.batch_size)
+        except BadSummary:
+            return None
+        rule, how = optimizer(job.optimizer), precision(job.precision)
+        if summary.batch_size is None or not summary.complete or rule is None or how is None:
+            return None
+        if any(0 in shape for layer in summary.layers for shape in layer.shapes):
+            return None  # nothing comes out of a layer: no such step can be trained
+        on = overheads(job.device_kind)
+        network = network_for(summary, job, how, on)
+        if network is None:
+            return None
+        beside_mib = self.context_mib + on.context_mib - overheads().context_mib
+        if any(_is_convolution(layer) for layer in summary.layers):
+            beside_mib += self.cudnn_mib
+        return replay(network, rule, on).reserved / _MIB + beside_mib
+
+
+def _is_convolution(layer: Layer) -> bool:
+    """Not what Hugging Face calls `Conv1D`, a matrix product."""
+    kind = layer.kind.casefold()
+    return role_of(kind, layer.parameters) is Role.CONVOLUTION and (
+        kind != "conv1d" or bool(layer.shapes)
+    )
+
+
+def _unopened(summary: ModelSummary) -> int:
+    """Parameters of modules that the table does not open: what is in them is not told."""
+    return sum(
+        layer.parameters
+        for layer in summary.layers
+        if layer.leaf and role_of(layer.kind, layer.parameters) in (Role.OTHER, Role.VIEW)
+    )
+
+
+def network_for(
+    summary: ModelSummary, job: Description, how: Precision, on: Overheads
+) -> Network | None:
+    """The job's forward pass on one GPU: of DataParallel's, the one that gathers."""
+    batch, gpus = summary.batch_size or 1, max(job.spec.gpus, 1)
+    gathers = summary.layers[0].kind.casefold() == "dataparallel"
+    share = -(-batch // gpus) if gathers else batch
+    network: Network | None
+    if summary.form is not Form.REPR:
+        if _unopened(summary) > UNOPENED * summary.parameters:
+            return None
+        network = tables.network_of(summary, share, how, on)
+    else:
+        tokens = job.sequence_length or trees.tokens_of(summary, job.input_shape)
+        if tokens is None or not trees.is_transformer(summary):
+            return None
+        network = trees.network_of(summary, share, tokens, how, on, gpus if gathers else 1)
+    if network is not None:
+        network.reduced = gpus > 1
+    return network

@@ -1,0 +1,68 @@
+"""What tracing the real training step told (route A)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from radrm.core.records import Estimate
+from radrm.core.rules import Description
+from radrm.core.words import Quantity
+from radrm.estimators.overheads import context_mib
+from radrm.estimators.traced import Traced
+
+FURTHEST_SCALING = 4.0
+"""A trace made for another batch size speaks for up to so many times more or fewer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Trace:
+    """What PyTorch's allocator would reserve in a training step, and the CUDA context.
+
+    The job's own trace comes first, else one at the end of its summary. Value and upper bound
+    are one: margins are learned from past errors, or the policy's. No trace, or one for another
+    number of GPUs, optimizer or precision than the job's, or a batch size too far from it:
+    no estimate. For another batch size nearby, what is not weights, gradients or
+    optimizer is scaled with it.
+    """
+
+    context_mib: float = 0.0
+    """What a process takes on this machine before its first tensor; 0: as on that kind of GPU."""
+    name: str = "trace"
+
+    def estimate(self, job: Description) -> tuple[Estimate, ...]:
+        traced = trace_of(job)
+        if traced is None:
+            return ()
+        tensors_mib = for_batch(traced, job.batch_size)
+        if tensors_mib is None:
+            return ()
+        memory_mib = tensors_mib + (self.context_mib or context_mib(job.device_kind))
+        return (Estimate(Quantity.MEMORY, memory_mib, memory_mib, self.name),)
+
+
+def trace_of(job: Description) -> Traced | None:
+    """The trace that speaks for this job; None where none does."""
+    for text in (job.trace, job.summary):
+        traced = Traced.from_text(text) if text else None
+        if traced is not None and _speaks_for(traced, job):
+            return traced
+    return None
+
+
+def _speaks_for(traced: Traced, job: Description) -> bool:
+    gpus = job.spec.roles[0].needs.gpus
+    if gpus and gpus != traced.gpus:
+        return False
+    told = ((job.optimizer, traced.optimizer), (job.precision, traced.precision))
+    return all(asked is None or asked.lower() == made.lower() for asked, made in told)
+
+
+def for_batch(traced: Traced, batch_size: int | None) -> float | None:
+    """MiB reserved at this batch size; None where the trace is for one too far away."""
+    if batch_size is None or traced.batch_size is None or batch_size == traced.batch_size:
+        return traced.reserved_mib
+    times = batch_size / traced.batch_size
+    if not 1 / FURTHEST_SCALING <= times <= FURTHEST_SCALING:
+        return None
+    growing = max(traced.reserved_mib - traced.static_mib, 0.0)
+    return traced.static_mib + growing * times

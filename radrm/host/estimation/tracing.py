@@ -1,0 +1,189 @@
+"""The tracer's process: started as the user, in the user's Python, timed, and ended.
+
+What it runs is the user's code, so it gets what a job of theirs would get and no GPU. It
+says what it found through a pipe; whatever else it prints goes nowhere.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import secrets
+import select
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import radrm
+from radrm.config import EstimationConfig
+from radrm.errors import RadrmError
+from radrm.host import cgroups
+from radrm.host.estimation import start_tracer
+from radrm.host.processes import TOKEN_VARIABLE, kill_tree
+from radrm.options import Options
+
+MAX_DOCUMENT = 64 << 20
+TRACER = Path(radrm.__file__).parent / "tracer"
+_DISTRIBUTED = ("torchrun", "torch.distributed", "accelerate", "deepspeed", "ddp")
+_HIDDEN = {
+    "CUDA_VISIBLE_DEVICES": "",
+    "NVIDIA_VISIBLE_DEVICES": "void",
+    "OMP_NUM_THREADS": "1",
+    "MKL_NUM_THREADS": "1",
+}
+
+
+class NotTraced(RadrmError):
+    """One line: why there is no trace, and what to do."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TraceRequest:
+    """What is to be traced, and as whom. `uid` and `gid` None: as the process that asks."""
+
+    arguments: tuple[str, ...]
+    cwd: str
+    environment: Mapping[str, str]
+    umask: int = 0o022
+    user: str = ""
+    uid: int | None = None
+    gid: int | None = None
+    python: str = "python3"
+
+
+def tracer_arguments(options: Options, command: str = "") -> tuple[str, ...]:
+    """What a job's options tell the tracer. There must be a `--model-factory`. How a job uses
+    several GPUs is seen from its command's text."""
+    assert options.model_factory is not None
+    shape = "x".join(map(str, options.input_shape)) if options.input_shape else None
+    given = {
+        "--batch-size": options.batch_size,
+        "--sequence-length": options.sequence_length,
+        "--input-shape": shape,
+        "--optimizer": options.optimizer,
+        "--precision": options.precision,
+    }
+    if options.gpus is not None and options.gpus > 1:
+        distributed = any(word in command for word in _DISTRIBUTED)
+        given |= {"--gpus": options.gpus, "--parallel": "ddp" if distributed else "dp"}
+    words = [f"{name}={value}" for name, value in given.items() if value is not None]
+    return (*words, "--", options.model_factory)
+
+
+def trace(
+    request: TraceRequest,
+    limits: EstimationConfig,
+    ended: Callable[[], bool] = lambda: False,
+    loud: bool = False,
+) -> bytes:
+    """The tracer's document. Raises `NotTraced`. `ended`: asked now and then whether to stop.
+    `loud`: what the user's code prints goes to standard error."""
+    source, output = os.pipe()
+    token = secrets.token_hex(16)
+    group = cgroups.place(f"radrm-trace-{token[:8]}")
+    if group is not None and not cgroups.make(group):
+        group = None
+    try:
+        tracer = _start(request, limits, output, token, group, loud)
+    except OSError as error:
+        os.close(source)
+        if group is not None:
+            cgroups.remove(group)
+        raise NotTraced(f"the tracer cannot be started: {error.strerror}") from None
+    finally:
+        os.close(output)
+    try:
+        return _document(source, tracer, limits.trace_limit_s, ended)
+    finally:
+        os.close(source)
+        kill_tree(token, None, known=[tracer.pid], cgroup=group)
+        tracer.kill()
+        tracer.wait()
+        if group is not None:
+            cgroups.remove(group)
+
+
+def _start(
+    request: TraceRequest,
+    limits: EstimationConfig,
+    output: int,
+    token: str,
+    group: str | None,
+    loud: bool,
+) -> subprocess.Popen[bytes]:
+    record = {
+        "argv": [request.python, str(TRACER), f"--output={output}", *request.arguments],
+        "script": None,
+        "interpreter": None,
+        "cwd": request.cwd,
+        "environment": {**request.environment, **_HIDDEN, TOKEN_VARIABLE: token},
+        "umask": request.umask,
+        "user": request.user,
+        "uid": request.uid,
+        "gid": request.gid,
+        "memory_mib": limits.trace_memory_mib,
+        "cgroup": group,
+    }
+    tracer = subprocess.Popen(
+        [sys.executable, "-I", "-S", start_tracer.__file__, str(output)],
+        stdin=subprocess.PIPE,
+        stdout=sys.stderr if loud else subprocess.DEVNULL,
+        stderr=None if loud else subprocess.DEVNULL,
+        pass_fds=(output,),
+        env={TOKEN_VARIABLE: token},
+        start_new_session=True,
+    )
+    assert tracer.stdin is not None
+    with contextlib.suppress(BrokenPipeError), tracer.stdin:
+        tracer.stdin.write(json.dumps(record).encode())
+    return tracer
+
+
+def _document(
+    source: int, tracer: subprocess.Popen[bytes], limit_s: float, ended: Callable[[], bool]
+) -> bytes:
+    """What comes through the pipe until it is closed, or the tracer's process is gone."""
+    until = time.monotonic() + limit_s
+    poll = select.poll()
+    poll.register(source, select.POLLIN)
+    parts: list[bytes] = []
+    size = 0
+    while True:
+        gone = tracer.poll() is not None
+        if poll.poll(0 if gone else 200):
+            part = os.read(source, 1 << 20)
+            parts.append(part)
+            size += len(part)
+            if size > MAX_DOCUMENT:
+                raise NotTraced("the trace is longer than 64 MiB; trace a smaller model")
+            if part:
+                continue
+            gone = True
+        if gone:
+            break
+        if time.monotonic() > until:
+            raise NotTraced(
+                f"the trace took longer than {limit_s:g} s; a factory should build the model "
+                "and return"
+            )
+        if ended():
+            raise NotTraced("the daemon ends")
+    if not size:
+        raise NotTraced(_silence(tracer))
+    return b"".join(parts)
+
+
+def _silence(tracer: subprocess.Popen[bytes]) -> str:
+    """Why a tracer may have ended without a word."""
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        tracer.wait(1.0)
+    code = tracer.returncode
+    how = f"with exit code {code}" if code is None or code >= 0 else f"by signal {-code}"
+    return (
+        f"the tracer ended {how} and said nothing; try `radrm summarize` with this factory, "
+        "which shows what it prints"
+    )

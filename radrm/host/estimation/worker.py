@@ -1,0 +1,107 @@
+"""The process in which the daemon's estimators think.
+
+    python -m radrm.host.estimation.worker     (requests on standard input, answers on output)
+
+The first message is the configuration, then come questions; each is answered by one
+message. A message is its length (4 bytes, big-endian) and MessagePack. What is read here
+comes from anybody, so the process gives up the rights of a root daemon before the first
+question, and cannot take more memory than `MEMORY_BYTES`. It ends with its input.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import resource
+import signal
+import sys
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from radrm.config import Config, parse_table
+from radrm.core.rules import Description
+from radrm.host.estimation.asking import Answer, Asking
+
+MEMORY_BYTES = 4 << 30
+NOBODY = 65534
+_LENGTH = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """A job, and what the tracer wrote of it, if it was traced."""
+
+    job: Description
+    events: bytes | None = None
+
+
+def packed(message: object) -> bytes:
+    """A message, as it goes through a pipe."""
+    data = msgspec.msgpack.encode(message)
+    return len(data).to_bytes(_LENGTH, "big") + data
+
+
+def main() -> int:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    source, target = os.dup(0), os.dup(1)
+    # Whatever an estimator prints must not end up among the answers.
+    os.dup2(2, 1)
+    config: Config = parse_table(_read(source, dict[str, Any]), "the daemon's configuration")
+    asking = Asking(config)
+    # Now, not with the first question: its answer would come late, and after the rights are
+    # gone the files may be out of reach.
+    asking.ask(Description(spec=_nothing()))
+    _give_up_rights()
+    os.write(target, packed(Answer()))
+    while (question := _read(source, Question)) is not None:
+        answer = asking.ask(question.job, question.events)
+        _write(target, packed(answer))
+    return 0
+
+
+def _nothing() -> Any:
+    from radrm.core.records import JobSpec
+
+    return JobSpec(name="nothing", user="", uid=-1)
+
+
+def _give_up_rights() -> None:
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    with contextlib.suppress(ValueError):  # a lower limit is in force already
+        resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
+    if os.getuid() == 0:
+        os.setgroups([])
+        os.setgid(NOBODY)
+        os.setuid(NOBODY)
+
+
+def _read(source: int, kind: Any) -> Any:
+    """The next message; None at the end of the input."""
+    head = _exactly(source, _LENGTH)
+    if head is None:
+        return None
+    data = _exactly(source, int.from_bytes(head, "big"))
+    return None if data is None else msgspec.msgpack.decode(data, type=kind)
+
+
+def _exactly(source: int, size: int) -> bytes | None:
+    parts: list[bytes] = []
+    while size:
+        part = os.read(source, min(size, 1 << 20))
+        if not part:
+            return None
+        parts.append(part)
+        size -= len(part)
+    return b"".join(parts)
+
+
+def _write(target: int, data: bytes) -> None:
+    while data:
+        data = data[os.write(target, data) :]
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,208 @@
+"""The services around radrm: systemd and radrm's own unit, DCGM, Docker, whoever keeps the time.
+
+Each is asked by at most one command of its own that changes nothing and has a time limit.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import stat
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+from radrm.errors import DeviceError
+from radrm.host.health.finding import Finding, fail, ok, warn
+from radrm.host.health.gpus import Driver
+from radrm.host.stream import ask
+
+UNIT = "radrmd.service"
+LIMIT_S = 5.0
+"""Real seconds for one command."""
+_UNIT_FACTS = (
+    "LoadState", "UnitFileState", "ActiveState", "Result", "MainPID", "Delegate", "KillMode"
+)  # fmt: skip
+_TIME_FACTS = ("CanNTP", "NTP", "NTPSynchronized")
+_STARTS_BY_ITSELF = ("enabled", "enabled-runtime", "static", "linked", "generated", "alias")
+_INSTALL = "install it as packaging/README.md says, or start the daemon by hand: radrm daemon"
+_LOG = f"see why: journalctl -u {UNIT} -n 50"
+_CONTAINERS = "run radrm as root (its service), or use rootless Docker or Podman instead"
+
+Which = Callable[[str], "str | None"]
+Ask = Callable[[Sequence[str], float], str]
+
+
+# ------------------------------------------------------------------ systemd
+
+
+def systemd(
+    system: bool,
+    daemon: int | None,
+    which: Which = shutil.which,
+    ask: Ask = ask,
+    booted: Path = Path("/run/systemd/system"),
+) -> Finding:
+    """`system`: it is the daemon of the whole server that matters, and `daemon` the process
+    that answers as such, None where none does."""
+    name = "systemd"
+    if not booted.is_dir():
+        if system:
+            none = "this machine does not run systemd, so nobody starts radrm after a reboot"
+            return warn(name, none, "have radrmd started by whatever starts services here")
+        return ok(name, "this machine does not run systemd; the daemon is started by hand")
+    systemctl = which("systemctl")
+    if systemctl is None:
+        return warn(name, "systemd runs, and systemctl is not on PATH", "add its folder to PATH")
+    command = [systemctl, "show", "--no-pager", f"--property={','.join(_UNIT_FACTS)}", UNIT]
+    try:
+        facts = _facts(ask(command, LIMIT_S))
+    except DeviceError as error:
+        return warn(name, str(error), f"look at it by hand: systemctl status {UNIT}")
+    if facts.get("LoadState") == "not-found":
+        if system:
+            return warn(name, f"{UNIT} is not installed: nobody starts radrm at boot", _INSTALL)
+        return ok(name, f"{UNIT} is not installed; the daemon is your own")
+    return _unit(facts, daemon if system else None)
+
+
+def _unit(facts: Mapping[str, str], daemon: int | None) -> Finding:
+    """The worst first. What systemctl does not tell is not held against the unit."""
+    name, look = "systemd", f"look at it: systemctl status {UNIT}"
+    load, enabled = facts.get("LoadState", ""), facts.get("UnitFileState", "")
+    active = facts.get("ActiveState", "")
+    if load == "masked":
+        return warn(name, f"{UNIT} is masked: it cannot start", f"systemctl unmask {UNIT}")
+    if load != "loaded":
+        return fail(name, f"{UNIT} cannot be used as it is ({load or 'unknown'})", look)
+    if active in ("failed", "activating"):
+        said = facts.get("Result", "success")
+        why = f" ({said})" if said != "success" else ""
+        state = "has failed" if active == "failed" else "is starting, or starting again and again"
+        return fail(name, f"{UNIT} {state}{why}", _LOG)
+    if facts.get("KillMode", "process") not in ("process", "none"):
+        ends = f"KillMode={facts['KillMode']} in {UNIT}: a stop of the service ends all jobs"
+        return fail(name, ends, "set KillMode=process, then: systemctl daemon-reload")
+    pid = facts.get("MainPID", "0")
+    if daemon is not None and active == "active" and pid not in ("0", str(daemon)):
+        two = f"process {daemon} answers, and {UNIT} runs process {pid}"
+        return warn(name, two, f"end process {daemon}, which somebody started by hand")
+    if daemon is not None and active == "inactive":
+        return warn(
+            name,
+            f"process {daemon} answers, and {UNIT} has not started it",
+            f"end it (jobs run on), then: systemctl start {UNIT}",
+        )
+    if active == "inactive":
+        return warn(name, f"{UNIT} does not run", f"systemctl enable --now {UNIT}")
+    if enabled and enabled not in _STARTS_BY_ITSELF:
+        return warn(name, f"{UNIT} does not start at boot ({enabled})", f"systemctl enable {UNIT}")
+    if facts.get("Delegate") == "no":
+        return warn(
+            name,
+            f"{UNIT} may not make control groups for jobs; they are ended process by process",
+            "set Delegate=yes in it, then: systemctl daemon-reload",
+        )
+    return ok(name, f"{UNIT} runs and starts at boot")
+
+
+def _facts(printed: str) -> dict[str, str]:
+    """From lines of `NAME=value`."""
+    pairs = (line.partition("=") for line in printed.splitlines()[:100])
+    return {key.strip(): value.strip() for key, equals, value in pairs if equals}
+
+
+# ------------------------------------------------------------------ the time
+
+
+def time_service(
+    which: Which = shutil.which, ask: Ask = ask, booted: Path = Path("/run/systemd/system")
+) -> Finding:
+    """Whether somebody keeps the clock right, as far as it can be told."""
+    name = "time service"
+    timedatectl = which("timedatectl")
+    if timedatectl is None or not booted.is_dir():
+        return ok(name, "whether the clock is kept right cannot be told here (no timedatectl)")
+    try:
+        told = ask([timedatectl, "show", f"--property={','.join(_TIME_FACTS)}"], LIMIT_S)
+    except DeviceError as error:
+        return warn(name, str(error), "look at it by hand: timedatectl")
+    facts = _facts(told)
+    if facts.get("NTPSynchronized") == "yes":
+        return ok(name, "the clock is synchronised")
+    if "NTPSynchronized" not in facts:
+        return ok(name, "timedatectl does not tell whether the clock is kept right")
+    if facts.get("CanNTP") == "no":
+        return warn(name, "nobody keeps the clock right", "install a time service, as chrony")
+    if facts.get("NTP") == "no":
+        return warn(name, "nobody keeps the clock right", "switch it on: timedatectl set-ntp true")
+    waits = "a time service is on, and the clock is not synchronised"
+    return warn(name, waits, "see what it waits for: timedatectl, or chronyc tracking")
+
+
+# ------------------------------------------------------------------ DCGM
+
+
+def dcgm(driver: Driver, wanted: str, which: Which = shutil.which, ask: Ask = ask) -> Finding:
+    """Whether DCGM's host engine answers. `wanted` is `readings.smact`; where the driver has
+    the counters itself (GPM), or others are asked, nothing depends on DCGM."""
+    name = "DCGM"
+    has_gpm = bool(driver.gpus) and all(gpu.gpm for gpu in driver.gpus)
+    needed = wanted == "dcgm" or (wanted == "auto" and not has_gpm)
+    dcgmi = which("dcgmi")
+    if dcgmi is None:
+        return ok(name, "dcgmi is not on PATH" + ("" if needed else "; nothing here needs it"))
+    try:
+        found = _number_of_gpus(ask([dcgmi, "discovery", "-l"], LIMIT_S))
+    except DeviceError as error:
+        if not needed:
+            return ok(name, f"{error}; nothing here needs it")
+        silent = f"its host engine does not answer ({error}), so SM activity is not read"
+        start = "start it: systemctl enable --now nvidia-dcgm"
+        return fail(name, silent, start) if wanted == "dcgm" else warn(name, silent, start)
+    if found is None:
+        return warn(name, "dcgmi answers in words that radrm does not know", "see: dcgmi --version")
+    there = len(driver.gpus)
+    if found < there and needed:
+        fewer = f"its host engine knows {found} GPUs and the driver {there}"
+        return warn(name, fewer, "systemctl restart nvidia-dcgm")
+    return ok(name, f"its host engine answers and knows {found} GPUs")
+
+
+def _number_of_gpus(printed: str) -> int | None:
+    """From `4 GPUs found.`"""
+    found = re.search(r"^(\d{1,4}) GPUs? found", printed, re.MULTILINE | re.ASCII)
+    return int(found[1]) if found else None
+
+
+# ------------------------------------------------------------------ containers
+
+
+def docker(
+    root: bool,
+    sockets: Sequence[str] = ("/run/docker.sock", "/var/run/docker.sock"),
+    may_use: Callable[[str], bool] = lambda path: os.access(path, os.W_OK),
+) -> Finding:
+    """Whether GPU use in containers is seen as their job's. `root`: radrm runs as root."""
+    name = "containers"
+    path = next(filter(_is_root_socket, sockets), None)
+    if path is None:
+        return ok(name, "no Docker runs as root here")
+    if root:
+        return ok(name, "Docker runs as root, and so does radrm: it sees whose a container is")
+    if not may_use(path):
+        return ok(name, "Docker runs as root; this user may not use it")
+    return warn(
+        name,
+        "Docker runs as root and radrm does not: it cannot see whose a container is, so its GPU "
+        "memory counts as a stranger's and not as its job's",
+        _CONTAINERS,
+    )
+
+
+def _is_root_socket(path: str) -> bool:
+    try:
+        found = os.stat(path)
+    except OSError:
+        return False
+    return stat.S_ISSOCK(found.st_mode) and found.st_uid == 0

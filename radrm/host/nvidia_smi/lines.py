@@ -1,0 +1,102 @@
+"""What `nvidia-smi` prints as CSV, a line for each GPU and for each process and round."""
+
+from __future__ import annotations
+
+import csv
+import math
+import re
+from dataclasses import dataclass
+
+GPU_FIELDS = (
+    "uuid,index,name,memory.total,memory.reserved,memory.used,utilization.gpu,power.draw,"
+    "mig.mode.current"
+)
+OLD_GPU_FIELDS = "uuid,index,name,memory.total,memory.used,utilization.gpu,power.draw"
+"""For drivers before 510, which refuse the others."""
+APP_FIELDS = "gpu_uuid,pid,used_memory"
+_MIB_MAX = 1 << 30
+_POWER_MAX_W = 100_000.0
+
+
+@dataclass(frozen=True, slots=True)
+class GpuLine:
+    """One GPU in one round. What is not told is None."""
+
+    uuid: str
+    index: int
+    name: str
+    total_mib: int | None
+    reserved_mib: int | None
+    used_mib: int | None
+    utilization: float | None
+    power_w: float | None
+    mig: bool
+
+
+@dataclass(frozen=True, slots=True)
+class AppLine:
+    """One process on one GPU in one round."""
+
+    uuid: str
+    pid: int
+    used_mib: int | None
+
+
+def parse_gpu(line: str, fields: str = GPU_FIELDS) -> GpuLine | None:
+    """A line of `--query-gpu`; None for anything else."""
+    cells = _cells(line, fields)
+    if cells is None or not is_uuid(cells["uuid"], "GPU-") or count(cells["index"]) is None:
+        return None
+    total = count(cells["memory.total"])
+    utilization = _within(cells["utilization.gpu"], 100.0)
+    return GpuLine(
+        uuid=cells["uuid"],
+        index=count(cells["index"]) or 0,
+        name=cells["name"],
+        total_mib=total,
+        reserved_mib=count(cells.get("memory.reserved"), total),
+        used_mib=count(cells["memory.used"], total),
+        utilization=None if utilization is None else utilization / 100,
+        power_w=_within(cells["power.draw"], _POWER_MAX_W),
+        mig=cells.get("mig.mode.current") == "Enabled",
+    )
+
+
+def parse_app(line: str) -> AppLine | None:
+    """A line of `--query-compute-apps`; None for anything else."""
+    cells = _cells(line, APP_FIELDS)
+    pid = count(cells["pid"]) if cells else None
+    if cells is None or not pid or not re.fullmatch(r"(GPU|MIG)-[\w/-]+", cells["gpu_uuid"]):
+        return None
+    return AppLine(cells["gpu_uuid"], pid, count(cells["used_memory"]))
+
+
+def _cells(line: str, fields: str) -> dict[str, str] | None:
+    """The values on a line by name; None where it has more or fewer."""
+    try:
+        (values,) = csv.reader([line], skipinitialspace=True)
+    except (csv.Error, ValueError):
+        return None
+    names = fields.split(",")
+    return (
+        dict(zip(names, map(str.strip, values), strict=True)) if len(values) == len(names) else None
+    )
+
+
+def is_uuid(word: str, prefix: str) -> bool:
+    return word.startswith(prefix) and re.fullmatch(r"[\w-]+", word, re.ASCII) is not None
+
+
+def count(word: str | None, limit: int | None = None) -> int | None:
+    if word is None or not re.fullmatch(r"[0-9]{1,10}", word):
+        return None
+    value = int(word)
+    return value if value <= (_MIB_MAX if limit is None else limit) else None
+
+
+def _within(word: str, limit: float) -> float | None:
+    try:
+        value = float(word)
+    except ValueError:
+        return None
+    return value if math.isfinite(value) and 0 <= value <= limit else None

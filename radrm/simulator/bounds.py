@@ -1,0 +1,224 @@
+"""Lower bounds: what no policy can beat on this server, in the model of `core.physics`.
+
+A job's work on a GPU is its solo SMACT times its solo time; a GPU delivers so much work per
+second at best, however many share it (`physics.delivered`). The server is relaxed to one
+machine that delivers what all its GPUs together can, whose work can be cut, paused and
+moved at will; memory is forgotten. Whatever holds there holds on the server.
+
+    makespan    from each release on, the work still to come over the capacity; and no job
+                ends before its release plus its solo time
+    mean JCT    the best of three: the mean solo time; shortest remaining work first on the
+                one machine (Schrage 1968), where it is optimal; and, stronger, the least sum
+                of mean busy times (Goemans 1997: smallest job first, preemptively) plus half
+                of each solo time, since a job ends at least half its solo time after the
+                middle of its work
+
+`fluid` is no bound but a mark close to one: shortest remaining work first, each job at its
+own speed at best. A policy that pauses jobs at will could come near it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from heapq import heappop, heappush
+from statistics import fmean
+
+from radrm.core.physics import delivered
+from radrm.core.words import Outcome
+from radrm.simulator.job import TraceJob
+from radrm.simulator.run import Run
+
+_MUCH = 1e6
+_LITTLE = 1e-9
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """Seconds from the first submission, and from each job's own submission."""
+
+    makespan_s: float
+    mean_jct_s: float
+    fluid_makespan_s: float
+    fluid_mean_jct_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Solo:
+    """A job alone on a whole server: how long it loads its GPUs, and how long it takes."""
+
+    loading_s: float
+    least_s: float
+
+
+def nominal(jobs: Sequence[TraceJob], start_up_s: float = 0.0) -> list[Solo]:
+    """Jobs as the trace has them; each loads no GPU for so long, half its time at most."""
+    return [Solo(j.duration_s - min(start_up_s, j.duration_s / 2), j.duration_s) for j in jobs]
+
+
+def drawn(run: Run, start_up_s: float) -> tuple[list[TraceJob], list[Solo]]:
+    """The jobs that completed, as the run's seed has made them; `start_up_s`: at least."""
+    jobs, solos = [], []
+    for each in run.jobs:
+        done = next((a for a in each.attempts if a.outcome is Outcome.COMPLETED), None)
+        if each.ended_s is not None and done is not None:
+            least_s = done.solo_s + min(start_up_s, each.job.duration_s / 4)
+            jobs.append(each.job)
+            solos.append(Solo(done.solo_s, least_s))
+    return jobs, solos
+
+
+def bounds(jobs: Sequence[TraceJob], solos: Sequence[Solo], fractions: Sequence[float]) -> Bounds:
+    """The bounds of these jobs on devices that are these parts (0..1] of a whole GPU."""
+    if not jobs or not fractions:
+        return Bounds(0.0, 0.0, 0.0, 0.0)
+    ceiling = delivered(_MUCH)
+    whole = all(fraction >= 1 for fraction in fractions)
+    # A job alone may use a whole GPU beyond the sharers' ceiling, and a part of one fully.
+    # What is beyond is forgotten in the first case, and the ceiling in the second.
+    most = ceiling if whole else 1.0
+    capacity = sum(fractions) * most
+    begin_s = min(job.submit_s for job in jobs)
+    pieces = sorted(
+        (
+            _Piece(
+                job.submit_s - begin_s,
+                solo.loading_s * min(job.smact, most) * job.gpus,
+                solo.least_s,
+            )
+            for job, solo in zip(jobs, solos, strict=True)
+        ),
+        key=lambda piece: piece.release_s,
+    )
+    solo_s = sum(p.least_s for p in pieces)
+    count = len(pieces)
+    loading = [p for p in pieces if p.work > 0]
+    idle_s = sum(p.least_s for p in pieces if p.work <= 0)
+    shortest_s = _shortest_remaining(loading, capacity) + idle_s
+    busy_s = _mean_busy(loading, capacity) + idle_s
+    fluid_makespan_s, fluid_sum_s = _fluid(loading, capacity)
+    latest_s = max(p.release_s + p.least_s for p in pieces)
+    return Bounds(
+        makespan_s=max(latest_s, _work_over_capacity(loading, capacity)),
+        mean_jct_s=max(solo_s, shortest_s, busy_s) / count,
+        fluid_makespan_s=max(latest_s, fluid_makespan_s),
+        fluid_mean_jct_s=(fluid_sum_s + idle_s) / count,
+    )
+
+
+def mean_of(found: Sequence[Bounds]) -> Bounds:
+    """Over several seeds, at least one."""
+    return Bounds(*(fmean(getattr(each, name) for each in found) for name in Bounds.__slots__))
+
+
+@dataclass(frozen=True, slots=True)
+class _Piece:
+    """A job as the relaxed server sees it; work in GPU-seconds of full activity."""
+
+    release_s: float
+    work: float
+    least_s: float
+
+    @property
+    def rate(self) -> float:
+        return self.work / self.least_s
+
+
+def _work_over_capacity(pieces: Sequence[_Piece], capacity: float) -> float:
+    left, latest = 0.0, 0.0
+    for piece in reversed(pieces):
+        left += piece.work
+        latest = max(latest, piece.release_s + left / capacity)
+    return latest
+
+
+def _shortest_remaining(pieces: Sequence[_Piece], capacity: float) -> float:
+    """The sum of completion times less releases, with shortest remaining work first."""
+    waiting: list[tuple[float, float]] = []
+    now, total, at = 0.0, 0.0, 0
+    while at < len(pieces) or waiting:
+        if not waiting:
+            now = max(now, pieces[at].release_s)
+        while at < len(pieces) and pieces[at].release_s <= now:
+            heappush(waiting, (pieces[at].work, pieces[at].release_s))
+            at += 1
+        work, release = heappop(waiting)
+        end = now + work / capacity
+        if at < len(pieces) and pieces[at].release_s < end:
+            heappush(waiting, (work - (pieces[at].release_s - now) * capacity, release))
+            now = pieces[at].release_s
+        else:
+            now, total = end, total + end - release
+    return total
+
+
+def _mean_busy(pieces: Sequence[_Piece], capacity: float) -> float:
+    """The least sum of (mean busy time + half the solo time - release)."""
+    waiting: list[tuple[float, int, float]] = []  # whole work, which, work left
+    now, total, at = 0.0, 0.0, 0
+    while at < len(pieces) or waiting:
+        if not waiting:
+            now = max(now, pieces[at].release_s)
+        while at < len(pieces) and pieces[at].release_s <= now:
+            heappush(waiting, (pieces[at].work, at, pieces[at].work))
+            at += 1
+        work, which, left = heappop(waiting)
+        end = now + left / capacity
+        until = min(end, pieces[at].release_s) if at < len(pieces) else end
+        done = left if until == end else (until - now) * capacity
+        total += (now + until) / 2 * done / work
+        if until < end:
+            heappush(waiting, (work, which, left - done))
+        else:
+            total += pieces[which].least_s / 2 - pieces[which].release_s
+        now = until
+    return total
+
+
+def _fluid(pieces: Sequence[_Piece], capacity: float) -> tuple[float, float]:
+    """When the last one ends, and the sum of completion times less releases, when those
+    with the least work left share the server, each at no more than its own rate."""
+    running: list[tuple[float, int, float]] = []  # work left, which, its rate now
+    paused: list[tuple[float, int]] = []
+    now, total, at = 0.0, 0.0, 0
+    while at < len(pieces) or running or paused:
+        if not running and not paused:
+            now = max(now, pieces[at].release_s)
+        while at < len(pieces) and pieces[at].release_s <= now:
+            heappush(paused, (pieces[at].work, at))
+            at += 1
+        _share_out(running, paused, pieces, capacity)
+        step = min(left / rate for left, _, rate in running)
+        if at < len(pieces):
+            step = min(step, pieces[at].release_s - now)
+        now += step
+        still = []
+        for left, which, rate in running:
+            left -= rate * step
+            if left <= _LITTLE * pieces[which].work:
+                total += now - pieces[which].release_s
+            else:
+                still.append((left, which, rate))
+        running = still
+    return now, total
+
+
+def _share_out(
+    running: list[tuple[float, int, float]],
+    paused: list[tuple[float, int]],
+    pieces: Sequence[_Piece],
+    capacity: float,
+) -> None:
+    """Those with the least work left run, as many as the capacity feeds, the last in part."""
+    running.sort()
+    while running and (
+        running[-1][2] < pieces[running[-1][1]].rate or (paused and paused[0][0] < running[-1][0])
+    ):
+        left, which, _ = running.pop()
+        heappush(paused, (left, which))
+    room = capacity - sum(rate for _, _, rate in running)
+    while paused and (room > _LITTLE * capacity or not running):
+        left, which = heappop(paused)
+        rate = min(max(room, _LITTLE * capacity), pieces[which].rate)
+        running.append((left, which, rate))
+        room -= rate

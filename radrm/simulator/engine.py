@@ -1,0 +1,103 @@
+"""A trace in, a run out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from math import ceil
+from random import Random
+
+from radrm.core.rules import Policy
+from radrm.core.scheduler import Rules
+from radrm.errors import UsageError
+from radrm.planners.order_policy import OrderPolicy
+from radrm.simulator.estimates import DECLARED, as_records, check_estimator, estimate_of
+from radrm.simulator.history import History
+from radrm.simulator.job import TraceJob
+from radrm.simulator.published import PublishedLoop
+from radrm.simulator.run import Run
+from radrm.simulator.scenario import FIDELITIES, Life, Scenario
+from radrm.simulator.scheduling import OwnLoop, Task
+from radrm.simulator.world import Course, course_of
+from radrm.wiring import make_rules, make_settings
+
+
+def simulate(jobs: Sequence[TraceJob], scenario: Scenario) -> Run:
+    """What becomes of these jobs. The same arguments give the same run, bit for bit.
+
+    `Run.jobs` are in the order of `jobs`, which need not be sorted by time. A job that
+    fits no device has no attempts, and a reason. Raises `BadConfig` for rules or settings
+    that do not exist, `UsageError` for an unknown estimator or fidelity.
+    """
+    if scenario.fidelity not in FIDELITIES:
+        raise UsageError(
+            f"{scenario.fidelity!r} is no fidelity; there are: {', '.join(FIDELITIES)}"
+        )
+    known = frozenset(name for job in jobs for name in job.estimates)
+    check_estimator(scenario.estimator, known)
+    order = sorted(range(len(jobs)), key=lambda at: jobs[at].submit_s)
+    if order != list(range(len(jobs))):
+        return _in_order_of(order, simulate([jobs[at] for at in order], scenario))
+    rules, settings = make_rules(scenario.config), make_settings(scenario.config)
+    tasks, history = _tasks(jobs, scenario), History(jobs)
+    loop: OwnLoop | PublishedLoop
+    if scenario.fidelity == "published":
+        policy = _policy(rules)
+        loop = PublishedLoop(scenario.devices, scenario.mps, policy, tasks, history)
+    else:
+        loop = OwnLoop(scenario.devices, scenario.mps, rules, settings, tasks, history)
+    loop.run()
+    return history.run(loop.world.device_runs())
+
+
+def _in_order_of(order: Sequence[int], run: Run) -> Run:
+    """The run with its jobs where the caller had them: the first in time is at order[0]."""
+    back = sorted(range(len(order)), key=order.__getitem__)
+    return replace(
+        run,
+        jobs=tuple(run.jobs[at] for at in back),
+        decisions=tuple((order[at], devices) for at, devices in run.decisions),
+    )
+
+
+def _policy(rules: Rules) -> Policy:
+    planner = rules.planners[0]
+    if not isinstance(planner, OrderPolicy):
+        raise UsageError(
+            f"the published loop has no planner {planner.name!r}; leave planner at 'default'"
+        )
+    return planner.policy
+
+
+def _tasks(jobs: Sequence[TraceJob], scenario: Scenario) -> list[Task]:
+    """The jobs with all that chance has in store for them, drawn in the order of the trace:
+    so every policy meets the same jobs."""
+    life_rng, error_rng = Random(f"life {scenario.seed}"), Random(f"errors {scenario.seed}")
+    tasks = []
+    for job in jobs:
+        told = estimate_of(job, scenario.estimator, error_rng)
+        declared = scenario.estimator in DECLARED and told is not None
+        tasks.append(
+            Task(
+                job=job,
+                course=_course(job, scenario.life, life_rng),
+                estimates=as_records(job, scenario.estimator, told, scenario.smact_known),
+                declared_mib=ceil(job.memory_mib) if declared else None,
+            )
+        )
+    return tasks
+
+
+def _course(job: TraceJob, life: Life, rng: Random) -> Course:
+    low, high = life.steady
+
+    def spread(seconds: float) -> float:
+        return seconds * (1 + life.spread * (2 * rng.random() - 1))
+
+    start_up_s, ramp_s, hold_s = map(spread, (life.start_up_s, life.ramp_s, life.hold_s))
+    part = low + (high - low) * (rng.random() if life.spread else 0.5)
+    # At most three deviations: a job is never faster than light.
+    off = max(-3.0, min(3.0, rng.gauss(0.0, 1.0))) * life.work_sd
+    return course_of(
+        job, start_up_s, ramp_s, hold_s, life.first_mib, part, 1 + off, life.start_up_s
+    )

@@ -1,0 +1,184 @@
+"""What a run came to: the metrics of the RAD-RM thesis, section 6.3.4, from a `Run`.
+
+Trace total time (`makespan_s`): from the first submission until the last job has ended.
+Execution time: all the time that a job's attempts ran, those that died included. Completion
+time: from its submission until it has ended. Waiting time: the rest, so that waiting and
+execution always add up to completion. The 95th percentile is the nearest rank. Means are
+over the jobs that ended; how many did not is told beside them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, fields
+from math import ceil, sqrt
+from statistics import fmean, stdev
+
+from radrm.simulator.run import DeviceRun, DeviceStep, JobRun, Run
+
+
+@dataclass(frozen=True, slots=True)
+class Metrics:
+    """One run. None: there was nothing to take a mean of.
+
+    `gpu_smact_mean` (0..1) and `gpu_memory_mean` (0..1, of the device's memory) are means
+    over the devices and over the time from the first submission until the last end; so is
+    `energy_j` a sum. `tardiness_s` is the weighted mean of how late jobs with a due time
+    ended.
+    """
+
+    jobs: int
+    unfinished: int
+    makespan_s: float
+    mean_wait_s: float | None
+    mean_exec_s: float | None
+    mean_jct_s: float | None
+    p95_jct_s: float | None
+    oom_count: int
+    energy_j: float
+    gpu_smact_mean: float
+    gpu_memory_mean: float
+    tardiness_s: float | None = None
+
+
+NAMES = tuple(f.name for f in fields(Metrics))
+MEASURED = tuple(name for name in NAMES if name not in ("jobs", "unfinished"))
+
+
+def metrics(run: Run) -> Metrics:
+    """The figures of one run."""
+    begin_s = min((each.job.submit_s for each in run.jobs), default=0.0)
+    end_s = max(run.ended_s, begin_s)
+    ended = [each for each in run.jobs if each.ended_s is not None]
+    spans = [_span(each) for each in ended]
+    ran = [execution_s(each) for each in ended]
+    used = [_used(device, begin_s, end_s) for device in run.devices]
+    return Metrics(
+        jobs=len(run.jobs),
+        unfinished=len(run.jobs) - len(ended),
+        makespan_s=end_s - begin_s,
+        mean_wait_s=_mean([span - r for span, r in zip(spans, ran, strict=True)]),
+        mean_exec_s=_mean(ran),
+        mean_jct_s=_mean(spans),
+        p95_jct_s=percentile(spans, 0.95) if spans else None,
+        oom_count=run.oom_count,
+        energy_j=sum(each.energy_j for each in used),
+        gpu_smact_mean=_mean([each.smact for each in used]) or 0.0,
+        gpu_memory_mean=_mean([each.memory for each in used]) or 0.0,
+        tardiness_s=_tardiness_s(ended),
+    )
+
+
+def execution_s(job: JobRun) -> float:
+    """All the time that its attempts ran."""
+    return sum(attempt.ended_s - attempt.started_s for attempt in job.attempts)
+
+
+def percentile(values: Sequence[float], part: float) -> float:
+    """The nearest rank: the least value that at least `part` (0..1) of them do not exceed."""
+    ordered = sorted(values)
+    return ordered[max(0, ceil(part * len(ordered)) - 1)]
+
+
+def _span(job: JobRun) -> float:
+    assert job.ended_s is not None
+    return job.ended_s - job.job.submit_s
+
+
+def _mean(values: Sequence[float]) -> float | None:
+    return fmean(values) if values else None
+
+
+def _tardiness_s(ended: Sequence[JobRun]) -> float | None:
+    due = [(each.job.weight, each) for each in ended if each.job.due_s is not None]
+    weights = sum(weight for weight, _ in due)
+    if weights <= 0:
+        return None
+    late = (w * max(0.0, (e.ended_s or 0.0) - (e.job.due_s or 0.0)) for w, e in due)
+    return sum(late) / weights
+
+
+@dataclass(frozen=True, slots=True)
+class _Used:
+    """One device: its means (0..1) and its energy."""
+
+    smact: float
+    memory: float
+    energy_j: float
+
+
+def _used(device: DeviceRun, begin_s: float, end_s: float) -> _Used:
+    smact = memory = energy_j = 0.0
+    for step, seconds in lasting(device, begin_s, end_s):
+        smact += step.smact * seconds
+        memory += step.memory_mib * seconds
+        energy_j += step.power_w * seconds
+    whole_s = end_s - begin_s
+    if whole_s <= 0:
+        return _Used(0.0, 0.0, 0.0)
+    return _Used(smact / whole_s, memory / device.total_mib / whole_s, energy_j)
+
+
+def lasting(device: DeviceRun, begin_s: float, end_s: float) -> Iterator[tuple[DeviceStep, float]]:
+    """Each step and how long it lasts within these times, in order."""
+    steps = device.steps
+    for at, step in enumerate(steps):
+        until = steps[at + 1].at_s if at + 1 < len(steps) else end_s
+        seconds = min(until, end_s) - max(step.at_s, begin_s)
+        if seconds > 0:
+            yield step, seconds
+
+
+# ------------------------------------------------------------------ several runs
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """A metric over runs with several seeds: mean and sample standard deviation.
+
+    None: unknown. One run has no standard deviation.
+    """
+
+    mean: float | None
+    sd: float | None
+
+
+def over_seeds(runs: Sequence[Metrics]) -> dict[str, Spread]:
+    """Every metric over some runs (at least one) of the same jobs."""
+    return {name: spread([getattr(run, name) for run in runs]) for name in NAMES}
+
+
+def spread(values: Sequence[float | None]) -> Spread:
+    """Mean and standard deviation, of what is known all the time."""
+    known = [v for v in values if v is not None]
+    if not known or len(known) < len(values):
+        return Spread(None, None)
+    sd = stdev(known) if len(known) > 1 else None
+    return Spread(fmean(known), sd)
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """How much one figure is below another, as a share of the other: 0.23 is 23 % less.
+
+    `low` to `high` is about a 95 % interval of the mean over the seeds; None with one seed.
+    """
+
+    gain: float
+    low: float | None = None
+    high: float | None = None
+
+
+def gain(values: Sequence[float], others: Sequence[float]) -> Change | None:
+    """How much `values` are below `others`, seed by seed; None where that says nothing.
+
+    The interval is two standard errors of the mean of the seeds' own gains.
+    """
+    pairs = [1 - v / o for v, o in zip(values, others, strict=True) if o > 0]
+    if not pairs or len(pairs) < len(values):
+        return None
+    mean = fmean(pairs)
+    if len(pairs) < 2:
+        return Change(mean)
+    error = 2 * stdev(pairs) / sqrt(len(pairs))
+    return Change(mean, mean - error, mean + error)

@@ -1,0 +1,218 @@
+"""The published prototype's own loop, to reproduce its tables (RAD-RM).
+
+Its decisions come from measurements, not from bookkeeping. One thread goes round:
+
+    every 5 s     it looks for tasks that have died of GPU out-of-memory, and whether any waits
+    a task waits  30 s for the readings to settle; then an idle device takes it, whatever the policy
+    none is idle  30 s more; then the collocation policy, on readings averaged over 90 s that
+                  are 20 s old, whatever has changed in that time
+    each round    one placement at most; only the head of the queue; a task in the recovery
+                  queue goes first, wants devices of its own, and nothing is collocated
+                  while it waits
+
+The policies are those of `radrm.policies`: only what they are shown differs.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from radrm.core.records import Instant, Job, JobSpec, Needs, Role
+from radrm.core.rules import Ask, Policy
+from radrm.core.view import Offer
+from radrm.core.words import Collocation, Outcome
+from radrm.modelled.spec import ModelledDevice
+from radrm.simulator.history import History
+from radrm.simulator.scheduling import Task
+from radrm.simulator.world import Happened, World
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """The prototype's times, in seconds. `stale_s`, how old its readings are when they
+    decide, is not published: it was fitted to the counts of out-of-memory deaths."""
+
+    scan_s: float = 5.0
+    settle_s: float = 30.0
+    window_s: float = 90.0
+    stale_s: float = 20.0
+
+
+@dataclass(frozen=True, slots=True)
+class _Arrival:
+    job: int
+
+
+class PublishedLoop:
+    """One server from the first arrival to the last end."""
+
+    def __init__(
+        self,
+        devices: Sequence[ModelledDevice],
+        mps: bool,
+        policy: Policy,
+        tasks: Sequence[Task],
+        history: History,
+        pace: Pace = Pace(),
+    ) -> None:
+        self._world = World(devices)
+        self._devices = [modelled.device for modelled in devices]
+        self._mps = mps
+        self._policy = policy
+        self._policy_state: Any = None
+        self._tasks = tasks
+        self._history = history
+        self._pace = pace
+        self._main: deque[int] = deque()
+        self._recovery: deque[int] = deque()
+        self._crashed: list[int] = []
+        self._coming = 0
+        self._alive = 0
+
+    @property
+    def world(self) -> World:
+        return self._world
+
+    def run(self) -> None:
+        """Until every task has ended."""
+        for at, task in enumerate(self._tasks):
+            never = self._never(task)
+            if never is not None:
+                self._history.job_ended(at, None, never)
+                continue
+            self._coming += 1
+            self._world.at(task.job.submit_s, _Arrival(at))
+        while self._coming or self._alive or self._main or self._recovery or self._crashed:
+            self._round()
+
+    def _never(self, task: Task) -> str | None:
+        if task.job.gpus > len(self._devices):
+            return f"it wants {task.job.gpus} GPUs and there are {len(self._devices)}"
+        sizes = sorted((d.capacity_mib for d in self._devices), reverse=True)
+        if task.job.memory_mib > sizes[task.job.gpus - 1]:
+            return (
+                f"it needs {task.job.memory_mib:.0f} MiB on each of {task.job.gpus} GPU(s); "
+                f"the largest here have {sizes[0]} MiB"
+            )
+        return None
+
+    # ------------------------------------------------------------- the loop
+
+    def _round(self) -> None:
+        self._wait(self._pace.scan_s)
+        self._scan()
+        if not self._main and not self._recovery:
+            if not self._crashed:
+                self._sleep()
+            return
+        self._wait(self._pace.settle_s)
+        self._scan()
+        if self._place_idle() or self._recovery or self._policy.whole_device:
+            return
+        self._wait(self._pace.settle_s)
+        self._scan()
+        if not self._recovery:
+            self._collocate()
+
+    def _sleep(self) -> None:
+        """Rounds that find nothing: up to the last one before something happens."""
+        next_s = self._world.next_s
+        if next_s is not None:
+            left = int((next_s - self._world.now_s) / self._pace.scan_s)
+            self._world.pass_to(self._world.now_s + left * self._pace.scan_s)
+
+    def _wait(self, seconds: float) -> None:
+        """Let time pass, and the world go on."""
+        until_s = self._world.now_s + seconds
+        while (next_s := self._world.next_s) is not None and next_s <= until_s:
+            self._on(self._world.advance())
+        self._world.pass_to(until_s)
+
+    def _on(self, happened: object) -> None:
+        if isinstance(happened, _Arrival):
+            self._coming -= 1
+            self._main.append(happened.job)
+        elif isinstance(happened, Happened) and happened.ended:
+            attempt, now_s = happened.attempt, self._world.now_s
+            self._alive -= 1
+            if happened.missing_mib is None:
+                self._history.over(attempt, now_s, Outcome.COMPLETED)
+                self._history.job_ended(attempt.job, now_s, None)
+            else:
+                self._history.over(attempt, now_s, Outcome.OOM)
+                self._crashed.append(attempt.job)
+
+    def _scan(self) -> None:
+        """Read the tasks' error files."""
+        self._recovery += self._crashed
+        self._crashed.clear()
+
+    # ------------------------------------------------------------- placements
+
+    def _place_idle(self) -> bool:
+        queue = self._recovery or self._main
+        wanted = self._tasks[queue[0]].job.gpus
+        idle = [at for at, gpu in enumerate(self._world.gpus) if not gpu.here]
+        if len(idle) < wanted:
+            return False
+        self._start(queue.popleft(), tuple(idle[:wanted]))
+        return True
+
+    def _collocate(self) -> None:
+        task = self._tasks[self._main[0]]
+        need = task.estimates[0].upper if task.estimates else None
+        ask = Ask(
+            job=_record(self._main[0], task, self._world.now_s),
+            gpus=task.job.gpus,
+            need_mib=None if need is None else int(need),
+        )
+        read_s = max(0.0, self._world.now_s - self._pace.stale_s)
+        eligible = [
+            offer
+            for at in range(len(self._devices))
+            if self._policy.refuse(ask, offer := self._offer(at, read_s)) is None
+        ]
+        if len(eligible) < ask.gpus:
+            return
+        chosen, self._policy_state = self._policy.choose(ask, eligible, self._policy_state)
+        self._start(self._main.popleft(), tuple(offer.device.index for offer in chosen))
+
+    def _offer(self, at: int, read_s: float) -> Offer:
+        """A device as the readings up to `read_s` have it."""
+        gpu = self._world.gpus[at]
+        used_mib, smact = gpu.mean(max(0.0, read_s - self._pace.window_s), read_s)
+        return Offer(
+            device=self._devices[at],
+            mode=Collocation.MPS if self._mps else Collocation.TIMESLICE,
+            idle=False,
+            free_mib=int(gpu.capacity_mib - used_mib),
+            smact=smact,
+            smact_doubt=None,
+            occupants=tuple(attempt.job + 1 for attempt in gpu.here),
+            refusal=None,
+        )
+
+    def _start(self, job: int, devices: tuple[int, ...]) -> None:
+        mode = Collocation.MPS if self._mps else Collocation.TIMESLICE
+        if self._policy.whole_device:
+            mode = Collocation.EXCLUSIVE
+        course = self._tasks[job].course
+        attempt = self._world.launch(job, course, devices, mode, mps=self._mps)
+        self._alive += 1
+        self._history.placed(attempt, 0)
+
+
+def _record(position: int, task: Task, now_s: float) -> Job:
+    job = task.job
+    spec = JobSpec(name=job.name, user=job.user, uid=0, roles=(Role(needs=Needs(gpus=job.gpus)),))
+    at = Instant(now_s, now_s)
+    return Job(
+        id=position + 1,
+        ticket=str(position + 1),
+        spec=spec,
+        submitted=at,
+        estimates=task.estimates,
+    )

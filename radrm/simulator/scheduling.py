@@ -1,0 +1,352 @@
+"""radrm's own loop in virtual time: `Scheduler.step` and a modelled host that obeys it.
+
+The daemon reads every device each second. Here a device is read where a reading can
+tell something new: memory has changed or settled, somebody has left. While jobs
+wait, also when a device's activity is first trusted again and while its mean falls. The
+windows in between are exact (`window`). A mean that rises lets nobody in and is not
+waited for.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from math import ceil
+
+from radrm.core import actions as act
+from radrm.core import events as ev
+from radrm.core.records import (
+    AttemptMemory,
+    Device,
+    Estimate,
+    Exit,
+    Instant,
+    Job,
+    JobSpec,
+    Needs,
+    OutOfMemory,
+    Reading,
+    Role,
+)
+from radrm.core.scheduler import Rules, Scheduler
+from radrm.core.settings import CoreSettings
+from radrm.core.state import Decision
+from radrm.core.words import Collocation, DeviceKind, Outcome
+from radrm.modelled.spec import ModelledDevice
+from radrm.simulator.history import History
+from radrm.simulator.job import TraceJob
+from radrm.simulator.window import PiecewiseWindow
+from radrm.simulator.world import Course, Happened, Lived, Stage, World
+
+READING_INTERVAL_S = 1.0
+"""The daemon's own."""
+_FALLING_POLL_S = 2.0
+_FALL_STEP = 0.02
+_NO_FALL = 0.002
+_TERM, _KILL = 15, 9
+_SIGNATURE = "torch.OutOfMemoryError: CUDA out of memory."
+
+
+@dataclass(frozen=True, slots=True)
+class _Arrival:
+    job: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Look:
+    """Somebody may get in now: the device's activity is known again, or has fallen."""
+
+    device: int
+    restarted_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class _Wake:
+    """The core asked for it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """A job of the trace as the loop meets it."""
+
+    job: TraceJob
+    course: Course
+    estimates: tuple[Estimate, ...]
+    declared_mib: int | None
+
+
+class OwnLoop:
+    """One server from the first arrival to the last end."""
+
+    def __init__(
+        self,
+        devices: Sequence[ModelledDevice],
+        mps: bool,
+        rules: Rules,
+        settings: CoreSettings,
+        tasks: Sequence[Task],
+        history: History,
+    ) -> None:
+        # With room for every answer there is: a device is read when something has changed.
+        self._settings = replace(settings, stale_after_s=float("inf"))
+        # The first reading after its memory has been quiet for so long.
+        self._world = World(devices, self._settings.settle_s + READING_INTERVAL_S)
+        self._scheduler = Scheduler(rules, self._settings)
+        self._tasks = tasks
+        self._history = history
+        self._devices = tuple(_under(mps, modelled) for modelled in devices)
+        self._place = {device.uuid: at for at, device in enumerate(self._devices)}
+        self._lived: dict[int, Lived] = {}
+        self._number: dict[int, int] = {}
+        self._reserved: dict[int, int] = {}
+        self._uids: dict[str, int] = {}
+        self._events: deque[ev.Event] = deque()
+        self._wake_at: float | None = None
+        self._falling: set[int] = set()
+        self._windows: list[PiecewiseWindow] = []
+
+    @property
+    def world(self) -> World:
+        return self._world
+
+    # ------------------------------------------------------------- time
+
+    def run(self) -> None:
+        """Until nothing can happen any more."""
+        self._step(ev.DevicesSeen(at=self._now, devices=self._devices))
+        self._begin()
+        self._drain()
+        for at, task in enumerate(self._tasks):
+            self._world.at(task.job.submit_s, _Arrival(at))
+        world = self._world
+        while world.next_s is not None:
+            self._on(world.advance())
+            self._drain()
+            if self._waiting:
+                self._watch_falls()
+        self._stuck()
+
+    def _stuck(self) -> None:
+        """Nothing can happen any more: who waits now would wait for ever."""
+        for position in self._history.unfinished():
+            refusals = self._scheduler.why_waiting(position + 1, self._now)
+            why = "; ".join(dict.fromkeys(r.message for r in refusals)) or "nothing starts it"
+            self._history.job_ended(position, None, f"it would wait for ever: {why}")
+
+    def _begin(self) -> None:
+        """The ledgers' windows are to know what the devices show without being told."""
+        length_s, world = self._settings.smact_window_s, self._world
+        for device, gpu in zip(self._devices, world.gpus, strict=True):
+            window = PiecewiseWindow(length_s, READING_INTERVAL_S, gpu, lambda: world.now_s)
+            self._windows.append(window)
+            self._scheduler.state.ledgers[device.uuid]._window = window
+        self._read(range(len(self._devices)))
+
+    @property
+    def _now(self) -> Instant:
+        return Instant(self._world.now_s, self._world.now_s)
+
+    @property
+    def _waiting(self) -> bool:
+        return len(self._scheduler.state.waiting) > 0
+
+    def _on(self, happened: object) -> None:
+        if isinstance(happened, Happened):
+            self._lived_on(happened)
+        elif isinstance(happened, _Arrival):
+            self._events.append(ev.JobSubmitted(at=self._now, job=self._job(happened.job)))
+        elif isinstance(happened, _Look):
+            self._look(happened)
+        elif self._wake_at is not None and self._wake_at <= self._world.now_s:
+            self._wake_at = None
+            self._events.append(ev.Tick(at=self._now))
+
+    def _drain(self) -> None:
+        """Step through what has happened at this moment, and obey."""
+        while self._events:
+            self._step(self._events.popleft())
+
+    def _step(self, event: ev.Event) -> None:
+        decision = self._scheduler.step(event)
+        for action in decision.actions:
+            self._obey(action)
+        if isinstance(event, (ev.JobSubmitted, ev.AttemptEnded)):
+            self._note_ends(decision)
+        wake_at = decision.wake_at
+        if wake_at is not None and (self._wake_at is None or wake_at < self._wake_at):
+            self._wake_at = wake_at
+            self._world.at(max(wake_at, self._world.now_s), _Wake())
+
+    def _note_ends(self, decision: Decision) -> None:
+        for record in decision.changed:
+            if isinstance(record, Job) and record.state.final:
+                well = record.outcome is Outcome.COMPLETED
+                ended_s = self._world.now_s if well else None
+                self._history.job_ended(record.id - 1, ended_s, record.reason)
+
+    # ------------------------------------------------------------- what the core asks for
+
+    def _obey(self, action: act.Action) -> None:
+        if isinstance(action, act.Launch):
+            self._launch(action)
+        elif isinstance(action, act.TakeReadings):
+            self._read([self._place[uuid] for uuid in action.devices])
+        elif isinstance(action, (act.Terminate, act.Kill)):
+            attempt = self._lived.get(action.job_id)
+            if attempt is not None and self._number[action.job_id] == action.attempt:
+                self._world.end(attempt)
+                self._ended(attempt, (Exit(signal=_TERM),), None)
+        elif not isinstance(action, act.SendSignal):
+            # As this release's host answers what it cannot do.
+            refused = ev.ActionFailed(at=self._now, action=action, reason="not in the simulator")
+            self._events.append(refused)
+
+    def _launch(self, action: act.Launch) -> None:
+        placement, job_id = action.placement, action.job_id
+        devices = tuple(self._place[uuid] for uuid in placement.devices)
+        # Alone on its device a job has no neighbour that a cap would protect.
+        client = placement.collocation is Collocation.MPS
+        attempt = self._world.launch(
+            job_id - 1,
+            self._tasks[job_id - 1].course,
+            devices,
+            placement.collocation,
+            mps=client,
+            cap_mib=action.cap_mib if client else None,
+        )
+        self._lived[job_id] = attempt
+        self._number[job_id] = action.attempt
+        reserved = max((s.reserved_mib for s in placement.shares), default=0)
+        self._reserved[job_id] = reserved
+        self._history.placed(attempt, reserved)
+        self._events.append(ev.AttemptStarted(at=self._now, job_id=job_id, attempt=action.attempt))
+        if attempt.held_mib > reserved:
+            self._read(devices)
+        self._look_again(devices)
+
+    def _ended(self, attempt: Lived, exits: tuple[Exit, ...], oom: OutOfMemory | None) -> None:
+        job_id = attempt.job + 1
+        del self._lived[job_id]
+        outcome = Outcome.COMPLETED
+        if oom is not None:
+            outcome = Outcome.OOM
+        elif not all(e.ok for e in exits):
+            outcome = Outcome.CANCELLED
+        self._history.over(attempt, self._world.now_s, outcome)
+        self._events.append(
+            ev.AttemptEnded(
+                at=self._now, job_id=job_id, attempt=self._number[job_id], exits=exits, oom=oom
+            )
+        )
+        self._look_again(attempt.devices)
+
+    # ------------------------------------------------------------- what the world does
+
+    def _lived_on(self, happened: Happened) -> None:
+        attempt = happened.attempt
+        if happened.missing_mib is not None:
+            wanted = OutOfMemory(_SIGNATURE, ceil(happened.missing_mib))
+            self._ended(attempt, (Exit(code=1),), wanted)
+        elif happened.ended:
+            self._ended(attempt, (Exit(code=0),), None)
+        elif happened.stage is not None and self._tells(attempt, happened.stage):
+            self._read(attempt.devices)
+
+    def _tells(self, attempt: Lived, stage: Stage) -> bool:
+        """Whether its memory has anything to tell now. Its peak must be seen where it shares;
+        what follows changes what is free only if it uses more than it was promised, or may be
+        promised less once it has settled."""
+        if attempt.collocation.whole_device or stage is Stage.COMPUTES:
+            return False
+        if stage is Stage.PEAK:
+            return True
+        reserved, peak_mib = self._reserved[attempt.job + 1], attempt.course.peak_mib
+        return peak_mib > reserved or peak_mib + self._settings.headroom_mib < reserved
+
+    # ------------------------------------------------------------- readings
+
+    def _read(self, places: Sequence[int]) -> None:
+        now = self._now
+        readings = tuple(self._reading(at, now) for at in places)
+        self._events.append(ev.ReadingsTaken(at=now, readings=readings))
+
+    def _reading(self, at: int, now: Instant) -> Reading:
+        gpu = self._world.gpus[at]
+        seen = tuple(
+            AttemptMemory(a.job + 1, self._number[a.job + 1], ceil(a.held_mib)) for a in gpu.here
+        )
+        return Reading(
+            device=self._devices[at].uuid,
+            at=now,
+            used_mib=gpu.modelled.unmanaged_mib + sum(m.used_mib or 0 for m in seen),
+            attempts=seen,
+            smact=gpu.activity,
+            smact_source="simulated",
+            power_w=gpu.power_w,
+        )
+
+    def _look_again(self, devices: Sequence[int]) -> None:
+        """Once there are enough readings since the change that is made now."""
+        now_s = self._world.now_s
+        warm_s = now_s + self._settings.smact_min_samples * READING_INTERVAL_S
+        for at in devices:
+            if self._shared(at):
+                self._world.at(warm_s, _Look(at, now_s))
+
+    def _shared(self, at: int) -> bool:
+        """Whether anybody is there who would take company."""
+        return any(not attempt.collocation.whole_device for attempt in self._world.gpus[at].here)
+
+    def _look(self, look: _Look) -> None:
+        at = look.device
+        self._falling.discard(at)
+        if not self._waiting or self._windows[at].restarted_s > look.restarted_s:
+            return
+        if self._world.gpus[at].here:
+            self._read([at])
+        self._watch(at, self._windows[at])
+
+    def _watch_falls(self) -> None:
+        """A device whose neighbours' jobs slow it down: its mean falls without a new job."""
+        for at, window in enumerate(self._windows):
+            self._watch(at, window)
+
+    def _watch(self, at: int, window: PiecewiseWindow) -> None:
+        fall = window.falls_by
+        if at in self._falling or fall < _NO_FALL:
+            return
+        self._falling.add(at)
+        # The mean falls evenly over the window's length: look about each so many hundredths.
+        length_s = self._settings.smact_window_s
+        next_s = max(_FALLING_POLL_S, min(length_s, length_s * _FALL_STEP / fall))
+        self._world.at(self._world.now_s + next_s, _Look(at, window.restarted_s))
+
+    # ------------------------------------------------------------- jobs
+
+    def _job(self, position: int) -> Job:
+        task = self._tasks[position]
+        job = task.job
+        needs = Needs(gpus=job.gpus, gpu_memory_mib=task.declared_mib)
+        spec = JobSpec(
+            name=job.name,
+            user=job.user,
+            uid=self._uids.setdefault(job.user, len(self._uids)),
+            roles=(Role(needs=needs),),
+            priority=job.priority,
+            weight=job.weight,
+            due_s=job.due_s,
+        )
+        return Job(
+            id=position + 1,
+            ticket=str(position + 1),
+            spec=spec,
+            submitted=self._now,
+            estimates=task.estimates,
+        )
+
+
+def _under(mps: bool, modelled: ModelledDevice) -> Device:
+    device = modelled.device
+    served = mps and device.kind is DeviceKind.GPU
+    return replace(device, mps=served, mps_spans=served)

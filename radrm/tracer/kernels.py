@@ -1,0 +1,308 @@
+"""What CUDA kernels take for themselves while they run, and what has to be guessed.
+
+A fake tensor knows shapes and no values, and its operators give results without running.
+Here stand the operators of which that is not the whole story on a GPU.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import pretend
+import torch
+from torch._subclasses.fake_tensor import FakeTensor
+
+CUBLAS, CUBLASLT, FORWARD, DATA, WEIGHT = range(5)
+"""Kinds of call: a cuBLAS handle is used (number: 0 in forward, 1 in backward); cuBLASLt
+borrows its workspace; a convolution runs (number: which)."""
+
+aten = torch.ops.aten
+Handler = Callable[[Any, Any, Any, Any], Any]
+HANDLERS: dict[Any, Handler] = {}
+
+
+def handles(*names: str) -> Callable[[Handler], Handler]:
+    """Of `aten`, those names that this PyTorch has."""
+
+    def register(handler: Handler) -> Handler:
+        for name in names:
+            packet = getattr(aten, name, None)
+            if packet is not None:
+                HANDLERS[packet] = handler
+        return handler
+
+    return register
+
+
+def on_gpu(value: Any) -> bool:
+    return isinstance(value, FakeTensor) and value.fake_device.type == "cuda"
+
+
+def size_of(tensor: Any) -> int:
+    return int(tensor.numel()) * int(tensor.element_size())
+
+
+# ------------------------------------------------------------------ nothing to compute
+
+
+@handles(
+    "uniform_", "normal_", "random_", "bernoulli_", "exponential_", "geometric_", "log_normal_",
+    "cauchy_", "fill_", "zero_", "add_", "sub_", "mul_", "div_", "addcmul_", "addcdiv_", "lerp_",
+    "clamp_", "clamp_min_", "clamp_max_", "sqrt_", "reciprocal_", "neg_", "pow_", "copy_",
+    "erfinv_", "trunc_", "masked_fill_", "relu_", "sigmoid_", "tanh_", "exp_", "abs_", "sign_",
+)  # fmt: skip
+def in_place(watch: Any, func: Any, args: Any, kwargs: Any) -> Any:
+    """The tensor itself, and no time spent on it."""
+    target = args[0]
+    fake = isinstance(target, FakeTensor) and getattr(target, "constant", None) is None
+    if fake and func._schema.name.endswith("_"):
+        source = args[1] if len(args) > 1 else None
+        if (
+            func.overloadpacket is aten.copy_
+            and isinstance(source, torch.Tensor)
+            and on_gpu(target)
+        ):
+            return _copied(watch, args[0], source)
+        return args[0]
+    return func(*args, **kwargs)
+
+
+def _copied(watch: Any, target: Any, source: Any) -> Any:
+    """Between host and GPU, what is not contiguous or of another type is laid out first."""
+    if not on_gpu(source) and (source.dtype != target.dtype or not source.is_contiguous()):
+        with watch.borrowed(source.numel() * source.element_size()):
+            pass
+    return target
+
+
+@handles("_to_copy")
+def to_copy(watch: Any, func: Any, args: Any, kwargs: Any) -> Any:
+    """What is known of small tensors' values stays behind on the CPU: else the copy of a
+    known value would be made on a real GPU."""
+    tensor, device = args[0], kwargs.get("device")
+    if device is None or torch.device(device).type != "cuda":
+        return func(*args, **kwargs)
+    if not isinstance(tensor, FakeTensor):
+        shape, stride = tuple(tensor.shape), tuple(tensor.stride())
+        dtype = kwargs.get("dtype") or tensor.dtype
+        return torch.empty_strided(shape, stride, dtype=dtype, device=pretend.CUDA)
+    constant = getattr(tensor, "constant", None)
+    tensor.constant = None
+    try:
+        return func(*args, **kwargs)
+    finally:
+        tensor.constant = constant
+
+
+def _foreach_in_place(watch: Any, func: Any, args: Any, kwargs: Any) -> Any:
+    return None
+
+
+def _foreach(watch: Any, func: Any, args: Any, kwargs: Any) -> Any:
+    """As many results as tensors, each as large."""
+    tensors = next((a for a in args if isinstance(a, (list, tuple))), None)
+    if func._schema.name.endswith("norm"):
+        return [t.new_empty(()) for t in _noted(watch, tensors)]
+    return [torch.empty_like(t) for t in _noted(watch, tensors)]
+
+
+def _noted(watch: Any, tensors: Any) -> Any:
+    return tensors or ()
+
+
+def _register_foreach() -> None:
+    for name in dir(aten):
+        if name.startswith("_foreach_"):
+            HANDLERS[getattr(aten, name)] = _foreach_in_place if name.endswith("_") else _foreach
+
+
+# ------------------------------------------------------------------ values not known
+
+
+@handles("_local_scalar_dense")
+def scalar(watch: Any, func: Any, args: Any, kwargs: Any) -> Any:
+    """Code that asks for a value is told 0, False, or 1 where it may be a size."""
+    tensor = args[0]
+    constant = getattr(tensor, "constant", None)
+    if not isinstance(tensor, FakeTensor) or constant is not None:
+        return func(*args, **kwargs)
+    watch.guesses.add("a value read from the GPU")
+    if tensor.dtype == torch.bool:
+        return False
+    return 0.0 if tensor.dtype.is_floating_point else 1
+
+
+@handles("is_nonzero", "equal", "is_same_size", "allclose")
+def truth(watch: Any, func: Any, args: Any, kwargs: Any) -> Any:
+    try:
+        return func(*args, **kwargs)
+    except Exception:
+        watch.guesses.add("a value read from the GPU")
+        return False
+
+
+@handles("nonzero")
+def nonzero(watch: Any, func: Any, args: Any, kwargs: Any) -> Any:
+    """At most every place."""
+    tensor = args[0]
+    watch.guesses.add("how many elements a mask selects")
+    return tensor.new_empty((max(tensor.numel(), 1), tensor.dim()), dtype=torch.long)
+
+
+@handles("masked_select")
+def masked_select(watch: Any, func: Any, args: Any, kwargs: Any) -> Any:
+    watch.guesses.add("how many elements a mask selects")
+    shape = torch.broadcast_shapes(args[0].shape, args[1].shape)
+    return args[0].new_empty((math.prod(shape),))
+
+
+@handles("index")
+def index(watch: Any, func: Any, args: Any, kwargs: Any) -> Any:
+    """A mask selects at most every place."""
+    tensor, indices = args[0], args[1]
+    if not isinstance(tensor, FakeTensor) or not any(_is_mask(each) for each in indices):
+        return func(*args, **kwargs)
+    watch.guesses.add("how many elements a mask selects")
+    places: list[Any] = []
+    for each in indices:
+        if _is_mask(each):
+            shape = (each.numel(),)
+            places += [each.new_empty(shape, dtype=torch.long) for _ in range(each.dim())]
+        else:
+            places.append(each)
+    return func(tensor, places)
+
+
+@handles("index_put_", "_index_put_impl_")
+def index_put(watch: Any, func: Any, args: Any, kwargs: Any) -> Any:
+    if isinstance(args[0], FakeTensor) and any(_is_mask(each) for each in args[1]):
+        return args[0]
+    return func(*args, **kwargs)
+
+
+def _is_mask(value: Any) -> bool:
+    return isinstance(value, torch.Tensor) and value.dtype in (torch.bool, torch.uint8)
+
+
+# ------------------------------------------------------------------ convolutions
+
+
+@handles("convolution", "cudnn_convolution")
+def convolution(watch: Any, func: Any, args: Any, kwargs: Any) -> Any:
+    result = func(*args, **kwargs)
+    shape = _shape(args[0], args[1], result, *_geometry(func, args))
+    if shape is None:
+        return result
+    with watch.borrowed(*_copies(shape, args[0], args[1])):
+        watch.note(result)
+        if not _native(args[0], shape):
+            watch.convolution(FORWARD, shape)
+    return result
+
+
+@handles("convolution_backward")
+def convolution_backward(watch: Any, func: Any, args: Any, kwargs: Any) -> Any:
+    """cuDNN computes the input's gradient, then the weights', each with its workspace."""
+    result = func(*args, **kwargs)
+    output, inputs, weight = args[0], args[1], args[2]
+    shape = _shape(inputs, weight, output, args[4], args[7], args[9])
+    if shape is None:
+        return result
+    native = _native(inputs, shape)
+    with watch.borrowed(*_copies(shape, output, inputs, weight)):
+        for kind, gradient in zip((DATA, WEIGHT), result):  # noqa: B905
+            if gradient is not None:
+                watch.note(gradient)
+                if not native:
+                    watch.convolution(kind, shape)
+    return result
+
+
+def _geometry(func: Any, args: Any) -> tuple[Any, bool, int]:
+    if func.overloadpacket is aten.convolution:
+        return args[3], bool(args[6]), int(args[8])
+    return args[3], False, int(args[5])
+
+
+def _shape(
+    inputs: Any, weight: Any, output: Any, stride: Any, transposed: bool, groups: int
+) -> Any:
+    """A convolution as `radrm.estimators.workspaces` reads it; a transposed one is the
+    other way round. None for what runs on no GPU."""
+    if not on_gpu(inputs) or inputs.dim() < 3 or not 0 < inputs.dim() - 2 <= 3:
+        return None
+    if transposed:
+        inputs, output = output, inputs
+    last = torch.channels_last if inputs.dim() == 4 else torch.channels_last_3d
+    channels_last = inputs.dim() in (4, 5) and any(
+        t.is_contiguous(memory_format=last) and not t.is_contiguous() for t in (inputs, weight)
+    )
+    steps = tuple(int(s) for s in stride)
+    if len(steps) == 1:
+        steps *= inputs.dim() - 2
+    return (
+        int(inputs.shape[0]), int(inputs.shape[1]), int(output.shape[1]),
+        tuple(int(s) for s in inputs.shape[2:]), tuple(int(s) for s in output.shape[2:]),
+        tuple(int(s) for s in weight.shape[2:]), steps, int(groups),
+        int(inputs.element_size()), int(channels_last),
+    )  # fmt: skip
+
+
+def _native(inputs: Any, shape: Any) -> bool:
+    """Depthwise convolutions in 32 bits have a kernel of PyTorch's own, without workspace."""
+    in_channels, out_channels, groups, element_bytes = shape[1], shape[2], shape[7], shape[8]
+    depthwise = groups > 1 and groups == in_channels and out_channels % in_channels == 0
+    return bool(depthwise and element_bytes != 2)
+
+
+def _copies(shape: Any, *tensors: Any) -> list[int]:
+    """What does not lie as the kernel wants it is laid out anew for the call."""
+    channels_last, sizes = shape[9], []
+    for tensor in tensors:
+        if channels_last and tensor.dim() in (4, 5):
+            last = torch.channels_last if tensor.dim() == 4 else torch.channels_last_3d
+            if tensor.is_contiguous(memory_format=last):
+                continue
+        elif tensor.is_contiguous():
+            continue
+        sizes.append(size_of(tensor))
+    return sizes
+
+
+# ------------------------------------------------------------------ recurrent cells
+
+
+@handles("_thnn_fused_gru_cell")
+def gru_cell(watch: Any, func: Any, args: Any, kwargs: Any) -> Any:
+    """A fused kernel that fake tensors know nothing of: the new state, and five values for
+    each of its elements that the backward pass needs."""
+    hidden = args[2]
+    return torch.empty_like(hidden), hidden.new_empty((hidden.shape[0], 5 * hidden.shape[1]))
+
+
+@handles("_thnn_fused_gru_cell_backward")
+def gru_cell_backward(watch: Any, func: Any, args: Any, kwargs: Any) -> Any:
+    gradient, _, has_bias = args[:3]
+    batch, width = gradient.shape
+    gates = [gradient.new_empty((batch, 3 * width)) for _ in range(2)]
+    biases = [gradient.new_empty((3 * width,)) if has_bias else None for _ in range(2)]
+    return (*gates, torch.empty_like(gradient), *biases)
+
+
+# ------------------------------------------------------------------ matrix products
+
+
+@handles("mm", "bmm", "addmm", "baddbmm", "addbmm", "addmv", "mv", "dot", "_addmm_activation")
+def product(watch: Any, func: Any, args: Any, kwargs: Any) -> Any:
+    result = func(*args, **kwargs)
+    if on_gpu(result):
+        watch.call(CUBLAS, int(pretend.in_backward_engine()))
+        watch.note(result)
+        if func.overloadpacket is aten.addmm and args[0].dim() == 1:
+            watch.call(CUBLASLT)
+    return result
+
+
+_register_foreach()

@@ -1,0 +1,361 @@
+"""A GPU that is not there, as far as PyTorch's own code looks.
+
+Fake tensors say that they lie on `cuda:0`. What is done here keeps PyTorch from asking
+the driver, in builds with CUDA (where no GPU is visible) and without.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import sys
+import types
+from collections.abc import Callable
+from typing import Any
+
+import torch
+import torch._subclasses.fake_tensor
+
+CUDA = torch.device("cuda", 0)
+META = torch.device("meta")
+_CUDA_TYPE, _META_TYPE = 1, 14
+_HERE = os.path.dirname(os.path.abspath(__file__))
+_PASSED_OVER = (
+    os.path.join(_HERE, "pretend.py"),
+    os.path.join(_HERE, "kernels.py"),
+    os.path.join(_HERE, "watch.py"),
+    "eval_frame.py",
+    "_compile.py",
+    "contextlib.py",
+)
+_keep: list[Any] = []
+"""What must not be collected; empty until all is pretended."""
+_REGISTRY = "_ZN3c104impl26device_guard_impl_registryE"
+
+
+def begin(gpus: int) -> None:
+    """From here on PyTorch believes in `gpus` GPUs."""
+    _answers(gpus)
+    if _keep:
+        return
+    _keep.append(True)
+    _no_device_switching()
+    # One thread runs the backward pass: there is no queue for a device that is not there.
+    torch.autograd.set_multithreading_enabled(False)
+    _no_context()
+    _tensors_from_values()
+    _moving()
+    _without_the_driver()
+    _claims()
+    _attention()
+
+
+def in_backward_engine() -> bool:
+    """Whether the engine itself asks, and not Python code that it runs.
+
+    The engine would ask a real GPU for its streams. It is told `meta` for a tensor's
+    device, which has none.
+    """
+    frame = sys._getframe(1)
+    while frame is not None and frame.f_code.co_filename.endswith(_PASSED_OVER):
+        frame = frame.f_back
+    if frame is None:
+        return False
+    name, file = frame.f_code.co_name, frame.f_code.co_filename
+    if name == "_engine_run_backward":
+        return True
+    return name in ("backward", "grad") and file.endswith(
+        (os.path.join("autograd", "__init__.py"), os.path.join("autograd", "function.py"))
+    )
+
+
+def _no_device_switching() -> None:
+    """PyTorch's own do-nothing guard, which `meta` has, serves for `cuda` too."""
+    with contextlib.suppress(OSError, ValueError, AttributeError):
+        library = os.path.join(os.path.dirname(torch.__file__), "lib", "libc10.so")
+        registry = (ctypes.c_void_p * (_META_TYPE + 1)).in_dll(ctypes.CDLL(library), _REGISTRY)
+        if registry[_META_TYPE]:
+            registry[_CUDA_TYPE] = registry[_META_TYPE]
+            return
+    ensure = getattr(torch._C, "_ensureCUDADeviceGuardSet", None)
+    if ensure is not None:
+        ensure()
+
+
+def _answers(gpus: int) -> None:
+    """What code asks of `torch.cuda`, answered as an A100 would."""
+    properties = types.SimpleNamespace(
+        name="NVIDIA A100-SXM4-40GB", major=8, minor=0, total_memory=42_298_834_944,
+        multi_processor_count=108, is_integrated=False, is_multi_gpu_board=False,
+        gcnArchName="", warp_size=32, max_threads_per_multi_processor=2048,
+        regs_per_multiprocessor=65536, shared_memory_per_block=49152,
+        shared_memory_per_block_optin=166912, L2_cache_size=41943040,
+    )  # fmt: skip
+    state = torch.zeros(16, dtype=torch.uint8)
+    answers: dict[str, Any] = {
+        "is_available": True,
+        "is_initialized": True,
+        "is_bf16_supported": True,
+        "is_current_stream_capturing": False,
+        "device_count": gpus,
+        "current_device": 0,
+        "get_device_properties": properties,
+        "get_device_name": properties.name,
+        "get_device_capability": (8, 0),
+        "get_arch_list": ["sm_80"],
+        "mem_get_info": (properties.total_memory, properties.total_memory),
+        "memory_allocated": 0,
+        "memory_reserved": 0,
+        "max_memory_allocated": 0,
+        "max_memory_reserved": 0,
+        "memory_stats": {},
+        "memory_summary": "",
+        "get_rng_state": state,
+        "get_rng_state_all": [state] * gpus,
+    }
+    silent = (
+        "init", "_lazy_init", "synchronize", "set_device", "empty_cache", "manual_seed",
+        "manual_seed_all", "seed", "seed_all", "set_rng_state", "set_rng_state_all",
+        "reset_peak_memory_stats", "reset_max_memory_allocated", "ipc_collect",
+        "set_per_process_memory_fraction", "_set_stream_by_id", "set_stream",
+    )  # fmt: skip
+    for name, answer in answers.items():
+        _say(torch.cuda, name, answer)
+    for name in silent:
+        _say(torch.cuda, name, None)
+    for name in ("get_rng_state", "set_rng_state", "manual_seed", "manual_seed_all"):
+        _say(torch.cuda.random, name, answers.get(name))
+    stream, event = _stand_in(torch.cuda.Stream), _stand_in(torch.cuda.Event)
+    torch.cuda.Stream, torch.cuda.Event = stream, event  # type: ignore[misc,assignment]
+    torch.cuda.current_stream = torch.cuda.default_stream = stream  # type: ignore[assignment]
+    torch.cuda.stream = torch.cuda.StreamContext = stream  # type: ignore[assignment,misc]
+
+
+def _no_context() -> None:
+    """Fake tensors would make a real context first where they believe in a GPU."""
+    for name in ("init_cuda_context", "init_gpu_context"):
+        _say(torch._subclasses.fake_tensor, name, None)
+
+
+def _tensors_from_values() -> None:
+    """`torch.tensor(..., device="cuda")` would go to the device below all that is fake."""
+    for name in ("tensor", "as_tensor", "asarray"):
+        setattr(torch, name, _on_cpu_first(getattr(torch, name)))
+
+
+def _on_cpu_first(real: Callable[..., Any]) -> Callable[..., Any]:
+    def make(*args: Any, **kwargs: Any) -> Any:
+        device = kwargs.get("device")
+        if device is None and len(args) > 1 and isinstance(args[0], torch.Tensor):
+            return real(*args, **kwargs)
+        if device is None or torch.device(device).type != "cuda":
+            return real(*args, **kwargs)
+        needs_grad = kwargs.pop("requires_grad", False)
+        made = real(*args, **{**kwargs, "device": "cpu"}).to(device)
+        return made.requires_grad_() if needs_grad else made
+
+    return make
+
+
+replaced: dict[int, Any] = {}
+"""What took a moved weight's or buffer's place, by the id of what was moved."""
+_moved: list[Any] = []
+"""Those that were moved: their ids must not be given out again."""
+
+
+def _moving() -> None:
+    """`Module.to` and its like. PyTorch's own puts the new tensor into the old object, which
+    fake tensors do not allow: here a new parameter takes its place."""
+
+    def _apply(self: Any, fn: Callable[[Any], Any], recurse: bool = True) -> Any:
+        if recurse:
+            for child in self.children():
+                child._apply(fn)
+        for table in (self._parameters, self._buffers):
+            for name, tensor in table.items():
+                if tensor is not None:
+                    table[name] = _replacement(tensor, fn)
+        return self
+
+    torch.nn.Module._apply = _apply  # type: ignore[method-assign]
+
+
+def _replacement(tensor: Any, fn: Callable[[Any], Any]) -> Any:
+    known = replaced.get(id(tensor))
+    if known is not None:
+        return known
+    with torch.no_grad():
+        new = fn(tensor)
+    if new is tensor:
+        return tensor
+    if isinstance(tensor, torch.nn.Parameter):
+        new = torch.nn.Parameter(new, tensor.requires_grad)
+    _moved.append(tensor)
+    replaced[id(tensor)] = new
+    return new
+
+
+def latest(tensor: Any) -> Any:
+    """What stands for a tensor after all moves."""
+    while id(tensor) in replaced:
+        tensor = replaced[id(tensor)]
+    return tensor
+
+
+def _without_the_driver() -> None:
+    """Choices between kernels that ask the driver, made without it."""
+    _C = torch._C
+    real = _C._select_conv_backend
+
+    def select(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return real(*args, **kwargs)
+        except RuntimeError:
+            return _C._ConvBackend.CudaDepthwise2d
+
+    with contextlib.suppress(AttributeError):
+        _C._select_conv_backend = select  # type: ignore[assignment]
+    for name in ("lstm", "gru", "rnn_tanh", "rnn_relu"):
+        with contextlib.suppress(AttributeError):
+            setattr(torch._VF, name, _without_cudnn(getattr(torch._VF, name)))
+    with contextlib.suppress(AttributeError):
+        # One fused operator in evaluation, of which fake tensors know nothing.
+        torch.backends.mha.set_fastpath_enabled(False)
+
+
+def _without_cudnn(real: Callable[..., Any]) -> Callable[..., Any]:
+    """Step by step: cuDNN's recurrent kernels cannot be asked without a GPU."""
+
+    def run(*args: Any, **kwargs: Any) -> Any:
+        with torch.backends.cudnn.flags(enabled=False):
+            return real(*args, **kwargs)
+
+    return run
+
+
+def _say(module: types.ModuleType, name: str, answer: Any) -> None:
+    if hasattr(module, name):
+        setattr(module, name, lambda *args, **kwargs: answer)
+
+
+class _Nothing:
+    """Stands for a stream or event."""
+
+    def __init__(self, *args: object, **kwargs: object) -> None:
+        self.device = CUDA
+        self.cuda_stream = 0
+
+    def __enter__(self) -> _Nothing:
+        return self
+
+    def __exit__(self, *args: object) -> None:
+        pass
+
+    def elapsed_time(self, *args: object) -> float:
+        return 0.0
+
+    def query(self) -> bool:
+        return True
+
+    def __getattr__(self, name: str) -> Callable[..., None]:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return lambda *args, **kwargs: None
+
+
+def _stand_in(real: type) -> type:
+    """With the abstract ancestors of the real class, since PyTorch asks for them."""
+    abstract = [base for base in real.__mro__ if getattr(base, "__abstractmethods__", None)]
+    missing = {name for base in abstract for name in base.__abstractmethods__}
+    nothing = {name: lambda self, *args, **kwargs: None for name in missing}
+    return type(real.__name__, (_Nothing, *abstract[:1]), nothing)
+
+
+# Operators with a CUDA kernel of their own that a build without CUDA would take apart
+# into smaller ones, with other temporaries than on a GPU.
+# Only those are claimed that are known to.
+_CLAIMED = ("silu_backward", "mish_backward", "_pad_circular")
+
+
+def _claims() -> None:
+    """A build without CUDA is told that these have kernels there; none is ever run."""
+    if torch.backends.cuda.is_built():
+        return
+    library = torch.library.Library("aten", "IMPL")
+    _keep.append(library)
+    for name in _CLAIMED:
+        with contextlib.suppress(Exception):
+            library.impl(name, _never, "CUDA")
+
+
+def _never(*args: object, **kwargs: object) -> None:
+    raise RuntimeError("a kernel was run that is not there")
+
+
+def _attention() -> None:
+    """The fused kernels that an A100 takes, chosen here since the choice asks the driver."""
+    functional = torch.nn.functional
+    plain = functional.scaled_dot_product_attention
+    aten = torch.ops.aten
+
+    def attention(
+        query: Any, key: Any, value: Any, attn_mask: Any = None, dropout_p: float = 0.0,
+        is_causal: bool = False, scale: Any = None, enable_gqa: bool = False,
+    ) -> Any:  # fmt: skip
+        more = {"enable_gqa": True} if enable_gqa else {}
+        if query.device.type != "cuda" or query.dim() != 4:
+            return plain(query, key, value, attn_mask, dropout_p, is_causal, scale=scale, **more)
+        if enable_gqa and key.size(1) != query.size(1):
+            times = query.size(1) // key.size(1)
+            key = key.repeat_interleave(times, 1)
+            value = value.repeat_interleave(times, 1)
+        if torch.is_autocast_enabled():
+            dtype = torch.get_autocast_gpu_dtype()
+            query, key, value = query.to(dtype), key.to(dtype), value.to(dtype)
+            if attn_mask is not None and attn_mask.dtype != torch.bool:
+                attn_mask = attn_mask.to(dtype)
+        needs_grad = torch.is_grad_enabled() and any(
+            each.requires_grad for each in (query, key, value)
+        )
+        width = query.size(-1)
+        half = query.dtype in (torch.float16, torch.bfloat16)
+        same = width == value.size(-1)
+        options = torch.backends.cuda
+        with torch.amp.autocast("cuda", enabled=False):
+            if half and attn_mask is None and same and width <= 256 and options.flash_sdp_enabled():
+                return _flash(query, key, value, dropout_p, is_causal, scale)
+            aligned = width % (8 if half else 4) == 0 and value.size(-1) % (8 if half else 4) == 0
+            if aligned and options.mem_efficient_sdp_enabled():
+                bias = _bias(attn_mask, query, key)
+                return aten._scaled_dot_product_efficient_attention(
+                    query, key, value, bias, needs_grad, dropout_p, is_causal, scale=scale
+                )[0]
+            return aten._scaled_dot_product_attention_math(
+                query, key, value, attn_mask, dropout_p, is_causal, scale=scale
+            )[0]
+
+    def _flash(query: Any, key: Any, value: Any, dropout_p: float, causal: bool, scale: Any) -> Any:
+        width = query.size(-1)
+        if width % 8:
+            scale = width**-0.5 if scale is None else scale
+            wider = [functional.pad(each, (0, 8 - width % 8)) for each in (query, key, value)]
+            query, key, value = wider
+        out = aten._scaled_dot_product_flash_attention(
+            query, key, value, dropout_p, causal, False, scale=scale
+        )[0]
+        return out[..., :width] if width % 8 else out
+
+    def _bias(mask: Any, query: Any, key: Any) -> Any:
+        if mask is None:
+            return None
+        if mask.dtype == torch.bool:
+            zero = torch.zeros_like(mask, dtype=query.dtype)
+            mask = zero.masked_fill_(mask.logical_not(), float("-inf"))
+        if key.size(2) % 16:
+            mask = functional.pad(mask, (0, 16 - key.size(2) % 16))[..., : key.size(2)]
+        return mask.expand(query.size(0), query.size(1), query.size(2), key.size(2))
+
+    functional.scaled_dot_product_attention = attention  # type: ignore[assignment]
+    with contextlib.suppress(AttributeError):
+        torch._C._nn.scaled_dot_product_attention = attention  # type: ignore[assignment]

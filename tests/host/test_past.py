@@ -1,0 +1,96 @@
+"""The past is read from the store while a daemon may write it, and nothing is changed."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from pathlib import Path
+
+import pytest
+
+from radrm.core.records import Attempt, Instant, Job, JobSpec, Placement, Share
+from radrm.core.state import Decision
+from radrm.core.words import Collocation, Outcome
+from radrm.errors import StoreError
+from radrm.host.past import read_past
+from radrm.host.spool import Envelope
+from radrm.host.store import Store, Submission
+
+BEGIN = 1_700_000_000.0
+
+
+def at(seconds: float) -> Instant:
+    return Instant(seconds, BEGIN + seconds)
+
+
+def job(number: int, submitted_s: float) -> Job:
+    return Job(number, f"T{number}", JobSpec(f"j{number}", "ada", 1000), at(submitted_s))
+
+
+def attempt(job_id: int, serial: int, outcome: Outcome | None) -> Attempt:
+    placement = Placement((Share("gpu"),), Collocation.MPS)
+    return Attempt(job_id, 1, serial, placement, at(0), ended=at(9), outcome=outcome)
+
+
+def decided(*records: Job | Attempt) -> Decision:
+    return Decision(actions=(), changed=records, dropped=(), wake_at=None, rejections=())
+
+
+def envelope(ticket: str, submitted_s: float = 0.0) -> Envelope:
+    return Envelope(
+        ticket=ticket,
+        file=None,
+        script=None,
+        command=("true",),
+        options={},
+        cwd="/",
+        umask=0o77,
+        environment={},
+        submitted_s=submitted_s,
+    )
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    made = Store(str(tmp_path / "radrm.sqlite"))
+    for number, submitted_s in ((1, 0.0), (2, 100.0), (3, 200.0)):
+        records = [job(number, submitted_s), attempt(number, number, Outcome.COMPLETED)]
+        made.save(
+            [decided(*records)], [Submission(1000, 1000, envelope(f"T{number}", submitted_s))]
+        )
+    return made
+
+
+def test_jobs_since_a_time_with_their_real_attempts(store: Store) -> None:
+    store.save([decided(attempt(3, 7, None), attempt(3, 8, Outcome.OOM))])
+    found = read_past(store.path, BEGIN + 50)
+    assert [found_job.id for found_job, _ in found] == [2, 3]
+    assert [made.serial for made in found[1][1]] == [3, 8]  # a void launch is none
+    assert read_past(store.path, BEGIN + 500) == []
+
+
+def test_nothing_is_written_while_the_daemon_writes(store: Store) -> None:
+    before = {
+        name: os.stat(Path(store.path).parent / name).st_mtime_ns for name in ("radrm.sqlite",)
+    }
+    assert len(read_past(store.path, 0)) == 3
+    after = {name: os.stat(Path(store.path).parent / name).st_mtime_ns for name in before}
+    assert before == after
+    store.save([decided(job(1, 0.0))])
+
+
+def test_a_store_that_cannot_be_read(tmp_path: Path, store: Store) -> None:
+    with pytest.raises(StoreError, match="there is no store"):
+        read_past(str(tmp_path / "none"), 0)
+    (tmp_path / "noise").write_bytes(b"no database at all" * 100)
+    with pytest.raises(StoreError, match="cannot read the store"):
+        read_past(str(tmp_path / "noise"), 0)
+    store.close()
+    with sqlite3.connect(store.path) as db:
+        db.execute('UPDATE jobs SET record = \'{"submitted": {"wall_s": 9e9}}\' WHERE id = 2')
+    with pytest.raises(StoreError, match="record that cannot be read"):
+        read_past(store.path, 0)
+    with sqlite3.connect(store.path) as db:
+        db.execute("PRAGMA user_version = 99")
+    with pytest.raises(StoreError, match="version 99"):
+        read_past(store.path, 0)

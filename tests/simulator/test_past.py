@@ -1,0 +1,194 @@
+"""A daemon's past as a trace: corrected durations, unknown activity, what is left out."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import pytest
+
+from radrm.config import Config
+from radrm.core.records import (
+    Attempt,
+    Estimate,
+    Instant,
+    Job,
+    JobSpec,
+    Needs,
+    Placement,
+    Role,
+    Share,
+    Usage,
+)
+from radrm.core.words import Collocation, JobState, Outcome, Quantity
+from radrm.modelled.spec import parse
+from radrm.simulator.engine import simulate
+from radrm.simulator.job import TraceJob
+from radrm.simulator.past import RECORDED, Assumption, Past, assumptions, replayed
+from radrm.simulator.run import Run
+from radrm.simulator.scenario import Life, Scenario
+
+BEGIN = 1_700_000_000.0
+MIDDLE = Assumption(1.6, 0.6)
+
+
+def at(seconds: float) -> Instant:
+    return Instant(seconds, BEGIN + seconds)
+
+
+def attempt(
+    job_id: int,
+    begin_s: float,
+    end_s: float | None,
+    *usage: Usage,
+    outcome: Outcome | None = Outcome.COMPLETED,
+    mode: Collocation = Collocation.MPS,
+) -> Attempt:
+    return Attempt(
+        job_id=job_id,
+        number=1,
+        serial=job_id,
+        placement=Placement(tuple(Share(u.device) for u in usage), mode),
+        launched=at(begin_s),
+        started=at(begin_s),
+        ended=None if end_s is None else at(end_s),
+        outcome=outcome,
+        usage=usage,
+    )
+
+
+def past(
+    job_id: int,
+    submit_s: float,
+    *attempts: Attempt,
+    state: JobState = JobState.COMPLETED,
+    estimates: tuple[Estimate, ...] = (),
+    gpus: int = 1,
+    name: str | None = None,
+) -> Past:
+    spec = JobSpec(name or f"job-{job_id}", "ada", 1000, (Role(needs=Needs(gpus=gpus)),))
+    ended = attempts[-1].ended if attempts and state.final else None
+    job = Job(
+        job_id, f"T{job_id}", spec, at(submit_s), state=state, estimates=estimates, ended=ended
+    )
+    return Past(job, attempts)
+
+
+def used(
+    device: str = "a", mib: int | None = 4000, smact: float | None = 0.5, **more: bool
+) -> Usage:
+    return Usage(device, mib, smact, **more)
+
+
+def test_a_job_alone_is_what_it_was() -> None:
+    told = (Estimate(Quantity.MEMORY, 5000, 6000, "horus"),)
+    one = past(1, 10, attempt(1, 30, 130, used()), estimates=told)
+    found = replayed([one], MIDDLE, BEGIN)
+    (job,) = found.jobs
+    assert (job.submit_s, job.duration_s, job.memory_mib, job.smact) == (0, 100, 4000, 0.5)
+    assert job.estimates == {RECORDED: 6000} and job.user == "ada"
+    assert (found.assumed, found.shared, found.slow_down) == (0, 0, 1.0)
+    assert (found.jct_s, found.wait_s) == (120, 20)
+    assert len(assumptions([one])) == 1
+
+
+def test_neighbours_are_taken_out_only_while_they_were_there() -> None:
+    def both(smact: float) -> list[Past]:
+        told = (Estimate(Quantity.SMACT, smact, smact, "declared"),)
+        usage = used(smact=None, shared=True)
+        return [
+            past(1, 0, attempt(1, 0, 300, usage), estimates=told),
+            past(2, 0, attempt(2, 100, 200, usage), estimates=told),
+        ]
+
+    light, heavy = replayed(both(0.2), MIDDLE, BEGIN), replayed(both(0.9), MIDDLE, BEGIN)
+    assert light.jobs[0].duration_s == pytest.approx(299, abs=1)
+    # Beside an equal it got about half of the GPU for 70 of its 300 seconds: the other one
+    # takes 30 to start.
+    assert heavy.jobs[0].duration_s == pytest.approx(230 + 0.472 / 0.9 * 70, abs=1)
+    assert heavy.jobs[1].duration_s == pytest.approx(30 + 0.472 / 0.9 * 70, abs=1)
+    assert heavy.shared == 2 and heavy.slow_down > 1.2 > light.slow_down
+
+
+def test_unknown_activity_is_known_from_the_same_alone_or_assumed_and_counted() -> None:
+    shared = used(smact=0.8, shared=True)
+    unread = used("b", smact=None, shared=True)
+    days = [
+        past(1, 0, attempt(1, 0, 100, used(smact=0.3)), name="again"),
+        past(2, 200, attempt(2, 200, 300, shared), name="again"),
+        past(3, 200, attempt(3, 200, 300, shared), name="never alone"),
+        past(4, 200, attempt(4, 200, 300, unread), name="never read"),
+    ]
+    low, middle, high = assumptions(days)
+    found = [replayed(days, each, BEGIN) for each in (low, middle, high)]
+    assert [each.assumed for each in found] == [2, 2, 2]
+    assert [each.jobs[1].smact for each in found] == [0.3] * 3
+    # An equal part of what two showed is the least.
+    assert found[0].jobs[2].smact == pytest.approx(0.4)
+    assert found[0].jobs[2].smact < found[1].jobs[2].smact < found[2].jobs[2].smact <= 1
+    assert [each.jobs[3].smact for each in found] == [low.smact, middle.smact, high.smact]
+
+
+def test_deaths_are_no_work_and_retries_are() -> None:
+    died = attempt(1, 0, 50, used(), outcome=Outcome.OOM)
+    failed = attempt(1, 60, 80, used(), outcome=Outcome.FAILED)
+    whole = attempt(1, 100, 200, used(mib=9000))
+    (job,) = replayed([past(1, 0, died, failed, whole)], MIDDLE, BEGIN).jobs
+    assert job.duration_s == 120 and job.memory_mib == 9000
+
+
+def test_what_is_left_out_is_said() -> None:
+    never = replace(past(5, 0).job, state=JobState.CANCELLED, ended=at(5))
+    days = [
+        past(1, 0, attempt(1, 0, 100, used())),
+        past(2, 0, attempt(2, 0, None, used("b"), outcome=None), state=JobState.RUNNING),
+        past(3, 0, attempt(3, 0, 100), gpus=0),
+        past(4, 0, attempt(4, 0, 100, used("c", mib=None))),
+        Past(never),
+    ]
+    found = replayed(days, MIDDLE, BEGIN + 500)
+    assert len(found.jobs) == 1
+    assert found.left_out == {
+        "not ended yet": 1,
+        "without a GPU": 1,
+        "no memory was seen": 1,
+        "never ran": 1,
+    }
+    assert replayed([], MIDDLE, BEGIN).jobs == ()
+
+
+def as_past(run: Run) -> list[Past]:
+    """What a daemon would have kept of a run, whose jobs tell their SM activity."""
+    found = []
+    for number, each in enumerate(run.jobs, 1):
+        attempts = tuple(
+            attempt(
+                number,
+                a.started_s,
+                a.ended_s,
+                *(Usage(f"gpu-{d}", math.ceil(each.job.memory_mib)) for d in a.devices),
+                outcome=a.outcome,
+                mode=Collocation(a.collocation),
+            )
+            for a in each.attempts
+        )
+        told = (Estimate(Quantity.SMACT, each.job.smact, each.job.smact, "declared"),)
+        found.append(past(number, each.job.submit_s, *attempts, estimates=told, name=each.job.name))
+    return found
+
+
+@pytest.mark.parametrize("mps", [True, False])
+def test_a_simulated_past_gives_its_trace_again(mps: bool) -> None:
+    jobs = [
+        TraceJob(20.0 * i, f"j{i}", 1 + (i == 4), 600 + 70 * (i % 7), 5000, 0.2 + 0.1 * (i % 6))
+        for i in range(24)
+    ]
+    life = Life(spread=0, work_sd=0)
+    run = simulate(
+        jobs, Scenario(parse("sim:2xA100-40GB"), Config(policy="lug"), mps=mps, life=life)
+    )
+    found = replayed(as_past(run), MIDDLE, BEGIN)
+    assert found.shared > 15 and found.slow_down > 1.3
+    for was, now in zip(jobs, found.jobs, strict=True):
+        assert (now.name, now.gpus, now.smact) == (was.name, was.gpus, was.smact)
+        assert now.duration_s == pytest.approx(was.duration_s, rel=0.01)

@@ -1,0 +1,158 @@
+"""The prototype's own loop, step by step, and what it makes of the published traces."""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from benchmarks.reproduction import DATA, ROWS, Row, known, measure
+from radrm.core.rules import Planner
+from radrm.core.scheduler import Rules
+from radrm.core.words import Outcome
+from radrm.errors import UsageError
+from radrm.orders.fifo import Fifo
+from radrm.recovery.exclusive import OwnDevice
+from radrm.simulator import engine
+from radrm.simulator.engine import simulate
+from radrm.simulator.job import TraceJob
+from radrm.simulator.metrics import Spread
+from radrm.simulator.run import Run
+from radrm.simulator.scenario import Scenario
+from tests.simulator.traces import job, scenario
+
+ONE = "sim:1xA100-40GB"
+
+
+def published(*jobs: TraceJob, policy: str = "magm", spec: str = ONE, **changes: object) -> Run:
+    setting: Scenario = scenario(policy, spec, fidelity="published", **changes)
+    return simulate(jobs, setting)
+
+
+def starts(run: Run) -> list[list[float]]:
+    return [[attempt.started_s for attempt in found.attempts] for found in run.jobs]
+
+
+# ------------------------------------------------------------------ the loop
+
+
+def test_an_idle_device_is_given_after_one_settle() -> None:
+    run = published(job(2), job(2), spec="sim:2xA100-40GB")
+    # Seen at the scan at 5 s, settled at 35 s; one placement a round.
+    assert starts(run) == [[35], [70]]
+    assert run.decisions == ((0, (0,)), (1, (1,)))
+
+
+def test_others_are_joined_after_two() -> None:
+    run = published(job(0, 2000, smact=0.3), job(0, smact=0.3))
+    assert starts(run) == [[35], [35 + 5 + 30 + 30]]
+
+
+def test_idle_devices_come_first_whatever_the_policy() -> None:
+    # The most utilized device is the first; the second is idle.
+    run = published(job(0, 2000), job(100), policy="mug", spec="sim:2xA100-40GB")
+    assert run.decisions == ((0, (0,)), (1, (1,)))
+
+
+def test_readings_are_means_over_a_window_that_is_old() -> None:
+    """A newcomer's memory is hardly seen when the next decides: so it dies."""
+    jobs = [job(0, 3000, 18000, 0.1, steady_mib=18000), job(0, 3000, 18000, 0.1)]
+    settings = {"min_free_mib": 30000, "floor_mib": 0}
+    run = published(*jobs, estimator="none", settings=settings)
+    # At 100 s the window is -10..80 s: 1500 MiB from 35 s on, and nothing of the peak at 80 s.
+    assert starts(run) == [[35], [100]]
+    late = published(jobs[0], job(100, 3000, 18000, 0.1), estimator="none", settings=settings)
+    # At 200 s it is 90..180 s, all of it at 18,000 MiB: there are not 30,000 free any more.
+    first = late.jobs[0].attempts[0]
+    assert starts(late)[1][0] > first.ended_s
+
+
+def test_the_head_of_the_queue_holds_up_the_rest() -> None:
+    run = published(
+        job(0, 1000), job(10, gpus=2), job(20), spec="sim:2xA100-40GB", policy="exclusive"
+    )
+    (first,), (second,), (third,) = starts(run)
+    assert first < run.jobs[0].attempts[0].ended_s < second < third
+
+
+def test_a_death_is_found_by_the_scan_and_blocks_collocation() -> None:
+    jobs = (job(0, 600, 30000), job(0, 600, 30000), job(0, 600, 1000))
+    run = published(*jobs, policy="rr", estimator="none")
+    died, again = run.jobs[1].attempts
+    assert (died.started_s, died.ended_s, died.outcome) == (100, 145, Outcome.OOM)
+    # The third had its turn when the second was not known to be dead, or must wait for it.
+    assert again.started_s > run.jobs[0].attempts[0].ended_s
+    third = run.jobs[2].attempts[0].started_s
+    assert third > again.started_s
+    assert run.oom_count == 1
+
+
+def test_it_knows_one_planner(monkeypatch: pytest.MonkeyPatch) -> None:
+    other = Rules(order=Fifo(), planners=(Idle(),), recovery=OwnDevice())
+    monkeypatch.setattr(engine, "make_rules", lambda config: other)
+    with pytest.raises(UsageError, match="no planner 'idle'; leave planner at 'default'"):
+        published(job(0))
+
+
+class Idle(Planner):
+    name, version = "idle", 1
+
+
+# ------------------------------------------------------------------ the published tables
+
+SEEDS = 4
+
+
+def the_row(trace: str, what: str) -> Row:
+    return next(row for row in ROWS if (row.trace, row.what) == (trace, what))
+
+
+@cache
+def figures(trace: str, what: str) -> dict[str, Spread]:
+    return measure(the_row(trace, what), "published", SEEDS)
+
+
+needs_data = pytest.mark.skipif(
+    not Path(DATA, "traces").is_dir(), reason="the published traces are not here"
+)
+
+
+@needs_data
+@pytest.mark.parametrize("what", ["Exclusive", "MAGM + GPUMemNet (80 %)"])
+def test_heavy60_time_and_energy(what: str) -> None:
+    row = the_row("heavy60", what)
+    found = figures(row.trace, row.what)
+    assert row.minutes is not None
+    assert row.energy_mj is not None
+    assert known(found, "makespan_s") / 60 == pytest.approx(row.minutes, rel=0.03)
+    assert known(found, "energy_j") / 1e6 == pytest.approx(row.energy_mj, rel=0.03)
+
+
+@needs_data
+@pytest.mark.parametrize(
+    "what", ["Oracle worst fit", "LUG (80 %, 5 GB)", "MAGM + GPUMemNet (80 %)"]
+)
+def test_mix90_improvement(what: str) -> None:
+    row = the_row("mix90", what)
+    exclusive_s = known(figures("mix90", "Exclusive"), "makespan_s")
+    change = 100 * (known(figures(row.trace, row.what), "makespan_s") / exclusive_s - 1)
+    assert change == pytest.approx(row.change, abs=4.5)
+
+
+@needs_data
+@pytest.mark.parametrize(
+    ("trace", "what"),
+    [
+        ("heavy60", "MAGM + GPUMemNet (80 %)"),
+        ("heavy60", "MAGM + Horus (80 %)"),
+        ("mix90", "RR (no condition)"),
+        ("mix90", "MAGM (no condition)"),
+        ("mix90", "LUG (80 %, 5 GB)"),
+        ("mix90", "MAGM + GPUMemNet"),
+    ],
+)
+def test_deaths(trace: str, what: str) -> None:
+    row = the_row(trace, what)
+    assert row.oom is not None
+    assert known(figures(row.trace, row.what), "oom_count") == pytest.approx(row.oom, abs=2)

@@ -1,0 +1,73 @@
+"""The jobs of a trace through a real daemon on software GPUs, in scaled time."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from radrm.config import Config
+from radrm.modelled.spec import parse
+from radrm.simulator.job import TraceJob
+from radrm.simulator.scenario import Life, Scenario
+from tests.daemon.harness import DaemonHome, wait_until
+
+SIMJOBS = Life(0.0, 5.0, 0.0, 0.0, (1.0, 1.0), spread=0.0, work_sd=0.0)
+"""How `radrm-simjob` lives: at its peak five seconds after it began, and no start-up."""
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What became of a job: device indices; seconds since the first was submitted."""
+
+    devices: tuple[int, ...]
+    started_s: float
+    ended_s: float | None
+
+
+def through_daemon(
+    home: DaemonHome, jobs: Sequence[TraceJob], to_the_end: bool = True
+) -> list[Seen]:
+    """All of them submitted at once to a daemon that runs; in the order of the trace. With
+    `to_the_end` off they are only waited for until the last has begun."""
+    home.radrm("drain", "--help")  # the first command of a fresh tree compiles what it imports
+    files = []
+    for number, job in enumerate(jobs):
+        text = (
+            f"#RAD --name={job.name} --gpus={job.gpus} --gpu-memory={job.memory_mib:.0f} "
+            f"--smact={job.smact}\n"
+            f"radrm-simjob --gpu-memory {job.memory_mib:.0f} --smact {job.smact} "
+            f"--seconds {job.duration_s} --gpus {job.gpus}\n"
+        )
+        files.append(home.file(f"{number:03}.rad", text).name)
+    done = home.radrm("submit", "--json", *files)
+    assert done.returncode == 0, done.stderr
+    ids = [found["id"] for found in json.loads(done.stdout)]
+    # A submission may outrun the daemon's answer: then its ticket tells.
+    assert all(isinstance(job_id, int) for job_id in ids), done.stdout
+    states = {"COMPLETED", "FAILED", "TIMEOUT", "CANCELLED"} | (
+        set() if to_the_end else {"RUNNING"}
+    )
+
+    def found() -> list[dict[str, object]]:
+        shown = home.ask("status", jobs=[str(job_id) for job_id in ids])
+        return shown if all(each["state"] in states for each in shown) else []
+
+    documents = {each["id"]: each for each in wait_until(found, "the jobs")}
+    index = {each["uuid"]: each["index"] for each in home.ask("gpus")}
+    begun_s = min(float(each["submitted_at"]) for each in documents.values())
+    return [
+        Seen(
+            devices=tuple(index[uuid] for uuid in documents[job_id]["devices"]),
+            started_s=documents[job_id]["started_at"] - begun_s,
+            ended_s=None if (end := documents[job_id]["ended_at"]) is None else end - begun_s,
+        )
+        for job_id in ids
+    ]
+
+
+def same_scenario(gpus: str, config: Config, mps: bool = False) -> Scenario:
+    """The simulator's side of it. Such jobs declare memory and SM activity."""
+    return Scenario(
+        parse(gpus), config, estimator="declared", smact_known=True, mps=mps, life=SIMJOBS
+    )

@@ -1,0 +1,67 @@
+"""The table `[strangers]`: what may stand there, and what it means for the core."""
+
+from __future__ import annotations
+
+import pytest
+
+from radrm.config import Config, StrangersConfig, contradictions, parse_config
+from radrm.errors import BadConfig
+from radrm.wiring import make_settings
+
+WHOLE = """\
+[strangers]
+action = "signal"
+grace_s = 600
+kill_grace_s = 0
+spare = ["ollama", "python3.10"]
+spare_users = ["triton"]
+"""
+
+
+def test_all_of_it() -> None:
+    found = parse_config(WHOLE, "x").strangers
+    assert found == StrangersConfig("signal", 600.0, 0.0, ("ollama", "python3.10"), ("triton",))
+    assert parse_config("", "x").strangers == StrangersConfig()
+    assert Config(strangers=found).with_set("order=fifo").strangers == found, "it reads back"
+    assert Config().with_set('strangers.spare=["a"]').strangers.spare == ("a",)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("action = 'sginal'", "did you mean 'signal'"),
+        ("action = 1", "strangers.action must be one of"),
+        ("grace_s = -1", "strangers.grace_s must be seconds from 0"),
+        ("grace_s = true", "strangers.grace_s must be seconds from 0"),
+        ("grace_s = '5m'", "strangers.grace_s"),
+        ("kill_grace_s = nan", "strangers.kill_grace_s"),
+        ("grace_s = 1e300", "strangers.grace_s must be seconds from 0 to a year"),
+        ("spare = 'Xorg'", "a list of names"),
+        ("spare = ['/usr/bin/Xorg']", "a list of names"),
+        ("spare = ['']", "a list of names"),
+        ("spare = [1]", "a list of names"),
+        ('spare_users = ["a\\u001b"]', "a list of names"),
+        ("sparing = []", "did you mean 'spare'"),
+    ],
+)
+def test_bad_words(text: str, said: str) -> None:
+    with pytest.raises(BadConfig) as caught:
+        parse_config(f"[strangers]\n{text}", "x")
+    assert said in str(caught.value) and "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("action", ["count", "warn", "signal"])
+def test_what_is_set_in_core_stays(action: str) -> None:
+    config = Config(strangers=StrangersConfig(action))
+    assert not make_settings(config).yield_to_unmanaged
+    asked = Config(strangers=StrangersConfig(action), core={"yield_to_unmanaged": True})
+    assert make_settings(asked).yield_to_unmanaged
+
+
+def test_drain_is_the_cores_business() -> None:
+    drain = StrangersConfig("drain")
+    assert make_settings(Config(strangers=drain)).yield_to_unmanaged
+    both = Config(strangers=drain, core={"yield_to_unmanaged": False})
+    assert not make_settings(both).yield_to_unmanaged
+    assert any("strangers.action = 'drain'" in trouble for trouble in contradictions(both))
+    assert contradictions(Config(strangers=drain)) == []

@@ -1,0 +1,84 @@
+"""`radrm summarize` with a real PyTorch: its file is read by the routes that it is for."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from radrm.estimators.summaries.read import read_summary
+from radrm.estimators.traced import Traced
+
+PYTHON = os.environ.get("RADRM_TEST_TORCH_PYTHON") or sys.executable
+NETS = """
+import os
+import torch
+
+def make(batch_size):
+    print("so it says")
+    return torch.nn.Sequential(
+        torch.nn.Conv2d(3, 16, 3, padding=1),
+        torch.nn.ReLU(),
+        torch.nn.Flatten(),
+        torch.nn.Linear(16 * 32 * 32, 10),
+    )
+
+def broken():
+    raise ValueError("no data folder")
+
+def leaves():
+    os._exit(7)
+"""
+
+
+@pytest.fixture(scope="module", autouse=True)
+def torch() -> None:
+    if subprocess.run([PYTHON, "-c", "import torch"], capture_output=True).returncode:
+        pytest.skip(f"{PYTHON} has no PyTorch (RADRM_TEST_TORCH_PYTHON names another Python)")
+
+
+def summarize(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    (folder / "nets.py").write_text(NETS)
+    command = [sys.executable, "-m", "radrm.cli.main", "summarize", *words, "--python", PYTHON]
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
+    return subprocess.run(
+        command, cwd=folder, env=environment, capture_output=True, text=True, check=False
+    )
+
+
+def test_summary_and_trace_stand_in_one_file(tmp_path: Path) -> None:
+    done = summarize(tmp_path, "nets:make", "--batch-size=8", "--input-shape=3x32x32", "--json")
+    assert done.returncode == 0, done.stderr
+    told = json.loads(done.stdout)
+    assert told["file"] == "make.model" and told["batch_size"] == 8
+    assert 0 < told["need_mib"] <= told["memory_mib"]
+    text = (tmp_path / "make.model").read_text()
+    summary = read_summary(text)
+    assert [layer.kind for layer in summary.layers] == ["Conv2d", "ReLU", "Flatten", "Linear"]
+    assert summary.parameters == 164_298 and summary.batch_size == 8 and not summary.problems
+    traced = Traced.from_text(text)
+    assert traced is not None and traced.batch_size == 8
+    assert "so it says" in done.stderr
+    again = summarize(tmp_path, "nets:make", "--batch-size=8")
+    assert again.returncode == 1 and "--force" in again.stderr
+
+
+@pytest.mark.parametrize(
+    ("factory", "why"),
+    [
+        ("nets:broken", "no data folder"),
+        ("nets:leaves", "exit code 7"),
+        ("nets:missing", "missing"),
+        ("nowhere:make", "nowhere"),
+    ],
+)
+def test_what_goes_wrong_is_one_line(tmp_path: Path, factory: str, why: str) -> None:
+    done = summarize(tmp_path, factory)
+    assert done.returncode == 1
+    (line,) = [line for line in done.stderr.splitlines() if line.startswith("radrm: ")]
+    assert why in line
+    assert not list(tmp_path.glob("*.model"))
