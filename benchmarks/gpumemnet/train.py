@@ -97,10 +97,10 @@ def fit_others(rows: Split) -> fit.Fitted:
     """With more rows at other batch sizes, from the training rows alone."""
     measured = [row for row in rows.train if row.measured]
     modelled = [row for row in rows.train if not row.measured]
-    more = [*data.between(measured, 3, SEED), *data.elsewhere(modelled, 8, SEED)]
+    more = [*data.between(measured, 3, SEED), *data.elsewhere(modelled, 5, SEED)]
     train = [*rows.train, *more]
     return fit.fitted(
-        train, rows.validation, STEPS_OF_8_GB, epochs=40, batch=256, noise=0.08, seed=SEED
+        train, rows.validation, STEPS_OF_8_GB, epochs=60, batch=256, noise=0.05, seed=SEED
     )
 
 

@@ -11,7 +11,7 @@ from radrm.core.rules import Policy
 from radrm.core.scheduler import Rules
 from radrm.errors import UsageError
 from radrm.planners.order_policy import OrderPolicy
-from radrm.simulator.estimates import DECLARED, as_records, check_estimator, estimate_of
+from radrm.simulator.estimates import DECLARED, as_records, errors_of, estimate_of
 from radrm.simulator.history import History
 from radrm.simulator.job import TraceJob
 from radrm.simulator.published import PublishedLoop
@@ -34,12 +34,12 @@ def simulate(jobs: Sequence[TraceJob], scenario: Scenario) -> Run:
             f"{scenario.fidelity!r} is no fidelity; there are: {', '.join(FIDELITIES)}"
         )
     known = frozenset(name for job in jobs for name in job.estimates)
-    check_estimator(scenario.estimator, known)
+    errors = errors_of(scenario.estimator, known)
     order = sorted(range(len(jobs)), key=lambda at: jobs[at].submit_s)
     if order != list(range(len(jobs))):
         return _in_order_of(order, simulate([jobs[at] for at in order], scenario))
     rules, settings = make_rules(scenario.config), make_settings(scenario.config)
-    tasks, history = _tasks(jobs, scenario), History(jobs)
+    tasks, history = _tasks(jobs, scenario, errors), History(jobs)
     loop: OwnLoop | PublishedLoop
     if scenario.fidelity == "published":
         policy = _policy(rules)
@@ -69,13 +69,15 @@ def _policy(rules: Rules) -> Policy:
     return planner.policy
 
 
-def _tasks(jobs: Sequence[TraceJob], scenario: Scenario) -> list[Task]:
+def _tasks(
+    jobs: Sequence[TraceJob], scenario: Scenario, errors: Sequence[float] | None
+) -> list[Task]:
     """The jobs with all that chance has in store for them, drawn in the order of the trace:
     so every policy meets the same jobs."""
     life_rng, error_rng = Random(f"life {scenario.seed}"), Random(f"errors {scenario.seed}")
     tasks = []
     for job in jobs:
-        told = estimate_of(job, scenario.estimator, error_rng)
+        told = estimate_of(job, scenario.estimator, errors, error_rng)
         declared = scenario.estimator in DECLARED and told is not None
         tasks.append(
             Task(

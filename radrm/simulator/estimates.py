@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import ceil
 from random import Random
 
@@ -19,27 +20,31 @@ _FAILED_MIB = 40000
 """In the prototype's files and traces: it failed, or found more than the device has."""
 
 
-def estimate_of(job: TraceJob, estimator: str, rng: Random) -> float | None:
-    """MiB per GPU; None where the estimator tells nothing. Raises `UsageError`."""
+def estimate_of(
+    job: TraceJob, estimator: str, errors: Sequence[float] | None, rng: Random
+) -> float | None:
+    """MiB per GPU; None where the estimator tells nothing. `errors`: see `errors_of`."""
     if estimator in DECLARED:
         return job.memory_mib
-    if estimator == NONE:
-        return None
+    if errors is not None:
+        return job.memory_mib / rng.choice(errors)
     told = job.estimates.get(estimator)
-    if told is not None:
-        return float(WHOLE_DEVICE_MIB) if told >= _FAILED_MIB else told
-    errors = ERRORS_SEEN.get(estimator)
-    # Drawn for every job or for none, so that a column with gaps draws nothing.
-    return None if errors is None else job.memory_mib / rng.choice(errors)
+    if told is None:
+        return None
+    return float(WHOLE_DEVICE_MIB) if told >= _FAILED_MIB else told
 
 
-def check_estimator(estimator: str, known: frozenset[str]) -> None:
-    """Raises `UsageError` for an estimator that neither the trace nor the records know."""
+def errors_of(estimator: str, known: frozenset[str]) -> Sequence[float] | None:
+    """The ratios, measured over estimated, to draw from; None where the trace itself tells
+    (`known`) or nothing is told. Raises `UsageError` for an estimator that nobody knows."""
     names = {*DECLARED, NONE, *known, *ERRORS_SEEN}
     if estimator not in names:
         raise UsageError(
             f"the trace has no estimates of {estimator!r}; there are: {', '.join(sorted(names))}"
         )
+    if estimator in known or estimator in DECLARED:
+        return None
+    return ERRORS_SEEN.get(estimator)
 
 
 def as_records(

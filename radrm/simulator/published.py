@@ -15,7 +15,7 @@ The policies are those of `radrm.policies`: only what they are shown differs.
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -39,6 +39,10 @@ class Pace:
     settle_s: float = 30.0
     window_s: float = 90.0
     stale_s: float = 20.0
+
+
+_MOST_DEATHS = 20
+"""The prototype would go on for ever where the idle device that it finds is too small."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +73,7 @@ class PublishedLoop:
         self._main: deque[int] = deque()
         self._recovery: deque[int] = deque()
         self._crashed: list[int] = []
+        self._deaths: Counter[int] = Counter()
         self._coming = 0
         self._alive = 0
 
@@ -91,11 +96,11 @@ class PublishedLoop:
     def _never(self, task: Task) -> str | None:
         if task.job.gpus > len(self._devices):
             return f"it wants {task.job.gpus} GPUs and there are {len(self._devices)}"
-        sizes = sorted((d.capacity_mib for d in self._devices), reverse=True)
+        sizes = sorted((gpu.room_mib for gpu in self._world.gpus), reverse=True)
         if task.job.memory_mib > sizes[task.job.gpus - 1]:
             return (
                 f"it needs {task.job.memory_mib:.0f} MiB on each of {task.job.gpus} GPU(s); "
-                f"the largest here have {sizes[0]} MiB"
+                f"the largest here have {sizes[0]} MiB free"
             )
         return None
 
@@ -147,7 +152,13 @@ class PublishedLoop:
 
     def _scan(self) -> None:
         """Read the tasks' error files."""
-        self._recovery += self._crashed
+        for job in self._crashed:
+            self._deaths[job] += 1
+            if self._deaths[job] < _MOST_DEATHS:
+                self._recovery.append(job)
+            else:
+                why = f"it died of GPU out-of-memory {_MOST_DEATHS} times"
+                self._history.job_ended(job, None, why)
         self._crashed.clear()
 
     # ------------------------------------------------------------- placements

@@ -96,6 +96,11 @@ class Gpu:
         self.here: dict[Lived, None] = {}
         self.steps = [DeviceStep(0.0, self.used_mib, 0.0, self.power_w)]
 
+    @property
+    def room_mib(self) -> int:
+        """What jobs can have of it at most."""
+        return self.capacity_mib - self.modelled.unmanaged_mib
+
     def note(self, now_s: float) -> None:
         """Write down what it shows from now on."""
         step = DeviceStep(now_s, self.used_mib, self.activity, self.power_w)

@@ -22,6 +22,7 @@ from radrm.config import Config
 from radrm.core.words import Collocation
 from radrm.errors import BadConfig, BadFile, RadrmError, UsageError
 from radrm.host.store import Store, Submission
+from radrm.policies import POLICIES
 from radrm.simulator.bounds import Bounds
 from radrm.simulator.metrics import Change, Metrics
 from radrm.simulator.past import Replayed
@@ -30,25 +31,13 @@ from tests.simulator.test_past import attempt, past, used
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "traces"
 AFTERNOON = str(EXAMPLES / "afternoon.csv")
+# fmt: off
 CONTRACT = [
-    "policy",
-    "order",
-    "estimator",
-    "collocation",
-    "recovery",
-    "fidelity",
-    "seeds",
-    "jobs",
-    "makespan_s",
-    "mean_wait_s",
-    "mean_exec_s",
-    "mean_jct_s",
-    "p95_jct_s",
-    "oom_count",
-    "energy_j",
-    "gpu_smact_mean",
-    "gpu_memory_mean",
+    "policy", "order", "estimator", "collocation", "recovery", "fidelity", "seeds", "jobs",
+    "makespan_s", "mean_wait_s", "mean_exec_s", "mean_jct_s", "p95_jct_s",
+    "oom_count", "energy_j", "gpu_smact_mean", "gpu_memory_mean",
 ]
+# fmt: on
 
 
 @pytest.fixture(autouse=True)
@@ -227,17 +216,8 @@ def test_policies_and_estimators_beside_exclusive() -> None:
 def test_all_policies_are_compared_where_none_is_named() -> None:
     text = run("compare", AFTERNOON, "--gpus", "sim:2xA100-40GB")
     rows = [line.split()[0] for line in text.splitlines()[1:-1]]
-    assert rows == [
-        "exclusive",
-        "rr",
-        "magm",
-        "lug",
-        "mug",
-        "first-fit",
-        "best-fit",
-        "lower",
-        "fluid",
-    ]
+    others = [name for name in POLICIES if name != "exclusive"]
+    assert rows == ["exclusive", *others, "lower", "fluid"]
     assert "in percent: of exclusive" in text
 
 

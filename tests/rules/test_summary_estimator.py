@@ -320,7 +320,7 @@ def test_any_table_gets_a_figure_that_grows_with_the_batch(
     if few:
         many = memory(replace(job, batch_size=8 * batch))
         # By one segment of the allocator it may fall: what fits a cached block changes with sizes.
-    assert CONTEXT_MIB < few[0].value <= many + LARGE_SEGMENT / 2**20
+        assert CONTEXT_MIB < few[0].value <= many + LARGE_SEGMENT / 2**20
 
 
 @settings(max_examples=40)
