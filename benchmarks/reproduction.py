@@ -21,7 +21,7 @@ from pathlib import Path
 
 from radrm.config import Config
 from radrm.modelled.spec import parse
-from radrm.simulator.bounds import bounds
+from radrm.simulator.bounds import bounds, nominal
 from radrm.simulator.engine import simulate
 from radrm.simulator.importers.aids import Aids
 from radrm.simulator.importers.forms import read_any
@@ -297,7 +297,8 @@ def _pm(spread: Spread, unit: float, digits: int) -> str:
 
 def _bounds(trace: str, data: Path) -> str:
     jobs = published_trace(trace, data)
-    low = bounds(jobs, [m.fraction for m in parse(SERVER)], Life().start_up_s)
+    alone = nominal(jobs, Life().start_up_s)
+    low = bounds(jobs, alone, [m.fraction for m in parse(SERVER)])
     return (
         f"Lower bounds of this model: total time {low.makespan_s / 60:.0f} min, mean completion "
         f"time {low.mean_jct_s / 60:.0f} min."

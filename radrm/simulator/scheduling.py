@@ -250,19 +250,28 @@ class OwnLoop:
             self._ended(attempt, (Exit(code=1),), wanted)
         elif happened.ended:
             self._ended(attempt, (Exit(code=0),), None)
-        elif happened.stage is not None and self._tells(attempt, happened.stage):
+        elif happened.stage is not Stage.COMPUTES and self._tells(attempt):
             self._read(attempt.devices)
 
-    def _tells(self, attempt: Lived, stage: Stage) -> bool:
-        """Whether its memory has anything to tell now. Its peak must be seen where it shares;
-        what follows changes what is free only if it uses more than it was promised, or may be
-        promised less once it has settled."""
-        if attempt.collocation.whole_device or stage is Stage.COMPUTES:
+    def _tells(self, attempt: Lived) -> bool:
+        """Whether its memory changes what is free: it has its devices with others, and uses more
+        than it was promised, or may be promised less once it has settled."""
+        if attempt.collocation.whole_device:
             return False
-        if stage is Stage.PEAK:
-            return True
-        reserved, peak_mib = self._reserved[attempt.job + 1], attempt.course.peak_mib
-        return peak_mib > reserved or peak_mib + self._settings.headroom_mib < reserved
+        reserved, course = self._reserved[attempt.job + 1], attempt.course
+        return (
+            course.peak_mib > reserved
+            or course.peak_mib + self._settings.headroom_mib < reserved
+            or course.peak_s >= self._settings.settle_s
+        )
+
+    def _seen_mib(self, attempt: Lived) -> int:
+        """What a reading has of it. Where its peak is not worth a reading of its own, the next
+        one has it, lest less than that be taken for all it needs."""
+        past_peak = self._world.now_s >= attempt.started_s + attempt.course.peak_s
+        if past_peak and not self._tells(attempt):
+            return ceil(attempt.course.peak_mib)
+        return ceil(attempt.held_mib)
 
     # ------------------------------------------------------------- readings
 
@@ -274,7 +283,7 @@ class OwnLoop:
     def _reading(self, at: int, now: Instant) -> Reading:
         gpu = self._world.gpus[at]
         seen = tuple(
-            AttemptMemory(a.job + 1, self._number[a.job + 1], ceil(a.held_mib)) for a in gpu.here
+            AttemptMemory(a.job + 1, self._number[a.job + 1], self._seen_mib(a)) for a in gpu.here
         )
         return Reading(
             device=self._devices[at].uuid,
