@@ -33,7 +33,7 @@ from radrm.simulator.world import Happened, World
 @dataclass(frozen=True, slots=True)
 class Pace:
     """The prototype's times, in seconds. `stale_s`, how old its readings are when they
-    decide, is not published: it was fitted to the counts of out-of-memory deaths."""
+    decide, is not published: it was chosen by the published deaths and times of both traces."""
 
     scan_s: float = 5.0
     settle_s: float = 30.0
