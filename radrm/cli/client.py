@@ -58,14 +58,18 @@ class Client:
         """One request, one answer. What the daemon refuses is raised as it says it."""
         self.connect()
         assert self._socket is not None
+        answer = None
         try:
             self._socket.sendall(json.dumps({"op": op, **words}).encode("ascii") + b"\n")
             line = self._lines.readline()
             answer = json.loads(line) if line else None
         except (OSError, ValueError):
-            answer = None
+            pass
+        finally:
+            # Interrupted as well: the next question would get this one's answer.
+            if answer is None:
+                self.close()
         if answer is None:
-            self.close()
             raise Unreachable("the radrm daemon went away while it was asked; try again")
         if not answer["ok"]:
             raise _ERRORS.get(answer["code"], Refused)(answer["error"])
