@@ -27,6 +27,7 @@ from radrm.estimators.gpumemnet import GPUMemNet
 from radrm.estimators.horus import Horus
 from radrm.estimators.learned import learned
 from radrm.estimators.overheads import context_mib
+from radrm.estimators.summaries.text import BadSummary
 from radrm.estimators.summary import Summary
 from radrm.radfile import WHOLE_DEVICE_MIB
 
@@ -72,7 +73,10 @@ def by_summary(args: argparse.Namespace) -> dict[str, list[Seen]]:
     rules: tuple[Estimator, ...] = (Summary(), GPUMemNet(), Horus())
     for model, kind, job, measured in from_summaries(args):
         for rule in rules:
-            told = rule.estimate(_unpublished(job))
+            try:
+                told = rule.estimate(_unpublished(job))
+            except BadSummary:
+                continue
             if told and told[0].value < WHOLE_DEVICE_MIB:
                 seen = Seen(model, kind, measured, told[0].value)
                 found.setdefault(rule.name, []).append(seen)

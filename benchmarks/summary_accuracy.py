@@ -25,6 +25,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from radrm.core.records import JobSpec
 from radrm.core.rules import Description
+from radrm.estimators.summaries.text import BadSummary
 from radrm.estimators.summary import Summary
 from radrm.estimators.symbolic import kernels
 from radrm.radfile import read_job_file
@@ -121,7 +122,10 @@ def outcomes(cases: Iterable[Case], rule: Summary) -> list[Outcome]:
     found = []
     for case in cases:
         began = time.perf_counter()
-        told = rule.estimate(case.job)
+        try:
+            told = rule.estimate(case.job)
+        except BadSummary:
+            continue
         ms = (time.perf_counter() - began) * 1e3
         if told:
             found.append(Outcome(case, told[0].value, ms))

@@ -177,5 +177,9 @@ class Estimator(Protocol):
     name: str
 
     def estimate(self, job: Description) -> tuple[Estimate, ...]:
-        """Nothing for what it cannot tell."""
+        """Nothing for what it cannot tell.
+
+        May raise RadrmError, in a line for the user, where something of the job's could
+        tell if it were whole or correct: the next estimator is asked, and the line kept.
+        """
         ...

@@ -1,6 +1,8 @@
 """How far each estimator was off where it was measured, before this machine has its own.
 
-Ratios, measured over estimated, of jobs on which nothing of the estimator was fitted.
+Ratios, measured over estimated, lowest first. Not all of the jobs were held out: half of
+those of `trace` and the CNNs of `summary` took part in fitting its few constants, and the
+networks of `gpumemnet` were trained on the MLPs and on labels for TIMM's models.
 `python -m benchmarks.errors_seen` measures them anew; docs/estimation.md says on what.
 """
 

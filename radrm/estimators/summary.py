@@ -16,6 +16,7 @@ from radrm.estimators.symbolic.kinds import Role, role_of
 from radrm.estimators.symbolic.operations import Network
 from radrm.estimators.symbolic.replay import replay
 from radrm.estimators.symbolic.settings import Precision, optimizer, precision
+from radrm.option_values import shown
 from radrm.radfile import WHOLE_DEVICE_MIB
 
 # What the process takes beside its tensors, on the A100s of the measurements: fitted on
@@ -36,11 +37,13 @@ class Summary:
     passes, workspaces and fragments of the caching allocator, and the CUDA context.
 
     One device's need in MiB, of two training steps at the job's batch size (else the
-    summary's own), from the text of its model summary alone. Nothing without a summary
-    that can be read whole, without a batch size, for shapes that it does not tell (of
-    transformers printed as modules, without a sequence length; of a tree that is cut off,
-    what it does not open), or for an optimizer or
-    precision that is not known. Value and upper bound are one: margins are the policy's.
+    summary's own), from the text of its model summary alone. Nothing without a summary.
+    Value and upper bound are one: margins are the policy's.
+
+    Raises `BadSummary`, for the user, where the summary cannot be read whole, for want of a
+    batch size, for shapes that it does not tell (of transformers printed as modules,
+    without a sequence length; of a tree that is cut off, what it does not open), and for an
+    optimizer or precision that is not known.
     """
 
     context_mib: float = CONTEXT_MIB
@@ -50,28 +53,31 @@ class Summary:
     name: str = "summary"
 
     def estimate(self, job: Description) -> tuple[Estimate, ...]:
-        memory_mib = self._memory_mib(job)
-        if memory_mib is None:
+        if job.summary is None:
             return ()
-        memory_mib = min(memory_mib, float(WHOLE_DEVICE_MIB))
+        summary = read_summary(job.summary, job.batch_size)
+        memory_mib = min(self._memory_mib(summary, job), float(WHOLE_DEVICE_MIB))
         return (Estimate(Quantity.MEMORY, memory_mib, memory_mib, self.name),)
 
-    def _memory_mib(self, job: Description) -> float | None:
-        if job.summary is None:
-            return None
-        try:
-            summary = read_summary(job.summary, job.batch_size)
-        except BadSummary:
-            return None
+    def _memory_mib(self, summary: ModelSummary, job: Description) -> float:
         rule, how = optimizer(job.optimizer), precision(job.precision)
-        if summary.batch_size is None or not summary.complete or rule is None or how is None:
-            return None
+        if not summary.complete:
+            cause = summary.problems[0] if summary.problems else "a part of it is missing"
+            raise BadSummary(f"the model summary is not whole: {cause}; print it anew")
+        if summary.batch_size is None:
+            raise BadSummary("the model summary is for any batch size; add --batch-size=N")
+        if rule is None or how is None:
+            word = job.precision if how is None else job.optimizer
+            raise BadSummary(f"{shown(word or '')} is not known to it; leave it out or correct it")
         if any(0 in shape for layer in summary.layers for shape in layer.shapes):
-            return None  # nothing comes out of a layer: no such step can be trained
+            raise BadSummary("a layer of the model summary puts out nothing (size 0); correct it")
         on = overheads(job.device_kind)
         network = network_for(summary, job, how, on)
         if network is None:
-            return None
+            raise BadSummary(
+                "the model summary does not tell the shapes of its layers; add "
+                "--sequence-length=N for a transformer, or use a summary with shapes"
+            )
         beside_mib = self.context_mib + on.context_mib - overheads().context_mib
         if any(_is_convolution(layer) for layer in summary.layers):
             beside_mib += self.cudnn_mib

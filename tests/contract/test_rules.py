@@ -24,6 +24,7 @@ from radrm.core.records import (
 from radrm.core.rules import Again, Ask, Description, GiveUp
 from radrm.core.view import Offer
 from radrm.core.words import Collocation
+from radrm.errors import RadrmError
 from radrm.wiring import REGISTRIES, find_rule, settings_of
 
 NOW = Instant(100.0, 1_700_000_000.0)
@@ -181,7 +182,11 @@ descriptions = st.builds(
 def test_an_estimator_tells_finite_figures_below_their_bounds(
     rule: Any, description: Description
 ) -> None:
-    told = rule.estimate(description)
+    try:
+        told = rule.estimate(description)
+    except RadrmError as error:
+        assert len(str(error).splitlines()) == 1
+        return
     assert len({e.quantity for e in told}) == len(told)
     for estimate in told:
         assert 0 <= estimate.value <= estimate.upper < float("inf")
