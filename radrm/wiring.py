@@ -14,7 +14,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import MISSING, Field, dataclass, fields, is_dataclass, replace
 from difflib import get_close_matches
 from importlib import import_module
-from importlib.metadata import entry_points
 from typing import Any
 
 from radrm.config import Config
@@ -79,6 +78,9 @@ def find_rule(kind: str, name: str) -> Callable[..., Any]:
         module, _, attribute = target.partition(":")
         found: Callable[..., Any] = getattr(import_module(module), attribute)
         return found
+    # Imported here: only rules that radrm does not bring along need it, and people wait.
+    from importlib.metadata import entry_points
+
     offered = {point.name: point for point in entry_points(group=f"radrm.{kind}")}
     if name in offered:
         loaded: Callable[..., Any] = offered[name].load()

@@ -130,7 +130,7 @@ def test_every_kind_of_rule_has_its_table_in_the_configuration() -> None:
 
 def test_third_parties_add_rules_by_entry_points(mocker: MockerFixture) -> None:
     point = EntryPoint("theirs", "radrm.policies.magm:Magm", "radrm.policies")
-    mocker.patch("radrm.wiring.entry_points", return_value=EntryPoints([point]))
+    mocker.patch("importlib.metadata.entry_points", return_value=EntryPoints([point]))
     assert find_rule("policies", "theirs") is Magm
 
 

@@ -14,7 +14,6 @@ DCGM User Guide, "DCGM Exporter Metrics" (`DCGM_FI_PROF_SM_ACTIVE`, off by defau
 
 from __future__ import annotations
 
-import http.client
 import logging
 import math
 import os
@@ -246,6 +245,9 @@ class Pages:
 
 def fetch(url: str, *, trusting: bool = True) -> str:
     """A page of this machine. No redirect and no proxy is followed. Raises `DeviceError`."""
+    # Imported here: it brings `ssl` along, and most servers have no exporter to ask.
+    import http.client
+
     parts = urlsplit(url)
     host, port = parts.hostname or "", parts.port or 80
     path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
