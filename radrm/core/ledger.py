@@ -87,7 +87,7 @@ class DeviceLedger:
         self.occupied_since_s = 0.0
         """Since when it has never been without a holder."""
         self._settings = settings
-        self._window = SmactWindow(settings.smact_window_s)
+        self.window = SmactWindow(settings.smact_window_s)
         self._fresh_from_s = float("-inf")
         self._expected_smact: float | None = None
         self._smact_trouble: str | None = None
@@ -153,11 +153,11 @@ class DeviceLedger:
             return []
         boot_s = reading.at.boot_s
         changed = self._take_memory(reading)
-        self._window.forget(boot_s)
+        self.window.forget(boot_s)
         if reading.smact is not None:
             usable = not reading.smact_coarse or self._settings.use_coarse_smact
             if usable:
-                self._window.add(boot_s, reading.smact)
+                self.window.add(boot_s, reading.smact)
         elapsed_s = boot_s - before.at.boot_s if before and not before.error else 0.0
         for holding in self.holdings.values():
             holding.shared |= len(self.holdings) > 1
@@ -231,8 +231,8 @@ class DeviceLedger:
         """
         if self._smact_trouble is not None:
             return None
-        if len(self._window) >= self._settings.smact_min_samples:
-            return self._window.mean
+        if len(self.window) >= self._settings.smact_min_samples:
+            return self.window.mean
         return self._expected_smact
 
     @property
@@ -247,7 +247,7 @@ class DeviceLedger:
             return "only coarse utilization is read here, and core.use_coarse_smact is off"
         if reading is not None and reading.smact is None:
             return "its SM activity is not measured"
-        have, want = len(self._window), self._settings.smact_min_samples
+        have, want = len(self.window), self._settings.smact_min_samples
         return f"not warm: {have} of {want} readings since its jobs last changed"
 
     # ------------------------------------------------------------- holders
@@ -265,7 +265,7 @@ class DeviceLedger:
         self._expected_smact = None
         if before is not None and predicted is not None:
             self._expected_smact = min(1.0, before + predicted.value)
-        self._window.restart()
+        self.window.restart()
         self.holdings[job.id] = Holding(
             job_id=job.id,
             attempt=attempt.number,
@@ -285,7 +285,7 @@ class DeviceLedger:
             return None
         # What the others do alone is at most what all did together.
         self._expected_smact = self.smact if self.holdings else None
-        self._window.restart()
+        self.window.restart()
         self._fresh_from_s = now_s
         return holding.usage(self.device.uuid)
 

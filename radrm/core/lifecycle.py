@@ -256,7 +256,7 @@ def _leave(state: State, job_id: int, devices: list[str]) -> tuple[Usage, ...]:
             usage.append(found)
         state.unreserve(owner_of(job_id), uuid)
         if ledger is not None and ledger.vanished and not ledger.holdings:
-            del state.ledgers[uuid]
+            state.forget_device(uuid)
     if devices:
         state.act(TakeReadings(devices=tuple(devices)))
     return tuple(usage)

@@ -93,6 +93,9 @@ class State:
         """Arrays with unfinished elements, by the id of the array."""
         self.ledgers: dict[str, DeviceLedger] = {}
         self.drained: dict[str, str] = {}
+        self.largest_mib: dict[tuple[int, int, str | None], int] = {}
+        """What `validation.largest_mib` has found for these devices: every device that is
+        looked at asks again."""
         self.rule_states: dict[tuple[str, str], RuleState] = {}
         self.launch_trouble: str | None = None
         """Why nothing can be started at the moment, for a reason that lies with the server."""
@@ -231,8 +234,14 @@ class State:
             if self.ledgers[uuid].holdings:
                 self.ledgers[uuid].vanished = True
             else:
-                del self.ledgers[uuid]
+                self.forget_device(uuid)
+        self.largest_mib.clear()
         self.version += 1
+
+    def forget_device(self, uuid: str) -> None:
+        """One that vanished and that nobody holds any more."""
+        del self.ledgers[uuid]
+        self.largest_mib.clear()
 
     def put_drained(self, uuid: str, reason: str | None) -> None:
         if reason is None:

@@ -43,6 +43,14 @@ def effective_need_mib(state: State, job: Job, role: Role) -> int | None:
 
 def largest_mib(state: State, role: Role) -> int:
     """The most memory that as many devices have as the role wants; 0 where there are too few."""
+    key = (role.count_min, role.needs.gpus, role.needs.mig_profile)
+    found = state.largest_mib.get(key)
+    if found is None:
+        found = state.largest_mib[key] = _largest_mib(state, role)
+    return found
+
+
+def _largest_mib(state: State, role: Role) -> int:
     capacities = sorted(
         (
             ledger.device.capacity_mib

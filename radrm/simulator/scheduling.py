@@ -140,7 +140,7 @@ class OwnLoop:
         for device, gpu in zip(self._devices, world.gpus, strict=True):
             window = PiecewiseWindow(length_s, READING_INTERVAL_S, gpu, lambda: world.now_s)
             self._windows.append(window)
-            self._scheduler.state.ledgers[device.uuid]._window = window
+            self._scheduler.state.ledgers[device.uuid].window = window
         self._read(range(len(self._devices)))
 
     @property

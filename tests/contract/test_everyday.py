@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from functools import partial
+
 import pytest
 
 from radrm.core import actions as act
 from radrm.core import events as ev
 from radrm.core.records import Job, Needs, OutOfMemory, Reading, Role
 from radrm.core.settings import CoreSettings
+from radrm.core.validation import largest_mib
 from radrm.core.words import Collocation, DeviceKind, JobState, Outcome
 from radrm.policies.exclusive import Exclusive
 from tests.world import GIB, World, gpus
@@ -337,6 +341,22 @@ def test_a_vanished_device_is_refused_and_its_job_goes_on() -> None:
     assert world.where(world.submit(1000)) == ("GPU-1",)
     world.end(job)
     assert "GPU-0" not in world.scheduler.state.ledgers
+
+
+def test_the_largest_device_is_the_largest_of_those_that_are_there() -> None:
+    """What an estimate beyond all devices is clamped to follows the devices."""
+    world = World(gpus(2))
+    huge = world.submit(90 * GIB)
+    largest = partial(largest_mib, world.scheduler.state, huge.spec.roles[0])
+    assert largest() == 40 * GIB
+    bigger = (*world.devices, replace(gpus(3)[2], total_mib=80 * GIB))
+    world.step(ev.DevicesSeen(at=world.now, devices=bigger))
+    assert largest() == 80 * GIB
+    world.step(ev.DevicesSeen(at=world.now, devices=bigger[1:2]))
+    assert largest() == 40 * GIB
+    world.step(ev.DevicesSeen(at=world.now, devices=()))
+    world.end(huge)
+    assert largest() == 0
 
 
 def test_a_late_or_repeated_event_changes_nothing() -> None:
