@@ -56,7 +56,7 @@ def check(run: Run, jobs: list[TraceJob], setting: Scenario) -> None:
     for device, modelled in zip(run.devices, setting.devices, strict=True):
         assert all(a.at_s < b.at_s for a, b in pairwise(device.steps))
         for step in device.steps:
-            assert 0 <= step.memory_mib <= modelled.device.capacity_mib + 1e-6
+            assert -1e-6 <= step.memory_mib <= modelled.device.capacity_mib + 1e-6
             assert 0 <= step.smact <= 1
             drawn_w = watts(step.smact, modelled.idle_w, modelled.peak_w)
             assert isclose(step.power_w, drawn_w)
