@@ -79,7 +79,7 @@ def collocate(
         typer.Option(metavar="REGEX", help="What a line that tells progress looks like."),
     ] = None,
     seconds: Annotated[
-        str | None, typer.Option(metavar="TIME", help="End each round after so long.")
+        str | None, typer.Option(metavar="TIME", help="End each round after so long at work.")
     ] = None,
     gpus: Annotated[
         str | None, typer.Option(metavar="sim:SPEC", help="On software GPUs, as sim:1xA100-40GB.")

@@ -25,6 +25,9 @@ Document = dict[str, Any]
 _PAUSE_S, _SHORTEST_PAUSE_S = 0.2, 0.03
 _PATIENCE_S = 60.0
 """Real seconds in which the GPU must become idle, and a round's copies must all have begun."""
+_START_UP_S = 300.0
+"""On the daemon's clock: so long after its start a copy that has reported no step is taken to
+be at work nevertheless. Data sets and compilers take minutes; a pattern may fit no line."""
 _LAST_LINES = 3
 
 
@@ -32,7 +35,8 @@ _LAST_LINES = 3
 class Work:
     """What is measured: the command, how its progress is told, and how long it may run.
 
-    `limit_s` (on the daemon's clock) counts from when all copies run; None: to their end.
+    `limit_s` (on the daemon's clock) counts from when all copies are at work: each has reported
+    a step. None: to their end.
     """
 
     command: tuple[str, ...]
@@ -88,7 +92,7 @@ class Bench:
                     f"{plain(waiting['reason'] or waiting['state'])}"
                 )
             limit_s = self._work.limit_s
-            if limit_s is not None and watch.cut_s is None and watch.together_for(now_s) >= limit_s:
+            if limit_s is not None and watch.cut_s is None and watch.at_work_for(now_s) >= limit_s:
                 watch.cut_s = now_s
                 self._server.ask("cancel", jobs=[job])
             self._pause(max(_SHORTEST_PAUSE_S, _PAUSE_S / self._scale))
@@ -186,11 +190,16 @@ class _Watch:
         """Whether all copies are at work, none has been told to end, and none has."""
         return self.cut_s is None and all(d["state"] == "RUNNING" for d in self.documents)
 
-    def together_for(self, now_s: float) -> float:
-        """For how long all copies have been running, less than 0 while some are not."""
+    def at_work_for(self, now_s: float) -> float:
+        """For how long all copies have been at work, not starting up; less than 0 while some
+        are not running, or have not begun."""
         if not all(d["state"] == "RUNNING" for d in self.documents):
             return -1.0
-        return now_s - max(float(d["started_at"]) for d in self.documents)
+        began_s = [float(d["started_at"]) + _START_UP_S for d in self.documents]
+        for number, steps in enumerate(self._steps):
+            if steps.points:
+                began_s[number] = min(began_s[number], steps.points[0].at_s)
+        return now_s - max(began_s)
 
     def round(self, mode: str, before_mib: int | None) -> Round:
         used = self._used_mib

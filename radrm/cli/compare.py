@@ -32,10 +32,6 @@ from radrm.simulator.trace import fitting
 ALONE = "exclusive"
 """What all others are compared with: it stands first."""
 
-Names = Annotated[
-    list[str] | None,
-    typer.Option("--policy", metavar="NAME", help="Again for each, or a,b,c; all if left out."),
-]
 Estimators = Annotated[
     list[str] | None,
     typer.Option("--estimator", metavar="NAME", help="As of simulate; again for each, or a,b."),
@@ -44,7 +40,7 @@ Estimators = Annotated[
 
 def compare(
     trace: TraceFile,
-    policy: Names = None,
+    policy: options.Policies = None,
     gpus: options.Gpus = "sim:4xA100-40GB",
     order: options.Order = None,
     planner: options.Planner = None,

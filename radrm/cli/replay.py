@@ -47,10 +47,6 @@ _FAR_OFF = 0.25
 _TYPE = re.compile(r"\b(A100|A10|A30|A40|H100|H200|L40S|L4|T4|V100|P100|RTX ?A?\d{4})\b")
 
 Since = Annotated[str, typer.Option("--since", metavar="SPAN", help="Jobs of so long: 30d, 12h.")]
-Names = Annotated[
-    list[str] | None,
-    typer.Option("--policy", metavar="NAME", help="Again for each, or a,b,c; all if left out."),
-]
 Instead = Annotated[
     str | None,
     typer.Option("--instead-of", metavar="NAME", help="What they are compared with; as set."),
@@ -83,7 +79,7 @@ class _Level:
 
 def replay(
     since: Since = "30d",
-    policy: Names = None,
+    policy: options.Policies = None,
     instead_of: Instead = None,
     gpus: OwnGpus = None,
     order: options.Order = None,

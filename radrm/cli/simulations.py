@@ -77,6 +77,10 @@ FidelityOption = Annotated[
 Seeds = Annotated[
     int, typer.Option("--seeds", metavar="N", min=1, max=MOST_SEEDS, help="Runs, seeds 0 to N-1.")
 ]
+Policies = Annotated[
+    list[str] | None,
+    typer.Option("--policy", metavar="NAME", help="Again for each, or a,b,c; all if left out."),
+]
 Set = Annotated[
     list[str] | None,
     typer.Option(
@@ -374,9 +378,8 @@ def _all(
                 "a process of the simulation was killed, for want of memory as a rule; "
                 "try a shorter trace or fewer seeds"
             ) from None
-        except BaseException:
+        finally:
             pool.shutdown(wait=False, cancel_futures=True)
-            raise
 
 
 def _as_done(

@@ -30,7 +30,7 @@ from radrm.cli.bench_numbers import (
 )
 from radrm.cli.bench_pcie import Link, Traffic
 from radrm.cli.bench_place import Job, Manager, choose, instances, note_on
-from radrm.cli.bench_rounds import last_lines
+from radrm.cli.bench_rounds import _Watch, last_lines
 from radrm.cli.bench_server import config_in_force
 from radrm.cli.bench_steps import Point, Steps, compiled, rate
 from radrm.errors import Refused, UsageError
@@ -355,12 +355,39 @@ def test_the_configuration_is_the_callers(tmp_path: Path) -> None:
     assert config_in_force(environ) == file
 
 
+# ------------------------------------------------------------------ a round as it is watched
+
+
+def test_a_round_is_timed_from_where_all_copies_are_at_work() -> None:
+    watch = _Watch(2, (), None)
+    watch.documents = [{"state": "RUNNING", "started_at": 10.0} for _ in range(2)]
+    watch._steps = [Steps(compiled(r"step (\d+)")) for _ in range(2)]
+    assert watch.at_work_for(60.0) < 0  # both still start up
+    watch._steps[0].feed(b"step 1\n", 40.0)
+    assert watch.at_work_for(60.0) < 0
+    watch._steps[1].feed(b"step 1\n", 50.0)
+    assert watch.at_work_for(60.0) == 10.0
+    watch.documents[1]["state"] = "QUEUED"
+    assert watch.at_work_for(60.0) < 0
+
+
+def test_copies_that_never_report_are_not_waited_for_without_end() -> None:
+    watch = _Watch(1, (), None)
+    watch.documents = [{"state": "RUNNING", "started_at": 10.0}]
+    watch._steps = [Steps(compiled("no such line"))]
+    assert watch.at_work_for(10.0 + 300.0) == 0.0
+
+
 # ------------------------------------------------------------------ the whole command
 
 
 def _simjob(gigabytes: int, smact: float, seconds: int) -> list[str]:
     words = ["radrm-simjob", "--gpu-memory", f"{gigabytes}G", "--smact", str(smact)]
     return [*words, "--seconds", str(seconds), "--ramp", "2", "--print-every", "2"]
+
+
+WHOLE_RUNS = ("--time-scale", "15")
+"""Where start-up counts as well: it takes a busy machine a real second."""
 
 
 def collocate(folder: Path, *words: str) -> subprocess.Popen[str]:
@@ -386,7 +413,7 @@ def finished(process: subprocess.Popen[str]) -> tuple[str, str]:
 def test_the_physics_of_sharing_show(tmp_path: Path) -> None:
     """A heavy program: by MPS its copies lose little together, by time-slicing a third."""
     pattern = r"([\d.]+)/\d+ s "
-    limits = ["--copies", "2", "--seconds", "30", "--step-pattern", pattern, "--json"]
+    limits = ["--copies", "2", "--seconds", "60", "--step-pattern", pattern, "--json"]
     process = collocate(tmp_path, *limits, "--gpu", "1", "--", *_simjob(6, 1.0, 9000))
     said, errors = finished(process)
     assert process.returncode == 0, errors
@@ -394,7 +421,7 @@ def test_the_physics_of_sharing_show(tmp_path: Path) -> None:
     rounds = {(r["mode"], r["copies"]): r for r in document["rounds"]}
     assert document["gpu"]["index"] == 1
     assert rounds["timeslice", 2]["throughput"] < 0.85 < rounds["mps", 2]["throughput"]
-    # Half a real second a round: on a busy machine the first readings still show it idle.
+    # A real second a round: on a busy machine the first readings still show it idle.
     assert rounds["timeslice", 1]["smact"] > 0.3
     assert rounds["mps", 2]["memory_mib"] == 2 * rounds["mps", 1]["memory_mib"] == 12288
     assert all(r["power_w"] > 58 for r in rounds.values())
@@ -403,7 +430,7 @@ def test_the_physics_of_sharing_show(tmp_path: Path) -> None:
 
 @pytest.mark.daemon
 def test_light_copies_pay_and_too_many_are_said_to_be(tmp_path: Path) -> None:
-    words = ["--copies", "2,4,8", "--modes", "mps"]
+    words = ["--copies", "2,4,8", "--modes", "mps", *WHOLE_RUNS]
     process = collocate(tmp_path, *words, "--", *_simjob(14, 0.2, 50))
     said, errors = finished(process)
     assert process.returncode == 0, errors
@@ -415,6 +442,7 @@ def test_light_copies_pay_and_too_many_are_said_to_be(tmp_path: Path) -> None:
 @pytest.mark.daemon
 def test_copies_on_mig_instances_do_not_disturb_each_other(tmp_path: Path) -> None:
     words = ["--gpus", "sim:1xA100-40GB:2g.10gb+2g.10gb+3g.20gb", "--copies", "2,4", "--json"]
+    words += WHOLE_RUNS
     process = collocate(tmp_path, *words, "--", *_simjob(4, 0.2, 50))
     said, errors = finished(process)
     assert process.returncode == 0, errors

@@ -25,12 +25,8 @@ class Seen:
     ended_s: float | None
 
 
-def through_daemon(
-    home: DaemonHome, jobs: Sequence[TraceJob], to_the_end: bool = True
-) -> list[Seen]:
-    """All of them submitted at once to a daemon that runs; in the order of the trace. With
-    `to_the_end` off they are only waited for until the last has begun."""
-    home.radrm("drain", "--help")  # the first command of a fresh tree compiles what it imports
+def submitted(home: DaemonHome, jobs: Sequence[TraceJob]) -> list[int]:
+    """All of them given at once to a daemon that runs; their ids, in the order of the trace."""
     files = []
     for number, job in enumerate(jobs):
         text = (
@@ -45,24 +41,35 @@ def through_daemon(
     ids = [found["id"] for found in json.loads(done.stdout)]
     # A submission may outrun the daemon's answer: then its ticket tells.
     assert all(isinstance(job_id, int) for job_id in ids), done.stdout
-    states = {"COMPLETED", "FAILED", "TIMEOUT", "CANCELLED"} | (
-        set() if to_the_end else {"RUNNING"}
-    )
+    return ids
+
+
+def devices_of(home: DaemonHome, ids: Sequence[int]) -> list[tuple[int, ...]]:
+    """The indices of each job's devices; of one that never began, none."""
+    index = {each["uuid"]: each["index"] for each in home.ask("gpus")}
+    found = {each["id"]: each for each in home.ask("status", jobs=[str(each) for each in ids])}
+    return [tuple(index[uuid] for uuid in found[job_id]["devices"]) for job_id in ids]
+
+
+def through_daemon(home: DaemonHome, jobs: Sequence[TraceJob]) -> list[Seen]:
+    """All of them submitted at once to a daemon that runs, to their ends; in the trace's order."""
+    home.radrm("drain", "--help")  # the first command of a fresh tree compiles what it imports
+    ids = submitted(home, jobs)
 
     def found() -> list[dict[str, object]]:
         shown = home.ask("status", jobs=[str(job_id) for job_id in ids])
-        return shown if all(each["state"] in states for each in shown) else []
+        ended = {"COMPLETED", "FAILED", "TIMEOUT", "CANCELLED"}
+        return shown if all(each["state"] in ended for each in shown) else []
 
     documents = {each["id"]: each for each in wait_until(found, "the jobs")}
-    index = {each["uuid"]: each["index"] for each in home.ask("gpus")}
     begun_s = min(float(each["submitted_at"]) for each in documents.values())
     return [
         Seen(
-            devices=tuple(index[uuid] for uuid in documents[job_id]["devices"]),
+            devices=devices,
             started_s=documents[job_id]["started_at"] - begun_s,
             ended_s=None if (end := documents[job_id]["ended_at"]) is None else end - begun_s,
         )
-        for job_id in ids
+        for job_id, devices in zip(ids, devices_of(home, ids), strict=True)
     ]
 
 
