@@ -163,7 +163,7 @@ def _explained(asked: Asked, config: Config, answers: dict[str, Answer]) -> Iter
             seen.add(each.source)
             known = learned(each.source, job.recent_runs, job.device_kind)
             how = f"{known.runs} runs on {kind}" if known.runs else "no run here yet"
-            shift = f", shifted by {known.shift_mib:+.0f} MiB" if known.runs else ""
+            shift = f", shifted by {known.shift_mib(each.raw):+.0f} MiB" if known.runs else ""
             yield (
                 f"{each.source}: says {each.raw:.0f} MiB{shift} ({how}); in {quantile:.0%} of "
                 f"all runs at most {each.upper:.0f} MiB"

@@ -60,10 +60,19 @@ def test_without_runs_an_estimator_is_believed_as_far_as_its_shipped_errors_say(
 
 
 def test_a_bias_is_learned_and_a_single_run_does_not_move_it_all_the_way() -> None:
-    off_by_300 = runs(*[(1000.0 * n, 1000 * n + 300) for n in range(1, 31)])
+    off_by_300 = runs(*[(1000.0 * n, 1000 * n + 300) for n in range(1, 31)] * 4)
     assert learned("theirs", off_by_300, A100).value(5000) == pytest.approx(5300, rel=0.01)
     one = learned("theirs", off_by_300[:1], A100)
-    assert one.shift_mib == pytest.approx(300 / (1 + PRIOR_SHIFTS))
+    assert one.shift_mib(1000) == pytest.approx(300 / (1 + PRIOR_SHIFTS))
+
+
+def test_an_estimator_that_errs_otherwise_with_small_jobs_is_corrected_by_their_like() -> None:
+    """As one that tells buckets of 8000 MiB: nearly all small jobs need a quarter of theirs."""
+    buckets = runs(*[(8000.0, 2000)] * 60, *[(16000.0, 14000)] * 6)
+    known = learned("theirs", buckets, A100)
+    assert known.value(8000) == pytest.approx(2300, abs=200)
+    assert known.upper(16000, 0.95) >= 14000, "the many small ones do not drag it down"
+    assert known.value(300000) == pytest.approx(300000), "nothing is known of its like"
 
 
 def test_the_spread_of_this_machine_takes_the_place_of_the_shipped_one() -> None:
