@@ -199,7 +199,7 @@ def test_the_feed_follows_the_page(served: Exporter) -> None:
         backoff=backoff,
     )
     feed.start([Device(A, 0, "NVIDIA A100", 40960), parts])
-    wait_until(lambda: served.asked)
+    wait_until(lambda: len(served.asked) > 1, "the first page to have been read")
     served.page = PAGE.replace("61.5", "62.5")
     sample = wait_until(lambda: feed.latest(A))
     assert sample is not None
