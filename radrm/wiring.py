@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, Field, dataclass, fields, is_dataclass, replace
 from difflib import get_close_matches
 from importlib import import_module
@@ -249,13 +249,19 @@ def make_estimating(
         return Estimating(estimator=timed(chosen), quick=nothing)
 
     def auto(*names: str) -> Estimator:
-        routes = tuple(timed(_make("estimators", name, config.estimators)) for name in names)
-        made: Estimator = _make(
-            "estimators", "auto", config.estimators, routes=routes, complain=complain
-        )
-        return made
+        routes = [timed(_make("estimators", name, config.estimators)) for name in names]
+        return make_auto(config, routes, complain)
 
     return Estimating(estimator=auto(*AUTO_CHAIN), quick=auto(*QUICK))
+
+
+def make_auto(
+    config: Config, routes: Sequence[Estimator], complain: Complain = ignore
+) -> Estimator:
+    """`auto` with its configured settings over these routes, best first."""
+    words = {"routes": tuple(routes), "complain": complain}
+    made: Estimator = _make("estimators", "auto", config.estimators, **words)
+    return made
 
 
 def describe(job_file: JobFile) -> Description:

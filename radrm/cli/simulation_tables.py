@@ -106,13 +106,17 @@ def _above(value: float | None, limit: float) -> str:
     return "-" if value is None or limit <= 0 else f"+{max(0.0, value / limit - 1):.0%}"
 
 
+def _of(number: int, what: str) -> str:
+    return f"{number} {what}{'' if number == 1 else 's'}"
+
+
 def heading(result: Result) -> Text:
     """What was simulated, in one line."""
-    scenario, count = result.variant.scenario, len(result.runs)
+    scenario = result.variant.scenario
     devices = len(scenario.devices) * result.variant.servers
     return Text(
-        f"{result.runs[0].jobs} jobs on {devices} GPUs, {count} "
-        f"{'seed' if count == 1 else 'seeds'}: {plain(result.variant.policy)} "
+        f"{_of(result.runs[0].jobs, 'job')} on {_of(devices, 'GPU')}, "
+        f"{_of(len(result.runs), 'seed')}: {plain(result.variant.policy)} "
         f"({scenario.config.order}, {result.variant.mode}, estimator "
         f"{plain(scenario.estimator)}, recovery {scenario.config.recovery}, "
         f"loop {scenario.fidelity})"

@@ -57,7 +57,7 @@ def find_placement(view: View, policy: Policy, job: Job, policy_state: Any) -> F
                 Share(
                     device=offer.device.uuid,
                     node=offer.device.node,
-                    reserved_mib=_promise(policy, need, offer),
+                    reserved_mib=_promise(view, policy, job, need, offer),
                     role=role.name,
                     task=number // needs.gpus,
                     cpus=needs.cpus,
@@ -76,10 +76,22 @@ def _mode(policy: Policy, offer: Offer) -> Collocation:
     return offer.mode
 
 
-def _promise(policy: Policy, need: int | None, offer: Offer) -> int:
+def _promise(view: View, policy: Policy, job: Job, need: int | None, offer: Offer) -> int:
     if _mode(policy, offer).whole_device:
         return offer.device.capacity_mib
-    return need if need is not None else min(policy.floor_mib, offer.device.capacity_mib)
+    if need is None:
+        return min(policy.floor_mib, offer.device.capacity_mib)
+    if offer.mode is Collocation.MPS and not job.declared:
+        return _stretched(need, offer.free_mib or 0, view.settings.stretch, policy.floor_mib)
+    return need
+
+
+def _stretched(need: int, free_mib: int, times: float, floor_mib: int) -> int:
+    """The promise for an estimated need. It becomes the cap of an MPS client, which dies there
+    if the estimate was too low, however much is free: so half of what nobody else has been
+    promised is lent to it until it has settled."""
+    most = max(need * times, floor_mib) if times > 1.0 else need
+    return int(max(need, min(most, need + (free_mib - need) // 2)))
 
 
 def _choose_alike(

@@ -192,6 +192,10 @@ class JobSpec:
         return sum(role.count_min * role.needs.gpus for role in self.roles)
 
 
+DECLARED = "declared"
+"""The source of an estimate that is its submitter's word."""
+
+
 @dataclass(frozen=True, slots=True)
 class Estimate:
     """What an estimator expects: a value and an upper bound of one quantity.
@@ -466,6 +470,12 @@ class Job:
         if self.memory_floor_mib is not None:
             known.append(self.memory_floor_mib)
         return max(known) if known else None
+
+    @property
+    def declared(self) -> bool:
+        """Whether the need is its submitter's word, not an estimate."""
+        found = self.estimate(Quantity.MEMORY)
+        return found is not None and found.source == DECLARED
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,8 +13,9 @@ class CoreSettings:
 
     smact_window_s: float = 90.0
     """SM activity is a mean over at most this long (RAD-RM thesis, section 6.2.1)."""
-    smact_min_samples: int = 10
-    """So many readings since the last change on a device make its mean trusted."""
+    smact_min_samples: int = 60
+    """So many readings, one a second, since the last change on a device make its mean trusted.
+    A training job starts up for 30 to 60 s: fewer tell nothing of the newcomer."""
     use_coarse_smact: bool = False
     """Take "share of time with any kernel running" for SMACT where nothing better is read."""
     stale_after_s: float = 5.0
@@ -25,6 +26,10 @@ class CoreSettings:
     """...by more than this. Longer than the start-up of a training job (30 to 60 s)."""
     headroom_mib: int = 1024
     """A settled job's promise is its peak plus this."""
+    stretch: float = 3.0
+    """Until it has settled, an MPS client whose need is estimated, not declared, is promised up
+    to so many times that (or the policy's `floor_mib`, if that is more), into half of what is
+    free beyond it at most: its cap does not kill it for a poor estimate. 1: the estimate."""
     idle_unmanaged_mib: int = 256
     """A device counts as idle in spite of this much unmanaged memory (a desktop, a monitor)."""
     mps_cohort_s: float = 1800.0

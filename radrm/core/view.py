@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from radrm.core.records import Attempt, Device, Instant, Job, Refusal, Reservation, Role
+from radrm.core.settings import CoreSettings
 from radrm.core.state import State, owner_of
 from radrm.core.validation import effective_need_mib, mode_on, refuse_device
 from radrm.core.words import Collocation
@@ -40,6 +41,10 @@ class View:
     @property
     def now(self) -> Instant:
         return self._state.turn.now
+
+    @property
+    def settings(self) -> CoreSettings:
+        return self._state.settings
 
     @property
     def version(self) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from radrm.core.records import Estimate
+from radrm.core.records import DECLARED, Estimate
 from radrm.core.rules import Description, Estimator
 from radrm.core.words import Quantity
 from radrm.estimators.learned import learned
@@ -51,7 +51,7 @@ class Auto:
         return tuple(told)
 
     def _bounded(self, job: Description, told: Estimate) -> Estimate:
-        if told.quantity is not Quantity.MEMORY or told.source == "declared":
+        if told.quantity is not Quantity.MEMORY or told.source == DECLARED:
             return told
         seen = learned(told.source, job.recent_runs, job.device_kind)
         value, upper = seen.value(told.value), seen.upper(told.value, self.quantile)

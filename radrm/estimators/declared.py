@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from radrm.core.records import Estimate
+from radrm.core.records import DECLARED, Estimate
 from radrm.core.rules import Description
 from radrm.core.words import Quantity
 
@@ -17,7 +17,7 @@ class Declared:
     section 6.3.3: oracle baselines).
     """
 
-    name: str = "declared"
+    name: str = DECLARED
 
     def estimate(self, job: Description) -> tuple[Estimate, ...]:
         measured_mib = job.published.get("measured")

@@ -15,6 +15,7 @@ The files, in the order in which they may import one another:
     bounds      how good a run could be at best
     scenario    what is simulated beside the jobs: server, configuration, loop, seed
     estimates   what the estimators say of a trace's jobs
+    auto        what the daemon's own estimator makes of that, learning as the run goes on
     world       the modelled server: attempts, memory, speed, what GPUs draw
     history     what is written down while a run goes on
     window      the daemon's window over SM activity, without readings

@@ -11,7 +11,8 @@ from radrm.core.rules import Policy
 from radrm.core.scheduler import Rules
 from radrm.errors import UsageError
 from radrm.planners.order_policy import OrderPolicy
-from radrm.simulator.estimates import DECLARED, as_records, errors_of, estimate_of
+from radrm.simulator.auto import AutoTelling
+from radrm.simulator.estimates import AS_DECLARED, AUTO, as_records, errors_of, estimate_of
 from radrm.simulator.history import History
 from radrm.simulator.job import TraceJob
 from radrm.simulator.published import PublishedLoop
@@ -42,10 +43,15 @@ def simulate(jobs: Sequence[TraceJob], scenario: Scenario) -> Run:
     tasks, history = _tasks(jobs, scenario, errors), History(jobs)
     loop: OwnLoop | PublishedLoop
     if scenario.fidelity == "published":
+        if scenario.estimator == AUTO:
+            raise UsageError("the published loop has no estimator auto; name one of its columns")
         policy = _policy(rules)
         loop = PublishedLoop(scenario.devices, scenario.mps, policy, tasks, history)
     else:
-        loop = OwnLoop(scenario.devices, scenario.mps, rules, settings, tasks, history)
+        auto = None
+        if scenario.estimator == AUTO:
+            auto = AutoTelling(scenario.config, scenario.devices, jobs)
+        loop = OwnLoop(scenario.devices, scenario.mps, rules, settings, tasks, history, auto)
     loop.run()
     return history.run(loop.world.device_runs())
 
@@ -78,7 +84,7 @@ def _tasks(
     tasks = []
     for job in jobs:
         told = estimate_of(job, scenario.estimator, errors, error_rng)
-        declared = scenario.estimator in DECLARED and told is not None
+        declared = scenario.estimator in AS_DECLARED and told is not None
         tasks.append(
             Task(
                 job=job,

@@ -48,8 +48,9 @@ class Scenario:
     under MPS, of which every job is a client; else jobs that share take turns.
 
     `estimator`: `oracle` or `declared` (the trace's memory), `none`, a name in the jobs'
-    `estimates`, or one whose errors are on record (`radrm.estimators.errors_seen`): the
-    ratio is drawn by the seed. `smact_known`: estimators tell a job's SM activity too.
+    `estimates`, `auto` (the daemon's own, over all of those), or one whose errors are on
+    record (`radrm.estimators.errors_seen`): the ratio is drawn by the seed. `smact_known`:
+    estimators tell a job's SM activity too.
     """
 
     devices: tuple[ModelledDevice, ...]

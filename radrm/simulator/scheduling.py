@@ -34,6 +34,7 @@ from radrm.core.settings import CoreSettings
 from radrm.core.state import Decision
 from radrm.core.words import Collocation, DeviceKind, Outcome
 from radrm.modelled.spec import ModelledDevice
+from radrm.simulator.auto import AutoTelling
 from radrm.simulator.history import History
 from radrm.simulator.job import TraceJob
 from radrm.simulator.window import PiecewiseWindow
@@ -68,7 +69,8 @@ class _Wake:
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """A job of the trace as the loop meets it."""
+    """A job of the trace as the loop meets it. `auto` tells its estimates at submission,
+    before those that stand here."""
 
     job: TraceJob
     course: Course
@@ -87,6 +89,7 @@ class OwnLoop:
         settings: CoreSettings,
         tasks: Sequence[Task],
         history: History,
+        auto: AutoTelling | None = None,
     ) -> None:
         # With room for every answer there is: a device is read when something has changed.
         self._settings = replace(settings, stale_after_s=float("inf"))
@@ -95,6 +98,7 @@ class OwnLoop:
         self._scheduler = Scheduler(rules, self._settings)
         self._tasks = tasks
         self._history = history
+        self._auto = auto
         self._devices = tuple(_under(mps, modelled) for modelled in devices)
         self._place = {device.uuid: at for at, device in enumerate(self._devices)}
         self._lived: dict[int, Lived] = {}
@@ -234,6 +238,9 @@ class OwnLoop:
         elif not all(e.ok for e in exits):
             outcome = Outcome.CANCELLED
         self._history.over(attempt, self._world.now_s, outcome)
+        if self._auto is not None and outcome is Outcome.COMPLETED:
+            job = self._tasks[attempt.job].job
+            self._auto.ran(job, attempt.devices, attempt.course.peak_mib)
         self._events.append(
             ev.AttemptEnded(
                 at=self._now, job_id=job_id, attempt=self._number[job_id], exits=exits, oom=oom
@@ -346,12 +353,13 @@ class OwnLoop:
             weight=job.weight,
             due_s=job.due_s,
         )
+        told = self._auto.tell(job, spec) if self._auto is not None else ()
         return Job(
             id=position + 1,
             ticket=str(position + 1),
             spec=spec,
             submitted=self._now,
-            estimates=task.estimates,
+            estimates=told + task.estimates,
         )
 
 

@@ -16,7 +16,7 @@ from radrm.recovery.exclusive import OwnDevice
 from tests.world import GIB, World, gpus
 
 BOB: dict[str, Any] = {"user": "bob", "uid": 1001}
-SETTINGS = CoreSettings(smact_min_samples=1)
+SETTINGS = CoreSettings(smact_min_samples=1, stretch=1.0)
 MIXING = CoreSettings(smact_min_samples=1, mps_timeslice_others=True)
 
 
@@ -108,6 +108,52 @@ def test_a_job_that_wants_a_device_to_itself_never_mixes() -> None:
     world.submit(GIB, smact=0.1)
     alone = world.submit(GIB, collocation=Collocation.EXCLUSIVE, **BOB)
     assert world.why(alone) == ["not idle", "count"]
+
+
+# ------------------------------------------------------------------ promises with room to spare
+
+
+def first_promise(world: World, job: Job) -> int:
+    return world.attempts[job.id, 1].placement.shares[0].reserved_mib
+
+
+def test_an_estimate_is_stretched_into_half_of_what_is_free() -> None:
+    world = World(gpus(1, mps=True), settings=CoreSettings(smact_min_samples=1, stretch=3.0))
+    small, large = world.submit(4 * GIB, smact=0.1), world.submit(20 * GIB, smact=0.1)
+    assert first_promise(world, small) == 12 * GIB, "three times its estimate"
+    assert first_promise(world, large) == 24 * GIB, "half of the 28 GiB that are free, and its own"
+    caps = [a.cap_mib for a in world.actions if isinstance(a, act.Launch)]
+    assert caps == [12 * GIB, 24 * GIB], "a process can use what it is promised"
+    # Once it is known what they use, the rest is given back.
+    world.used = {small.id: 5 * GIB, large.id: 15 * GIB}
+    world.pass_time(1.0)
+    world.pass_time(world.settings.settle_s + 1)
+    given_back = world.submit(10 * GIB, smact=0.1)
+    assert world.state(given_back) is JobState.RUNNING
+
+
+def test_a_tiny_estimate_is_stretched_to_what_unknown_jobs_are_promised() -> None:
+    world = World(gpus(1, mps=True), settings=CoreSettings(smact_min_samples=1))
+    assert first_promise(world, world.submit(90, smact=0.1)) == 5 * GIB
+
+
+@pytest.mark.parametrize("mps", [True, False])
+def test_what_is_declared_is_promised_as_it_is_and_without_caps_all_is(mps: bool) -> None:
+    world = World(gpus(1, mps=mps), settings=CoreSettings(smact_min_samples=1))
+    source = "declared" if mps else "horus"
+    assert first_promise(world, world.submit(4 * GIB, smact=0.1, source=source)) == 4 * GIB
+
+
+def test_without_a_limit_half_of_what_is_free_is() -> None:
+    settings = CoreSettings(smact_min_samples=1, stretch=float("inf"))
+    world = World(gpus(1, mps=True), settings=settings)
+    assert first_promise(world, world.submit(90, smact=0.1)) == (40 * GIB + 90) // 2
+
+
+@pytest.mark.parametrize("times", [1.0, 0.0, float("nan")])
+def test_it_can_be_switched_off(times: float) -> None:
+    world = World(gpus(1, mps=True), settings=CoreSettings(smact_min_samples=1, stretch=times))
+    assert first_promise(world, world.submit(90, smact=0.1)) == 90
 
 
 # ------------------------------------------------------------------ caps that outlive promises

@@ -28,7 +28,8 @@ PROMISED_MIB = {
     "auto": MEASURED_MIB,
     "horus": HORUS_MIB,
 }
-"""The others know nothing of such a job: the policy's floor is promised."""
+"""The others know nothing of such a job: the policy's floor is promised. (In a prototype's
+file the measured memory counts as declared, and what is declared as nobody's estimate.)"""
 TABLE = """\
         Layer (type)               Output Shape         Param #
 ================================================================
@@ -94,7 +95,10 @@ def test_every_combination_runs_jobs(
     (share,) = attempt.placement.shares
     whole = mode is Collocation.EXCLUSIVE
     assert attempt.placement.collocation is mode
-    assert share.reserved_mib == (40 * GIB if whole else PROMISED_MIB.get(estimator, FLOOR_MIB))
+    promised = PROMISED_MIB.get(estimator, FLOOR_MIB)
+    if mode is Collocation.MPS and estimator == "horus":
+        promised = round(promised * make_settings(config).stretch)  # an estimate, and a cap
+    assert share.reserved_mib == (40 * GIB if whole else promised)
 
     world.read()
     second = submit(world, config)

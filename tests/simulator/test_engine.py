@@ -27,6 +27,8 @@ from radrm.simulator.world import World, course_of
 from tests.simulator.traces import PLAIN, POLICIES, drawn, job, scenario, traces
 
 FIDELITIES = ("radrm", "published")
+EXACT = {"stretch": 1.0}
+"""What is estimated is promised, no more."""
 
 
 def energy_j(device: DeviceRun, until_s: float) -> float:
@@ -158,13 +160,13 @@ def test_two_jobs_share_a_gpu_by_the_physics() -> None:
     jobs = [job(0, 330, smact=0.8), job(0, 330, smact=0.7)]
     setting = scenario("rr", "sim:1xA100-40GB", settings={"conditions": True, "max_smact": 1.0})
     run = simulate(jobs, setting)
-    # The second comes once there are ten readings of the first, which then starts up.
+    # The second comes once there are sixty readings of the first, which then computes.
     first, second = (found.attempts[0] for found in run.jobs)
-    assert (first.started_s, second.started_s) == (0, 10)
-    # Alone for 10 s of the 300, then by halves of what the GPU delivers, then alone again.
+    assert (first.started_s, second.started_s) == (0, 60)
+    # Alone for 60 s of the 300, then by halves of what the GPU delivers, then alone again.
     both = speeds([Demand(0.8, 1.53), Demand(0.7, 1.53)], mps=True)
-    together_s = (300 - 10) / both[0]
-    assert first.ended_s == pytest.approx(30 + 10 + together_s)
+    together_s = (300 - 60) / both[0]
+    assert first.ended_s == pytest.approx(30 + 60 + together_s)
     assert second.ended_s == pytest.approx(first.ended_s + 300 - together_s * both[1])
 
 
@@ -188,12 +190,14 @@ def test_a_newcomer_without_room_dies_and_is_run_again_alone() -> None:
 
 def test_a_promise_is_a_clients_cap() -> None:
     jobs = [job(0, 330, 20000, estimates={"short": 12000})]
-    run = simulate(jobs, scenario(estimator="short"))
+    run = simulate(jobs, scenario(estimator="short", core=EXACT))
     died, again = run.jobs[0].attempts
     assert (died.outcome, died.reserved_mib) == (Outcome.OOM, 12000)
     assert again.outcome is Outcome.COMPLETED
     turns = simulate(jobs, scenario(estimator="short", mps=False))
     assert [attempt.outcome for attempt in turns.jobs[0].attempts] == [Outcome.COMPLETED]
+    stretched = simulate(jobs, scenario(estimator="short")).jobs[0].attempts
+    assert [attempt.outcome for attempt in stretched] == [Outcome.COMPLETED]
 
 
 def test_time_slices_are_slower_than_mps() -> None:
@@ -262,7 +266,7 @@ def test_energy_is_the_integral_of_the_watts() -> None:
 def test_drawn_errors_are_those_on_record(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(estimates, "ERRORS_SEEN", {"guess": (0.5, 1.0, 1.25)})
     seen = {
-        simulate([job(0, 330, 10000)], scenario(estimator="guess", seed=seed))
+        simulate([job(0, 330, 10000)], scenario(estimator="guess", seed=seed, core=EXACT))
         .jobs[0]
         .attempts[0]
         .reserved_mib
@@ -271,13 +275,18 @@ def test_drawn_errors_are_those_on_record(monkeypatch: pytest.MonkeyPatch) -> No
     assert seen == {20000, 10000, 8000}
     # What the trace tells is not drawn, nor what it leaves out.
     told = [job(0, 330, 10000, estimates={"guess": 9000}), job(0, 330, 10000)]
-    run = simulate(told, scenario("first-fit", estimator="guess"))
+    run = simulate(told, scenario("first-fit", estimator="guess", core=EXACT))
     assert [found.attempts[0].reserved_mib for found in run.jobs] == [9000, 5120]
 
 
 def test_what_cannot_be_simulated() -> None:
-    with pytest.raises(UsageError, match="no estimates of 'oracel'; there are: declared, "):
+    with pytest.raises(UsageError, match="no estimates of 'oracel'; there are: auto, declared, "):
         simulate([job()], scenario(estimator="oracel"))
+    with pytest.raises(UsageError, match=r"no estimates for auto .*: add a column such as trace_"):
+        simulate([job()], scenario(estimator="auto"))
+    told = [job(estimates={"horus": 9000})]
+    with pytest.raises(UsageError, match="published loop has no estimator auto"):
+        simulate(told, scenario(estimator="auto", fidelity="published"))
     with pytest.raises(UsageError, match="no fidelity; there are: radrm, published"):
         simulate([job()], scenario(fidelity="exact"))
     with pytest.raises(BadConfig, match="did you mean magm"):

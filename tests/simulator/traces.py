@@ -33,7 +33,9 @@ def job(
 def scenario(policy: str = "magm", spec: str = "sim:2xA100-40GB", **changes: object) -> Scenario:
     settings = changes.pop("settings", {})
     collocation = changes.pop("collocation", Collocation.AUTO)
-    config = Config(policy=policy, policies={policy: settings}, collocation=collocation)  # type: ignore[arg-type]
+    core = changes.pop("core", {})
+    rules = {"policies": {policy: settings}, "core": core}
+    config = Config(policy=policy, collocation=collocation, **rules)  # type: ignore[arg-type]
     fields: dict[str, object] = {"config": config, "life": PLAIN, **changes}
     return Scenario(devices=parse(spec), **fields)  # type: ignore[arg-type]
 
