@@ -40,7 +40,8 @@ def _reach(state: State, ended: Job) -> None:
         met = [d for d in mine if not d.array or not state.array_unfinished(d.job_id)]
         if met:
             left = tuple(d for d in follower.after if d not in met)
-            state.put_job(replace(follower, after=left))
+            followed = (*follower.followed, *met)
+            state.put_job(replace(follower, after=left, followed=followed))
 
 
 def _about(dependency: Dependency, ended: Job) -> bool:

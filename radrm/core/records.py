@@ -425,7 +425,9 @@ class Job:
     queue: Queue = Queue.MAIN
     held: bool = False
     after: tuple[Dependency, ...] = ()
-    """What it still waits for; what is met is no longer here."""
+    """What it still waits for; what is met is no longer here..."""
+    followed: tuple[Dependency, ...] = ()
+    """...but here."""
     array: ArrayElement | None = None
     estimating: bool = False
     """True until the estimators have answered; the job waits outside the queue."""

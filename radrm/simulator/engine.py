@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from math import ceil
@@ -43,6 +44,8 @@ def simulate(jobs: Sequence[TraceJob], scenario: Scenario) -> Run:
     tasks, history = _tasks(jobs, scenario, errors), History(jobs)
     loop: OwnLoop | PublishedLoop
     if scenario.fidelity == "published":
+        if any(job.after or job.at_once is not None for job in jobs):
+            raise UsageError("the published loop knows neither --after nor limits of arrays")
         if scenario.estimator == AUTO:
             raise UsageError("the published loop has no estimator auto; name one of its columns")
         policy = _policy(rules)
@@ -82,7 +85,8 @@ def _tasks(
     so every policy meets the same jobs."""
     life_rng, error_rng = Random(f"life {scenario.seed}"), Random(f"errors {scenario.seed}")
     tasks = []
-    for job in jobs:
+    before, arrays = _before(jobs), _arrays(jobs)
+    for at, job in enumerate(jobs):
         told = estimate_of(job, scenario.estimator, errors, error_rng)
         declared = scenario.estimator in AS_DECLARED and told is not None
         tasks.append(
@@ -91,9 +95,35 @@ def _tasks(
                 course=_course(job, scenario.life, life_rng),
                 estimates=as_records(job, scenario.estimator, told, scenario.smact_known),
                 declared_mib=ceil(job.memory_mib) if declared else None,
+                after=before.get(at, ()),
+                array=arrays.get(at),
             )
         )
     return tasks
+
+
+def _before(jobs: Sequence[TraceJob]) -> dict[int, tuple[int, ...]]:
+    """The positions of the jobs that others wait for. Only what came earlier is waited for."""
+    if not any(job.after for job in jobs):
+        return {}
+    place = {job.line: at for at, job in enumerate(jobs)}
+    return {
+        at: tuple(place[line] for line in job.after if place.get(line, at) < at)
+        for at, job in enumerate(jobs)
+        if job.after
+    }
+
+
+def _arrays(jobs: Sequence[TraceJob]) -> dict[int, tuple[int, int]]:
+    """For each job of an array the position of its first job, and its own number there."""
+    first: dict[str, int] = {}
+    count: Counter[str] = Counter()
+    found = {}
+    for at, job in enumerate(jobs):
+        if job.array is not None:
+            found[at] = first.setdefault(job.array, at), count[job.array]
+            count[job.array] += 1
+    return found
 
 
 def _course(job: TraceJob, life: Life, rng: Random) -> Course:

@@ -14,6 +14,9 @@ class TraceJob:
     `smact`: mean SM activity (0..1) alone. `estimates`: what estimators say of its memory,
     MiB per GPU, by name. `weight` is that of its tardiness; `family` and `batch_size` give
     its share weight (`core.physics.share_weight`). `line` is where it stood in its source.
+
+    `after`: the lines of jobs that have to end first (a line that is not there is no
+    hindrance). `array`: the name of its array, of which `at_once` jobs run at a time.
     """
 
     submit_s: float
@@ -32,3 +35,6 @@ class TraceJob:
     steady_mib: float | None = None
     """What it holds once past its peak; None: worked out from the peak."""
     line: int = 0
+    after: tuple[int, ...] = ()
+    array: str | None = None
+    at_once: int | None = None

@@ -6,8 +6,9 @@ the peak that was seen. A job's SM activity is its own only where it was alone; 
 a run of the same thing alone, or its estimate; else it is *assumed*, and counted: its part
 of what the GPU showed that it shared, or anything where not even that was read.
 
-What is not replayed: `--after`, holds and limits of arrays (a job comes when it was
-submitted), time lost to crashes of the server, and jobs without a GPU.
+What a job had to wait for (`--after`) it waits for again, whatever became of that, and arrays
+keep their limits. What is not replayed: holds (a job comes when it was submitted), time lost to
+crashes of the server, and jobs without a GPU.
 """
 
 from __future__ import annotations
@@ -106,7 +107,11 @@ def replayed(past: Sequence[Past], assumed: Assumption, now_s: float) -> Replaye
         else:
             left_out[reason] += 1
     taken.sort(key=lambda at: (past[at].job.submitted.wall_s, at))
-    jobs = [_job(past[at], found[at], alone_s[at], at) for at in taken]
+    before = _before(past)
+    jobs = [
+        replace(_job(past[at], found[at], alone_s[at]), line=at + 1, after=before[at])
+        for at in taken
+    ]
     shared = [at for at in taken if alone_s[at] < lived_s[at] * (1 - 1e-9)]
     spans = [_span(past[at]) for at in taken]
     return Replayed(
@@ -299,8 +304,22 @@ def _gpus(past: Past) -> int:
     return len(worked[-1].placement.devices) if worked else past.job.spec.gpus
 
 
-def _job(past: Past, smact: float, alone_s: float, place: int) -> TraceJob:
+def _before(past: Sequence[Past]) -> list[tuple[int, ...]]:
+    """The lines (from 1) of the jobs that each job was to follow."""
+    lines: dict[tuple[bool, int], list[int]] = {}
+    for line, each in enumerate(past, 1):
+        lines.setdefault((False, each.job.id), []).append(line)
+        if each.job.array is not None:
+            lines.setdefault((True, each.job.array.array_id), []).append(line)
+    return [
+        tuple(line for d in each.job.followed for line in lines.get((d.array, d.job_id), ()))
+        for each in past
+    ]
+
+
+def _job(past: Past, smact: float, alone_s: float) -> TraceJob:
     spec, told = past.job.spec, past.job.estimate(Quantity.MEMORY)
+    array = past.job.array
     peak_mib = _peak_mib(past)
     assert peak_mib is not None
     return TraceJob(
@@ -315,5 +334,6 @@ def _job(past: Past, smact: float, alone_s: float, place: int) -> TraceJob:
         priority=spec.priority,
         due_s=spec.due_s,
         weight=spec.weight,
-        line=place + 1,
+        array=None if array is None else str(array.array_id),
+        at_once=None if array is None else array.at_once,
     )

@@ -17,7 +17,9 @@ from math import ceil
 from radrm.core import actions as act
 from radrm.core import events as ev
 from radrm.core.records import (
+    ArrayElement,
     AttemptMemory,
+    Dependency,
     Device,
     Estimate,
     Exit,
@@ -32,7 +34,7 @@ from radrm.core.records import (
 from radrm.core.scheduler import Rules, Scheduler
 from radrm.core.settings import CoreSettings
 from radrm.core.state import Decision
-from radrm.core.words import Collocation, DeviceKind, Outcome
+from radrm.core.words import Collocation, Condition, DeviceKind, Outcome
 from radrm.modelled.spec import ModelledDevice
 from radrm.simulator.auto import AutoTelling
 from radrm.simulator.history import History
@@ -76,6 +78,10 @@ class Task:
     course: Course
     estimates: tuple[Estimate, ...]
     declared_mib: int | None
+    after: tuple[int, ...] = ()
+    """Positions of the jobs that have to end first."""
+    array: tuple[int, int] | None = None
+    """The position of its array's first job, and its own number in the array."""
 
 
 class OwnLoop:
@@ -360,7 +366,20 @@ class OwnLoop:
             spec=spec,
             submitted=self._now,
             estimates=told + task.estimates,
+            after=self._open(task.after),
+            array=_element(task),
         )
+
+    def _open(self, positions: Sequence[int]) -> tuple[Dependency, ...]:
+        unfinished = self._scheduler.state.jobs
+        return tuple(Dependency(p + 1, Condition.ANY) for p in positions if p + 1 in unfinished)
+
+
+def _element(task: Task) -> ArrayElement | None:
+    if task.array is None:
+        return None
+    first, number = task.array
+    return ArrayElement(first + 1, number, task.job.at_once)
 
 
 def _under(mps: bool, modelled: ModelledDevice) -> Device:

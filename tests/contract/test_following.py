@@ -70,6 +70,8 @@ def test_all_must_be_met() -> None:
         assert world.state(last) is JobState.PENDING
         world.end(job)
     assert world.state(last) is JobState.RUNNING
+    assert world.jobs[last.id].after == ()
+    assert {d.job_id for d in world.jobs[last.id].followed} == {j.id for j in jobs}
 
 
 def test_a_retry_or_a_recovery_is_not_an_end() -> None:

@@ -293,6 +293,35 @@ def test_what_cannot_be_simulated() -> None:
         simulate([job()], Scenario(parse("sim:1xA100-40GB"), Config(policy="mgm")))
 
 
+# ------------------------------------------------------------------ jobs that wait for others
+
+
+def test_a_job_comes_after_those_it_names_in_whatever_order_they_are_given() -> None:
+    jobs = [
+        job(50, 330, name="last", line=3, after=(1, 2, 99)),
+        job(0, 330, name="first", line=1),
+        job(10, 630, name="second", line=2, after=(3,)),  # who comes later is not waited for
+    ]
+    run = simulate(jobs, scenario(spec="sim:4xA100-40GB"))
+    started = {found.job.name: found.attempts[0].started_s for found in run.jobs}
+    assert started == {"first": 0, "second": 10, "last": run.jobs[2].ended_s}
+
+
+def test_who_comes_after_a_job_that_fits_nowhere_is_not_kept_for_ever() -> None:
+    jobs = [job(0, 330, 90000, line=1), job(0, 330, line=2, after=(1,))]
+    run = simulate(jobs, scenario())
+    assert run.jobs[0].ended_s is None
+    assert run.jobs[1].ended_s == 330
+
+
+def test_an_array_keeps_its_limit() -> None:
+    jobs = [job(0, 330, line=n, array="sweep", at_once=2) for n in range(1, 6)]
+    run = simulate(jobs, scenario(spec="sim:8xA100-40GB"))
+    assert [found.attempts[0].started_s for found in run.jobs] == [0, 0, 330, 330, 660]
+    with pytest.raises(UsageError, match="neither --after nor limits of arrays"):
+        simulate(jobs, scenario(spec="sim:8xA100-40GB", fidelity="published"))
+
+
 # ------------------------------------------------------------------ many servers
 
 

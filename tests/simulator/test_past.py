@@ -9,7 +9,9 @@ import pytest
 
 from radrm.config import Config
 from radrm.core.records import (
+    ArrayElement,
     Attempt,
+    Dependency,
     Estimate,
     Instant,
     Job,
@@ -20,7 +22,7 @@ from radrm.core.records import (
     Share,
     Usage,
 )
-from radrm.core.words import Collocation, JobState, Outcome, Quantity
+from radrm.core.words import Collocation, Condition, JobState, Outcome, Quantity
 from radrm.modelled.spec import parse
 from radrm.simulator.engine import simulate
 from radrm.simulator.job import TraceJob
@@ -155,6 +157,34 @@ def test_what_is_left_out_is_said() -> None:
         "never ran": 1,
     }
     assert replayed([], MIDDLE, BEGIN).jobs == ()
+
+
+def test_what_jobs_had_to_follow_and_their_arrays_are_known_again() -> None:
+    first = past(1, 0, attempt(1, 0, 100, used()))
+    unseen = past(2, 0, attempt(2, 0, 100, used(mib=None)))
+    elements = [past(3 + n, 10, attempt(3 + n, 100, 200, used())) for n in range(2)]
+    last = past(5, 20, attempt(5, 200, 300, used()))
+
+    def about(it: Past, **fields: object) -> Past:
+        return replace(it, job=replace(it.job, **fields))  # type: ignore[arg-type]
+
+    ok, array = Dependency(1, Condition.OK), Dependency(3, Condition.ANY, array=True)
+    elements = [
+        about(each, array=ArrayElement(3, n, 1), followed=(ok, Dependency(2, Condition.FAILED)))
+        for n, each in enumerate(elements)
+    ]
+    jobs = replayed([first, unseen, *elements, about(last, followed=(array,))], MIDDLE, BEGIN).jobs
+    assert [found.line for found in jobs] == [1, 3, 4, 5]
+    assert [found.after for found in jobs] == [(), (1, 2), (1, 2), (3, 4)]
+    assert [(found.array, found.at_once) for found in jobs][1:] == [
+        ("3", 1),
+        ("3", 1),
+        (None, None),
+    ]
+    run = simulate(jobs, Scenario(parse("sim:4xA100-40GB")))
+    start = [found.attempts[0].started_s for found in run.jobs]
+    end = [found.ended_s for found in run.jobs]
+    assert start[1] == end[0] and start[2] == end[1] and start[3] == end[2]
 
 
 def as_past(run: Run) -> list[Past]:
