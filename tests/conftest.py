@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 from tests.daemon.harness import DaemonHome
 from tests.standins.nvml_library import (
@@ -18,11 +19,25 @@ from tests.standins.nvml_library import (
 
 __all__ = ["nvml", "nvml_driver", "nvml_library", "old_nvml", "old_nvml_library"]
 
+# How long an example takes is the machine's affair: speed is judged by benchmarks.
+settings.register_profile("untimed", deadline=None)
+settings.load_profile("untimed")
+
 
 @pytest.fixture
 def home(tmp_path: Path) -> Iterator[DaemonHome]:
     """A place for a daemon that is not started yet."""
     place = DaemonHome(tmp_path)
+    yield place
+    place.close()
+
+
+@pytest.fixture(scope="module")
+def shared_daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DaemonHome]:
+    """A running daemon for tests that leave it as it was, whatever they do to it: starting one
+    is most of what such a test costs."""
+    place = DaemonHome(tmp_path_factory.mktemp("shared"))
+    place.start()
     yield place
     place.close()
 

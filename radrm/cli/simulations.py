@@ -53,7 +53,8 @@ Estimator = Annotated[
         "--estimator",
         metavar="NAME",
         help="Who tells the memory of jobs: oracle (the trace's own), none, a NAME_mib column of "
-        "the trace, or one whose errors are on record.",
+        "the trace, auto (the daemon's own, over such columns), or one whose errors are on "
+        "record.",
     ),
 ]
 SmactKnown = Annotated[
@@ -92,7 +93,11 @@ Set = Annotated[
 Servers = Annotated[
     int,
     typer.Option(
-        "--servers", min=1, max=MOST_SERVERS, help="So many such servers; jobs are dealt out."
+        "--servers",
+        metavar="N",
+        min=1,
+        max=MOST_SERVERS,
+        help="So many such servers; jobs are dealt out.",
     ),
 ]
 Form = Annotated[

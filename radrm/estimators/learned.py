@@ -27,6 +27,9 @@ of their logarithms: a figure half as large again has 0.7 of the weight, twice i
 times it none. Over the published jobs (`python -m benchmarks.learning`) 0.25 to 0.7 do alike;
 without weights Horus' bound misses 9 % of mix90's needs instead of 2 %, and is far wider."""
 
+_LEAST = 0.125
+"""A shift leaves at least this part of a figure."""
+
 
 @dataclass(frozen=True, slots=True)
 class Learned:
@@ -46,7 +49,7 @@ class Learned:
         return self._shift_mib(self._weights(raw_mib))
 
     def value(self, raw_mib: float) -> float:
-        return max(raw_mib + self.shift_mib(raw_mib), 0.0)
+        return _shifted(raw_mib, self.shift_mib(raw_mib))
 
     def upper(self, raw_mib: float, quantile: float) -> float:
         """So much at most in `quantile` (0..1) of all runs; never below `value`."""
@@ -54,8 +57,8 @@ class Learned:
         shift_mib = self._shift_mib(weights)
         ratios = [(ratio, PRIOR_RUNS / len(self.prior)) for ratio in self.prior]
         for (raw, peak), weight in zip(self.pairs, weights, strict=True):
-            ratios.append((peak / max(raw + shift_mib, 1.0), weight))
-        return max(raw_mib + shift_mib, 0.0) * max(1.0, _quantile(ratios, quantile))
+            ratios.append((peak / _shifted(raw, shift_mib), weight))
+        return _shifted(raw_mib, shift_mib) * max(1.0, _quantile(ratios, quantile))
 
     def _weights(self, raw_mib: float) -> list[float]:
         """How much each run tells of a job of which so much is said."""
@@ -83,6 +86,12 @@ def learned(source: str, runs: Sequence[PastRun], device_kind: str | None) -> Le
 
 _UNKNOWN = (1.0,)
 """Of a third party's estimator nothing has been seen: it is believed until it has been."""
+
+
+def _shifted(raw_mib: float, shift_mib: float) -> float:
+    """Never next to nothing, however far the runs beside it were off: a ratio to that would
+    tell nothing."""
+    return max(raw_mib + shift_mib, raw_mib * _LEAST, 1.0)
 
 
 def _quantile(weighted: Iterable[tuple[float, float]], quantile: float) -> float:

@@ -20,7 +20,7 @@ from radrm.cli.tail import Tail, harmless
 from radrm.errors import Refused, Unreachable
 from tests.cli.fakes import Pauses, Script, job
 
-PER_TEST = settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+PER_TEST = settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 class Reader:

@@ -457,7 +457,7 @@ moves = st.one_of(
 )
 
 
-@settings(max_examples=250, deadline=None, derandomize=True, report_multiple_bugs=False)
+@settings(max_examples=250, derandomize=True, report_multiple_bugs=False)
 @given(
     server=st.sampled_from(SERVERS),
     policy=st.sampled_from(POLICIES),

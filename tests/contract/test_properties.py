@@ -140,7 +140,7 @@ def check(world: World) -> None:
     assert owners <= {f"job:{a.job_id}" for a in live}, "a promise outlived its job"
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=120)
 @given(servers, policies, st.booleans(), lives)
 def test_the_promises_hold_whatever_happens(
     devices: tuple[Device, ...], policy: Magm | Exclusive, strict: bool, life: list[Move]
@@ -152,7 +152,7 @@ def test_the_promises_hold_whatever_happens(
         check(world)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(servers, policies, lives)
 def test_same_events_same_decisions(
     devices: tuple[Device, ...], policy: Magm | Exclusive, life: list[Move]
@@ -164,7 +164,7 @@ def test_same_events_same_decisions(
     assert worlds[0].decisions == worlds[1].decisions
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(servers, lives)
 def test_every_job_ends_when_devices_are_there_and_attempts_succeed(
     devices: tuple[Device, ...], life: list[Move]

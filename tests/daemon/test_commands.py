@@ -136,11 +136,13 @@ BAD_FILES = {
 
 
 @pytest.mark.parametrize("kind", BAD_FILES)
-def test_a_bad_file_is_one_clear_line_and_queues_nothing(daemon: DaemonHome, kind: str) -> None:
+def test_a_bad_file_is_one_clear_line_and_queues_nothing(
+    shared_daemon: DaemonHome, kind: str
+) -> None:
     content, words = BAD_FILES[kind]
-    (daemon.work / "bad.rad").write_bytes(content)
-    one_line(daemon.radrm("submit", "bad.rad"), 1, "bad.rad", words)
-    assert daemon.json("status", "--all") == []
+    (shared_daemon.work / "bad.rad").write_bytes(content)
+    one_line(shared_daemon.radrm("submit", "bad.rad"), 1, "bad.rad", words)
+    assert shared_daemon.ask("status", all=True) == []
 
 
 def test_good_files_beside_a_bad_one_are_submitted(daemon: DaemonHome) -> None:
@@ -169,9 +171,9 @@ def test_good_files_beside_a_bad_one_are_submitted(daemon: DaemonHome) -> None:
     ],
 )
 def test_what_is_wrong_is_said_in_one_line(
-    daemon: DaemonHome, words: list[str], code: int, said: str
+    shared_daemon: DaemonHome, words: list[str], code: int, said: str
 ) -> None:
-    one_line(daemon.radrm(*words), code, said)
+    one_line(shared_daemon.radrm(*words), code, said)
 
 
 def test_without_a_daemon(home: DaemonHome) -> None:
@@ -218,14 +220,16 @@ def test_a_log_is_followed_to_its_end(daemon: DaemonHome) -> None:
         b"[" * 200_000 + b"\n",
     ],
 )
-def test_a_hostile_client_is_answered_and_harms_nobody(daemon: DaemonHome, data: bytes) -> None:
-    hostile = connect(daemon.folder / "home" / "run" / "radrm.sock", 30.0)
+def test_a_hostile_client_is_answered_and_harms_nobody(
+    shared_daemon: DaemonHome, data: bytes
+) -> None:
+    hostile = connect(shared_daemon.folder / "home" / "run" / "radrm.sock", 30.0)
     hostile.sendall(data)
     with hostile.makefile("rb") as lines:
         answer = json.loads(lines.readline())
     hostile.close()
     assert answer["ok"] is False and answer["error"]
-    daemon.ask("ping")
+    shared_daemon.ask("ping")
 
 
 def test_clients_that_say_nothing_do_not_keep_others_out(daemon: DaemonHome) -> None:

@@ -14,6 +14,12 @@ from radrm.host.tickets import new_ticket
 from tests.daemon.harness import DaemonHome, wait_until
 
 
+@pytest.fixture(scope="module")
+def daemon(shared_daemon: DaemonHome) -> DaemonHome:
+    """One for all: each test ends by showing that it still serves."""
+    return shared_daemon
+
+
 def envelope(daemon: DaemonHome, **changes: Any) -> Envelope:
     fields: dict[str, Any] = {
         "ticket": new_ticket(),

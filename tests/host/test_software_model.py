@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from radrm.modelled.model import (
@@ -249,7 +249,6 @@ ACTS = st.lists(
 )
 
 
-@settings(deadline=None)
 @given(ACTS)
 def test_no_history_overfills_a_device_or_makes_work_from_nothing(acts):
     model, now_s, reader = Model(DEVICES, 0.0), 0.0, Reader()

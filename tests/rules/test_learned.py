@@ -90,6 +90,19 @@ def test_other_estimators_and_other_gpus_teach_nothing_about_this_one() -> None:
 
 
 @given(
+    st.lists(st.tuples(st.floats(1, 1e5), st.integers(1, 10**5)), max_size=30),
+    st.floats(1, 1e5),
+)
+def test_runs_of_any_size_never_make_nonsense_of_a_bound(
+    pairs: list[tuple[float, int]], said: float
+) -> None:
+    """No ratio to next to nothing, where what was learned takes away what is said."""
+    known = learned("theirs", runs(*pairs), A100)
+    worst = max((peak / told for told, peak in pairs), default=1.0)
+    assert known.upper(said, 0.95) <= 8 * max(1.0, worst) * max(said, known.value(said))
+
+
+@given(
     st.lists(st.tuples(st.floats(1, 1e6), st.integers(1, 10**6)), max_size=30),
     st.floats(1, 1e6),
     st.floats(0.01, 1),
@@ -102,11 +115,15 @@ def test_more_confidence_never_means_less_memory(
     assert 0 <= value <= upper <= known.upper(said, 1.0)
 
 
-@given(st.lists(st.tuples(st.floats(100, 1e5), st.floats(0.5, 2)), min_size=100, max_size=200))
-def test_the_upper_bound_holds_for_as_many_of_the_runs_as_it_says(
-    pairs: list[tuple[float, float]],
+@given(
+    st.floats(100, 1e5),
+    st.lists(st.tuples(st.floats(1, 1.2), st.floats(0.5, 2)), min_size=100, max_size=200),
+)
+def test_the_upper_bound_holds_for_as_many_of_the_runs_of_one_size_as_it_says(
+    size: float, pairs: list[tuple[float, float]]
 ) -> None:
-    past = runs(*[(said, round(said * ratio) or 1) for said, ratio in pairs])
+    told = [(size * part, ratio) for part, ratio in pairs]
+    past = runs(*[(said, round(said * ratio) or 1) for said, ratio in told])
     with errors_seen(theirs=(1.0,)):
         known = learned("theirs", past, A100)
     held = sum(run.peak_mib <= known.upper(run.told["theirs"], 0.9) + 1e-6 for run in past)

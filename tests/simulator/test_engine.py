@@ -70,7 +70,7 @@ def check(run: Run, jobs: list[TraceJob], setting: Scenario) -> None:
     assert len(run.decisions) == sum(len(found.attempts) for found in run.jobs)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     jobs=traces(),
     policy=st.sampled_from(POLICIES),
@@ -126,7 +126,7 @@ def test_the_order_of_the_lines_changes_nothing() -> None:
     assert names == [(mixed[at].name, devices) for at, devices in other.decisions]
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(seed=st.integers(0, 10**6), count=st.integers(1, 7))
 def test_speeds_are_those_of_the_physics(seed: int, count: int) -> None:
     """The world looks at few devices; `running_speeds` looks at all of them each time."""

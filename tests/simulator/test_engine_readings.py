@@ -21,7 +21,7 @@ from tests.simulator.every_second import EverySecond
 from tests.simulator.traces import drawn, scenario
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(
     seed=st.integers(0, 10**6),
     changes=st.lists(st.tuples(st.integers(1, 60), st.booleans()), max_size=12),

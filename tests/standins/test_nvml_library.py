@@ -182,7 +182,7 @@ def test_each_list_has_its_processes(nvml: Nvml, gpu: str) -> None:
     assert (process.gpuInstanceId, process.computeInstanceId) == (NO_INSTANCE, NO_INSTANCE)
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(st.tuples(st.integers(1, 2**22), st.none() | st.integers(0, 50_000)), max_size=30))
 def test_any_list_comes_back_whole(nvml: Nvml, gpu: str, rows: list[tuple[int, Any]]) -> None:
     for pid, mib in rows:
