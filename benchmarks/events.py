@@ -57,7 +57,7 @@ class CountingWorld(World):
 
 def measure(length: int) -> dict[str, int]:
     """Calls per event with `length` jobs waiting behind two that run."""
-    settings = CoreSettings(stale_after_s=1e9, smact_min_samples=1)
+    settings = CoreSettings(stale_after_s=1e9, smact_warm_s=0, smact_after_exit_s=0)
     world = CountingWorld(gpus(2), policy=Exclusive(), settings=settings)
     for _ in range(length + 2):
         world.submit(1000)

@@ -57,7 +57,7 @@ class TimedWorld(World):
     def __init__(self, length: int) -> None:
         self.seconds: list[float] = []
         """Of each decision in this round."""
-        settings = CoreSettings(stale_after_s=1e9, smact_min_samples=1)
+        settings = CoreSettings(stale_after_s=1e9, smact_warm_s=0, smact_after_exit_s=0)
         super().__init__(gpus(2), policy=Exclusive(), settings=settings)
         for _ in range(length + 2):
             self.submit(1000)

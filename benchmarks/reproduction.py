@@ -413,10 +413,9 @@ defaults, against the same baseline:
 """
 
 _OWN_TAIL = """\
-With known needs no job dies. After a job has come or gone, its device counts as measured anew
-only after 60 readings (`core.smact_min_samples`), as most jobs take 30 s until they load it: with
-10, as it was before, mix90's total time came to -23.5 % with known needs, and fourteen jobs of
-heavy60 died where nothing was known of any.
+With known needs no job dies. After a job has come, its device counts as measured anew only after
+60 s (`core.smact_warm_s`), as most jobs take 30 s until they load it: with 10 s mix90's total time
+comes to -23.5 % with known needs, and fourteen jobs of heavy60 die where nothing is known of any.
 
 An MPS client's memory is capped at what it was first promised. A job whose estimate is too small
 would die there even where there is room: so an estimate's promise is stretched until its job has

@@ -7,10 +7,10 @@ import sys
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks import bulk, events, idle, launch, long_queue, readings, submit
+from benchmarks import bulk, events, idle, launch, long_queue, readings, simulator, submit
 from benchmarks.table import Row
 
-BENCHMARKS = (submit, launch, bulk, long_queue, readings, idle)
+BENCHMARKS = (submit, launch, bulk, long_queue, readings, idle, simulator)
 
 
 def table(rows: list[Row]) -> Table:

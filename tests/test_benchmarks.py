@@ -9,7 +9,7 @@ from collections.abc import Callable
 import pytest
 from rich.console import Console
 
-from benchmarks import bulk, idle, launch, long_queue, readings, run, submit
+from benchmarks import bulk, idle, launch, long_queue, readings, run, simulator, submit
 from benchmarks.table import Row, median_ms, p95_ms
 
 SMALL: dict[str, Callable[[], list[Row]]] = {
@@ -18,6 +18,7 @@ SMALL: dict[str, Callable[[], list[Row]]] = {
     "bulk": lambda: bulk.measure(jobs=3, rounds=1),
     "long_queue": lambda: long_queue.measure(jobs=5, decisions=2),
     "idle": lambda: idle.measure(seconds=0.1, devices=1),
+    "simulator": lambda: simulator.measure(tries=1, counts=(5, 10)),
     "readings": lambda: readings.measure(rounds=3, devices=2),
 }
 

@@ -82,7 +82,7 @@ class World:
             planners=planners or (default_planner(policy, self.order),),
             recovery=recovery or OwnDevice(),
         )
-        self.settings = settings or CoreSettings(smact_min_samples=1)
+        self.settings = settings or CoreSettings(smact_warm_s=0, smact_after_exit_s=0)
         self.scheduler = Scheduler(self.rules, self.settings)
         self.used: dict[int, int] = {}
         """MiB per GPU that each job's processes hold."""

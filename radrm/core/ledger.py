@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 
 from radrm.core.records import Attempt, Device, Job, Reading, Reservation, Usage
 from radrm.core.settings import CoreSettings
+from radrm.core.units import show_seconds
 from radrm.core.window import SmactWindow
 from radrm.core.words import Collocation, Quantity
 
@@ -89,6 +90,8 @@ class DeviceLedger:
         self._settings = settings
         self.window = SmactWindow(settings.smact_window_s)
         self._fresh_from_s = float("-inf")
+        self.warm_from_s = float("-inf")
+        """When what is read again tells of the jobs that are here (boot-time seconds)."""
         self._expected_smact: float | None = None
         self._smact_trouble: str | None = None
 
@@ -226,12 +229,12 @@ class DeviceLedger:
     def smact(self) -> float | None:
         """The load to reckon with, 0..1; None while the device is not *warm*.
 
-        The mean since the last change if there are enough readings; else what the
+        The mean since the last change once that is long enough ago; until then what the
         load was before the change plus what the newcomer is predicted to add.
         """
         if self._smact_trouble is not None:
             return None
-        if len(self.window) >= self._settings.smact_min_samples:
+        if self.window.last_s >= self.warm_from_s:
             return self.window.mean
         return self._expected_smact
 
@@ -247,8 +250,8 @@ class DeviceLedger:
             return "only coarse utilization is read here, and core.use_coarse_smact is off"
         if reading is not None and reading.smact is None:
             return "its SM activity is not measured"
-        have, want = len(self.window), self._settings.smact_min_samples
-        return f"not warm: {have} of {want} readings since its jobs last changed"
+        left_s = 1.0 if reading is None else max(1.0, self.warm_from_s - reading.at.boot_s)
+        return f"not warm: its jobs changed, its load is known in {show_seconds(math.ceil(left_s))}"
 
     # ------------------------------------------------------------- holders
 
@@ -274,6 +277,7 @@ class DeviceLedger:
             since_s=since_s,
             grew_s=since_s,
         )
+        self.warm_from_s = self._warm_from_s()
         for usage in attempt.usage:
             if usage.device == self.device.uuid:
                 self.holdings[job.id].recall(usage)
@@ -286,8 +290,13 @@ class DeviceLedger:
         # What the others do alone is at most what all did together.
         self._expected_smact = self.smact if self.holdings else None
         self.window.restart()
+        self.warm_from_s = max(self._warm_from_s(), now_s + self._settings.smact_after_exit_s)
         self._fresh_from_s = now_s
         return holding.usage(self.device.uuid)
+
+    def _warm_from_s(self) -> float:
+        latest_s = max((h.since_s for h in self.holdings.values()), default=float("-inf"))
+        return latest_s + self._settings.smact_warm_s
 
     def reserve(self, reservation: Reservation) -> None:
         self.reservations[reservation.owner] = reservation

@@ -13,9 +13,11 @@ class CoreSettings:
 
     smact_window_s: float = 90.0
     """SM activity is a mean over at most this long (RAD-RM thesis, section 6.2.1)."""
-    smact_min_samples: int = 60
-    """So many readings, one a second, since the last change on a device make its mean trusted.
-    A training job starts up for 30 to 60 s: fewer tell nothing of the newcomer."""
+    smact_warm_s: float = 60.0
+    """So long after a job has come, the mean of its device is trusted again: a training job
+    starts up for 30 to 60 s, and what is read meanwhile tells nothing of it..."""
+    smact_after_exit_s: float = 10.0
+    """...and so long after one has gone: the others go on as they did."""
     use_coarse_smact: bool = False
     """Take "share of time with any kernel running" for SMACT where nothing better is read."""
     stale_after_s: float = 5.0

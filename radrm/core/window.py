@@ -37,6 +37,11 @@ class SmactWindow:
         return len(self._readings)
 
     @property
+    def last_s(self) -> float:
+        """When the last of these readings was taken; before all times without one."""
+        return self._readings[-1][0] if self._readings else float("-inf")
+
+    @property
     def mean(self) -> float | None:
         """0..1, or None without readings."""
         if not self._readings:

@@ -233,7 +233,7 @@ class OwnLoop:
         self._events.append(ev.AttemptStarted(at=self._now, job_id=job_id, attempt=action.attempt))
         if attempt.held_mib > reserved:
             self._read(devices)
-        self._look_again(devices)
+        self._look_again(devices, self._settings.smact_warm_s)
 
     def _ended(self, attempt: Lived, exits: tuple[Exit, ...], oom: OutOfMemory | None) -> None:
         job_id = attempt.job + 1
@@ -252,7 +252,7 @@ class OwnLoop:
                 at=self._now, job_id=job_id, attempt=self._number[job_id], exits=exits, oom=oom
             )
         )
-        self._look_again(attempt.devices)
+        self._look_again(attempt.devices, self._settings.smact_after_exit_s)
 
     # ------------------------------------------------------------- what the world does
 
@@ -308,13 +308,12 @@ class OwnLoop:
             power_w=gpu.power_w,
         )
 
-    def _look_again(self, devices: Sequence[int]) -> None:
-        """Once there are enough readings since the change that is made now."""
+    def _look_again(self, devices: Sequence[int], after_s: float) -> None:
+        """Once what is read tells again, after the change that is made now."""
         now_s = self._world.now_s
-        warm_s = now_s + self._settings.smact_min_samples * READING_INTERVAL_S
         for at in devices:
             if self._shared(at):
-                self._world.at(warm_s, _Look(at, now_s))
+                self._world.at(now_s + after_s, _Look(at, now_s))
 
     def _shared(self, at: int) -> bool:
         """Whether anybody is there who would take company."""
@@ -324,6 +323,10 @@ class OwnLoop:
         at = look.device
         self._falling.discard(at)
         if not self._waiting or self._windows[at].restarted_s > look.restarted_s:
+            return
+        warm_from_s = self._scheduler.state.ledgers[self._devices[at].uuid].warm_from_s
+        if warm_from_s > self._world.now_s:
+            self._world.at(warm_from_s, look)
             return
         if self._world.gpus[at].here:
             self._read([at])

@@ -55,6 +55,10 @@ class PiecewiseWindow(SmactWindow):
         return int((seen_s + _ROUNDING_S) / self._interval_s)
 
     @property
+    def last_s(self) -> float:
+        return self._clock() if len(self) else float("-inf")
+
+    @property
     def mean(self) -> float | None:
         now_s = self._clock()
         if (now_s, self._device.activity) != self._told_for:

@@ -49,7 +49,7 @@ def test_most_free_memory_wins_and_ties_go_to_the_first() -> None:
 
 
 def test_a_newcomer_without_reading_or_prediction_keeps_others_away() -> None:
-    world = World(gpus(1), settings=CoreSettings(smact_min_samples=3))
+    world = World(gpus(1), settings=CoreSettings(smact_warm_s=3.0))
     world.submit(4000)
     second = world.submit(4000)
     assert world.why(second)[0] == "smact"
@@ -389,7 +389,9 @@ def test_a_job_without_a_gpu_does_not_wait_behind_one_that_wants_one() -> None:
 
 
 def test_so_many_jobs_without_a_gpu_run_at_a_time() -> None:
-    world = World(gpus(1), settings=CoreSettings(smact_min_samples=1, gpuless_at_once=2))
+    world = World(
+        gpus(1), settings=CoreSettings(smact_warm_s=0, smact_after_exit_s=0, gpuless_at_once=2)
+    )
     jobs = [gpuless(world) for _ in range(4)]
     assert [world.state(j) for j in jobs[2:]] == [JobState.PENDING] * 2
     assert world.why(jobs[2]) == world.why(jobs[3]) == ["gpuless"]
@@ -444,7 +446,7 @@ def test_a_source_of_sm_activity_that_falls_silent_lets_nobody_join() -> None:
 
 def test_strangers_are_counted_or_yielded_to() -> None:
     for yields, state in ((False, JobState.RUNNING), (True, JobState.PENDING)):
-        settings = CoreSettings(smact_min_samples=1, yield_to_unmanaged=yields)
+        settings = CoreSettings(smact_warm_s=0, smact_after_exit_s=0, yield_to_unmanaged=yields)
         world = World(gpus(1), settings=settings)
         world.unmanaged["GPU-0"] = 5000
         world.read()
@@ -454,7 +456,7 @@ def test_strangers_are_counted_or_yielded_to() -> None:
 
 
 def test_who_never_uses_a_device_loses_it_where_the_site_says_so() -> None:
-    settings = CoreSettings(smact_min_samples=1, unused_reclaim_s=100.0)
+    settings = CoreSettings(smact_warm_s=0, smact_after_exit_s=0, unused_reclaim_s=100.0)
     world = World(gpus(2), settings=settings)
     idler, worker = world.submit(GIB, smact=0.1), world.submit(GIB, smact=0.1)
     world.used[worker.id] = 500
@@ -486,7 +488,7 @@ def test_a_job_whose_mig_instance_is_cut_away_is_lost(requeue: bool) -> None:
 
 
 def test_the_turn_of_other_users_comes_on_an_mps_server() -> None:
-    world = World(gpus(1, mps=True), settings=CoreSettings(smact_min_samples=1))
+    world = World(gpus(1, mps=True), settings=CoreSettings(smact_warm_s=0, smact_after_exit_s=0))
     first = world.submit(GIB, smact=0.1)
     world.pass_time(world.settings.mps_cohort_s / 2)
     bob = world.submit(GIB, user="bob", uid=1001, smact=0.1)
@@ -503,7 +505,7 @@ def test_the_turn_of_other_users_comes_on_an_mps_server() -> None:
 
 
 def test_who_is_alone_has_all_the_time() -> None:
-    world = World(gpus(1, mps=True), settings=CoreSettings(smact_min_samples=1))
+    world = World(gpus(1, mps=True), settings=CoreSettings(smact_warm_s=0, smact_after_exit_s=0))
     world.submit(GIB, smact=0.1)
     world.pass_time(10 * world.settings.mps_cohort_s)
     assert world.state(world.submit(GIB, smact=0.1)) is JobState.RUNNING

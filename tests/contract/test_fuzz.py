@@ -43,7 +43,7 @@ SERVERS = (
 )
 POLICIES = (Magm(), Magm(margin_mib=0, min_free_mib=0), RoundRobin())
 """The last looks at nothing, so that all depends on what the core does not let pass."""
-CORE = CoreSettings(smact_min_samples=1, gpuless_at_once=2)
+CORE = CoreSettings(smact_warm_s=0, smact_after_exit_s=0, gpuless_at_once=2)
 A_LONG_TIME_S = 1e7
 Wishes = list[tuple[int, Condition]]
 """Jobs to follow, by a number that picks each, and how they have to end."""

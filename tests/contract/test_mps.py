@@ -16,8 +16,8 @@ from radrm.recovery.exclusive import OwnDevice
 from tests.world import GIB, World, gpus
 
 BOB: dict[str, Any] = {"user": "bob", "uid": 1001}
-SETTINGS = CoreSettings(smact_min_samples=1, stretch=1.0)
-MIXING = CoreSettings(smact_min_samples=1, mps_timeslice_others=True)
+SETTINGS = CoreSettings(smact_warm_s=0, smact_after_exit_s=0, stretch=1.0)
+MIXING = CoreSettings(smact_warm_s=0, smact_after_exit_s=0, mps_timeslice_others=True)
 
 
 def mode(world: World, job: Job) -> Collocation | None:
@@ -118,7 +118,9 @@ def first_promise(world: World, job: Job) -> int:
 
 
 def test_an_estimate_is_stretched_into_half_of_what_is_free() -> None:
-    world = World(gpus(1, mps=True), settings=CoreSettings(smact_min_samples=1, stretch=3.0))
+    world = World(
+        gpus(1, mps=True), settings=CoreSettings(smact_warm_s=0, smact_after_exit_s=0, stretch=3.0)
+    )
     small, large = world.submit(4 * GIB, smact=0.1), world.submit(20 * GIB, smact=0.1)
     assert first_promise(world, small) == 12 * GIB, "three times its estimate"
     assert first_promise(world, large) == 24 * GIB, "half of the 28 GiB that are free, and its own"
@@ -133,26 +135,29 @@ def test_an_estimate_is_stretched_into_half_of_what_is_free() -> None:
 
 
 def test_a_tiny_estimate_is_stretched_to_what_unknown_jobs_are_promised() -> None:
-    world = World(gpus(1, mps=True), settings=CoreSettings(smact_min_samples=1))
+    world = World(gpus(1, mps=True), settings=CoreSettings(smact_warm_s=0, smact_after_exit_s=0))
     assert first_promise(world, world.submit(90, smact=0.1)) == 5 * GIB
 
 
 @pytest.mark.parametrize("mps", [True, False])
 def test_what_is_declared_is_promised_as_it_is_and_without_caps_all_is(mps: bool) -> None:
-    world = World(gpus(1, mps=mps), settings=CoreSettings(smact_min_samples=1))
+    world = World(gpus(1, mps=mps), settings=CoreSettings(smact_warm_s=0, smact_after_exit_s=0))
     source = "declared" if mps else "horus"
     assert first_promise(world, world.submit(4 * GIB, smact=0.1, source=source)) == 4 * GIB
 
 
 def test_without_a_limit_half_of_what_is_free_is() -> None:
-    settings = CoreSettings(smact_min_samples=1, stretch=float("inf"))
+    settings = CoreSettings(smact_warm_s=0, smact_after_exit_s=0, stretch=float("inf"))
     world = World(gpus(1, mps=True), settings=settings)
     assert first_promise(world, world.submit(90, smact=0.1)) == (40 * GIB + 90) // 2
 
 
 @pytest.mark.parametrize("times", [1.0, 0.0, float("nan")])
 def test_it_can_be_switched_off(times: float) -> None:
-    world = World(gpus(1, mps=True), settings=CoreSettings(smact_min_samples=1, stretch=times))
+    world = World(
+        gpus(1, mps=True),
+        settings=CoreSettings(smact_warm_s=0, smact_after_exit_s=0, stretch=times),
+    )
     assert first_promise(world, world.submit(90, smact=0.1)) == 90
 
 

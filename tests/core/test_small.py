@@ -164,7 +164,7 @@ DEVICE = Device(uuid="GPU-0", index=0, name="A100", total_mib=40_960, overhead_m
 
 
 def ledger(**settings: float) -> DeviceLedger:
-    found = DeviceLedger(DEVICE, CoreSettings(smact_min_samples=2, **settings))  # type: ignore[arg-type]
+    found = DeviceLedger(DEVICE, CoreSettings(smact_warm_s=2.0, smact_after_exit_s=1.0, **settings))  # type: ignore[arg-type]
     found.take(reading(1000.0, used=0))
     return found
 
@@ -237,9 +237,28 @@ def test_the_load_is_known_by_prediction_then_by_measurement() -> None:
         led.take(reading(second, used=0, smact=0.5))
     assert led.smact == 0.5
     admit(led, 3, 1000)
-    assert led.smact is None and "0 of 2" in (led.smact_doubt or "")
+    assert led.smact is None and "known in 1s" in (led.smact_doubt or "")
     led.release(3, 1003.0)
     assert led.smact is None, "unknown minus something is unknown"
+
+
+def test_who_comes_is_waited_for_longer_than_who_goes() -> None:
+    led = ledger()  # 2 s after one has come, 1 s after one has gone
+    admit(led, 1, 1000, smact=0.3)
+    led.take(reading(1001.5, used=0, smact=0.1))
+    assert led.smact == 0.3, "it starts up still"
+    led.take(reading(1002.5, used=0, smact=0.5))
+    assert led.smact == pytest.approx(0.3), "a mean of all since it came"
+    admit(led, 2, 1000, smact=0.2)
+    led.release(2, 1010.0)
+    led.take(reading(1010.5, used=0, smact=0.4))
+    assert led.smact == pytest.approx(0.5), "what both would have done, until it is measured"
+    led.take(reading(1011.0, used=0, smact=0.4))
+    assert led.smact == pytest.approx(0.4)
+    # Who has just come is waited for, whoever else goes.
+    led.holdings[1].since_s = 1019.5
+    led.release(9, 1020.0)
+    assert led.warm_from_s == 1011.0, "nobody went"
 
 
 def test_what_leaves_lets_the_old_load_stand_as_a_bound() -> None:

@@ -83,7 +83,7 @@ def test_every_combination_runs_jobs(
 ) -> None:
     config = parse_config(
         f'policy = "{policy}"\nestimator = "{estimator}"\ncollocation = "{way}"\n'
-        f'recovery = "{recovery}"\n[core]\nsmact_min_samples = 1\n',
+        f'recovery = "{recovery}"\n[core]\nsmact_warm_s = 0\nsmact_after_exit_s = 0\n',
         "test.toml",
     )
     world = world_of(config, mps=mps)
@@ -145,7 +145,7 @@ def test_only_without_conditions_more_is_promised_than_there_is(
 ) -> None:
     config = parse_config(
         f'policy = "{policy}"\n[policies.{policy}]\nconditions = {str(conditions).lower()}\n'
-        "[core]\nsmact_min_samples = 1\n",
+        "[core]\nsmact_warm_s = 0\nsmact_after_exit_s = 0\n",
         "test.toml",
     )
     world = world_of(config)

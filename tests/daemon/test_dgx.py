@@ -65,7 +65,8 @@ class Dgx(DaemonHome):
         self.settings = [
             "mps.enabled=[1]",
             "readings.smact=dcgm",
-            "core.smact_min_samples=1",
+            "core.smact_warm_s=0",
+            "core.smact_after_exit_s=0",
             "core.grace_s=4",  # a server in a fault is asked twice as often
         ]
         self.file("job.sh", JOB)

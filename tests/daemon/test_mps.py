@@ -35,7 +35,8 @@ class Server(DaemonHome):
         self.settings = [
             "mps.enabled=true",
             "core.use_coarse_smact=true",
-            "core.smact_min_samples=1",
+            "core.smact_warm_s=0",
+            "core.smact_after_exit_s=0",
             "core.grace_s=1",
             "policy=first-fit",
             *settings,

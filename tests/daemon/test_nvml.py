@@ -68,7 +68,11 @@ def test_it_starts_reads_and_places(server: DaemonHome) -> None:
 
 
 def test_coarse_utilization_lets_jobs_share_where_the_site_says_so(server: DaemonHome) -> None:
-    server.settings = ["core.use_coarse_smact=true", "core.smact_min_samples=1"]
+    server.settings = [
+        "core.use_coarse_smact=true",
+        "core.smact_warm_s=0",
+        "core.smact_after_exit_s=0",
+    ]
     server.start()
     jobs = [hold(server, 8000) for _ in range(3)]
     wait_until(lambda: all(server.job(j)["state"] == "RUNNING" for j in jobs))

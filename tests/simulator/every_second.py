@@ -32,5 +32,5 @@ class EverySecond(OwnLoop):
     def _watch_falls(self) -> None:
         pass
 
-    def _look_again(self, devices: object) -> None:
+    def _look_again(self, devices: object, after_s: float) -> None:
         pass

@@ -76,8 +76,8 @@ def test_the_same_placements_as_with_a_reading_each_second(
     sparse, dense = simulate(jobs, setting), every_second(monkeypatch, jobs, setting)
     assert sparse.decisions == dense.decisions
     for mine, other in zip(sparse.jobs, dense.jobs, strict=True):
-        # When the tenth reading since a change is there depends on when the readings are taken:
-        # a change just before or after it may cost the ten seconds once more.
+        # When the first reading of a device that is warm again is there depends on when readings
+        # are taken: a change just before or after it may cost ten seconds more.
         assert mine.attempts[-1].started_s == pytest.approx(other.attempts[-1].started_s, abs=15)
 
 
