@@ -124,20 +124,29 @@ def _got(job: Document, index: Mapping[str, int], attempts: Sequence[Document]) 
             "ran" if job["state"] in FINAL else "runs",
             f"on GPU {where(job, index)}, {plain(job['collocation'] or 'exclusive')}",
         )
+    last = attempts[-1] if attempts else {}
     memory = []
     if job["reserved_mib"] is not None:
-        memory.append(f"promised {show_mib(job['reserved_mib'])} per GPU")
+        until = " until it has settled" if _is_lent(job, last) else ""
+        memory.append(f"promised {show_mib(job['reserved_mib'])} per GPU{until}")
     if job["peak_mib"] is not None:
         memory.append(f"peak {show_mib(job['peak_mib'])}")
     if memory:
         yield "memory", ", ".join(memory)
-    last = attempts[-1] if attempts else {}
     if _outgrows(job, last):
         yield "cap", f"{show_mib(last['reserved_mib'])}: it may still grow beyond its promise"
     if last.get("smact") is not None:
         yield "SM activity", show_smact(last["smact"])
     if job["energy_j"] is not None:
         yield "energy", show_joules(job["energy_j"])
+
+
+def _is_lent(job: Document, attempt: Document) -> bool:
+    """Whether it has been promised more than its estimate for a while, should that be wrong."""
+    estimated = job["estimate_mib"] is not None and job["estimate_source"] != "declared"
+    if job["collocation"] != "mps" or not estimated or job["state"] != "RUNNING":
+        return False
+    return bool(job["reserved_mib"] == attempt.get("reserved_mib") > job["estimate_mib"])
 
 
 def _outgrows(job: Document, attempt: Document) -> bool:

@@ -140,6 +140,24 @@ def test_one_job_is_a_card(run: Any) -> None:
     assert " ".join(second.split()) == "2 running 0 mps 1m00s 8.0G 6.8G 0.50 2.0 kJ"
 
 
+@pytest.mark.parametrize(
+    ("source", "now", "said"),
+    [
+        ("summary", 18 * 1024, "promised 18.0G per GPU until it has settled, peak 2.0G"),
+        ("summary", 3 * 1024, "promised 3.0G per GPU, peak 2.0G"),
+        ("declared", 18 * 1024, "promised 18.0G per GPU, peak 2.0G"),
+    ],
+)
+def test_more_than_an_estimate_is_promised_for_a_while(
+    run: Any, source: str, now: int, said: str
+) -> None:
+    it = job(5, "RUNNING", reserved_mib=now, peak_mib=2048, estimate_source=source)
+    tries = [attempt(1, None, reserved_mib=18 * 1024)]
+    logs = [{"stdout": "/work/a.out", "stderr": "/work/a.err"}]
+    client = Script(page=[page([it])], explain=[{"job": it, "attempts": tries}], logs=logs)
+    assert said in run(client, "5").stdout
+
+
 def test_a_card_does_without_what_cannot_be_had(run: Any) -> None:
     client = Script(page=[page([job(5)])], explain=[Refused("gone")])
     assert "PENDING for 1m40s" in run(client, "5").stdout
