@@ -258,7 +258,7 @@ WHY = {
     ),
     "MAGM + FakeTensor (80 %)": (
         "FakeTensor says a third of what the large CNNs need, so deaths follow from two placements "
-        "while readings are old: 0.9 at an age of 20 s, 2.4 at 30 s, where oracle worst fit on "
+        "while readings are old: 1.0 at an age of 20 s, 2.4 at 30 s, where oracle worst fit on "
         "mix90 is 4.3 points off instead. One age does not fit both"
     ),
 }
@@ -396,6 +396,10 @@ between the others and exclusive, as published, but close together.
   (FakeTensor 2.4), but oracle worst fit on mix90 is then at -25.8 %, 4.3 points off. 20 s, which
   is used here, keeps that within 4 points and leaves FakeTensor out. So neither the deaths of
   either trace nor the improvement of oracle worst fit is a prediction.
+- **Chosen after looking at mix90 on streams**: that a job on two GPUs keeps half of its slower
+  GPU's speed at least. The fitted power law was seen on three jobs, goes to nothing where many
+  share, and had that row at +39 %; floors of 0, 0.15, 0.25, 0.35 and 0.5 were tried. heavy60's
+  fitted run hardly goes there (its total time moves by a tenth of a point).
 - **Taken as published**: the loop's other times, durations (Table 6.2) and 60 s of start-up, 30
   of them without load; thresholds of each row as the thesis words them: an estimator's rows want
   free memory of at least the estimate, the oracle's 2 GB more. (With 2 GB more for GPUMemNet too,
@@ -415,7 +419,7 @@ defaults, against the same baseline:
 _OWN_TAIL = """\
 With known needs no job dies. After a job has come, its device counts as measured anew only after
 60 s (`core.smact_warm_s`), as most jobs take 30 s until they load it: with 10 s mix90's total time
-comes to -23.5 % with known needs, and fourteen jobs of heavy60 die where nothing is known of any.
+comes to -23.0 % with known needs, and fourteen jobs of heavy60 die where nothing is known of any.
 
 An MPS client's memory is capped at what it was first promised. A job whose estimate is too small
 would die there even where there is room: so an estimate's promise is stretched until its job has

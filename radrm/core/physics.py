@@ -25,6 +25,7 @@ _CEILING = 0.944  # SM activity that a shared GPU approaches, however much is as
 _KNEE = 6.15  # how sharply throughput bends towards the ceiling
 _MOST_OF_OWN = 0.99  # the part of its own demand that a sharer gets at best
 _JOINT = 2.65  # how much the faster GPUs of a job weigh beside its slowest
+_JOINT_LEAST = 0.5  # not fitted: where those three jobs never were, the power law goes to nothing
 _TIMESLICE_DEMAND = 1.25
 _TIMESLICE_LOSS = 0.25
 _TYPICAL_BATCH = 64
@@ -139,15 +140,16 @@ def _water_level(volume: float, caps: Sequence[float], widths: Sequence[float]) 
 def joint_speed(per_device: Sequence[float]) -> float:
     """The speed of one job from its speeds on each of its devices (at least one).
 
-    Fitted for two GPUs as min * max^2.65; for more, the geometric mean of all but the
-    slowest stands for the max.
+    Fitted for two GPUs as min * max^2.65, on three jobs that went at a third of their speed
+    at worst; half of the slowest is taken for the least. For more GPUs the geometric mean of
+    all but the slowest stands for the max.
     """
     slowest, *others = sorted(per_device)
     if not others:
         return slowest
     if slowest <= 0:
         return 0.0
-    return slowest * exp(_JOINT * sum(map(log, others)) / len(others))
+    return slowest * max(_JOINT_LEAST, exp(_JOINT * sum(map(log, others)) / len(others)))
 
 
 def running_speeds(
