@@ -11,32 +11,38 @@ from radrm.core.records import Refusal
 from radrm.core.rules import Ask
 from radrm.core.units import show_mib
 from radrm.core.view import Offer
+from radrm.core.words import Collocation
 
 
 @dataclass(frozen=True, slots=True)
 class Sharing:
     """Free memory of at least max(`min_free_mib`, need + `margin_mib`), SMACT of at most
-    `max_smact`; on an idle device it suffices that the need fits, which the core sees to.
+    `max_smact` (`timeslice_max_smact` where jobs would take turns); on an idle device it
+    suffices that the need fits, which the core sees to.
 
     RAD-RM thesis, section 6.2.2: 5 GiB (the smallest MIG slice) and 80 %; the margin of
-    2 GiB is section 6.3.3's allowance for the fragmentation of a GPU's memory.
+    2 GiB is section 6.3.3's allowance for the fragmentation of a GPU's memory. The limit for
+    time-slices is ours: GPUs whose jobs take turns never show how much is asked of them, and
+    with 80 % sharing costs more than it gains there (docs/reproduction.md).
 
     A job of unknown need is promised `floor_mib`, and finds room where that much is free.
     `conditions` off gives the thesis' "no condition" variants (section 6.4.2, Table 6.3):
     nothing is refused for memory or SM activity, and what does not fit dies and is
-    recovered. Raises ValueError for a `max_smact` outside 0..1.
+    recovered. Raises ValueError for an SMACT outside 0..1.
     """
 
     min_free_mib: int = 5120
     margin_mib: int = 2048
     max_smact: float = 0.80
+    timeslice_max_smact: float = 0.50
     floor_mib: int = 5120
     conditions: bool = True
     whole_device: bool = False
 
     def __post_init__(self) -> None:
-        if not 0 <= self.max_smact <= 1:
-            raise ValueError(f"max_smact = {self.max_smact} is not a fraction from 0 to 1")
+        for name in ("max_smact", "timeslice_max_smact"):
+            if not 0 <= getattr(self, name) <= 1:
+                raise ValueError(f"{name} = {getattr(self, name)} is not a fraction from 0 to 1")
 
     @property
     def overcommits(self) -> bool:
@@ -65,6 +71,8 @@ class Sharing:
 
     def _refuse_smact(self, offer: Offer) -> Refusal | None:
         uuid, smact, most = offer.device.uuid, offer.smact, self.max_smact
+        if offer.mode is Collocation.TIMESLICE:
+            most = min(most, self.timeslice_max_smact)
         if smact is None:
             return Refusal("smact", offer.smact_doubt or "its SM activity is unknown", uuid, most)
         if smact > most:

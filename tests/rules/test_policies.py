@@ -46,7 +46,7 @@ def ask(need_mib: int | None = 4 * GIB, gpus: int = 1) -> Ask:
 def busy(index: int, free_mib: int | None, smact: float | None) -> Offer:
     return Offer(
         device=Device(uuid=f"GPU-{index}", index=index, name="x", total_mib=TOTAL),
-        mode=Collocation.TIMESLICE,
+        mode=Collocation.MPS,
         idle=False,
         free_mib=free_mib,
         smact=smact,
@@ -169,6 +169,22 @@ def test_thresholds_are_settings() -> None:
     assert Magm(conditions=False).refuse(ask(None), offer) is None
     with pytest.raises(ValueError, match="max_smact = 80"):
         Magm(max_smact=80)
+
+
+@each(SHARING)
+@pytest.mark.parametrize(("smact", "taken"), [(0.5, True), (0.51, False)])
+def test_where_jobs_take_turns_less_activity_is_too_much(
+    rule: Any, smact: float, taken: bool
+) -> None:
+    turns = replace(busy(0, 30 * GIB, smact), mode=Collocation.TIMESLICE)
+    refusal = rule.refuse(ask(), turns)
+    assert (refusal is None) is taken
+    assert rule.refuse(ask(), busy(0, 30 * GIB, smact)) is None, "MPS has another limit"
+    like_mps = replace(rule, timeslice_max_smact=1.0)
+    assert like_mps.refuse(ask(), turns) is None
+    assert like_mps.refuse(ask(), replace(turns, smact=0.81)) is not None, "nor beyond max_smact"
+    with pytest.raises(ValueError, match="timeslice_max_smact = 50"):
+        replace(rule, timeslice_max_smact=50)
 
 
 # ------------------------------------------------------------------ by their own criteria
