@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from math import ceil
 from random import Random
 
+from radrm.core.records import Dependency
 from radrm.core.rules import Policy
 from radrm.core.scheduler import Rules
+from radrm.core.words import Condition
 from radrm.errors import UsageError
 from radrm.planners.order_policy import OrderPolicy
 from radrm.simulator.auto import AutoTelling
@@ -44,7 +46,7 @@ def simulate(jobs: Sequence[TraceJob], scenario: Scenario) -> Run:
     tasks, history = _tasks(jobs, scenario, errors), History(jobs)
     loop: OwnLoop | PublishedLoop
     if scenario.fidelity == "published":
-        if any(job.after or job.at_once is not None for job in jobs):
+        if any(job.after or job.after_arrays or job.at_once is not None for job in jobs):
             raise UsageError("the published loop knows neither --after nor limits of arrays")
         if scenario.estimator == AUTO:
             raise UsageError("the published loop has no estimator auto; name one of its columns")
@@ -85,7 +87,8 @@ def _tasks(
     so every policy meets the same jobs."""
     life_rng, error_rng = Random(f"life {scenario.seed}"), Random(f"errors {scenario.seed}")
     tasks = []
-    before, arrays = _before(jobs), _arrays(jobs)
+    arrays = _arrays(jobs)
+    before = _before(jobs, arrays)
     for at, job in enumerate(jobs):
         told = estimate_of(job, scenario.estimator, errors, error_rng)
         declared = scenario.estimator in AS_DECLARED and told is not None
@@ -102,16 +105,25 @@ def _tasks(
     return tasks
 
 
-def _before(jobs: Sequence[TraceJob]) -> dict[int, tuple[int, ...]]:
-    """The positions of the jobs that others wait for. Only what came earlier is waited for."""
-    if not any(job.after for job in jobs):
+def _before(
+    jobs: Sequence[TraceJob], arrays: Mapping[int, tuple[int, int]]
+) -> dict[int, tuple[Dependency, ...]]:
+    """What each job waits for. Only what came earlier is waited for."""
+    if not any(job.after or job.after_arrays for job in jobs):
         return {}
     place = {job.line: at for at, job in enumerate(jobs)}
+    first = {jobs[at].array: found[0] for at, found in arrays.items()}
     return {
-        at: tuple(place[line] for line in job.after if place.get(line, at) < at)
+        at: (
+            *_earlier(at, [place.get(line, at) for line in job.after]),
+            *_earlier(at, [first.get(name, at) for name in job.after_arrays], array=True),
+        )
         for at, job in enumerate(jobs)
-        if job.after
     }
+
+
+def _earlier(at: int, positions: Sequence[int], array: bool = False) -> list[Dependency]:
+    return [Dependency(p + 1, Condition.ANY, array) for p in positions if p < at]
 
 
 def _arrays(jobs: Sequence[TraceJob]) -> dict[int, tuple[int, int]]:

@@ -15,8 +15,9 @@ class TraceJob:
     MiB per GPU, by name. `weight` is that of its tardiness; `family` and `batch_size` give
     its share weight (`core.physics.share_weight`). `line` is where it stood in its source.
 
-    `after`: the lines of jobs that have to end first (a line that is not there is no
-    hindrance). `array`: the name of its array, of which `at_once` jobs run at a time.
+    `after`: the lines of jobs that have to end first, `after_arrays`: the arrays, whole (what
+    is not there is no hindrance). `array`: the name of its array, of which `at_once` jobs run
+    at a time.
     """
 
     submit_s: float
@@ -36,5 +37,6 @@ class TraceJob:
     """What it holds once past its peak; None: worked out from the peak."""
     line: int = 0
     after: tuple[int, ...] = ()
+    after_arrays: tuple[str, ...] = ()
     array: str | None = None
     at_once: int | None = None

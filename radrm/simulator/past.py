@@ -107,11 +107,8 @@ def replayed(past: Sequence[Past], assumed: Assumption, now_s: float) -> Replaye
         else:
             left_out[reason] += 1
     taken.sort(key=lambda at: (past[at].job.submitted.wall_s, at))
-    before = _before(past)
-    jobs = [
-        replace(_job(past[at], found[at], alone_s[at]), line=at + 1, after=before[at])
-        for at in taken
-    ]
+    line = {each.job.id: at + 1 for at, each in enumerate(past)}
+    jobs = [replace(_job(past[at], found[at], alone_s[at], line), line=at + 1) for at in taken]
     shared = [at for at in taken if alone_s[at] < lived_s[at] * (1 - 1e-9)]
     spans = [_span(past[at]) for at in taken]
     return Replayed(
@@ -304,22 +301,9 @@ def _gpus(past: Past) -> int:
     return len(worked[-1].placement.devices) if worked else past.job.spec.gpus
 
 
-def _before(past: Sequence[Past]) -> list[tuple[int, ...]]:
-    """The lines (from 1) of the jobs that each job was to follow."""
-    lines: dict[tuple[bool, int], list[int]] = {}
-    for line, each in enumerate(past, 1):
-        lines.setdefault((False, each.job.id), []).append(line)
-        if each.job.array is not None:
-            lines.setdefault((True, each.job.array.array_id), []).append(line)
-    return [
-        tuple(line for d in each.job.followed for line in lines.get((d.array, d.job_id), ()))
-        for each in past
-    ]
-
-
-def _job(past: Past, smact: float, alone_s: float) -> TraceJob:
+def _job(past: Past, smact: float, alone_s: float, line: Mapping[int, int]) -> TraceJob:
     spec, told = past.job.spec, past.job.estimate(Quantity.MEMORY)
-    array = past.job.array
+    array, followed = past.job.array, past.job.followed
     peak_mib = _peak_mib(past)
     assert peak_mib is not None
     return TraceJob(
@@ -334,6 +318,8 @@ def _job(past: Past, smact: float, alone_s: float) -> TraceJob:
         priority=spec.priority,
         due_s=spec.due_s,
         weight=spec.weight,
+        after=tuple(line[d.job_id] for d in followed if not d.array and d.job_id in line),
+        after_arrays=tuple(str(d.job_id) for d in followed if d.array),
         array=None if array is None else str(array.array_id),
         at_once=None if array is None else array.at_once,
     )

@@ -16,6 +16,7 @@ from math import ceil
 
 from radrm.core import actions as act
 from radrm.core import events as ev
+from radrm.core.dependencies import is_open
 from radrm.core.records import (
     ArrayElement,
     AttemptMemory,
@@ -34,7 +35,7 @@ from radrm.core.records import (
 from radrm.core.scheduler import Rules, Scheduler
 from radrm.core.settings import CoreSettings
 from radrm.core.state import Decision
-from radrm.core.words import Collocation, Condition, DeviceKind, Outcome
+from radrm.core.words import Collocation, DeviceKind, Outcome
 from radrm.modelled.spec import ModelledDevice
 from radrm.simulator.auto import AutoTelling
 from radrm.simulator.history import History
@@ -78,8 +79,7 @@ class Task:
     course: Course
     estimates: tuple[Estimate, ...]
     declared_mib: int | None
-    after: tuple[int, ...] = ()
-    """Positions of the jobs that have to end first."""
+    after: tuple[Dependency, ...] = ()
     array: tuple[int, int] | None = None
     """The position of its array's first job, and its own number in the array."""
 
@@ -369,13 +369,9 @@ class OwnLoop:
             spec=spec,
             submitted=self._now,
             estimates=told + task.estimates,
-            after=self._open(task.after),
+            after=tuple(d for d in task.after if is_open(self._scheduler.state, d)),
             array=_element(task),
         )
-
-    def _open(self, positions: Sequence[int]) -> tuple[Dependency, ...]:
-        unfinished = self._scheduler.state.jobs
-        return tuple(Dependency(p + 1, Condition.ANY) for p in positions if p + 1 in unfinished)
 
 
 def _element(task: Task) -> ArrayElement | None:

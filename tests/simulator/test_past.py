@@ -175,7 +175,8 @@ def test_what_jobs_had_to_follow_and_their_arrays_are_known_again() -> None:
     ]
     jobs = replayed([first, unseen, *elements, about(last, followed=(array,))], MIDDLE, BEGIN).jobs
     assert [found.line for found in jobs] == [1, 3, 4, 5]
-    assert [found.after for found in jobs] == [(), (1, 2), (1, 2), (3, 4)]
+    assert [found.after for found in jobs] == [(), (1, 2), (1, 2), ()]
+    assert [found.after_arrays for found in jobs] == [(), (), (), ("3",)]
     assert [(found.array, found.at_once) for found in jobs][1:] == [
         ("3", 1),
         ("3", 1),
