@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from statistics import fmean
 
-from benchmarks.reproduction import DATA, TRACES, published_trace
+from benchmarks.published import DATA, TRACES, published_trace
 from radrm.estimators.errors_seen import ERRORS_SEEN
 from radrm.estimators.learned import MOST_RUNS, NEAR, Learned
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.reproduction import DATA, ROWS, Row, known, measure
+from benchmarks.published import DATA, ROWS, Row, known, measure
 from radrm.core.rules import Planner
 from radrm.core.scheduler import Rules
 from radrm.core.words import Outcome
