@@ -59,7 +59,7 @@ def as_records(
 ) -> tuple[Estimate, ...]:
     found = []
     if mib is not None:
-        source = DECLARED if estimator in AS_DECLARED else estimator
+        source = DECLARED if estimator in AS_DECLARED or job.declared else estimator
         found.append(Estimate(Quantity.MEMORY, mib, ceil(mib), source))
     if smact:
         found.append(Estimate(Quantity.SMACT, job.smact, job.smact, "trace"))

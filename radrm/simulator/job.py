@@ -12,8 +12,9 @@ class TraceJob:
 
     `duration_s`: alone on the server, start-up included. `memory_mib`: peak per GPU.
     `smact`: mean SM activity (0..1) alone. `estimates`: what estimators say of its memory,
-    MiB per GPU, by name. `weight` is that of its tardiness; `family` and `batch_size` give
-    its share weight (`core.physics.share_weight`). `line` is where it stood in its source.
+    MiB per GPU, by name; `declared`: they are its submitter's word. `weight` is that of its
+    tardiness; `family` and `batch_size` give its share weight (`core.physics.share_weight`).
+    `line` is where it stood in its source.
 
     `after`: the lines of jobs that have to end first, `after_arrays`: the arrays, whole (what
     is not there is no hindrance). `array`: the name of its array, of which `at_once` jobs run
@@ -27,6 +28,7 @@ class TraceJob:
     memory_mib: float
     smact: float
     estimates: Mapping[str, float] = field(default_factory=dict)
+    declared: bool = False
     user: str = "user"
     priority: int = 0
     due_s: float | None = None

@@ -314,6 +314,7 @@ def _job(past: Past, smact: float, alone_s: float, line: Mapping[int, int]) -> T
         memory_mib=peak_mib,
         smact=smact,
         estimates={} if told is None or told.upper <= 0 else {RECORDED: told.upper},
+        declared=past.job.declared,
         user=spec.user,
         priority=spec.priority,
         due_s=spec.due_s,

@@ -198,6 +198,9 @@ def test_a_promise_is_a_clients_cap() -> None:
     assert [attempt.outcome for attempt in turns.jobs[0].attempts] == [Outcome.COMPLETED]
     stretched = simulate(jobs, scenario(estimator="short")).jobs[0].attempts
     assert [attempt.outcome for attempt in stretched] == [Outcome.COMPLETED]
+    declared = [replace(jobs[0], declared=True)]
+    died, _ = simulate(declared, scenario(estimator="short")).jobs[0].attempts
+    assert (died.outcome, died.reserved_mib) == (Outcome.OOM, 12000)
 
 
 def test_time_slices_are_slower_than_mps() -> None:

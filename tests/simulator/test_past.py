@@ -92,6 +92,9 @@ def test_a_job_alone_is_what_it_was() -> None:
     assert (found.assumed, found.shared, found.slow_down) == (0, 0, 1.0)
     assert (found.jct_s, found.wait_s) == (120, 20)
     assert len(assumptions([one])) == 1
+    declared = past(1, 10, *one.attempts, estimates=(replace(told[0], source="declared"),))
+    (again,) = replayed([declared], MIDDLE, BEGIN).jobs
+    assert (job.declared, again.declared) == (False, True)
 
 
 def test_neighbours_are_taken_out_only_while_they_were_there() -> None:
