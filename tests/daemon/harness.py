@@ -27,9 +27,11 @@ T = TypeVar("T")
 PATIENCE_S = 60.0
 
 
-def wait_until(condition: Callable[[], T], what: str = "the condition") -> T:
+def wait_until(
+    condition: Callable[[], T], what: str = "the condition", patience_s: float = PATIENCE_S
+) -> T:
     """The first true value of `condition`."""
-    deadline = time.monotonic() + PATIENCE_S
+    deadline = time.monotonic() + patience_s
     pause = 0.005
     while True:
         found = condition()

@@ -61,7 +61,7 @@ def through_daemon(home: DaemonHome, jobs: Sequence[TraceJob]) -> list[Seen]:
         ended = {"COMPLETED", "FAILED", "TIMEOUT", "CANCELLED"}
         return shown if all(each["state"] in ended for each in shown) else []
 
-    documents = {each["id"]: each for each in wait_until(found, "the jobs")}
+    documents = {each["id"]: each for each in wait_until(found, "the jobs", patience_s=600.0)}
     begun_s = min(float(each["submitted_at"]) for each in documents.values())
     return [
         Seen(
