@@ -37,6 +37,8 @@ class Row:
     settings: Mapping[str, float] = field(default_factory=dict)
     own: Mapping[str, float] = field(default_factory=dict)
     """The settings with which radrm's own loop is shown beside; the rest are its defaults."""
+    core: Mapping[str, float] = field(default_factory=dict)
+    """Settings of radrm's own core that are not its defaults."""
     smact_known: bool = False
     mps: bool = True
     oom: int | None = None
@@ -49,6 +51,8 @@ _ROOM = {"min_free_mib": 0, "margin_mib": 0}
 """Free memory of at least the estimate, as Table 6.4 says: no margin."""
 _ORACLE = {"min_free_mib": 0, "margin_mib": 2048}
 _BLIND = {"conditions": False}
+_SOON = {"smact_warm_s": 10.0}
+_EXACT = {"stretch": 1.0}
 
 
 def _free(gib: int, smact: float = 0.8) -> dict[str, float]:
@@ -127,7 +131,11 @@ OWN_ROWS = tuple(
     for row in (
         Row(trace, "`none`", "magm", "none"),
         Row(trace, "`auto`, of the columns of GPUMemNet and Horus", "magm", "auto"),
+        Row(trace, "`none`, `core.smact_warm_s = 10`", "magm", "none", core=_SOON),
+        Row(trace, "Horus' estimates", "magm", "horus"),
+        Row(trace, "Horus' estimates, `core.stretch = 1`", "magm", "horus", core=_EXACT),
         Row(trace, "needs known", "magm"),
+        Row(trace, "needs known, `core.smact_warm_s = 10`", "magm", core=_SOON),
         Row(trace, "needs and SM activity known", "magm", smact_known=True),
         Row(trace, "needs known, time-slicing", "magm", mps=False),
         Row(
@@ -139,7 +147,8 @@ OWN_ROWS = tuple(
         ),
     )
 )
-"""What radrm's own loop does with MAGM by default, by what is told of the jobs."""
+"""What radrm's own loop does with MAGM by default, by what is told of the jobs, and with what
+it would be without three of its defaults."""
 
 
 # ------------------------------------------------------------------ measuring
@@ -157,7 +166,9 @@ def published_trace(name: str, data: Path = DATA) -> tuple[TraceJob, ...]:
 
 def scenario(row: Row, fidelity: Fidelity, seed: int) -> Scenario:
     settings = row.settings if fidelity == "published" else row.own
-    config = Config(policy=row.policy, policies={row.policy: settings} if settings else {})
+    config = Config(
+        policy=row.policy, policies={row.policy: settings} if settings else {}, core=row.core
+    )
     return Scenario(
         devices=parse(SERVER),
         config=config,

@@ -153,7 +153,7 @@ def _own_table(rows: Sequence[Judged]) -> list[str]:
             _pm(own["oom_count"], 1, 1),
             f"{known(own, 'energy_j') / 1e6:.2f}",
         ]
-        lines.append("| " + " | ".join(cells) + " |")
+        lines.append(_line(cells))
     return lines
 
 
@@ -181,8 +181,12 @@ def _table(rows: Sequence[Judged]) -> list[str]:
             _pm(own["oom_count"], 1, 1),
             f"{known(own, 'energy_j') / 1e6:.2f}",
         ]
-        lines.append("| " + " | ".join(cells) + " |")
+        lines.append(_line(cells))
     return lines
+
+
+def _line(cells: Sequence[str]) -> str:
+    return "| " + " | ".join(cells) + " |"
 
 
 def _pm(spread: Spread, unit: float, digits: int) -> str:
@@ -264,8 +268,8 @@ between the others and exclusive, as published, but close together.
   heavy60 has 477 min and 28.3 MJ, mix90 -27 %: the rows do not hang on it.)
 - **Assumed**: start-up, ramp and hold within 20 %, work with a standard deviation of 2 % from run
   to run; SM activity of the light jobs and of Xception at batch 32 and 64, which no figure shows.
-- **Predicted**, but for that age: times and energy of mix90, and of heavy60 under every other
-  policy and estimator.
+- **Predicted**, but for that age and that half: times and energy of mix90, and of heavy60 under
+  every other policy and estimator.
 
 ## What radrm's own loop does otherwise
 
@@ -276,21 +280,19 @@ defaults, against the same baseline:
 
 _OWN_TAIL = """\
 With known needs no job dies. After a job has come, its device counts as measured anew only after
-60 s (`core.smact_warm_s`), as most jobs take 30 s until they load it: with 10 s mix90's total time
-comes to -23.0 % with known needs, and fourteen jobs of heavy60 die where nothing is known of any.
+60 s (`core.smact_warm_s`), as most jobs take 30 s until they load it: after 10 s too many share.
 
 An MPS client's memory is capped at what it was first promised. A job whose estimate is too small
 would die there even where there is room: so an estimate's promise is stretched until its job has
-settled (`core.stretch`). Promised no more than the estimate, 36 jobs of heavy60 died with Horus'
-estimates and 51 with FakeTensor's. RR asks for no room at all and, without the prototype's pauses,
-tries far more often.
+settled (`core.stretch`; 1 promises the estimate alone). RR asks for no room at all and, without
+the prototype's pauses, tries far more often.
 
 Where jobs take turns the policies let in less by default (`timeslice_max_smact`, 50 %): a GPU whose
 jobs take turns never shows how much is asked of it. What time-slicing costs rests on little: the
 totals of two published runs.
 
-`auto` corrects each estimate by the runs that have ended before; what it
-gains in room it hardly needs here, as SM activity, not memory, is what these traces run out of.
+`auto` corrects each estimate by the runs that have ended before; what it gains in room it hardly
+needs here, as SM activity, not memory, is what these traces run out of.
 """
 
 
