@@ -8,19 +8,21 @@ second measurement would move it. The epoch that is best on the validation rows 
 
 from __future__ import annotations
 
+import json
 import math
-from base64 import b64encode
 from bisect import bisect_right
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from itertools import pairwise
-from textwrap import wrap
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
 from torch import nn
 
 from benchmarks.gpumemnet.data import Row
+from radrm.estimators.gpumemnet_ensemble import Shapes
 
 WIDTHS = (40, 36, 32, 28, 24, 24, 20)
 HIDDEN = tuple(WIDTHS[:depth] for depth in range(1, 8)) + tuple(
@@ -38,26 +40,31 @@ class Fitted:
     most: tuple[float, ...]
     networks: tuple[nn.Sequential, ...]
 
-    def module_text(self, about: str) -> str:
-        """A module of `radrm.estimators.weights`."""
-        layers = tuple(_widths(network) for network in self.networks)
-        numbers = [
+    def shapes(self) -> Shapes:
+        return Shapes(
+            edges_mib=self.edges_mib,
+            centre=_rounded(self.centre),
+            scale=_rounded(self.scale),
+            least=_rounded(self.least),
+            most=_rounded(self.most),
+            layers=tuple(_widths(network) for network in self.networks),
+        )
+
+    def numbers(self) -> bytes:
+        """The weights as `Ensemble.of` takes them."""
+        return b"".join(
             tensor.detach().numpy().astype("<f2").tobytes()
             for network in self.networks
             for tensor in network.parameters()
-        ]
-        lines = "\n".join(wrap(b64encode(b"".join(numbers)).decode(), 96))
-        return (
-            f'"""{about}\n\nWritten by `python -m benchmarks.gpumemnet.train`; not for'
-            f' editing."""\n\n# fmt: off\n# ruff: noqa: E501, RUF100\n'
-            f"EDGES_MIB = {self.edges_mib}\n"
-            f"CENTRE = {_rounded(self.centre)}\n"
-            f"SCALE = {_rounded(self.scale)}\n"
-            f"LEAST = {_rounded(self.least)}\n"
-            f"MOST = {_rounded(self.most)}\n"
-            f"LAYERS = (\n" + "".join(f"    {widths},\n" for widths in layers) + ")\n"
-            f'NUMBERS = """\n{lines}\n"""\n'
         )
+
+    def write(self, folder: Path, name: str) -> None:
+        """Write the two files that `Ensemble.read` reads."""
+        text = ",\n".join(
+            f'  "{key}": {_json(value)}' for key, value in asdict(self.shapes()).items()
+        )
+        (folder / f"{name}.json").write_text(f"{{\n{text}\n}}\n")
+        (folder / f"{name}.f16").write_bytes(self.numbers())
 
 
 def fitted(
@@ -162,3 +169,10 @@ def _widths(network: nn.Sequential) -> tuple[int, ...]:
 
 def _rounded(values: Sequence[float]) -> tuple[float, ...]:
     return tuple(round(value, 6) for value in values)
+
+
+def _json(value: Any) -> str:
+    """One line, or a line for each network."""
+    if not isinstance(value[0], tuple):
+        return json.dumps(value)
+    return "[\n    " + ",\n    ".join(map(json.dumps, value)) + "\n  ]"

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import argparse
 import random
-import types
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -82,9 +81,7 @@ def without(rows: Sequence[Row], groups: Iterable[str]) -> Split:
 
 def ensemble(fitted: fit.Fitted) -> Ensemble:
     """As radrm will read it, halves for floats and all."""
-    module = types.ModuleType("weights")
-    exec(fitted.module_text("Being tested."), module.__dict__)
-    return Ensemble.of(module)  # type: ignore[arg-type]
+    return Ensemble.of(fitted.shapes(), fitted.numbers())
 
 
 def fit_mlps(rows: Split, edges_mib: tuple[int, ...]) -> fit.Fitted:
@@ -117,7 +114,7 @@ def mlps(shipped: bool) -> list[scores.Line]:
         told = scores.told(ensemble(fit_mlps(one, edges_mib)), one.test)
         lines.append(scores.line(f"MLP, {name}, measured", told))
     if shipped:
-        _ship(Family.MLP, fit_mlps(everything(split(rows, 0)), MLP_1_GB), "MLPs, 1 GB buckets")
+        _ship(Family.MLP, fit_mlps(everything(split(rows, 0)), MLP_1_GB))
     return lines
 
 
@@ -144,14 +141,14 @@ def others(family: Family, shipped: bool) -> list[scores.Line]:
     ]
     if shipped:
         all_rows = everything(split(random_nets, 0) + split(timm, 0))
-        _ship(family, fit_others(all_rows), f"{name}s, 8 GB buckets")
+        _ship(family, fit_others(all_rows))
     return lines
 
 
-def _ship(family: Family, fitted: fit.Fitted, about: str) -> None:
-    path = WEIGHTS / f"{family.value}.py"
-    path.write_text(fitted.module_text(f"GPUMemNet's networks: {about}."))
-    print(f"{path.relative_to(REPOSITORY)}: {path.stat().st_size / 1000:.0f} kB")
+def _ship(family: Family, fitted: fit.Fitted) -> None:
+    fitted.write(WEIGHTS, family.value)
+    for path in sorted(WEIGHTS.glob(f"{family.value}.*")):
+        print(f"{path.relative_to(REPOSITORY)}: {path.stat().st_size / 1000:.0f} kB")
 
 
 def main() -> None:

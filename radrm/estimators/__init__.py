@@ -12,7 +12,6 @@ The files, in the order in which they may import one another:
     traced              what a trace of a training step tells
     summaries           a model's summary, read (a folder)
     symbolic            a training step made of a summary's layers (a folder)
-    weights             the trained networks of GPUMemNet, as text (a folder)
     gpumemnet_features  what GPUMemNet is told of a model
     gpumemnet_ensemble  its networks at work
     declared            what the submitter says, or what was measured before
@@ -24,6 +23,8 @@ The files, in the order in which they may import one another:
     trace               the traced training step, through the allocator
     faketensor          PyTorch's FakeTensor, as RAD-RM used it
     auto                the first of several that answers, with an upper bound
+
+`weights/` is data: GPUMemNet's trained networks, written by `python -m benchmarks.gpumemnet.train`.
 """
 
 ESTIMATORS = {

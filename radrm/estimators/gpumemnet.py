@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
+from pathlib import Path
 
 from radrm.core.records import Estimate
 from radrm.core.rules import Description
@@ -13,6 +14,9 @@ from radrm.estimators.gpumemnet_features import GROWING, Family, Features, featu
 from radrm.estimators.summaries.read import read_summary
 from radrm.estimators.summaries.text import BadSummary
 from radrm.radfile import WHOLE_DEVICE_MIB
+
+WEIGHTS = Path(__file__).with_name("weights")
+"""The trained networks, two files a family: `Ensemble.read`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,15 +71,5 @@ def bucket_edge_mib(features: Features) -> float | None:
 
 @lru_cache(maxsize=len(Family))
 def _ensemble(family: Family) -> Ensemble:
-    """Read at the first need, one family at a time: each is some milliseconds' work."""
-    if family is Family.MLP:
-        from radrm.estimators.weights import mlp
-
-        return Ensemble.of(mlp)
-    if family is Family.CNN:
-        from radrm.estimators.weights import cnn
-
-        return Ensemble.of(cnn)
-    from radrm.estimators.weights import transformer
-
-    return Ensemble.of(transformer)
+    """Read when the first job of the family comes: that takes some milliseconds."""
+    return Ensemble.read(WEIGHTS, family.value)

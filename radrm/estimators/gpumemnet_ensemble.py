@@ -9,42 +9,33 @@ from __future__ import annotations
 
 import math
 import struct
-from base64 import b64decode
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from operator import mul
-from typing import Protocol
+from pathlib import Path
+
+import msgspec
 
 _HALF_BYTES = 2
 
 
-class Weights(Protocol):
-    """A module of `radrm.estimators.weights`, as training writes it.
+@dataclass(frozen=True, slots=True)
+class Shapes:
+    """What `weights/FAMILY.json` says, as training writes it.
 
-    `EDGES_MIB`: the upper edges of all buckets but the last, which is open. `CENTRE` and
-    `SCALE`: a feature x goes in as (x - centre) / scale. `LEAST` and `MOST`: the range of
-    each feature among what was trained on; what lies outside goes in as the nearer end.
-    `LAYERS`: each network's widths,
-    features first, buckets last. `NUMBERS`: network by network and layer by layer, for
-    each neuron its weights, then the layer's biases; half-precision floats, little-endian,
-    in base64.
+    `edges_mib`: the upper edges of all buckets but the last, which is open. `centre` and
+    `scale`: a feature x goes in as (x - centre) / scale. `least` and `most`: the range of
+    each feature in the training data; a value outside goes in as the nearer end.
+    `layers`: the widths of each network, features first, buckets last.
     """
 
-    @property
-    def EDGES_MIB(self) -> tuple[int, ...]: ...
-    @property
-    def CENTRE(self) -> tuple[float, ...]: ...
-    @property
-    def SCALE(self) -> tuple[float, ...]: ...
-    @property
-    def LEAST(self) -> tuple[float, ...]: ...
-    @property
-    def MOST(self) -> tuple[float, ...]: ...
-    @property
-    def LAYERS(self) -> tuple[tuple[int, ...], ...]: ...
-    @property
-    def NUMBERS(self) -> str: ...
+    edges_mib: tuple[int, ...]
+    centre: tuple[float, ...]
+    scale: tuple[float, ...]
+    least: tuple[float, ...]
+    most: tuple[float, ...]
+    layers: tuple[tuple[int, ...], ...]
 
 
 _Layer = tuple[tuple[tuple[float, ...], ...], tuple[float, ...]]
@@ -61,19 +52,29 @@ class Ensemble:
     networks: tuple[tuple[_Layer, ...], ...]
 
     @staticmethod
-    def of(weights: Weights) -> Ensemble:
-        """Raises ValueError where the numbers are not as many as the layers ask for."""
+    def read(folder: Path, name: str) -> Ensemble:
+        """The ensemble in `folder`: shapes in `name`.json, weights in `name`.f16."""
+        shapes = msgspec.json.decode((folder / f"{name}.json").read_bytes(), type=Shapes)
+        return Ensemble.of(shapes, (folder / f"{name}.f16").read_bytes())
+
+    @staticmethod
+    def of(shapes: Shapes, data: bytes) -> Ensemble:
+        """An ensemble from its shapes and its weights.
+
+        `data`: network by network and layer by layer, for each neuron its weights, then the
+        layer's biases; half-precision floats, little-endian. Raises ValueError when their
+        number does not match the layers.
+        """
         wanted = sum(
             (inputs + 1) * outputs
-            for widths in weights.LAYERS
+            for widths in shapes.layers
             for inputs, outputs in pairwise(widths)
         )
-        data = b64decode(weights.NUMBERS)
         if len(data) != _HALF_BYTES * wanted:
             raise ValueError(f"{len(data)} bytes of weights where {_HALF_BYTES * wanted} belong")
         numbers = struct.unpack(f"<{wanted}e", data)
         networks, at = [], 0
-        for widths in weights.LAYERS:
+        for widths in shapes.layers:
             network: list[_Layer] = []
             for inputs, outputs in pairwise(widths):
                 biases_at = at + inputs * outputs
@@ -82,11 +83,11 @@ class Ensemble:
                 network.append((rows, numbers[biases_at:at]))
             networks.append(tuple(network))
         return Ensemble(
-            edges_mib=weights.EDGES_MIB,
-            centre=weights.CENTRE,
-            scale=weights.SCALE,
-            least=weights.LEAST,
-            most=weights.MOST,
+            edges_mib=shapes.edges_mib,
+            centre=shapes.centre,
+            scale=shapes.scale,
+            least=shapes.least,
+            most=shapes.most,
             networks=tuple(networks),
         )
 

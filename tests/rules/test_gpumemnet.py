@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import math
 import struct
-from base64 import b64encode
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -17,17 +16,15 @@ from benchmarks.gpumemnet import data
 from radrm.core.records import Estimate, JobSpec, Needs, Role
 from radrm.core.rules import Description
 from radrm.core.words import Quantity
-from radrm.estimators.gpumemnet import GPUMemNet, bucket_edge_mib
-from radrm.estimators.gpumemnet_ensemble import Ensemble
+from radrm.estimators.gpumemnet import WEIGHTS, GPUMemNet, bucket_edge_mib
+from radrm.estimators.gpumemnet_ensemble import Ensemble, Shapes
 from radrm.estimators.gpumemnet_features import GROWING, Family, Features, features_of
 from radrm.estimators.summaries.read import read_summary
-from radrm.estimators.weights import cnn, mlp, transformer
 from radrm.radfile import WHOLE_DEVICE_MIB, read_job_file
 from radrm.wiring import describe
 
 JOBS = data.SHARED / "jobs"
 SPEC = JobSpec(name="a", user="ann", uid=1000)
-WEIGHTS = {Family.MLP: mlp, Family.CNN: cnn, Family.TRANSFORMER: transformer}
 
 CNN_TABLE = """\
         Layer (type)               Output Shape         Param #
@@ -172,26 +169,15 @@ def test_no_features_no_estimate(text: str) -> None:
 # ------------------------------------------------------------------ the ensemble
 
 
-@dataclass
-class Handmade:
-    EDGES_MIB: tuple[int, ...]
-    CENTRE: tuple[float, ...]
-    SCALE: tuple[float, ...]
-    LEAST: tuple[float, ...]
-    MOST: tuple[float, ...]
-    LAYERS: tuple[tuple[int, ...], ...]
-    NUMBERS: str
-
-
-def handmade(layers: tuple[tuple[int, ...], ...], numbers: Sequence[float]) -> Handmade:
-    text = b64encode(struct.pack(f"<{len(numbers)}e", *numbers)).decode()
-    return Handmade((10,), (1.0,), (2.0,), (-5.0,), (7.0,), layers, text)
+def handmade(layers: tuple[tuple[int, ...], ...], numbers: Sequence[float]) -> Ensemble:
+    shapes = Shapes((10,), (1.0,), (2.0,), (-5.0,), (7.0,), layers)
+    return Ensemble.of(shapes, struct.pack(f"<{len(numbers)}e", *numbers))
 
 
 def test_two_networks_by_hand() -> None:
     """One says (x, 0) after scaling, the other always (1, 0) behind a hidden neuron that is off."""
     one, other = (1.0, 0.0, 0.0, 0.0), (1.0, -100.0, 5.0, 5.0, 1.0, 0.0)
-    ensemble = Ensemble.of(handmade(((1, 2), (1, 1, 2)), (*one, *other)))
+    ensemble = handmade(((1, 2), (1, 1, 2)), (*one, *other))
 
     def first(logit: float) -> float:
         return 1 / (1 + math.exp(-logit))
@@ -207,23 +193,23 @@ def test_two_networks_by_hand() -> None:
 
 def test_weights_that_are_not_as_many_as_the_layers_ask_for() -> None:
     with pytest.raises(ValueError, match="6 bytes of weights where 8 belong"):
-        Ensemble.of(handmade(((1, 2),), (1.0, 0.0, 0.0)))
+        handmade(((1, 2),), (1.0, 0.0, 0.0))
 
 
 @pytest.mark.parametrize("family", Family)
 def test_the_shipped_weights_fit_their_features(family: Family) -> None:
     """Thirteen networks, as in the thesis, of one to seven and one to six hidden layers."""
-    ensemble = Ensemble.of(WEIGHTS[family])
-    layers = WEIGHTS[family].LAYERS
-    assert sorted(len(widths) - 2 for widths in layers) == sorted([*range(1, 8), *range(1, 7)])
+    ensemble = Ensemble.read(WEIGHTS, family.value)
+    depths = [len(network) - 1 for network in ensemble.networks]
+    assert sorted(depths) == sorted([*range(1, 8), *range(1, 7)])
     one = Features(family, 5, 5, 5, 5, 5, 8, 1000, 1000, 1.0, 0.0)
-    assert {widths[0] for widths in layers} == {len(one.vector())}
-    assert {widths[-1] for widths in layers} == {len(ensemble.edges_mib) + 1}
+    assert {len(first[0][0]) for first, *_ in ensemble.networks} == {len(one.vector())}
+    assert {len(last[1]) for *_, last in ensemble.networks} == {len(ensemble.edges_mib) + 1}
     assert sum(ensemble.probabilities(one.vector())) == pytest.approx(1)
 
 
 def test_all_weights_together_stay_below_a_megabyte() -> None:
-    assert sum(len(module.NUMBERS) for module in WEIGHTS.values()) < 1_000_000
+    assert sum(path.stat().st_size for path in WEIGHTS.iterdir()) < 1_000_000
 
 
 # ------------------------------------------------------------------ the estimator
@@ -295,7 +281,7 @@ def test_every_answer_is_an_edge_or_none(
     job = Features(
         family, depth, linears, convs, norms, dropouts, batch_size, parameters, activations, 1, 0
     )
-    edges = (None, *WEIGHTS[family].EDGES_MIB, WHOLE_DEVICE_MIB)
+    edges = (None, *Ensemble.read(WEIGHTS, family.value).edges_mib, WHOLE_DEVICE_MIB)
     assert bucket_edge_mib(job) in edges
 
 
