@@ -1,6 +1,7 @@
 """Floor 5: the commands people type. One command per file; rendering apart.
 
 The files, in the order in which they may import one another:
+    listing      every command with its line of help
     client       the connection to a daemon
     exits        exit codes of commands that wait for jobs
     sources      which program files a job runs, in a few bytes

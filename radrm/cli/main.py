@@ -16,8 +16,15 @@ EXIT_USAGE, EXIT_INTERRUPTED, EXIT_NO_READER = 2, 130, 141
 
 
 def main() -> None:
-    """`radrm`: the light path for `submit`, typer for the rest."""
-    _end(_submit if sys.argv[1:2] == ["submit"] else _others)
+    """`radrm`: light paths for help, version, mistakes and `submit`, typer for the rest."""
+    from radrm.cli.listing import COMMANDS
+
+    words = sys.argv[1:]
+    if words[:1] == ["help"]:
+        sys.argv[1:] = words = [*words[1:2], "--help"]
+    if words[:1] == ["submit"]:
+        _end(_submit)
+    _end(_others if words and words[0] in COMMANDS else _no_command)
 
 
 def daemon() -> None:
@@ -34,15 +41,30 @@ def _submit() -> NoReturn:
     os._exit(code)  # Python would tidy up for 3 ms, a tenth of the time that people wait
 
 
+def _no_command() -> int:
+    """What to say where the first word is no command."""
+    from radrm import __version__
+    from radrm.cli.listing import overview, unknown
+
+    word = sys.argv[1] if len(sys.argv) > 1 else None
+    if word == "--version":
+        print(f"radrm {__version__}")
+    elif word is None or word == "--help":
+        print(overview())
+    else:
+        print(plain(unknown(word)), file=sys.stderr)
+        return EXIT_USAGE
+    sys.stdout.flush()
+    return 0 if word else EXIT_USAGE
+
+
 def _others() -> int:
     import typer
 
     from radrm.cli.app import make_app
     from radrm.cli.usage import UsageTrouble, in_one_line
 
-    if sys.argv[1:2] == ["help"]:
-        sys.argv[1:2] = ["--help"]
-    app = make_app(sys.argv[1] if len(sys.argv) > 1 else None)
+    app = make_app(sys.argv[1])
     try:
         code = app(prog_name="radrm", standalone_mode=False)
     except UsageTrouble as error:

@@ -1,0 +1,78 @@
+"""Every command with its line of help. `radrm --help` and a mistyped command need no more
+than this, so neither waits for typer and for what the commands import."""
+
+from __future__ import annotations
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+GROUPS: dict[str, dict[str, str]] = {
+    "Jobs": {
+        "submit": "Submit job files, or one command after `--`.",
+        "status": "Show jobs: where they are, why they wait, how they ended.",
+        "explain": "Say why a job waits, or where and how it ran.",
+        "logs": "Print a job's log.",
+        "wait": "Wait for jobs to end.",
+        "cancel": "Cancel jobs, waiting or running.",
+        "hold": "Keep waiting jobs from starting, until they are released.",
+        "release": "Let jobs that were held start.",
+        "requeue": "Put jobs back into the queue.",
+        "edit": "Change what jobs ask for: priority, time limit, memory...",
+    },
+    "GPUs": {
+        "gpus": "Show the devices: memory, SM activity, power, jobs.",
+        "drain": "Give no more jobs to GPUs; those on them run on.",
+        "resume": "Let drained GPUs take jobs again.",
+        "mps": "CUDA MPS: jobs of one user share a GPU, each with a memory cap.",
+        "bench": "Measure on this server.",
+    },
+    "Estimates and simulation": {
+        "estimate": "Say how much GPU memory a job will need, before it runs.",
+        "estimators": "List the estimators, or try them on measured jobs.",
+        "summarize": "Write a model's summary and its training step, without a GPU.",
+        "simulate": "Run a trace on a simulated server and show the result.",
+        "compare": "Run a trace under several policies, beside the lower bounds.",
+        "replay": "Run the daemon's own past jobs under other policies.",
+    },
+    "The daemon": {
+        "daemon": "Run the daemon until Ctrl-C or TERM; jobs run on without it.",
+        "doctor": "Check this machine, the configuration and the daemon.",
+        "config": "Show or check the configuration; no daemon is needed.",
+        "demo": "Show it all once on simulated GPUs, in less than a minute.",
+    },
+}
+COMMANDS: dict[str, str] = {name: line for group in GROUPS.values() for name, line in group.items()}
+
+
+def overview() -> str:
+    """What `radrm --help` prints."""
+    width = max(map(len, COMMANDS)) + 2
+    lines = [
+        "Usage: radrm COMMAND [ARGS]...",
+        "",
+        "  Queue jobs for the GPUs of this server, several on one GPU where that is safe.",
+    ]
+    for title, commands in GROUPS.items():
+        lines += ["", f"{title}:"]
+        lines += [f"  {name:{width}}{line}" for name, line in commands.items()]
+    lines += [
+        "",
+        "  radrm COMMAND --help    the options of a command",
+        "  radrm --version         the version",
+    ]
+    return "\n".join(lines)
+
+
+def unknown(word: str) -> str:
+    """What is wrong with a first word that is no command, in one line."""
+    if word.startswith("-"):
+        return f"radrm: unknown option {word}{_hint(word, ('--help', '--version'))}"
+    return f"radrm: unknown command {word}{_hint(word, COMMANDS)}"
+
+
+def _hint(word: str, known: Iterable[str]) -> str:
+    from difflib import get_close_matches  # here: only a mistake needs it
+
+    near = get_close_matches(word, known, n=1)
+    return f"; did you mean {near[0]}?" if near else "; see radrm --help"

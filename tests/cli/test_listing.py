@@ -1,0 +1,92 @@
+"""Help, version and mistakes: what they say, and that nobody waits for imports."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from typer.main import get_command
+
+from radrm import __version__
+from radrm.cli import main as entry
+from radrm.cli.app import make_app
+from radrm.cli.listing import COMMANDS, overview
+from tests.cli.test_submit import HEAVY
+
+
+def run(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], *words: str
+) -> tuple[object, str, str]:
+    monkeypatch.setattr(sys, "argv", ["radrm", *words])
+    with pytest.raises(SystemExit) as ended:
+        entry.main()
+    said = capsys.readouterr()
+    return ended.value.code, said.out, said.err
+
+
+def test_the_listing_is_that_of_the_commands() -> None:
+    commands = get_command(make_app()).commands  # type: ignore[attr-defined]
+    assert set(COMMANDS) == set(commands)
+    assert max(map(len, overview().splitlines())) <= 80
+
+
+@pytest.mark.parametrize("words", [("--help",), ("help",), ("help", "--help")])
+def test_help(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], words: tuple[str, ...]
+) -> None:
+    assert run(monkeypatch, capsys, *words) == (0, overview() + "\n", "")
+
+
+def test_no_word_at_all_is_a_mistake_that_shows_the_help(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(monkeypatch, capsys) == (2, overview() + "\n", "")
+
+
+def test_help_for_one_command(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, out, _ = run(monkeypatch, capsys, "help", "status")
+    assert code == 0
+    assert out.startswith("Usage: radrm status")
+
+
+def test_version(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(monkeypatch, capsys, "--version") == (0, f"radrm {__version__}\n", "")
+
+
+@pytest.mark.parametrize(
+    ("word", "said"),
+    [
+        ("stauts", "radrm: unknown command stauts; did you mean status?\n"),
+        ("qqq", "radrm: unknown command qqq; see radrm --help\n"),
+        ("--verson", "radrm: unknown option --verson; did you mean --version?\n"),
+        ("-x", "radrm: unknown option -x; see radrm --help\n"),
+        ("a\x1b[31m", "radrm: unknown command a\ufffd[31m; see radrm --help\n"),
+    ],
+)
+def test_a_mistake(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], word: str, said: str
+) -> None:
+    assert run(monkeypatch, capsys, word) == (2, "", said)
+
+
+@pytest.mark.parametrize("word", ["--help", "--version", "qqq"])
+def test_they_import_little(word: str) -> None:
+    code = (
+        "import sys; before = set(sys.modules)\n"
+        "from radrm.cli import main\n"
+        "try: main.main()\n"
+        "except SystemExit: print(*(set(sys.modules) - before), file=sys.stderr)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, word],
+        env={"PYTHONPATH": str(Path(__file__).parents[2])},
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+    )
+    assert set(done.stderr.splitlines()[-1].split()).isdisjoint(HEAVY - {"difflib"})
