@@ -14,7 +14,7 @@ from radrm.core.dependencies import unmet
 from radrm.core.events import JobSubmitted
 from radrm.core.records import ArrayElement, Dependency, Instant, Job, JobSpec
 from radrm.core.words import Condition
-from radrm.daemon.envelopes import read_envelope, user_name
+from radrm.daemon.envelopes import read_envelope, too_large_to_start, user_name
 from radrm.daemon.estimation import NOTHING_KNOWN, Told
 from radrm.daemon.references import Target
 from radrm.errors import RadrmError, Refused, StoreError
@@ -84,6 +84,8 @@ def take_in(arrival: Arrival, envelope: Envelope, estimation: Knows, find: FindT
         job_file = read_envelope(envelope)
     except RadrmError as error:
         return refused_batch(arrival, envelope, str(error))
+    if (reason := too_large_to_start(envelope)) is not None:
+        return refused_batch(arrival, envelope, reason)
     known = estimation.told(job_file, envelope, arrival.uid)
     batch = Batch(
         ticket=envelope.ticket,

@@ -34,10 +34,9 @@ ELEMENTS_AT_ONCE = 1000
 LOOK_S = 0.25
 """Seconds of one look: a question that comes meanwhile is answered within a second, though the
 last envelope of a look may take as long again and the answer its own time."""
-LOOK_BYTES = 8 * 1024 * 1024
-"""Bytes of envelopes that one look reads: one of the largest."""
-SAVE_BYTES = 1024 * 1024
-"""Bytes of envelopes that are held unsaved: they take ten times as much memory until then."""
+LOOK_BYTES = 1024 * 1024
+"""A look that has read so much reads no more: 200 usual envelopes, or one of the largest, which
+takes 0.1 s and 60 MiB of memory until it is saved."""
 RELIST_S = 60.0
 """Network file systems do not notify, and a queue may overflow: list the spool anyway."""
 SHORTEST_PAUSE_S = 1.0
@@ -83,7 +82,6 @@ class _Held:
         self.events: list[ev.JobSubmitted] = []
         self.submissions: list[Submission] = []
         self.done: list[Arrival] = []
-        self.bytes = 0
 
 
 class Scan:
@@ -174,8 +172,6 @@ class Scan:
             turns.first(first)
         while (turn := turns.take()) is not None:
             self._take_turn(*turn)
-            if self._held.bytes >= SAVE_BYTES:
-                self._save()
             spent = self._tick() - now_s >= LOOK_S or self._read >= LOOK_BYTES
             if self._loop.unsaved or spent:
                 break
@@ -273,7 +269,6 @@ class Scan:
         if taken is None and room:
             gid = group_of(arrival.uid, arrival.gid)
             self._held.submissions.append(Submission(arrival.uid, gid, envelope))
-            self._held.bytes += arrival.size
         self._held.events += events
         self._next_id += room
         if made + room >= batch.size:

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 VERSION = 1
 MAX_BYTES = 8 * 1024 * 1024
+MAX_SUMMARY = 1024 * 1024
 MAX_SOURCES = 8192
 MAX_WAITING = 10_000
 """Envelopes of one user that may wait in the spool before `radrm submit` puts more there. The
@@ -152,7 +153,7 @@ _SHAPES: dict[str, Callable[[Any], bool]] = {
     "umask": lambda v: type(v) is int and 0 <= v <= 0o777,
     "environment": _texts,
     "submitted_s": _number,
-    "summary": lambda v: v is None or _text(v),
+    "summary": lambda v: v is None or (_text(v) and len(v) <= MAX_SUMMARY),
     "sources": lambda v: v is None or (_text(v) and len(v) <= MAX_SOURCES),
 }
 

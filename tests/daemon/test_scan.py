@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import re
 import sqlite3
 from collections.abc import Iterable
 from itertools import pairwise
@@ -337,15 +338,34 @@ def _raise(error: Exception) -> Any:
 # ------------------------------------------------------------------ turns and budgets
 
 
-def test_a_look_reads_no_more_than_its_bytes_and_saves_as_it_goes(place: Place) -> None:
-    large = [place.put(environment={"A": "x" * 3 * 2**20}) for _ in range(7)]
+def test_a_look_reads_one_large_envelope_or_many_small_ones(place: Place) -> None:
+    large = [place.put(summary="x" * 2**20) for _ in range(3)]
+    small = [place.put() for _ in range(30)]
     looks = []
     while True:
         due_s = place.scan.run()
-        looks.append(sum(1 for e in large if place.state(e.ticket) is not None))
+        looks.append(sum(1 for e in [*large, *small] if place.state(e.ticket) is not None))
         if due_s > 0:
             break
-    assert looks == [3, 6, 7] and place.saves == 7
+    assert looks == [1, 2, 3, 33] and place.saves == 4
+
+
+@pytest.mark.parametrize(
+    "environment, words",
+    [
+        ({"A": "x" * 32 * os.sysconf("SC_PAGE_SIZE")}, r"variable 'A' of its environment has \d+"),
+        ({str(n): "x" * 10_000 for n in range(800)}, r"its environment has \d+ bytes, and the k"),
+    ],
+)
+def test_an_environment_that_no_program_can_have_fails_the_job_at_once(
+    place: Place, environment: dict[str, str], words: str
+) -> None:
+    with pytest.raises(OSError, match="too long"):
+        os.execve("/bin/true", ["true"], environment)
+    mine = place.put(environment=environment)
+    place.scan.run()
+    (job,) = place.store.of_ticket(mine.ticket)
+    assert job.state is JobState.FAILED and re.search(words, job.reason or "")
 
 
 def test_a_look_ends_when_its_time_is_over(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -312,6 +312,7 @@ def test_a_spool_that_is_not_there_is_said_with_the_next_step(tmp_path: Path) ->
         ("options", {"env": [["A=1"]]}),
         ("options", {"time": 10**400}),
         ("summary", 5),
+        ("summary", "x" * (2**20 + 1)),
         ("summary", "a\0b"),
     ],
 )
