@@ -201,17 +201,24 @@ def _learn_ids(client: Client, results: list[dict[str, Any]]) -> None:
     handed_in = [r for r in results if r["ticket"] is not None]
     try:
         for batch in _batches(handed_in):
-            found = client.ask("intake", jobs=[r["ticket"] for r in batch])
-            for result, document in zip(batch, found, strict=True):
-                if document is not None:
-                    result["id"] = document["id"]
-                    if document["state"] == "FAILED" and document["started_at"] is None:
-                        where = result["file"] or result["name"]
-                        result["error"] = (
-                            f"{where}: job {document['id']} failed: {document['reason']}"
-                        )
+            unknown, before = batch, len(batch) + 1
+            # A daemon takes in only so much at a time, and others have their turn between.
+            while unknown and len(unknown) < before:
+                before = len(unknown)
+                found = client.ask("intake", jobs=[r["ticket"] for r in unknown])
+                for result, document in zip(unknown, found, strict=True):
+                    if document is not None:
+                        _note_id(result, document)
+                unknown = [r for r in unknown if r["id"] is None]
     except Unreachable:
         pass
+
+
+def _note_id(result: dict[str, Any], document: dict[str, Any]) -> None:
+    result["id"] = document["id"]
+    if document["state"] == "FAILED" and document["started_at"] is None:
+        where = result["file"] or result["name"]
+        result["error"] = f"{where}: job {document['id']} failed: {document['reason']}"
 
 
 def _batches(results: list[dict[str, Any]]) -> list[list[dict[str, Any]]]:

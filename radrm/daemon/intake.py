@@ -14,10 +14,10 @@ from radrm.core.dependencies import unmet
 from radrm.core.events import JobSubmitted
 from radrm.core.records import ArrayElement, Dependency, Instant, Job, JobSpec
 from radrm.core.words import Condition
-from radrm.daemon.envelopes import read_envelope, user_name
+from radrm.daemon.envelopes import read_envelope, too_large_to_start, user_name
 from radrm.daemon.estimation import NOTHING_KNOWN, Told
 from radrm.daemon.references import Target
-from radrm.errors import RadrmError, Refused
+from radrm.errors import RadrmError, Refused, StoreError
 from radrm.host.spool import Arrival, Envelope
 from radrm.option_values import Array
 from radrm.option_values import Dependency as Wanted
@@ -75,13 +75,17 @@ class Batch:
 
 
 def take_in(arrival: Arrival, envelope: Envelope, estimation: Knows, find: FindTarget) -> Batch:
-    """Make jobs of an envelope. Never raises: what is wrong becomes the reason to refuse."""
+    """Make jobs of an envelope: what is wrong with it becomes the reason to refuse.
+
+    Raises `StoreError` and what SQLite raises: the store's trouble is not the envelope's.
+    """
     user = user_name(arrival.uid)
     try:
         job_file = read_envelope(envelope)
     except RadrmError as error:
-        spec = JobSpec(name=_stem(envelope), user=user, uid=arrival.uid)
-        return Batch(ticket=envelope.ticket, spec=spec, refused=str(error))
+        return refused_batch(arrival, envelope, str(error))
+    if (reason := too_large_to_start(envelope)) is not None:
+        return refused_batch(arrival, envelope, reason)
     known = estimation.told(job_file, envelope, arrival.uid)
     batch = Batch(
         ticket=envelope.ticket,
@@ -92,8 +96,16 @@ def take_in(arrival: Arrival, envelope: Envelope, estimation: Knows, find: FindT
     )
     try:
         return replace(batch, after=dependencies(job_file.options.after, find))
+    except StoreError:
+        raise
     except RadrmError as error:
         return replace(batch, refused=str(error))
+
+
+def refused_batch(arrival: Arrival, envelope: Envelope, reason: str) -> Batch:
+    """One job of its user that can never run, for this reason."""
+    spec = JobSpec(name=_stem(envelope), user=user_name(arrival.uid), uid=arrival.uid)
+    return Batch(ticket=envelope.ticket, spec=spec, refused=reason)
 
 
 def dependencies(wanted: tuple[Wanted, ...], find: FindTarget) -> tuple[Dependency, ...]:

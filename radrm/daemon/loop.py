@@ -36,11 +36,11 @@ from radrm.daemon.monitor import Monitor
 from radrm.daemon.scan import Scan
 from radrm.daemon.server import Request
 from radrm.errors import RadrmError, StoreError
+from radrm.host.arrivals import Arrivals
 from radrm.host.clock import Clock
 from radrm.host.estimation.service import Estimated
 from radrm.host.evidence import Ended, Lost, Running, Started, Void
 from radrm.host.launcher import Launcher
-from radrm.host.spool import Spool
 from radrm.host.store import Edits, Run, Store, Submission
 from radrm.host.stranger_watch import StrangerWatch
 from radrm.host.trouble import may_pass
@@ -48,8 +48,6 @@ from radrm.oom import classify
 
 log = logging.getLogger("radrm")
 
-RESCAN_S = 60.0
-"""Network file systems do not notify, and a queue may overflow: look anyway."""
 LONGEST_WAIT_S = 5.0
 """So soon it is noticed that the reading thread has died."""
 RETRY_S = 5.0
@@ -74,8 +72,7 @@ class Parts:
     clock: Clock
     scheduler: Scheduler
     store: Store
-    spool: Spool
-    refused: str
+    arrivals: Arrivals
     launcher: Launcher
     monitor: Callable[[Callable[[ev.Event], None]], Monitor]
     estimation: Estimation
@@ -109,6 +106,7 @@ class Loop:
         self._selector.register(self._inotify.fileno(), selectors.EVENT_READ)
         self._watched: set[int] = set()
         self._monitor = parts.monitor(self.post)
+        self._scan = Scan(self, parts.arrivals, parts.estimation)
         self._pending: list[ev.Event] = []
         self._pending_submissions: list[Submission] = []
         self._pending_edits: list[tuple[int, dict[str, Any]]] = []
@@ -157,7 +155,7 @@ class Loop:
 
     def run(self, first: ev.DevicesSeen) -> None:
         """Take up what an earlier daemon left, then serve until told to stop."""
-        self._inotify.add_watch(self.parts.spool.path, inotify_simple.flags.MOVED_TO)
+        self._inotify.add_watch(self.parts.arrivals.path, inotify_simple.flags.MOVED_TO)
         self.scheduler.restore(self.store.kept())
         self.process([first])
         self.process(self._adopt())
@@ -200,7 +198,7 @@ class Loop:
         except BlockingIOError:
             pass
         self._commit()
-        notified = bool(self._inotify.read(timeout=0))
+        notified = self._notice()
         self.process([] if self._unsaved else self._attempt_events())
         # Those that are there now: whoever keeps asking must not keep all else waiting.
         for _ in range(self._inbox.qsize()):
@@ -216,7 +214,6 @@ class Loop:
                 self.parts.strangers.look(thing, self.scheduler.state)
         now = self.clock.now()
         if notified or now.boot_s >= self._rescan_at:
-            self._rescan_at = now.boot_s + RESCAN_S * self.clock.scale
             self.scan()
         self._monitor.ensure_alive()
         if self._wake_at is not None and now.boot_s >= self._wake_at:
@@ -441,8 +438,20 @@ class Loop:
 
     # ------------------------------------------------------------- the spool
 
-    def scan(self) -> None:
-        """Take in what lies in the spool; a very long array in several turns."""
-        parts = self.parts
-        if self._unsaved is None and Scan(self, parts.spool, parts.refused, parts.estimation).run():
-            self.scan_again()
+    def _notice(self) -> bool:
+        """True where inotify tells of new files in the spool."""
+        told = self._inotify.read(timeout=0)
+        if any(event.mask & inotify_simple.flags.Q_OVERFLOW for event in told):
+            self._scan.list_soon()
+        self._scan.notice(event.name for event in told)
+        return bool(told)
+
+    def scan(self, names: Iterable[str] = (), first: int | None = None) -> None:
+        """Take in what lies in the spool, these files of user `first` before others; what one
+        look cannot take in, the next ones do."""
+        self._scan.notice(names)
+        if self._unsaved is None:
+            due_s = self._scan.run(first)
+            self._rescan_at = self.clock.now().boot_s + due_s * self.clock.scale
+            if due_s == 0.0:
+                self.scan_again()

@@ -24,6 +24,7 @@ from radrm.daemon.monitor import Monitor
 from radrm.daemon.requests import Requests
 from radrm.daemon.server import Server
 from radrm.errors import DeviceError, Refused, UsageError, plain
+from radrm.host.arrivals import Arrivals
 from radrm.host.clock import Clock
 from radrm.host.estimation.asking import Asking
 from radrm.host.estimation.service import EstimationService
@@ -36,7 +37,6 @@ from radrm.host.paths import Paths, paths_for, prepare, system_mode
 from radrm.host.readings import open_gpus
 from radrm.host.software.source import SoftwareGpus, ensure_driver
 from radrm.host.source import GpuSource
-from radrm.host.spool import Spool
 from radrm.host.store import Store
 from radrm.host.stranger_watch import StrangerWatch
 from radrm.modelled.spec import parse
@@ -97,8 +97,7 @@ def run(gpus: str | None, time_scale: float, settings: Sequence[str]) -> None:
             clock=devices.clock,
             scheduler=scheduler,
             store=store,
-            spool=Spool(paths.spool),
-            refused=paths.refused,
+            arrivals=Arrivals(paths.spool, paths.refused),
             launcher=launcher,
             monitor=lambda post: Monitor(
                 devices.source, devices.clock, launcher.owner_of, post, interval_s, devices.renew

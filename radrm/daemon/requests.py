@@ -18,6 +18,7 @@ from radrm.daemon.orders import ORDERS
 from radrm.daemon.questions import QUESTIONS
 from radrm.daemon.server import Request
 from radrm.errors import RadrmError, Refused, UsageError
+from radrm.host.spool import SUFFIX
 
 log = logging.getLogger("radrm")
 
@@ -51,7 +52,7 @@ class Requests:
         if word == "ping":
             return self._ping(loop)
         if word == "intake":
-            return take_in_now(loop, request.words)
+            return take_in_now(loop, request.words, request.client.uid)
         if word in ORDERS:
             return ORDERS[word](loop, request)
         if word in QUESTIONS:
@@ -70,12 +71,13 @@ class Requests:
         }
 
 
-def take_in_now(loop: Loop, words: Words) -> list[Document | None]:
-    """Look into the spool now, and say what has become of these tickets."""
-    loop.scan()
+def take_in_now(loop: Loop, words: Words, uid: int) -> list[Document | None]:
+    """Look into the spool now, and say what has become of these tickets of user `uid`."""
+    tickets = references(words)
+    loop.scan([f"{ticket}{SUFFIX}" for ticket in tickets], first=uid)
     documents, now = Documents(loop.scheduler, loop.store), loop.clock.now()
     found: list[Document | None] = []
-    for ticket in references(words):
+    for ticket in tickets:
         taken = loop.store.taken(ticket)
         job = loop.scheduler.state.jobs.get(taken.first_id) if taken else None
         if job is None and taken is not None:

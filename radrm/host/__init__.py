@@ -2,8 +2,8 @@
 
 The files, in the order in which they may import one another:
     clock          both clocks, scaled for software GPUs
-    paths          where things lie
     files          writing so that a crash leaves the old or the new, never half
+    paths          where things lie
     trouble        which failures lie with the server and may pass
     sockets        AF_UNIX sockets of any path depth; who is at the other end
     cgroups        a control group for an attempt, where one can be made
@@ -33,6 +33,7 @@ The files, in the order in which they may import one another:
     launcher       starts, adopts, signals and ends attempts
     tickets        names for submissions that sort by time
     spool          envelopes: how a submission reaches the daemon
+    arrivals       what waits in the spool, user by user
     store          everything that must survive, in SQLite
     past           the store's jobs and attempts, read and never written
     estimation     how estimators are asked, so that none delays anybody (a folder)

@@ -14,7 +14,7 @@ import os
 import sqlite3
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any, TypeAlias, TypeVar
 
 import msgspec
@@ -122,6 +122,9 @@ INSERT INTO jobs SELECT id, ticket, array_id, array_index, name, json_extract(re
     3: _RUNS,
 }
 
+_DAMAGE = (msgspec.MsgspecError, zlib.error, ValueError, TypeError, KeyError, AttributeError)
+"""What is raised for a row that somebody or a disk has changed."""
+
 T = TypeVar("T")
 Edits: TypeAlias = Iterable["tuple[int, dict[str, Any]]"]
 
@@ -152,6 +155,10 @@ class Taken:
     uid: int
     jobs: int
     first_id: int
+
+
+class DamagedRow(StoreError):
+    """A row that cannot be read: the store's other rows can."""
 
 
 class Store:
@@ -287,7 +294,7 @@ class Store:
             )
 
     def _insert_submission(self, submission: Submission) -> None:
-        document = asdict(submission.envelope)
+        document = submission.envelope.as_dict()
         environment = document.pop("environment")
         digest, data = _packed(environment)
         self._db.execute("INSERT OR IGNORE INTO blobs VALUES (?, ?)", (digest, data))
@@ -388,12 +395,15 @@ class Store:
         if row is None:
             raise StoreError(f"the store {self.path} has no job {job_id}")
         uid, gid, text, data, edits = row
-        document = json.loads(text)
-        if document["command"] is not None:
-            document["command"] = tuple(document["command"])
-        if edited and edits is not None:
-            document["options"] = merged(document["options"], json.loads(edits))
-        envelope = Envelope(**document, environment=json.loads(zlib.decompress(data)))
+        try:
+            document = json.loads(text)
+            if document["command"] is not None:
+                document["command"] = tuple(document["command"])
+            if edited and edits is not None:
+                document["options"] = merged(document["options"], json.loads(edits))
+            envelope = Envelope(**document, environment=json.loads(zlib.decompress(data)))
+        except _DAMAGE as error:
+            raise self._damaged(f"the submission of job {job_id}", error) from None
         return Submission(uid=uid, gid=gid, envelope=envelope)
 
     def same_runs(self, fingerprint: str, uid: int, limit: int) -> tuple[PastRun, ...]:
@@ -401,24 +411,48 @@ class Store:
         query = (
             "SELECT record FROM runs WHERE fingerprint = ? AND uid = ? ORDER BY serial DESC LIMIT ?"
         )
-        return tuple(self._all(PastRun, query, fingerprint, uid, limit))
+        return self._past_runs(query, fingerprint, uid, limit)
 
     def recent_runs(self, device_kind: str | None, limit: int) -> tuple[PastRun, ...]:
         """The latest runs of anybody's, on GPUs of one kind (None: of any), the latest first."""
         query = "SELECT record FROM runs ORDER BY serial DESC LIMIT ?"
         if device_kind is None:
-            return tuple(self._all(PastRun, query, limit))
+            return self._past_runs(query, limit)
         query = "SELECT record FROM runs WHERE device_kind = ? ORDER BY serial DESC LIMIT ?"
-        return tuple(self._all(PastRun, query, device_kind, limit))
+        return self._past_runs(query, device_kind, limit)
+
+    def _past_runs(self, query: str, *arguments: Any) -> tuple[PastRun, ...]:
+        """Without those that cannot be read: a job can be estimated without them."""
+        runs = []
+        for (text,) in self._db.execute(query, arguments):
+            with contextlib.suppress(*_DAMAGE):
+                runs.append(msgspec.json.decode(text, type=PastRun))
+        return tuple(runs)
 
     def edits(self, job_id: int) -> dict[str, Any]:
         """The options changed for one job since its submission."""
         row = self._db.execute("SELECT edits FROM jobs WHERE id = ?", (job_id,)).fetchone()
-        return json.loads(row[0]) if row and row[0] else {}
+        try:
+            return json.loads(row[0]) if row and row[0] else {}
+        except ValueError as error:
+            raise self._damaged(f"what was edited of job {job_id}", error) from None
 
     def _all(self, kind: type[T], query: str, *arguments: Any) -> list[T]:
-        rows = self._db.execute(query, arguments)
-        return [msgspec.json.decode(text, type=kind) for (text,) in rows]
+        found = []
+        for (text,) in self._db.execute(query, arguments):
+            try:
+                found.append(msgspec.json.decode(text, type=kind))
+            except _DAMAGE as error:
+                what = f"the record of a {kind.__name__.lower()} ({str(text)[:40]!r}...)"
+                raise self._damaged(what, error) from None
+        return found
+
+    def _damaged(self, what: str, error: Exception) -> DamagedRow:
+        why = f"{type(error).__name__}: {error}"[:200]
+        return DamagedRow(
+            f"the store {self.path} holds {what}, which cannot be read ({why}); stop the daemon "
+            "and restore a copy, or move the store aside to start with an empty one"
+        )
 
 
 def _encoded(record: Record | PastRun) -> str:

@@ -17,6 +17,7 @@ from radrm.host.paths import paths_for, prepare
 from radrm.host.sockets import listen
 from radrm.host.spool import Envelope, Spool
 from radrm.radfile import MAX_BYTES
+from tests.host.test_spool import all_of
 
 SCRIPT = """#!/bin/sh
 #RAD --name='a b' --gpus=1 --gpu-memory=8G --time=4:00:00 --env=A=1
@@ -45,7 +46,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def handed_in(home: Path) -> list[Envelope]:
-    arrivals = list(Spool(str(home / "spool")).arrivals())
+    arrivals = all_of(Spool(str(home / "spool")))
     return [arrival.envelope for arrival in arrivals if arrival.envelope is not None]
 
 

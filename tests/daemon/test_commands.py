@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from radrm.host.sockets import connect
+from radrm.host.tickets import new_ticket
 from tests.daemon.harness import DaemonHome, wait_until
 
 pytestmark = pytest.mark.daemon
@@ -239,14 +240,15 @@ def test_clients_that_say_nothing_do_not_keep_others_out(daemon: DaemonHome) -> 
         client.close()
 
 
-def test_what_lies_in_the_spool_and_is_no_envelope_is_set_aside(daemon: DaemonHome) -> None:
-    spool = daemon.folder / "home" / "spool"
-    (spool / "raw.tmp").write_text("#!/bin/sh\necho hi\n")
-    os.rename(spool / "raw.tmp", spool / "raw.rad")
-    refused = daemon.folder / "home" / "refused"
-    wait_until(lambda: refused.exists() and len(os.listdir(refused)) == 1, "the raw file")
-    assert "raw.rad" in daemon.said()
-    assert daemon.json("status", "--all") == []
+def test_what_lies_in_the_spool_and_is_no_envelope_is_told_and_left(home: DaemonHome) -> None:
+    spool = home.folder / "home" / "spool"
+    spool.mkdir(parents=True, mode=0o700)
+    for number in range(3):
+        (spool / f"{new_ticket()}.job").symlink_to(f"/nowhere/{number}")
+    home.start()
+    wait_until(lambda: "3 name(s) in the spool" in home.said(), "the daemon to tell")
+    assert home.json("status", "--all") == []
+    assert len(os.listdir(spool)) == 3
 
 
 def test_a_private_daemon_is_for_its_user_alone(daemon: DaemonHome) -> None:

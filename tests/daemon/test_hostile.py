@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -71,15 +72,40 @@ def test_half_a_character_is_no_envelope(daemon: DaemonHome, changes: dict[str, 
     still_serves(daemon)
 
 
-def test_a_refused_file_may_have_any_name(daemon: DaemonHome) -> None:
-    path = spool(daemon) / ("\U0001f600" * 62)
-    path.with_name(".y").touch(0o600)
-    path.with_name(".y").rename(path)
-    wait_until(lambda: not path.exists(), "it to be set aside")
-    (spool(daemon) / "a folder.job").mkdir()
-    known(daemon, new_ticket())  # has it look now: nothing notifies of a folder made there
-    assert not (spool(daemon) / "a folder.job").exists()
+@pytest.mark.parametrize("field", ["script", "command", "options"])
+def test_an_envelope_without_a_field_does_not_end_the_daemon(
+    daemon: DaemonHome, field: str
+) -> None:
+    document = json.loads(envelope(daemon).to_bytes())
+    del document[field]
+    path = spool(daemon) / f"{document['ticket']}.job"
+    path.with_name(".x").write_text(json.dumps(document))
+    path.with_name(".x").chmod(0o600)
+    path.with_name(".x").rename(path)
+    wait_until(lambda: not path.exists(), "it to be refused")
     still_serves(daemon)
+
+
+def test_what_is_not_radrms_stays_in_the_spool(daemon: DaemonHome) -> None:
+    """Whatever its name and its kind: the daemon moves and removes nothing of others."""
+    place = spool(daemon)
+    (place / "a folder.job" / "inside").mkdir(parents=True)
+    (place / f"{new_ticket()}.job").mkdir()
+    (place / f"{new_ticket()}.job").symlink_to(daemon.work)
+    os.mkfifo(place / f"{new_ticket()}.job")
+    (place / ".y").touch(0o600)
+    (place / ".y").rename(place / ("\U0001f600" * 62))
+    before = sorted(os.listdir(place))
+    for name in before:
+        known(daemon, name.removesuffix(".job"))  # has it look at just these
+    still_serves(daemon)
+    assert sorted(os.listdir(place)) == before
+    for name in before:
+        path = place / name
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path)
+        else:
+            path.unlink()
 
 
 def test_another_array_under_a_ticket_that_was_used(daemon: DaemonHome) -> None:
