@@ -3,7 +3,6 @@
 The files, in the order in which they may import one another:
     client       the connection to a daemon
     exits        exit codes of commands that wait for jobs
-    sources      which program files a job runs, in a few bytes
     submit       `radrm submit`, on a path that imports little
     columns      rows and columns that fit the width there is
     render       tables and lines for people
