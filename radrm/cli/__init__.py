@@ -30,6 +30,8 @@ The files, in the order in which they may import one another:
     datasets     measured jobs to try estimators on
     estimate     `radrm estimate`
     estimators   `radrm estimators`
+    spool        `radrm spool`
+    watch        `radrm watch`
     summarize    `radrm summarize`
     daemon       `radrm daemon`
     demo_jobs    the demo's job files

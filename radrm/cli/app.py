@@ -30,6 +30,8 @@ COMMANDS = (
     "compare",
     "replay",
     "summarize",
+    "spool",
+    "watch",
     "daemon",
     "bench",
     "doctor",

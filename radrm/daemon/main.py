@@ -23,6 +23,7 @@ from radrm.daemon.loop import Loop, Parts
 from radrm.daemon.monitor import Monitor
 from radrm.daemon.requests import Requests
 from radrm.daemon.server import Server
+from radrm.daemon.watching import Watching
 from radrm.errors import DeviceError, Refused, UsageError, plain
 from radrm.host.clock import Clock
 from radrm.host.estimation.asking import Asking
@@ -39,6 +40,7 @@ from radrm.host.source import GpuSource
 from radrm.host.spool import Spool
 from radrm.host.store import Store
 from radrm.host.stranger_watch import StrangerWatch
+from radrm.host.watched.names import reserved
 from radrm.modelled.spec import parse
 from radrm.wiring import make_rules, make_settings
 
@@ -97,7 +99,7 @@ def run(gpus: str | None, time_scale: float, settings: Sequence[str]) -> None:
             clock=devices.clock,
             scheduler=scheduler,
             store=store,
-            spool=Spool(paths.spool),
+            spool=Spool(paths.spool, lambda name: reserved(name, system)),
             refused=paths.refused,
             launcher=launcher,
             monitor=lambda post: Monitor(
@@ -121,7 +123,8 @@ def run(gpus: str | None, time_scale: float, settings: Sequence[str]) -> None:
             "estimator": config.estimator,
             "state": paths.state,
         }
-        loop = Loop(parts, Requests(about).answer)
+        watching = Watching(paths, system)
+        loop = Loop(parts, Requests(about, watching.folder_of).answer)
         first = DevicesSeen(at=devices.clock.now(), devices=devices.source.devices())
         if devices.mps is not None:
             around = Around(launcher.owner_of, loop.read_soon, loop.devices_seen, core.grace_s)
@@ -131,6 +134,7 @@ def run(gpus: str | None, time_scale: float, settings: Sequence[str]) -> None:
             signal.signal(number, lambda *_: loop.stop())
         server.start()
         service.begin()
+        watching.start()
         log.info(
             "radrm %s is up: %d device(s) (%s), policy %s, state in %s",
             __version__,
@@ -143,6 +147,7 @@ def run(gpus: str | None, time_scale: float, settings: Sequence[str]) -> None:
             loop.run(first)
         finally:
             server.close()
+            watching.close()
             service.close()
             if devices.mps is not None:
                 devices.mps.close()

@@ -35,6 +35,7 @@ The files, in the order in which they may import one another:
     spool          envelopes: how a submission reaches the daemon
     sources        which program files a job runs, in a few bytes
     submission     from a job file to its envelope
+    watched        folders whose `.rad` files become jobs (a folder)
     store          everything that must survive, in SQLite
     past           the store's jobs and attempts, read and never written
     estimation     how estimators are asked, so that none delays anybody (a folder)

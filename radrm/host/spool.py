@@ -130,8 +130,10 @@ class Arrival(Record):
 class Spool:
     """The folder `path`. Writing needs no daemon; reading is the daemon's alone."""
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, leave: Callable[[str], bool] = lambda _: False) -> None:
+        """`leave` says which names are no envelopes and somebody else's business."""
         self.path = path
+        self._leave = leave
 
     # ------------------------------------------------------------- the submitter's half
 
@@ -180,7 +182,7 @@ class Spool:
         folder = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
             for name in sorted(os.listdir(folder)):
-                if not name.startswith("."):
+                if not name.startswith(".") and not self._leave(name):
                     arrival = _read(folder, name)
                     if arrival is not None:
                         yield arrival
