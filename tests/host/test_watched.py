@@ -101,6 +101,8 @@ def test_a_claim_holds_ticket_and_name_and_fits_a_file_system(stem: str) -> None
         ("done", True, False),
         ("refused", True, False),
         ("users", False, True),
+        (f".{new_ticket()}.train.rad", True, False),
+        (f".{new_ticket()}", False, False),
         (f"{new_ticket()}.job", False, False),
         ("notes.txt", False, False),
         (".train.rad", False, False),

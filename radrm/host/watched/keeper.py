@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 import inotify_simple
 from inotify_simple import flags
 
-from radrm.errors import RadrmError
+from radrm.errors import RadrmError, StoreError
 from radrm.host.watched.looking import Running
 from radrm.host.watched.names import claimed, is_job_file
 from radrm.host.watched.start_look import Wanted
@@ -31,7 +31,8 @@ from radrm.host.watched.users import Owned
 
 log = logging.getLogger("radrm")
 
-AT_ONCE = 4
+AT_ONCE = 8
+"""Looks, that is. They mostly wait for files to settle."""
 RESCAN_S = 60.0
 SHORTEST_PAUSE_S = 1.0
 """Between two looks into one folder."""
@@ -92,7 +93,14 @@ class Keeper:
         self._said = ""
         self._stopping = False
         self._wake = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
-        self._inotify = inotify_simple.INotify()
+        try:
+            self._inotify = inotify_simple.INotify()
+        except OSError as error:
+            os.close(self._wake)
+            raise StoreError(
+                f"folders cannot be watched: {error.strerror}; end other programs that watch "
+                "files, or raise the sysctl fs.inotify.max_user_instances"
+            ) from error
         self._selector = selectors.DefaultSelector()
         for source in (self._wake, self._inotify.fileno()):
             self._selector.register(source, selectors.EVENT_READ)
@@ -100,7 +108,8 @@ class Keeper:
     def stop(self) -> None:
         """Have `run` return. Safe in a signal handler and from another thread."""
         self._stopping = True
-        os.eventfd_write(self._wake, 1)
+        with contextlib.suppress(OSError):  # it has returned already
+            os.eventfd_write(self._wake, 1)
 
     def run(self) -> None:
         """Until `stop`. What a look has begun and not ended is gone on with by a later one."""

@@ -76,11 +76,13 @@ def defaults(user: User, etc: str = "/etc") -> Login:
 
 
 def _with_radrm(environment: dict[str, str]) -> dict[str, str]:
-    """With the folder of radrm's own commands as the last on the PATH: a job may call them."""
+    """A job may call radrm: where the PATH has none, the folder of this one is its last."""
     ours, path = os.path.dirname(sys.executable), environment.get("PATH", "")
-    if ours not in path.split(":") and os.path.exists(os.path.join(ours, "radrm")):
-        return {**environment, "PATH": f"{path}:{ours}" if path else ours}
-    return environment
+    if any(os.path.exists(f"{folder}/radrm") for folder in path.split(":") if folder):
+        return environment
+    if not os.path.exists(f"{ours}/radrm"):
+        return environment
+    return {**environment, "PATH": f"{path}:{ours}" if path else ours}
 
 
 # ------------------------------------------------------------------ the user's shell

@@ -49,4 +49,6 @@ def claimed(name: str) -> tuple[str, str] | None:
 def reserved(name: str, system: bool) -> bool:
     """True for names in a spool that are watched folders' business and no envelopes'. The spool
     of a user's own daemon is a watched folder itself; a system's has one for each user."""
-    return name == USERS if system else name in (DONE, REFUSED) or is_job_file(name)
+    if system:
+        return name == USERS
+    return name in (DONE, REFUSED) or is_job_file(name) or claimed(name) is not None
