@@ -4,7 +4,6 @@ The files, in the order in which they may import one another:
     listing      every command with its line of help
     client       the connection to a daemon
     exits        exit codes of commands that wait for jobs
-    sources      which program files a job runs, in a few bytes
     submit       `radrm submit`, on a path that imports little
     columns      rows and columns that fit the width there is
     render       tables and lines for people
@@ -32,6 +31,8 @@ The files, in the order in which they may import one another:
     datasets     measured jobs to try estimators on
     estimate     `radrm estimate`
     estimators   `radrm estimators`
+    spool        `radrm spool`
+    watch        `radrm watch`
     summarize    `radrm summarize`
     daemon       `radrm daemon`
     demo_jobs    the demo's job files

@@ -27,6 +27,7 @@ from radrm.errors import BadConfig, Unreachable
 from radrm.host import cgroups, nvml
 from radrm.host.health import gpus, kernel, places, served, services, software
 from radrm.host.health.finding import Check, Finding, Level, fail, ok, run_checks, warn
+from radrm.host.health.job_files import job_files
 from radrm.host.paths import Paths, client_paths, paths_for
 from radrm.host.sockets import connect
 
@@ -158,6 +159,7 @@ def _checks_of(
     for wanted in places.folders(paths, system):
         look = functools.partial(places.folder, wanted, owner, served=about is not None)
         yield Check(wanted.name, look)
+    yield Check("job files", lambda: job_files(paths, system, uid))
     yield Check("free space", lambda: places.space(paths.state))
     yield Check("file system", lambda: places.file_system(paths.state))
     yield Check("socket path", lambda: places.socket_address(paths))

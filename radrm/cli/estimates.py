@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 import msgspec
 
 from radrm.cli.client import Client
-from radrm.cli.submit import envelope_of, load
 from radrm.config import Config
 from radrm.core.records import Estimate
 from radrm.core.rules import Description, PastRun
@@ -19,6 +18,7 @@ from radrm.errors import BadFile, RadrmError
 from radrm.estimators import ESTIMATORS
 from radrm.host.estimation.asking import Answer, Asking, with_trace
 from radrm.host.estimation.tracing import NotTraced, TraceRequest, trace, tracer_arguments
+from radrm.host.submission import envelope_of, load
 from radrm.options import Options, RawOptions
 from radrm.radfile import read_job_file
 

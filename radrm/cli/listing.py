@@ -20,6 +20,10 @@ GROUPS: dict[str, dict[str, str]] = {
         "requeue": "Put jobs back into the queue.",
         "edit": "Change what jobs ask for: priority, time limit, memory...",
     },
+    "Job files in folders": {
+        "spool": "Print your spool folder, whose .rad files become jobs.",
+        "watch": "Submit the .rad files that are put into a folder.",
+    },
     "GPUs": {
         "gpus": "Show the devices: memory, SM activity, power, jobs.",
         "drain": "Give no more jobs to GPUs; those on them run on.",

@@ -10,16 +10,14 @@ from __future__ import annotations
 import json
 import os
 import sys
-import time
 
 from radrm.cli.client import Client
-from radrm.cli.sources import MAX_SCRIPT, sources_of
-from radrm.errors import BadFile, RadrmError, Unreachable
+from radrm.errors import RadrmError, Unreachable
 from radrm.host.paths import Paths, prepare, system_mode
-from radrm.host.spool import Envelope, Spool
-from radrm.host.tickets import new_ticket
-from radrm.options import RawOptions, SubmitRequest, parse_submit, submit_help
-from radrm.radfile import MAX_BYTES, JobFile, read_job_file, wrap_command
+from radrm.host.spool import Spool
+from radrm.host.submission import envelope_of, load
+from radrm.options import SubmitRequest, parse_submit, submit_help
+from radrm.radfile import read_job_file, wrap_command
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -36,7 +34,7 @@ def run(argv: list[str]) -> int:
         return 0
     results = _read_all(request)
     with Client() as client:
-        paths, up = _find(client)
+        paths, up = find_spool(client)
         if up:
             _refuse_hopeless(client, results)
         _spool(Spool(paths.spool), results)
@@ -79,84 +77,16 @@ def _result(name: str | None, load: Any, request: SubmitRequest) -> dict[str, An
         result["name"] = job_file.name
         result["job_file"] = job_file
         result["envelope"] = envelope_of(job_file, name, data, request.raw_options)
-        if result["envelope"].too_large:
-            raise BadFile(
-                f"{name or job_file.name}: larger than 8 MiB with its model summary and the "
-                "environment; submit it from a smaller environment"
-            )
     except RadrmError as error:
         result["error"] = str(error)
         result["code"] = error.exit_code
     return result
 
 
-def load(name: str) -> bytes:
-    try:
-        with open(name, "rb") as file:
-            return file.read(MAX_BYTES + 1)
-    except OSError as error:
-        step = "name a job file, or write a command after --, as: radrm submit -- python train.py"
-        raise BadFile(f"cannot read the job file {name}: {error.strerror}; {step}") from None
-
-
-def envelope_of(
-    job_file: JobFile, name: str | None, data: bytes | None, raw: RawOptions
-) -> Envelope:
-    umask = os.umask(0o077)
-    os.umask(umask)
-    cwd = _here()
-    return Envelope(
-        ticket=new_ticket(),
-        file=os.path.abspath(name) if name is not None else None,
-        script=data.decode() if data is not None else None,
-        command=job_file.argv if data is None else None,
-        options=dict(raw),
-        cwd=cwd,
-        umask=umask,
-        environment=dict(os.environ),
-        submitted_s=time.time(),
-        summary=_summary(job_file),
-        sources=_sources(job_file, cwd),
-    )
-
-
-def _sources(job_file: JobFile, cwd: str) -> str | None:
-    words = job_file.argv or (job_file.script or "")[:MAX_SCRIPT].split()
-    return sources_of(words, os.path.join(cwd, job_file.options.chdir or ""))
-
-
-def _summary(job_file: JobFile) -> str | None:
-    """The model summary that the job names, read by the one who may read it."""
-    named = job_file.options.model_summary
-    if named is None:
-        return None
-    path = os.path.join(job_file.options.chdir or "", named)
-    try:
-        # Never waiting for a FIFO, nor taking in a disk.
-        handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-        with open(handle, "rb") as file:
-            data = file.read(MAX_BYTES + 1)
-    except OSError as error:
-        trouble = f"cannot be read: {error.strerror}"
-    else:
-        if len(data) <= MAX_BYTES:
-            return data.decode("utf-8", "replace").replace("\0", "")
-        trouble = "is larger than 1 MiB"
-    print(f"radrm: the model summary {path} {trouble}; it is left out", file=sys.stderr)
-    return None
-
-
-def _here() -> str:
-    try:
-        return os.getcwd()
-    except FileNotFoundError:
-        raise BadFile("the current folder no longer exists; change to one that does") from None
-
-
 # ------------------------------------------------------------------ handing in
 
 
-def _find(client: Client) -> tuple[Paths, bool]:
+def find_spool(client: Client) -> tuple[Paths, bool]:
     """Where to put envelopes, and whether a daemon is up there."""
     try:
         return client.connect(), True

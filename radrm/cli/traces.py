@@ -9,8 +9,8 @@ from contextlib import contextmanager
 from functools import cache
 from typing import TextIO
 
-from radrm.cli.submit import load
 from radrm.errors import BadFile, plain
+from radrm.host.submission import load
 from radrm.radfile import JobFile, read_job_file
 from radrm.simulator.fill import Fill, read_fill
 from radrm.simulator.importers.aids import Aids

@@ -23,6 +23,7 @@ from radrm.daemon.loop import Loop, Parts
 from radrm.daemon.monitor import Monitor
 from radrm.daemon.requests import Requests
 from radrm.daemon.server import Server
+from radrm.daemon.watching import Watching
 from radrm.errors import DeviceError, Refused, UsageError, plain
 from radrm.host.arrivals import Arrivals
 from radrm.host.clock import Clock
@@ -39,6 +40,7 @@ from radrm.host.software.source import SoftwareGpus, ensure_driver
 from radrm.host.source import GpuSource
 from radrm.host.store import Store
 from radrm.host.stranger_watch import StrangerWatch
+from radrm.host.watched.names import reserved
 from radrm.modelled.spec import parse
 from radrm.wiring import make_rules, make_settings
 
@@ -97,7 +99,7 @@ def run(gpus: str | None, time_scale: float, settings: Sequence[str]) -> None:
             clock=devices.clock,
             scheduler=scheduler,
             store=store,
-            arrivals=Arrivals(paths.spool, paths.refused),
+            arrivals=Arrivals(paths.spool, paths.refused, lambda name: reserved(name, system)),
             launcher=launcher,
             monitor=lambda post: Monitor(
                 devices.source, devices.clock, launcher.owner_of, post, interval_s, devices.renew
@@ -120,7 +122,8 @@ def run(gpus: str | None, time_scale: float, settings: Sequence[str]) -> None:
             "estimator": config.estimator,
             "state": paths.state,
         }
-        loop = Loop(parts, Requests(about).answer)
+        watching = Watching(paths, system)
+        loop = Loop(parts, Requests(about, watching.folder_of).answer)
         first = DevicesSeen(at=devices.clock.now(), devices=devices.source.devices())
         if devices.mps is not None:
             around = Around(launcher.owner_of, loop.read_soon, loop.devices_seen, core.grace_s)
@@ -130,6 +133,7 @@ def run(gpus: str | None, time_scale: float, settings: Sequence[str]) -> None:
             signal.signal(number, lambda *_: loop.stop())
         server.start()
         service.begin()
+        watching.start()
         log.info(
             "radrm %s is up: %d device(s) (%s), policy %s, state in %s",
             __version__,
@@ -142,6 +146,7 @@ def run(gpus: str | None, time_scale: float, settings: Sequence[str]) -> None:
             loop.run(first)
         finally:
             server.close()
+            watching.close()
             service.close()
             if devices.mps is not None:
                 devices.mps.close()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import os
+from collections.abc import Callable
 from typing import Any
 
 from radrm import __version__
@@ -18,16 +19,19 @@ from radrm.daemon.orders import ORDERS
 from radrm.daemon.questions import QUESTIONS
 from radrm.daemon.server import Request
 from radrm.errors import RadrmError, Refused, UsageError
+from radrm.host.sockets import Peer
 from radrm.host.spool import SUFFIX
 
 log = logging.getLogger("radrm")
 
 
 class Requests:
-    """Answers requests in the loop's own thread. `about` is what the daemon says of itself."""
+    """Answers requests in the loop's own thread. `about` is what the daemon says of itself;
+    `folder_of` tells a client's watched folder."""
 
-    def __init__(self, about: Document) -> None:
+    def __init__(self, about: Document, folder_of: Callable[[Peer], str] | None = None) -> None:
         self._about = about
+        self._folder_of = folder_of
 
     def answer(self, loop: Loop, request: Request) -> None:
         """Never raises for what a client says: that is refused, in one line."""
@@ -53,6 +57,8 @@ class Requests:
             return self._ping(loop)
         if word == "intake":
             return take_in_now(loop, request.words, request.client.uid)
+        if word == "spool" and self._folder_of is not None:
+            return self._folder_of(request.client)
         if word in ORDERS:
             return ORDERS[word](loop, request)
         if word in QUESTIONS:

@@ -34,6 +34,9 @@ The files, in the order in which they may import one another:
     tickets        names for submissions that sort by time
     spool          envelopes: how a submission reaches the daemon
     arrivals       what waits in the spool, user by user
+    sources        which program files a job runs, in a few bytes
+    submission     from a job file to its envelope
+    watched        folders whose `.rad` files become jobs (a folder)
     store          everything that must survive, in SQLite
     past           the store's jobs and attempts, read and never written
     estimation     how estimators are asked, so that none delays anybody (a folder)

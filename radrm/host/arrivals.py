@@ -13,7 +13,7 @@ import logging
 import os
 import time
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from itertools import islice
 from typing import Any
 
@@ -97,14 +97,18 @@ class Turns:
 
 class Arrivals:
     """The folder `path` as the daemon reads it; what is refused goes to the folder `refused`.
+    `leave` says which names are no envelopes and yet not foreign.
 
     Every method that touches the folder raises `OSError` where the machine does not let it.
     """
 
-    def __init__(self, path: str, refused: str) -> None:
+    def __init__(
+        self, path: str, refused: str, leave: Callable[[str], bool] = lambda _: False
+    ) -> None:
         self.path = path
         self.turns = Turns()
         self._refused = refused
+        self._leave = leave
         self._listing: Any = None
         """What `os.scandir` returned, while a listing is under way."""
         self._foreign = 0
@@ -170,7 +174,7 @@ class Arrivals:
         elif kind is DRAFT and is_draft(folder, name, time.time() - DRAFT_AGE_S):
             log.info("the spool's draft %r is removed: the submit that wrote it was killed", name)
             os.unlink(name, dir_fd=folder)
-        elif kind is not DRAFT:
+        elif kind is not DRAFT and not self._leave(name):
             self._note_foreign(name)
 
     def _add(self, folder: int, name: str) -> None:

@@ -2,6 +2,7 @@
 
     state/             0711 for a system daemon, 0700 for a user's own
         spool/         envelopes; 1777 for a system daemon
+            users/     a system daemon's: one folder per user, for .rad files
         store/         the database, the daemon's alone
         attempts/      one folder per attempt
         checkpoints/   one folder per job
@@ -47,6 +48,11 @@ class Paths:
     @property
     def spool(self) -> str:
         return f"{self.state}/spool"
+
+    @property
+    def users(self) -> str:
+        """In a system daemon's spool: the folders of users, whose `.rad` files are jobs."""
+        return f"{self.spool}/users"
 
     @property
     def store(self) -> str:

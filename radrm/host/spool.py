@@ -225,6 +225,13 @@ class Spool:
                 "until the daemon has taken some in, or start it: radrm daemon"
             )
 
+    def drop_draft(self, ticket: str) -> None:
+        """Remove what a killed `put` of this ticket has left. It was never acknowledged."""
+        try:
+            os.unlink(os.path.join(self.path, f".{ticket}"))
+        except OSError:
+            pass  # there is none
+
     def _put(self, folder: int, envelope: Envelope) -> None:
         draft = f".{envelope.ticket}"
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC

@@ -10,6 +10,7 @@ The files, in the order in which they may import one another:
     software     Python, packages, SQLite, the clock, the rights of this process
     kernel       what the kernel must offer: control groups, pidfds, inotify, open files
     places       the folders of a daemon, their disk, the store
+    job_files    the folder whose `.rad` files become jobs
     gpus         the driver, its GPUs, MPS, SM activity
     services     systemd, DCGM, Docker, whoever keeps the time
     served       what the daemon that runs tells of its GPUs

@@ -1,6 +1,6 @@
 """Which program files a job runs, in a few bytes: so that a change of one is noticed.
 
-Read by `radrm submit`, as the submitter, so this file imports little. It is the submitter's
+Read as the submitter, so this file imports little. It is the submitter's
 own history that a wrong word here would mislead, and nobody else's.
 """
 

@@ -1,0 +1,110 @@
+"""Where the process of a look begins: it becomes the folder's owner, looks, and reports.
+
+    python -I -S start_look.py       (what to look into, as JSON, on standard input)
+
+The report goes to standard output, as JSON. The process ends itself when its time is over,
+also where whoever started it is gone. All imports come before the rights are dropped: the
+user need not be allowed to read our Python.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import pwd
+import resource
+import shlex  # noqa: F401  (what reads a job file may want it)
+import signal
+import sys
+from datetime import datetime  # noqa: F401
+from difflib import get_close_matches  # noqa: F401
+
+if not __package__:
+    # Run by its path, isolated: the package that it belongs to has to be found.
+    sys.path.append(os.path.abspath(os.path.join(os.path.dirname(__file__), *[os.pardir] * 3)))
+
+from radrm.errors import plain
+from radrm.host import cgroups
+from radrm.host.job_process import CannotStart, drop_rights
+from radrm.host.spool import Spool
+from radrm.host.watched.folder import Busy, Folder, Trouble
+from radrm.host.watched.login import User, log_in
+from radrm.host.watched.taking import Look, Report
+from radrm.record import Record
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+LIMIT_S = 60
+"""After so long a look is over, whatever it is doing."""
+_MEMORY_BYTES = 1 << 30
+_FILE_BYTES = 64 << 20
+_CPU_S = 30
+
+
+class Wanted(Record):
+    """What to look into, and as whom. `uid` and `gid` None: as the user that this process is."""
+
+    folder: str
+    spool: str
+    uid: int | None = None
+    gid: int | None = None
+    moved: list[str] = []
+    extra: dict[str, str] = {}
+    """Variables that the jobs get beside those of the login."""
+    cgroup: str | None = None
+
+
+def main() -> None:
+    with open(0, "rb", closefd=False) as source:
+        wanted = Wanted(**json.loads(source.read()))
+    os.dup2(os.open(os.devnull, os.O_RDWR), 0)
+    try:
+        report = _look(wanted)
+    except Busy as error:
+        report = Report([], [], more=False, unsettled=1, notes=[str(error)])
+    except (Trouble, CannotStart, OSError, ValueError) as error:
+        report = Report([], [], trouble=str(error))
+    with open(1, "wb", closefd=False) as out:
+        # Made plain before, and not only by the reader: not every name is text.
+        out.write(plain(json.dumps(report.as_dict(), ensure_ascii=False)).encode())
+
+
+def _look(wanted: Wanted) -> Report:
+    signal.alarm(LIMIT_S)  # it ends the process: nothing here handles it
+    os.nice(10)  # jobs come first
+    if wanted.cgroup is not None:
+        cgroups.join(wanted.cgroup, os.getpid())
+    for kind, limit in (
+        (resource.RLIMIT_CORE, 0),
+        (resource.RLIMIT_DATA, _MEMORY_BYTES),
+        (resource.RLIMIT_FSIZE, _FILE_BYTES),
+        (resource.RLIMIT_CPU, _CPU_S),
+    ):
+        _, most = resource.getrlimit(kind)
+        if most != resource.RLIM_INFINITY:
+            limit = min(limit, most)
+        resource.setrlimit(kind, (limit, limit))
+    user = user_of(os.getuid() if wanted.uid is None else wanted.uid)
+    launch: dict[str, Any] = {"uid": wanted.uid, "gid": wanted.gid, "user": user.name}
+    drop_rights(launch)
+    os.umask(0o077)
+    with Folder(wanted.folder) as folder:
+        look = Look(
+            folder, Spool(wanted.spool), user.home, lambda: log_in(user), wanted.moved, wanted.extra
+        )
+        return look.run()
+
+
+def user_of(uid: int) -> User:
+    """A user without an entry in the user database has no home folder."""
+    try:
+        found = pwd.getpwuid(uid)
+    except KeyError:
+        return User(str(uid), uid, "/nonexistent", "/bin/sh")
+    return User(found.pw_name, uid, found.pw_dir or "/nonexistent", found.pw_shell or "/bin/sh")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,121 @@
+"""The watched folders of users, in a system daemon's spool: `spool/users/UID`, each its user's.
+
+Everybody may write to the spool, so that anybody could make a folder there under another's
+name. Nobody but root may write to `users`: root makes each folder and gives it to its user,
+and a name is a number, so that it cannot come to mean somebody else.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import stat
+
+from radrm.errors import StoreError
+from radrm.host.tickets import new_ticket
+from radrm.record import Record
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+MOST_USERS = 1000
+_AWAY = "move it away and start the daemon again: until then no .rad file in the spool is a job"
+_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+class Owned(Record):
+    """A folder, and whom it was given to."""
+
+    path: str
+    uid: int
+    gid: int
+
+
+class UserFolders:
+    """Those below `path`. Only root makes any; everybody can look for their own."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+
+    def prepare(self) -> None:
+        """Make `users`. Raises `StoreError` where something else has its name."""
+        try:
+            with contextlib.suppress(FileExistsError):
+                os.mkdir(self.path, 0o700)
+            with self._opened() as fd:
+                os.fchmod(fd, 0o711)
+        except OSError as error:
+            raise StoreError(f"cannot make the folder {self.path}: {error.strerror}") from error
+
+    def make(self, uid: int, gid: int) -> str:
+        """The folder of this user, made if it is missing. Raises `StoreError`."""
+        self.prepare()
+        name, draft = str(uid), f".{new_ticket()}"
+        with self._opened() as fd:
+            try:
+                if not _is_there(name, fd):
+                    os.mkdir(draft, 0o700, dir_fd=fd)
+                    os.chown(draft, uid, gid, dir_fd=fd, follow_symlinks=False)
+                    os.rename(draft, name, src_dir_fd=fd, dst_dir_fd=fd)
+                    os.fsync(fd)
+            except OSError as error:
+                with contextlib.suppress(OSError):
+                    os.rmdir(draft, dir_fd=fd)
+                raise StoreError(
+                    f"cannot make the folder {self.path}/{name}: {error.strerror}; tell the "
+                    "administrator"
+                ) from error
+        return self.of(uid)
+
+    def of(self, uid: int) -> str:
+        """The folder of this user. Raises `StoreError` where there is none, or it is not theirs."""
+        path = f"{self.path}/{uid}"
+        try:
+            found = os.lstat(path)
+        except OSError as error:
+            raise StoreError(f"cannot open your folder {path}: {error.strerror}") from error
+        if not stat.S_ISDIR(found.st_mode) or found.st_uid != uid:
+            raise StoreError(
+                f"{path} belongs to user {found.st_uid} and should be user {uid}'s folder; "
+                "ask the administrator to move it away"
+            )
+        return path
+
+    def all(self) -> list[Owned]:
+        """The sound ones. Raises `StoreError` where `users` is not the daemon's own."""
+        with self._opened() as fd:
+            names = sorted(name for name in os.listdir(fd) if name.isdecimal())[:MOST_USERS]
+            found = [(name, os.stat(name, dir_fd=fd, follow_symlinks=False)) for name in names]
+        return [
+            Owned(f"{self.path}/{name}", f.st_uid, f.st_gid)
+            for name, f in found
+            if stat.S_ISDIR(f.st_mode) and name == str(f.st_uid)
+        ]
+
+    @contextlib.contextmanager
+    def _opened(self) -> Iterator[int]:
+        """`users`, if it is a folder that nobody but this process's user can write to."""
+        me = os.geteuid()
+        try:
+            fd = os.open(self.path, _FLAGS)
+        except OSError as error:
+            what = "not a folder" if os.path.lexists(self.path) else error.strerror
+            raise StoreError(f"{self.path}: {what}; {_AWAY}") from error
+        try:
+            found = os.fstat(fd)
+            if found.st_uid != me:
+                raise StoreError(f"{self.path} belongs to user {found.st_uid}; {_AWAY}")
+            if found.st_mode & 0o022:
+                raise StoreError(f"others may write to {self.path}; {_AWAY}")
+            yield fd
+        finally:
+            os.close(fd)
+
+
+def _is_there(name: str, folder: int) -> bool:
+    try:
+        os.stat(name, dir_fd=folder, follow_symlinks=False)
+    except FileNotFoundError:
+        return False
+    return True
