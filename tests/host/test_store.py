@@ -92,8 +92,10 @@ def test_jobs_are_found_by_id_ticket_and_name(path: str) -> None:
     renamed = replace(job, ticket="01ARZ3NDEKTSV4RRFFQ69G5FAV", spec=replace(job.spec, name="net"))
     store.save([replace(world.decisions[-2], changed=(renamed,))], [submission_of(renamed)])
     assert store.job(1) == renamed and store.job(2) is None
-    assert store.of_ticket(renamed.ticket) == [renamed] and store.of_ticket("X") == []
-    assert store.named("n*t", 10) == [renamed] and store.named("[!n]et", 10) == []
+    assert store.of_ticket(renamed.ticket) == [renamed.id] and store.of_ticket("X") == []
+    assert store.named(renamed.spec.name, None, 10) == [renamed.id]
+    assert store.named(renamed.spec.name, 4711, 10) == store.named("n*", None, 10) == []
+    assert store.names_before(renamed.id + 1, 10) == [(renamed.id, renamed.spec.name, 1000)]
     assert store.taken(renamed.ticket) == Taken(uid=1000, jobs=1, first_id=1)
     assert store.taken("X") is None
     assert store.next_job_id() == 2
@@ -108,8 +110,9 @@ def test_an_arrays_elements_share_one_submission(path: str) -> None:
     decision = world.decisions[-2]
     for element in elements:  # as a long array comes: in several turns
         store.save([replace(decision, changed=(element,))], [submission])
-    assert store.of_array(5) == elements == store.of_ticket(job.ticket)
-    assert store.element(5, 8) == elements[1] and store.element(5, 4) is None
+    assert store.of_array(5) == [5, 6, 7] == store.of_ticket(job.ticket)
+    assert store.element(5, 8) == 6 and store.element(5, 4) is None
+    assert [store.job(i) for i in (5, 6, 7)] == elements
     assert store.taken(job.ticket) == Taken(uid=1000, jobs=3, first_id=5)
     assert store.submission(6) == submission
 
@@ -148,7 +151,7 @@ def test_a_store_of_version_1_is_taken_over(path: str) -> None:
             );
             INSERT INTO jobs SELECT id, ticket, uid, gid, final, record, envelope, environment
                 FROM new_jobs JOIN submissions USING (ticket);
-            DROP TABLE new_jobs; DROP TABLE submissions; DROP TABLE runs;
+            DROP TABLE new_jobs; DROP TABLE submissions; DROP TABLE runs; DROP TABLE edits;
             CREATE INDEX jobs_unfinished ON jobs (id) WHERE NOT final;
             INSERT INTO jobs SELECT 9, "X", uid, gid, 1, record, envelope, environment
                 FROM jobs WHERE id = 1;
@@ -175,7 +178,7 @@ def test_ids_go_on_after_a_restart_and_finished_jobs_stay(path: str) -> None:
     store.close()
     store = Store(path)
     assert store.next_job_id() == 2
-    assert [j.state for j in store.finished(10)] == [JobState.COMPLETED]
+    assert store.states(store.finished(10)) == {job.id: JobState.COMPLETED}
     assert list(store.kept().jobs) == []
     assert [a.exit_code for a in store.attempts(job.id)] == [0]
 
@@ -209,13 +212,14 @@ def test_a_store_of_version_2_is_taken_over(path: str) -> None:
     store.close()
     with sqlite3.connect(path) as db:
         db.executescript(
-            "DROP TABLE runs; DROP INDEX array_states; ALTER TABLE jobs DROP COLUMN state; "
+            "DROP TABLE runs; DROP TABLE edits; DROP INDEX array_states; "
+            "DROP INDEX jobs_edited; ALTER TABLE jobs DROP COLUMN state; "
             "PRAGMA user_version = 2;"
         )
     store = Store(path)
     assert store.kept() == before and store.next_job_id() == 3
     store.save([world.step(ev.CancelRequested(at=world.now, job_id=2, by="ann"))])
-    assert [j.id for j in store.finished(10)] == [2]
+    assert store.finished(10) == [2] and store.finished(10, before=2) == []
 
 
 def test_a_store_of_version_3_is_taken_over(path: str) -> None:
@@ -225,7 +229,9 @@ def test_a_store_of_version_3_is_taken_over(path: str) -> None:
     before = store.kept()
     store.close()
     with sqlite3.connect(path) as db:
-        db.executescript("DROP TABLE runs; PRAGMA user_version = 3;")
+        db.executescript(
+            "DROP TABLE runs; DROP TABLE edits; DROP INDEX jobs_edited; PRAGMA user_version = 3;"
+        )
     store = Store(path)
     assert store.kept() == before
     assert store.recent_runs(None, 10) == ()
