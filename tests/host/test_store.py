@@ -129,6 +129,66 @@ def test_what_is_edited_of_one_job_comes_back_with_its_submission(path: str) -> 
     assert store.edits(job.id) == {"time": "90", "env": ["A=2"]}
 
 
+def sweep(store: Store, count: int) -> list[int]:
+    """The ids of an array's elements."""
+    world = World(gpus(1))
+    job = world.submit(1000)
+    ids = list(range(5, 5 + count))
+    elements = tuple(replace(job, id=i, array=ArrayElement(5, i)) for i in ids)
+    sent = submission_of(job, options={"time": "60"})
+    store.save([replace(world.decisions[-2], changed=elements)], [sent])
+    return ids
+
+
+def bytes_on_disk(path: str) -> int:
+    folder = Path(path).parent
+    return sum(file.stat().st_size for file in folder.glob(Path(path).name + "*"))
+
+
+def test_what_is_edited_of_an_array_is_stored_once(path: str) -> None:
+    store = Store(path)
+    ids = sweep(store, 300)
+    before = bytes_on_disk(path)
+    for turn in range(5):
+        options = {"env": [f"A={turn}", "B=" + "x" * 200_000]}
+        for i in range(0, 300, 100):
+            store.save([], edits=[(job_id, options) for job_id in ids[i : i + 100]])
+    assert bytes_on_disk(path) - before < 8 * 2**20, "the log alone takes half of that"
+    store.save([], edits=[(ids[7], {"time": "90"})])
+    assert store.edits(ids[7]) == {"time": "90"} and store.edits(ids[8]) == options
+    assert store.submission(ids[7]).envelope.options == {"time": "90"}
+    assert store.submission(ids[8]).envelope.options == {"time": "60", **options}
+    assert store.edited(ids[6]) == store.edited(ids[8]) != store.edited(ids[7])
+    with sqlite3.connect(path) as db:
+        assert db.execute("SELECT count(*) FROM edits").fetchone() == (2,), "no superseded ones"
+
+
+def test_a_store_of_version_4_is_taken_over(path: str) -> None:
+    store = Store(path)
+    ids = sweep(store, 300)
+    options = {"env": ["A=é\udcff", "B=" + "x" * 20_000]}
+    store.save([], edits=[(job_id, options) for job_id in ids])
+    store.save([], edits=[(ids[0], {"time": "90"})])
+    before = store.kept()
+    store.close()
+    with sqlite3.connect(path) as db:
+        db.executescript(
+            "DROP INDEX jobs_edited;"
+            "UPDATE jobs SET edits = (SELECT options FROM edits WHERE digest = edits);"
+            "DROP TABLE edits; PRAGMA user_version = 4;"
+        )
+    with sqlite3.connect(path) as db:
+        query = "SELECT count(*) FROM jobs WHERE json_valid(edits)"
+        assert db.execute(query).fetchone() == (300,), "every element had its own"
+    store = Store(path)
+    assert store.kept() == before
+    assert store.edits(ids[0]) == {"time": "90"}
+    assert all(store.edits(job_id) == options for job_id in ids[1:])
+    assert store.submission(ids[0]).envelope.options == {"time": "90"}
+    with sqlite3.connect(path) as db:
+        assert db.execute("SELECT count(*) FROM edits").fetchone() == (2,)
+
+
 def test_a_store_of_version_1_is_taken_over(path: str) -> None:
     store = Store(path)
     world = World(gpus(1))
