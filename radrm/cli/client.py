@@ -11,10 +11,14 @@ from radrm.host.paths import Paths, client_paths
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import socket
+    from collections.abc import Callable
     from typing import Any
+
+    Ask = Callable[..., Any]
 
 _ERRORS: dict[int, type[RadrmError]] = {1: Refused, 2: UsageError, 3: Unreachable}
 _LIMIT_S = 90.0
+_LIVE = frozenset({"LAUNCHING", "RUNNING", "STOPPING"})
 
 
 class Client:
@@ -57,11 +61,9 @@ class Client:
     def ask(self, op: str, **words: Any) -> Any:
         """One request, one answer. What the daemon refuses is raised as it says it."""
         self.connect()
-        assert self._socket is not None
         answer = None
         try:
-            self._socket.sendall(json.dumps({"op": op, **words}).encode("ascii") + b"\n")
-            line = self._lines.readline()
+            line = self._exchange(json.dumps({"op": op, **words}).encode("ascii") + b"\n")
             answer = json.loads(line) if line else None
         except (OSError, ValueError):
             pass
@@ -75,8 +77,44 @@ class Client:
             raise _ERRORS.get(answer["code"], Refused)(answer["error"])
         return answer["result"]
 
+    def _exchange(self, request: bytes) -> bytes:
+        assert self._socket is not None
+        try:
+            self._socket.sendall(request)
+        except BrokenPipeError:
+            pass  # a daemon that lets nobody more in has said so before it closed
+        line: bytes = self._lines.readline()
+        return line
+
     def close(self) -> None:
         if self._socket is not None:
             self._lines.close()
             self._socket.close()
             self._socket = self._lines = None
+
+
+def every_job(ask: Ask, **words: Any) -> list[dict[str, Any]]:
+    """All documents that the question `status` means with these words, asked for in pages; in
+    order of service, or by id where those that have ended are among them or the jobs are named.
+    """
+    found: dict[int, dict[str, Any]] = {}
+    after: int | None = 0
+    pages = 0
+    while after is not None:
+        answer = ask("status", **words, after=after)
+        if isinstance(answer, list):
+            return answer  # a daemon that knows no pages gives all at once
+        found |= {job["id"]: job for job in answer["jobs"]}
+        after, pages = answer["next"], pages + 1
+    documents = list(found.values())
+    if pages > 1 and not words.get("jobs") and not words.get("all"):
+        documents.sort(key=_in_order)
+    return documents
+
+
+def _in_order(job: dict[str, Any]) -> tuple[int, int, int]:
+    """As the daemon has them: with an attempt, in line for GPUs, in the other line, the rest."""
+    position = job["position"]
+    if position is not None:
+        return (1 if job["gpus"] else 2), position, job["id"]
+    return (0 if job["state"] in _LIVE else 3), 0, job["id"]

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from radrm.cli.client import Client
+from radrm.cli.client import Client, every_job
 from radrm.errors import EXIT_NEVER_RAN, EXIT_TIME_LIMIT, Refused, Unreachable, plain
 
 FINAL = frozenset({"COMPLETED", "FAILED", "TIMEOUT", "CANCELLED"})
@@ -39,7 +39,7 @@ def wait_for(
     """
     found: dict[int, dict[str, Any]] = {}
     for i in range(0, len(references), _BATCH):
-        found |= _by_id(client.ask("status", jobs=references[i : i + _BATCH]))
+        found |= _by_id(every_job(client.ask, jobs=references[i : i + _BATCH]))
     pause_s = _FIRST_PAUSE_S
     while unfinished := [d for d in found.values() if d["state"] not in FINAL]:
         pause(pause_s)

@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from radrm.cli.client import Client
+from radrm.cli.client import Client, every_job
 from radrm.cli.exits import FINAL
 from radrm.cli.render import Document, label, plain
 from radrm.cli.tail import Tail, Write
@@ -80,7 +80,7 @@ def changes(ask: Ask, words: Document, pause: Pause = pause) -> Iterator[list[Do
     seen: dict[int, Document] = {}
     while True:
         began = time.monotonic()
-        found: list[Document] = ask("status", **words)
+        found: list[Document] = every_job(ask, **words)
         here = {job["id"] for job in found}
         found += _left(ask, [job for job in seen.values() if job["id"] not in here])
         changed = [j for j in found if j["id"] not in seen or _mark(seen[j["id"]]) != _mark(j)]
@@ -102,7 +102,7 @@ def _left(ask: Ask, jobs: list[Document]) -> list[Document]:
     """What has become of jobs that the selection no longer has."""
     found: list[Document] = []
     for i in range(0, len(jobs), _BATCH):
-        found += ask("status", jobs=[label(job) for job in jobs[i : i + _BATCH]])
+        found += every_job(ask, jobs=[label(job) for job in jobs[i : i + _BATCH]])
     return found
 
 

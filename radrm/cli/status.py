@@ -12,7 +12,7 @@ import typer
 from rich.text import Text
 
 from radrm.cli.card import card, headline, next_steps
-from radrm.cli.client import Client
+from radrm.cli.client import Client, every_job
 from radrm.cli.follow import LogFollower, Patient, changes, end_line
 from radrm.cli.live import watch
 from radrm.cli.logs import printer
@@ -75,7 +75,7 @@ def status(
         if follow:
             _follow(client, words, first, size, as_json)
         elif as_json:
-            found = client.ask("status", **words)
+            found = every_job(client.ask, **words)
             print_json(found[first : first + size] if page or limit else found)
         else:
             _show(client, words, first, size)

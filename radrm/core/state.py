@@ -102,6 +102,8 @@ class State:
         self.launch_again_s = 0.0
         """Boot-time second of the next try."""
         self.version = 0
+        self.jobs_version = 0
+        """Changes with every change of a job's record; readings leave it alone."""
         self.next_serial = 1
         self.turn = Turn(Instant(0.0, 0.0))
         self._order_key = order_key
@@ -147,6 +149,7 @@ class State:
     def put_job(self, job: Job) -> Job:
         """Save a job's record; the waiting queue follows from it."""
         self.jobs[job.id] = job
+        self.jobs_version += 1
         self._note("job", job.id, job)
         self._touched[job.id] = self.version
         for dependency in () if job.state.final else job.after:

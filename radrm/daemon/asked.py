@@ -13,6 +13,8 @@ Words = dict[str, Any]
 
 MAX_REFERENCES = 10_000
 MAX_PAGE = 1000
+MAX_FINISHED = 10_000
+"""The latest jobs that have ended, of which anybody is told who asks for all."""
 
 
 def references(words: Words) -> list[str]:
@@ -85,6 +87,15 @@ def filters(words: Words) -> Callable[[Job], bool] | None:
     return lambda job: (
         (user is None or job.spec.user == user) and (not wanted or job.state in wanted)
     )
+
+
+def cursor(words: Words) -> int | None:
+    """The id of the last job that the client knows of a long answer; None where it does not
+    take one in pages."""
+    found = words.get("after")
+    if found is not None and (type(found) is not int or not 0 <= found < 2**62):
+        raise UsageError("the request takes the id of a job to go on after")
+    return found
 
 
 def page(words: Words) -> tuple[int, int]:

@@ -6,75 +6,87 @@ Whose they are not learns so for each of them; what was not asked for is passed 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 
 from radrm.core.records import Job
-from radrm.daemon.asked import filters, references, states
+from radrm.daemon.asked import MAX_FINISHED, Words, filters, references, states
 from radrm.daemon.loop import Loop
-from radrm.daemon.questions import MAX_FINISHED
-from radrm.daemon.references import References
+from radrm.daemon.references import Found, References
 from radrm.daemon.server import Request
+from radrm.daemon.turns import Pace, Work
 from radrm.errors import RadrmError, Refused
 
-Found = Iterator["tuple[Job | None, RadrmError | None]"]
+MAX_ORDERED = 200_000
+"""Jobs of one order."""
 
 
-def chosen(loop: Loop, request: Request, by_filter: bool) -> Iterator[tuple[str, Found]]:
-    """The jobs of each word of the request, or those that it chooses by user and state. Whose
-    they are not gets an error with them."""
-    words = request.words
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """The jobs of each word, by their ids, before anything is done about any."""
+
+    found: Sequence[Found]
+    keep: Callable[[Job], bool] | None
+    """Which of them are wanted, when their turn comes; None: all."""
+    uid: int
+    named: bool = True
+    """Whether the request names them, one by one or by a glob."""
+
+    @property
+    def ids(self) -> Iterator[int]:
+        return (job_id for each in self.found for job_id in each.ids)
+
+    def refusal(self, job: Job) -> RadrmError | None:
+        """Why the client may give no orders about a job; None where he may."""
+        if is_master(self.uid) or job.spec.uid == self.uid:
+            return None
+        return Refused(f"job {job.label} is {job.spec.user}'s, not yours")
+
+
+def chosen(loop: Loop, request: Request, by_filter: bool) -> Work[Choice]:
+    """The jobs that the request names, or those that it chooses by user and state.
+
+    Raises `Refused` for more than one order can be about.
+    """
+    words, uid = request.words, request.client.uid
     keep = filters(words) if by_filter else None
     if keep is None or words.get("jobs"):
-        for reference in dict.fromkeys(references(words)):
-            named = _named(loop, request, reference)
-            yield reference, named if keep is None else _kept(named, keep, reference)
-        return
-    state = loop.scheduler.state
-    jobs = list(state.jobs.values())
-    if any(wanted.final for wanted in states(words)):
-        jobs += loop.store.finished(MAX_FINISHED)
-    uid = request.client.uid
-    named_user = words.get("user") is not None  # otherwise one's own are meant, root's too
-    found = (job for job in jobs if keep(job) and (named_user or job.spec.uid == uid))
-    yield "these jobs", _theirs(request, found)
-
-
-def _kept(found: Found, keep: Callable[[Job], bool], reference: str) -> Found:
-    """Those of a word that are wanted; what cannot be had stays an error."""
-    none = True
-    for job, error in found:
-        if job is None or error is not None or keep(job):
-            none = False
-            yield job, error
-    if none:
-        yield None, Refused(f"no job of {reference[:80]!r} is of that user and state")
-
-
-def _named(
-    loop: Loop, request: Request, reference: str
-) -> Iterator[tuple[Job | None, RadrmError | None]]:
-    uid = request.client.uid
-    master = _is_master(uid)
-    try:
-        found = References(loop.scheduler, loop.store).find(
-            reference, lambda job: master or job.spec.uid == uid
+        look_up = References(
+            loop.scheduler, loop.store, None if is_master(uid) else uid, others=False
         )
-    except RadrmError as error:
-        yield None, error
-        return
-    yield from _theirs(request, found)
+        found = yield from look_up.find(references(words))
+        choice = Choice(found, keep, uid)
+    else:
+        ids = yield from _filtered(loop, words, uid, keep)
+        choice = Choice([Found("these jobs", ids)], keep, uid, named=False)
+    count = sum(len(each.ids) for each in choice.found)
+    if count > MAX_ORDERED:
+        raise Refused(
+            f"these are {count} jobs, and one order is about {MAX_ORDERED} at the most; "
+            "name fewer at a time"
+        )
+    return choice
 
 
-def _is_master(uid: int) -> bool:
+def _filtered(loop: Loop, words: Words, uid: int, keep: Callable[[Job], bool]) -> Work[list[int]]:
+    named_user = words.get("user") is not None  # otherwise one's own are meant, root's too
+    pace = Pace()
+    found: list[int] = []
+    for job in list(loop.scheduler.state.jobs.values()):
+        if keep(job) and (named_user or job.spec.uid == uid):
+            found.append(job.id)
+        if pace.spent:
+            yield from pace.rest()
+    if any(wanted.final for wanted in states(words)):
+        for job_id in loop.store.finished(MAX_FINISHED):
+            ended = loop.store.job(job_id)
+            if ended is not None and keep(ended) and (named_user or ended.spec.uid == uid):
+                found.append(job_id)
+            if pace.spent:
+                yield from pace.rest()
+    return found
+
+
+def is_master(uid: int) -> bool:
     """Root, and the daemon's own user, give orders about all jobs."""
     return uid in (0, os.getuid())
-
-
-def _theirs(request: Request, found: Iterable[Job]) -> Found:
-    """Each job, with an error where it is not for the client to give orders about it."""
-    uid = request.client.uid
-    for job in found:
-        if _is_master(uid) or job.spec.uid == uid:
-            yield job, None
-        else:
-            yield job, Refused(f"job {job.label} is {job.spec.user}'s, not yours")

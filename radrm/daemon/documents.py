@@ -5,7 +5,7 @@ Times are epoch seconds on the daemon's clock; what is not known is null.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from signal import Signals
 from typing import Any
@@ -21,12 +21,6 @@ Document = dict[str, Any]
 
 _FOR_GOOD = frozenset({"kind", "capacity", "vanished"})
 """Rules by which a device refuses a job whenever it is asked."""
-
-Keep = Callable[[Job], bool]
-
-
-def everything(job: Job) -> bool:
-    return True
 
 
 @dataclass(slots=True)
@@ -54,12 +48,18 @@ class Row:
         return alike
 
 
-def collapsed(rows: Iterable[Row]) -> list[Row]:
-    """The rows with the waiting elements of an array put into one where they are alike."""
-    found: list[Row] = []
+def collapsed(rows: Iterable[Row | int]) -> list[Row | int]:
+    """The rows with the waiting elements of an array put into one where they are alike. An
+    id stands for a job that has ended."""
+    found: list[Row | int] = []
+    last: Row | None = None
     for row in rows:
-        if not found or not found[-1].takes(row.job):
+        if isinstance(row, int):
+            last = None
             found.append(row)
+        elif last is None or not last.takes(row.job):
+            last = Row(row.job, row.position)
+            found.append(last)
     return found
 
 
@@ -77,24 +77,6 @@ class Documents:
         self._store = store
 
     # ------------------------------------------------------------- jobs
-
-    def unfinished(self, now: Instant, keep: Keep = everything) -> list[Document]:
-        """Every kept job that has not ended: those with an attempt, then in order of service."""
-        return [self.row(row, now) for row in self.rows(keep)]
-
-    def rows(self, keep: Keep = everything) -> list[Row]:
-        """The unfinished jobs as rows of a table, none of them made into a document yet."""
-        state = self._scheduler.state
-        rows = [Row(job) for job, _ in state.running() if keep(job)]
-        for line in (state.waiting.gpu, state.waiting.gpuless):
-            for position, job_id in enumerate(line, start=1):
-                job = state.jobs[job_id]
-                if keep(job):
-                    rows.append(Row(job, position))
-        for job in state.jobs.values():
-            if job.state.waiting and job.id not in state.waiting and keep(job):
-                rows.append(Row(job))
-        return rows
 
     def row(self, row: Row, now: Instant) -> Document:
         """A row as people and programs read it. Only for the head of the queue is it worked
@@ -129,7 +111,7 @@ class Documents:
     def job(self, job: Job, now: Instant, reason: str | None) -> Document:
         attempt = self._scheduler.state.attempts.get(job.id)
         if attempt is None and job.attempts:
-            attempt = self._store.last_attempts([job.id]).get(job.id)
+            attempt = self._store.last_attempt(job.id)
         live = attempt is not None and attempt.ended is None
         estimate = job.estimate(Quantity.MEMORY)
         peak, energy = self._usage(job, attempt)

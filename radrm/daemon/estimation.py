@@ -79,8 +79,7 @@ class Estimation:
     def begin(self, job: Job) -> None:
         """Have the estimators asked about a job. Raises `RadrmError` where its file cannot be
         read any more."""
-        edits = self._store.edits(job.id)
-        key = f"{job.ticket} {sorted(edits.items())}"
+        key = f"{job.ticket} {self._store.edited(job.id)}"
         if self._service.join(key, job.id):
             return
         submission = self._store.submission(job.id)

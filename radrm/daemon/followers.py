@@ -14,31 +14,38 @@ from radrm.core.words import Condition, JobState
 _Key = tuple[bool, int]
 
 
-def doomed(jobs: Mapping[int, Job], cancelled: Iterable[int]) -> dict[int, list[Job]]:
-    """The waiting jobs that fail because they follow a cancelled one, or one that fails so; by
-    the cancelled job that comes first. Those that are themselves to be cancelled are left out."""
-    chosen = list(dict.fromkeys(cancelled))
-    following: dict[_Key, list[tuple[Job, Condition]]] = defaultdict(list)
-    for job in jobs.values():
+class Followers:
+    """Who follows whom among these jobs, filled by `note`. `chosen`: those that are themselves
+    to be cancelled, which are left out."""
+
+    def __init__(self, jobs: Mapping[int, Job], chosen: Iterable[int]) -> None:
+        self._jobs = jobs
+        self._following: dict[_Key, list[tuple[Job, Condition]]] = defaultdict(list)
+        self._seen = set(chosen)
+
+    def note(self, job: Job) -> None:
         for dependency in job.after if job.state.waiting else ():
             key = (dependency.array, dependency.job_id)
-            following[key].append((job, dependency.condition))
-    found: dict[int, list[Job]] = {}
-    seen = set(chosen)
-    for job_id in chosen if following else ():
-        ended = [(jobs[job_id], JobState.CANCELLED)] if job_id in jobs else []
-        hit: list[Job] = []
-        while ended:
-            job, state = ended.pop()
-            for key in _keys(job):
-                for follower, condition in following.get(key, ()):
-                    if follower.id not in seen and not condition.met_by(state):
-                        seen.add(follower.id)
-                        hit.append(follower)
-                        ended.append((follower, JobState.FAILED))
-        if hit:
-            found[job_id] = sorted(hit, key=lambda job: job.id)
-    return found
+            self._following[key].append((job, dependency.condition))
+
+    def doomed(self, cancelled: Iterable[int]) -> dict[int, list[Job]]:
+        """The waiting jobs that fail because they follow a cancelled one, or one that fails so;
+        each once, by the cancelled job that comes first."""
+        found: dict[int, list[Job]] = {}
+        for job_id in dict.fromkeys(cancelled) if self._following else ():
+            ended = [(self._jobs[job_id], JobState.CANCELLED)] if job_id in self._jobs else []
+            hit: list[Job] = []
+            while ended:
+                job, state = ended.pop()
+                for key in _keys(job):
+                    for follower, condition in self._following.get(key, ()):
+                        if follower.id not in self._seen and not condition.met_by(state):
+                            self._seen.add(follower.id)
+                            hit.append(follower)
+                            ended.append((follower, JobState.FAILED))
+            if hit:
+                found[job_id] = sorted(hit, key=lambda job: job.id)
+        return found
 
 
 def _keys(job: Job) -> list[_Key]:

@@ -12,7 +12,7 @@ import logging
 import os
 import queue
 import selectors
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Generator, Iterable
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -35,6 +35,8 @@ from radrm.daemon.learning import runs_of
 from radrm.daemon.monitor import Monitor
 from radrm.daemon.scan import Scan
 from radrm.daemon.server import Request
+from radrm.daemon.tables import Tables
+from radrm.daemon.turns import Turns
 from radrm.errors import RadrmError, StoreError
 from radrm.host.arrivals import Arrivals
 from radrm.host.clock import Clock
@@ -92,12 +94,15 @@ class Unsaved:
 
 
 class Loop:
-    def __init__(self, parts: Parts, answer: Callable[[Loop, Request], None]) -> None:
+    def __init__(
+        self, parts: Parts, answer: Callable[[Loop, Request], Generator[None, None, None]]
+    ) -> None:
         self.parts = parts
         self.clock = parts.clock
         self.scheduler = parts.scheduler
         self.store = parts.store
-        self._answer = answer
+        self.tables = Tables()
+        self._turns = Turns(lambda request: answer(self, request))
         self._inbox: queue.SimpleQueue[Thing] = queue.SimpleQueue()
         self._wake = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self._selector = selectors.DefaultSelector()
@@ -177,6 +182,8 @@ class Loop:
             patience = RETRY_S
         else:
             self._watch(self.parts.launcher.fds())
+        if self._turns.pending:
+            patience = 0.0
         self._selector.select(min(patience, LONGEST_WAIT_S))
 
     def _watch(self, wanted: Iterable[int]) -> None:
@@ -204,7 +211,7 @@ class Loop:
         for _ in range(self._inbox.qsize()):
             thing = self._inbox.get_nowait()
             if isinstance(thing, Request):
-                self._answer(self, thing)
+                self._turns.add(thing)
             elif isinstance(thing, ClientsEnded):
                 self.parts.launcher.kill(thing.serial)
             elif isinstance(thing, Estimated):
@@ -212,6 +219,7 @@ class Loop:
             else:
                 self.process([thing])
                 self.parts.strangers.look(thing, self.scheduler.state)
+        self._turns.run()
         now = self.clock.now()
         if notified or now.boot_s >= self._rescan_at:
             self.scan()

@@ -6,23 +6,27 @@ those that it can be about, and only where there is none of them it is refused.
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from typing import Any
 
+import msgspec
+
 from radrm.core import events as ev
-from radrm.core.records import Device, Job
+from radrm.core.records import Dependency, Device, Job, JobSpec
 from radrm.core.words import Collocation, DeviceKind, JobState
 from radrm.daemon.asked import device_words, raw_options, reason_word
-from radrm.daemon.chosen import chosen
+from radrm.daemon.chosen import Choice, chosen, is_master
 from radrm.daemon.documents import Document
 from radrm.daemon.envelopes import read_envelope, user_name
-from radrm.daemon.followers import doomed
+from radrm.daemon.estimation import Told as Known
+from radrm.daemon.followers import Followers
 from radrm.daemon.intake import dependencies
 from radrm.daemon.loop import Loop
 from radrm.daemon.references import References
 from radrm.daemon.server import Request
+from radrm.daemon.turns import MOST_EVENTS, Pace, Work
 from radrm.errors import RadrmError, Refused
 from radrm.host.mps.service import Mps
 from radrm.options import merged, typed_whole
@@ -38,32 +42,61 @@ _OF_AN_ESTIMATE = frozenset(
 )
 """Options that say, or decide, what the job will need."""
 
+MAX_EDITS = 256 * 1024
+"""Bytes of what has been edited of one job."""
+
 Order = Callable[[Loop, Request], Any]
+
+
+class Told(msgspec.Struct, gc=False):
+    """What is told of one job: as it was before the order, or why that was not carried out."""
+
+    id: int | str
+    label: str
+    name: str | None
+    state: str | None
+    error: str | None
+    followers: list[str] | msgspec.UnsetType = msgspec.UNSET
+    """Of a cancelled one, the jobs that fail with it."""
+
+
+Make = Callable[[Job], "ev.Event | None"]
+"""The event that carries an order out for a job; None where that has come about already.
+Raises `Refused`."""
 
 
 # ------------------------------------------------------------------ jobs
 
 
-def cancel(loop: Loop, request: Request) -> list[Document]:
+def cancel(loop: Loop, request: Request) -> Work[list[Told]]:
     """End jobs, waiting or running. What is told of each names the jobs that fail with it."""
+    choice = yield from chosen(loop, request, by_filter=True)
+    jobs, pace = loop.scheduler.state.jobs, Pace()
+    unfinished = {job_id for job_id in choice.ids if job_id in jobs}
+    followers = Followers(jobs, unfinished)
+    for job in list(jobs.values()):
+        followers.note(job)
+        if pace.spent:
+            yield from pace.rest()
 
-    def make(job: Job) -> ev.Event:
+    def make(job: Job) -> ev.Event | None:
+        if job.state.final and job.id in unfinished:
+            return None  # it followed one of those that were cancelled before it
         if job.state.final:
             raise Refused(f"job {job.label} has ended already ({job.state.value})")
         by = user_name(request.client.uid)
         return ev.CancelRequested(at=loop.clock.now(), job_id=job.id, by=by)
 
-    results, events = _ordered(loop, request, make)
-    done = [result for result in results if result["error"] is None]
-    hit = doomed(loop.scheduler.state.jobs, (result["id"] for result in done))
-    for result in done:
-        if result["id"] in hit:
-            result["followers"] = [job.label for job in hit.pop(result["id"])]
-    loop.process(events)
-    return results
+    def act(done: list[Told], events: list[ev.Event]) -> None:
+        cancelled = {int(told.id): told for told in done if told.error is None}
+        for job_id, hit in followers.doomed(cancelled).items():
+            cancelled[job_id].followers = [job.label for job in hit]
+        loop.process(events)
+
+    return (yield from _each_job(loop, request, choice, make, act))
 
 
-def hold(loop: Loop, request: Request) -> list[Document]:
+def hold(loop: Loop, request: Request) -> Work[list[Told]]:
     """Keep waiting jobs from starting."""
 
     def make(job: Job) -> ev.Event:
@@ -73,10 +106,11 @@ def hold(loop: Loop, request: Request) -> list[Document]:
             raise Refused(f"job {job.label} is held already")
         return ev.HoldRequested(at=loop.clock.now(), job_id=job.id, held=True)
 
-    return _each_job(loop, request, make, by_filter=True)
+    choice = yield from chosen(loop, request, by_filter=True)
+    return (yield from _each_job(loop, request, choice, make))
 
 
-def release(loop: Loop, request: Request) -> list[Document]:
+def release(loop: Loop, request: Request) -> Work[list[Told]]:
     """Let held jobs start."""
 
     def make(job: Job) -> ev.Event:
@@ -84,10 +118,11 @@ def release(loop: Loop, request: Request) -> list[Document]:
             raise Refused(f"job {job.label} is {job.state.value} and not held")
         return ev.HoldRequested(at=loop.clock.now(), job_id=job.id, held=False)
 
-    return _each_job(loop, request, make, by_filter=True)
+    choice = yield from chosen(loop, request, by_filter=True)
+    return (yield from _each_job(loop, request, choice, make))
 
 
-def requeue(loop: Loop, request: Request) -> list[Document]:
+def requeue(loop: Loop, request: Request) -> Work[list[Told]]:
     """Run jobs again: those that run, from the start; those that have ended, once more."""
 
     def make(job: Job) -> ev.Event:
@@ -96,7 +131,8 @@ def requeue(loop: Loop, request: Request) -> list[Document]:
         by = user_name(request.client.uid)
         return ev.RequeueRequested(at=loop.clock.now(), job=_as_new(loop, job), by=by)
 
-    return _each_job(loop, request, make, by_filter=True)
+    choice = yield from chosen(loop, request, by_filter=True)
+    return (yield from _each_job(loop, request, choice, make))
 
 
 def _as_new(loop: Loop, job: Job) -> Job:
@@ -114,12 +150,25 @@ def _as_new(loop: Loop, job: Job) -> Job:
     return replace(job, after=after)
 
 
-def edit(loop: Loop, request: Request) -> list[Document]:
+@dataclass(frozen=True, slots=True)
+class _Edited:
+    """What a job asks for once it is edited; the elements of an array ask for the same."""
+
+    options: dict[str, Any]
+    spec: JobSpec
+    after: tuple[Dependency, ...] | None
+    """None: as it was."""
+    told: Known | None
+
+
+def edit(loop: Loop, request: Request) -> Work[list[Told]]:
     """Change what unfinished jobs ask for."""
     changes = dict(raw_options(request.words))
     if isinstance(changes.get("after"), list):
         changes["after"] = ["none", *changes["after"]]  # it replaces what was asked before
-    edited: list[tuple[int, dict[str, Any]]] = []
+    known: dict[tuple[str, str | None], _Edited | RadrmError] = {}
+    """By the ticket and what was edited before: all that an element can differ in."""
+    edits: list[tuple[int, dict[str, Any]]] = []
 
     def make(job: Job) -> ev.Event:
         if job.state.final:
@@ -129,92 +178,158 @@ def edit(loop: Loop, request: Request) -> list[Document]:
             raise Refused(
                 f"job {job.label} is {job.state.value}; --{fixed[0]} can change only while it waits"
             )
-        event = _edited(loop, job, changes)
+        alike = (job.ticket, loop.store.edited(job.id))
+        if alike not in known:
+            known[alike] = _tried(loop, job, changes)
+        edited = known[alike]
+        if isinstance(edited, RadrmError):
+            raise edited
+        told = edited.told
+        event = ev.EditRequested(
+            at=loop.clock.now(),
+            job_id=job.id,
+            spec=edited.spec,
+            estimates=told.estimates if told else None,
+            after=job.after if edited.after is None else edited.after,
+            estimating=told.estimating if told else False,
+            fingerprint=told.fingerprint if told else None,
+        )
         refusal = loop.scheduler.refuse_edit(event)
         if refusal is not None:
             raise Refused(refusal)
-        edited.append((job.id, merged(loop.store.edits(job.id), changes)))
+        edits.append((job.id, edited.options))
         return event
 
-    return _each_job(loop, request, make, edited)
+    def act(done: list[Told], events: list[ev.Event]) -> None:
+        changed = edits[:]
+        edits.clear()
+        if "after" in changes:
+            known.clear()  # what it is to follow may have ended meanwhile
+        loop.process(events, edits=changed)
+
+    choice = yield from chosen(loop, request, by_filter=False)
+    return (yield from _each_job(loop, request, choice, make, act))
 
 
-def _edited(loop: Loop, job: Job, changes: dict[str, Any]) -> ev.EditRequested:
+def _tried(loop: Loop, job: Job, changes: dict[str, Any]) -> _Edited | RadrmError:
+    try:
+        return _edited(loop, job, changes)
+    except RadrmError as error:
+        return error
+
+
+def _edited(loop: Loop, job: Job, changes: dict[str, Any]) -> _Edited:
     """The job as it would be had it been submitted with these options, too."""
+    options = merged(loop.store.edits(job.id), changes)
+    size = len(json.dumps(options))
+    if size > MAX_EDITS:
+        raise Refused(
+            f"the changes of job {job.label} would take {size} bytes, and {MAX_EDITS} is the "
+            "most; submit it anew"
+        )
     submission = loop.store.submission(job.id)
     envelope = submission.envelope
     job_file = read_envelope(envelope, merged(envelope.options, changes))
-    after = job.after
+    after = None
     if "after" in changes:
         find = References(loop.scheduler, loop.store).target
         after = dependencies(typed_whole({"after": changes["after"]}).after, find)
     told = None
     if changes.keys() & _OF_AN_ESTIMATE:
         told = loop.parts.estimation.told(job_file, envelope, submission.uid)
-    return ev.EditRequested(
-        at=loop.clock.now(),
-        job_id=job.id,
-        spec=job_file.spec(job.spec.user, job.spec.uid),
-        estimates=told.estimates if told else None,
-        after=after,
-        estimating=told.estimating if told else False,
-        fingerprint=told.fingerprint if told else None,
-    )
+    return _Edited(options, job_file.spec(job.spec.user, job.spec.uid), after, told)
 
 
 def _each_job(
     loop: Loop,
     request: Request,
-    make: Callable[[Job], ev.Event],
-    edits: Sequence[tuple[int, dict[str, Any]]] = (),
-    by_filter: bool = False,
-) -> list[Document]:
-    """Give the order about each job that the request names; what is to be told of each.
+    choice: Choice,
+    make: Make,
+    act: Callable[[list[Told], list[ev.Event]], None] | None = None,
+) -> Work[list[Told]]:
+    """Give the order about each chosen job, a few at a time; what is to be told of each.
 
-    `edits`, filled while the events are made, are saved with what comes of them.
+    A job that several words mean is told of once. Of a word none of whose jobs the order
+    could be about, the first refusal is told.
     """
-    results, events = _ordered(loop, request, make, by_filter)
-    loop.process(events, edits=edits)
+    look_up = References(loop.scheduler, loop.store)
+    results: list[Told] = []
+    ordered: set[int] = set()
+    """Jobs may be named twice, by id and by name."""
+    events: list[ev.Event] = []
+    done: list[Told] = []
+    pace = Pace()
+    request.total = sum(len(each.ids) for each in choice.found)
+
+    def carry_out() -> None:
+        act(done, events) if act is not None else loop.process(events)
+        request.done += sum(1 for told in done if told.error is None)
+        results.extend(done)
+        done.clear()
+        events.clear()
+
+    for found in choice.found:
+        tally = _Tally(found.word, choice.named and choice.keep is not None)
+        if found.error is not None:
+            tally.refused(None, found.error)
+        for job_id in found.ids:
+            if job_id in ordered:
+                tally.any_done = True
+                continue
+            job = look_up.current(job_id)
+            try:
+                if job is None:
+                    raise Refused(f"there is no job {job_id}")
+                refusal = choice.refusal(job)
+                if refusal is not None:
+                    raise refusal
+                if choice.keep is not None and not choice.keep(job):
+                    continue
+                event = make(job)
+                events += [event] if event is not None else []
+                ordered.add(job_id)
+                tally.any_done = True
+                done.append(Told(job.id, job.label, job.spec.name, job.state.value, None))
+            except RadrmError as error:
+                tally.refused(job, error)
+            if len(events) >= MOST_EVENTS or pace.spent:
+                carry_out()
+                yield from pace.rest()
+        if not tally.any_done and (told := tally.told()) is not None:
+            done.append(told)
+    carry_out()
     return results
 
 
-def _ordered(
-    loop: Loop, request: Request, make: Callable[[Job], ev.Event], by_filter: bool = True
-) -> tuple[list[Document], list[ev.Event]]:
-    """What is to be told of each job that the request names, and the event of each; nothing
-    has happened yet. `by_filter`: it may choose jobs by user and state, too."""
-    results: list[Document] = []
-    events: list[ev.Event] = []
-    ordered: set[int] = set()
-    """Jobs may be named twice, by id and by name."""
-    for reference, found in chosen(loop, request, by_filter):
-        refused: list[Document] = []
-        done: list[Document] = []
-        for job, error in found:
-            try:
-                if job is None or error is not None:
-                    raise error or Refused(f"there is no job {reference}")
-                if job.id not in ordered:
-                    events.append(make(job))
-                    ordered.add(job.id)
-                done.append(_told(job, None))
-            except RadrmError as refusal:
-                refused.append(_told(job, str(refusal), reference))
-        if refused and not done and len(refused) > 1:
-            others = f" (and {len(refused) - 1} more of {reference[:80]} likewise)"
-            refused[0]["error"] += others
-        results += done or refused[:1]
-    return results, events
+class _Tally:
+    """What came of the jobs of one word."""
 
+    def __init__(self, word: str, filtered: bool) -> None:
+        self.any_done = False
+        self._word = word
+        self._filtered = filtered
+        self._first: Told | None = None
+        self._refusals = 0
 
-def _told(job: Job | None, error: str | None, reference: str = "") -> Document:
-    return {
-        "id": job.id if job else reference,
-        "label": job.label if job else reference,
-        "name": job.spec.name if job else None,
-        "state": job.state.value if job else None,
-        "error": error,
-    }
+    def refused(self, job: Job | None, error: RadrmError) -> None:
+        self._refusals += 1
+        if self._first is not None:
+            return
+        if job is None:
+            self._first = Told(self._word, self._word, None, None, str(error))
+        else:
+            state = job.state.value
+            self._first = Told(job.id, job.label, job.spec.name, state, str(error))
+
+    def told(self) -> Told | None:
+        """The first refusal, and how many more there are; None where nothing was refused."""
+        if self._first is None and self._filtered:
+            error = f"no job of {self._word[:80]!r} is of that user and state"
+            return Told(self._word, self._word, None, None, error)
+        if self._first is not None and self._refusals > 1:
+            others = f" (and {self._refusals - 1} more of {self._word[:80]} likewise)"
+            self._first.error = f"{self._first.error}{others}"
+        return self._first
 
 
 # ------------------------------------------------------------------ devices
@@ -231,7 +346,7 @@ def resume(loop: Loop, request: Request) -> list[Document]:
 
 
 def _each_device(loop: Loop, request: Request, drain: bool, reason: str | None) -> list[Document]:
-    if request.client.uid not in (0, os.getuid()):
+    if not is_master(request.client.uid):
         raise Refused("only root and the daemon's own user may drain or resume devices")
     ledgers = loop.scheduler.state.ledgers
     devices = sorted((le.device for le in ledgers.values()), key=lambda d: d.index)
@@ -303,7 +418,7 @@ def _each_mps(
     loop: Loop, request: Request, act: Callable[[Mps, list[str]], None]
 ) -> list[Document]:
     """Where one control daemon serves all GPUs, they are one; else each is by itself."""
-    if request.client.uid not in (0, os.getuid()):
+    if not is_master(request.client.uid):
         raise Refused("only root and the daemon's own user may start or stop MPS")
     mps = loop.parts.site.mps
     if mps is None:

@@ -3,57 +3,119 @@
 from __future__ import annotations
 
 import os
-from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from typing import Any
 
 from radrm.core.records import Device, Instant, Job, JobSpec, Needs, Role
 from radrm.core.words import Collocation
-from radrm.daemon.asked import MAX_REFERENCES, Words, filters, page, references, states
-from radrm.daemon.documents import Document, Documents, Row, collapsed, everything
+from radrm.daemon.asked import MAX_REFERENCES, Words, cursor, page, references
+from radrm.daemon.documents import Document, Documents, Row
 from radrm.daemon.envelopes import read_envelope
 from radrm.daemon.estimation import SAME_RUNS
 from radrm.daemon.explanations import Explanations
 from radrm.daemon.launching import log_paths
 from radrm.daemon.loop import Loop
 from radrm.daemon.references import References
+from radrm.daemon.tables import Line
+from radrm.daemon.turns import Pace, Work
 from radrm.errors import Refused, UsageError
 from radrm.estimators.learned import MOST_RUNS
 from radrm.host.clock import Clock
 
-MAX_FINISHED = 10_000
+ROWS = 500
+BYTES = 2**20
+"""Of one page of a long answer, roughly: whatever comes first."""
+MOST_ROWS = 2000
+"""Of an answer to a client that does not take it in pages."""
 
 Question = Callable[[Loop, Words, int], Any]
-"""The words, and the uid of whoever asks."""
+"""The words, and the uid of whoever asks; the answer, or the work that leads to it."""
 
 
 # ------------------------------------------------------------------ jobs
 
 
-def status(loop: Loop, words: Words, uid: int) -> list[Document]:
-    """Every job asked for, each in full."""
-    documents, now = Documents(loop.scheduler, loop.store), loop.clock.now()
-    if words.get("jobs"):
-        return [documents.one(row.job, now) for row in _rows(loop, words, uid)]
-    return [documents.row(row, now) for row in _rows(loop, words, uid)]
+def status(loop: Loop, words: Words, uid: int) -> Work[list[Document] | Document]:
+    """Every job asked for, each in full.
+
+    A client that names where it stands (`after`) gets so many at a time, by id, and where the
+    next begin; all at once, in order of service, if they are few.
+    """
+    after = cursor(words)
+    table = yield from loop.tables.of(loop.scheduler, loop.store, words, uid)
+    lines, in_full = table.lines, bool(words.get("jobs"))
+    if after is None:
+        documents, left = yield from _documents(loop, lines[:MOST_ROWS], in_full, 16 * BYTES)
+        if left or len(lines) > MOST_ROWS:
+            raise Refused(
+                f"these are {len(lines)} jobs, more than one answer holds ({MOST_ROWS}); "
+                "name fewer, or use the radrm of the daemon's version, which asks in pages"
+            )
+        return documents
+    if after == 0 and len(lines) <= ROWS:
+        documents, left = yield from _documents(loop, lines, in_full, BYTES)
+        if not left:
+            return {"jobs": documents, "next": None}
+    lines = table.after(after)
+    documents, _ = yield from _documents(loop, lines[:ROWS], in_full, BYTES)
+    more = len(documents) < len(lines)
+    return {"jobs": documents, "next": documents[-1]["id"] if more and documents else None}
 
 
-def paged(loop: Loop, words: Words, uid: int) -> Document:
+def _documents(
+    loop: Loop, lines: Sequence[Line], in_full: bool, most_bytes: int
+) -> Work[tuple[list[Document], bool]]:
+    """The documents of as many lines as fit, one at least; whether any are left out."""
+    documents, now, pace = Documents(loop.scheduler, loop.store), loop.clock.now(), Pace()
+    found: list[Document] = []
+    for line in lines:
+        row = _row(loop, line)
+        if row is None:
+            continue
+        document = documents.one(row.job, now) if in_full else documents.row(row, now)
+        most_bytes -= _size(document)
+        if most_bytes < 0 and found:
+            return found, True
+        found.append(document)
+        if pace.spent:
+            yield from pace.rest()
+    return found, False
+
+
+def _row(loop: Loop, line: Line) -> Row | None:
+    if isinstance(line, int):
+        job = loop.store.job(line)
+        return Row(job) if job is not None else None
+    job = loop.scheduler.state.jobs.get(line.job.id)
+    if job is line.job:
+        return line
+    # It has changed while others had their turn.
+    job = job or loop.store.job(line.job.id)
+    return Row(job) if job is not None else None
+
+
+def _size(document: Document) -> int:
+    """Bytes, roughly: a few texts and lists are of any length."""
+    texts = (document["name"], document["reason"], document["comment"])
+    notes = sum(len(note) for note in document["estimate_notes"])
+    return 900 + sum(len(text or "") for text in texts) + notes + 60 * len(document["after"])
+
+
+def paged(loop: Loop, words: Words, uid: int) -> Work[Document]:
     """As many rows as people can read, and how many there are; of all jobs, the latest first."""
-    documents, now = Documents(loop.scheduler, loop.store), loop.clock.now()
-    rows = _rows(loop, words, uid)
-    counts = Counter(row.job.state.value for row in rows)
-    rows = collapsed(rows)
-    if words.get("all") and not words.get("jobs"):
-        rows.reverse()
     offset, limit = page(words)
+    table = yield from loop.tables.of(loop.scheduler, loop.store, words, uid)
+    lines = table.collapsed
+    if words.get("all") and not words.get("jobs"):
+        lines = lines[::-1]
+    documents, _ = yield from _documents(loop, lines[offset : offset + limit], False, 8 * BYTES)
     devices = sorted((le.device for le in loop.scheduler.state.ledgers.values()), key=_index)
     return {
-        "jobs": [documents.row(row, now) for row in rows[offset : offset + limit]],
-        "total": len(rows),
-        "counts": dict(counts),
-        "now": now.wall_s,
+        "jobs": documents,
+        "total": len(lines),
+        "counts": table.counts,
+        "now": loop.clock.now().wall_s,
         "devices": {device.uuid: device.index for device in devices},
         "notes": loop.parts.strangers.notes(loop.scheduler.state),
     }
@@ -63,37 +125,15 @@ def _index(device: Device) -> tuple[str, int]:
     return device.node, device.index
 
 
-def _rows(loop: Loop, words: Words, uid: int) -> list[Row]:
-    """The jobs that are named, each once; else the unfinished ones, or all."""
-    wanted, keep = states(words), filters(words) or everything
-    if words.get("jobs"):
-        look_up = References(loop.scheduler, loop.store, uid)
-        named = {
-            job.id: job for word in dict.fromkeys(references(words)) for job in look_up.find(word)
-        }
-        lines = loop.scheduler.state.waiting
-        places = {job.id: lines.of(job).position(job.id) for job in named.values()}
-        return [
-            Row(job, None if (place := places[job.id]) is None else place + 1)
-            for job in named.values()
-            if keep(job)
-        ]
-    rows = Documents(loop.scheduler, loop.store).rows(keep)
-    if words.get("all") or any(state.final for state in wanted):
-        rows += [Row(job) for job in loop.store.finished(MAX_FINISHED) if keep(job)]
-        rows.sort(key=lambda row: row.job.id)
-    return rows
-
-
-def explain(loop: Loop, words: Words, uid: int) -> Document:
+def explain(loop: Loop, words: Words, uid: int) -> Work[Document]:
     """Why a job waits, or where and how it ran."""
-    job = _one(loop, words, uid)
+    job = yield from _one(loop, words, uid)
     return Explanations(loop.scheduler, loop.store).of(job, loop.clock.now())
 
 
-def logs(loop: Loop, words: Words, uid: int) -> Document:
+def logs(loop: Loop, words: Words, uid: int) -> Work[Document]:
     """Where an attempt's logs are; the client opens them itself, as who it is."""
-    job = _one(loop, words, uid)
+    job = yield from _one(loop, words, uid)
     if job.attempts == 0 and job.state.final:
         raise Refused(f"job {job.label} never started ({job.state.value}: {job.reason})")
     if job.attempts == 0:
@@ -115,11 +155,11 @@ def logs(loop: Loop, words: Words, uid: int) -> Document:
     }
 
 
-def _one(loop: Loop, words: Words, uid: int) -> Job:
+def _one(loop: Loop, words: Words, uid: int) -> Work[Job]:
     named = references(words)
     if len(named) != 1:
         raise UsageError("this request takes one job")
-    return References(loop.scheduler, loop.store, uid).one(named[0])
+    return (yield from References(loop.scheduler, loop.store, uid).one(named[0]))
 
 
 def runs(loop: Loop, words: Words, uid: int) -> Document:
@@ -181,12 +221,17 @@ def mps(loop: Loop, words: Words, uid: int) -> list[Document]:
     return rows
 
 
-def check(loop: Loop, words: Words, uid: int) -> list[str | None]:
+def check(loop: Loop, words: Words, uid: int) -> Work[list[str | None]]:
     """Why each of these needs can never be met here; null where it can."""
     needs = words.get("needs")
     if not isinstance(needs, list) or len(needs) > MAX_REFERENCES:
         raise UsageError("the request 'check' takes a list of needs")
-    return [loop.scheduler.hopeless(_imagined(n)) for n in needs]
+    found, pace = [], Pace()
+    for each in needs:
+        found.append(loop.scheduler.hopeless(_imagined(each)))
+        if pace.spent:
+            yield from pace.rest()
+    return found
 
 
 def _imagined(needs: Any) -> Job:

@@ -6,9 +6,10 @@ give; who asks is what the kernel says.
 
 from __future__ import annotations
 
+import json
 import logging
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from typing import Any
 
 from radrm import __version__
@@ -18,6 +19,7 @@ from radrm.daemon.loop import Loop
 from radrm.daemon.orders import ORDERS
 from radrm.daemon.questions import QUESTIONS
 from radrm.daemon.server import Request
+from radrm.daemon.turns import Pace, Work
 from radrm.errors import RadrmError, Refused, UsageError
 from radrm.host.sockets import Peer
 from radrm.host.spool import SUFFIX
@@ -33,16 +35,20 @@ class Requests:
         self._about = about
         self._folder_of = folder_of
 
-    def answer(self, loop: Loop, request: Request) -> None:
-        """Never raises for what a client says: that is refused, in one line."""
+    def answer(self, loop: Loop, request: Request) -> Work[None]:
+        """The work of a request, which answers it in the end. Never raises for what a client
+        says: that is refused, in one line."""
         try:
-            request.answer(self._answer(str(request.words.get("op")), loop, request))
+            request.answer((yield from self._answer(loop, request)))
         except RadrmError as error:
             request.refuse(error)
 
-    def _answer(self, word: str, loop: Loop, request: Request) -> Any:
+    def _answer(self, loop: Loop, request: Request) -> Work[Any]:
+        request.words = _words(request.line)
+        word = str(request.words.get("op"))
         try:
-            return self._of_word(word, loop, request)
+            answer = self._of_word(word, loop, request)
+            return (yield from answer) if isinstance(answer, Generator) else answer
         except RadrmError:
             raise
         except Exception as error:
@@ -53,6 +59,7 @@ class Requests:
             raise Refused(f"the daemon could not answer: {error}; see its log") from error
 
     def _of_word(self, word: str, loop: Loop, request: Request) -> Any:
+        """The answer, or the work that leads to it."""
         if word == "ping":
             return self._ping(loop)
         if word == "intake":
@@ -77,11 +84,22 @@ class Requests:
         }
 
 
-def take_in_now(loop: Loop, words: Words, uid: int) -> list[Document | None]:
+def _words(line: bytes) -> Words:
+    """What a client says. Read only when its turn has come: as text it is small."""
+    try:
+        words = json.loads(line)
+    except (ValueError, RecursionError):
+        words = None
+    if not isinstance(words, dict):
+        raise UsageError("the request is not a JSON object")
+    return words
+
+
+def take_in_now(loop: Loop, words: Words, uid: int) -> Work[list[Document | None]]:
     """Look into the spool now, and say what has become of these tickets of user `uid`."""
     tickets = references(words)
     loop.scan([f"{ticket}{SUFFIX}" for ticket in tickets], first=uid)
-    documents, now = Documents(loop.scheduler, loop.store), loop.clock.now()
+    documents, now, pace = Documents(loop.scheduler, loop.store), loop.clock.now(), Pace()
     found: list[Document | None] = []
     for ticket in tickets:
         taken = loop.store.taken(ticket)
@@ -89,4 +107,6 @@ def take_in_now(loop: Loop, words: Words, uid: int) -> list[Document | None]:
         if job is None and taken is not None:
             job = loop.store.job(taken.first_id)
         found.append(documents.job(job, now, reason=None) if job is not None else None)
+        if pace.spent:
+            yield from pace.rest()
     return found

@@ -1,56 +1,134 @@
 """The socket: one request a line, one answer a line, both JSON.
 
-Who asks is what the kernel says (SO_PEERCRED), never what the request says. A
-thread per connection reads words and hands them to the daemon's own thread; it
-touches nothing else, so a slow or hostile client delays nobody.
+Who asks is what the kernel says (SO_PEERCRED), never what the request says. A thread per
+connection reads requests and writes answers; the daemon's own thread works on them. What one
+user can hold here is bounded in connections, in bytes and in time, so that a slow or hostile
+client delays nobody.
 """
 
 from __future__ import annotations
 
-import json
+import itertools
 import logging
-import queue
+import select
 import socket
 import threading
-from collections import Counter
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+from radrm.daemon.answers import Held, encoded, refusal, weight
+from radrm.daemon.slots import Slots
 from radrm.errors import RadrmError
 from radrm.host.sockets import Peer, listen, peer
 
 log = logging.getLogger("radrm")
 
-MAX_REQUEST = 1024 * 1024
-MAX_CONNECTIONS = 256
-MAX_OF_ONE_USER = 128
-"""So that one user's idle connections do not keep the others out."""
+MAX_REQUEST = 512 * 1024
 IDLE_S = 60.0
 PATIENCE_S = 60.0
+"""So long a request waits for its turn; then it is withdrawn."""
+LONGEST_S = 600.0
+"""So long a request is worked on in all."""
+_STOPPING_S = 30.0
+_LOOK_S = 0.5
+"""Between two looks at whether the client is still there."""
+_SIGN_OF_LIFE_S = 20.0
+"""Between two blanks before an answer, which every JSON reader passes over."""
+_SEND_S = 15.0
+"""For the client to read what it is sent, an answer or a piece of a long one."""
 _AFTER_TROUBLE_S = 0.2
 """Out of descriptors, say: before the next try."""
 
 
-@dataclass(slots=True)
 class Request:
-    """One question or order, and the place for its answer."""
+    """One question or order, how far it has come, and the place for its answer.
 
-    words: dict[str, Any]
-    client: Peer
-    _answer: queue.SimpleQueue[dict[str, Any]] = field(default_factory=queue.SimpleQueue)
+    It is *given up* when its client is gone or has waited too long. One that has not begun by
+    then never will; one that has is stopped where it is.
+    """
+
+    def __init__(self, line: bytes, client: Peer) -> None:
+        self.line = line
+        self.client = client
+        self.words: dict[str, Any] = {}
+        self.done = self.total = 0
+        """Of an order, the jobs that it was carried out for, and those that it is about."""
+        self.given_up = False
+        self._begun = False
+        self._lock = threading.Lock()
+        self._answered = threading.Event()
+        self._answer: dict[str, Any] = {}
+
+    # ------------------------------------------------------------- for the loop's thread
+
+    def begin(self) -> bool:
+        """False where it has been given up: then nothing may be done about it."""
+        with self._lock:
+            self._begun = not self.given_up
+            return self._begun
 
     def answer(self, result: Any) -> None:
-        self._answer.put({"ok": True, "result": result})
+        self._answer = {"ok": True, "result": result}
+        self._answered.set()
 
     def refuse(self, error: RadrmError) -> None:
-        self._answer.put({"ok": False, "error": str(error), "code": error.exit_code})
+        self._answer = refusal(str(error), error.exit_code)
+        self._answered.set()
 
-    def wait(self) -> dict[str, Any]:
+    def stopped(self) -> None:
+        """It was given up, and nothing more is done about it."""
+        how_far = f"after {self.done} of {self.total} jobs; " if self.total else ""
+        log.info("a request of uid %d was given up %s", self.client.uid, how_far or "and stopped")
+        self._answer = refusal(
+            f"the daemon was too busy and stopped this request {how_far or 'unfinished; '}"
+            "look at: radrm status",
+            1,
+        )
+        self._answered.set()
+
+    # ------------------------------------------------------------- for the client's thread
+
+    def withdraw(self) -> bool:
+        """Take it back. False where it has begun; then it goes on."""
+        with self._lock:
+            self.given_up = self.given_up or not self._begun
+            return not self._begun
+
+    def give_up(self) -> None:
+        """Have it stopped, wherever it is."""
+        with self._lock:
+            self.given_up = True
+
+    def wait(self, seconds: float) -> dict[str, Any] | None:
+        """The answer; None where there is none by then."""
+        return self._answer if self._answered.wait(seconds) else None
+
+
+@dataclass(eq=False, slots=True)
+class Connection:
+    """One client that was let in."""
+
+    socket: socket.socket
+    client: Peer
+    since: float = field(default_factory=time.monotonic)
+    """Since when it has been silent: neither asked, nor read what it was sent."""
+    silent: bool = True
+
+    def end(self) -> None:
+        """From any thread: whatever it waits for comes to an end."""
         try:
-            return self._answer.get(timeout=PATIENCE_S)
-        except queue.Empty:
-            return {"ok": False, "error": "the daemon is too busy to answer", "code": 1}
+            self.socket.shutdown(socket.SHUT_RDWR)
+        except OSError:
+            pass
+
+    @property
+    def gone(self) -> bool:
+        """Whether the client has closed its end."""
+        look = select.poll()
+        look.register(self.socket, 0)
+        return bool(look.poll(0))
 
 
 class Server:
@@ -59,9 +137,8 @@ class Server:
     def __init__(self, path: str, everybody: bool, submit: Callable[[Request], None]) -> None:
         self._socket = listen(path, 0o666 if everybody else 0o600)
         self._submit = submit
-        self._room = threading.BoundedSemaphore(MAX_CONNECTIONS)
-        self._of_user: Counter[int] = Counter()
-        self._counting = threading.Lock()
+        self._slots: Slots[Connection] = Slots()
+        self._held: Held[Connection] = Held()
         self._closing = False
         self._pause = threading.Event()
         self._thread = threading.Thread(target=self._accept, name="server", daemon=True)
@@ -80,61 +157,96 @@ class Server:
         self._socket.close()
 
     def _accept(self) -> None:
+        """Let clients in. Nothing in here waits for any of them."""
         while True:
-            self._room.acquire()
             try:
-                connection, _ = self._socket.accept()
+                accepted, _ = self._socket.accept()
             except OSError as error:
-                self._room.release()
                 if self._closing:
                     return
                 log.error("a client cannot be let in: %s", error)
                 self._pause.wait(_AFTER_TROUBLE_S)
                 continue
-            threading.Thread(target=self._admit, args=(connection,), daemon=True).start()
+            try:
+                accepted.settimeout(IDLE_S)
+                connection = Connection(accepted, peer(accepted))
+            except OSError:
+                accepted.close()  # the client has gone
+                continue
+            why_not = self._slots.admit(connection)
+            if why_not is None:
+                try:
+                    threading.Thread(target=self._serve, args=(connection,), daemon=True).start()
+                    continue
+                except RuntimeError as error:
+                    log.error("a client cannot be served: %s", error)
+                    self._slots.leave(connection)
+                    why_not = "the daemon cannot start another thread; try again"
+            _turn_away(accepted, why_not)
 
-    def _admit(self, connection: socket.socket) -> None:
-        """Serve a connection, unless its user has too many already."""
-        uid = None
+    def _serve(self, connection: Connection) -> None:
         try:
-            client = peer(connection)
-            with self._counting:
-                if self._of_user[client.uid] < MAX_OF_ONE_USER:
-                    uid = client.uid
-                    self._of_user[uid] += 1
-            if uid is not None:
-                self._serve(connection, client)
+            with connection.socket, connection.socket.makefile("rb") as lines:
+                while line := lines.readline(MAX_REQUEST + 1):
+                    connection.silent = False
+                    answer = self._ask(line, connection)
+                    if answer is None:
+                        return
+                    connection.since, connection.silent = time.monotonic(), True
+                    self._send(answer, connection)
+                    if len(line) > MAX_REQUEST:
+                        return
+                    connection.since = time.monotonic()
+                    del line, answer
+                    connection.socket.settimeout(IDLE_S)
         except OSError:
-            pass  # the client has gone
+            pass  # the client has gone, says nothing, or does not read
         finally:
-            connection.close()
-            if uid is not None:
-                with self._counting:
-                    self._of_user[uid] -= 1
-            self._room.release()
+            self._slots.leave(connection)
 
-    def _serve(self, connection: socket.socket, client: Peer) -> None:
-        try:
-            with connection:
-                connection.settimeout(IDLE_S)
-                with connection.makefile("rb") as lines:
-                    while line := lines.readline(MAX_REQUEST + 1):
-                        answer = self._ask(line, client)
-                        connection.sendall(json.dumps(answer).encode("ascii") + b"\n")
-                        if len(line) > MAX_REQUEST:
-                            return
-        except OSError:
-            pass  # the client has gone, or says nothing
+    def _send(self, answer: dict[str, Any], connection: Connection) -> None:
+        connection.socket.settimeout(_SEND_S)
+        pieces = encoded(answer)
+        first = next(pieces)
+        with self._held.while_sent(connection, max(len(first), weight(answer))):
+            for data in itertools.chain((first,), pieces):
+                connection.socket.sendall(data)
 
-    def _ask(self, line: bytes, client: Peer) -> dict[str, Any]:
+    def _ask(self, line: bytes, connection: Connection) -> dict[str, Any] | None:
+        """The answer; None where the client has gone."""
         if len(line) > MAX_REQUEST:
-            return {"ok": False, "error": "the request is longer than 1 MiB", "code": 2}
-        try:
-            words = json.loads(line)
-        except (ValueError, RecursionError):
-            words = None
-        if not isinstance(words, dict):
-            return {"ok": False, "error": "the request is not a JSON object", "code": 2}
-        request = Request(words=words, client=client)
+            return refusal(f"the request is longer than {MAX_REQUEST // 1024} KiB", 2)
+        request = Request(line, connection.client)
         self._submit(request)
-        return request.wait()
+        asked = life = time.monotonic()
+        while True:
+            answer = request.wait(_LOOK_S)
+            if answer is not None:
+                return answer
+            now = time.monotonic()
+            if connection.gone:
+                request.give_up()
+                return None
+            if now - asked >= PATIENCE_S and request.withdraw():
+                return refusal("the daemon is too busy to answer; nothing was done", 1)
+            if now - asked >= LONGEST_S:
+                request.give_up()
+                return request.wait(_STOPPING_S) or refusal(
+                    "the daemon is too busy to say how far this request has come; "
+                    "look at: radrm status",
+                    1,
+                )
+            if now - life >= _SIGN_OF_LIFE_S:
+                life = now
+                connection.socket.sendall(b" ")
+
+
+def _turn_away(accepted: socket.socket, why_not: str) -> None:
+    """One line to a client that is not let in, if it can be sent at once."""
+    try:
+        accepted.setblocking(False)
+        for data in encoded(refusal(why_not, 1)):
+            accepted.send(data)
+    except OSError:
+        pass
+    accepted.close()

@@ -2,7 +2,8 @@
 
 The core's records are kept whole, as JSON, with columns beside only where they
 are searched. One step, or a batch of them, is one transaction, synced before the
-daemon acts on it. Environments are kept once each: a sweep's jobs share theirs.
+daemon acts on it. Environments are kept once each, and so are edits: a sweep's jobs share
+theirs.
 """
 
 from __future__ import annotations
@@ -28,7 +29,9 @@ from radrm.errors import StoreError
 from radrm.host.spool import Envelope
 from radrm.options import merged
 
-SCHEMA_VERSION = 4
+SCHEMA_VERSION = 5
+_WAL_BYTES = 64 * 2**20
+"""The write-ahead log is cut back to this once its pages are in the database."""
 
 _SUBMISSIONS = """
 CREATE TABLE submissions (
@@ -91,13 +94,23 @@ CREATE INDEX jobs_of_array ON jobs (array_id, array_index) WHERE array_id IS NOT
 CREATE INDEX jobs_named ON jobs (name);
 CREATE INDEX array_states ON jobs (array_id, state) WHERE array_id IS NOT NULL;
 """
+# What was edited, once for all jobs of which the same was; a job's `edits` is its digest.
+_EDITS = """
+CREATE TABLE edits (digest TEXT PRIMARY KEY, options TEXT NOT NULL);
+CREATE INDEX jobs_edited ON jobs (edits) WHERE edits IS NOT NULL;
+"""
+_MOVE_EDITS = f"""
+{_EDITS}
+INSERT OR IGNORE INTO edits SELECT digest(edits), edits FROM jobs WHERE edits IS NOT NULL;
+UPDATE jobs SET edits = digest(edits) WHERE edits IS NOT NULL;
+"""
 _MOVE_JOBS = """
 UPDATE sqlite_sequence SET seq = (SELECT seq FROM sqlite_sequence WHERE name = 'old_jobs')
     WHERE name = 'jobs';
 DROP TABLE old_jobs;
 """
 # Version 1 knew no arrays: its envelope stood in the job's own row. Version 2 had no states,
-# version 3 learned nothing.
+# version 3 learned nothing, version 4 kept what was edited with every job.
 _MIGRATIONS = {
     1: f"""
 ALTER TABLE jobs RENAME TO old_jobs;
@@ -109,6 +122,7 @@ INSERT INTO jobs SELECT id, ticket, NULL, NULL, json_extract(record, '$.spec.nam
 {_MOVE_JOBS}
 {_INDEXES}
 {_RUNS}
+{_EDITS}
 """,
     2: f"""
 ALTER TABLE jobs RENAME TO old_jobs;
@@ -118,8 +132,10 @@ INSERT INTO jobs SELECT id, ticket, array_id, array_index, name, json_extract(re
 {_MOVE_JOBS}
 {_INDEXES}
 {_RUNS}
+{_MOVE_EDITS}
 """,
-    3: _RUNS,
+    3: _RUNS + _MOVE_EDITS,
+    4: _MOVE_EDITS,
 }
 
 _DAMAGE = (msgspec.MsgspecError, zlib.error, ValueError, TypeError, KeyError, AttributeError)
@@ -182,12 +198,14 @@ class Store:
         self._db.execute("PRAGMA journal_mode = WAL")
         self._db.execute("PRAGMA synchronous = FULL")
         self._db.execute("PRAGMA foreign_keys = ON")
+        self._db.execute(f"PRAGMA journal_size_limit = {_WAL_BYTES}")
         (version,) = self._db.execute("PRAGMA user_version").fetchone()
         if version == 0:
-            self._run(_SCHEMA + _INDEXES + _RUNS)
+            self._run(_SCHEMA + _INDEXES + _RUNS + _EDITS)
         elif version in _MIGRATIONS:
             self._db.execute("PRAGMA foreign_keys = OFF")
             self._db.execute("PRAGMA legacy_alter_table = ON")
+            self._db.create_function("digest", 1, _digest, deterministic=True)
             self._run(_MIGRATIONS[version])
             self._db.execute("PRAGMA legacy_alter_table = OFF")
             self._db.execute("PRAGMA foreign_keys = ON")
@@ -231,10 +249,7 @@ class Store:
                     self._db.execute(
                         "DELETE FROM reservations WHERE owner = ? AND device = ?", (owner, device)
                     )
-            self._db.executemany(
-                "UPDATE jobs SET edits = ? WHERE id = ?",
-                [(json.dumps(options), job_id) for job_id, options in changed],
-            )
+            self._save_edits(changed)
             self._db.executemany(
                 "INSERT OR IGNORE INTO runs VALUES (?, ?, ?, ?, ?)",
                 [
@@ -292,6 +307,26 @@ class Store:
             self._db.execute(
                 "INSERT OR REPLACE INTO rules VALUES (?, ?, ?)", (record.kind, record.name, text)
             )
+
+    def _save_edits(self, changed: Sequence[tuple[int, dict[str, Any]]]) -> None:
+        """Options that several jobs share are stored once; what no job has any more goes."""
+        digests: dict[int, str] = {}
+        """By the identity of the options: the elements of an array come with the same ones."""
+        before: dict[str, None] = {}
+        for job_id, options in changed:
+            digest = digests.get(id(options))
+            if digest is None:
+                text = json.dumps(options, sort_keys=True)
+                digest = digests[id(options)] = _digest(text)
+                self._db.execute("INSERT OR IGNORE INTO edits VALUES (?, ?)", (digest, text))
+            if (old := self.edited(job_id)) is not None:
+                before[old] = None
+            self._db.execute("UPDATE jobs SET edits = ? WHERE id = ?", (digest, job_id))
+        self._db.executemany(
+            "DELETE FROM edits WHERE digest = ?1 "
+            "AND NOT EXISTS (SELECT 1 FROM jobs WHERE edits = ?1)",
+            [(digest,) for digest in before],
+        )
 
     def _insert_submission(self, submission: Submission) -> None:
         document = submission.envelope.as_dict()
@@ -351,45 +386,69 @@ class Store:
     def job(self, job_id: int) -> Job | None:
         return next(iter(self._all(Job, "SELECT record FROM jobs WHERE id = ?", job_id)), None)
 
-    def of_ticket(self, ticket: str) -> list[Job]:
-        """The job of a submission, or the elements of its array, by index."""
-        query = "SELECT record FROM jobs WHERE ticket = ? ORDER BY id"
-        return self._all(Job, query, ticket)
+    def of_ticket(self, ticket: str) -> list[int]:
+        """The job of a submission, or the elements of its array, by index: their ids."""
+        return self._ids("SELECT id FROM jobs WHERE ticket = ? ORDER BY id", ticket)
 
-    def of_array(self, array_id: int) -> list[Job]:
-        query = "SELECT record FROM jobs WHERE array_id = ? ORDER BY array_index"
-        return self._all(Job, query, array_id)
+    def of_array(self, array_id: int) -> list[int]:
+        """The ids of an array's elements, by index."""
+        query = "SELECT id FROM jobs WHERE array_id = ? ORDER BY array_index"
+        return self._ids(query, array_id)
 
-    def element(self, array_id: int, index: int) -> Job | None:
-        query = "SELECT record FROM jobs WHERE array_id = ? AND array_index = ?"
-        return next(iter(self._all(Job, query, array_id, index)), None)
+    def element(self, array_id: int, index: int) -> int | None:
+        query = "SELECT id FROM jobs WHERE array_id = ? AND array_index = ?"
+        return next(iter(self._ids(query, array_id, index)), None)
 
-    def named(self, pattern: str, limit: int) -> list[Job]:
-        """The latest `limit` jobs whose name matches a glob, oldest first."""
-        pattern = pattern.replace("[!", "[^")
-        query = "SELECT record FROM jobs WHERE name GLOB ? ORDER BY id DESC LIMIT ?"
-        return self._all(Job, query, pattern, limit)[::-1]
+    def named(self, name: str, uid: int | None, limit: int) -> list[int]:
+        """The ids of the latest `limit` jobs of just this name, oldest first; of a user's."""
+        query = (
+            "SELECT id FROM jobs JOIN submissions USING (ticket) "
+            "WHERE name = ?1 AND (?2 IS NULL OR uid = ?2) ORDER BY id DESC LIMIT ?3"
+        )
+        return self._ids(query, name, uid, limit)[::-1]
 
-    def finished(self, limit: int) -> list[Job]:
-        """The latest `limit` jobs that have ended, oldest first."""
-        query = "SELECT record FROM jobs WHERE final ORDER BY id DESC LIMIT ?"
-        return self._all(Job, query, limit)[::-1]
+    def names_before(self, job_id: int, limit: int) -> list[tuple[int, str, int]]:
+        """Id, name and owner of the `limit` jobs before this id, the latest first."""
+        query = (
+            "SELECT id, name, uid FROM jobs JOIN submissions USING (ticket) "
+            "WHERE id < ? ORDER BY id DESC LIMIT ?"
+        )
+        return self._db.execute(query, (job_id, limit)).fetchall()
+
+    def finished(self, limit: int, before: int | None = None) -> list[int]:
+        """The ids of the latest `limit` jobs that have ended (before this id), oldest first."""
+        query = (
+            "SELECT id FROM jobs WHERE final AND (?1 IS NULL OR id < ?1) ORDER BY id DESC LIMIT ?2"
+        )
+        return self._ids(query, before, limit)[::-1]
+
+    def states(self, ids: Sequence[int]) -> dict[int, JobState]:
+        """The states of these jobs; a few hundred at a time."""
+        query = f"SELECT id, state FROM jobs WHERE id IN ({','.join('?' * len(ids))})"
+        return {i: JobState(state) for i, state in self._db.execute(query, tuple(ids))}
 
     def attempts(self, job_id: int) -> list[Attempt]:
         """Those that were really made, oldest first: a void launch does not count."""
-        query = "SELECT record FROM attempts WHERE job_id = ? ORDER BY serial"
-        found = self._all(Attempt, query, job_id)
-        return [a for a in found if a.ended is None or a.outcome is not None]
+        return list(self._made(job_id))[::-1]
 
-    def last_attempts(self, job_ids: Iterable[int]) -> dict[int, Attempt]:
-        """The latest real attempt of each of these jobs."""
-        return {i: made[-1] for i in job_ids if (made := self.attempts(i))}
+    def last_attempt(self, job_id: int) -> Attempt | None:
+        """The latest real attempt of a job."""
+        return next(self._made(job_id), None)
+
+    def _made(self, job_id: int) -> Iterator[Attempt]:
+        """Its attempts, the latest first; only as many are read as are looked at."""
+        query = "SELECT record FROM attempts WHERE job_id = ? ORDER BY serial DESC"
+        for (text,) in self._db.execute(query, (job_id,)):
+            attempt = msgspec.json.decode(text, type=Attempt)
+            if attempt.ended is None or attempt.outcome is not None:
+                yield attempt
 
     def submission(self, job_id: int, edited: bool = True) -> Submission:
         """What was submitted, environment included, with what has been edited since or not."""
         row = self._db.execute(
-            "SELECT uid, gid, envelope, data, edits FROM jobs JOIN submissions USING (ticket) "
-            "JOIN blobs ON digest = environment WHERE id = ?",
+            "SELECT uid, gid, envelope, data, options FROM jobs JOIN submissions USING (ticket) "
+            "JOIN blobs ON blobs.digest = environment "
+            "LEFT JOIN edits ON edits.digest = jobs.edits WHERE id = ?",
             (job_id,),
         ).fetchone()
         if row is None:
@@ -431,11 +490,20 @@ class Store:
 
     def edits(self, job_id: int) -> dict[str, Any]:
         """The options changed for one job since its submission."""
-        row = self._db.execute("SELECT edits FROM jobs WHERE id = ?", (job_id,)).fetchone()
+        query = "SELECT options FROM jobs JOIN edits ON digest = jobs.edits WHERE id = ?"
+        row = self._db.execute(query, (job_id,)).fetchone()
         try:
-            return json.loads(row[0]) if row and row[0] else {}
+            return json.loads(row[0]) if row else {}
         except ValueError as error:
             raise self._damaged(f"what was edited of job {job_id}", error) from None
+
+    def edited(self, job_id: int) -> str | None:
+        """What jobs of which the same was edited have in common; None where nothing was."""
+        row = self._db.execute("SELECT edits FROM jobs WHERE id = ?", (job_id,)).fetchone()
+        return row[0] if row else None
+
+    def _ids(self, query: str, *arguments: Any) -> list[int]:
+        return [job_id for (job_id,) in self._db.execute(query, arguments)]
 
     def _all(self, kind: type[T], query: str, *arguments: Any) -> list[T]:
         found = []
@@ -475,5 +543,9 @@ def _spelled(value: Any) -> Any:
 
 def _packed(environment: dict[str, str]) -> tuple[str, bytes]:
     """The name and the packed bytes of an environment: a sweep's jobs share one."""
-    text = json.dumps(environment, sort_keys=True).encode("ascii")
-    return hashlib.sha256(text).hexdigest(), zlib.compress(text, 1)
+    text = json.dumps(environment, sort_keys=True)
+    return _digest(text), zlib.compress(text.encode("ascii"), 1)
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode("utf-8", "surrogateescape")).hexdigest()

@@ -14,8 +14,11 @@ from pathlib import Path
 import pytest
 
 from radrm.cli.client import Client
-from radrm.errors import Unreachable
+from radrm.errors import Refused, Unreachable
 from radrm.host.paths import paths_for
+
+turning_away = threading.Event()
+"""Set while the daemon lets nobody in."""
 
 
 class _Interrupted(BaseException):
@@ -44,6 +47,10 @@ def client(tmp_path: Path, handled: threading.Event) -> Iterator[Client]:
             except OSError:
                 return
             with contextlib.suppress(OSError), connection, connection.makefile("rwb") as stream:
+                if turning_away.is_set():
+                    stream.write(json.dumps({"ok": False, "error": "full", "code": 1}).encode())
+                    stream.write(b"\n")
+                    continue
                 for line in stream:
                     op = json.loads(line)["op"]
                     if op == "leave":
@@ -84,3 +91,16 @@ def test_a_daemon_that_goes_away_is_found_again(client: Client) -> None:
     with pytest.raises(Unreachable, match="went away while it was asked; try again"):
         client.ask("leave")
     assert client.ask("status") == "status"
+
+
+def test_a_daemon_that_lets_nobody_in_is_heard(client: Client) -> None:
+    turning_away.set()
+    try:
+        client.connect()
+        assert client._socket is not None
+        while client._socket.recv(1, socket.MSG_PEEK) == b"":
+            pass
+        with pytest.raises(Refused, match="full"):
+            client.ask("status")
+    finally:
+        turning_away.clear()

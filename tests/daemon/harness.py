@@ -17,7 +17,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
-from radrm.cli.client import Client
+from radrm.cli.client import Client, every_job
 from radrm.errors import DeviceError, Unreachable
 from radrm.host.paths import paths_for
 from radrm.host.software.client import DriverClient
@@ -118,10 +118,10 @@ class DaemonHome:
             return
         if self.process.poll() is not None:
             self.start()
-        unfinished = self.ask("status")
+        unfinished = every_job(self.ask)
         if unfinished:
-            self.ask("cancel", jobs=[str(j["id"]) for j in unfinished])
-            wait_until(lambda: not self.ask("status"), "the jobs' end")
+            self.ask("cancel", user=unfinished[0]["user"])
+            wait_until(lambda: not self.ask("page", limit=1)["total"], "the jobs' end")
         self.stop()
         if self.gpus is not None:
             try:

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from radrm.core.records import ArrayElement, Dependency, Instant, Job, JobSpec
 from radrm.core.words import Condition, JobState
-from radrm.daemon.followers import doomed
+from radrm.daemon.followers import Followers
 
 AT = Instant(boot_s=0.0, wall_s=0.0)
 OK, ANY, FAILED = Condition.OK, Condition.ANY, Condition.FAILED
@@ -21,7 +21,10 @@ def job(number: int, *after: Dependency, array: int | None = None, live: bool = 
 
 
 def ids(*jobs: Job, cancelled: tuple[int, ...]) -> dict[int, list[int]]:
-    found = doomed({j.id: j for j in jobs}, cancelled)
+    followers = Followers({j.id: j for j in jobs}, cancelled)
+    for each in jobs:
+        followers.note(each)
+    found = followers.doomed(cancelled)
     return {number: [j.id for j in hit] for number, hit in found.items()}
 
 

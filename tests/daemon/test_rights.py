@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -11,9 +13,12 @@ import pytest
 
 from radrm.cli.render import plain
 from radrm.core.words import JobState
+from radrm.daemon.answers import encoded
 from radrm.daemon.references import References
 from radrm.daemon.requests import Requests
 from radrm.daemon.server import Request
+from radrm.daemon.tables import Tables
+from radrm.daemon.turns import finish
 from radrm.host.clock import Clock
 from radrm.host.sockets import Peer
 from radrm.host.store import Store
@@ -35,10 +40,13 @@ def asked(tmp_path: Path, client_uid: int, **words: Any) -> tuple[dict[str, Any]
         clock=Clock(),
         process=lambda events, edits=(): [world.step(event) for event in events],
         broken=False,
+        tables=Tables(),
     )
-    request = Request(words=words, client=Peer(os.getpid(), client_uid, client_uid))
-    Requests({}).answer(loop, request)  # type: ignore[arg-type]
-    return request.wait(), world
+    request = Request(json.dumps(words).encode(), Peer(os.getpid(), client_uid, client_uid))
+    finish(Requests({}).answer(loop, request))  # type: ignore[arg-type]
+    answer = request.wait(0)
+    assert answer is not None
+    return json.loads(b"".join(encoded(answer))), world
 
 
 @pytest.mark.parametrize("uid", [OWNER, 0, os.getuid()])
@@ -74,7 +82,8 @@ def test_a_name_means_ones_own_jobs_first(tmp_path: Path) -> None:
     world.end(own, 3)
     others = world.submit(1000, name="nightly")
     store = Store(str(tmp_path / "radrm.sqlite"))
-    store.save(world.decisions, [submission_of(job) for job in world.jobs.values()])
+    sent = [replace(submission_of(job), uid=job.spec.uid) for job in world.jobs.values()]
+    store.save(world.decisions, sent)
     for uid, expected in ((STRANGER, own.id), (OWNER, others.id), (4711, others.id)):
-        found = References(world.scheduler, store, uid).one("nightly")
+        found = finish(References(world.scheduler, store, uid).one("nightly"))
         assert found.id == expected

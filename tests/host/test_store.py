@@ -92,8 +92,10 @@ def test_jobs_are_found_by_id_ticket_and_name(path: str) -> None:
     renamed = replace(job, ticket="01ARZ3NDEKTSV4RRFFQ69G5FAV", spec=replace(job.spec, name="net"))
     store.save([replace(world.decisions[-2], changed=(renamed,))], [submission_of(renamed)])
     assert store.job(1) == renamed and store.job(2) is None
-    assert store.of_ticket(renamed.ticket) == [renamed] and store.of_ticket("X") == []
-    assert store.named("n*t", 10) == [renamed] and store.named("[!n]et", 10) == []
+    assert store.of_ticket(renamed.ticket) == [renamed.id] and store.of_ticket("X") == []
+    assert store.named(renamed.spec.name, None, 10) == [renamed.id]
+    assert store.named(renamed.spec.name, 4711, 10) == store.named("n*", None, 10) == []
+    assert store.names_before(renamed.id + 1, 10) == [(renamed.id, renamed.spec.name, 1000)]
     assert store.taken(renamed.ticket) == Taken(uid=1000, jobs=1, first_id=1)
     assert store.taken("X") is None
     assert store.next_job_id() == 2
@@ -108,8 +110,9 @@ def test_an_arrays_elements_share_one_submission(path: str) -> None:
     decision = world.decisions[-2]
     for element in elements:  # as a long array comes: in several turns
         store.save([replace(decision, changed=(element,))], [submission])
-    assert store.of_array(5) == elements == store.of_ticket(job.ticket)
-    assert store.element(5, 8) == elements[1] and store.element(5, 4) is None
+    assert store.of_array(5) == [5, 6, 7] == store.of_ticket(job.ticket)
+    assert store.element(5, 8) == 6 and store.element(5, 4) is None
+    assert [store.job(i) for i in (5, 6, 7)] == elements
     assert store.taken(job.ticket) == Taken(uid=1000, jobs=3, first_id=5)
     assert store.submission(6) == submission
 
@@ -124,6 +127,66 @@ def test_what_is_edited_of_one_job_comes_back_with_its_submission(path: str) -> 
     store.save([], edits=[(job.id, {"time": "90", "env": ["A=2"]})])
     assert store.submission(job.id).envelope.options == {"time": "90", "env": ["A=2"]}
     assert store.edits(job.id) == {"time": "90", "env": ["A=2"]}
+
+
+def sweep(store: Store, count: int) -> list[int]:
+    """The ids of an array's elements."""
+    world = World(gpus(1))
+    job = world.submit(1000)
+    ids = list(range(5, 5 + count))
+    elements = tuple(replace(job, id=i, array=ArrayElement(5, i)) for i in ids)
+    sent = submission_of(job, options={"time": "60"})
+    store.save([replace(world.decisions[-2], changed=elements)], [sent])
+    return ids
+
+
+def bytes_on_disk(path: str) -> int:
+    folder = Path(path).parent
+    return sum(file.stat().st_size for file in folder.glob(Path(path).name + "*"))
+
+
+def test_what_is_edited_of_an_array_is_stored_once(path: str) -> None:
+    store = Store(path)
+    ids = sweep(store, 300)
+    before = bytes_on_disk(path)
+    for turn in range(5):
+        options = {"env": [f"A={turn}", "B=" + "x" * 200_000]}
+        for i in range(0, 300, 100):
+            store.save([], edits=[(job_id, options) for job_id in ids[i : i + 100]])
+    assert bytes_on_disk(path) - before < 8 * 2**20, "the log alone takes half of that"
+    store.save([], edits=[(ids[7], {"time": "90"})])
+    assert store.edits(ids[7]) == {"time": "90"} and store.edits(ids[8]) == options
+    assert store.submission(ids[7]).envelope.options == {"time": "90"}
+    assert store.submission(ids[8]).envelope.options == {"time": "60", **options}
+    assert store.edited(ids[6]) == store.edited(ids[8]) != store.edited(ids[7])
+    with sqlite3.connect(path) as db:
+        assert db.execute("SELECT count(*) FROM edits").fetchone() == (2,), "no superseded ones"
+
+
+def test_a_store_of_version_4_is_taken_over(path: str) -> None:
+    store = Store(path)
+    ids = sweep(store, 300)
+    options = {"env": ["A=é\udcff", "B=" + "x" * 20_000]}
+    store.save([], edits=[(job_id, options) for job_id in ids])
+    store.save([], edits=[(ids[0], {"time": "90"})])
+    before = store.kept()
+    store.close()
+    with sqlite3.connect(path) as db:
+        db.executescript(
+            "DROP INDEX jobs_edited;"
+            "UPDATE jobs SET edits = (SELECT options FROM edits WHERE digest = edits);"
+            "DROP TABLE edits; PRAGMA user_version = 4;"
+        )
+    with sqlite3.connect(path) as db:
+        query = "SELECT count(*) FROM jobs WHERE json_valid(edits)"
+        assert db.execute(query).fetchone() == (300,), "every element had its own"
+    store = Store(path)
+    assert store.kept() == before
+    assert store.edits(ids[0]) == {"time": "90"}
+    assert all(store.edits(job_id) == options for job_id in ids[1:])
+    assert store.submission(ids[0]).envelope.options == {"time": "90"}
+    with sqlite3.connect(path) as db:
+        assert db.execute("SELECT count(*) FROM edits").fetchone() == (2,)
 
 
 def test_a_store_of_version_1_is_taken_over(path: str) -> None:
@@ -148,7 +211,7 @@ def test_a_store_of_version_1_is_taken_over(path: str) -> None:
             );
             INSERT INTO jobs SELECT id, ticket, uid, gid, final, record, envelope, environment
                 FROM new_jobs JOIN submissions USING (ticket);
-            DROP TABLE new_jobs; DROP TABLE submissions; DROP TABLE runs;
+            DROP TABLE new_jobs; DROP TABLE submissions; DROP TABLE runs; DROP TABLE edits;
             CREATE INDEX jobs_unfinished ON jobs (id) WHERE NOT final;
             INSERT INTO jobs SELECT 9, "X", uid, gid, 1, record, envelope, environment
                 FROM jobs WHERE id = 1;
@@ -175,7 +238,7 @@ def test_ids_go_on_after_a_restart_and_finished_jobs_stay(path: str) -> None:
     store.close()
     store = Store(path)
     assert store.next_job_id() == 2
-    assert [j.state for j in store.finished(10)] == [JobState.COMPLETED]
+    assert store.states(store.finished(10)) == {job.id: JobState.COMPLETED}
     assert list(store.kept().jobs) == []
     assert [a.exit_code for a in store.attempts(job.id)] == [0]
 
@@ -209,13 +272,14 @@ def test_a_store_of_version_2_is_taken_over(path: str) -> None:
     store.close()
     with sqlite3.connect(path) as db:
         db.executescript(
-            "DROP TABLE runs; DROP INDEX array_states; ALTER TABLE jobs DROP COLUMN state; "
+            "DROP TABLE runs; DROP TABLE edits; DROP INDEX array_states; "
+            "DROP INDEX jobs_edited; ALTER TABLE jobs DROP COLUMN state; "
             "PRAGMA user_version = 2;"
         )
     store = Store(path)
     assert store.kept() == before and store.next_job_id() == 3
     store.save([world.step(ev.CancelRequested(at=world.now, job_id=2, by="ann"))])
-    assert [j.id for j in store.finished(10)] == [2]
+    assert store.finished(10) == [2] and store.finished(10, before=2) == []
 
 
 def test_a_store_of_version_3_is_taken_over(path: str) -> None:
@@ -225,7 +289,9 @@ def test_a_store_of_version_3_is_taken_over(path: str) -> None:
     before = store.kept()
     store.close()
     with sqlite3.connect(path) as db:
-        db.executescript("DROP TABLE runs; PRAGMA user_version = 3;")
+        db.executescript(
+            "DROP TABLE runs; DROP TABLE edits; DROP INDEX jobs_edited; PRAGMA user_version = 3;"
+        )
     store = Store(path)
     assert store.kept() == before
     assert store.recent_runs(None, 10) == ()

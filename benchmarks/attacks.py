@@ -1,0 +1,274 @@
+"""What other users and the server's memory notice while somebody attacks the daemon's socket.
+
+    sudo .venv/bin/python -m benchmarks.attacks [JOBS [ELEMENTS]]
+
+Needs root, to connect as several users. Each attack goes on for some seconds; meanwhile
+another user asks for a page of `status` all the time. Not part of `make bench`: it takes
+minutes, and half of the machine.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import socket
+import struct
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+from rich.console import Console
+
+from benchmarks.real import occupy, running_daemon
+from benchmarks.run import table
+from benchmarks.table import Row, median_ms
+from radrm.host.spool import Envelope, Spool
+from radrm.host.tickets import new_ticket
+from tests.daemon.harness import DaemonHome, wait_until
+
+LIMIT_MS = 1000.0
+LIMIT_MIB = 200.0
+ATTACKER, ANOTHER, OTHER = 4001, 4002, 4003
+GLOBS = 10_000
+NAME = "a" * 50
+
+_as_user = threading.Lock()
+
+
+class Talker:
+    """A connection of a user, on which requests are written and answers read, or not."""
+
+    def __init__(self, home: DaemonHome, uid: int) -> None:
+        run = Path(home.environment["RADRM_HOME"]) / "run"
+        self.socket = socket.socket(socket.AF_UNIX)
+        # As the command does: it waits for its place among those that want to be let in.
+        self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("ll", 60, 0))
+        with _as_user:  # whose a connection is, the kernel notes when it is made
+            for path in (run, run.parent, run.parent.parent):
+                path.chmod(0o711)
+            (run / "radrm.sock").chmod(0o666)
+            os.seteuid(uid)
+            try:
+                self.socket.connect(str(run / "radrm.sock"))
+            finally:
+                os.seteuid(0)
+        self.socket.settimeout(60.0)
+        self.lines = self.socket.makefile("rb")
+
+    def send(self, op: str, **words: Any) -> None:
+        self.socket.sendall(json.dumps({"op": op, **words}).encode() + b"\n")
+
+    def ask(self, op: str, **words: Any) -> Any:
+        self.send(op, **words)
+        line = self.lines.readline()
+        if not line:
+            raise ConnectionError("the daemon closed the connection")
+        answer = json.loads(line)
+        if not answer["ok"]:
+            raise RuntimeError(answer["error"])
+        return answer["result"]
+
+    def close(self) -> None:
+        self.lines.close()
+        self.socket.close()
+
+
+Attack = Callable[[DaemonHome], None]
+"""Goes on until its process is killed."""
+
+
+@contextlib.contextmanager
+def _attacked(attack: Attack, home: DaemonHome) -> Iterator[None]:
+    """While a process of its own attacks."""
+    attacker = os.fork()
+    if not attacker:
+        try:
+            attack(home)
+        except BaseException as error:
+            print(f"the attack ended: {error!r}", file=sys.stderr)
+        os._exit(1)
+    try:
+        yield
+    finally:
+        os.kill(attacker, signal.SIGKILL)
+        os.waitpid(attacker, 0)
+
+
+def globs(home: DaemonHome) -> None:
+    """10,000 globs at once, and as many as one request may have, again and again."""
+    patterns = [f"*{'a*' * 20}{n}*b" for n in range(GLOBS)]
+    talker = Talker(home, ATTACKER)
+    while True:
+        for words in (patterns, patterns[:100]):
+            with contextlib.suppress(RuntimeError):
+                talker.ask("cancel", jobs=words)
+
+
+def readers(home: DaemonHome) -> None:
+    """40 connections that ask for all they can get, and read nothing of it."""
+    while True:
+        talkers: list[Talker] = []
+        for _ in range(40):
+            with contextlib.suppress(OSError):
+                talkers.append(Talker(home, ATTACKER))
+                for _ in range(20):
+                    talkers[-1].send("status", after=0)
+        time.sleep(5)
+        for talker in talkers:
+            talker.close()
+
+
+def idlers(home: DaemonHome) -> None:
+    """300 connections of two users that say nothing, or half a word."""
+    talkers = []
+    for n in range(300):
+        with contextlib.suppress(OSError):
+            talkers.append(Talker(home, (ATTACKER, ANOTHER)[n % 2]))
+            talkers[-1].socket.sendall(b"[" * 200_000 if n % 4 == 0 else b"{")
+    time.sleep(3600)
+
+
+def flood(home: DaemonHome) -> None:
+    """Connections that are made as fast as that goes."""
+    while True:
+        talkers = []
+        for _ in range(100):
+            with contextlib.suppress(OSError):
+                talkers.append(Talker(home, ATTACKER))
+        for talker in talkers:
+            talker.close()
+
+
+def pages(home: DaemonHome) -> None:
+    """50 clients that ask for pages, one after another."""
+
+    def ask(offset: int) -> None:
+        talker = Talker(home, ATTACKER)
+        while True:
+            talker.ask("page", offset=offset, limit=40)
+
+    threads = [threading.Thread(target=ask, args=(n,)) for n in range(50)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+
+@contextlib.contextmanager
+def _measured(home: DaemonHome, what: str, rows: list[Row]) -> Iterator[None]:
+    """What another user and the memory notice meanwhile."""
+    assert home.process is not None
+    daemon, over = psutil.Process(home.process.pid), threading.Event()
+    before, most, times = daemon.memory_info().rss, 0, []
+
+    def ask() -> None:
+        nonlocal most
+        while not over.is_set():
+            began = time.monotonic()
+            talker = Talker(home, OTHER)
+            talker.ask("page", offset=0, limit=20)
+            talker.close()
+            times.append(time.monotonic() - began)
+            most = max(most, daemon.memory_info().rss)
+            over.wait(0.02)
+
+    asking = threading.Thread(target=ask)
+    asking.start()
+    try:
+        yield
+    finally:
+        over.set()
+        asking.join()
+    detail = f"median {median_ms(times):.0f} ms of {len(times)}"
+    rows.append(
+        Row(f"{what}: slowest answer to another user", max(times) * 1e3, LIMIT_MS, "ms", detail)
+    )
+    rows.append(Row(f"{what}: memory above idle", (most - before) / 2**20, LIMIT_MIB, "MiB"))
+
+
+def measure(jobs: int = 20_000, elements: int = 100_000, seconds: float = 20.0) -> list[Row]:
+    rows: list[Row] = []
+    with running_daemon() as home:
+        occupy(home)
+        _put(home, [{"name": f"{NAME}{n}"} for n in range(jobs)])
+        _taken_in(home, jobs)
+        attacks: dict[str, Attack] = {
+            f"{GLOBS:,} globs": globs,
+            "40 readers that never read": readers,
+            "300 idle connections": idlers,
+            "a flood of connections": flood,
+            f"50 clients page {jobs:,} jobs": pages,
+        }
+        for what, attack in attacks.items():
+            with _measured(home, what, rows), _attacked(attack, home):
+                time.sleep(seconds)
+        home.ask("cancel", state="pending")
+    with running_daemon() as home:
+        occupy(home)
+        _put(home, [{"name": "sweep", "array": f"0-{elements - 1}"}])
+        _taken_in(home, elements)
+        size = _on_disk(home)
+        options = {"env": ["A=" + "x" * 60_000]}
+        for turn in ("first", "second"):
+            with _measured(home, f"{turn} edit of {elements:,} elements", rows):
+                began = time.monotonic()
+                told = Talker(home, 0).ask("edit", jobs=["2"], options=options)
+            assert len(told) == elements and not any(t["error"] for t in told)
+            grown = f"{(_on_disk(home) - size) / 2**20:.0f} MiB more on disk"
+            rows.append(Row("the edit itself", time.monotonic() - began, 120.0, "s", grown))
+        with _measured(home, f"cancel of {elements:,} elements", rows):
+            began = time.monotonic()
+            Talker(home, 0).ask("cancel", jobs=["2"])
+        rows.append(Row("the cancel itself", time.monotonic() - began, 120.0, "s"))
+    return rows
+
+
+def _put(home: DaemonHome, options: list[dict[str, str]]) -> None:
+    spool = Spool(os.path.join(home.environment["RADRM_HOME"], "spool"))
+    envelopes = [
+        Envelope(
+            ticket=new_ticket(),
+            file=None,
+            script=None,
+            command=("true",),
+            options=each,
+            cwd=str(home.work),
+            umask=0o022,
+            environment={"PATH": os.defpath},
+            submitted_s=time.time(),
+        )
+        for each in options
+    ]
+    for i in range(0, len(envelopes), 1000):
+        spool.put(envelopes[i : i + 1000])
+
+
+def _taken_in(home: DaemonHome, jobs: int) -> None:
+    def there() -> bool:
+        return bool(home.ask("page", limit=1)["counts"].get("PENDING", 0) >= jobs)
+
+    wait_until(there, "the jobs to be taken in", patience_s=600.0)
+
+
+def _on_disk(home: DaemonHome) -> int:
+    folder = Path(home.environment["RADRM_HOME"])
+    return sum(f.stat().st_size for f in folder.rglob("radrm.sqlite*"))
+
+
+def main() -> int:
+    if os.geteuid() != 0:
+        print("benchmarks.attacks needs root, to connect as several users", file=sys.stderr)
+        return 2
+    rows = measure(*map(int, sys.argv[1:]))
+    Console(width=160).print(table(rows))
+    return 0 if all(row.fine for row in rows) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,117 @@
+"""Answers on their way: as bytes, and how many of those are held for clients that do not read."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import threading
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any, Generic, Protocol, TypeVar
+
+import msgspec
+
+from radrm.host.sockets import Peer
+
+MAX_HELD = 64 * 2**20
+MAX_HELD_OF_ONE_USER = 16 * 2**20
+"""Bytes of answers that nobody has read yet."""
+_ENTRY = 256
+"""Bytes that an entry of a long list takes, roughly."""
+_PIECE = 500
+"""Entries of a long list that are encoded, and sent, at a time."""
+
+
+def refusal(error: str, code: int) -> dict[str, Any]:
+    """The answer that says why there is no other; `code` is the command's exit code."""
+    return {"ok": False, "error": error, "code": code}
+
+
+def encoded(answer: dict[str, Any]) -> Iterator[bytes]:
+    """An answer's line; of a long list in pieces, so that it is never there as a whole."""
+    result = answer.get("result")
+    if not isinstance(result, list) or len(result) <= _PIECE:
+        yield _encoded(answer) + b"\n"
+        return
+    yield b'{"ok":true,"result":['
+    for i in range(0, len(result), _PIECE):
+        piece = _encoded(result[i : i + _PIECE])[1:-1]
+        yield piece if i == 0 else b"," + piece
+    yield b"]}\n"
+
+
+def weight(answer: dict[str, Any]) -> int:
+    """About as many bytes as an answer takes until it is sent: a long one is not encoded yet."""
+    result = answer.get("result")
+    return _ENTRY * len(result) if isinstance(result, list) else 0
+
+
+def _encoded(value: Any) -> bytes:
+    """As JSON. Text of users may hold halves of characters, which only `json` can spell."""
+    try:
+        return msgspec.json.encode(value)
+    except UnicodeEncodeError:
+        return json.dumps(msgspec.to_builtins(value)).encode("ascii")
+
+
+class Reader(Protocol):
+    """A client that is being sent something."""
+
+    client: Peer
+    since: float
+
+    def end(self) -> None: ...
+
+
+C = TypeVar("C", bound=Reader)
+
+
+class Held(Generic[C]):
+    """Bytes that wait for their readers. Where they are too many, of one user or of all, the
+    connections that have not read for the longest time are ended: first his who holds most."""
+
+    def __init__(self, most: int = MAX_HELD, of_one_user: int = MAX_HELD_OF_ONE_USER) -> None:
+        self._most = most
+        self._most_of_one = of_one_user
+        self._lock = threading.Lock()
+        self._bytes: dict[C, int] = {}
+        self._of_user: Counter[int] = Counter()
+
+    @contextlib.contextmanager
+    def while_sent(self, connection: C, size: int) -> Iterator[None]:
+        """Count these bytes until they have been read, or the client was given up."""
+        with self._lock:
+            self._bytes[connection] = size
+            self._of_user[connection.client.uid] += size
+            self._make_room(connection)
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._drop(connection)
+
+    def _drop(self, connection: C) -> None:
+        size = self._bytes.pop(connection, 0)
+        uid = connection.client.uid
+        self._of_user[uid] -= size
+        if self._of_user[uid] <= 0:
+            del self._of_user[uid]
+
+    def _make_room(self, newest: C) -> None:
+        uid = newest.client.uid
+        while self._of_user[uid] > self._most_of_one and self._end_one(uid, newest):
+            pass
+        while sum(self._of_user.values()) > self._most:
+            (most, _) = self._of_user.most_common(1)[0]
+            if not self._end_one(most, newest):
+                return
+
+    def _end_one(self, uid: int, newest: C) -> bool:
+        """End the connection of a user that has not read for the longest time."""
+        slow = [c for c in self._bytes if c.client.uid == uid and c is not newest]
+        if not slow:
+            return False
+        oldest = min(slow, key=lambda c: c.since)
+        self._drop(oldest)
+        oldest.end()
+        return True

@@ -1,0 +1,115 @@
+"""The requests under way: each in small pieces, in turn, fair over users.
+
+A request's work is a generator that yields between pieces. The loop has them worked on for a
+short time in each of its rounds, so that neither an order about 100,000 jobs nor a hundred
+clients keep events, or another user, waiting.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable, Generator, Iterator
+from typing import TypeAlias, TypeVar
+
+from radrm.daemon.server import Request
+
+ROUND_S = 0.05
+"""Work on requests in one round of the loop; the piece that is begun is finished."""
+PIECE_S = 0.005
+MOST_EVENTS = 100
+"""Events of one piece of an order: one transaction."""
+AT_ONCE = 4
+"""Requests of one user that are under way; more of them wait. So quick ones pass long ones,
+and what is held for a user stays small."""
+
+T = TypeVar("T")
+Work: TypeAlias = Generator[None, None, T]
+"""Yields between pieces, returns what came of it."""
+
+
+class Pace:
+    """Tells a piece of work when it has had its share of time."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._until = clock() + PIECE_S
+
+    @property
+    def spent(self) -> bool:
+        return self._clock() >= self._until
+
+    def rest(self) -> Work[None]:
+        """Let others have their turn."""
+        yield
+        self._until = self._clock() + PIECE_S
+
+
+class _User:
+    def __init__(self) -> None:
+        self.waiting: deque[Request] = deque()
+        self.begun: deque[tuple[Request, Iterator[None]]] = deque()
+
+
+class Turns:
+    """`answer` gives the work of a request, which answers it. Used by the loop's thread."""
+
+    def __init__(
+        self,
+        answer: Callable[[Request], Iterator[None]],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._answer = answer
+        self._clock = clock
+        self._users: dict[int, _User] = {}
+        """Whose turn is next comes first."""
+
+    def add(self, request: Request) -> None:
+        self._users.setdefault(request.client.uid, _User()).waiting.append(request)
+
+    @property
+    def pending(self) -> bool:
+        """True while there is work to be done."""
+        return bool(self._users)
+
+    def run(self) -> None:
+        """Work for one round: a piece for each user in turn."""
+        until = self._clock() + ROUND_S
+        while self._users:
+            uid = next(iter(self._users))
+            user = self._users.pop(uid)
+            try:
+                self._work_for(user)
+            finally:
+                if user.waiting or user.begun:
+                    self._users[uid] = user
+            if self._clock() >= until:
+                return
+
+    def _work_for(self, user: _User) -> None:
+        if user.waiting and len(user.begun) < AT_ONCE:
+            request = user.waiting.popleft()
+            if request.begin():
+                user.begun.appendleft((request, self._answer(request)))
+        if not user.begun:
+            return
+        request, work = user.begun.popleft()
+        if request.given_up:
+            work.close()  # type: ignore[attr-defined]
+            request.stopped()
+            return
+        try:
+            next(work)
+        except StopIteration:
+            return
+        user.begun.append((request, work))
+
+
+def finish(work: Work[T]) -> T:
+    """All the pieces at once, for work that is known to be small."""
+    while True:
+        try:
+            next(work)
+        except StopIteration as end:
+            value: T = end.value
+            return value

@@ -1,0 +1,86 @@
+"""Requests in pieces: fair over users, and given up where nobody waits for them any more."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from radrm.daemon.server import Request
+from radrm.daemon.turns import AT_ONCE, ROUND_S, Turns
+from radrm.host.sockets import Peer
+
+
+class Bench:
+    """Requests whose work is counted; each piece takes a third of a round."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        self.worked: list[str] = []
+        self.turns = Turns(self.answer, lambda: self.now)
+
+    def add(self, name: str, uid: int, pieces: int = 1) -> Request:
+        request = Request(f"{name} {pieces}".encode(), Peer(1, uid, uid))
+        self.turns.add(request)
+        return request
+
+    def answer(self, request: Request) -> Iterator[None]:
+        name, pieces = request.line.decode().split()
+        request.total = int(pieces)
+        for _ in range(int(pieces)):
+            self.now += ROUND_S / 3
+            self.worked.append(name)
+            request.done += 1
+            yield
+        request.answer(name)
+
+
+def error(request: Request) -> str:
+    answer: dict[str, Any] | None = request.wait(0)
+    assert answer is not None and not answer["ok"]
+    return str(answer["error"])
+
+
+def test_a_round_is_short_and_users_take_turns() -> None:
+    bench = Bench()
+    for n in range(50):
+        bench.add(f"flood{n}", 1, 1000)
+    quick = bench.add("quick", 2)
+    bench.turns.run()
+    assert len(bench.worked) == 3 and "quick" in bench.worked
+    bench.turns.run()
+    assert quick.wait(0) == {"ok": True, "result": "quick"}
+
+
+def test_only_a_few_of_one_user_are_under_way_and_a_quick_one_passes_long_ones() -> None:
+    bench = Bench()
+    for n in range(AT_ONCE - 1):
+        bench.add(f"long{n}", 1, 10_000)
+    quick = bench.add("quick", 1)
+    late = [bench.add(f"late{n}", 1, 10_000) for n in range(10)]
+    for _ in range(20):
+        bench.turns.run()
+    assert quick.wait(0) is not None
+    begun = set(bench.worked) - {"quick"}
+    assert len(begun) == AT_ONCE, begun
+    assert late[-1].withdraw(), "nobody has begun with it"
+
+
+def test_what_was_not_begun_is_withdrawn_and_never_happens() -> None:
+    bench = Bench()
+    request = bench.add("order", 1)
+    assert request.withdraw()
+    bench.turns.run()
+    assert bench.worked == [] and request.wait(0) is None and not bench.turns.pending
+
+
+def test_what_is_half_done_stops_and_says_how_far_it_has_come() -> None:
+    bench = Bench()
+    request = bench.add("order", 1, 100)
+    bench.turns.run()
+    assert not request.withdraw(), "it has begun"
+    bench.turns.run()
+    request.give_up()
+    done = len(bench.worked)
+    bench.turns.run()
+    assert len(bench.worked) == done and not bench.turns.pending
+    assert f"after {done} of 100 jobs" in error(request)
