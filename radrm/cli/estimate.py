@@ -99,6 +99,7 @@ def _document(path: str, name: str, found: Answer) -> Document:
         "duration_s": value_of(found, Quantity.DURATION),
         "seconds": None if memory is None else memory.seconds,
         "source": None if memory is None else memory.source,
+        "guesses": [] if memory is None else list(memory.guesses),
         "notes": list(found.notes),
     }
 
@@ -133,11 +134,23 @@ def _print(
             "nobody" if memory is None else memory.source,
         )
     console.print(table, soft_wrap=True)
+    for line in _guesses(answers):
+        console.print(Text(f"  {plain(line)}"), soft_wrap=True)
     for note in dict.fromkeys([*asked.notes, *(n for f in answers.values() for n in f.notes)]):
         warn(f"{asked.file}: {note}")
     if explain:
         for line in _explained(asked, config, answers):
             console.print(Text(f"  {plain(line)}"), soft_wrap=True)
+
+
+def _guesses(answers: dict[str, Answer]) -> Iterator[str]:
+    """Of each estimator that was believed, what it takes for granted."""
+    seen: set[str] = set()
+    for found in answers.values():
+        memory = memory_of(found)
+        if memory is not None and memory.guesses and memory.source not in seen:
+            seen.add(memory.source)
+            yield f"{memory.source} guesses: {'; '.join(memory.guesses)}"
 
 
 def _show(mib: float) -> str:

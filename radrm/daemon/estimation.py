@@ -94,10 +94,11 @@ class Estimation:
         if self._is_to_be_traced(description, job_file):
             drop = os.getuid() == 0
             request = TraceRequest(
-                arguments=tracer_arguments(job_file.options, command_of(job_file)),
+                arguments=tracer_arguments(job_file.options),
                 cwd=os.path.join(envelope.cwd, job_file.options.chdir or ""),
                 environment={**envelope.environment, **dict(job_file.options.env)},
                 umask=envelope.umask,
+                command=command_of(job_file),
                 user=job.spec.user,
                 uid=submission.uid if drop else None,
                 gid=group_of(submission.uid, submission.gid) if drop else None,

@@ -48,12 +48,18 @@ class Auto:
                 self.complain(route.name, error)
                 continue
             told += [self._bounded(job, answer) for answer in answers]
-        return tuple(told)
+        return _with_guesses_of_one(told)
 
     def _bounded(self, job: Description, told: Estimate) -> Estimate:
         if told.quantity is not Quantity.MEMORY or told.source == DECLARED:
             return told
         seen = learned(told.source, job.recent_runs, job.device_kind)
         value, upper = seen.value(told.value), seen.upper(told.value, self.quantile)
-        own_upper = told.upper if told.upper > told.value else 0.0
+        own_upper = value + max(told.upper - told.value, 0.0)
         return replace(told, value=value, upper=max(upper, own_upper), raw=told.value)
+
+
+def _with_guesses_of_one(told: Sequence[Estimate]) -> tuple[Estimate, ...]:
+    """Only what the believed figure takes for granted: a record is kept of every job."""
+    believed = next((e for e in told if e.quantity is Quantity.MEMORY), None)
+    return tuple(e if e is believed or not e.guesses else replace(e, guesses=()) for e in told)

@@ -52,13 +52,23 @@ class Learned:
         return _shifted(raw_mib, self.shift_mib(raw_mib))
 
     def upper(self, raw_mib: float, quantile: float) -> float:
-        """So much at most in `quantile` (0..1) of all runs; never below `value`."""
+        """So much at most in `quantile` (0..1) of all runs; never below `value`.
+
+        The larger of a bound by ratios and one by differences: what is off by a factor errs
+        by more with larger jobs, what is off by a context as much with the smallest.
+        """
         weights = self._weights(raw_mib)
         shift_mib = self._shift_mib(weights)
-        ratios = [(ratio, PRIOR_RUNS / len(self.prior)) for ratio in self.prior]
+        value = _shifted(raw_mib, shift_mib)
+        share = PRIOR_RUNS / len(self.prior)
+        ratios = [(ratio, share) for ratio in self.prior]
+        spreads = [((ratio - 1.0) * value, share) for ratio in self.prior]
         for (raw, peak), weight in zip(self.pairs, weights, strict=True):
-            ratios.append((peak / _shifted(raw, shift_mib), weight))
-        return _shifted(raw_mib, shift_mib) * max(1.0, _quantile(ratios, quantile))
+            its_value = _shifted(raw, shift_mib)
+            ratios.append((peak / its_value, weight))
+            spreads.append((peak - its_value, weight))
+        bound = value * max(1.0, _quantile(ratios, quantile))
+        return max(bound, value + _quantile(spreads, quantile))
 
     def _weights(self, raw_mib: float) -> list[float]:
         """How much each run tells of a job of which so much is said."""

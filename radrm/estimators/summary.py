@@ -57,7 +57,10 @@ class Summary:
             return ()
         summary = read_summary(job.summary, job.batch_size)
         memory_mib = min(self._memory_mib(summary, job), float(WHOLE_DEVICE_MIB))
-        return (Estimate(Quantity.MEMORY, memory_mib, memory_mib, self.name),)
+        told = Estimate(
+            Quantity.MEMORY, memory_mib, memory_mib, self.name, guesses=_guesses(summary, job)
+        )
+        return (told,)
 
     def _memory_mib(self, summary: ModelSummary, job: Description) -> float:
         rule, how = optimizer(job.optimizer), precision(job.precision)
@@ -82,6 +85,27 @@ class Summary:
         if any(_is_convolution(layer) for layer in summary.layers):
             beside_mib += self.cudnn_mib
         return replay(network, rule, on).reserved / _MIB + beside_mib
+
+
+def _guesses(summary: ModelSummary, job: Description) -> tuple[str, ...]:
+    """What neither the job nor its summary says, and how several GPUs are taken to be used."""
+    lines = []
+    if job.batch_size is None:
+        lines.append(f"batch size: {summary.batch_size}, the model summary's")
+    if job.optimizer is None:
+        lines.append("optimizer: adam, as the job names none")
+    if job.precision is None:
+        lines.append("precision: fp32, as the job names none")
+    if summary.form is Form.REPR and job.sequence_length is None:
+        tokens = trees.tokens_of(summary, job.input_shape)
+        lines.append(f"sequence length: {tokens}, as the model summary has it")
+    if job.spec.gpus > 1 and summary.layers[0].kind.casefold() == "dataparallel":
+        lines.append(f"GPUs: {job.spec.gpus}, DataParallel: the model summary says so")
+    elif job.spec.gpus > 1:
+        lines.append(
+            f"GPUs: {job.spec.gpus}, one process for each (DDP): the summary shows no DataParallel"
+        )
+    return tuple(lines)
 
 
 def _is_convolution(layer: Layer) -> bool:

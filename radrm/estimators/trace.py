@@ -37,7 +37,26 @@ class Trace:
         if tensors_mib is None:
             return ()
         memory_mib = tensors_mib + (self.context_mib or context_mib(job.device_kind))
-        return (Estimate(Quantity.MEMORY, memory_mib, memory_mib, self.name),)
+        told = Estimate(
+            Quantity.MEMORY, memory_mib, memory_mib, self.name, guesses=_guesses(traced, job)
+        )
+        return (told,)
+
+
+def _guesses(traced: Traced, job: Description) -> tuple[str, ...]:
+    """Those of the trace that the job does not settle itself, and what the trace is scaled by."""
+    said = {
+        "batch size": job.batch_size,
+        "sequence length": job.sequence_length,
+        "input shape": job.input_shape,
+        "optimizer": job.optimizer,
+        "precision": job.precision,
+    }
+    settled = {what for what, value in said.items() if value is not None}
+    lines = [line for line in traced.guesses if line.partition(":")[0] not in settled]
+    if job.batch_size and traced.batch_size and job.batch_size != traced.batch_size:
+        lines.append(f"batch size: scaled to {job.batch_size} from a trace at {traced.batch_size}")
+    return tuple(lines)
 
 
 def trace_of(job: Description) -> Traced | None:
