@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Annotated
 
 import typer
@@ -28,7 +29,7 @@ from radrm.config import Config, load_config
 from radrm.core.units import show_mib, show_seconds
 from radrm.core.words import Quantity
 from radrm.errors import RadrmError, UsageError
-from radrm.estimators.learned import learned
+from radrm.estimators.learned import learned_for
 from radrm.host.estimation.asking import Answer
 from radrm.host.paths import system_mode
 from radrm.options import parse_words
@@ -174,9 +175,10 @@ def _explained(asked: Asked, config: Config, answers: dict[str, Answer]) -> Iter
             if each.quantity is not Quantity.MEMORY or each.source in seen or each.raw is None:
                 continue
             seen.add(each.source)
-            known = learned(each.source, job.recent_runs, job.device_kind)
+            known, context = learned_for(replace(each, value=each.raw), job)
             how = f"{known.runs} runs on {kind}" if known.runs else "no run here yet"
-            shift = f", shifted by {known.shift_mib(each.raw):+.0f} MiB" if known.runs else ""
+            shift_mib = context.shift_mib + known.shift_mib(each.raw + context.shift_mib)
+            shift = f", shifted by {shift_mib:+.0f} MiB" if known.runs or shift_mib else ""
             yield (
                 f"{each.source}: says {each.raw:.0f} MiB{shift} ({how}); in {quantile:.0%} of "
                 f"all runs at most {each.upper:.0f} MiB"

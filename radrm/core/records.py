@@ -203,6 +203,8 @@ class Estimate:
     `raw` is its own figure, before what this machine has learned of its errors was
     applied; None where the two are one. `seconds`: how long the answer took. `guesses`: what
     nobody said of the job and the figure takes for granted, each a line for the user.
+    `context_mib`: what of its own figure is the CUDA context, None where it counts none
+    apart; `cuda`: the CUDA version that the job's program was built with, where it is known.
     """
 
     quantity: Quantity
@@ -212,6 +214,8 @@ class Estimate:
     seconds: float | None = None
     raw: float | None = None
     guesses: tuple[str, ...] = ()
+    context_mib: float | None = None
+    cuda: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,9 @@ from dataclasses import dataclass
 from itertools import accumulate
 from math import exp, log
 
-from radrm.core.rules import PastRun
+from radrm.core.records import Estimate
+from radrm.core.rules import Description, PastRun
+from radrm.estimators.contexts import Correction, correction
 from radrm.estimators.errors_seen import ERRORS_SEEN
 
 PRIOR_RUNS = 10
@@ -92,6 +94,20 @@ def learned(source: str, runs: Sequence[PastRun], device_kind: str | None) -> Le
         if run.told.get(source, 0.0) > 0 and device_kind in (None, run.device_kind)
     )
     return Learned(pairs, ERRORS_SEEN.get(source, _UNKNOWN))
+
+
+def learned_for(told: Estimate, job: Description) -> tuple[Learned, Correction]:
+    """What is believed of an estimator for this job, and what the CUDA context here adds to its
+    figures, those of the past as well. `told.value` is its own figure."""
+    kind = job.device_kind
+    here = [r for r in job.recent_runs[:MOST_RUNS] if kind in (None, r.device_kind)]
+    context = correction(told, job, here)
+    pairs = tuple(
+        (max(run.told[told.source] + shift_mib, 1.0), float(run.peak_mib))
+        for run, shift_mib in context.runs
+        if run.told.get(told.source, 0.0) > 0
+    )
+    return Learned(pairs, ERRORS_SEEN.get(told.source, _UNKNOWN)), context
 
 
 _UNKNOWN = (1.0,)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from radrm.core.records import Estimate
 from radrm.core.rules import Description
 from radrm.core.words import Quantity
-from radrm.estimators.overheads import context_mib
+from radrm.estimators.overheads import CUDNN_MIB, context_mib
 from radrm.estimators.traced import Traced
 
 FURTHEST_SCALING = 4.0
@@ -36,9 +36,18 @@ class Trace:
         tensors_mib = for_batch(traced, job.batch_size)
         if tensors_mib is None:
             return ()
-        memory_mib = tensors_mib + (self.context_mib or context_mib(job.device_kind))
+        context = self.context_mib or context_mib(job.device_kind)
+        memory_mib = tensors_mib + context
         told = Estimate(
-            Quantity.MEMORY, memory_mib, memory_mib, self.name, guesses=_guesses(traced, job)
+            quantity=Quantity.MEMORY,
+            value=memory_mib,
+            upper=memory_mib,
+            source=self.name,
+            guesses=_guesses(traced, job),
+            # Convolutions load cuDNN's kernels on top of a bare context.
+            context_mib=context
+            - (CUDNN_MIB if traced.workspace_mib and context > CUDNN_MIB else 0),
+            cuda=None if traced.cuda == "unknown" else traced.cuda,
         )
         return (told,)
 
