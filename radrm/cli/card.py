@@ -104,10 +104,19 @@ def _asked(job: Document) -> Iterator[_Line]:
     if job.get("signal"):
         asked.append(f"signal {plain(_signal(job['signal']))}")
     yield "asked for", ", ".join(asked)
+    yield from estimated(job)
+
+
+def estimated(job: Document) -> Iterator[_Line]:
+    """What it is expected to need, by which estimator, and what that takes for granted."""
     if job["estimate_source"] is not None:
-        mib = sane_mib(job["estimate_mib"])
+        mib, upper_mib = sane_mib(job["estimate_mib"]), sane_mib(job.get("estimate_upper_mib"))
         what = "a whole GPU" if mib is None else f"{show_mib(mib)} per GPU"
+        if mib is not None and upper_mib is not None and upper_mib > mib:
+            what += f", at most {show_mib(upper_mib)}"
         yield "estimate", f"{what}, by {plain(job['estimate_source'])}"
+    for guess in job.get("estimate_guesses") or ():
+        yield "guess", plain(guess)
     for note in job.get("estimate_notes") or ():
         yield "no answer", plain(note)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Annotated
 
 import typer
@@ -28,7 +29,7 @@ from radrm.config import Config, load_config
 from radrm.core.units import show_mib, show_seconds
 from radrm.core.words import Quantity
 from radrm.errors import RadrmError, UsageError
-from radrm.estimators.learned import learned
+from radrm.estimators.learned import learned_for
 from radrm.host.estimation.asking import Answer
 from radrm.host.paths import system_mode
 from radrm.options import parse_words
@@ -99,6 +100,7 @@ def _document(path: str, name: str, found: Answer) -> Document:
         "duration_s": value_of(found, Quantity.DURATION),
         "seconds": None if memory is None else memory.seconds,
         "source": None if memory is None else memory.source,
+        "guesses": [] if memory is None else list(memory.guesses),
         "notes": list(found.notes),
     }
 
@@ -133,11 +135,23 @@ def _print(
             "nobody" if memory is None else memory.source,
         )
     console.print(table, soft_wrap=True)
+    for line in _guesses(answers):
+        console.print(Text(f"  {plain(line)}"), soft_wrap=True)
     for note in dict.fromkeys([*asked.notes, *(n for f in answers.values() for n in f.notes)]):
         warn(f"{asked.file}: {note}")
     if explain:
         for line in _explained(asked, config, answers):
             console.print(Text(f"  {plain(line)}"), soft_wrap=True)
+
+
+def _guesses(answers: dict[str, Answer]) -> Iterator[str]:
+    """Of each estimator that was believed, what it takes for granted."""
+    seen: set[str] = set()
+    for found in answers.values():
+        memory = memory_of(found)
+        if memory is not None and memory.guesses and memory.source not in seen:
+            seen.add(memory.source)
+            yield f"{memory.source} guesses: {'; '.join(memory.guesses)}"
 
 
 def _show(mib: float) -> str:
@@ -161,9 +175,10 @@ def _explained(asked: Asked, config: Config, answers: dict[str, Answer]) -> Iter
             if each.quantity is not Quantity.MEMORY or each.source in seen or each.raw is None:
                 continue
             seen.add(each.source)
-            known = learned(each.source, job.recent_runs, job.device_kind)
+            known, context = learned_for(replace(each, value=each.raw), job)
             how = f"{known.runs} runs on {kind}" if known.runs else "no run here yet"
-            shift = f", shifted by {known.shift_mib(each.raw):+.0f} MiB" if known.runs else ""
+            shift_mib = context.shift_mib + known.shift_mib(each.raw + context.shift_mib)
+            shift = f", shifted by {shift_mib:+.0f} MiB" if known.runs or shift_mib else ""
             yield (
                 f"{each.source}: says {each.raw:.0f} MiB{shift} ({how}); in {quantile:.0%} of "
                 f"all runs at most {each.upper:.0f} MiB"

@@ -56,10 +56,11 @@ def read(file: str, options: RawOptions) -> tuple[Asked, str, TraceRequest | Non
     request = None
     if job_file.options.model_factory is not None:
         request = TraceRequest(
-            arguments=tracer_arguments(job_file.options, command_of(job_file)),
+            arguments=tracer_arguments(job_file.options),
             cwd=os.path.join(envelope.cwd, job_file.options.chdir or ""),
             environment={**envelope.environment, **dict(job_file.options.env)},
             umask=envelope.umask,
+            command=command_of(job_file),
         )
     asked = Asked(file, job_file.options, describe(job_file))
     return asked, fingerprint_of(job_file, envelope), request

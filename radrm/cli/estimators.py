@@ -20,6 +20,7 @@ from radrm.cli.options import Json
 from radrm.cli.render import Document, out, plain, print_json, warn
 from radrm.config import Config, load_config
 from radrm.core.units import show_mib
+from radrm.daemon.estimation import command_of
 from radrm.errors import UsageError
 from radrm.estimators import ESTIMATORS
 from radrm.host.estimation.tracing import TraceRequest, tracer_arguments
@@ -151,6 +152,7 @@ def _asked(job: Measured, config: Config, python: str, trace: bool) -> Asked:
         cwd=os.path.abspath(job.folder),
         environment=dict(os.environ),
         python=python,
+        command=command_of(job.job_file),
     )
     return traced(asked, request, config)
 

@@ -7,7 +7,7 @@ from typing import Any
 from rich.console import Group
 from rich.text import Text
 
-from radrm.cli.card import attempts_table, headline, next_steps
+from radrm.cli.card import attempts_table, estimated, headline, next_steps
 from radrm.cli.client import Client
 from radrm.cli.columns import Column, Field, Rows
 from radrm.cli.exits import FINAL
@@ -52,6 +52,8 @@ def explanation(answer: Document) -> Group:
         parts += [Text(""), attempts_table(job, answer["attempts"], now)]
     if job["state"] in FINAL and not answer["attempts"]:
         parts.append(_indented("It never started."))
+    lines = [_indented(f"{what}: {said}") for what, said in estimated(job)]
+    parts += [Text(""), *lines] if lines else []
     steps = [step for step in next_steps(job) if step != f"radrm explain {plain(label(job))}"]
     if steps:
         parts += [Text(""), _indented(f"next: {'   '.join(steps)}")]

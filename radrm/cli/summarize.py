@@ -83,6 +83,7 @@ def summarize(
                 "memory_mib": round(likely_mib, 1),
                 "batch_size": traced.batch_size,
                 "seconds": traced.seconds,
+                "guesses": list(traced.guesses),
             }
         )
         return
@@ -92,6 +93,8 @@ def summarize(
         f"{traced.batch_size}; {show_mib(round(traced.need_mib + context_mib()))} is the least it "
         f"can run in (traced in {traced.seconds:.1f} s)"
     )
+    for guess in traced.guesses:
+        print(f"guess: {guess}")
 
 
 def _read(data: bytes) -> dict[str, object]:

@@ -201,7 +201,10 @@ class Estimate:
     """What an estimator expects: a value and an upper bound of one quantity.
 
     `raw` is its own figure, before what this machine has learned of its errors was
-    applied; None where the two are one. `seconds`: how long the answer took.
+    applied; None where the two are one. `seconds`: how long the answer took. `guesses`: what
+    nobody said of the job and the figure takes for granted, each a line for the user.
+    `context_mib`: what of its own figure is the CUDA context, None where it counts none
+    apart; `cuda`: the CUDA version that the job's program was built with, where it is known.
     """
 
     quantity: Quantity
@@ -210,6 +213,9 @@ class Estimate:
     source: str
     seconds: float | None = None
     raw: float | None = None
+    guesses: tuple[str, ...] = ()
+    context_mib: float | None = None
+    cuda: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -468,7 +474,7 @@ class Job:
     def need_mib(self) -> int | None:
         """The job's *need* per GPU: upper bound, raised by what its deaths have proven."""
         found = self.estimate(Quantity.MEMORY)
-        known = [int(found.upper)] if found else []
+        known = [int(max(found.upper, found.value))] if found else []
         if self.memory_floor_mib is not None:
             known.append(self.memory_floor_mib)
         return max(known) if known else None

@@ -128,6 +128,8 @@ class PastRun:
 
     `peak_mib` is the highest per GPU; `alone`: nobody else was on its GPUs, so that
     `smact` (0..1, mean) is its own. `told`: each estimator's own figure in MiB, by name.
+    `driver` and `cuda`: the GPU driver's version, and the one that the program's CUDA was
+    built with, None where they are not known.
     """
 
     peak_mib: int
@@ -136,6 +138,8 @@ class PastRun:
     alone: bool = False
     duration_s: float | None = None
     told: dict[str, float] = field(default_factory=dict)
+    driver: str | None = None
+    cuda: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,6 +153,9 @@ class Description:
     sample. `trace` is what tracing its training step told, as text
     (`radrm.estimators.traced`). `device_kind` names the GPUs that it will run on, such as
     `NVIDIA A100-SXM4-40GB`, None where they are of several kinds or unknown.
+
+    `driver` is the GPU driver's version here. `contexts`: what a CUDA context was measured to
+    take in MiB on such GPUs under this driver, by the version that CUDA was built with.
 
     `same_runs` are earlier runs of the very same thing, `recent_runs` those of anything
     on this machine, the latest first.
@@ -167,6 +174,8 @@ class Description:
     precision: str | None = None
     trace: str | None = None
     device_kind: str | None = None
+    driver: str | None = None
+    contexts: dict[str, float] = field(default_factory=dict)
     same_runs: tuple[PastRun, ...] = ()
     recent_runs: tuple[PastRun, ...] = ()
 

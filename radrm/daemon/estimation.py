@@ -17,7 +17,7 @@ from radrm.core.rules import Description
 from radrm.core.words import Quantity
 from radrm.daemon.envelopes import group_of, read_envelope
 from radrm.estimators import ESTIMATORS
-from radrm.estimators.fingerprint import fingerprint
+from radrm.estimators.fingerprint import fingerprint, variables_of
 from radrm.estimators.learned import MOST_RUNS
 from radrm.estimators.traced import Traced
 from radrm.host.estimation.asking import Asking
@@ -85,16 +85,19 @@ class Estimation:
         submission = self._store.submission(job.id)
         envelope = submission.envelope
         job_file = read_envelope(envelope)
-        description = self._described(job_file, job.fingerprint, submission.uid)
+        # Anew: a job of an earlier release brings one along that may match another thing's.
+        mark = fingerprint_of(job_file, envelope)
+        description = self._described(job_file, mark, submission.uid)
         description = self._with_recent(description)
         request = None
         if self._is_to_be_traced(description, job_file):
             drop = os.getuid() == 0
             request = TraceRequest(
-                arguments=tracer_arguments(job_file.options, command_of(job_file)),
+                arguments=tracer_arguments(job_file.options),
                 cwd=os.path.join(envelope.cwd, job_file.options.chdir or ""),
                 environment={**envelope.environment, **dict(job_file.options.env)},
                 umask=envelope.umask,
+                command=command_of(job_file),
                 user=job.spec.user,
                 uid=submission.uid if drop else None,
                 gid=group_of(submission.uid, submission.gid) if drop else None,
@@ -134,7 +137,7 @@ def command_of(job_file: JobFile) -> str:
 def fingerprint_of(job_file: JobFile, envelope: Envelope) -> str:
     """What this job has in common with all runs of the same thing."""
     options = job_file.options
-    matters = {
+    matters: dict[str, object] = {
         "gpus": 1 if options.gpus is None else options.gpus,
         "batch_size": options.batch_size,
         "sequence_length": options.sequence_length,
@@ -144,6 +147,9 @@ def fingerprint_of(job_file: JobFile, envelope: Envelope) -> str:
         "mig_profile": options.mig_profile,
         "env": sorted(options.env),
     }
+    text = "\n".join([job_file.script or "", *job_file.argv])
+    matters["cwd"] = os.path.join(envelope.cwd, options.chdir or "")
+    matters["variables"] = variables_of(text, envelope.environment)
     return fingerprint(
         job_file.argv or job_file.script or "",
         sources=envelope.sources,

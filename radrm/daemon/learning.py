@@ -16,19 +16,25 @@ SHOWN_S = 300.0
 
 
 def runs_of(
-    decision: Decision, jobs: Mapping[int, Job], ledgers: Mapping[str, DeviceLedger]
+    decision: Decision,
+    jobs: Mapping[int, Job],
+    ledgers: Mapping[str, DeviceLedger],
+    driver: str | None = None,
 ) -> Iterator[Run]:
-    """The runs to remember of those that a decision has ended. `jobs`: the unfinished ones."""
+    """The runs to remember of those that a decision has ended. `jobs`: the unfinished ones;
+    `driver`: the version of the GPUs' driver."""
     ended = {r.id: r for r in decision.changed if isinstance(r, Job)}
     for record in decision.changed:
         if isinstance(record, Attempt) and record.ended is not None:
             job = ended.get(record.job_id) or jobs.get(record.job_id)
-            past = _past(record, job, ledgers) if job is not None else None
+            past = _past(record, job, ledgers, driver) if job is not None else None
             if job is not None and past is not None:
                 yield Run(record.serial, job.spec.uid, job.fingerprint, past)
 
 
-def _past(attempt: Attempt, job: Job, ledgers: Mapping[str, DeviceLedger]) -> PastRun | None:
+def _past(
+    attempt: Attempt, job: Job, ledgers: Mapping[str, DeviceLedger], driver: str | None
+) -> PastRun | None:
     ran_s = _ran_s(attempt)
     peak_mib = attempt.peak_mib
     if not peak_mib or ran_s is None or not _has_shown(attempt, ran_s):
@@ -50,6 +56,8 @@ def _past(attempt: Attempt, job: Job, ledgers: Mapping[str, DeviceLedger]) -> Pa
         alone=not any(u.shared for u in attempt.usage),
         duration_s=ran_s if completed else None,
         told=told,
+        driver=driver,
+        cuda=next((e.cuda for e in job.estimates if e.cuda is not None), None),
     )
 
 

@@ -4,6 +4,7 @@ A declared `--gpu-memory` beats every estimator; that rule is the wiring's, not 
 
 The files, in the order in which they may import one another:
     errors_seen         how far each estimator was off where it was measured
+    contexts            what the CUDA context takes here
     learned             what past runs on this machine say of an estimator
     fingerprint         what two runs of the same thing have in common
     allocator           PyTorch's caching allocator, in figures

@@ -2,8 +2,11 @@
 
 It is made of the command (what cannot change the memory left out, the rest in one
 spelling), of the program files that the command names, and of what else decides how much
-memory is used: the model's summary, batch, optimizer, precision, GPUs and environment
-given for the job. The kind of GPU and the user stand beside it, not in it.
+memory is used: the model's summary, batch, optimizer, precision, GPUs, the folder and the
+variables given for the job. The kind of GPU and the user stand beside it, not in it.
+
+Two different things must never look like one, since the one's memory would be reserved for
+the other. That one thing looks like two costs no more than an estimate by another route.
 """
 
 from __future__ import annotations
@@ -12,21 +15,32 @@ import hashlib
 import json
 import re
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 MAX_WORDS = 10_000
+VERSION = 2
+"""Stands in every fingerprint. The first version took different models for the same thing, so
+that what it stored must match nothing."""
 
-# Names the field uses for what a run is called, where it writes, how long and how fast it
-# learns. Parts of names: `--output_dir` and `--save-every` are neutral by one of them.
+# Whole names of options that take one value, which cannot change what a GPU holds. When in
+# doubt an option is not here: `--name` chooses a model in some programs, `--momentum` adds a
+# state to the optimizer, `--steps` may be those that a loss is carried through.
 # fmt: off
 NEUTRAL = frozenset({
-    "seed", "lr", "epoch", "epochs", "steps", "iterations", "iters", "output", "out", "log",
-    "logs", "logging", "logdir", "name", "tag", "wandb", "tensorboard", "tb", "verbose", "quiet",
-    "save", "savedir", "rate", "momentum", "decay", "wd", "warmup", "patience", "gamma", "beta1",
-    "beta2", "eps", "print", "project", "note", "comment", "run", "exp", "experiment", "trial",
+    # where random numbers begin
+    "seed", "random-seed", "manual-seed",
+    # for how long
+    "epochs", "num-epochs", "n-epochs", "max-epochs", "num-train-epochs",
+    # a factor of each update
+    "lr", "learning-rate", "base-lr", "max-lr", "min-lr",
+    # where results and logs go, and what they are called there
+    "output-dir", "out-dir", "save-dir", "log-dir", "logdir", "logging-dir", "log-file",
+    "run-name", "wandb-project", "wandb-name", "wandb-run-name", "tensorboard-dir",
+    # how often something is printed or logged
+    "log-interval", "log-every", "logging-steps", "print-freq", "log-level",
 })
 # fmt: on
-_PARTS = re.compile(r"[-_.]+")
+_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]*|_[A-Za-z0-9_]+")
 
 
 def fingerprint(
@@ -41,9 +55,18 @@ def fingerprint(
     content of the program files it names; `settings` are whatever else matters, as texts.
     """
     lines = list(_lines(command)) if isinstance(command, str) else [_plain(command)]
-    parts = [lines, sources or "", summary or "", sorted(settings)]
+    parts = [VERSION, lines, sources or "", summary or "", sorted(settings)]
     data = json.dumps(parts).encode("utf-8", "surrogatepass")
     return hashlib.blake2b(data, digest_size=16).hexdigest()
+
+
+def variables_of(text: str, environment: Mapping[str, str]) -> list[str]:
+    """`NAME=value` of those variables whose names stand in a text as whole words, sorted.
+
+    Of all that a shell hands on most differs from login to login and changes nothing.
+    """
+    named = set(_NAME.findall(text)).intersection(environment)
+    return sorted(f"{name}={environment[name]}" for name in named)
 
 
 def _lines(script: str) -> Iterator[list[str]]:
@@ -57,7 +80,7 @@ def _lines(script: str) -> Iterator[list[str]]:
             yield [text]
             continue
         try:
-            words = shlex.split(text, comments=True)
+            words = shlex.split(text)  # with comments at its end: shlex sees some in a word
         except ValueError:  # quotes that go on over lines: a shell's matter
             words = text.split()
         room -= len(words)
@@ -78,17 +101,11 @@ def _plain(words: Sequence[str]) -> list[str]:
             skip = False
             continue
         name, equals, value = word.partition("=")
-        skip = _neutral(name)
-        if not skip:
+        neutral = name.startswith("--") and name[2:].replace("_", "-") in NEUTRAL
+        skip = neutral and not equals
+        if not neutral:
             kept += [name, value] if equals else [name]
-        elif equals:
-            skip = False
     return kept
-
-
-def _neutral(option: str) -> bool:
-    parts = _PARTS.split(option.lstrip("-").lower())
-    return option.startswith("--") and any(part in NEUTRAL for part in parts)
 
 
 def _is_number(word: str) -> bool:

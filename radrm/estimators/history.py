@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import median
 
@@ -19,7 +20,8 @@ class History:
     of those that were alone on their GPUs.
 
     Runs on the kind of GPU that the job will get are believed first; those on others only
-    where there is none, as the CUDA context and the libraries differ between kinds.
+    where there is none, as the CUDA context and the libraries differ between kinds. Upper
+    bound: the next run may lie above the highest by as much as that lies above the middle one.
     """
 
     name: str = "history"
@@ -28,8 +30,11 @@ class History:
         runs = _same_kind(job)[:LATEST]
         if not runs:
             return ()
-        peak = float(max(run.peak_mib for run in runs))
-        told = [Estimate(Quantity.MEMORY, peak, peak, self.name)]
+        peaks = [run.peak_mib for run in runs]
+        peak = float(max(peaks))
+        spread = peak - median(peaks)
+        reading = _reading(job, runs)
+        told = [Estimate(Quantity.MEMORY, peak, peak + spread, self.name, guesses=reading)]
         alone = [run for run in runs if run.alone]
         smacts = [run.smact for run in alone if run.smact is not None]
         if smacts:
@@ -39,6 +44,16 @@ class History:
             longest = max(durations)
             told.append(Estimate(Quantity.DURATION, median(durations), longest, self.name))
         return tuple(told)
+
+
+def _reading(job: Description, runs: Sequence[PastRun]) -> tuple[str, ...]:
+    """What is taken for the same thing as this job."""
+    count = len(runs)
+    lines = [f"runs: {count} of the same thing" if count > 1 else "runs: one of the same thing"]
+    kind = runs[0].device_kind
+    if job.device_kind is not None and kind != job.device_kind:
+        lines.append(f"kind of GPU: as on {kind}, none has run on {job.device_kind}")
+    return tuple(lines)
 
 
 def _same_kind(job: Description) -> list[PastRun]:

@@ -59,7 +59,9 @@ class Horus:
             memory_mib = self._from_summary(job)
         if memory_mib is None:
             return ()
-        return (Estimate(Quantity.MEMORY, memory_mib, memory_mib, self.name),)
+        of_summary = job.batch_size is None and self.name not in job.published
+        guesses = ("batch size: the model summary's own",) if of_summary else ()
+        return (Estimate(Quantity.MEMORY, memory_mib, memory_mib, self.name, guesses=guesses),)
 
     def _from_summary(self, job: Description) -> float | None:
         if job.summary is None:

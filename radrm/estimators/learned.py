@@ -13,7 +13,9 @@ from dataclasses import dataclass
 from itertools import accumulate
 from math import exp, log
 
-from radrm.core.rules import PastRun
+from radrm.core.records import Estimate
+from radrm.core.rules import Description, PastRun
+from radrm.estimators.contexts import Correction, correction
 from radrm.estimators.errors_seen import ERRORS_SEEN
 
 PRIOR_RUNS = 10
@@ -52,13 +54,23 @@ class Learned:
         return _shifted(raw_mib, self.shift_mib(raw_mib))
 
     def upper(self, raw_mib: float, quantile: float) -> float:
-        """So much at most in `quantile` (0..1) of all runs; never below `value`."""
+        """So much at most in `quantile` (0..1) of all runs; never below `value`.
+
+        The larger of a bound by ratios and one by differences: what is off by a factor errs
+        by more with larger jobs, what is off by a context as much with the smallest.
+        """
         weights = self._weights(raw_mib)
         shift_mib = self._shift_mib(weights)
-        ratios = [(ratio, PRIOR_RUNS / len(self.prior)) for ratio in self.prior]
+        value = _shifted(raw_mib, shift_mib)
+        share = PRIOR_RUNS / len(self.prior)
+        ratios = [(ratio, share) for ratio in self.prior]
+        spreads = [((ratio - 1.0) * value, share) for ratio in self.prior]
         for (raw, peak), weight in zip(self.pairs, weights, strict=True):
-            ratios.append((peak / _shifted(raw, shift_mib), weight))
-        return _shifted(raw_mib, shift_mib) * max(1.0, _quantile(ratios, quantile))
+            its_value = _shifted(raw, shift_mib)
+            ratios.append((peak / its_value, weight))
+            spreads.append((peak - its_value, weight))
+        bound = value * max(1.0, _quantile(ratios, quantile))
+        return max(bound, value + _quantile(spreads, quantile))
 
     def _weights(self, raw_mib: float) -> list[float]:
         """How much each run tells of a job of which so much is said."""
@@ -82,6 +94,20 @@ def learned(source: str, runs: Sequence[PastRun], device_kind: str | None) -> Le
         if run.told.get(source, 0.0) > 0 and device_kind in (None, run.device_kind)
     )
     return Learned(pairs, ERRORS_SEEN.get(source, _UNKNOWN))
+
+
+def learned_for(told: Estimate, job: Description) -> tuple[Learned, Correction]:
+    """What is believed of an estimator for this job, and what the CUDA context here adds to its
+    figures, those of the past as well. `told.value` is its own figure."""
+    kind = job.device_kind
+    here = [r for r in job.recent_runs[:MOST_RUNS] if kind in (None, r.device_kind)]
+    context = correction(told, job, here)
+    pairs = tuple(
+        (max(run.told[told.source] + shift_mib, 1.0), float(run.peak_mib))
+        for run, shift_mib in context.runs
+        if run.told.get(told.source, 0.0) > 0
+    )
+    return Learned(pairs, ERRORS_SEEN.get(told.source, _UNKNOWN)), context
 
 
 _UNKNOWN = (1.0,)

@@ -13,6 +13,9 @@ from dataclasses import dataclass
 CONTEXT_MIB = 1716.0
 """A100, CUDA 12.2, PyTorch 2.4: fitted on published jobs that need next to nothing else."""
 
+CUDNN_MIB = 277.0
+"""More of it, once convolutions have loaded cuDNN's kernels. On the same GPUs."""
+
 GROWTH = 0.02
 """What long runs take beyond the replay of two steps, as a share of what is alive at the
 most: kernels that are loaded late, batches prepared ahead, fragments. Fitted."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from radrm.core.records import Estimate
 from radrm.core.rules import Description
 from radrm.core.words import Quantity
-from radrm.estimators.overheads import Overheads, overheads
+from radrm.estimators.overheads import CUDNN_MIB, Overheads, overheads
 from radrm.estimators.summaries.layers import Form, Layer, ModelSummary
 from radrm.estimators.summaries.read import read_summary
 from radrm.estimators.summaries.text import BadSummary
@@ -22,8 +22,6 @@ from radrm.radfile import WHOLE_DEVICE_MIB
 # What the process takes beside its tensors, on the A100s of the measurements: fitted on
 # half of the measured MLPs, and on the published CNN jobs (docs/summaries.md).
 CONTEXT_MIB = 1429.0
-CUDNN_MIB = 277.0
-"""More, once convolutions have loaded cuDNN's kernels."""
 
 UNOPENED = 0.05
 """With more of the parameters than this in modules that are not opened, nothing is said."""
@@ -57,7 +55,18 @@ class Summary:
             return ()
         summary = read_summary(job.summary, job.batch_size)
         memory_mib = min(self._memory_mib(summary, job), float(WHOLE_DEVICE_MIB))
-        return (Estimate(Quantity.MEMORY, memory_mib, memory_mib, self.name),)
+        told = Estimate(
+            quantity=Quantity.MEMORY,
+            value=memory_mib,
+            upper=memory_mib,
+            source=self.name,
+            guesses=_guesses(summary, job),
+            context_mib=self._context_mib(overheads(job.device_kind)),
+        )
+        return (told,)
+
+    def _context_mib(self, on: Overheads) -> float:
+        return self.context_mib + on.context_mib - overheads().context_mib
 
     def _memory_mib(self, summary: ModelSummary, job: Description) -> float:
         rule, how = optimizer(job.optimizer), precision(job.precision)
@@ -78,10 +87,31 @@ class Summary:
                 "the model summary does not tell the shapes of its layers; add "
                 "--sequence-length=N for a transformer, or use a summary with shapes"
             )
-        beside_mib = self.context_mib + on.context_mib - overheads().context_mib
+        beside_mib = self._context_mib(on)
         if any(_is_convolution(layer) for layer in summary.layers):
             beside_mib += self.cudnn_mib
         return replay(network, rule, on).reserved / _MIB + beside_mib
+
+
+def _guesses(summary: ModelSummary, job: Description) -> tuple[str, ...]:
+    """What neither the job nor its summary says, and how several GPUs are taken to be used."""
+    lines = []
+    if job.batch_size is None:
+        lines.append(f"batch size: {summary.batch_size}, the model summary's")
+    if job.optimizer is None:
+        lines.append("optimizer: adam, as the job names none")
+    if job.precision is None:
+        lines.append("precision: fp32, as the job names none")
+    if summary.form is Form.REPR and job.sequence_length is None:
+        tokens = trees.tokens_of(summary, job.input_shape)
+        lines.append(f"sequence length: {tokens}, as the model summary has it")
+    if job.spec.gpus > 1 and summary.layers[0].kind.casefold() == "dataparallel":
+        lines.append(f"GPUs: {job.spec.gpus}, DataParallel: the model summary says so")
+    elif job.spec.gpus > 1:
+        lines.append(
+            f"GPUs: {job.spec.gpus}, one process for each (DDP): the summary shows no DataParallel"
+        )
+    return tuple(lines)
 
 
 def _is_convolution(layer: Layer) -> bool:

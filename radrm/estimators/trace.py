@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from radrm.core.records import Estimate
 from radrm.core.rules import Description
 from radrm.core.words import Quantity
-from radrm.estimators.overheads import context_mib
+from radrm.estimators.overheads import CUDNN_MIB, context_mib
 from radrm.estimators.traced import Traced
 
 FURTHEST_SCALING = 4.0
@@ -36,8 +36,36 @@ class Trace:
         tensors_mib = for_batch(traced, job.batch_size)
         if tensors_mib is None:
             return ()
-        memory_mib = tensors_mib + (self.context_mib or context_mib(job.device_kind))
-        return (Estimate(Quantity.MEMORY, memory_mib, memory_mib, self.name),)
+        context = self.context_mib or context_mib(job.device_kind)
+        memory_mib = tensors_mib + context
+        told = Estimate(
+            quantity=Quantity.MEMORY,
+            value=memory_mib,
+            upper=memory_mib,
+            source=self.name,
+            guesses=_guesses(traced, job),
+            # Convolutions load cuDNN's kernels on top of a bare context.
+            context_mib=context
+            - (CUDNN_MIB if traced.workspace_mib and context > CUDNN_MIB else 0),
+            cuda=None if traced.cuda == "unknown" else traced.cuda,
+        )
+        return (told,)
+
+
+def _guesses(traced: Traced, job: Description) -> tuple[str, ...]:
+    """Those of the trace that the job does not settle itself, and what the trace is scaled by."""
+    said = {
+        "batch size": job.batch_size,
+        "sequence length": job.sequence_length,
+        "input shape": job.input_shape,
+        "optimizer": job.optimizer,
+        "precision": job.precision,
+    }
+    settled = {what for what, value in said.items() if value is not None}
+    lines = [line for line in traced.guesses if line.partition(":")[0] not in settled]
+    if job.batch_size and traced.batch_size and job.batch_size != traced.batch_size:
+        lines.append(f"batch size: scaled to {job.batch_size} from a trace at {traced.batch_size}")
+    return tuple(lines)
 
 
 def trace_of(job: Description) -> Traced | None:

@@ -24,8 +24,10 @@ MAX_TEXT = 1 << 21
 MAX_EVENTS = 4_000_000
 MAX_CALLS = 1_000_000
 MAX_BYTES = 1 << 50
+MOST_GUESSES = 12
 _MAX_WORD = 60
-_MAX_BLOCK = 4000
+_MAX_GUESS = 200
+_MAX_BLOCK = 6000
 _MAX_DIGITS = 14
 _MAX_COUNT = 1 << 40
 _MIB = 2**20
@@ -40,8 +42,10 @@ class Traced:
     workspaces and what long runs add included; with the context, it is what `nvidia-smi`
     shows. `workspace_mib`: the largest workspace of one call. `faketensor_mib`: the figure
     that PyTorch's FakeTensor gives as RAD-RM used it. `batch_size` is each GPU's, of
-    DataParallel all GPUs' together. `parallel` is `none`, `dp` or `ddp`. `seconds`: how
-    long the trace took.
+    DataParallel all GPUs' together. `parallel` is `none`, `dp` or `ddp`. `cuda`: the
+    version that PyTorch was built with, or `none`. `seconds`: how
+    long the trace took. `guesses`: what nobody said of the step and the tracer took for granted,
+    each a line that begins with what it is about, such as `batch size`.
     """
 
     need_mib: float
@@ -57,7 +61,9 @@ class Traced:
     gpus: int = 1
     parallel: str = "none"
     torch: str = "unknown"
+    cuda: str = "unknown"
     seconds: float = 0.0
+    guesses: tuple[str, ...] = ()
 
     @property
     def static_mib(self) -> float:
@@ -71,6 +77,7 @@ class Traced:
             value = getattr(self, name)
             shown = f"{value:.2f}" if isinstance(value, float) else str(value)
             rows.append(f"{label}: {plain(shown)[:_MAX_WORD]}")
+        rows += [f"guess {at}: {line}" for at, line in enumerate(self.guesses[:MOST_GUESSES], 1)]
         return "\n".join(rows) + "\n"
 
     @staticmethod
@@ -112,7 +119,9 @@ class Traced:
             gpus=max(read.whole("gpus", _MAX_COUNT), 1),
             parallel=read.word("parallel"),
             torch=read.word("torch"),
+            cuda=read.word("cuda", "unknown"),
             seconds=read.seconds(),
+            guesses=read.lines("guesses"),
         )
 
 
@@ -203,11 +212,17 @@ class _Document:
             raise self.bad(f"its {name} is no sound number")
         return int(value)
 
-    def word(self, name: str) -> str:
-        value = self._document.get(name)
+    def word(self, name: str, otherwise: str | None = None) -> str:
+        value = self._document.get(name, otherwise)
         if not isinstance(value, str):
             raise self.bad(f"its {name} is no text")
         return plain(value[:_MAX_WORD])
+
+    def lines(self, name: str) -> tuple[str, ...]:
+        """Of a tracer of another version there may be none."""
+        value = self._document.get(name)
+        found = value[:MOST_GUESSES] if isinstance(value, list) else []
+        return tuple(plain(line[:_MAX_GUESS]) for line in found if isinstance(line, str))
 
     def seconds(self) -> float:
         value = self._document.get("seconds")
@@ -296,6 +311,7 @@ _LABELS = {
     "gpus": "GPUs",
     "parallel": "parallel",
     "torch": "PyTorch",
+    "cuda": "CUDA",
     "seconds": "seconds",
 }
 
@@ -309,7 +325,7 @@ def _of_figures(figures: Mapping[str, str]) -> Traced | None:
         return None
     words = {
         name: plain(figures.get(_LABELS[name], "unknown")[:_MAX_WORD])
-        for name in ("optimizer", "precision", "parallel", "torch")
+        for name in ("optimizer", "precision", "parallel", "torch", "cuda")
     }
     batch_size = _count(figures.get("batch size"))
     return Traced(
@@ -326,7 +342,13 @@ def _of_figures(figures: Mapping[str, str]) -> Traced | None:
         gpus=gpus,
         parallel=words["parallel"],
         torch=words["torch"],
+        cuda=words["cuda"],
         seconds=seconds,
+        guesses=tuple(
+            plain(figures[f"guess {at}"][:_MAX_GUESS])
+            for at in range(1, MOST_GUESSES + 1)
+            if f"guess {at}" in figures
+        ),
     )
 
 

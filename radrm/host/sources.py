@@ -7,6 +7,7 @@ own history that a wrong word here would mislead, and nobody else's.
 from __future__ import annotations
 
 import os
+import re
 import stat
 import zlib
 
@@ -18,14 +19,21 @@ MAX_FILES = 8
 MAX_FILE = 1 << 20
 MAX_SCRIPT = 1 << 16
 _ENDINGS = (".py", ".sh", ".yaml", ".yml", ".json", ".toml")
+_NAME = re.compile(rb"[A-Za-z][A-Za-z0-9_]*|_[A-Za-z0-9_]+")
 _AROUND = "\"'();&|=<>"
 
 
 def sources_of(words: Iterable[str], folder: str) -> str | None:
-    """`name size checksum` of the first few files that the words name; None for none."""
+    """`name size checksum` of the first few files that the words name; None for none.
+
+    What a file reads of the environment belongs to it: the checksum is also one of those
+    variables whose names stand in it.
+    """
     found: dict[str, str] = {}
     for word in words:
         name = word.strip(_AROUND)
+        if name.startswith("-"):
+            name = name.partition("=")[2].strip(_AROUND)
         if name.endswith(_ENDINGS) and len(name) < 1000 and name not in found:
             seen = _checksum(os.path.join(folder, name))
             if seen is not None:
@@ -48,4 +56,7 @@ def _checksum(path: str) -> str | None:
             data = file.read(MAX_FILE)
         except OSError:
             return None
-        return f"{os.fstat(handle).st_size} {zlib.crc32(data):08x}"
+        named = {os.fsdecode(name) for name in set(_NAME.findall(data))} & os.environ.keys()
+        said = "\0".join(f"{name}={os.environ[name]}" for name in sorted(named))
+        seen = zlib.crc32(os.fsencode(said), zlib.crc32(data))
+        return f"{os.fstat(handle).st_size} {seen:08x}"

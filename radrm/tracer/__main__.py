@@ -8,7 +8,8 @@ What the user's code prints goes where it always goes.
 
 **What FUNCTION is.** MODULE is looked for in the current directory first. FUNCTION is
 called once, with those of the keywords `batch_size`, `sequence_length` and `input_shape`
-(one sample's, as a tuple) that it accepts. It returns one of
+(one sample's, as a tuple) that it accepts and that the job says something of: elsewhere its
+own defaults stand. It returns one of
 
 - a module: the input is random, `batch_size` samples of `--input-shape`, and the loss is
   a cross-entropy where the output looks like classes, else the sum of the output;
@@ -29,8 +30,10 @@ The files, in the order in which they may import one another:
     pretend    a GPU that is not there
     kernels    what CUDA kernels take for themselves while they run
     watch      storages that come and go
-    factory    the user's function, called, and what it returns
+    factory    the user's function, found, and what it returns
     batches    batches on their way to the GPU, and the loss where none is given
+    command    what the job's command says of batch size and GPUs
+    guesses    what nobody says, and what is taken instead
     parallel   DataParallel and DistributedDataParallel, as GPU 0 sees them
     table      the layers' table
     step       training and evaluation steps
@@ -58,6 +61,8 @@ from typing import NoReturn  # noqa: E402
 from problem import Problem, in_one_line  # noqa: E402
 
 VERSION = 1
+COMMAND_VARIABLE = "RADRM_TRACED_COMMAND"
+"""Holds the command's text: arguments of a process can be read by anybody."""
 PRECISIONS = ("fp32", "tf32", "fp16", "bf16", "amp", "amp-bf16")
 
 
@@ -105,14 +110,26 @@ def _arguments(argv: list[str]) -> argparse.Namespace:
     parser = _Parser(prog="radrm tracer", allow_abbrev=False)
     parser.add_argument("factory", metavar="MODULE:FUNCTION")
     parser.add_argument("--output", required=True, help="a path, or the number of an open file")
-    parser.add_argument("--batch-size", type=_count, default=32)
+    parser.add_argument(
+        "--batch-size", type=_count, help="default: the command's, the factory's, 32"
+    )
     parser.add_argument("--input-shape", type=_shape, help="of one sample, such as 3,224,224")
     parser.add_argument("--sequence-length", type=_count)
     parser.add_argument("--optimizer", help="adam, adamw, sgd, ...; default: the factory's")
-    parser.add_argument("--precision", choices=PRECISIONS, default="fp32")
+    parser.add_argument("--precision", choices=PRECISIONS, help="default: fp32")
     parser.add_argument("--gradient-checkpointing", action="store_true")
     parser.add_argument("--gpus", type=_count, default=1)
-    parser.add_argument("--parallel", choices=("none", "dp", "ddp"), default="none")
+    parser.add_argument(
+        "--parallel",
+        choices=("none", "dp", "ddp", "auto"),
+        default="none",
+        help="auto: as the job's command tells",
+    )
+    parser.add_argument(
+        "--command",
+        default=os.environ.pop(COMMAND_VARIABLE, ""),
+        help="the text of what the job runs",
+    )
     parser.add_argument(
         "--evaluation-batch", type=int, help="0: no evaluation; default: the batch size"
     )

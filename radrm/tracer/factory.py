@@ -1,9 +1,8 @@
-"""The user's function, called, and what it returns."""
+"""The user's function, found, and what it returns."""
 
 from __future__ import annotations
 
 import importlib
-import inspect
 import os
 import sys
 from collections.abc import Callable
@@ -53,21 +52,6 @@ def found(name: str) -> Callable[..., Any]:
     if not callable(function):
         raise Problem(f"{name} cannot be called; it is of type {type(function).__name__}")
     return function  # type: ignore[no-any-return]
-
-
-def called(function: Callable[..., Any], name: str, **offered: Any) -> Made:
-    """Call it with those keywords that it accepts. Raises Problem for what it returns."""
-    try:
-        parameters = inspect.signature(function).parameters
-    except (TypeError, ValueError):
-        parameters = {}  # type: ignore[assignment]
-    open_ended = any(p.kind is p.VAR_KEYWORD for p in parameters.values())
-    wanted = {
-        key: value
-        for key, value in offered.items()
-        if value is not None and (open_ended or key in parameters)
-    }
-    return read(function(**wanted), name)
 
 
 def read(made: Any, name: str) -> Made:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import gc
+import os
 import sys
 from typing import Any, Callable, Iterator  # noqa: UP035
 
@@ -13,6 +14,7 @@ import factory
 import parallel
 import pretend
 import torch
+from guesses import Guesses
 from pretend import CUDA
 from problem import Problem, in_one_line
 from table import Table
@@ -22,7 +24,8 @@ from torch.utils.checkpoint import checkpoint
 from watch import Builder, Watch
 
 _OURS = (
-    "problem", "pretend", "kernels", "watch", "factory", "batches", "parallel", "table", "step",
+    "problem", "pretend", "kernels", "watch", "factory", "batches", "command", "guesses",
+    "parallel", "table", "step",
 )  # fmt: skip
 
 
@@ -35,18 +38,16 @@ def traced(asked: argparse.Namespace) -> dict[str, Any]:
     function = factory.found(asked.factory)
     fake = FakeTensorMode(allow_non_fake_inputs=True)
     watch = Watch()
-    offered = {
-        "batch_size": asked.batch_size,
-        "sequence_length": asked.sequence_length,
-        "input_shape": asked.input_shape,
-    }
+    folder = os.getcwd()
+    guesses = Guesses(asked, function)
     try:
         with Builder(fake, watch):
-            made = factory.called(function, asked.factory, **offered)
+            made = factory.read(function(**guesses.offered), asked.factory)
     except Problem:
         raise
     except Exception as error:
         raise Problem(f"{asked.factory} failed: {in_one_line(error)}") from None
+    guesses.after(made, folder)
     # An operator that fake tensors know nothing of is named, and never run on a GPU.
     fake.allow_fallback_kernels = False
     trace = _Trace(asked, fake, watch, made)
@@ -60,7 +61,12 @@ def traced(asked: argparse.Namespace) -> dict[str, Any]:
             f"the training step of {asked.factory} failed at batch size "
             f"{asked.batch_size}: {in_one_line(error)}"
         ) from error
-    return trace.document()
+    return {**trace.document(), "guesses": _told(guesses, watch)}
+
+
+def _told(guesses: Guesses, watch: Watch) -> list[str]:
+    lines = [f"{what}: {taken}" for what, taken in guesses.lines.items()]
+    return lines + [f"values: {what} was guessed" for what in sorted(watch.guesses)]
 
 
 class _Trace:
@@ -301,8 +307,8 @@ class _Trace:
             "gpus": asked.gpus,
             "parallel": asked.parallel if asked.gpus > 1 else "none",
             "torch": str(torch.__version__),
+            "cuda": str(torch.version.cuda or "none"),
             "summary": self.table.text() if asked.summary else "",
-            "guesses": sorted(watch.guesses),
         }
 
 

@@ -98,6 +98,13 @@ def test_where_it_ran_and_what_came_of_each_attempt() -> None:
     assert " ".join(lines[4].split()) == "2 launching 0,1 exclusive - - - - -"
 
 
+def test_guesses_behind_the_estimate_are_named() -> None:
+    it = job(5, estimate_source="trace", estimate_guesses=["optimizer: adam, as none is named"])
+    text = "\n".join(shown(explanation(answer(it)), 120))
+    assert "estimate: 6.0G per GPU, by trace" in text
+    assert "guess: optimizer: adam, as none is named" in text
+
+
 def test_one_that_never_started() -> None:
     it = job(5, "CANCELLED", reason="cancelled by ada")
     lines = shown(explanation(answer(it, summary="cancelled by ada")))

@@ -163,6 +163,18 @@ def test_a_card_does_without_what_cannot_be_had(run: Any) -> None:
     assert "PENDING for 1m40s" in run(client, "5").stdout
 
 
+def test_a_card_names_the_estimator_its_bound_and_every_guess() -> None:
+    it = job(
+        estimate_source="trace",
+        estimate_upper_mib=7168,
+        estimate_guesses=["batch size: 256, the factory's own default", f"GPUs: 2{ESC}[2J"],
+    )
+    text = "\n".join(shown(card(it, NOW, {}), 120))
+    assert "6.0G per GPU, at most 7.0G, by trace" in text
+    assert "batch size: 256, the factory's own default" in text and "GPUs: 2" in text
+    assert text.count("guess") == 2 and ESC not in text
+
+
 def test_one_row_of_many_elements_is_no_card(run: Any) -> None:
     client = Script(page=[page([job(5, label="5_[0-9]", count=10)])])
     assert "5_[0-9]" in run(client, "5").stdout

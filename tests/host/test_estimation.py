@@ -148,6 +148,20 @@ def test_the_tracer_runs_in_the_users_python_with_their_environment_and_no_gpu(
     assert seen == {"THEIRS": "1", "CUDA_VISIBLE_DEVICES": ""}
 
 
+def test_the_command_reaches_the_tracer_and_nobody_else(python3: Path) -> None:
+    text = SAY + (
+        "arguments = open('/proc/self/cmdline').read()\n"
+        "os.write(out, json.dumps([os.environ['RADRM_TRACED_COMMAND'], arguments]).encode())"
+    )
+    secret = "TOKEN=abc torchrun train.py é" + "x" * 200_000
+    wanted = replace(request(python3, text), command=secret)
+    command, arguments = json.loads(trace(wanted, EstimationConfig()))
+    assert secret.startswith(command[:1000]) and len(command.encode()) == 1 << 16
+    assert "TOKEN" not in arguments and "--gpus" not in arguments
+    two = typed({"model-factory": "nets:make", "gpus": "2"})
+    assert tracer_arguments(two) == ("--gpus=2", "--parallel=auto", "--", "nets:make")
+
+
 @pytest.mark.parametrize(
     ("text", "why"),
     [

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from radrm.core.records import Estimate, JobSpec
+from radrm.core.records import Estimate, Instant, Job, JobSpec
 from radrm.core.rules import Description, PastRun
 from radrm.core.words import Quantity
 from radrm.estimators.auto import Auto
@@ -136,7 +136,8 @@ def test_the_upper_bound_holds_for_as_many_of_the_runs_of_one_size_as_it_says(
 def test_history_takes_the_highest_peak_of_the_latest_runs() -> None:
     past = tuple(PastRun(mib, A100) for mib in (900, 1000, 950)) + (PastRun(9999, A100),) * 10
     (told,) = History().estimate(job(same_runs=past[:3], device_kind=A100))
-    assert (told.value, told.upper, told.source) == (1000, 1000, "history")
+    assert (told.value, told.upper, told.source) == (1000, 1050, "history"), "spread on top"
+    assert told.guesses == ("runs: 3 of the same thing",)
     (old,) = History().estimate(job(same_runs=past[3:] + past[:3], device_kind=A100))
     assert old.value == 9999
     assert History().estimate(job()) == ()
@@ -146,7 +147,9 @@ def test_history_believes_runs_on_the_same_kind_of_gpu_first() -> None:
     past = (PastRun(5000, H100), PastRun(4000, A100))
     assert History().estimate(job(same_runs=past, device_kind=A100))[0].value == 4000
     assert History().estimate(job(same_runs=past))[0].value == 5000
-    assert History().estimate(job(same_runs=past[:1], device_kind=A100))[0].value == 5000
+    (other,) = History().estimate(job(same_runs=past[:1], device_kind=A100))
+    assert other.value == 5000
+    assert other.guesses[1] == f"kind of GPU: as on {H100}, none has run on {A100}"
 
 
 def test_activity_and_duration_come_from_runs_that_were_alone() -> None:
@@ -178,6 +181,48 @@ def test_an_estimator_that_breaks_is_told_and_counts_as_silent() -> None:
     )
     assert [e.source for e in auto.estimate(job())] == ["next"]
     assert told == ["broken: out of ideas"]
+
+
+def test_what_is_reserved_is_the_larger_of_bound_and_value_with_spread() -> None:
+    """What is off by 400 MiB now and then is off by as much for a smaller job."""
+    now_and_then = runs(*[(1000.0, 1000 + 400 * (n % 4 == 0)) for n in range(40)])
+    with errors_seen(theirs=(1.0,)):
+        known = learned("theirs", now_and_then, A100)
+        assert known.value(600) == 600
+        assert known.upper(600, 0.95) == pytest.approx(1000), "the difference, not the ratio"
+        assert known.upper(1500, 0.95) == pytest.approx(2100), "the ratio, not the difference"
+
+
+@pytest.mark.parametrize(("value", "upper", "least"), [(1000, 1500, 1500), (1000, 900, 1000)])
+def test_an_estimators_own_margin_is_kept_on_top_of_what_is_learned(
+    value: float, upper: float, least: float
+) -> None:
+    @dataclass(frozen=True)
+    class Own:
+        name: str = "own"
+
+        def estimate(self, job: Description) -> tuple[Estimate, ...]:
+            return (Estimate(Quantity.MEMORY, value, upper, self.name),)
+
+    (told,) = Auto((Own(),)).estimate(job())
+    assert told.upper >= least
+    past = tuple(runs(*[(1000.0, 2000)] * 60, source="own"))
+    (told,) = Auto((Own(),)).estimate(job(recent_runs=past, device_kind=A100))
+    assert told.upper - told.value >= max(upper - value, 0)
+    waits = Job(1, "t", SPEC, Instant(0, 0), estimates=(Estimate(Quantity.MEMORY, 9, 5, "x"),))
+    assert waits.need_mib == 9, "never less than the value is reserved"
+
+
+def test_only_the_believed_figure_brings_its_guesses_along() -> None:
+    @dataclass(frozen=True)
+    class Guesser:
+        name: str
+
+        def estimate(self, job: Description) -> tuple[Estimate, ...]:
+            return (replace(memory(10, self.name), guesses=(f"{self.name}: so it is",)),)
+
+    told = Auto((Says("silent"), Guesser("first"), Guesser("second"))).estimate(job())
+    assert [e.guesses for e in told] == [("first: so it is",), ()]
 
 
 def test_what_is_declared_stays_as_it_is() -> None:

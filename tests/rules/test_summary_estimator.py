@@ -280,6 +280,20 @@ def test_an_image_model_takes_its_tokens_from_the_image() -> None:
 # ------------------------------------------------------------------ where it says nothing
 
 
+def test_what_it_takes_for_granted_it_names() -> None:
+    text = table(("Linear", (1024,), 1_049_600))
+    (told,) = told_of(described(text, batch_size=8))
+    assert told.guesses[:2] == (
+        "optimizer: adam, as the job names none",
+        "precision: fp32, as the job names none",
+    )
+    (told,) = told_of(described(text, batch_size=8, optimizer="sgd", precision="fp32"))
+    assert not [line for line in told.guesses if not line.startswith("CUDA context")]
+    two = JobSpec(name="a", user="ann", uid=1000, roles=(Role(needs=Needs(gpus=2)),))
+    (told,) = told_of(replace(described(text, batch_size=8), spec=two))
+    assert any(line.startswith("GPUs: 2, one process for each") for line in told.guesses)
+
+
 def test_without_a_summary_it_says_nothing() -> None:
     assert Summary().estimate(described(None)) == ()
 

@@ -108,3 +108,16 @@ def test_published_jobs_keep_their_figures() -> None:
         job = read_job_file((JOBS / file).read_bytes(), file, {})
         figures[file] = memory(FakeTensor(), describe(job))
     assert figures == {"resnet.rad": 2672.516029, "BERT_base.rad": float(WHOLE_DEVICE_MIB)}
+
+
+def test_the_guesses_of_a_trace_are_told_unless_the_job_settles_them() -> None:
+    text = replace(
+        TRACED, guesses=("batch size: 32, guessed", "optimizer: adam, guessed")
+    ).to_text()
+    (told,) = Trace().estimate(described(trace=text))
+    assert told.guesses[:2] == ("batch size: 32, guessed", "optimizer: adam, guessed")
+    (told,) = Trace().estimate(described(trace=text, optimizer="adam"))
+    assert "optimizer: adam, guessed" not in told.guesses
+    (told,) = Trace().estimate(described(trace=text, batch_size=64))
+    assert "batch size: scaled to 64 from a trace at 32" in told.guesses
+    assert "batch size: 32, guessed" not in told.guesses

@@ -24,7 +24,7 @@ traces = st.builds(
     gradients_mib=sizes, optimizer_mib=sizes, faketensor_mib=sizes,
     batch_size=st.none() | st.integers(1, 1 << 20), optimizer=words, precision=words,
     gpus=st.integers(1, 64), parallel=st.sampled_from(["none", "dp", "ddp"]), torch=words,
-    seconds=sizes,
+    seconds=sizes, cuda=words, guesses=st.lists(words, max_size=12).map(tuple),
 )  # fmt: skip
 
 
@@ -39,6 +39,18 @@ def document(**changes: Any) -> dict[str, Any]:
 
 
 # ------------------------------------------------------------------ text
+
+
+def test_guesses_are_lines_for_the_user_and_bounded() -> None:
+    told = [f"a{n}: b\x1b[2J\nc" for n in range(100)] + ["x" * 9999]
+    found = Traced.from_events(document(guesses=told, cuda="12.4"))
+    assert len(found.guesses) == 12 and found.cuda == "12.4"
+    assert all(line.isprintable() and len(line) <= 200 for line in found.guesses)
+    assert Traced.from_text(found.to_text()) == found
+    for odd in (None, {}, "x", [1, None, ["y"]]):
+        assert Traced.from_events(document(guesses=odd)).guesses == ()
+    long = Traced.from_events(document(guesses=["y" * 5000] * 12))
+    assert Traced.from_text(long.to_text()) == long
 
 
 @given(traces, st.text(max_size=200), st.text(max_size=50))

@@ -122,6 +122,22 @@ def own_optimizer(batch_size: int) -> object:
     return {"model": model, "inputs": torch.zeros(batch_size, 512), "optimizer": optimizer}
 
 
+def own_batch(batch_size: int = 256) -> object:
+    return nn.Sequential(nn.Linear(64, 64)), torch.zeros(batch_size, 64)
+
+
+def own_sizes(batch_size: int = 48, input_shape: tuple[int, ...] = (64,)) -> object:
+    return nn.Sequential(nn.Linear(64, 64))
+
+
+def fixed_batch() -> object:
+    return nn.Sequential(nn.Embedding(10, 64)), torch.zeros(128, 7, dtype=torch.long)
+
+
+def any_keywords(**keywords: int) -> object:
+    return nn.Sequential(nn.Linear(64, 64)), torch.zeros(keywords.get("batch_size", 96), 64)
+
+
 # ------------------------------------------------------------------ hostile
 
 

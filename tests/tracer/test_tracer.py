@@ -45,6 +45,23 @@ CASES = {
     "reading": ["factories:reading", *FEW],
     "own step": ["factories:own_step"],
     "own optimizer": ["factories:own_optimizer"],
+    # what nobody says
+    "own batch": ["factories:own_batch"],
+    "own batch, asked": ["factories:own_batch", "--batch-size", "16"],
+    "own batch, command": ["factories:own_batch", "--command=python a.py --batch-size 64"],
+    "both": ["factories:own_batch", "--batch-size=16", "--command=python a.py --batch-size 64"],
+    "own sizes": ["factories:own_sizes"],
+    "own sizes, command": ["factories:own_sizes", "--command=python a.py --bs=24"],
+    "fixed batch": ["factories:fixed_batch"],
+    "fixed batch, asked": ["factories:fixed_batch", "--batch-size", "16"],
+    "any keywords": ["factories:any_keywords"],
+    "any keywords, asked": ["factories:any_keywords", "--batch-size", "16"],
+    "no batch": ["factories:mlp", "--input-shape", "1024"],
+    "two, launched": [
+        *("factories:mlp", "--input-shape=1024", *FEW, "--gpus=2", "--parallel=auto"),
+        "--command=torchrun --nproc_per_node=2 train.py",
+    ],
+    "two, unknown": ["factories:mlp", "--input-shape=1024", *FEW, "--gpus=2", "--parallel=auto"],
     # hostile
     "printing": ["factories:printing", "--input-shape", "1024"],
     "raising": ["factories:raising"],
@@ -174,6 +191,54 @@ def test_fused_operators_are_traced(documents: dict[str, Any], name: str) -> Non
 def test_code_that_reads_values_is_guessed_for(documents: dict[str, Any]) -> None:
     assert traced(documents, "reading").need_mib > 0
     assert documents["reading"]["guesses"]
+
+
+@pytest.mark.parametrize(
+    ("name", "size", "said"),
+    [
+        ("own batch", 256, "batch size: 256, the factory's own default"),
+        ("own batch, asked", 16, None),
+        ("own batch, command", 64, "batch size: 64, by --batch-size of the job's command"),
+        ("both", 16, None),
+        ("own sizes", 48, "batch size: 48, the factory's own default"),
+        ("own sizes, command", 24, "batch size: 24, by --bs of the job's command"),
+        ("fixed batch", 128, "batch size: 128, that of the factory's inputs"),
+        ("fixed batch, asked", 128, "batch size: 128, that of the factory's inputs"),
+        ("any keywords", 96, "batch size: 96, that of the factory's inputs"),
+        ("any keywords, asked", 16, None),
+        ("no batch", 32, "batch size: 32, as nothing names another"),
+    ],
+)
+def test_the_factorys_own_batch_size_rules_unless_the_job_says_another(
+    documents: Any, name: str, size: int, said: str | None
+) -> None:
+    assert traced(documents, name).batch_size == size
+    told = [line for line in documents[name]["guesses"] if line.startswith("batch size")]
+    assert told == ([] if said is None else [said])
+    if name.startswith("own batch"):
+        assert 4 * size * 64 in documents[name]["events"], "the inputs are that large"
+
+
+def test_each_guess_is_a_line(documents: dict[str, Any]) -> None:
+    known = {name: documents[name]["guesses"] for name in documents if "events" in documents[name]}
+    assert "optimizer: adam, as neither the job nor its factory names one" in known["mlp"]
+    assert "precision: fp32, as the job names none" in known["mlp"]
+    assert not [line for line in known["mlp sgd"] if line.startswith("optimizer")]
+    assert not [line for line in known["mlp fp16"] if line.startswith("precision")]
+    assert not [line for line in known["own optimizer"] if line.startswith("optimizer")]
+    assert "input shape: 3x32x32, that of the factory's inputs" in known["cnn"]
+    assert "input shape: 64, the factory's own default" in known["own sizes"]
+    assert "sequence length: 7, that of the factory's inputs" in known["fixed batch"]
+    assert known["own step"] == ["training step: the factory's own, traced as it is on one GPU"]
+    assert any(line.startswith("values: ") for line in known["reading"])
+
+
+def test_a_launcher_means_a_process_for_each_gpu_and_so_does_silence(documents: Any) -> None:
+    for name, why in (("two, launched", "starts torchrun"), ("two, unknown", "nothing tells")):
+        found = traced(documents, name)
+        assert (found.gpus, found.parallel) == (2, "ddp")
+        assert found.need_mib == traced(documents, "mlp ddp").need_mib
+        assert any(line.startswith("GPUs: 2, one") and why in line for line in found.guesses)
 
 
 def test_a_step_of_ones_own(documents: dict[str, Any]) -> None:

@@ -28,7 +28,10 @@ from radrm.options import Options
 
 MAX_DOCUMENT = 64 << 20
 TRACER = Path(radrm.__file__).parent / "tracer"
-_DISTRIBUTED = ("torchrun", "torch.distributed", "accelerate", "deepspeed", "ddp")
+COMMAND_VARIABLE = "RADRM_TRACED_COMMAND"
+"""How the tracer is told what the job runs: the arguments of a process can be read by anybody."""
+MOST_COMMAND = 1 << 16
+"""Bytes of it; the kernel takes twice as many in one variable."""
 _HIDDEN = {
     "CUDA_VISIBLE_DEVICES": "",
     "NVIDIA_VISIBLE_DEVICES": "void",
@@ -43,7 +46,8 @@ class NotTraced(RadrmError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TraceRequest:
-    """What is to be traced, and as whom. `uid` and `gid` None: as the process that asks."""
+    """What is to be traced, and as whom. `uid` and `gid` None: as the process that asks.
+    `command` is the text of what the job runs, as far as there is one."""
 
     arguments: tuple[str, ...]
     cwd: str
@@ -53,11 +57,11 @@ class TraceRequest:
     uid: int | None = None
     gid: int | None = None
     python: str = "python3"
+    command: str = ""
 
 
-def tracer_arguments(options: Options, command: str = "") -> tuple[str, ...]:
-    """What a job's options tell the tracer. There must be a `--model-factory`. How a job uses
-    several GPUs is seen from its command's text."""
+def tracer_arguments(options: Options) -> tuple[str, ...]:
+    """What a job's options tell the tracer. There must be a `--model-factory`."""
     assert options.model_factory is not None
     shape = "x".join(map(str, options.input_shape)) if options.input_shape else None
     given = {
@@ -68,8 +72,7 @@ def tracer_arguments(options: Options, command: str = "") -> tuple[str, ...]:
         "--precision": options.precision,
     }
     if options.gpus is not None and options.gpus > 1:
-        distributed = any(word in command for word in _DISTRIBUTED)
-        given |= {"--gpus": options.gpus, "--parallel": "ddp" if distributed else "dp"}
+        given |= {"--gpus": options.gpus, "--parallel": "auto"}
     words = [f"{name}={value}" for name, value in given.items() if value is not None]
     return (*words, "--", options.model_factory)
 
@@ -120,7 +123,12 @@ def _start(
         "script": None,
         "interpreter": None,
         "cwd": request.cwd,
-        "environment": {**request.environment, **_HIDDEN, TOKEN_VARIABLE: token},
+        "environment": {
+            **request.environment,
+            **_HIDDEN,
+            TOKEN_VARIABLE: token,
+            COMMAND_VARIABLE: _shortened(request.command),
+        },
         "umask": request.umask,
         "user": request.user,
         "uid": request.uid,
@@ -141,6 +149,10 @@ def _start(
     with contextlib.suppress(BrokenPipeError), tracer.stdin:
         tracer.stdin.write(json.dumps(record).encode())
     return tracer
+
+
+def _shortened(command: str) -> str:
+    return os.fsdecode(os.fsencode(command.replace("\0", ""))[:MOST_COMMAND])
 
 
 def _document(
