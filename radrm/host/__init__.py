@@ -7,7 +7,9 @@ The files, in the order in which they may import one another:
     trouble        which failures lie with the server and may pass
     sockets        AF_UNIX sockets of any path depth; who is at the other end
     cgroups        a control group for an attempt, where one can be made
+    procfs         reads of /proc, each with a bound
     processes      identity of a process; all processes of an attempt
+    owners         which attempt a process belongs to
     containers     which container a process is in, and whether an attempt started it
     source         what any source of GPU readings must offer
     strangers      processes on a device that radrm did not start

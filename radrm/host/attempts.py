@@ -38,6 +38,9 @@ SCRIPT = "script"
 START = "start.json"
 EXIT = "exit.json"
 
+MOST_READ = 64 << 20
+"""Bytes of one record: the longest envelope, with every character of it escaped."""
+
 RUNNER = "runner"
 DAEMON = "daemon"
 
@@ -101,11 +104,13 @@ def read_record(folder: str, name: str) -> tuple[Fields | None, str | None]:
     """The record, or None and, unless it is simply not there, the reason why not."""
     try:
         with open(os.path.join(folder, name), "rb") as file:
-            data = file.read()
+            data = file.read(MOST_READ + 1)
     except FileNotFoundError:
         return None, None
     except OSError as error:
         return None, f"{name} cannot be read: {error.strerror}"
+    if len(data) > MOST_READ:
+        return None, f"{name} is damaged: it is longer than {MOST_READ >> 20} MiB"
     try:
         fields = json.loads(data)
     except (ValueError, RecursionError):

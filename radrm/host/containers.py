@@ -16,7 +16,7 @@ from __future__ import annotations
 import os
 import re
 
-from radrm.host.processes import read_stat, token_of
+from radrm.host.procfs import read_stat, start_of, token_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -115,7 +115,8 @@ class Containers:
         ]
 
     def vouchers(self, pid: int) -> list[int]:
-        """The first processes of the containers that `pid` is in, the innermost first."""
+        """Whose token speaks for a process in a container: itself, and the first processes of
+        the containers that it is in, the innermost first. Nobody's, where it is in none."""
         groups = self._groups(pid)
         if any(not self._remembered(group) for group in groups):
             if len(self._first) > _MOST_REMEMBERED:
@@ -123,7 +124,7 @@ class Containers:
             for group, container in self.running().items():
                 self._first[group] = container.first, container.members[container.first]
         first = [self._first[group][0] for group in groups if group in self._first]
-        return [each for each in first if self._begins(each)]
+        return [pid, *(e for e in first if e != pid and self._begins(e))] if groups else []
 
     def _remembered(self, group: str) -> bool:
         if group not in self._first:
@@ -133,20 +134,12 @@ class Containers:
         return stat is not None and not stat.dead and stat.start_ticks == ticks
 
     def _groups(self, pid: int) -> dict[str, tuple[str | None, str]]:
-        try:
-            with open(f"{self._proc}/{pid}/cgroup", "rb", buffering=0) as file:
-                text = file.read()
-        except OSError:
-            return {}
+        text = start_of(f"{self._proc}/{pid}/cgroup")
         return groups_of(text.decode("utf-8", "replace")) if _SIGN.search(text) else {}
 
     def _begins(self, pid: int) -> bool:
         """Whether the oldest that we see can be the first that was: it is number 1 in a pid
         namespace of its container, where there is one. (The first may be hidden from us.)"""
-        try:
-            with open(f"{self._proc}/{pid}/status", "rb", buffering=0) as file:
-                text = file.read()
-        except OSError:
-            return False
+        text = start_of(f"{self._proc}/{pid}/status")
         numbers = text.partition(b"\nNSpid:")[2].partition(b"\n")[0].split()
         return len(numbers) == 1 or numbers[-1:] == [b"1"]

@@ -18,7 +18,7 @@ import signal
 import time
 
 from radrm.host import job_process
-from radrm.host.processes import TOKEN_VARIABLE
+from radrm.host.procfs import TOKEN_VARIABLE
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -22,13 +22,13 @@ import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from urllib.parse import urlsplit
 
 from radrm.core.records import Device
 from radrm.core.words import DeviceKind
 from radrm.errors import DeviceError
 from radrm.host.dcgm import POWER_MAX_W, ROUNDING, SILENT_S, MigIds
+from radrm.host.procfs import start_of
 from radrm.host.source import Sample
 from radrm.host.stream import Backoff, shown
 
@@ -39,6 +39,8 @@ TIMEOUT_S = 1.0
 """For each step of a request: to connect, to send, to receive something."""
 LONGEST_PAGE = 8 << 20
 """Bytes. Eight GPUs with everything switched on take some 100 KiB."""
+_LISTENERS_BYTES = 4 << 20
+"""Of each of the kernel's tables of connections."""
 
 _SMACT = re.compile(r"DCGM_FI_PROF_SM_ACTIV(E|ITY)(_RATIO)?")
 _POWER = re.compile(r"DCGM_FI_DEV_(POWER_USAGE|POWER_DRAW)(_INSTANT)?(_W(ATTS)?)?")
@@ -289,11 +291,8 @@ def listeners(port: int) -> set[int]:
     """The users who listen on a TCP port of this machine, as the kernel tells."""
     found: set[int] = set()
     for table in ("/proc/net/tcp", "/proc/net/tcp6"):
-        try:
-            rows = Path(table).read_text().splitlines()[1:]
-        except OSError:
-            continue
-        for row in rows:
+        # Those who listen come first, whatever other connections there are.
+        for row in start_of(table, _LISTENERS_BYTES).decode("ascii", "replace").splitlines()[1:]:
             words = row.split()
             listening = len(words) > 7 and words[3] == "0A"
             if listening and int(words[1].rpartition(":")[2], 16) == port:

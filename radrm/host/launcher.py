@@ -1,7 +1,8 @@
 """Starts attempts, adopts those of an earlier daemon, signals them, and learns their end.
 
-Used by the daemon's one thread, except `owner_of`. It decides nothing about jobs and
-stores nothing but the attempts' folders; what those prove stands in `attempts`.
+Used by the daemon's one thread, except `owner_of`; what a killed runner has left is ended
+in another. It decides nothing about jobs and stores nothing but the attempts' folders; what
+those prove stands in `attempts`.
 """
 
 from __future__ import annotations
@@ -12,7 +13,8 @@ import select
 import shutil
 import signal
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -22,17 +24,9 @@ from radrm.host.clock import Clock
 from radrm.host.containers import Containers
 from radrm.host.evidence import Ended, Evidence, Lost, Running, Started, Void
 from radrm.host.files import fsync_folder
-from radrm.host.processes import (
-    TOKEN_VARIABLE,
-    Identity,
-    LiveAttempt,
-    PidOwners,
-    alive,
-    boot_id,
-    identify,
-    kill_tree,
-    open_pidfd,
-)
+from radrm.host.owners import LiveAttempt, PidOwners
+from radrm.host.processes import Identity, alive, boot_id, identify, kill_tree, open_pidfd
+from radrm.host.procfs import TOKEN_VARIABLE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,6 +57,32 @@ class LaunchPlan:
     kill_grace_s: float = 2.0
 
 
+class _Ending:
+    """`kill`, in a thread of its own: to look at every process of a full server takes
+    seconds. `done` can be read when it has returned; `survivors` is its result."""
+
+    def __init__(self, kill: Callable[[], list[int]]) -> None:
+        self.done = os.eventfd(0, os.EFD_CLOEXEC)
+        self._kill = kill
+        self._survivors: list[int] = []
+        self._error: Exception | None = None
+        threading.Thread(target=self._run, name="end", daemon=True).start()
+
+    def _run(self) -> None:
+        try:
+            self._survivors = self._kill()
+        except Exception as error:
+            self._error = error
+        finally:
+            os.eventfd_write(self.done, 1)
+
+    def survivors(self) -> list[int]:
+        """Once `done` can be read. Raises what `kill` raised."""
+        if self._error is not None:
+            raise self._error
+        return self._survivors
+
+
 @dataclass(slots=True)
 class _Live:
     """An attempt that has not ended, as far as we know."""
@@ -73,6 +93,8 @@ class _Live:
     evidence: Evidence
     token: str | None
     cgroup: str | None
+    uid: int | None
+    """The job's user; None: as the daemon."""
     child: int | None = None
     """The runner's pid, while it is our own child and not reaped."""
     runner: Identity | None = None
@@ -82,10 +104,12 @@ class _Live:
     told: bool = False
     survivors: list[int] = field(default_factory=list)
     """Descriptors of processes that outlived a KILL (they are stuck in the kernel)."""
+    ending: _Ending | None = None
+    """What a killed runner has left is being killed."""
 
     @property
     def fds(self) -> list[int]:
-        own = (self.pidfd, self.announcement)
+        own = (self.pidfd, self.announcement, self.ending.done if self.ending else None)
         return [*(fd for fd in own if fd is not None), *self.survivors]
 
 
@@ -209,7 +233,9 @@ class Launcher:
         it runs. Raises `StoreError` when that cannot be settled now.
         """
         launch, _ = attempts.read_record(self._folder(serial), attempts.LAUNCH)
-        live = self._known(serial, job_id, attempt, launch or {"token": None, "cgroup": None})
+        live = self._known(
+            serial, job_id, attempt, launch or dict.fromkeys(("token", "cgroup", "uid"))
+        )
         if not os.path.isdir(live.evidence.folder):
             return Void()
         if (ended := live.evidence.ended()) is not None:
@@ -264,7 +290,11 @@ class Launcher:
             live.child = None
         self._retire(live.pidfd)
         live.pidfd = None
-        found = self._conclude(live)
+        if live.ending is not None and not _readable(live.ending.done):
+            return None
+        found: Ended | Lost | None = live.evidence.ended()
+        if found is None and self._end_in_time(live):
+            found = live.evidence.lost("its runner was killed")
         if found is not None:
             for fd in live.fds:
                 self._retire(fd)
@@ -312,7 +342,7 @@ class Launcher:
                 signal.pidfd_send_signal(live.pidfd, number)
                 signal.pidfd_send_signal(live.pidfd, signal.SIGCONT)  # its job may have stopped it
                 return
-        self._end_tree(live)  # without its runner it is lost, whatever was asked for
+        self._end_in_time(live)  # without its runner it is lost, whatever was asked for
 
     def forget(self, serial: int) -> None:
         """Remove the folder of an attempt whose end is stored."""
@@ -344,16 +374,36 @@ class Launcher:
 
     # ---------------------------------------------------------------- small things
 
+    def _end_in_time(self, live: _Live) -> bool:
+        """As `_end_tree`, while the daemon goes on: False until that is done, too."""
+        if live.ending is None:
+            live.ending = _Ending(lambda: self._kill_tree(live))
+        if not _readable(live.ending.done):
+            return False
+        ending, live.ending = live.ending, None
+        self._retire(ending.done)
+        return self._outlived_by(live, ending.survivors())
+
     def _end_tree(self, live: _Live) -> bool:
         """KILL what a dead runner has left; False while some of it survives that."""
-        while survivors := kill_tree(live.token, None, self._members(live), live.cgroup):
-            opened = [fd for fd in map(_pidfd_of, survivors) if fd is not None]
-            if opened:
-                for fd in live.survivors:
-                    self._retire(fd)
-                live.survivors = opened
-                return False
-        return True
+        return self._outlived_by(live, self._kill_tree(live))
+
+    def _outlived_by(self, live: _Live, survivors: list[int]) -> bool:
+        """True where nobody has survived."""
+        for fd in live.survivors:
+            self._retire(fd)
+        live.survivors = survivors
+        return not survivors
+
+    def _kill_tree(self, live: _Live) -> list[int]:
+        """Descriptors of those that survive a KILL."""
+        users = () if live.uid is None else (live.uid,)
+        while True:
+            members = self._members(live)
+            left = kill_tree(live.token, None, members, live.cgroup, users=users)
+            opened = [fd for fd in map(_pidfd_of, left) if fd is not None]
+            if opened or not left:
+                return opened
 
     def _members(self, live: _Live) -> Iterator[int]:
         """Processes of the attempt that are known even without its token."""
@@ -374,11 +424,12 @@ class Launcher:
 
     def _known(self, serial: int, job_id: int, attempt: int, launch: Mapping[str, Any]) -> _Live:
         evidence = Evidence(self._folder(serial), self._clock)
-        return _Live(serial, job_id, attempt, evidence, launch["token"], launch["cgroup"])
+        marks = launch["token"], launch["cgroup"], launch["uid"]
+        return _Live(serial, job_id, attempt, evidence, *marks)
 
     def _update_owners(self) -> None:
         self._owners.update(
-            LiveAttempt(live.job_id, live.attempt, live.token, live.runner, live.cgroup)
+            LiveAttempt(live.job_id, live.attempt, live.token, live.runner, live.cgroup, live.uid)
             for live in self._live.values()
         )
 

@@ -13,15 +13,15 @@ import signal
 import time
 
 from radrm.host import cgroups
+from radrm.host.procfs import Stat, is_of, read_stat, start_of, token_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Iterable
 
-TOKEN_VARIABLE = "RADRM_TOKEN"
-"""Marks in their environment all processes of one attempt."""
-
-
+ENVIRONS_BYTES = 256 << 20
+"""Bytes of environments that one look at all processes reads, the short ones first. Only an
+attempt's own user can make it run out, and could as well remove the token."""
 _LOOKS_AT_THE_NEWEST = 20
 
 
@@ -46,29 +46,6 @@ class Identity:
 
     def _key(self) -> tuple[int, int, str]:
         return self.pid, self.start_ticks, self.boot_id
-
-
-class Stat:
-    """What the kernel says about a process. `marked`: it carries the token looked for."""
-
-    __slots__ = ("dead", "group", "marked", "parent", "session", "start_ticks")
-
-    def __init__(self, text: bytes) -> None:
-        # The command's name stands in parentheses and may itself hold any character.
-        fields = text[text.rindex(b")") + 2 :].split()
-        self.marked = False
-        self.parent = int(fields[1])
-        self.group = int(fields[2])
-        self.session = int(fields[3])
-        self.start_ticks = int(fields[19])
-        # A leader that has ended while its other threads run looks like a zombie.
-        self.dead = fields[0] in (b"Z", b"X") and int(fields[17]) <= 1
-
-
-def read_stat(pid: int, proc: str = "/proc") -> Stat | None:
-    """None when there is no such process."""
-    text = _read(f"{proc}/{pid}/stat")
-    return Stat(text) if text else None
 
 
 def boot_id() -> str:
@@ -129,48 +106,56 @@ def send_signal(pid: int, start_ticks: int, number: int) -> bool:
 
 
 def attempt_processes(
-    token: str | None, root: Identity | None, known: Iterable[int] = ()
+    token: str | None,
+    root: Identity | None,
+    known: Iterable[int] = (),
+    users: Iterable[int] = (),
 ) -> set[int]:
     """The pids of all living processes of an attempt.
 
-    They are the descendants of `root` (the runner, itself left out), those that carry
-    `token` in their environment, the `known` ones, and of all these the descendants and
-    the members of the sessions they lead. The caller is never among them.
+    They are the descendants of `root` (the runner, itself left out), those of `users` and of
+    the caller's own user that carry `token` in their environment, the `known` ones, and of
+    all these the descendants and the members of the sessions they lead. The caller is never
+    among them.
     """
-    return _gather(_all_processes(token), root, known)
+    return _gather(Census(token, users).take(), root, known)
 
 
 def signal_tree(
-    number: int, token: str | None, root: Identity | None, known: Iterable[int] = ()
+    number: int,
+    token: str | None,
+    root: Identity | None,
+    known: Iterable[int] = (),
+    users: Iterable[int] = (),
 ) -> None:
     """Send a signal to all processes of an attempt, and wake those that are stopped."""
-    everything = _all_processes(token)
+    everything = Census(token, users).take()
     for pid in _gather(everything, root, known):
         if send_signal(pid, everything[pid].start_ticks, number):
             send_signal(pid, everything[pid].start_ticks, signal.SIGCONT)
 
 
 def signal_catchers(
-    number: int, token: str | None, root: Identity | None, known: Iterable[int] = ()
+    number: int,
+    token: str | None,
+    root: Identity | None,
+    known: Iterable[int] = (),
+    users: Iterable[int] = (),
 ) -> int:
     """Send a signal to those processes of an attempt that have a handler for it.
 
     It would only end the others: the shell around a program that saves its state, say.
     Returns how many got it.
     """
-    everything = _all_processes(token)
+    everything = Census(token, users).take()
     found = [pid for pid in _gather(everything, root, known) if _catches(pid, number)]
     return sum(send_signal(pid, everything[pid].start_ticks, number) for pid in found)
 
 
 def _catches(pid: int, number: int) -> bool:
-    try:
-        with open(f"/proc/{pid}/status", "rb") as file:
-            for line in file:
-                if line.startswith(b"SigCgt:"):
-                    return bool(int(line.split()[1], 16) >> (number - 1) & 1)
-    except (OSError, ValueError):
-        pass  # it has ended
+    for line in start_of(f"/proc/{pid}/status").splitlines():
+        if line.startswith(b"SigCgt:"):
+            return bool(int(line.split()[1], 16) >> (number - 1) & 1)
     return False
 
 
@@ -180,6 +165,7 @@ def kill_tree(
     known: Iterable[int] = (),
     cgroup: str | None = None,
     seconds: float = 2.0,
+    users: Iterable[int] = (),
 ) -> set[int]:
     """KILL all processes of an attempt; return the pids that survive it for `seconds`.
 
@@ -187,7 +173,8 @@ def kill_tree(
     death of a parent cannot hide its children before they are known.
     """
     deadline = time.monotonic() + seconds
-    everything = _all_processes(None)
+    census = Census(token, users)
+    everything = census.take()
     caught = {pid: everything[pid].start_ticks for pid in known if pid in everything}
     pause, clean = 0.001, 0
     while True:
@@ -195,7 +182,7 @@ def kill_tree(
             cgroups.kill(cgroup)
         stopped: set[int] = set()
         while True:
-            everything = _all_processes(token)
+            everything = census.take()
             same = {
                 pid
                 for pid, ticks in caught.items()
@@ -242,175 +229,69 @@ def _gather(everything: dict[int, Stat], root: Identity | None, known: Iterable[
     if root is not None and rooted:
         excluded.add(root.pid)
     found -= excluded
-    grew = True
-    while grew:
-        fresh = {
-            pid
-            for pid, stat in everything.items()
-            if pid not in found
-            and pid not in excluded
-            and (
-                stat.parent in found
-                or stat.session in found
-                or (root is not None and rooted and stat.parent == root.pid)
-            )
-        }
+    under: dict[int, list[int]] = {}
+    """The children of each process, and the members of each session by its leader."""
+    for pid, stat in everything.items():
+        under.setdefault(stat.parent, []).append(pid)
+        under.setdefault(stat.session, []).append(pid)
+    above = [*found, root.pid] if root is not None and rooted else [*found]
+    if root is not None and rooted:
+        # The members of the runner's own session need not be its descendants.
+        under[root.pid] = [p for p in under.get(root.pid, ()) if everything[p].parent == root.pid]
+    while above:
+        fresh = set(under.get(above.pop(), ())) - found - excluded
         found |= fresh
-        grew = bool(fresh)
+        above += fresh
     return found
 
 
-def _all_processes(token: str | None) -> dict[int, Stat]:
-    """Every living process of the machine, those with the token marked."""
-    everything: dict[int, Stat] = {}
+class Census:
+    """All living processes of the machine, those with the token marked, as often as one asks.
 
-    def look(pid: int) -> None:
-        stat = read_stat(pid)
-        if stat is not None and not stat.dead:
-            stat.marked = token is not None and token_of(pid) == token
-            everything[pid] = stat
-
-    for name in os.listdir("/proc"):
-        if name.isdigit():
-            look(int(name))
-    # What forks and exits all the time is gone before its turn comes: it is the newest.
-    for _ in range(_LOOKS_AT_THE_NEWEST):
-        newest = int(_read("/proc/loadavg").split()[-1])
-        look(newest)
-        look(newest + 1)
-    return everything
-
-
-def token_of(pid: int, proc: str = "/proc") -> str | None:
-    """The token in a process's environment; None where it has none or we may not look."""
-    mark = b"\0" + TOKEN_VARIABLE.encode() + b"="
-    _, found, rest = (b"\0" + _read(f"{proc}/{pid}/environ")).partition(mark)
-    return rest.partition(b"\0")[0].decode("ascii", "replace") if found else None
-
-
-def _read(path: str) -> bytes:
-    """A whole file of /proc; nothing when the process is gone or hidden from us."""
-    try:
-        with open(path, "rb", buffering=0) as file:
-            return file.read()
-    except OSError:
-        return b""
-
-
-# ------------------------------------------------------------------ whose is this pid?
-
-
-class LiveAttempt:
-    """What marks the processes of an attempt that runs now."""
-
-    __slots__ = ("attempt", "cgroup", "job_id", "runner", "token")
-
-    def __init__(
-        self,
-        job_id: int,
-        attempt: int,
-        token: str | None,
-        runner: Identity | None,
-        cgroup: str | None = None,
-    ) -> None:
-        self.job_id = job_id
-        self.attempt = attempt
-        self.token = token
-        self.runner = runner
-        self.cgroup = cgroup
-
-    @property
-    def owner(self) -> tuple[int, int]:
-        return self.job_id, self.attempt
-
-
-class PidOwners:
-    """Says which attempt a process belongs to.
-
-    `update` and `owner_of` may be called from different threads: an update puts a new
-    view in the old one's place. `vouchers` names the processes whose token speaks for one
-    that has no relation to any job: the first of the container that it is in.
+    An environment is read of processes of `users` and of the caller's own user alone, and
+    once: what a process got with its `execve` stays what it is.
     """
 
-    def __init__(self, vouchers: Callable[[int], Iterable[int]] = lambda _: ()) -> None:
-        self._vouchers = vouchers
-        self._view = _View((), {}, vouchers)
+    def __init__(self, token: str | None, users: Iterable[int] = ()) -> None:
+        self._token = token
+        self._users = frozenset((os.geteuid(), *users))
+        self._marked: dict[tuple[int, int, tuple[int, int] | None], bool] = {}
 
-    def update(self, attempts: Iterable[LiveAttempt]) -> None:
-        """These attempts are alive now, and no others."""
-        live = tuple(attempts)
-        owners = {attempt.owner for attempt in live}
-        # Who was nobody's may belong to an attempt that we have only now heard of.
-        kept: dict[tuple[int, int], tuple[int, int] | None] = {
-            key: owner for key, owner in self._view.cache.copy().items() if owner in owners
-        }
-        self._view = _View(live, kept, self._vouchers)
+    def take(self) -> dict[int, Stat]:
+        """By pid."""
+        everything: dict[int, Stat] = {}
 
-    def owner_of(self, pid: int) -> tuple[int, int] | None:
-        """(job id, attempt number), or None for a process that radrm did not start."""
-        return self._view.owner_of(pid)
-
-    def seen_of(self, owner: tuple[int, int]) -> list[int]:
-        """The pids that were asked about, belong to this attempt, and exist."""
-        seen = [key for key, found in self._view.cache.copy().items() if found == owner]
-        now = {pid: read_stat(pid) for pid, _ in seen}
-        return [pid for pid, ticks in seen if (stat := now[pid]) and stat.start_ticks == ticks]
-
-
-class _View:
-    """The live attempts of one moment, and the answers given since."""
-
-    def __init__(
-        self,
-        attempts: tuple[LiveAttempt, ...],
-        cache: dict[tuple[int, int], tuple[int, int] | None],
-        vouchers: Callable[[int], Iterable[int]],
-    ) -> None:
-        self.cache = cache
-        self._vouchers = vouchers
-        self._by_token = {a.token: a.owner for a in attempts if a.token is not None}
-        self._by_group = {
-            a.cgroup.rpartition("/")[2]: a.owner for a in attempts if a.cgroup is not None
-        }
-        self._by_runner = {
-            (a.runner.pid, a.runner.start_ticks): a.owner for a in attempts if a.runner is not None
-        }
-
-    def owner_of(self, pid: int) -> tuple[int, int] | None:
-        stat = read_stat(pid)
-        if stat is None:
-            return None
-        key = pid, stat.start_ticks
-        if key not in self.cache:
-            self.cache[key] = (
-                self._by_its_token(pid)
-                or self._by_control_group(pid)
-                or self._by_ancestry(pid, stat)
-                or self._by_container(pid)
-            )
-        return self.cache[key]
-
-    def _by_its_token(self, pid: int) -> tuple[int, int] | None:
-        token = token_of(pid)
-        return self._by_token.get(token) if token is not None else None
-
-    def _by_container(self, pid: int) -> tuple[int, int] | None:
-        if not self._by_token:
-            return None
-        return next(filter(None, map(self._by_its_token, self._vouchers(pid))), None)
-
-    def _by_control_group(self, pid: int) -> tuple[int, int] | None:
-        if not self._by_group:
-            return None
-        names = _read(f"/proc/{pid}/cgroup").decode("utf-8", "replace").strip().split("/")
-        return next((self._by_group[name] for name in names if name in self._by_group), None)
-
-    def _by_ancestry(self, pid: int, stat: Stat | None) -> tuple[int, int] | None:
-        while stat is not None:
-            key = pid, stat.start_ticks
-            owner = self._by_runner.get(key) or self.cache.get(key)
-            if owner is not None or pid <= 1:
-                return owner
-            pid = stat.parent
+        def look(pid: int) -> None:
             stat = read_stat(pid)
-        return None
+            if stat is not None and not stat.dead:
+                everything[pid] = stat
+
+        for name in os.listdir("/proc"):
+            if name.isdigit():
+                look(int(name))
+        # What forks and exits all the time is gone before its turn comes: it is the newest.
+        for _ in range(_LOOKS_AT_THE_NEWEST):
+            newest = int(start_of("/proc/loadavg").split()[-1])
+            look(newest)
+            look(newest + 1)
+        if self._token is not None:
+            self._mark(everything)
+        return everything
+
+    def _mark(self, everything: dict[int, Stat]) -> None:
+        left = ENVIRONS_BYTES
+        seen = {}
+        for pid, stat in sorted(everything.items(), key=lambda each: each[1].environ_bytes):
+            if not stat.environ_bytes:
+                continue  # one of the kernel's own, or hidden from us
+            key = pid, stat.start_ticks, stat.environ
+            marked = self._marked.get(key)
+            if marked is None:
+                if left <= 0:
+                    continue
+                marked = False
+                if is_of(pid, self._users):
+                    left -= stat.environ_bytes
+                    marked = token_of(pid, most=stat.environ_bytes) == self._token
+            seen[key] = stat.marked = marked
+        self._marked = seen

@@ -113,6 +113,7 @@ class Runner:
         """The group that holds the job, and not us."""
         self._token: str | None = None if reaper else launch["token"]
         """None while our own children are sure to be all: no environment is searched."""
+        self._users = () if launch["uid"] is None else (launch["uid"],)
         self._job = 0
         self._status: int | None = None
         self._killing = False
@@ -264,7 +265,9 @@ class Runner:
         """True while processes of the job live that are not our descendants: such as were
         put into its group, or all of its orphans where we could not become their reaper."""
         members = cgroups.processes(self._cgroup) if self._cgroup is not None else set()
-        return bool(members or (self._token and attempt_processes(self._token, None)))
+        return bool(
+            members or (self._token and attempt_processes(self._token, None, (), self._users))
+        )
 
     def _wait(self, seconds: float | None) -> int | None:
         """Until a signal comes, or `seconds` have passed: then None."""
@@ -280,16 +283,17 @@ class Runner:
             self._killing = True
             self._kill_all()
         elif number is not None and number in PASSED_ON:
-            signal_catchers(number - signal.SIGRTMIN, self._token, self._me, self._grouped())
+            marks = self._token, self._me, self._grouped(), self._users
+            signal_catchers(number - signal.SIGRTMIN, *marks)
 
     def _signal_all(self, number: int) -> None:
-        signal_tree(number, self._token, self._me, self._grouped())
+        signal_tree(number, self._token, self._me, self._grouped(), self._users)
 
     def _grouped(self) -> set[int]:
         return cgroups.processes(self._cgroup) if self._cgroup is not None else set()
 
     def _kill_all(self) -> None:
-        kill_tree(self._token, self._me, (), self._cgroup)
+        kill_tree(self._token, self._me, (), self._cgroup, users=self._users)
 
     # ---------------------------------------------------------------- the end
 

@@ -10,6 +10,7 @@ file that it executes does, if root alone could have written it.
 
 from __future__ import annotations
 
+import itertools
 import logging
 import os
 import pwd
@@ -25,7 +26,7 @@ from radrm.core.records import Stranger
 from radrm.core.state import State
 from radrm.core.units import show_seconds
 from radrm.errors import plain
-from radrm.host.processes import read_stat
+from radrm.host.procfs import read_stat, start_of, uid_of
 from radrm.host.source import OwnerOf
 from radrm.host.stranger_rules import Key, Sightings, Step
 
@@ -43,6 +44,8 @@ ALWAYS_SPARED = frozenset({
 })
 # fmt: on
 _SIGNALS = {Step.TERM: signal.SIGTERM, Step.KILL: signal.SIGKILL}
+_MOST_FILES = 1 << 16
+"""Open files of one process that are looked through for a GPU."""
 _SHORT_NAME = 15
 """Characters that the kernel keeps of a process's short name."""
 _GONE = " (deleted)"
@@ -205,7 +208,7 @@ class _Program:
 def _spared(pid: int, config: StrangersConfig, trust_names: bool) -> str | None:
     """Why a process is left alone; None where it is not. `trust_names`: where its executable
     cannot be told, its own name will do. Otherwise what cannot be told is left alone."""
-    uid = _uid(pid)
+    uid = uid_of(pid)
     if uid is None:
         return "whose it is cannot be told"
     if config.spare_users and _login(uid) in config.spare_users:
@@ -231,15 +234,6 @@ def _program(pid: int) -> _Program | None:
     return _Program(name.removesuffix(_GONE), found.st_uid == 0 and not others_write)
 
 
-def _uid(pid: int) -> int | None:
-    """Whose process it is: its real user, as the kernel has it."""
-    try:
-        with open(f"/proc/{pid}/status", "rb") as file:
-            return next((int(line.split()[1]) for line in file if line.startswith(b"Uid:")), None)
-    except OSError:
-        return None
-
-
 def _login(uid: int) -> str:
     try:
         return pwd.getpwuid(uid).pw_name
@@ -248,18 +242,16 @@ def _login(uid: int) -> str:
 
 
 def _short_name(pid: int) -> str | None:
-    try:
-        with open(f"/proc/{pid}/comm", "rb") as file:
-            return plain(file.read(64).decode("utf-8", "replace").rstrip("\n"))
-    except OSError:
-        return None
+    name = start_of(f"/proc/{pid}/comm", 64)
+    return plain(name.decode("utf-8", "replace").rstrip("\n")) if name else None
 
 
 def has_gpu_open(pid: int, device: str = "/dev/nvidia") -> bool:
     """Whether a process has a device file open whose path begins so."""
     try:
         with os.scandir(f"/proc/{pid}/fd") as files:
-            return any(_target(file.path).startswith(device) for file in files)
+            looked_at = itertools.islice(files, _MOST_FILES)
+            return any(_target(file.path).startswith(device) for file in looked_at)
     except OSError:
         return False
 

@@ -12,13 +12,15 @@ from collections.abc import Mapping
 
 from radrm.core.records import Stranger
 from radrm.errors import plain
-from radrm.host.processes import read_stat
+from radrm.host.procfs import read_stat, start_of
 
 MOST = 32
 """Told of one device; the largest ones."""
 LONGEST = 160
 """Characters of a command that are told."""
 _MOST_REMEMBERED = 1024
+_LOOKED_AT = 4096
+"""Bytes of a command line: people are shown much less."""
 
 _Looks = tuple["str | None", "str | None"]
 
@@ -70,7 +72,7 @@ def clean(text: str) -> str:
 def _status(pid: int) -> tuple[int | None, str | None]:
     """The real user and the short name."""
     uid, name = None, None
-    for line in _start_of(f"/proc/{pid}/status").splitlines():
+    for line in start_of(f"/proc/{pid}/status", _LOOKED_AT).splitlines():
         if line.startswith(b"Uid:"):
             uid = int(line.split()[1])
         elif line.startswith(b"Name:"):
@@ -80,13 +82,5 @@ def _status(pid: int) -> tuple[int | None, str | None]:
 
 def _command(pid: int) -> str | None:
     """None for a process without a command line: a zombie, or one of the kernel's own."""
-    words = _start_of(f"/proc/{pid}/cmdline").rstrip(b"\0 ").replace(b"\0", b" ")
+    words = start_of(f"/proc/{pid}/cmdline", _LOOKED_AT).rstrip(b"\0 ").replace(b"\0", b" ")
     return clean(words.decode("utf-8", "replace")) or None
-
-
-def _start_of(path: str) -> bytes:
-    try:
-        with open(path, "rb", buffering=0) as file:
-            return file.read(4096)
-    except OSError:
-        return b""

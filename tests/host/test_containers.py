@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from radrm.host import cgroups, engines
 from radrm.host.containers import Container, Containers, groups_of
 from radrm.host.evidence import Ended, Lost
-from radrm.host.processes import LiveAttempt, PidOwners
+from radrm.host.owners import LiveAttempt, PidOwners
 from tests.host.test_launcher import SERIAL, Host, end_of, host, next_of
 from tests.host.test_processes import SLEEP, TOKEN, Run, gone, run, wait_until
 
@@ -134,7 +134,7 @@ def test_the_first_process_speaks_for_all(proc: Proc) -> None:
     containers = Containers(str(proc.folder))
     (found,) = containers.of_attempt(TOKEN)
     assert (found.engine, found.id, found.first, set(found.members)) == ("docker", A, 50, {40, 50})
-    assert containers.vouchers(40) == [50]
+    assert containers.vouchers(40) == [40, 50]
     assert containers.vouchers(70) == containers.vouchers(4711) == []
 
 
@@ -153,7 +153,7 @@ def test_nothing_else_ties_a_container(
     proc.process(50, scope(A), 9, "1", **first)
     proc.process(51, scope(A), 10, "7", **second)
     assert proc.ours() == []
-    assert Containers(str(proc.folder)).vouchers(51) == [50]
+    assert Containers(str(proc.folder)).vouchers(51) == [51, 50]
 
 
 def test_a_group_of_the_same_name_elsewhere_is_another_container(proc: Proc) -> None:
@@ -167,7 +167,7 @@ def test_a_group_of_the_same_name_elsewhere_is_another_container(proc: Proc) -> 
 def test_where_the_first_is_hidden_nobody_takes_its_place(proc: Proc) -> None:
     proc.process(51, scope(A), 10, "7", RADRM_TOKEN=TOKEN)
     assert proc.ours() == []
-    assert Containers(str(proc.folder)).vouchers(51) == []
+    assert Containers(str(proc.folder)).vouchers(51) == [51]
 
 
 def test_without_a_pid_namespace_the_oldest_is_the_first(proc: Proc) -> None:

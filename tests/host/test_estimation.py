@@ -25,7 +25,7 @@ from radrm.host.estimation.service import Estimated, EstimationService, Wanted
 from radrm.host.estimation.thinker import NoAnswer, Thinker
 from radrm.host.estimation.tracing import NotTraced, TraceRequest, trace, tracer_arguments
 from radrm.host.estimation.worker import Question
-from radrm.host.processes import read_stat
+from radrm.host.procfs import read_stat
 from radrm.options import typed
 
 HASTY = Config(estimation=EstimationConfig(time_limit_s=0.3, trace_limit_s=20.0))

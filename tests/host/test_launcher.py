@@ -8,6 +8,7 @@ import select
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -21,7 +22,8 @@ from radrm.host import attempts, cgroups, evidence, launcher, runner
 from radrm.host.clock import Clock
 from radrm.host.evidence import Ended, Lost, Running, Started, Void
 from radrm.host.launcher import Launcher, LaunchPlan
-from radrm.host.processes import Identity, attempt_processes, identify, kill_tree, token_of
+from radrm.host.processes import Identity, attempt_processes, identify, kill_tree
+from radrm.host.procfs import token_of
 from tests.host.test_processes import ESCAPED, PYTHON, SLEEP, gone, read_pid, wait_until
 
 SERIAL = 7
@@ -294,8 +296,8 @@ def test_orders_reach_the_tree_of_a_dead_runner(
     assert isinstance(next_of(daemon), Started)
     host.kill_runner()
     order(daemon, SERIAL)
-    assert not host.processes()
     assert isinstance(next_of(daemon), Lost)
+    assert not host.processes()
 
 
 def test_a_runner_that_dies_before_its_claim(host: Host) -> None:
@@ -324,18 +326,47 @@ def test_survivors_of_a_kill_are_waited_for(host: Host, monkeypatch: pytest.Monk
     assert isinstance(started, Started)
     stuck = subprocess.Popen([*PYTHON, SLEEP])
 
-    def resisting(*args: Any) -> set[int]:
-        kill_tree(*args)
+    tried = threading.Event()
+
+    def resisting(*args: Any, **more: Any) -> set[int]:
+        kill_tree(*args, **more)
+        tried.set()
         return {stuck.pid} if stuck.poll() is None else set()
 
     monkeypatch.setattr(launcher, "kill_tree", resisting)
     os.kill(host.runner(), signal.SIGKILL)
-    while len(fds := daemon.fds()) != 1 or select.select(list(fds), [], [], 0)[0]:
+    while not tried.is_set() or select.select(list(daemon.fds()), [], [], 0)[0]:
         assert daemon.poll(SERIAL) is None
     assert daemon.poll(SERIAL) is None
     stuck.kill()
     assert isinstance(next_of(daemon), Lost)
     stuck.wait()
+
+
+def test_what_is_long_to_kill_does_not_hold_the_daemon(
+    host: Host, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As a tree of thousands of processes."""
+    daemon = host.daemon()
+    daemon.launch(host.plan(*SLEEPER))
+    assert isinstance(next_of(daemon), Started)
+    may_go_on = threading.Event()
+
+    def slow(*args: Any, **more: Any) -> set[int]:
+        assert may_go_on.wait(60)
+        return kill_tree(*args, **more)
+
+    monkeypatch.setattr(launcher, "kill_tree", slow)
+    os.kill(host.runner(), signal.SIGKILL)
+    (fd,) = daemon.fds()
+    assert select.select([fd], [], [], 30)[0]
+    for _ in range(5):
+        assert daemon.poll(SERIAL) is None
+        daemon.kill(SERIAL)
+        assert not select.select(list(daemon.fds()), [], [], 0)[0], "there is nothing to do yet"
+    may_go_on.set()
+    assert isinstance(next_of(daemon), Lost)
+    assert not host.processes()
 
 
 # ------------------------------------------------------------------ the next daemon

@@ -8,27 +8,27 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from radrm.host import cgroups
+from radrm.host import processes as proc
+from radrm.host.owners import LiveAttempt, PidOwners
 from radrm.host.processes import (
     Identity,
-    LiveAttempt,
-    PidOwners,
-    Stat,
     alive,
     attempt_processes,
     boot_id,
     identify,
     kill_tree,
     open_pidfd,
-    read_stat,
     send_signal,
     signal_tree,
 )
+from radrm.host.procfs import Stat, read_stat
 
 TOKEN = f"token-{os.getpid()}"
 PYTHON = [sys.executable, "-I", "-S", "-c"]
@@ -174,6 +174,40 @@ def test_descendants_of_the_root_but_not_the_root(run: Run, tmp_path: Path) -> N
     assert alive(root)
 
 
+def test_a_chain_of_processes_without_end_is_looked_along_for_a_bounded_way(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked = 0
+
+    def chained(pid: int, proc: str = "/proc") -> Stat:
+        nonlocal asked
+        asked += 1
+        return Stat(f"{pid} (x) S {pid + 1} 1 1 {'0 ' * 13}1 0 5 0".encode())
+
+    monkeypatch.setattr("radrm.host.owners.read_stat", chained)
+    owners = PidOwners()
+    owners.update([LiveAttempt(1, 1, TOKEN, Identity(os.getpid(), 1, "boot"))])
+    assert owners.owner_of(NO_PID) is None
+    assert asked < 1000
+
+
+def test_what_is_remembered_of_processes_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("radrm.host.owners.MOST_REMEMBERED", 3)
+    real = read_stat
+    monkeypatch.setattr(
+        "radrm.host.owners.read_stat",
+        lambda pid: real(os.getpid()) if pid > NO_PID else real(pid),
+    )
+    owners = PidOwners()
+    owners.update([LiveAttempt(1, 1, TOKEN, identify(os.getpid()))])
+    assert owners.owner_of(os.getpid()) == (1, 1)
+    monkeypatch.setattr("radrm.host.owners._is_there", lambda process: process[0] < NO_PID)
+    for pid in range(NO_PID + 1, NO_PID + 20):
+        owners.owner_of(pid)
+    assert len(owners._view.cache) <= 4
+    assert owners.seen_of((1, 1)) == [os.getpid()], "what lives is not forgotten"
+
+
 def test_the_token_finds_who_left_the_tree(run: Run) -> None:
     process = run(SLEEP, token=TOKEN)
     run(SLEEP, token=TOKEN + "-of-another")
@@ -199,6 +233,23 @@ time.sleep(1000)
     assert attempt_processes(None, None, [leader.pid]) == {leader.pid, orphan}
     assert kill_tree(None, None, [leader.pid]) == set()
     assert gone(orphan)
+
+
+def test_a_long_chain_of_children_costs_as_much_as_its_length() -> None:
+    """As of a job that forks all the time, each process the child of the last."""
+    length, asked = 2000, 0
+
+    class Counted(Stat):
+        def __getattribute__(self, name: str) -> Any:
+            nonlocal asked
+            asked += 1
+            return super().__getattribute__(name)
+
+    text = "1 (x) S {} 1 1 " + "0 " * 13 + "1 0 5 0"
+    chain = {10 + n: Counted(text.format(9 + n).encode()) for n in range(length)}
+    asked = 0
+    assert proc._gather(chain, None, [10]) == set(chain)  # type: ignore[arg-type]
+    assert asked <= 10 * length
 
 
 def test_the_caller_is_never_among_them() -> None:
@@ -344,8 +395,8 @@ def test_owners_ask_the_kernel_once(run: Run, monkeypatch: pytest.MonkeyPatch) -
     owners.update([LiveAttempt(1, 1, TOKEN, None)])
     assert owners.owner_of(process.pid) == (1, 1)
 
-    def never(_: int) -> str | None:
+    def never(_: int, **__: int) -> str | None:
         raise AssertionError("asked again")
 
-    monkeypatch.setattr("radrm.host.processes.token_of", never)
+    monkeypatch.setattr("radrm.host.owners.token_of", never)
     assert owners.owner_of(process.pid) == (1, 1)

@@ -21,7 +21,7 @@ from radrm.config import StrangersConfig
 from radrm.core.events import ReadingsTaken, Tick
 from radrm.core.records import Instant, Reading, Stranger
 from radrm.host import stranger_watch as module
-from radrm.host.processes import read_stat
+from radrm.host.procfs import read_stat
 from radrm.host.stranger_watch import ALWAYS_SPARED, StrangerWatch, has_gpu_open
 from radrm.host.strangers import Strangers
 

@@ -76,7 +76,7 @@ def test_a_user_without_a_name(mocker: MockerFixture) -> None:
 
 
 def test_each_process_and_each_user_is_looked_at_once(mocker: MockerFixture) -> None:
-    files = mocker.spy(strangers, "_start_of")
+    files = mocker.spy(strangers, "start_of")
     users = mocker.spy(pwd, "getpwuid")
     known = Strangers()
     with running() as pid:
@@ -91,7 +91,7 @@ def test_a_pid_that_was_given_out_again_is_another_process(mocker: MockerFixture
     (before,) = known.describe({os.getpid(): 1})
     stat = mocker.patch.object(strangers, "read_stat").return_value
     stat.start_ticks = 7
-    mocker.patch.object(strangers, "_start_of", return_value=b"other")
+    mocker.patch.object(strangers, "start_of", return_value=b"other")
     (after,) = known.describe({os.getpid(): 1})
     assert (before.command != after.command, after.command) == (True, "other")
 

@@ -23,7 +23,8 @@ from radrm.config import EstimationConfig
 from radrm.errors import RadrmError
 from radrm.host import cgroups
 from radrm.host.estimation import start_tracer
-from radrm.host.processes import TOKEN_VARIABLE, kill_tree
+from radrm.host.processes import kill_tree
+from radrm.host.procfs import TOKEN_VARIABLE
 from radrm.options import Options
 
 MAX_DOCUMENT = 64 << 20

@@ -15,6 +15,7 @@ from typing import Any
 
 from radrm.host import nvml
 from radrm.host.health.finding import Finding, fail, ok, warn
+from radrm.host.procfs import start_of
 
 _NVIDIA = "0x10de"
 _EXCLUSIVE_PROCESS, _PROHIBITED = 3, 2
@@ -238,7 +239,7 @@ def _control_daemon(pipes: Path, proc: Path) -> int | None:
     try:
         with (pipes / f"{_MPS_CONTROL}.pid").open("rb") as file:
             pid = int(file.read(20))  # no more: anybody may have put anything there
-        command = (proc / str(pid) / "cmdline").read_bytes()
     except (OSError, ValueError):
         return None
+    command = start_of(f"{proc}/{pid}/cmdline", 4096)
     return pid if _MPS_CONTROL.encode() in command else None

@@ -11,6 +11,7 @@ import inotify_simple
 
 from radrm.host import cgroups
 from radrm.host.health.finding import Finding, fail, ok, warn
+from radrm.host.procfs import start_of
 
 MPS_OPEN_FILES = 16384
 """What NVIDIA asks for where MPS is used (MPS guide, "File descriptor limit")."""
@@ -55,7 +56,7 @@ def tree_kill(group: str | None, make: Callable[[str], bool] = cgroups.make) -> 
 def served_group(pid: int, uid: int | None, proc: Path = Path("/proc")) -> Finding:
     """As `tree_kill`, of a daemon that runs: process `pid` of user `uid`, None if unknown."""
     name = "cgroup"
-    lines = (proc / str(pid) / "cgroup").read_text().splitlines()
+    lines = start_of(f"{proc}/{pid}/cgroup").decode("utf-8", "replace").splitlines()
     path = next((line[3:] for line in lines if line.startswith("0::/")), None)
     if path is None:
         return tree_kill(None)
@@ -92,7 +93,7 @@ def _folder_of(group: str, mountinfo: str) -> Path | None:
 def file_limits(pid: int, proc: Path = Path("/proc")) -> tuple[int, int]:
     """How many files a process may have open, and how far it may raise that; -1: unlimited.
     Raises OSError, ValueError where that cannot be told."""
-    for line in (proc / str(pid) / "limits").read_text().splitlines():
+    for line in start_of(f"{proc}/{pid}/limits").decode("ascii", "replace").splitlines():
         if line.startswith("Max open files"):
             soft, hard = line.split()[3:5]
             return _limit(soft), _limit(hard)

@@ -20,7 +20,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from radrm.errors import DeviceError
-from radrm.host.processes import TOKEN_VARIABLE, Identity, alive, identify, send_signal
+from radrm.host.processes import Identity, alive, identify, send_signal
+from radrm.host.procfs import TOKEN_VARIABLE, start_of
 
 PROGRAM = "nvidia-cuda-mps-control"
 SERVER = "nvidia-cuda-mps-server"
@@ -308,11 +309,7 @@ def _command_of(pid: int) -> str:
 
 
 def _proc(pid: int, name: str) -> str:
-    try:
-        with open(f"/proc/{pid}/{name}", "rb") as file:
-            return os.fsdecode(file.read())
-    except OSError:
-        return ""
+    return os.fsdecode(start_of(f"/proc/{pid}/{name}"))
 
 
 def _allow_files(pid: int) -> None:

@@ -26,6 +26,7 @@ LOCK_NAME = "gpus.lock"
 LOG_NAME = "gpus.log"
 _START_LIMIT_S = 30.0
 _PAUSE_S = 0.05
+_LOG_TAIL = 1 << 16
 
 
 class SoftwareGpus:
@@ -191,7 +192,9 @@ def _start(run_dir: Path, spec: str, scale: float) -> bool:
         except subprocess.TimeoutExpired as error:
             raise DeviceError(f"the software GPU driver does not start; see {log_path}") from error
     if code not in (0, EXIT_LOCKED):
-        lines = log_path.read_text(errors="replace").splitlines()
+        with log_path.open("rb") as log:
+            log.seek(max(0, log.seek(0, os.SEEK_END) - _LOG_TAIL))
+            lines = log.read(_LOG_TAIL).decode("utf-8", "replace").splitlines()
         cause = lines[-1] if lines else f"exit code {code}"
         raise DeviceError(f"the software GPU driver did not start: {cause} (see {log_path})")
     return code == 0
