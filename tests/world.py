@@ -177,6 +177,7 @@ class World:
         self.scheduler = Scheduler(self.rules, self.settings)
         self.scheduler.restore(kept)
         self.step(ev.DevicesSeen(at=self.now, devices=self.devices))
+        self.step(ev.AttemptsAdopted(at=self.now))
         self.read()
 
     # ------------------------------------------------------------- readings

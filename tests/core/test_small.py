@@ -184,7 +184,7 @@ def admit(led: DeviceLedger, job_id: int, mib: int | None, smact: float | None =
     led.reserve(
         Reservation(f"job:{job_id}", ReservationKind.RUNNING, "GPU-0", mib, NOW, job_id=job_id)
     )
-    led.admit(job, Attempt(job_id, 1, job_id, placement, NOW), NOW.boot_s)
+    led.admit(job, Attempt(job_id, 1, job_id, placement, NOW), NOW.boot_s, NOW.boot_s)
 
 
 def test_promises_count_before_anything_is_used() -> None:
