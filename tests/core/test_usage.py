@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from radrm.core import events as ev
-from radrm.core.ledger import merged
+from radrm.core.ledger import NOTED_EVERY_S, merged
 from radrm.core.proposals import ResizeTo
 from radrm.core.records import Attempt, Placement, Role, Share, Usage
 from radrm.core.settings import CoreSettings
@@ -148,7 +148,7 @@ def test_energy_is_neither_lost_nor_made(life: list[tuple[str, int, float]]) -> 
     """What all attempts are told to have used is what the devices took while anybody was there:
     a restart may lose what was not on disk yet, and nothing else does."""
     world = World(gpus(2))
-    taken_j, lost_j = 0.0, 0.0
+    taken_j, lost_j, read_s = 0.0, 0.0, world.boot_s
     for kind, pick, seconds in life:
         live = [a.job_id for a in world.attempts.values() if a.ended is None]
         before_s = world.boot_s
@@ -160,10 +160,12 @@ def test_energy_is_neither_lost_nor_made(life: list[tuple[str, int, float]]) -> 
             job_id = live[pick % len(live)]
             world.cancel(job_id) if kind == "cancel" else world.end(job_id, kind == "oom")
         elif kind == "restart":
-            lost_j += 60.0 * WATTS * len(world.devices) + 1e-6
+            lost_j += (NOTED_EVERY_S + world.boot_s - read_s) * WATTS * len(world.devices)
             world.restart()
+            read_s = world.boot_s
         elif kind == "time":
             world.pass_time(seconds)
+            read_s = world.boot_s
         elif kind == "unread":
             world.boot_s += seconds
         taken_j += (world.boot_s - before_s) * WATTS * len(busy)
