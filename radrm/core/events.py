@@ -1,7 +1,7 @@
 """The events: everything that `step` may learn about the world.
 
-Each carries the time of the step, on both clocks: `step` has no other clock, and its time never
-goes back. Results of actions come back as events too.
+Each carries the time of the step, on both clocks: `step` has no other clock.
+Results of actions come back as events too.
 """
 
 from __future__ import annotations
