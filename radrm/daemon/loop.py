@@ -369,7 +369,7 @@ class Loop:
             found = self.parts.launcher.adopt(attempt.serial, job.id, attempt.number)
             log.info("job %d, attempt %d: %s", job.id, attempt.number, type(found).__name__)
             if isinstance(found, Ended) and found.at.boot != self.clock.now().boot:
-                log.info("job %d ended before the server went down: by the date then", job.id)
+                log.info("job %d: its exit record is of an earlier boot; its date holds", job.id)
             if isinstance(found, Lost) and not found.began:
                 found = Void()  # both died in the launch: nothing ran, so nothing is lost
             events += self._events_of(job, attempt, found)

@@ -14,6 +14,7 @@ from radrm.core.proposals import ResizeTo
 from radrm.core.records import Attempt, Placement, Role, Share, Usage
 from radrm.core.settings import CoreSettings
 from radrm.core.words import Collocation
+from tests.core.test_small import admit, ledger, reading
 from tests.world import GIB, World, gpus
 
 WATTS = 100.0  # of each device of the modelled world, always
@@ -169,8 +170,8 @@ def test_energy_is_neither_lost_nor_made(life: list[tuple[str, int, float]]) -> 
         elif kind == "unread":
             world.boot_s += seconds
         taken_j += (world.boot_s - before_s) * WATTS * len(busy)
-        for ledger in world.scheduler.state.ledgers.values():
-            assert (ledger.free_mib() or 0) >= 0
+        ledgers = world.scheduler.state.ledgers.values()
+        assert all((led.free_mib() or 0) >= 0 for led in ledgers)
         for attempt in world.attempts.values():
             usage_of(attempt)
     world.read()
@@ -178,3 +179,57 @@ def test_energy_is_neither_lost_nor_made(life: list[tuple[str, int, float]]) -> 
         world.end(attempt.job_id)
     told_j = sum(a.energy_j or 0.0 for a in world.attempts.values())
     assert taken_j - lost_j - 1e-6 <= told_j <= taken_j + 1e-6
+
+
+# ------------------------------------------------------------------ one ledger, exactly
+
+steps = st.lists(
+    st.tuples(
+        st.sampled_from(["come", "go", "read", "read", "fail"]),
+        st.floats(0.0, 50.0),  # seconds until it happens
+        st.one_of(st.none(), st.floats(0.0, 700.0)),  # W
+        st.integers(0, 60_000),  # MiB
+        st.integers(0, 4),
+    ),
+    max_size=40,
+)
+
+
+@settings(max_examples=200)
+@given(steps)
+def test_a_ledger_divides_exactly_what_its_device_took(
+    life: list[tuple[str, float, float | None, int, int]],
+) -> None:
+    """Power counts from reading to reading, at the last one's value; until somebody comes or
+    goes at that of the one before. While nobody is there, and after a failed reading, none."""
+    led = ledger()
+    now_s, metered_s, power_w = 1000.0, 1000.0, None
+    taken_j, known = 0.0, True
+    gone: list[Usage] = []
+    for number, (kind, passes_s, watts, mib, pick) in enumerate(life):
+        now_s += passes_s
+        here = sorted(led.holdings)
+        if kind == "fail":
+            led.take(reading(now_s, used=None, error="lost"))
+            known = False
+            continue
+        if kind == "read":
+            taken_j += (now_s - metered_s) * watts if known and watts and here else 0.0
+            led.take(reading(now_s, used=mib, held=dict.fromkeys(here, mib // 8), power_w=watts))
+            known, power_w, metered_s = True, watts, now_s
+            assert led.holdings.keys() == set(here)
+        else:
+            taken_j += (now_s - metered_s) * power_w if known and power_w and here else 0.0
+            metered_s = now_s
+            if kind == "come":
+                admit(led, number + 1, mib // 8, since_s=now_s)
+            elif here:
+                leaver = here[pick % len(here)]
+                found = led.release(leaver, now_s)
+                led.unreserve(f"job:{leaver}")
+                assert found is not None
+                gone.append(found)
+        free = led.free_mib()
+        assert free is None or 0 <= free <= led.device.capacity_mib
+    told = [u.energy_j for u in gone] + [h.energy_j for h in led.holdings.values()]
+    assert sum(j for j in told if j is not None) == pytest.approx(taken_j)
