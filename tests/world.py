@@ -163,8 +163,9 @@ class World:
                 )
             )
 
-    def restart(self) -> None:
-        """A new scheduler from what was saved, as after `kill -9`."""
+    def restart(self, *found: ev.Event) -> None:
+        """A new scheduler from what was saved, as after `kill -9`, with what its host has found
+        of the attempts."""
         live = {j.id for j in self.jobs.values() if not j.state.final}
         kept = Kept(
             jobs=[self.jobs[i] for i in sorted(live)],
@@ -177,6 +178,9 @@ class World:
         self.scheduler = Scheduler(self.rules, self.settings)
         self.scheduler.restore(kept)
         self.step(ev.DevicesSeen(at=self.now, devices=self.devices))
+        for event in found:
+            self.step(event)
+        self.step(ev.AttemptsAdopted(at=self.now))
         self.read()
 
     # ------------------------------------------------------------- readings

@@ -37,21 +37,21 @@ def card(
     logs: Document | None = None,
 ) -> Group:
     """The whole card. `attempts` as `explain` gives them; `logs` None before it started."""
-    lines = [*_who(job, now), *_asked(job), *_got(job, index, attempts), *_times(job, now)]
+    lines = [*_who(job), *_asked(job), *_got(job, index, attempts), *_times(job, now)]
     if logs is not None:
         lines += [("output", plain(logs["stdout"])), ("errors", plain(logs["stderr"]))]
     parts: list[Any] = [_title(job), *_fields(lines)]
     if len(attempts) > 1:
-        parts += [Text(""), attempts_table(job, attempts, now)]
+        parts += [Text(""), attempts_table(job, attempts)]
     return Group(*parts, Text(""), *_fields([("next", "   ".join(next_steps(job)))]))
 
 
-def headline(job: Document, now: float, index: Mapping[str, int]) -> Text:
+def headline(job: Document, index: Mapping[str, int]) -> Text:
     """The job in one line, without its reason."""
     line = _title(job)
     line.append("  ")
     line.append_text(state_text(job["state"]))
-    line.append(f" {_progress(job, now)}")
+    line.append(f" {_progress(job)}")
     if where(job, index) != "-":
         line.append(f" on GPU {where(job, index)}")
     return line
@@ -67,16 +67,17 @@ def _fields(lines: Iterable[_Line]) -> list[Field]:
     return [Field(n, t if isinstance(t, Text) else Text(t), whole=n in _PATHS) for n, t in lines]
 
 
-def _progress(job: Document, now: float) -> str:
-    spent = show_seconds(age_s(job, now))
+def _progress(job: Document) -> str:
+    age = age_s(job)
+    spent = "an unknown time" if age is None else show_seconds(age)
     if job["state"] in FINAL:
         return f"after {spent}" if job["started_at"] is not None else "before it started"
     return f"for {spent}"
 
 
-def _who(job: Document, now: float) -> Iterator[_Line]:
+def _who(job: Document) -> Iterator[_Line]:
     state = state_text(job["state"])
-    state.append(f" {_progress(job, now)}", style="default not bold not dim")
+    state.append(f" {_progress(job)}", style="default not bold not dim")
     if job["exit_code"] is not None:
         state.append(f", exit code {job['exit_code']}", style="default not bold not dim")
     if job.get("held"):
@@ -176,7 +177,7 @@ def _times(job: Document, now: float) -> Iterator[_Line]:
         yield "ends by", when(job["started_at"] + job["time_limit_s"], now)
 
 
-def attempts_table(job: Document, attempts: Sequence[Document], now: float) -> Rows:
+def attempts_table(job: Document, attempts: Sequence[Document]) -> Rows:
     """Each launch, and what became of it; of the live one, what the job has used so far."""
     table = Rows(
         (
@@ -201,14 +202,12 @@ def attempts_table(job: Document, attempts: Sequence[Document], now: float) -> R
         said = plain(attempt.get("reason") or "")
         if not said and code:
             said = f"exit code {code}"
-        started = attempt.get("started_at")
-        spent = None if started is None else (now if ended is None else ended) - started
         table.add(
             str(attempt["number"]),
             Text(plain(outcome), style=_OUTCOME_STYLE.get(outcome, "")),
             ",".join(map(str, attempt.get("devices") or [])) or "-",
             plain(attempt.get("collocation") or "-"),
-            show_seconds(spent),
+            show_seconds(attempt.get("ran_s")),
             show_mib(attempt.get("reserved_mib")),
             show_mib(attempt.get("peak_mib")),
             show_smact(attempt.get("smact")),

@@ -36,11 +36,11 @@ def explain(job: Job, as_json: Json = False) -> None:
 
 def explanation(answer: Document) -> Group:
     """The document of `explain` for people."""
-    job, now = answer["job"], answer["now"]
+    job = answer["job"]
     last = answer["attempts"][-1]["devices"] if answer["attempts"] else []
     index = dict(zip(job["devices"], last, strict=False))
     waiting = job["state"] in ("PENDING", "RECOVERING")
-    parts: list[Any] = [headline(job, now, index)]
+    parts: list[Any] = [headline(job, index)]
     summary = answer.get("summary") or why(job)
     if summary:
         parts.append(_indented(summary))
@@ -49,7 +49,7 @@ def explanation(answer: Document) -> Group:
         if _say_devices(answer):
             parts += [Text(""), _devices(answer["devices"])]
     if answer["attempts"]:
-        parts += [Text(""), attempts_table(job, answer["attempts"], now)]
+        parts += [Text(""), attempts_table(job, answer["attempts"])]
     if job["state"] in FINAL and not answer["attempts"]:
         parts.append(_indented("It never started."))
     lines = [_indented(f"{what}: {said}") for what, said in estimated(job)]

@@ -105,11 +105,12 @@ def sane_mib(mib: int | None) -> int | None:
     return None if mib is None or mib >= WHOLE_DEVICE_MIB else mib
 
 
-def age_s(job: Document, now: float) -> float:
-    """Waiting time, run time so far, or the run time it had."""
-    if job["ended_at"] is not None:
-        return float(job["ended_at"] - (job["started_at"] or job["ended_at"]))
-    return float(now - (job["started_at"] or job["submitted_at"]))
+def age_s(job: Document) -> float | None:
+    """Waiting time, run time so far, or the run time it had; None where a reboot lies between."""
+    if job["started_at"] is None and job["ended_at"] is not None:
+        return 0.0
+    found: float | None = job.get("waited_s" if job["started_at"] is None else "ran_s")
+    return found
 
 
 def why(job: Document) -> str:
@@ -186,7 +187,7 @@ def job_rows(jobs: Sequence[Document], index: Mapping[str, int], now: float) -> 
             show_mib(sane_mib(job["estimate_mib"])),
             show_mib(job["reserved_mib"]),
             show_mib(job["peak_mib"]),
-            show_seconds(age_s(job, now)),
+            show_seconds(age_s(job)),
             why(job),
         )
     return table

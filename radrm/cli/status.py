@@ -157,7 +157,7 @@ def _follow_one(client: Client, found: Document) -> None:
     """The job in a line, its log as it grows, how it ended."""
     (job,) = found["jobs"]
     console = out()
-    console.print(headline(job, found["now"], found["devices"]), soft_wrap=True)
+    console.print(headline(job, found["devices"]), soft_wrap=True)
 
     def say(text: str) -> Any:
         console.print(Text(plain(text), style="dim"), soft_wrap=True)

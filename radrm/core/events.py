@@ -1,6 +1,6 @@
 """The events: everything that `step` may learn about the world.
 
-Each carries the time it happened, on both clocks: `step` has no other clock.
+Each carries the time of the step, on both clocks: `step` has no other clock.
 Results of actions come back as events too.
 """
 
@@ -123,8 +123,12 @@ class ReadingsTaken(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttemptEvent(Event):
+    """`happened` is when, where the host knows that better than `at`: a record may be read long
+    after it was written."""
+
     job_id: int
     attempt: int
+    happened: Instant | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -151,6 +155,12 @@ class AttemptEnded(AttemptEvent):
     lost: str | None = None
     never_started: str | None = None
     passing: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AttemptsAdopted(Event):
+    """What became of all attempts of an earlier life has been told. Until then, after a restart,
+    no timer runs and no planner is asked: a job may have ended before its limit."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

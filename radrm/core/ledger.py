@@ -10,6 +10,7 @@ to need. What is not known is None, and None never reads as zero.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from radrm.core.records import Attempt, Device, Job, Reading, Reservation, Usage
@@ -17,6 +18,15 @@ from radrm.core.settings import CoreSettings
 from radrm.core.units import show_seconds
 from radrm.core.window import SmactWindow
 from radrm.core.words import Collocation, Quantity
+
+NOTED_EVERY_S = 60.0
+"""So often what a holder was seen to use is news even where its memory stays the same: more of
+its energy is not lost with a daemon that is killed."""
+
+
+def merged(usage: Iterable[Usage], newer: Iterable[Usage]) -> tuple[Usage, ...]:
+    """One entry per device: the newer where there are two, for it goes on from the older."""
+    return tuple({u.device: u for u in (*usage, *newer)}.values())
 
 
 @dataclass(slots=True)
@@ -37,6 +47,8 @@ class Holding:
     energy_j: float | None = None
     shared: bool = False
     """Another attempt was here at some time."""
+    noted_s: float = 0.0
+    """When what was seen of it was last news."""
 
     def see(self, used_mib: int, boot_s: float, growth_mib: int) -> bool:
         """Take in a memory reading. True when the peak has risen noticeably."""
@@ -50,13 +62,16 @@ class Holding:
                 return True
         return False
 
-    def recall(self, usage: Usage) -> None:
-        """Go on from what an earlier daemon had recorded."""
+    def recall(self, usage: Usage, now_s: float) -> None:
+        """Go on from what an earlier daemon had recorded. When its memory last grew that does
+        not tell: it may be now."""
         self.peak_mib = usage.peak_mib
         self.energy_j = usage.energy_j
         self.shared = usage.shared
+        self.grew_s = now_s
         if usage.smact_mean is not None:
-            self.smact_sum, self.smact_count = usage.smact_mean, 1
+            self.smact_count = max(1, usage.smact_count)
+            self.smact_sum = usage.smact_mean * self.smact_count
 
     def unused_for(self, now_s: float) -> float | None:
         """Seconds since it came, if it has used nothing of the device; None where it has, or
@@ -71,6 +86,7 @@ class Holding:
             smact_mean=mean,
             energy_j=self.energy_j,
             shared=self.shared,
+            smact_count=self.smact_count,
         )
 
 
@@ -94,6 +110,8 @@ class DeviceLedger:
         """When what is read again tells of the jobs that are here (boot-time seconds)."""
         self._expected_smact: float | None = None
         self._smact_trouble: str | None = None
+        self._metered_s: float | None = None
+        """Until when its energy is divided among its holders; None where that is not known."""
 
     # ------------------------------------------------------------- memory
 
@@ -149,32 +167,56 @@ class DeviceLedger:
         return None
 
     def take(self, reading: Reading) -> list[Holding]:
-        """Take in a reading. Returns the holdings whose peak rose or that have now settled."""
+        """Take in a reading. Returns the holdings of which something is to be noted: their peak
+        rose, they have now settled, or it is time to."""
         reading = self._believable(reading)
-        before, self.reading = self.reading, reading
-        if reading.error or reading.at.boot_s < self._fresh_from_s:
-            return []
+        self.reading = reading
         boot_s = reading.at.boot_s
-        changed = self._take_memory(reading)
+        if reading.error:
+            self._metered_s = None
+            return []
+        if boot_s < self._fresh_from_s:
+            return []
+        self._divide_energy(boot_s, reading.power_w)
+        rose = self._take_memory(reading)
         self.window.forget(boot_s)
         if reading.smact is not None:
             usable = not reading.smact_coarse or self._settings.use_coarse_smact
             if usable:
                 self.window.add(boot_s, reading.smact)
-        elapsed_s = boot_s - before.at.boot_s if before and not before.error else 0.0
+        changed = []
         for holding in self.holdings.values():
             holding.shared |= len(self.holdings) > 1
             if reading.smact is not None:
                 holding.smact_sum += reading.smact
                 holding.smact_count += 1
-            if reading.power_w is not None and elapsed_s > 0:
-                part_j = reading.power_w * elapsed_s / len(self.holdings)
-                holding.energy_j = (holding.energy_j or 0.0) + part_j
             quiet_s = boot_s - max(holding.grew_s, holding.since_s)
-            if not holding.settled and holding.peak_mib and quiet_s >= self._settings.settle_s:
-                holding.settled = True
+            settles = quiet_s >= self._settings.settle_s and bool(holding.peak_mib)
+            due = boot_s - holding.noted_s >= NOTED_EVERY_S
+            if due or holding.job_id in rose or (settles and not holding.settled):
+                holding.noted_s = boot_s
                 changed.append(holding)
+            holding.settled = holding.settled or settles
         return changed
+
+    def _divide_energy(self, until_s: float, power_w: float | None) -> None:
+        """Give those who are here equal parts of what the device took since the last time.
+
+        Whenever somebody comes or goes, and at each reading: what lies between two of these
+        belongs to the same holders. Of the time before a first reading nothing is known.
+        """
+        since_s, self._metered_s = self._metered_s, until_s
+        if since_s is not None and since_s > until_s:
+            self._metered_s = since_s
+        elif since_s is not None and power_w is not None:
+            for holding in self.holdings.values():
+                part_j = power_w * (until_s - since_s) / len(self.holdings)
+                holding.energy_j = (holding.energy_j or 0.0) + part_j
+
+    def _holders_change(self, at_s: float) -> None:
+        """Somebody comes or goes: what the device has taken until then is of those before."""
+        if self._metered_s is not None and at_s > self._metered_s:
+            self._divide_energy(at_s, self.reading.power_w if self.reading else None)
 
     def _believable(self, reading: Reading) -> Reading:
         """What cannot be true is not known. A number that is none compares as false with
@@ -192,10 +234,11 @@ class DeviceLedger:
             return replace(reading, smact=None)
         return reading
 
-    def _take_memory(self, reading: Reading) -> list[Holding]:
+    def _take_memory(self, reading: Reading) -> set[int]:
+        """The jobs whose peak has risen noticeably."""
         if reading.used_mib is None:
             self.unmanaged_mib = None
-            return []
+            return set()
         seen = {m.job_id: m.used_mib for m in reading.attempts if self._holds(m.job_id, m.attempt)}
         unknown = [h for h in self.holdings.values() if seen.get(h.job_id, 0) is None]
         rest = reading.used_mib - sum(mib for mib in seen.values() if mib is not None)
@@ -210,14 +253,14 @@ class DeviceLedger:
                 if any(h.job_id == r.job_id for h in unknown)
             )
         self.unmanaged_mib = max(0, rest)
-        changed = []
+        rose = set()
         for holding in self.holdings.values():
             used_mib = seen.get(holding.job_id, 0)
             if used_mib is not None and holding.see(
                 used_mib, reading.at.boot_s, self._settings.settle_growth_mib
             ):
-                changed.append(holding)
-        return changed
+                rose.add(holding.job_id)
+        return rose
 
     def _holds(self, job_id: int, attempt: int) -> bool:
         holding = self.holdings.get(job_id)
@@ -255,11 +298,12 @@ class DeviceLedger:
 
     # ------------------------------------------------------------- holders
 
-    def admit(self, job: Job, attempt: Attempt, since_s: float) -> None:
-        """A new holder, or one that comes back after a restart with what was seen of it.
+    def admit(self, job: Job, attempt: Attempt, since_s: float, now_s: float) -> None:
+        """A new holder, or one that comes back, after a restart say, with what was seen of it.
 
         Its reservation is put beside by `reserve`.
         """
+        self._holders_change(now_s)
         if not self.holdings:
             self.occupied_since_s = since_s
         self.occupied_since_s = min(self.occupied_since_s, since_s)
@@ -276,21 +320,25 @@ class DeviceLedger:
             collocation=attempt.placement.collocation,
             since_s=since_s,
             grew_s=since_s,
+            noted_s=now_s,
         )
         self.warm_from_s = self._warm_from_s()
-        for usage in attempt.usage:
-            if usage.device == self.device.uuid:
-                self.holdings[job.id].recall(usage)
+        known = attempt.used.get(self.device.uuid)
+        if known is not None:
+            self.holdings[job.id].recall(known, now_s)
 
-    def release(self, job_id: int, now_s: float) -> Usage | None:
-        """A holder has left. Until a fresh reading, what is left is not known."""
-        holding = self.holdings.pop(job_id, None)
-        if holding is None:
+    def release(self, job_id: int, now_s: float, left_s: float | None = None) -> Usage | None:
+        """A holder has left, at `left_s` where we hear of it later only. Until a reading that
+        is taken from now on, what is left is not known."""
+        if job_id not in self.holdings:
             return None
+        left_s = now_s if left_s is None else left_s
+        self._holders_change(left_s)
+        holding = self.holdings.pop(job_id)
         # What the others do alone is at most what all did together.
         self._expected_smact = self.smact if self.holdings else None
         self.window.restart()
-        self.warm_from_s = max(self._warm_from_s(), now_s + self._settings.smact_after_exit_s)
+        self.warm_from_s = max(self._warm_from_s(), left_s + self._settings.smact_after_exit_s)
         self._fresh_from_s = now_s
         return holding.usage(self.device.uuid)
 

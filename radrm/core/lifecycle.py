@@ -10,7 +10,18 @@ from dataclasses import replace
 
 from radrm.core.actions import Kill, Launch, Resize, SendSignal, TakeReadings, Terminate
 from radrm.core.events import AttemptEnded
-from radrm.core.records import Attempt, Exit, Job, Placement, Reservation, Stop, Task, Usage
+from radrm.core.ledger import merged
+from radrm.core.records import (
+    Attempt,
+    Exit,
+    Instant,
+    Job,
+    Placement,
+    Reservation,
+    Stop,
+    Task,
+    Usage,
+)
 from radrm.core.rules import GiveUp, Recovery
 from radrm.core.state import State, Timer, owner_of
 from radrm.core.transitions import Trigger
@@ -75,16 +86,29 @@ def _hold(state: State, job: Job, attempt: Attempt, placement: Placement) -> Non
         )
         ledger = state.ledgers[uuid]
         if job.id not in ledger.holdings:
-            ledger.admit(job, attempt, now.boot_s)
+            ledger.admit(job, attempt, now.boot_s, now.boot_s)
 
 
-def started(state: State, job: Job, attempt: Attempt) -> None:
-    """The attempt's processes exist."""
-    now = state.turn.now
-    state.put_attempt(replace(attempt, started=now))
+def started(state: State, job: Job, attempt: Attempt, happened: Instant | None = None) -> None:
+    """The attempt's processes exist, since `happened` where that was earlier."""
+    begun = _moment(happened, attempt.launched, state.turn.now)
+    state.put_attempt(replace(attempt, started=begun))
     if job.state is JobState.LAUNCHING:
-        state.move(job, Trigger.STARTED, started=job.started or now)
+        state.move(job, Trigger.STARTED, started=job.started or begun)
     wake_for_limit(state, job, state.attempts[job.id])
+
+
+def _moment(told: Instant | None, first: Instant, now: Instant) -> Instant:
+    """When something happened of which we hear now: as `told`, but neither before `first` nor
+    after now. What is told of an earlier boot can be compared with now by its date alone."""
+    if told is None:
+        return now
+    after_s, ago_s = told.since(first), now.since(told)
+    if after_s is not None and after_s < 0:
+        return first
+    if ago_s is not None:
+        return told if ago_s >= 0 else now
+    return replace(told, wall_s=min(max(told.wall_s, first.wall_s), now.wall_s))
 
 
 def wake_for_limit(state: State, job: Job, attempt: Attempt) -> None:
@@ -181,7 +205,7 @@ def end_resize(state: State, job: Job, attempt: Attempt, placement: Placement) -
     gone = [uuid for uuid in sorted(was) if uuid not in placement.devices]
     usage = _leave(state, job.id, gone)
     if usage:
-        state.put_attempt(replace(attempt, usage=attempt.usage + usage))
+        attempt = state.put_attempt(replace(attempt, usage=merged(attempt.usage, usage)))
     _hold(state, job, attempt, placement)
 
 
@@ -197,13 +221,16 @@ def ended(state: State, job: Job, attempt: Attempt, event: AttemptEnded, rule: R
     else:
         job = _ensure_started(state, job, event)
         attempt = state.attempts[job.id]
-    usage = attempt.usage + _release(state, attempt)
+    end = _moment(event.happened, attempt.started or attempt.launched, state.turn.now)
+    if attempt.stop is not None and _came_too_late(attempt.stop, event, end):
+        attempt = replace(attempt, stop=None)
+    usage = merged(attempt.usage, _release(state, attempt, end))
     outcome = _outcome(attempt, event)
     code = _exit_code(event.exits)
     attempt = state.put_attempt(
         replace(
             attempt,
-            ended=state.turn.now,
+            ended=end,
             outcome=outcome,
             exit_code=code,
             reason=_why_stopped(job, attempt.stop) or _why(outcome, event, code),
@@ -239,19 +266,33 @@ def _ensure_started(state: State, job: Job, event: AttemptEnded) -> Job:
     return state.jobs[job.id]
 
 
-def _release(state: State, attempt: Attempt) -> tuple[Usage, ...]:
+def _came_too_late(stop: Stop, event: AttemptEnded, end: Instant) -> bool:
+    """Whether all had ended before the stop was asked for, so that it stopped nothing: it ended
+    as it did. A user's cancel holds all the same, or the job might be run again."""
+    if event.happened is None or stop.reason is StopReason.CANCELLED:
+        return False
+    late_s = stop.asked.since(end)
+    return late_s is not None and late_s > 0
+
+
+def _release(state: State, attempt: Attempt, end: Instant | None = None) -> tuple[Usage, ...]:
     devices = list(attempt.placement.devices)
     if attempt.target is not None:
         devices += [d for d in attempt.target.devices if d not in devices]
-    return _leave(state, attempt.job_id, devices)
+    return _leave(state, attempt.job_id, devices, end)
 
 
-def _leave(state: State, job_id: int, devices: list[str]) -> tuple[Usage, ...]:
+def _leave(
+    state: State, job_id: int, devices: list[str], end: Instant | None = None
+) -> tuple[Usage, ...]:
     """Give devices back, and have them read at once: what is free there is news."""
+    now = state.turn.now
+    ago_s = now.since(end) if end is not None else None
+    left_s = now.boot_s - (ago_s or 0.0)
     usage = []
     for uuid in devices:
         ledger = state.ledgers.get(uuid)
-        found = ledger.release(job_id, state.turn.now.boot_s) if ledger else None
+        found = ledger.release(job_id, now.boot_s, left_s) if ledger else None
         if found is not None:
             usage.append(found)
         state.unreserve(owner_of(job_id), uuid)
@@ -330,7 +371,7 @@ def _finish(
         outcome=attempt.outcome or (Outcome.CANCELLED if trigger is Trigger.CANCEL else None),
         exit_code=attempt.exit_code,
         reason=reason or attempt.reason,
-        ended=state.turn.now,
+        ended=attempt.ended or state.turn.now,
     )
 
 

@@ -33,10 +33,23 @@ class Instant:
     `boot_s` (seconds since boot, suspend included) measures durations and
     deadlines: nobody can set it. `wall_s` (seconds since the epoch) is what
     people read and what means something after a reboot.
+
+    `boot` names what `boot_s` counts from (a boot, a scaled clock); None where there is
+    one only, and in records of releases that did not note it.
     """
 
     boot_s: float
     wall_s: float
+    boot: str | None = None
+
+    def since(self, earlier: Instant) -> float | None:
+        """Seconds from `earlier` until this, by time since boot; None where a reboot lies
+        between or, for want of a name, may lie there: then the two clocks disagree."""
+        passed_s = self.boot_s - earlier.boot_s
+        if self.boot is None or earlier.boot is None:
+            off_s = abs(passed_s - (self.wall_s - earlier.wall_s))
+            return passed_s if off_s <= 1.0 + 0.001 * abs(passed_s) else None
+        return passed_s if self.boot == earlier.boot else None
 
 
 # --------------------------------------------------------------------------- devices
@@ -343,6 +356,7 @@ class Usage:
 
     `energy_j` is the device's energy, shared equally among the attempts on it. `shared`:
     another attempt was there at some time, so that `smact_mean` is not its own.
+    `smact_count`: the readings that it is the mean of; 0 where that was not noted.
     """
 
     device: str
@@ -350,6 +364,7 @@ class Usage:
     smact_mean: float | None = None
     energy_j: float | None = None
     shared: bool = False
+    smact_count: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -384,15 +399,32 @@ class Attempt:
     usage: tuple[Usage, ...] = ()
 
     @property
+    def used(self) -> dict[str, Usage]:
+        """Its usage by device. Earlier releases stored a device twice: the last entry holds."""
+        return {u.device: u for u in self.usage}
+
+    @property
+    def ran_s(self) -> float | None:
+        """Seconds from its start to its end, by time since boot; None where that is not known."""
+        return self.ended.since(self.started) if self.started and self.ended else None
+
+    @property
     def peak_mib(self) -> int | None:
         """The highest peak on any one device (memory is counted per GPU)."""
-        peaks = [u.peak_mib for u in self.usage if u.peak_mib is not None]
+        peaks = [u.peak_mib for u in self.used.values() if u.peak_mib is not None]
         return max(peaks) if peaks else None
 
     @property
     def energy_j(self) -> float | None:
-        parts = [u.energy_j for u in self.usage if u.energy_j is not None]
+        """What it used on all its devices together."""
+        parts = [u.energy_j for u in self.used.values() if u.energy_j is not None]
         return sum(parts) if parts else None
+
+    @property
+    def smact_mean(self) -> float | None:
+        """The mean over its devices, 0..1."""
+        means = [u.smact_mean for u in self.used.values() if u.smact_mean is not None]
+        return sum(means) / len(means) if means else None
 
 
 @dataclass(frozen=True, slots=True)

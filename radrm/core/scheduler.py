@@ -24,7 +24,7 @@ from radrm.core.actions import (
     TakeCheckpoint,
 )
 from radrm.core.dependencies import settle, waits_for
-from radrm.core.ledger import DeviceLedger
+from radrm.core.ledger import DeviceLedger, merged
 from radrm.core.proposals import (
     Hopeless,
     Migrate,
@@ -77,6 +77,8 @@ class Scheduler:
         self.state = State(settings or CoreSettings(), rules.order.key)
         self.view = View(self.state)
         self._kept_reservations: list[Reservation] = []
+        self._unheard: list[ev.Event] | None = None
+        """After `restore`, until all is told of the attempts: what planners hear only then."""
 
     # ------------------------------------------------------------- restart
 
@@ -84,8 +86,10 @@ class Scheduler:
         """Take over stored records, before the first step.
 
         Attempts are put on their devices by the first `DevicesSeen`; what has
-        become of them the host reports by events as always.
+        become of them the host reports by events as always. `AttemptsAdopted` ends that:
+        until then no timer runs and no planner is asked.
         """
+        self._unheard = []
         state = self.state
         state.next_serial = kept.next_serial
         for status in kept.devices:
@@ -120,6 +124,9 @@ class Scheduler:
         self.state.begin(event.at)
         _HANDLERS[type(event)](self, event)
         settle(self.state)
+        if self._unheard is not None:
+            self._unheard.append(event)
+            return self.state.finish()
         woken = self._due()
         for planner in self._rules.planners:
             if type(event) in planner.listens or planner.name in woken:
@@ -314,8 +321,17 @@ class Scheduler:
             return
         self.state.reserve(reservation)
         if job and attempt and reservation.kind is ReservationKind.RUNNING:
-            since = attempt.started or attempt.launched
-            ledger.admit(job, attempt, since.boot_s)
+            now = self.state.turn.now
+            had_it_s = now.since(attempt.started or attempt.launched)
+            ledger.admit(job, attempt, now.boot_s - (had_it_s or 0.0), now.boot_s)
+
+    def _on_adopted(self, event: ev.AttemptsAdopted) -> None:
+        """From here on it is a life like any other: planners hear what has happened so far."""
+        unheard, self._unheard = self._unheard or [], None
+        for past in unheard:
+            for planner in self._rules.planners:
+                if type(past) in planner.listens:
+                    self._ask(planner, past)
 
     def _on_readings(self, event: ev.ReadingsTaken) -> None:
         for reading in event.readings:
@@ -326,9 +342,8 @@ class Scheduler:
                 attempt = self.state.live_attempt(holding.job_id, holding.attempt)
                 if attempt is None:
                     continue
-                usage = holding.usage(reading.device)
-                others = tuple(u for u in attempt.usage if u.device != reading.device)
-                self.state.put_attempt(replace(attempt, usage=(*others, usage)))
+                usage = merged(attempt.usage, (holding.usage(reading.device),))
+                self.state.put_attempt(replace(attempt, usage=usage))
                 smaller = ledger.shrunk(holding)
                 if smaller is not None:
                     self.state.reserve(smaller)
@@ -353,7 +368,7 @@ class Scheduler:
     def _on_started(self, event: ev.AttemptStarted) -> None:
         job, attempt = self._live(event.job_id, event.attempt)
         if job and attempt and attempt.started is None:
-            life.started(self.state, job, attempt)
+            life.started(self.state, job, attempt, event.happened)
 
     def _on_voided(self, event: ev.LaunchVoided) -> None:
         job, attempt = self._live(event.job_id, event.attempt)
@@ -463,6 +478,7 @@ _HANDLERS: dict[type[ev.Event], Callable[[Scheduler, Any], None]] = {
     ev.AttemptStarted: Scheduler._on_started,
     ev.LaunchVoided: Scheduler._on_voided,
     ev.AttemptEnded: Scheduler._on_ended,
+    ev.AttemptsAdopted: Scheduler._on_adopted,
     ev.ProgressReported: Scheduler._on_progress,
     ev.CheckpointTaken: Scheduler._on_checkpoint,
     ev.Resized: Scheduler._on_resized,

@@ -13,7 +13,7 @@ from typing import TypeAlias
 
 from radrm.core.actions import Action
 from radrm.core.arrays import Array
-from radrm.core.ledger import DeviceLedger
+from radrm.core.ledger import DeviceLedger, merged
 from radrm.core.proposals import Proposal
 from radrm.core.records import (
     Attempt,
@@ -220,6 +220,19 @@ class State:
     def live_attempt(self, job_id: int, number: int) -> Attempt | None:
         attempt = self.attempts.get(job_id)
         return attempt if attempt is not None and attempt.number == number else None
+
+    def used_now(self, attempt: Attempt) -> Attempt:
+        """An attempt with what it was seen to use up to now; its record may be a minute older."""
+        if attempt.job_id not in self.attempts or attempt.ended is not None:
+            return attempt
+        placements = [p for p in (attempt.placement, attempt.target) if p is not None]
+        held = [
+            (uuid, self.ledgers[uuid].holdings.get(attempt.job_id))
+            for uuid in {d for placement in placements for d in placement.devices}
+            if uuid in self.ledgers
+        ]
+        newer = [holding.usage(uuid) for uuid, holding in held if holding is not None]
+        return replace(attempt, usage=merged(attempt.usage, newer))
 
     # ------------------------------------------------------------- devices
 

@@ -16,7 +16,7 @@ class Trigger(str, Enum):
     START = "start"  # a placement was accepted
     STARTED = "started"  # the processes exist
     STOP = "stop"  # a cancel, time limit or preemption begins
-    COMPLETE = "complete"  # every task ended with 0
+    COMPLETE = "complete"  # every task ended with 0, before any stop
     FAIL = "fail"  # it ended badly for good, or can never run
     TIME_OUT = "time out"  # the stop for its time limit is done
     CANCEL = "cancel"  # cancelled while waiting, or the stop for a cancel is done
@@ -45,6 +45,7 @@ TABLE: dict[tuple[JobState, Trigger], JobState] = {
     (_S.RUNNING, _T.STOP): _S.STOPPING,
     (_S.RUNNING, _T.RETURN): _S.PENDING,
     (_S.RUNNING, _T.RECOVER): _S.RECOVERING,
+    (_S.STOPPING, _T.COMPLETE): _S.COMPLETED,
     (_S.STOPPING, _T.TIME_OUT): _S.TIMEOUT,
     (_S.STOPPING, _T.CANCEL): _S.CANCELLED,
     (_S.STOPPING, _T.RETURN): _S.PENDING,

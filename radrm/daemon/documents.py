@@ -1,6 +1,7 @@
 """What clients are shown: the JSON documents of jobs and devices (design: CLI contract).
 
-Times are epoch seconds on the daemon's clock; what is not known is null.
+Times are epoch seconds on the daemon's clock; durations are measured by time since boot, and
+null where a reboot lies between. What is not known is null.
 """
 
 from __future__ import annotations
@@ -114,7 +115,7 @@ class Documents:
             attempt = self._store.last_attempt(job.id)
         live = attempt is not None and attempt.ended is None
         estimate = job.estimate(Quantity.MEMORY)
-        peak, energy = self._usage(job, attempt)
+        used = self._scheduler.state.used_now(attempt) if attempt else None
         return {
             "id": job.id,
             "ticket": job.ticket,
@@ -132,6 +133,8 @@ class Documents:
             "submitted_at": job.submitted.wall_s,
             "started_at": job.started.wall_s if job.started else None,
             "ended_at": job.ended.wall_s if job.ended else None,
+            "waited_s": (job.started or job.ended or now).since(job.submitted),
+            "ran_s": (job.ended or now).since(job.started) if job.started else None,
             "gpus": job.spec.gpus,
             "estimate_mib": int(estimate.value) if estimate else None,
             "estimate_upper_mib": int(max(estimate.upper, estimate.value)) if estimate else None,
@@ -139,8 +142,8 @@ class Documents:
             "estimate_guesses": list(estimate.guesses) if estimate else [],
             "estimate_notes": list(job.estimate_notes),
             "reserved_mib": self._reserved(job, attempt) if live else None,
-            "peak_mib": peak,
-            "energy_j": energy,
+            "peak_mib": used.peak_mib if used else None,
+            "energy_j": used.energy_j if used else None,
             "oom_count": job.oom_count,
             "priority": job.spec.priority,
             "held": job.held,
@@ -180,22 +183,6 @@ class Documents:
         others = len(devices) - 1
         more = f" (and {others} more {'GPU' if others == 1 else 'GPUs'})" if others else ""
         return f"GPU {index}: {first.message}{more}"
-
-    def _usage(self, job: Job, attempt: Attempt | None) -> tuple[int | None, float | None]:
-        """Peak MiB and joules so far: of the live attempt, else of the last one."""
-        if attempt is None:
-            return None, None
-        if attempt.ended is not None:
-            return attempt.peak_mib, attempt.energy_j
-        peaks, joules = [], []
-        for uuid in attempt.placement.devices:
-            ledger = self._scheduler.state.ledgers.get(uuid)
-            holding = ledger.holdings.get(job.id) if ledger else None
-            if holding is not None and holding.peak_mib is not None:
-                peaks.append(holding.peak_mib)
-            if holding is not None and holding.energy_j is not None:
-                joules.append(holding.energy_j)
-        return max(peaks, default=None), sum(joules) if joules else None
 
     def _unused(self, job: Job, attempt: Attempt | None, now: Instant) -> str | None:
         """That a job holds devices it has never used, once it has done so for long."""

@@ -29,7 +29,7 @@ class Explanations:
             "ahead": position,
             "reasons": [_refusal(r) for r in refusals if r.device is None],
             "devices": self._devices(refusals) if job.state.waiting and job.spec.gpus else [],
-            "attempts": [self._attempt(a) for a in self._attempts(job)],
+            "attempts": [self._attempt(a, now) for a in self._attempts(job)],
         }
 
     def _devices(self, refusals: tuple[Refusal, ...]) -> list[Document]:
@@ -56,10 +56,10 @@ class Explanations:
         stored = [a for a in self._store.attempts(job.id) if live is None or a.serial < live.serial]
         return stored if live is None else [*stored, live]
 
-    def _attempt(self, attempt: Attempt) -> Document:
+    def _attempt(self, attempt: Attempt, now: Instant) -> Document:
+        attempt = self._scheduler.state.used_now(attempt)
         ledgers = self._scheduler.state.ledgers
         promised = [s.reserved_mib for s in attempt.placement.shares if s.device is not None]
-        smacts = [u.smact_mean for u in attempt.usage if u.smact_mean is not None]
         return {
             "number": attempt.number,
             "outcome": attempt.outcome.value if attempt.outcome else None,
@@ -73,9 +73,10 @@ class Explanations:
             "launched_at": attempt.launched.wall_s,
             "started_at": attempt.started.wall_s if attempt.started else None,
             "ended_at": attempt.ended.wall_s if attempt.ended else None,
+            "ran_s": (attempt.ended or now).since(attempt.started) if attempt.started else None,
             "reserved_mib": max(promised, default=None),
             "peak_mib": attempt.peak_mib,
-            "smact": sum(smacts) / len(smacts) if smacts else None,
+            "smact": attempt.smact_mean,
             "energy_j": attempt.energy_j,
         }
 

@@ -35,14 +35,12 @@ def runs_of(
 def _past(
     attempt: Attempt, job: Job, ledgers: Mapping[str, DeviceLedger], driver: str | None
 ) -> PastRun | None:
-    ran_s = _ran_s(attempt)
     peak_mib = attempt.peak_mib
-    if not peak_mib or ran_s is None or not _has_shown(attempt, ran_s):
+    if not peak_mib or attempt.started is None or not _has_shown(attempt):
         return None
-    kinds = {ledgers[u.device].device.name for u in attempt.usage if u.device in ledgers}
+    kinds = {ledgers[uuid].device.name for uuid in attempt.used if uuid in ledgers}
     if len(kinds) != 1:
         return None
-    smacts = [u.smact_mean for u in attempt.usage if u.smact_mean is not None]
     told = {
         e.source: e.value if e.raw is None else e.raw
         for e in reversed(job.estimates)
@@ -52,23 +50,17 @@ def _past(
     return PastRun(
         peak_mib=peak_mib,
         device_kind=kinds.pop(),
-        smact=sum(smacts) / len(smacts) if smacts else None,
-        alone=not any(u.shared for u in attempt.usage),
-        duration_s=ran_s if completed else None,
+        smact=attempt.smact_mean,
+        alone=not any(u.shared for u in attempt.used.values()),
+        duration_s=attempt.ran_s if completed else None,
         told=told,
         driver=driver,
         cuda=next((e.cuda for e in job.estimates if e.cuda is not None), None),
     )
 
 
-def _ran_s(attempt: Attempt) -> float | None:
-    if attempt.started is None or attempt.ended is None:
-        return None
-    return attempt.ended.wall_s - attempt.started.wall_s
-
-
-def _has_shown(attempt: Attempt, ran_s: float) -> bool:
+def _has_shown(attempt: Attempt) -> bool:
     """Whether its peak is what its job needs. One that died of out-of-memory had wanted more."""
     if attempt.outcome in (Outcome.OOM, Outcome.LOST, None):
         return False
-    return attempt.outcome is Outcome.COMPLETED or ran_s >= SHOWN_S
+    return attempt.outcome is Outcome.COMPLETED or (attempt.ran_s or 0.0) >= SHOWN_S

@@ -162,8 +162,9 @@ class Loop:
         """Take up what an earlier daemon left, then serve until told to stop."""
         self._inotify.add_watch(self.parts.arrivals.path, inotify_simple.flags.MOVED_TO)
         self.scheduler.restore(self.store.kept())
-        self.process([first])
-        self.process(self._adopt())
+        # What has ended meanwhile has ended: only then are limits and planners looked at.
+        adopted = self._adopt()
+        self.process([first, *adopted, ev.AttemptsAdopted(at=self.clock.now())])
         self._ask_again()
         self._monitor.start(first.devices)
         while not self.stopping:
@@ -372,6 +373,8 @@ class Loop:
         for job, attempt in list(self.scheduler.state.running()):
             found = self.parts.launcher.adopt(attempt.serial, job.id, attempt.number)
             log.info("job %d, attempt %d: %s", job.id, attempt.number, type(found).__name__)
+            if isinstance(found, Ended) and found.at.boot != self.clock.now().boot:
+                log.info("job %d: its exit record is of an earlier boot; its date holds", job.id)
             if isinstance(found, Lost) and not found.began:
                 found = Void()  # both died in the launch: nothing ran, so nothing is lost
             events += self._events_of(job, attempt, found)
@@ -394,7 +397,9 @@ class Loop:
         events: list[ev.Event] = []
         begun = found if isinstance(found, Started) else found.started
         if begun is not None and attempt.started is None:
-            events.append(ev.AttemptStarted(at=begun.at, job_id=job_id, attempt=number))
+            events.append(
+                ev.AttemptStarted(at=now, job_id=job_id, attempt=number, happened=begun.at)
+            )
         if not isinstance(found, (Started, Running)):
             self._ask_mps(attempt, found)
         if isinstance(found, Ended):
@@ -402,6 +407,7 @@ class Loop:
                 at=now,
                 job_id=job_id,
                 attempt=number,
+                happened=found.at,
                 exits=(found.exit,) if found.never_started is None else (),
                 oom=next(filter(None, (classify(found.exit, t) for t in found.tails)), None),
                 never_started=found.never_started,

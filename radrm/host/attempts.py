@@ -46,6 +46,8 @@ DAEMON = "daemon"
 
 _WORD = (str, type(None))
 _NUMBER = (int, type(None))
+_TIMES = ("boot_s", "wall_s")
+_LONGEST_S = 1e12
 _FIELDS: dict[str, dict[str, tuple[type, ...]]] = {
     LAUNCH: {
         "job_id": (int,),
@@ -121,6 +123,8 @@ def read_record(folder: str, name: str) -> tuple[Fields | None, str | None]:
         return None, f"{name} has version {fields['version']}; this radrm reads version {VERSION}"
     for key, types in _FIELDS[name].items():
         if key not in fields or not isinstance(fields[key], types):
+            return None, f"{name} is damaged: no usable '{key}'"
+        if key in _TIMES and not 0 <= fields[key] <= _LONGEST_S:  # NaN is not, either
             return None, f"{name} is damaged: no usable '{key}'"
     return fields, None
 

@@ -12,7 +12,7 @@ from radrm.core.records import Exit, Instant
 from radrm.errors import StoreError
 from radrm.host import attempts
 from radrm.host.clock import Clock
-from radrm.host.processes import Identity, boot_id, identify
+from radrm.host.processes import Identity, identify
 
 _CLAIM_PATIENCE_S = 5.0
 """A claim is written microseconds after it is made, unless its runner is held up."""
@@ -141,7 +141,4 @@ class Evidence:
         )
 
     def _instant(self, record: Mapping[str, Any]) -> Instant:
-        if record["boot_id"] == boot_id():
-            return self._clock.at(record["boot_s"])
-        now = self._clock.now()  # boot times of two boots cannot be compared
-        return Instant(now.boot_s - (now.wall_s - record["wall_s"]), record["wall_s"])
+        return self._clock.noted(record["boot_id"], record["boot_s"], record["wall_s"])

@@ -14,12 +14,13 @@ crashes of the server, and jobs without a GPU.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from statistics import fmean, quantiles
+from typing import Any
 
 from radrm.core.physics import Demand, Load, running_speeds, share_weight
-from radrm.core.records import Attempt, Job
+from radrm.core.records import Attempt, Instant, Job
 from radrm.core.words import Collocation, Outcome, Quantity
 from radrm.simulator.job import TraceJob
 from radrm.simulator.trace import MAX_GPUS, MAX_MIB, MAX_SECONDS
@@ -90,6 +91,7 @@ def assumptions(past: Sequence[Past]) -> tuple[Assumption, ...]:
 
 def replayed(past: Sequence[Past], assumed: Assumption, now_s: float) -> Replayed:
     """The jobs of the past that can be simulated. `now_s` (epoch seconds) ends what goes on."""
+    past = _as_if_never_set(past)
     own = _own_activity(past)
     activity = [_known(each, own) for each in past]
     parts = _parts(past, now_s)
@@ -134,6 +136,47 @@ def _from_zero(jobs: Sequence[TraceJob]) -> tuple[TraceJob, ...]:
     )
 
 
+# ------------------------------------------------------------------ time
+
+
+def _as_if_never_set(past: Sequence[Past]) -> list[Past]:
+    """The same with the dates that a clock would have shown that nobody had set: within one
+    boot the last date holds, and time since boot says what lies before it."""
+    last: dict[str, Instant] = {}
+    for each in past:
+        for instant in _instants(each):
+            if instant.boot is not None:
+                last[instant.boot] = max(instant, last.get(instant.boot, instant), key=_boot_s)
+
+    def right(instant: Instant | None) -> Any:
+        if instant is None or instant.boot is None:
+            return instant
+        end = last[instant.boot]
+        return replace(instant, wall_s=end.wall_s - (end.boot_s - instant.boot_s))
+
+    def told(record: Any, *names: str) -> Any:
+        return replace(record, **{name: right(getattr(record, name)) for name in names})
+
+    return [
+        Past(
+            told(each.job, "submitted", "started", "ended"),
+            tuple(told(attempt, "started", "ended") for attempt in each.attempts),
+        )
+        for each in past
+    ]
+
+
+def _instants(past: Past) -> Iterator[Instant]:
+    job = past.job
+    found = [job.submitted, job.started, job.ended]
+    found += [at for attempt in past.attempts for at in (attempt.started, attempt.ended)]
+    return (instant for instant in found if instant is not None)
+
+
+def _boot_s(instant: Instant) -> float:
+    return instant.boot_s
+
+
 # ------------------------------------------------------------------ SM activity
 
 
@@ -154,10 +197,10 @@ def _own_activity(past: Sequence[Past]) -> dict[tuple[str, str], float]:
 
 
 def _alone(attempt: Attempt) -> float | None:
-    if attempt.outcome is Outcome.OOM or any(u.shared for u in attempt.usage):
+    if attempt.outcome is Outcome.OOM or any(u.shared for u in attempt.used.values()):
         return None
-    own = [u.smact_mean for u in attempt.usage if u.smact_mean is not None]
-    return min(1.0, max(0.0, fmean(own))) if own else None
+    mean = attempt.smact_mean
+    return None if mean is None else min(1.0, max(0.0, mean))
 
 
 def _known(past: Past, own: Mapping[tuple[str, str], float]) -> float | None:
@@ -202,7 +245,8 @@ def _parts(past: Sequence[Past], now_s: float) -> list[float | None]:
             continue
         at, attempt, (first, last) = lives[which]
         sharers = (total[device] - begun[which, device]) / (last - first)
-        seen = next((u.smact_mean for u in attempt.usage if u.device == device), None)
+        usage = attempt.used.get(device)
+        seen = usage.smact_mean if usage else None
         if seen is not None and attempt.outcome is not Outcome.OOM:
             found.setdefault(at, []).append(min(1.0, max(0.0, seen)) / max(1.0, sharers))
     return [fmean(found[at]) if at in found else None for at in range(len(past))]

@@ -38,6 +38,8 @@ def job(number: int = 5, state: str = "PENDING", **changed: Any) -> Document:
         "submitted_at": NOW - 100,
         "started_at": NOW - 60 if started else None,
         "ended_at": NOW - 10 if ended else None,
+        "waited_s": 40.0 if started else 90.0 if ended else 100.0,
+        "ran_s": None if not started else 50.0 if ended else 60.0,
         "gpus": 1,
         "estimate_mib": 6144,
         "estimate_source": "declared",

@@ -85,10 +85,10 @@ def test_a_free_device_is_shown_when_nothing_else_is_in_the_way() -> None:
 def test_where_it_ran_and_what_came_of_each_attempt() -> None:
     attempts = [
         {"number": 1, "outcome": "oom", "devices": [1], "exit_code": 1, "reason": None,
-         "collocation": "mps", "started_at": NOW - 90, "ended_at": NOW - 80,
+         "collocation": "mps", "started_at": NOW - 90, "ended_at": NOW - 80, "ran_s": 10.0,
          "reserved_mib": 6144, "peak_mib": 5000, "smact": 0.1, "energy_j": 500},
         {"number": 2, "outcome": None, "devices": [0, 1], "exit_code": None, "reason": None,
-         "collocation": "exclusive", "started_at": None, "ended_at": None,
+         "collocation": "exclusive", "started_at": None, "ended_at": None, "ran_s": None,
          "reserved_mib": None, "peak_mib": None, "smact": None, "energy_j": None},
     ]  # fmt: skip
     it = job(5, "LAUNCHING", attempts=2, devices=["GPU-x", "GPU-y"])

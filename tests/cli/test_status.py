@@ -101,6 +101,7 @@ def attempt(number: int, outcome: str | None, **changed: Any) -> dict[str, Any]:
         "collocation": "mps",
         "started_at": NOW - 60,
         "ended_at": None if outcome is None else NOW - 30,
+        "ran_s": 60.0 if outcome is None else 30.0,
         "reserved_mib": 6144,
         "peak_mib": None,
         "smact": 0.5,
@@ -188,11 +189,11 @@ def test_every_state_has_a_card_and_a_next_step(state: JobState) -> None:
     assert all(line.isprintable() for line in lines)
     assert any(state.value in line for line in lines)
     assert next_steps(it)
-    assert state.value in headline(it, NOW, {}).plain
+    assert state.value in headline(it, {}).plain
 
 
 def test_a_job_that_never_started_has_no_run_time() -> None:
-    assert "before it started" in headline(job(5, "CANCELLED"), NOW, {}).plain
+    assert "before it started" in headline(job(5, "CANCELLED"), {}).plain
 
 
 # ------------------------------------------------------------------ changes

@@ -364,6 +364,7 @@ class Life:
         other = Scheduler(replace(self.world.rules, planners=()), CORE)
         other.restore(self.world.kept())
         other.step(ev.DevicesSeen(at=self.world.now, devices=self.world.devices))
+        other.step(ev.AttemptsAdopted(at=self.world.now))
         state = other.state
         assert state.jobs == living.jobs
         assert state.attempts == living.attempts

@@ -177,14 +177,20 @@ def reading(
     return Reading("GPU-0", at, used, attempts, **more)  # type: ignore[arg-type]
 
 
-def admit(led: DeviceLedger, job_id: int, mib: int | None, smact: float | None = None) -> None:
+def admit(
+    led: DeviceLedger,
+    job_id: int,
+    mib: int | None,
+    smact: float | None = None,
+    since_s: float = 1000.0,
+) -> None:
     estimates = () if smact is None else (Estimate(Quantity.SMACT, smact, smact, "t"),)
     job = replace(JOB, id=job_id, estimates=estimates)
     placement = Placement((Share("GPU-0", mib or 0),), Collocation.TIMESLICE)
     led.reserve(
         Reservation(f"job:{job_id}", ReservationKind.RUNNING, "GPU-0", mib, NOW, job_id=job_id)
     )
-    led.admit(job, Attempt(job_id, 1, job_id, placement, NOW), NOW.boot_s)
+    led.admit(job, Attempt(job_id, 1, job_id, placement, NOW), since_s, since_s)
 
 
 def test_promises_count_before_anything_is_used() -> None:

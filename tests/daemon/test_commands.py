@@ -33,6 +33,8 @@ STATUS_FIELDS = [
     "submitted_at",
     "started_at",
     "ended_at",
+    "waited_s",
+    "ran_s",
     "gpus",
     "estimate_mib",
     "estimate_source",

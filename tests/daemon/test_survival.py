@@ -94,6 +94,35 @@ def test_a_job_that_ends_while_no_daemon_runs_keeps_its_exit(daemon: DaemonHome)
     assert daemon.wait_end(job)["exit_code"] == 14
 
 
+def test_a_job_that_ends_past_its_limit_while_no_daemon_runs_has_not_run_out_of_time(
+    daemon: DaemonHome,
+) -> None:
+    daemon.file("wait.rad", "#!/bin/bash\nuntil [ -e go ]; do sleep 0.05; done\n")
+    job = daemon.submit("--time=1-00:00:00", "wait.rad")
+    follower = daemon.submit(f"--after={job}:ok", "--", "true")
+    daemon.wait_state(job, "RUNNING")
+    driver = daemon.driver()
+    clock = driver.hello()
+    driver.close()
+    daemon.kill()
+    store = sqlite3.connect(daemon.folder / "home" / "store" / "radrm.sqlite")
+    shorter = "json_set(record, '$.spec.time_limit_s', 0.001)"
+    store.execute(f"UPDATE jobs SET record = {shorter} WHERE id = ?", (job,))
+    store.commit()
+    store.close()
+    (daemon.work / "go").touch()
+    folder = daemon.folder / "home" / "attempts"
+    (path,) = wait_until(lambda: list(folder.glob("*/exit.json")), "the exit record")
+    exit_s = json.loads(path.read_text())["boot_s"]
+    daemon.start()
+    done = daemon.wait_end(job)
+    assert (done["state"], done["exit_code"], done["time_limit_s"]) == ("COMPLETED", 0, 0.001)
+    since_s = (exit_s - clock.anchor_boot_s) * clock.scale
+    assert done["ended_at"] == pytest.approx(clock.anchor_wall_s + since_s, abs=1e-3)
+    assert done["ran_s"] == pytest.approx(done["ended_at"] - done["started_at"], abs=1e-3)
+    assert daemon.wait_end(follower)["state"] == "COMPLETED"
+
+
 @pytest.mark.parametrize("requeue, state", [(False, "FAILED"), (True, "COMPLETED")])
 def test_a_killed_runner_makes_the_attempt_lost(
     daemon: DaemonHome, requeue: bool, state: str

@@ -44,3 +44,38 @@ def test_a_clock_that_cannot_run_is_refused(scale):
 
 def test_the_boot_has_one_name():
     assert boot_id() == boot_id() != ""
+
+
+def test_instants_of_one_clock_can_be_compared_and_others_cannot():
+    now = Clock().now()
+    assert now.boot == boot_id()[:8]
+    fast = Clock(60.0)
+    later = fast.at(fast.anchor_boot_s + 10)
+    assert later.since(fast.at(fast.anchor_boot_s)) == pytest.approx(600)
+    assert later.since(now) is None
+    same = Clock(60.0, fast.anchor_boot_s, fast.anchor_wall_s)
+    assert same.at(fast.anchor_boot_s + 10) == later, "as a new daemon of the same driver's"
+    assert Clock(60.0, fast.anchor_boot_s + 100, fast.anchor_wall_s).now().since(later) is None
+
+
+@pytest.mark.parametrize("scale", [1.0, 60.0])
+def test_a_clock_that_is_set_changes_no_duration(scale, monkeypatch):
+    clock = Clock(scale)
+    before = clock.at(clock.anchor_boot_s + 1)
+    real = time.time
+    monkeypatch.setattr(time, "time", lambda: real() - 3600)
+    after = clock.at(clock.anchor_boot_s + 11)
+    assert after.since(before) == pytest.approx(10 * scale)
+    set_back = scale == 1.0  # the date of a scaled clock is its own
+    assert (after.wall_s < before.wall_s) is set_back
+
+
+@pytest.mark.parametrize("scale", [1.0, 60.0])
+def test_a_record_of_another_boot_has_its_date(scale):
+    clock = Clock(scale)
+    here = clock.noted(boot_id(), 12.5, 1000.0)
+    assert here.since(clock.at(12.5)) == 0.0
+    start = clock.noted("0123456789-another-boot", 12.5, 1000.0)
+    end = clock.noted("0123456789-another-boot", 20.0, 1007.6)
+    assert (end.wall_s, end.since(start)) == (1007.6, 7.5)
+    assert clock.now().since(end) is None and end.since(clock.now()) is None

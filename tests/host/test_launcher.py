@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import json
 import os
 import select
 import signal
@@ -539,6 +540,30 @@ def test_a_claim_being_written_is_waited_for(host: Host, monkeypatch: pytest.Mon
         host.daemon().adopt(SERIAL, 3, 2)
     os.close(lock)
     assert host.daemon().adopt(SERIAL, 3, 2) == Void()
+
+
+NO_TIMES = [(word, value) for word in ("boot_s", "wall_s") for value in ("NaN", "-1", "1e400")]
+
+
+@pytest.mark.parametrize("word, value", NO_TIMES)
+def test_a_time_that_is_none_is_damage(tmp_path: Path, word: str, value: str) -> None:
+    attempts.write_record(str(tmp_path), attempts.EXIT, {**attempts.NO_END, **attempts.now()})
+    path = tmp_path / attempts.EXIT
+    record = json.loads(path.read_text())
+    path.write_text(path.read_text().replace(f'"{word}": {record[word]}', f'"{word}": {value}'))
+    found, damage = attempts.read_record(str(tmp_path), attempts.EXIT)
+    assert found is None and damage == f"exit.json is damaged: no usable '{word}'"
+
+
+def test_an_exit_of_another_boot_has_its_own_time(host: Host) -> None:
+    host.prepare()
+    who = Identity(1, 1, "another-boot")
+    write_start(host, who, boot_id="another-boot", boot_s=500.0, wall_s=1000.0)
+    end = {**attempts.NO_END, "code": 0, "boot_id": "another-boot", "boot_s": 530.0}
+    attempts.write_record(str(host.folder), attempts.EXIT, {**end, "wall_s": 1030.5})
+    ended = host.daemon().adopt(SERIAL, 3, 2)
+    assert isinstance(ended, Ended) and ended.started is not None
+    assert ended.at.wall_s == 1030.5 and ended.at.since(ended.started.at) == 30.0
 
 
 @pytest.mark.parametrize("text", ["", "{", '{"version": 99}', '{"version": 1, "code": "0"}'])

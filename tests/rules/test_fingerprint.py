@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
-
 from radrm.cli.sources import sources_of
+
 from radrm.daemon.estimation import fingerprint_of
 from radrm.estimators.fingerprint import NEUTRAL, fingerprint, variables_of
 from radrm.host.spool import Envelope

@@ -226,3 +226,24 @@ def test_a_simulated_past_gives_its_trace_again(mps: bool) -> None:
     for was, now in zip(jobs, found.jobs, strict=True):
         assert (now.name, now.gpus, now.smact) == (was.name, was.gpus, was.smact)
         assert now.duration_s == pytest.approx(was.duration_s, rel=0.01)
+
+
+def test_a_clock_that_was_set_changes_no_past() -> None:
+    """Two jobs one after another on a GPU; between them the date was set back by an hour."""
+
+    def told(seconds: float, set_back_s: float) -> Instant:
+        return Instant(seconds, BEGIN + seconds - set_back_s, "boot")
+
+    def one(job_id: int, begin_s: float, end_s: float, before_s: float, after_s: float) -> Past:
+        made = past(job_id, begin_s, attempt(job_id, begin_s, end_s, used(smact=0.9)))
+        begin, end = told(begin_s, before_s), told(end_s, after_s)
+        (ran,) = made.attempts
+        job = replace(made.job, submitted=begin, started=begin, ended=end)
+        return Past(job, (replace(ran, started=begin, ended=end),))
+
+    straight = [one(1, 0, 100, 0, 0), one(2, 200, 500, 0, 0)]
+    set_back = [one(1, 0, 100, 0, 3600), one(2, 200, 500, 3600, 3600)]
+    plain, found = (replayed(each, MIDDLE, BEGIN) for each in (straight, set_back))
+    assert found == plain
+    assert [job.duration_s for job in found.jobs] == [100, 300]
+    assert (found.shared, found.jct_s, found.wait_s) == (0, 200, 0)

@@ -1,0 +1,240 @@
+"""Break a rule of the core on purpose and see that the tests notice: `make mutants`.
+
+    python -m tools.mutants [NAME ...] [--tests PATH ...]
+
+Each row of `MUTANTS` puts a defect into one file of a copy of the package, and runs the tests on
+it. A row whose old text is no longer there, or there twice, fails: then the rule has moved, and
+the row has to move with it. Ends with 1 where a mutant lives.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+TESTS = ("tests/core",)
+LIMIT_S = 300.0
+"""A mutant may make a test run for ever: then it is noticed, too."""
+
+
+@dataclass(frozen=True, slots=True)
+class Mutant:
+    """A defect: `old`, which stands once in `file` (below `radrm/core`), becomes `new`."""
+
+    name: str
+    file: str
+    old: str
+    new: str
+
+
+MUTANTS = (
+    Mutant(
+        "clamped to the largest of mixed devices",
+        "validation.py",
+        "return capacities[wanted - 1] if",
+        "return capacities[0] if",
+    ),
+    Mutant(
+        "clamped to the smallest of mixed devices",
+        "validation.py",
+        "return capacities[wanted - 1] if",
+        "return capacities[-1] if",
+    ),
+    Mutant(
+        "what is declared is clamped",
+        "validation.py",
+        "return need if not largest else max(certain, min(need, largest))",
+        "return need if not largest else min(need, largest)",
+    ),
+    Mutant(
+        "availability ends, and no limit says when the job does",
+        "validation.py",
+        "if limit is None or now.wall_s + limit > until:",
+        "if limit is not None and now.wall_s + limit > until:",
+    ),
+    Mutant(
+        "a second move during a migration",
+        "validation.py",
+        "if job.target is not None or attempt.target is not None:",
+        "if attempt.target is not None:",
+    ),
+    Mutant(
+        "a second move during a resize",
+        "validation.py",
+        "if job.target is not None or attempt.target is not None:",
+        "if job.target is not None:",
+    ),
+    Mutant(
+        "a whole device that is not idle",
+        "validation.py",
+        "if placement.collocation.whole_device and not ledger.idle_for(owner):",
+        "if False:",
+    ),
+    Mutant(
+        "settled although it grows",
+        "ledger.py",
+        "quiet_s = boot_s - max(holding.grew_s, holding.since_s)",
+        "quiet_s = boot_s - holding.since_s",
+    ),
+    Mutant(
+        "settled for good",
+        "ledger.py",
+        "                self.settled = False\n",
+        "",
+    ),
+    Mutant(
+        "warm at once after an exit",
+        "ledger.py",
+        "self.warm_from_s = max(self._warm_from_s(), left_s + self._settings.smact_after_exit_s)",
+        "self.warm_from_s = self._warm_from_s()",
+    ),
+    Mutant(
+        "one KILL and no other",
+        "lifecycle.py",
+        "    again = state.turn.now.boot_s + state.settings.grace_s\n"
+        "    state.wake(Timer(again, KILL, attempt.job_id, attempt.number))\n",
+        "",
+    ),
+    Mutant(
+        "a void launch was a start",
+        "lifecycle.py",
+        "    started = job.started if attempt.number > 1 else None\n",
+        "    started = job.started\n",
+    ),
+    Mutant(
+        "a void launch forgets the start before it",
+        "lifecycle.py",
+        "    started = job.started if attempt.number > 1 else None\n",
+        "    started = None\n",
+    ),
+    Mutant(
+        "the lowest exit code",
+        "lifecycle.py",
+        "return max((c for c in codes if c is not None), default=None)",
+        "return min((c for c in codes if c is not None), default=None)",
+    ),
+    Mutant(
+        "usage dropped at the end",
+        "lifecycle.py",
+        "            usage=usage,\n",
+        "",
+    ),
+    Mutant(
+        "usage dropped by a resize",
+        "lifecycle.py",
+        "usage=merged(attempt.usage, usage)))",
+        "usage=attempt.usage))",
+    ),
+    Mutant(
+        "usage counted twice",
+        "ledger.py",
+        "return tuple({u.device: u for u in (*usage, *newer)}.values())",
+        "return (*usage, *newer)",
+    ),
+    Mutant(
+        "planners' wake-ups pruned",
+        "state.py",
+        "kept = {t for t in self._timers if not t.job_id or t.job_id in self.attempts}",
+        "kept = {t for t in self._timers if t.job_id in self.attempts}",
+    ),
+    Mutant(
+        "limits before ends, after a restart",
+        "scheduler.py",
+        "            self._unheard.append(event)\n            return self.state.finish()\n",
+        "            self._unheard.append(event)\n",
+    ),
+    Mutant(
+        "a stop that came too late",
+        "lifecycle.py",
+        "if attempt.stop is not None and _came_too_late(attempt.stop, event, end):",
+        "if False:",
+    ),
+    Mutant(
+        "an end is when it is heard of",
+        "lifecycle.py",
+        "            ended=end,\n",
+        "            ended=state.turn.now,\n",
+    ),
+    Mutant(
+        "what was seen before a restart weighs as one reading",
+        "ledger.py",
+        "self.smact_count = max(1, usage.smact_count)",
+        "self.smact_count = 1",
+    ),
+    Mutant(
+        "the energy of one that leaves is its neighbours'",
+        "ledger.py",
+        "        left_s = now_s if left_s is None else left_s\n"
+        "        self._holders_change(left_s)\n",
+        "        left_s = now_s if left_s is None else left_s\n",
+    ),
+)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m tools.mutants")
+    parser.add_argument("names", nargs="*", help="mutants whose name has one of these words")
+    parser.add_argument("--tests", nargs="+", default=TESTS, help="what is to notice them")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="at a time")
+    args = parser.parse_args()
+    wanted = [m for m in MUTANTS if not args.names or any(n in m.name for n in args.names)]
+    sound = verdict_on(None, args.tests)
+    if sound is not None:
+        print(f"FAIL  the tests fail without any mutant: {sound}")
+        return 1
+    with ThreadPoolExecutor(args.jobs) as pool:
+        verdicts = list(pool.map(lambda mutant: verdict_on(mutant, args.tests), wanted))
+    for mutant, verdict in zip(wanted, verdicts, strict=True):
+        print(f"{'ok  ' if verdict is None else 'FAIL'}  {mutant.name}: {verdict or 'noticed'}")
+    return 1 if any(verdicts) or not wanted else 0
+
+
+def verdict_on(mutant: Mutant | None, tests: Sequence[str]) -> str | None:
+    """What is wrong with a row; None where the tests notice the defect. Without a mutant: what
+    is wrong with the tests."""
+    with tempfile.TemporaryDirectory(prefix="radrm-mutant-") as folder:
+        copy = Path(folder)
+        for path in ROOT.iterdir():
+            if path.is_dir() and not path.name.startswith("."):
+                shutil.copytree(path, copy / path.name, ignore=_CACHES)
+            elif path.is_file():
+                shutil.copy(path, copy)
+        if mutant is None:
+            passed, said = _run(copy, tests)
+            return None if passed else said
+        file = copy / "radrm" / "core" / mutant.file
+        text = file.read_text()
+        if (count := text.count(mutant.old)) != 1:
+            return f"radrm/core/{mutant.file} has its old text {count} times; move the row"
+        file.write_text(text.replace(mutant.old, mutant.new))
+        passed, _ = _run(copy, tests)
+        return f"no test of {' '.join(tests)} notices it" if passed else None
+
+
+_CACHES = shutil.ignore_patterns("__pycache__")
+
+
+def _run(copy: Path, tests: Sequence[str]) -> tuple[bool, str]:
+    """Whether the tests pass on a copy, and the end of what they say."""
+    command = [sys.executable, "-m", "pytest", "-q", "-x", "-n0", "-p", "no:cacheprovider", *tests]
+    environment = {**os.environ, "PYTHONPATH": str(copy), "PYTHONDONTWRITEBYTECODE": "1"}
+    try:
+        done = subprocess.run(
+            command, cwd=copy, env=environment, capture_output=True, text=True, timeout=LIMIT_S
+        )
+    except subprocess.TimeoutExpired:
+        return False, f"no end within {LIMIT_S:.0f} s"
+    return done.returncode == 0, (done.stdout + done.stderr).strip()[-300:]
+
+
+if __name__ == "__main__":
+    sys.exit(main())
