@@ -26,8 +26,8 @@ def requeue(state: State, event: RequeueRequested) -> None:
         if never is not None:
             life.refuse(state, job, never)
     elif job.state in (JobState.LAUNCHING, JobState.RUNNING):
-        job = state.put_job(replace(job, reason=f"requeued by {event.by}"))
-        life.stop(state, job, state.attempts[job.id], StopReason.PREEMPTED)
+        attempt, why = state.attempts[job.id], f"requeued by {event.by}"
+        life.stop(state, job, attempt, StopReason.PREEMPTED, why)
 
 
 def refuse(state: State, event: EditRequested) -> str | None:

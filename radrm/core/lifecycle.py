@@ -10,7 +10,17 @@ from dataclasses import replace
 
 from radrm.core.actions import Kill, Launch, Resize, SendSignal, TakeReadings, Terminate
 from radrm.core.events import AttemptEnded
-from radrm.core.records import Attempt, Exit, Job, Placement, Reservation, Stop, Task, Usage
+from radrm.core.records import (
+    Attempt,
+    Exit,
+    Job,
+    Placement,
+    Requeued,
+    Reservation,
+    Stop,
+    Task,
+    Usage,
+)
 from radrm.core.rules import GiveUp, Recovery
 from radrm.core.state import State, Timer, owner_of
 from radrm.core.transitions import Trigger
@@ -130,12 +140,21 @@ def voided(state: State, job: Job, attempt: Attempt, reason: str | None) -> None
 # ------------------------------------------------------------------ stop
 
 
-def stop(state: State, job: Job, attempt: Attempt, reason: StopReason) -> None:
-    """TERM now, KILL after the grace time. A later reason replaces a preemption only."""
+def stop(
+    state: State, job: Job, attempt: Attempt, reason: StopReason, why: str | None = None
+) -> None:
+    """TERM now, KILL after the grace time. `why` becomes the job's reason.
+
+    Stop reasons are ordered: CANCELLED > TIMEOUT > LOST > PREEMPTED. The reason of a stop
+    under way may only move up; its deadline stays.
+    """
     now = state.turn.now
+    if attempt.stop is not None and not reason.overrides(attempt.stop.reason):
+        return
+    if why is not None:
+        job = state.put_job(replace(job, reason=why))
     if attempt.stop is not None:
-        if attempt.stop.reason is StopReason.PREEMPTED and reason is not StopReason.PREEMPTED:
-            state.put_attempt(replace(attempt, stop=replace(attempt.stop, reason=reason)))
+        state.put_attempt(replace(attempt, stop=replace(attempt.stop, reason=reason)))
         return
     deadline = now.boot_s + state.settings.grace_s
     state.put_attempt(replace(attempt, stop=Stop(reason=reason, asked=now, kill_boot_s=deadline)))
@@ -377,6 +396,7 @@ def run_again(state: State, job: Job) -> None:
     state.move(
         job,
         Trigger.AGAIN,
+        requeued=Requeued(at=state.turn.now, behind=max(state.last_id, job.id)),
         queue=Queue.MAIN,
         oom_count=0,
         retries_used=0,

@@ -248,8 +248,8 @@ class Scheduler:
         if job.state.waiting:
             life.cancel_waiting(self.state, job, reason)
             return
-        job = self.state.put_job(replace(job, reason=reason))
-        life.stop(self.state, job, self.state.attempts[job.id], StopReason.CANCELLED)
+        attempt = self.state.attempts[job.id]
+        life.stop(self.state, job, attempt, StopReason.CANCELLED, reason)
 
     def _on_hold(self, event: ev.HoldRequested) -> None:
         job = self.state.jobs.get(event.job_id)
@@ -295,8 +295,8 @@ class Scheduler:
             if attempt is None or attempt.stop is not None:
                 continue
             reason = f"its device {ledger.device.profile or ledger.device.name} has vanished"
-            job = self.state.put_job(replace(self.state.jobs[holding.job_id], reason=reason))
-            life.stop(self.state, job, attempt, StopReason.LOST)
+            job = self.state.jobs[holding.job_id]
+            life.stop(self.state, job, attempt, StopReason.LOST, reason)
 
     def _put_back(self, reservation: Reservation) -> None:
         """A stored reservation, and its holder, back on their device after a restart."""
@@ -345,8 +345,8 @@ class Scheduler:
             if attempt is None or attempt.stop is not None or unused_s is None or unused_s < limit:
                 continue
             reason = f"it had {ledger.device.name} for {show_seconds(unused_s)} and never used it"
-            job = self.state.put_job(replace(self.state.jobs[holding.job_id], reason=reason))
-            life.stop(self.state, job, attempt, StopReason.CANCELLED)
+            job = self.state.jobs[holding.job_id]
+            life.stop(self.state, job, attempt, StopReason.CANCELLED, reason)
 
     # ------------------------------------------------------------- events from attempts
 

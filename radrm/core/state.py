@@ -103,6 +103,8 @@ class State:
         """Boot-time second of the next try."""
         self.version = 0
         self.next_serial = 1
+        self.last_id = 0
+        """No job in the queue stands behind a higher id than this."""
         self.turn = Turn(Instant(0.0, 0.0))
         self._order_key = order_key
         self._timers: list[Timer] = []
@@ -147,6 +149,7 @@ class State:
     def put_job(self, job: Job) -> Job:
         """Save a job's record; the waiting queue follows from it."""
         self.jobs[job.id] = job
+        self.last_id = max(self.last_id, job.place[0])
         self._note("job", job.id, job)
         self._touched[job.id] = self.version
         for dependency in () if job.state.final else job.after:
