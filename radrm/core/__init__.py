@@ -9,6 +9,7 @@ The files, in the order in which they may import one another:
     events         what `step` may learn of the world
     transitions    the table of a job's life
     settings       the numbers that a site may change
+    pauses         how long what failed waits before it is tried again
     window         mean SM activity since the last change
     ledger         who holds how much of a device
     waiting        the queue, kept in order

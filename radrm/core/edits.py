@@ -26,6 +26,7 @@ def requeue(state: State, event: RequeueRequested) -> None:
         if never is not None:
             life.refuse(state, job, never)
     elif job.state in (JobState.LAUNCHING, JobState.RUNNING):
+        job = state.put_job(replace(job, setbacks=0))  # it is wanted, and no failure
         attempt, why = state.attempts[job.id], f"requeued by {event.by}"
         life.stop(state, job, attempt, StopReason.PREEMPTED, why)
 

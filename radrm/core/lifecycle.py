@@ -10,10 +10,12 @@ from dataclasses import replace
 
 from radrm.core.actions import Kill, Launch, Resize, SendSignal, TakeReadings, Terminate
 from radrm.core.events import AttemptEnded
+from radrm.core.pauses import growing_s
 from radrm.core.records import (
     Attempt,
     Exit,
     Job,
+    Pause,
     Placement,
     Requeued,
     Reservation,
@@ -29,8 +31,11 @@ from radrm.core.validation import hopeless
 from radrm.core.words import JobState, Outcome, Queue, ReservationKind, StopReason
 
 TIME_LIMIT, KILL, LAUNCH_AGAIN = "time limit", "kill", "launch again"
+PAUSE_OVER = "pause over"
 """What timers are for: the time limit, and the signal before it; the end of a stop's grace;
-a server that could not start anything."""
+a server that could not start anything; a job that stands aside."""
+_RECOVERIES_AT_ONCE = 3
+"""What a recovery rule without an end leads to is paced beyond these."""
 
 
 # ------------------------------------------------------------------ start
@@ -53,7 +58,9 @@ def start(state: State, job: Job, placement: Placement) -> None:
         launched=now,
         tasks=tasks,
     )
-    job = state.move(job, Trigger.START, attempts=attempt.number, target=None, reason=None)
+    job = state.move(
+        job, Trigger.START, attempts=attempt.number, target=None, reason=None, pause=None
+    )
     state.put_attempt(attempt)
     _hold(state, job, attempt, placement)
     promised = [mib for mib in State.promises(placement).values() if mib is not None]
@@ -134,7 +141,8 @@ def voided(state: State, job: Job, attempt: Attempt, reason: str | None) -> None
         _stopped(state, job, attempt)
         return
     started = job.started if attempt.number > 1 else None
-    _back(state, job, attempts=job.attempts - 1, started=started)
+    changes = _setback(state, job, attempt, "its launch was void") if reason is None else {}
+    _back(state, job, attempts=job.attempts - 1, started=started, **changes)
 
 
 # ------------------------------------------------------------------ stop
@@ -240,13 +248,13 @@ def ended(state: State, job: Job, attempt: Attempt, event: AttemptEnded, rule: R
     elif outcome is Outcome.OOM:
         _recover(state, job, attempt, event, rule)
     elif outcome is Outcome.LOST and job.spec.requeue:
-        _back(state, job)
+        _back(state, job, **_setback(state, job, attempt, attempt.reason or "lost"))
     elif (
         outcome is Outcome.FAILED
         and event.never_started is None
         and job.retries_used < job.spec.retries
     ):
-        _back(state, job, retries_used=job.retries_used + 1)
+        _retry(state, job, attempt)
     else:
         _finish(state, job, Trigger.FAIL, attempt)
 
@@ -330,11 +338,10 @@ def _why_stopped(job: Job, stop: Stop | None) -> str | None:
 def _stopped(state: State, job: Job, attempt: Attempt) -> None:
     """A stop is done; its reason stands, however the processes took it."""
     assert attempt.stop is not None
-    if attempt.stop.reason is StopReason.PREEMPTED:
-        _back(state, job, progress=job.saved)
-        return
-    if attempt.stop.reason is StopReason.LOST and job.spec.requeue:
-        _back(state, job, progress=job.saved)
+    lost = attempt.stop.reason is StopReason.LOST and job.spec.requeue
+    if lost or attempt.stop.reason is StopReason.PREEMPTED:
+        why = attempt.reason or attempt.stop.reason.value
+        _back(state, job, progress=job.saved, **_setback(state, job, attempt, why))
         return
     _finish(state, job, _END_OF_STOP[attempt.stop.reason], attempt, _why_stopped(job, attempt.stop))
 
@@ -359,6 +366,46 @@ def _back(state: State, job: Job, **changes: object) -> None:
     state.move(job, Trigger.RECOVER if recovering else Trigger.RETURN, **changes)
 
 
+def _retry(state: State, job: Job, attempt: Attempt) -> None:
+    """Again after a plain failure, later each time: most failures need somebody, or time."""
+    number = job.retries_used + 1
+    length_s = growing_s(state.settings.retry_s, number, state.settings.retry_most_s)
+    reason = f"before retry {number} of {job.spec.retries} ({attempt.reason})"
+    _back(state, job, retries_used=number, setbacks=0, pause=_pause(state, job, length_s, reason))
+
+
+def _setback(state: State, job: Job, attempt: Attempt, why: str) -> dict[str, object]:
+    """What an attempt that came to nothing changes. A job that has run for longer than it would
+    have to wait goes back at once, and so does any job the first time."""
+    times = job.setbacks + 1
+    first_s, most_s = state.settings.retry_s, state.settings.retry_most_s
+    length_s = growing_s(first_s, max(1, times - 1), most_s)
+    if state.turn.now.boot_s - attempt.launched.boot_s >= length_s:
+        return {"setbacks": 0}
+    if times == 1:
+        return {"setbacks": 1}
+    reason = f"before its next start: {times} attempts in a row came to nothing ({why})"
+    return {"setbacks": times, "pause": _pause(state, job, length_s, reason)}
+
+
+def _pause(state: State, job: Job, length_s: float, reason: str) -> Pause:
+    now = state.turn.now
+    until_s = now.boot_s + length_s
+    state.wake(Timer(until_s, PAUSE_OVER, job.id))
+    return Pause(since=now, until_boot_s=until_s, reason=reason)
+
+
+def end_pause(state: State, job: Job) -> bool:
+    """Put a job whose pause is over back into the queue; False while it is not."""
+    if job.pause is None or not job.state.waiting:
+        return False
+    if job.pause.left_s(state.turn.now) > 0:
+        state.wake(Timer(job.pause.until_boot_s, PAUSE_OVER, job.id))
+        return False
+    state.put_job(replace(job, pause=None))
+    return True
+
+
 def _recover(state: State, job: Job, attempt: Attempt, event: AttemptEnded, rule: Recovery) -> None:
     assert event.oom is not None
     job = replace(job, oom_count=job.oom_count + 1)
@@ -373,8 +420,13 @@ def _recover(state: State, job: Job, attempt: Attempt, event: AttemptEnded, rule
         state.put_job(job)
         _finish(state, job, Trigger.FAIL, attempt, f"{attempt.reason}; {never}")
         return
+    pause = None
+    if job.oom_count > _RECOVERIES_AT_ONCE:
+        times = job.oom_count - _RECOVERIES_AT_ONCE
+        length_s = growing_s(state.settings.retry_s, times, state.settings.retry_most_s)
+        pause = _pause(state, job, length_s, f"before recovery {job.oom_count} ({attempt.reason})")
     state.move(
-        replace(job, queue=Queue.RECOVERY),
+        replace(job, queue=Queue.RECOVERY, pause=pause),
         Trigger.RECOVER,
         memory_floor_mib=verdict.memory_floor_mib,
         own_device=verdict.own_device,
@@ -388,7 +440,8 @@ def _recover(state: State, job: Job, attempt: Attempt, event: AttemptEnded, rule
 def refuse(state: State, job: Job, reason: str) -> None:
     """A waiting job that can never run here."""
     drop_target(state, job)
-    state.move(state.jobs[job.id], Trigger.FAIL, reason=reason, ended=state.turn.now)
+    job = state.jobs[job.id]
+    state.move(job, Trigger.FAIL, reason=reason, ended=state.turn.now, pause=None)
 
 
 def run_again(state: State, job: Job) -> None:
@@ -400,6 +453,8 @@ def run_again(state: State, job: Job) -> None:
         queue=Queue.MAIN,
         oom_count=0,
         retries_used=0,
+        setbacks=0,
+        pause=None,
         own_device=False,
         outcome=None,
         exit_code=None,
@@ -417,6 +472,7 @@ def cancel_waiting(state: State, job: Job, reason: str) -> None:
         outcome=Outcome.CANCELLED,
         reason=reason,
         ended=state.turn.now,
+        pause=None,
     )
 
 

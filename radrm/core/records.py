@@ -419,6 +419,24 @@ class Requeued:
 
 
 @dataclass(frozen=True, slots=True)
+class Pause:
+    """A waiting job stands aside until then, outside the queue; its place stays its own.
+
+    `reason` goes on after "waits 20s".
+    """
+
+    since: Instant
+    until_boot_s: float
+    reason: str
+
+    def left_s(self, now: Instant) -> float:
+        """Seconds left; 0 once it is over. Boot time that began anew ends it, too."""
+        if now.boot_s < self.since.boot_s:
+            return 0.0
+        return max(0.0, self.until_boot_s - now.boot_s)
+
+
+@dataclass(frozen=True, slots=True)
 class Job:
     """One submitted .rad file (or array element) and all that has become of it.
 
@@ -449,6 +467,9 @@ class Job:
     attempts: int = 0
     oom_count: int = 0
     retries_used: int = 0
+    setbacks: int = 0
+    """Attempts in a row that were over at once and through no doing of the job's own."""
+    pause: Pause | None = None
     memory_floor_mib: int | None = None
     """What its out-of-memory deaths have proven it needs at least, per GPU."""
     own_device: bool = False

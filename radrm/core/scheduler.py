@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from math import ceil
 from typing import Any
 
 from radrm.core import edits
@@ -44,7 +45,8 @@ from radrm.core.validation import check, check_placement, hopeless, refuse_gpule
 from radrm.core.view import View
 from radrm.core.words import DeviceKind, JobState, ReservationKind, StopReason
 
-_PLANNER = "planner:"
+_PLANNER, _ALL_PLANNERS = "planner:", "planners"
+_LAUNCH = "launch"
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +101,9 @@ class Scheduler:
         # Live elements first: the places in an array's limit are theirs.
         for job in sorted(kept.jobs, key=lambda job: (not job.state.live, job.id)):
             state.put_job(job)
+            if job.pause is not None:
+                # Whether it is over is for the first step to see: only that knows the time.
+                state.wake(Timer(float("-inf"), life.PAUSE_OVER, job.id))
         for attempt in kept.attempts:
             state.put_attempt(attempt)
             self._restore_timers(state.jobs[attempt.job_id], attempt)
@@ -135,6 +140,9 @@ class Scheduler:
             return (Refusal("held", "it is held; release it with: radrm release"),)
         if job.estimating:
             return (Refusal("estimating", "its memory is being estimated"),)
+        if job.pause is not None:
+            left_s = ceil(job.pause.left_s(now))
+            return (Refusal("pause", f"waits {show_seconds(left_s)} {job.pause.reason}"),)
         if job.after:
             return (Refusal("dependency", waits_for(self.state, job)),)
         array = self.state.arrays.get(job.array.array_id) if job.array else None
@@ -164,8 +172,16 @@ class Scheduler:
             if timer.what.startswith(_PLANNER):
                 woken.add(timer.what.removeprefix(_PLANNER))
                 continue
+            if timer.what == _ALL_PLANNERS:
+                woken |= self._names()
+                continue
             if timer.what == life.LAUNCH_AGAIN and timer.boot_s >= self.state.launch_again_s:
                 self.state.launch_trouble = None
+            if timer.what == life.PAUSE_OVER:
+                paused = self.state.jobs.get(timer.job_id)
+                if paused is not None and life.end_pause(self.state, paused):
+                    woken |= self._names()
+                continue
             job, attempt = self._live(timer.job_id, timer.attempt)
             if job is None or attempt is None:
                 continue
@@ -174,6 +190,13 @@ class Scheduler:
             elif timer.what == life.KILL:
                 life.kill_now(self.state, attempt)
         return woken
+
+    def _names(self) -> set[str]:
+        return {planner.name for planner in self._rules.planners}
+
+    def _wake_planners(self, boot_s: float) -> None:
+        """Ask all planners again then: something that could not be done may be possible."""
+        self.state.wake(Timer(boot_s, _ALL_PLANNERS))
 
     def _live(self, job_id: int, number: int) -> tuple[Job | None, Attempt | None]:
         return self.state.jobs.get(job_id), self.state.live_attempt(job_id, number)
@@ -254,7 +277,8 @@ class Scheduler:
     def _on_hold(self, event: ev.HoldRequested) -> None:
         job = self.state.jobs.get(event.job_id)
         if job is not None and job.state.waiting:
-            self.state.put_job(replace(job, held=event.held))
+            pause = job.pause if event.held else None
+            self.state.put_job(replace(job, held=event.held, pause=pause))
 
     def _on_requeue(self, event: ev.RequeueRequested) -> None:
         edits.requeue(self.state, event)
@@ -353,6 +377,7 @@ class Scheduler:
     def _on_started(self, event: ev.AttemptStarted) -> None:
         job, attempt = self._live(event.job_id, event.attempt)
         if job and attempt and attempt.started is None:
+            self.state.launches.forget(_LAUNCH)
             life.started(self.state, job, attempt)
 
     def _on_voided(self, event: ev.LaunchVoided) -> None:
@@ -373,18 +398,19 @@ class Scheduler:
     def _launch_later(self, job: Job, attempt: Attempt, reason: str) -> None:
         """The server cannot start anything now: as if nothing had been tried, and a pause."""
         life.voided(self.state, job, attempt, reason)
-        self.state.launch_trouble = reason
-        until = self.state.turn.now.boot_s + self.state.settings.launch_retry_s
-        self.state.launch_again_s = until
-        self.state.wake(Timer(until, life.LAUNCH_AGAIN))
-        for planner in self._rules.planners:
-            self.state.wake(Timer(until, _PLANNER + planner.name))
+        state, now_s = self.state, self.state.turn.now.boot_s
+        state.launch_trouble = reason
+        if state.launches.pausing(_LAUNCH, now_s) is None:
+            until_s = state.launches.fail(_LAUNCH, now_s, reason).until_s
+            state.launch_again_s = until_s
+            state.wake(Timer(until_s, life.LAUNCH_AGAIN))
+            self._wake_planners(until_s)
 
     def _go_on_elsewhere(self, job: Job) -> None:
         """A job stopped for its migration starts where it was to go, or waits as others do."""
         if job.target is None or not job.state.waiting:
             return
-        if check_placement(self.state, job, job.target) is None:
+        if job.pause is None and check_placement(self.state, job, job.target) is None:
             life.start(self.state, job, job.target)
         else:
             life.drop_target(self.state, job)

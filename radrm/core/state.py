@@ -14,6 +14,7 @@ from typing import TypeAlias
 from radrm.core.actions import Action
 from radrm.core.arrays import Array
 from radrm.core.ledger import DeviceLedger
+from radrm.core.pauses import Pauses
 from radrm.core.proposals import Proposal
 from radrm.core.records import (
     Attempt,
@@ -72,6 +73,8 @@ class Timer:
     attempt: int = 0
 
 
+LAUNCH_PAUSE_S = 60.0
+"""The longest time between two tries to start anything on a server that could not."""
 _FEW_TIMERS = 256
 """So many are never worth a look at which are still wanted."""
 
@@ -101,6 +104,8 @@ class State:
         """Why nothing can be started at the moment, for a reason that lies with the server."""
         self.launch_again_s = 0.0
         """Boot-time second of the next try."""
+        self.launches: Pauses[str] = Pauses(settings.launch_retry_s, LAUNCH_PAUSE_S)
+        """That nothing could be started, and how often in a row."""
         self.version = 0
         self.next_serial = 1
         self.last_id = 0
@@ -162,7 +167,8 @@ class State:
 
     def _line_up(self, job: Job) -> None:
         """Into the queue with a job that could start, out of it with any other."""
-        eligible = job.state.waiting and not (job.held or job.estimating or job.after)
+        aside = job.held or job.estimating or job.after or job.pause is not None
+        eligible = job.state.waiting and not aside
         array = self._array_of(job)
         left, entered = array.put(job, eligible) if array is not None else ([job.id], [])
         for job_id in left:
@@ -292,9 +298,14 @@ class State:
         heapq.heappush(self._timers, timer)
         if len(self._timers) > self._most_timers:
             # Those of attempts that have ended would stay until they are due: for days.
-            kept = {t for t in self._timers if not t.job_id or t.job_id in self.attempts}
+            kept = {t for t in self._timers if self._is_wanted(t)}
             self._timers = sorted(kept)
             self._most_timers = 2 * len(kept) + _FEW_TIMERS
+
+    def _is_wanted(self, timer: Timer) -> bool:
+        job = self.jobs.get(timer.job_id)
+        paused = job is not None and job.pause is not None
+        return not timer.job_id or timer.job_id in self.attempts or paused
 
     def due(self) -> list[Timer]:
         """The timers whose time has come, each once."""
