@@ -65,6 +65,7 @@ def edit(state: State, event: EditRequested) -> None:
     old = state.jobs[event.job_id].spec
     before = (old.time_limit_s, old.signal)
     job = replace(state.jobs[event.job_id], spec=event.spec)
+    state.proposals.forget_failures(job.id)
     if job.state.waiting:
         job = replace(job, after=event.after)
         if event.estimates is not None:

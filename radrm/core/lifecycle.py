@@ -10,11 +10,13 @@ from dataclasses import replace
 
 from radrm.core.actions import Kill, Launch, Resize, SendSignal, TakeReadings, Terminate
 from radrm.core.events import AttemptEnded
+from radrm.core.isolation import RuleFailed, WrongAnswer, asked
 from radrm.core.pauses import growing_s
 from radrm.core.records import (
     Attempt,
     Exit,
     Job,
+    OutOfMemory,
     Pause,
     Placement,
     Requeued,
@@ -23,7 +25,7 @@ from radrm.core.records import (
     Task,
     Usage,
 )
-from radrm.core.rules import GiveUp, Recovery
+from radrm.core.rules import Again, GiveUp, Recovery
 from radrm.core.state import State, Timer, owner_of
 from radrm.core.transitions import Trigger
 from radrm.core.units import show_mib, show_seconds
@@ -366,6 +368,34 @@ def _back(state: State, job: Job, **changes: object) -> None:
     state.move(job, Trigger.RECOVER if recovering else Trigger.RETURN, **changes)
 
 
+def _verdict(
+    state: State, job: Job, attempt: Attempt, oom: OutOfMemory, largest_mib: int, rule: Recovery
+) -> Again | GiveUp:
+    """The recovery rule's, or what is published where it fails: a device of its own, bounded."""
+    if not state.isolation.rests("recovery", rule.name):
+        try:
+            verdict = asked(lambda: rule.after_oom(job, attempt, oom, largest_mib))
+            return _of_right_shape(verdict)
+        except RuleFailed as failed:
+            instead = f"jobs are recovered on a GPU of their own, {_RECOVERIES_AT_ONCE} times"
+            state.isolation.fail("recovery", rule.name, failed.error, instead)
+    if job.oom_count > _RECOVERIES_AT_ONCE:
+        return GiveUp(f"it was recovered {_RECOVERIES_AT_ONCE} times, which is the limit")
+    return Again(memory_floor_mib=job.memory_floor_mib, own_device=True)
+
+
+def _of_right_shape(verdict: object) -> Again | GiveUp:
+    if type(verdict) is GiveUp and type(verdict.reason) is str:
+        return replace(verdict, reason=" ".join(verdict.reason.split())[:500])
+    if type(verdict) is Again and type(verdict.own_device) is bool:
+        floor = verdict.memory_floor_mib
+        if floor is None or (type(floor) is int and 0 <= floor < 2**40):
+            return verdict
+    raise RuleFailed(
+        WrongAnswer(f"its answer is not what it has to be: a {type(verdict).__name__}")
+    )
+
+
 def _retry(state: State, job: Job, attempt: Attempt) -> None:
     """Again after a plain failure, later each time: most failures need somebody, or time."""
     number = job.retries_used + 1
@@ -410,7 +440,7 @@ def _recover(state: State, job: Job, attempt: Attempt, event: AttemptEnded, rule
     assert event.oom is not None
     job = replace(job, oom_count=job.oom_count + 1)
     largest = max((le.device.capacity_mib for le in state.ledgers.values()), default=0)
-    verdict = rule.after_oom(job, attempt, event.oom, largest)
+    verdict = _verdict(state, job, attempt, event.oom, largest, rule)
     if isinstance(verdict, GiveUp):
         state.put_job(job)
         _finish(state, job, Trigger.FAIL, attempt, f"{attempt.reason}; {verdict.reason}")

@@ -72,3 +72,50 @@ class Pauses(Generic[K]):
     @staticmethod
     def _stale(failed: Failed, now_s: float) -> bool:
         return now_s > failed.until_s + (failed.until_s - failed.since_s)
+
+
+class Proposals:
+    """Proposals whose action failed, by job and kind: each kind of a job has its own pause.
+
+    One that is carried out again and again in a moment fails, too.
+    """
+
+    MOST_AT_ONCE = 8
+    """So often within a second is one kind of proposal carried out for one job."""
+    LONGEST_S = 60.0
+
+    def __init__(self) -> None:
+        self._pauses: Pauses[tuple[int, str]] = Pauses(SHORTEST_S, self.LONGEST_S)
+        self._done: dict[int, dict[str, tuple[float, int]]] = {}
+        self._kinds: dict[int, set[str]] = {}
+
+    def fail(self, job_id: int, kind: str, now_s: float, why: str) -> Failed:
+        """Note that one failed; when the next may be made is in what is returned."""
+        self._kinds.setdefault(job_id, set()).add(kind)
+        return self._pauses.fail((job_id, kind), now_s, why)
+
+    def pausing(self, job_id: int, kind: str, now_s: float) -> Failed | None:
+        return self._pauses.pausing((job_id, kind), now_s)
+
+    def too_many(self, job_id: int, kind: str, now_s: float) -> bool:
+        """Count one that may be carried out; True where it is one too many in this second."""
+        of_job = self._done.setdefault(job_id, {})
+        since_s, count = of_job.get(kind, (now_s, 0))
+        if not since_s <= now_s < since_s + SHORTEST_S:
+            since_s, count = now_s, 0
+        of_job[kind] = since_s, count + 1
+        return count >= self.MOST_AT_ONCE
+
+    def forget(self, job_id: int, kind: str) -> None:
+        """One of this kind has worked."""
+        self._pauses.forget((job_id, kind))
+
+    def forget_failures(self, job_id: int) -> None:
+        """The job is another now: what failed may work."""
+        for kind in self._kinds.pop(job_id, ()):
+            self._pauses.forget((job_id, kind))
+
+    def forget_job(self, job_id: int) -> None:
+        """It has ended."""
+        self.forget_failures(job_id)
+        self._done.pop(job_id, None)

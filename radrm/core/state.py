@@ -13,8 +13,9 @@ from typing import TypeAlias
 
 from radrm.core.actions import Action
 from radrm.core.arrays import Array
+from radrm.core.isolation import Isolation, Placing
 from radrm.core.ledger import DeviceLedger
-from radrm.core.pauses import Pauses
+from radrm.core.pauses import Pauses, Proposals
 from radrm.core.proposals import Proposal
 from radrm.core.records import (
     Attempt,
@@ -48,6 +49,8 @@ class Decision:
     dropped: tuple[tuple[str, str], ...]
     wake_at: float | None
     rejections: tuple[tuple[Proposal, Refusal], ...]
+    said: tuple[str, ...] = ()
+    """What the log should have of rules that have failed."""
 
 
 @dataclass(slots=True)
@@ -75,6 +78,8 @@ class Timer:
 
 LAUNCH_PAUSE_S = 60.0
 """The longest time between two tries to start anything on a server that could not."""
+RULES_AGAIN = "rules"
+"""What a timer is for: to ask rules again that have rested."""
 _FEW_TIMERS = 256
 """So many are never worth a look at which are still wanted."""
 
@@ -85,13 +90,17 @@ def owner_of(job_id: int) -> str:
 
 
 class State:
-    def __init__(self, settings: CoreSettings, order_key: OrderKey) -> None:
+    def __init__(
+        self, settings: CoreSettings, order_key: OrderKey, order_name: str = "order"
+    ) -> None:
         self.settings = settings
         self.jobs: dict[int, Job] = {}
         """Unfinished jobs only: what has ended is the store's to remember."""
         self.attempts: dict[int, Attempt] = {}
         """The live attempt of a job: at most one, by construction."""
-        self.waiting = Lines(order_key)
+        self.isolation = Isolation(settings)
+        self.placing = Placing(order_name, order_key, self.isolation)
+        self.waiting = Lines(self.placing)
         self.arrays: dict[int, Array] = {}
         """Arrays with unfinished elements, by the id of the array."""
         self.ledgers: dict[str, DeviceLedger] = {}
@@ -106,12 +115,13 @@ class State:
         """Boot-time second of the next try."""
         self.launches: Pauses[str] = Pauses(settings.launch_retry_s, LAUNCH_PAUSE_S)
         """That nothing could be started, and how often in a row."""
+        self.proposals = Proposals()
+        """What was proposed and came to nothing, and is not to be tried at once again."""
         self.version = 0
         self.next_serial = 1
         self.last_id = 0
         """No job in the queue stands behind a higher id than this."""
         self.turn = Turn(Instant(0.0, 0.0))
-        self._order_key = order_key
         self._timers: list[Timer] = []
         self._most_timers = _FEW_TIMERS
         self._followers: dict[tuple[bool, int, Condition], set[int]] = {}
@@ -121,23 +131,29 @@ class State:
 
     def begin(self, now: Instant) -> None:
         self.turn = Turn(now)
+        self.isolation.now_s = now.boot_s
 
     def finish(self) -> Decision:
         for job_id in [r.id for r in self.turn.changed.values() if isinstance(r, Job)]:
             if job_id in self.jobs and self.jobs[job_id].state.final:
                 self._forget(self.jobs.pop(job_id))
         turn = self.turn
+        for boot_s in self.isolation.take_again_s():
+            self.wake(Timer(boot_s, RULES_AGAIN))
         return Decision(
             actions=tuple(turn.actions),
             changed=tuple(turn.changed.values()),
             dropped=tuple(turn.dropped),
             wake_at=self._timers[0].boot_s if self._timers else None,
             rejections=tuple(turn.rejections),
+            said=self.isolation.take_unsaid(),
         )
 
     def _forget(self, job: Job) -> None:
         """What has ended is the store's to remember."""
         self._touched.pop(job.id, None)
+        self.placing.without.discard(job.id)
+        self.proposals.forget_job(job.id)
         array_id = job.array.array_id if job.array is not None else None
         if array_id is not None and not self.array_unfinished(array_id):
             self.arrays.pop(array_id, None)
@@ -165,6 +181,13 @@ class State:
         self._line_up(job)
         return job
 
+    def place_again(self) -> None:
+        """Ask an order that has failed for its key once more, for the jobs that have none."""
+        without, self.placing.without = self.placing.without, set()
+        for job_id in sorted(without):
+            if job_id in self.jobs:
+                self._line_up(self.jobs[job_id])
+
     def _line_up(self, job: Job) -> None:
         """Into the queue with a job that could start, out of it with any other."""
         aside = job.held or job.estimating or job.after or job.pause is not None
@@ -181,7 +204,7 @@ class State:
             return None
         found = self.arrays.get(job.array.array_id)
         if found is None:
-            found = Array(job.array.at_once, self._order_key)
+            found = Array(job.array.at_once, self.placing)
             self.arrays[job.array.array_id] = found
         return found
 
