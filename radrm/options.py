@@ -99,7 +99,12 @@ OPTIONS: tuple[Option, ...] = (
     Option("env", "NAME=VALUE", v.variable, "set a variable for the job", **_many),
     Option("cpus", "N", v.number(0.01, 4096), "CPUs wanted", **_later),
     Option("memory", "SIZE", v.size, "host memory wanted", **_mib, **_later),
-    Option("retries", "N", v.whole(0, 1000), "run again up to N times after a plain failure"),
+    Option(
+        "retries",
+        "N",
+        v.whole(0, 1000),
+        "run again up to N times after a failure, with a growing pause",
+    ),
     Option("requeue", None, v.flag, "run again when an attempt was lost"),
     Option("signal", "NAME@SECONDS", v.early_signal, "send it so long before the time limit"),
     Option(

@@ -26,7 +26,9 @@ from radrm.estimators import ESTIMATORS
 from radrm.estimators.auto import Complain, ignore
 from radrm.estimators.declared import Declared
 from radrm.orders import ORDERS
+from radrm.orders.fifo import Fifo
 from radrm.planners import PLANNERS
+from radrm.planners.order_policy import OrderPolicy
 from radrm.policies import POLICIES
 from radrm.policies.exclusive import Exclusive
 from radrm.radfile import JobFile
@@ -163,7 +165,8 @@ def make_rules(config: Config) -> Rules:
     for kind, table in TABLES.items():
         for name in getattr(config, table):
             find_rule(kind, name)  # a table of settings for a rule that does not exist
-    return Rules(order=order, planners=(planner,), recovery=recovery)
+    instead = OrderPolicy(Fifo(), Exclusive(), Exclusive(), name="instead")
+    return Rules(order=order, planners=(planner,), recovery=recovery, instead=instead)
 
 
 def _make_policy(config: Config) -> Policy:

@@ -71,6 +71,7 @@ class World:
         policy: Policy | None = None,
         order: Order | None = None,
         recovery: Recovery | None = None,
+        instead: Planner | None = None,
         settings: CoreSettings | None = None,
         warm: bool = True,
     ) -> None:
@@ -81,6 +82,7 @@ class World:
             order=self.order,
             planners=planners or (default_planner(policy, self.order),),
             recovery=recovery or OwnDevice(),
+            instead=instead,
         )
         self.settings = settings or CoreSettings(smact_warm_s=0, smact_after_exit_s=0)
         self.scheduler = Scheduler(self.rules, self.settings)

@@ -246,6 +246,7 @@ def _served_checks(paths: Paths, coarse: bool, told: list[dict[str, Any]]) -> It
     yield Check("SM activity", lambda: served.sm_activity(devices, coarse))
     yield Check("MPS servers", lambda: served.mps(now["mps"]))
     yield Check("strangers", lambda: served.strangers(devices, now["strangers"], root))
+    yield Check("rules", lambda: served.rules(now.get("rules", ())))
 
 
 def _packages() -> Finding:

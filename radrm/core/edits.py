@@ -26,8 +26,9 @@ def requeue(state: State, event: RequeueRequested) -> None:
         if never is not None:
             life.refuse(state, job, never)
     elif job.state in (JobState.LAUNCHING, JobState.RUNNING):
-        job = state.put_job(replace(job, reason=f"requeued by {event.by}"))
-        life.stop(state, job, state.attempts[job.id], StopReason.PREEMPTED)
+        job = state.put_job(replace(job, setbacks=0))  # it is wanted, and no failure
+        attempt, why = state.attempts[job.id], f"requeued by {event.by}"
+        life.stop(state, job, attempt, StopReason.PREEMPTED, why)
 
 
 def refuse(state: State, event: EditRequested) -> str | None:
@@ -64,6 +65,7 @@ def edit(state: State, event: EditRequested) -> None:
     old = state.jobs[event.job_id].spec
     before = (old.time_limit_s, old.signal)
     job = replace(state.jobs[event.job_id], spec=event.spec)
+    state.proposals.forget_failures(job.id)
     if job.state.waiting:
         job = replace(job, after=event.after)
         if event.estimates is not None:

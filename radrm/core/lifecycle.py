@@ -10,19 +10,24 @@ from dataclasses import replace
 
 from radrm.core.actions import Kill, Launch, Resize, SendSignal, TakeReadings, Terminate
 from radrm.core.events import AttemptEnded
+from radrm.core.isolation import RuleFailed, WrongAnswer, asked
 from radrm.core.ledger import merged
+from radrm.core.pauses import growing_s
 from radrm.core.records import (
     Attempt,
     Exit,
     Instant,
     Job,
+    OutOfMemory,
+    Pause,
     Placement,
+    Requeued,
     Reservation,
     Stop,
     Task,
     Usage,
 )
-from radrm.core.rules import GiveUp, Recovery
+from radrm.core.rules import Again, GiveUp, Recovery
 from radrm.core.state import State, Timer, owner_of
 from radrm.core.transitions import Trigger
 from radrm.core.units import show_mib, show_seconds
@@ -30,8 +35,11 @@ from radrm.core.validation import hopeless
 from radrm.core.words import JobState, Outcome, Queue, ReservationKind, StopReason
 
 TIME_LIMIT, KILL, LAUNCH_AGAIN = "time limit", "kill", "launch again"
+PAUSE_OVER = "pause over"
 """What timers are for: the time limit, and the signal before it; the end of a stop's grace;
-a server that could not start anything."""
+a server that could not start anything; a job that stands aside."""
+_RECOVERIES_AT_ONCE = 3
+"""What a recovery rule without an end leads to is paced beyond these."""
 
 
 # ------------------------------------------------------------------ start
@@ -54,7 +62,9 @@ def start(state: State, job: Job, placement: Placement) -> None:
         launched=now,
         tasks=tasks,
     )
-    job = state.move(job, Trigger.START, attempts=attempt.number, target=None, reason=None)
+    job = state.move(
+        job, Trigger.START, attempts=attempt.number, target=None, reason=None, pause=None
+    )
     state.put_attempt(attempt)
     _hold(state, job, attempt, placement)
     promised = [mib for mib in State.promises(placement).values() if mib is not None]
@@ -148,18 +158,28 @@ def voided(state: State, job: Job, attempt: Attempt, reason: str | None) -> None
         _stopped(state, job, attempt)
         return
     started = job.started if attempt.number > 1 else None
-    _back(state, job, attempts=job.attempts - 1, started=started)
+    changes = _setback(state, job, attempt, "its launch was void") if reason is None else {}
+    _back(state, job, attempts=job.attempts - 1, started=started, **changes)
 
 
 # ------------------------------------------------------------------ stop
 
 
-def stop(state: State, job: Job, attempt: Attempt, reason: StopReason) -> None:
-    """TERM now, KILL after the grace time. A later reason replaces a preemption only."""
+def stop(
+    state: State, job: Job, attempt: Attempt, reason: StopReason, why: str | None = None
+) -> None:
+    """TERM now, KILL after the grace time. `why` becomes the job's reason.
+
+    Stop reasons are ordered: CANCELLED > TIMEOUT > LOST > PREEMPTED. The reason of a stop
+    under way may only move up; its deadline stays.
+    """
     now = state.turn.now
+    if attempt.stop is not None and not reason.overrides(attempt.stop.reason):
+        return
+    if why is not None:
+        job = state.put_job(replace(job, reason=why))
     if attempt.stop is not None:
-        if attempt.stop.reason is StopReason.PREEMPTED and reason is not StopReason.PREEMPTED:
-            state.put_attempt(replace(attempt, stop=replace(attempt.stop, reason=reason)))
+        state.put_attempt(replace(attempt, stop=replace(attempt.stop, reason=reason)))
         return
     deadline = now.boot_s + state.settings.grace_s
     state.put_attempt(replace(attempt, stop=Stop(reason=reason, asked=now, kill_boot_s=deadline)))
@@ -248,13 +268,13 @@ def ended(state: State, job: Job, attempt: Attempt, event: AttemptEnded, rule: R
     elif outcome is Outcome.OOM:
         _recover(state, job, attempt, event, rule)
     elif outcome is Outcome.LOST and job.spec.requeue:
-        _back(state, job)
+        _back(state, job, **_setback(state, job, attempt, attempt.reason or "lost"))
     elif (
         outcome is Outcome.FAILED
         and event.never_started is None
         and job.retries_used < job.spec.retries
     ):
-        _back(state, job, retries_used=job.retries_used + 1)
+        _retry(state, job, attempt)
     else:
         _finish(state, job, Trigger.FAIL, attempt)
 
@@ -352,11 +372,10 @@ def _why_stopped(job: Job, stop: Stop | None) -> str | None:
 def _stopped(state: State, job: Job, attempt: Attempt) -> None:
     """A stop is done; its reason stands, however the processes took it."""
     assert attempt.stop is not None
-    if attempt.stop.reason is StopReason.PREEMPTED:
-        _back(state, job, progress=job.saved)
-        return
-    if attempt.stop.reason is StopReason.LOST and job.spec.requeue:
-        _back(state, job, progress=job.saved)
+    lost = attempt.stop.reason is StopReason.LOST and job.spec.requeue
+    if lost or attempt.stop.reason is StopReason.PREEMPTED:
+        why = attempt.reason or attempt.stop.reason.value
+        _back(state, job, progress=job.saved, **_setback(state, job, attempt, why))
         return
     _finish(state, job, _END_OF_STOP[attempt.stop.reason], attempt, _why_stopped(job, attempt.stop))
 
@@ -381,11 +400,79 @@ def _back(state: State, job: Job, **changes: object) -> None:
     state.move(job, Trigger.RECOVER if recovering else Trigger.RETURN, **changes)
 
 
+def _verdict(
+    state: State, job: Job, attempt: Attempt, oom: OutOfMemory, largest_mib: int, rule: Recovery
+) -> Again | GiveUp:
+    """The recovery rule's, or what is published where it fails: a device of its own, bounded."""
+    if not state.isolation.rests("recovery", rule.name):
+        try:
+            verdict = asked(lambda: rule.after_oom(job, attempt, oom, largest_mib))
+            return _of_right_shape(verdict)
+        except RuleFailed as failed:
+            instead = f"jobs are recovered on a GPU of their own, {_RECOVERIES_AT_ONCE} times"
+            state.isolation.fail("recovery", rule.name, failed.error, instead)
+    if job.oom_count > _RECOVERIES_AT_ONCE:
+        return GiveUp(f"it was recovered {_RECOVERIES_AT_ONCE} times, which is the limit")
+    return Again(memory_floor_mib=job.memory_floor_mib, own_device=True)
+
+
+def _of_right_shape(verdict: object) -> Again | GiveUp:
+    if type(verdict) is GiveUp and type(verdict.reason) is str:
+        return replace(verdict, reason=" ".join(verdict.reason.split())[:500])
+    if type(verdict) is Again and type(verdict.own_device) is bool:
+        floor = verdict.memory_floor_mib
+        if floor is None or (type(floor) is int and 0 <= floor < 2**40):
+            return verdict
+    raise RuleFailed(
+        WrongAnswer(f"its answer is not what it has to be: a {type(verdict).__name__}")
+    )
+
+
+def _retry(state: State, job: Job, attempt: Attempt) -> None:
+    """Again after a plain failure, later each time: most failures need somebody, or time."""
+    number = job.retries_used + 1
+    length_s = growing_s(state.settings.retry_s, number, state.settings.retry_most_s)
+    reason = f"before retry {number} of {job.spec.retries} ({attempt.reason})"
+    _back(state, job, retries_used=number, setbacks=0, pause=_pause(state, job, length_s, reason))
+
+
+def _setback(state: State, job: Job, attempt: Attempt, why: str) -> dict[str, object]:
+    """What an attempt that came to nothing changes. A job that has run for longer than it would
+    have to wait goes back at once, and so does any job the first time."""
+    times = job.setbacks + 1
+    first_s, most_s = state.settings.retry_s, state.settings.retry_most_s
+    length_s = growing_s(first_s, max(1, times - 1), most_s)
+    if state.turn.now.boot_s - attempt.launched.boot_s >= length_s:
+        return {"setbacks": 0}
+    if times == 1:
+        return {"setbacks": 1}
+    reason = f"before its next start: {times} attempts in a row came to nothing ({why})"
+    return {"setbacks": times, "pause": _pause(state, job, length_s, reason)}
+
+
+def _pause(state: State, job: Job, length_s: float, reason: str) -> Pause:
+    now = state.turn.now
+    until_s = now.boot_s + length_s
+    state.wake(Timer(until_s, PAUSE_OVER, job.id))
+    return Pause(since=now, until_boot_s=until_s, reason=reason)
+
+
+def end_pause(state: State, job: Job) -> bool:
+    """Put a job whose pause is over back into the queue; False while it is not."""
+    if job.pause is None or not job.state.waiting:
+        return False
+    if job.pause.left_s(state.turn.now) > 0:
+        state.wake(Timer(job.pause.until_boot_s, PAUSE_OVER, job.id))
+        return False
+    state.put_job(replace(job, pause=None))
+    return True
+
+
 def _recover(state: State, job: Job, attempt: Attempt, event: AttemptEnded, rule: Recovery) -> None:
     assert event.oom is not None
     job = replace(job, oom_count=job.oom_count + 1)
     largest = max((le.device.capacity_mib for le in state.ledgers.values()), default=0)
-    verdict = rule.after_oom(job, attempt, event.oom, largest)
+    verdict = _verdict(state, job, attempt, event.oom, largest, rule)
     if isinstance(verdict, GiveUp):
         state.put_job(job)
         _finish(state, job, Trigger.FAIL, attempt, f"{attempt.reason}; {verdict.reason}")
@@ -395,8 +482,13 @@ def _recover(state: State, job: Job, attempt: Attempt, event: AttemptEnded, rule
         state.put_job(job)
         _finish(state, job, Trigger.FAIL, attempt, f"{attempt.reason}; {never}")
         return
+    pause = None
+    if job.oom_count > _RECOVERIES_AT_ONCE:
+        times = job.oom_count - _RECOVERIES_AT_ONCE
+        length_s = growing_s(state.settings.retry_s, times, state.settings.retry_most_s)
+        pause = _pause(state, job, length_s, f"before recovery {job.oom_count} ({attempt.reason})")
     state.move(
-        replace(job, queue=Queue.RECOVERY),
+        replace(job, queue=Queue.RECOVERY, pause=pause),
         Trigger.RECOVER,
         memory_floor_mib=verdict.memory_floor_mib,
         own_device=verdict.own_device,
@@ -410,7 +502,8 @@ def _recover(state: State, job: Job, attempt: Attempt, event: AttemptEnded, rule
 def refuse(state: State, job: Job, reason: str) -> None:
     """A waiting job that can never run here."""
     drop_target(state, job)
-    state.move(state.jobs[job.id], Trigger.FAIL, reason=reason, ended=state.turn.now)
+    job = state.jobs[job.id]
+    state.move(job, Trigger.FAIL, reason=reason, ended=state.turn.now, pause=None)
 
 
 def run_again(state: State, job: Job) -> None:
@@ -418,9 +511,12 @@ def run_again(state: State, job: Job) -> None:
     state.move(
         job,
         Trigger.AGAIN,
+        requeued=Requeued(at=state.turn.now, behind=max(state.last_id, job.id)),
         queue=Queue.MAIN,
         oom_count=0,
         retries_used=0,
+        setbacks=0,
+        pause=None,
         own_device=False,
         outcome=None,
         exit_code=None,
@@ -438,6 +534,7 @@ def cancel_waiting(state: State, job: Job, reason: str) -> None:
         outcome=Outcome.CANCELLED,
         reason=reason,
         ended=state.turn.now,
+        pause=None,
     )
 
 

@@ -449,6 +449,32 @@ class ArrayElement:
 
 
 @dataclass(frozen=True, slots=True)
+class Requeued:
+    """A job that had ended waits as if new since `at`, behind the jobs up to the id `behind`."""
+
+    at: Instant
+    behind: int
+
+
+@dataclass(frozen=True, slots=True)
+class Pause:
+    """A waiting job stands aside until then, outside the queue; its place stays its own.
+
+    `reason` goes on after "waits 20s".
+    """
+
+    since: Instant
+    until_boot_s: float
+    reason: str
+
+    def left_s(self, now: Instant) -> float:
+        """Seconds left; 0 once it is over. Boot time that began anew ends it, too."""
+        if now.boot_s < self.since.boot_s:
+            return 0.0
+        return max(0.0, self.until_boot_s - now.boot_s)
+
+
+@dataclass(frozen=True, slots=True)
 class Job:
     """One submitted .rad file (or array element) and all that has become of it.
 
@@ -474,9 +500,14 @@ class Job:
     """Why an estimator that was asked gave no answer, for the user."""
     fingerprint: str | None = None
     """What runs of the same thing have in common; None where that is not known."""
+    requeued: Requeued | None = None
+    """When a job that had ended was last requeued; `submitted` stays."""
     attempts: int = 0
     oom_count: int = 0
     retries_used: int = 0
+    setbacks: int = 0
+    """Attempts in a row that were over at once and through no doing of the job's own."""
+    pause: Pause | None = None
     memory_floor_mib: int | None = None
     """What its out-of-memory deaths have proven it needs at least, per GPU."""
     own_device: bool = False
@@ -497,6 +528,13 @@ class Job:
     def label(self) -> str:
         """The id as people read it: `12`, or `12_3` for element 3 of array 12."""
         return str(self.id) if self.array is None else f"{self.array.array_id}_{self.array.index}"
+
+    @property
+    def place(self) -> tuple[int, float]:
+        """Sorts jobs by submission, and those that were requeued after their end by requeue."""
+        if self.requeued is None:
+            return self.id, 0.0
+        return self.requeued.behind, self.requeued.at.wall_s
 
     def estimate(self, quantity: Quantity) -> Estimate | None:
         """The first estimate of a quantity: estimators answer best first."""

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from math import ceil
 from typing import Any
 
 from radrm.core import edits
@@ -23,7 +24,16 @@ from radrm.core.actions import (
     Resize,
     TakeCheckpoint,
 )
+from radrm.core.asking import (
+    MOST_PROPOSALS,
+    PLANNER,
+    explanation,
+    is_wanted,
+    of_right_shape,
+    proposals,
+)
 from radrm.core.dependencies import settle, waits_for
+from radrm.core.isolation import RuleFailed, asked
 from radrm.core.ledger import DeviceLedger, merged
 from radrm.core.proposals import (
     Hopeless,
@@ -38,13 +48,14 @@ from radrm.core.proposals import (
 from radrm.core.records import Attempt, DeviceStatus, Instant, Job, Refusal, Reservation, RuleState
 from radrm.core.rules import Order, Planner, Recovery
 from radrm.core.settings import CoreSettings
-from radrm.core.state import Decision, State, Timer
+from radrm.core.state import RULES_AGAIN, Decision, State, Timer
 from radrm.core.units import show_seconds
 from radrm.core.validation import check, check_placement, hopeless, refuse_gpuless
 from radrm.core.view import View
 from radrm.core.words import DeviceKind, JobState, ReservationKind, StopReason
 
-_PLANNER = "planner:"
+_ALL_PLANNERS = "planners"
+_LAUNCH = "launch"
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +66,8 @@ class Rules:
     order: Order
     planners: Sequence[Planner]
     recovery: Recovery
+    instead: Planner | None = None
+    """Starts jobs while the first planner rests for having failed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +87,7 @@ class Scheduler:
 
     def __init__(self, rules: Rules, settings: CoreSettings | None = None) -> None:
         self._rules = rules
-        self.state = State(settings or CoreSettings(), rules.order.key)
+        self.state = State(settings or CoreSettings(), rules.order.key, rules.order.name)
         self.view = View(self.state)
         self._kept_reservations: list[Reservation] = []
         self._unheard: list[ev.Event] | None = None
@@ -99,10 +112,13 @@ class Scheduler:
             state.rule_states[rule_state.kind, rule_state.name] = rule_state
             if rule_state.wake_boot_s is not None:
                 # Boot time may have begun anew since: call it at once, it knows what it wants.
-                state.wake(Timer(float("-inf"), _PLANNER + rule_state.name))
+                state.wake(Timer(float("-inf"), PLANNER + rule_state.name))
         # Live elements first: the places in an array's limit are theirs.
         for job in sorted(kept.jobs, key=lambda job: (not job.state.live, job.id)):
             state.put_job(job)
+            if job.pause is not None:
+                # Whether it is over is for the first step to see: only that knows the time.
+                state.wake(Timer(float("-inf"), life.PAUSE_OVER, job.id))
         for attempt in kept.attempts:
             state.put_attempt(attempt)
             self._restore_timers(state.jobs[attempt.job_id], attempt)
@@ -129,7 +145,7 @@ class Scheduler:
             return self.state.finish()
         woken = self._due()
         for planner in self._rules.planners:
-            if type(event) in planner.listens or planner.name in woken:
+            if planner.name in woken or self._listens(planner, event):
                 self._ask(planner, event)
         return self.state.finish()
 
@@ -142,6 +158,9 @@ class Scheduler:
             return (Refusal("held", "it is held; release it with: radrm release"),)
         if job.estimating:
             return (Refusal("estimating", "its memory is being estimated"),)
+        if job.pause is not None:
+            left_s = ceil(job.pause.left_s(now))
+            return (Refusal("pause", f"waits {show_seconds(left_s)} {job.pause.reason}"),)
         if job.after:
             return (Refusal("dependency", waits_for(self.state, job)),)
         array = self.state.arrays.get(job.array.array_id) if job.array else None
@@ -153,8 +172,20 @@ class Scheduler:
         self.state.begin(now)
         if not job.spec.gpus and (busy := refuse_gpuless(self.state)) is not None:
             return (busy,)
-        found = [r for p in self._rules.planners for r in p.explain(self.view, job)]
-        return tuple(found) or (Refusal("turn", "it starts with the next event"),)
+        troubles = tuple(Refusal("rule", line) for line in self.troubles(now))
+        found = [r for p in self._asked_planners() for r in explanation(self.view, p, job)]
+        return (*found, *troubles) or (Refusal("turn", "it starts with the next event"),)
+
+    def troubles(self, now: Instant) -> tuple[str, ...]:
+        """What is wrong with rules, each in a line for people."""
+        return self.state.isolation.troubles(now.boot_s)
+
+    def _asked_planners(self) -> list[Planner]:
+        """The planners in force: without those that rest, and with who stands in."""
+        rests = self.state.isolation.rests
+        found = [p for p in self._rules.planners if not rests("planner", p.name)]
+        first, instead = self._rules.planners[0], self._rules.instead
+        return found if first in found or instead is None else [instead, *found]
 
     def refuse_edit(self, event: ev.EditRequested) -> str | None:
         """Why a job cannot be changed so; None when it can."""
@@ -168,11 +199,22 @@ class Scheduler:
         """Act on the timers whose time has come; returns the planners to wake."""
         woken: set[str] = set()
         for timer in self.state.due():
-            if timer.what.startswith(_PLANNER):
-                woken.add(timer.what.removeprefix(_PLANNER))
+            if timer.what.startswith(PLANNER):
+                if is_wanted(self.state, timer):
+                    woken.add(timer.what.removeprefix(PLANNER))
+                continue
+            if timer.what in (_ALL_PLANNERS, RULES_AGAIN):
+                if timer.what == RULES_AGAIN:
+                    self.state.place_again()
+                woken |= self._names()
                 continue
             if timer.what == life.LAUNCH_AGAIN and timer.boot_s >= self.state.launch_again_s:
                 self.state.launch_trouble = None
+            if timer.what == life.PAUSE_OVER:
+                paused = self.state.jobs.get(timer.job_id)
+                if paused is not None and life.end_pause(self.state, paused):
+                    woken |= self._names()
+                continue
             job, attempt = self._live(timer.job_id, timer.attempt)
             if job is None or attempt is None:
                 continue
@@ -182,30 +224,75 @@ class Scheduler:
                 life.kill_now(self.state, attempt)
         return woken
 
+    def _names(self) -> set[str]:
+        return {planner.name for planner in self._rules.planners}
+
+    def _wake_planners(self, boot_s: float) -> None:
+        """Ask all planners again then: something that could not be done may be possible."""
+        self.state.wake(Timer(boot_s, _ALL_PLANNERS))
+
     def _live(self, job_id: int, number: int) -> tuple[Job | None, Attempt | None]:
         return self.state.jobs.get(job_id), self.state.live_attempt(job_id, number)
 
     # ------------------------------------------------------------- planners
 
     def _ask(self, planner: Planner, event: ev.Event) -> None:
-        key = ("planner", planner.name)
-        kept = self.state.rule_states.get(key)
-        usable = kept is not None and kept.version == planner.version
-        plan = planner.plan(self.view, event, kept.state if kept and usable else None)
-        for proposal in plan.proposals:
-            self._propose(proposal)
-        if plan.state is not None or plan.wake_at is not None or kept is not None:
-            self.state.put_rule_state(RuleState(*key, planner.version, plan.state, plan.wake_at))
-        if plan.wake_at is not None:
-            self.state.wake(Timer(plan.wake_at, _PLANNER + planner.name))
+        """Carry out what a planner proposes, unless it rests for having failed."""
+        isolation, name = self.state.isolation, planner.name
+        if not isolation.rests("planner", name):
+            try:
+                for proposal in proposals(self.state, self.view, planner, event):
+                    self._propose(proposal)
+                return
+            except RuleFailed as failed:
+                isolation.fail("planner", name, failed.error, self._without(planner))
+        instead = self._rules.instead
+        if planner is self._rules.planners[0] and instead not in (None, planner):
+            self._ask(instead, event)
+
+    def _without(self, planner: Planner) -> str:
+        """What happens while a planner rests, for people."""
+        if planner is not self._rules.planners[0]:
+            return "the others go on without it"
+        if self._rules.instead in (None, planner):
+            return "no job starts meanwhile"
+        return "jobs are started in order of submission, on GPUs of their own"
+
+    def _listens(self, planner: Planner, event: ev.Event) -> bool:
+        try:
+            return asked(lambda: type(event) in planner.listens)
+        except RuleFailed as failed:
+            self.state.isolation.fail("planner", planner.name, failed.error, "it hears of nothing")
+            return False
 
     def _propose(self, proposal: Proposal) -> None:
-        refusal = check(self.state, proposal)
-        if refusal is not None:
+        """Carry out a proposal, or reject it. A kind that failed for a job has to wait.
+
+        A rejection makes nobody wait: it costs a look, asks nothing of the host, and what
+        stood in the way may be gone a moment later.
+        """
+        job_id, kind, now_s = proposal.job_id, type(proposal), self.state.turn.now.boot_s
+        waits = self.state.proposals.pausing(job_id, kind.__name__, now_s)
+        if waits is not None:
+            left = show_seconds(ceil(waits.until_s - now_s))
+            refusal = Refusal("pause", f"it waits {left}, since it failed: {waits.why}")
             self.state.turn.rejections.append((proposal, refusal))
             return
-        _CARRIERS[type(proposal)](self, self.state.jobs[proposal.job_id], proposal)
+        found = check(self.state, proposal)
+        if found is None and self.state.proposals.too_many(job_id, kind.__name__, now_s):
+            found = Refusal("pace", "it was carried out again and again within a second")
+            self._put_off(job_id, kind, found.message)
+        if found is not None:
+            self.state.turn.rejections.append((proposal, found))
+            return
+        _CARRIERS[kind](self, self.state.jobs[job_id], proposal)
         settle(self.state)
+
+    def _put_off(self, job_id: int, kind: type[Proposal], why: str) -> None:
+        """Have the next proposal of this kind for this job wait, longer each time."""
+        now_s = self.state.turn.now.boot_s
+        failed = self.state.proposals.fail(job_id, kind.__name__, now_s, why)
+        self._wake_planners(failed.until_s)
 
     def _start(self, job: Job, p: Start) -> None:
         life.start(self.state, job, p.placement)
@@ -255,13 +342,14 @@ class Scheduler:
         if job.state.waiting:
             life.cancel_waiting(self.state, job, reason)
             return
-        job = self.state.put_job(replace(job, reason=reason))
-        life.stop(self.state, job, self.state.attempts[job.id], StopReason.CANCELLED)
+        attempt = self.state.attempts[job.id]
+        life.stop(self.state, job, attempt, StopReason.CANCELLED, reason)
 
     def _on_hold(self, event: ev.HoldRequested) -> None:
         job = self.state.jobs.get(event.job_id)
         if job is not None and job.state.waiting:
-            self.state.put_job(replace(job, held=event.held))
+            pause = job.pause if event.held else None
+            self.state.put_job(replace(job, held=event.held, pause=pause))
 
     def _on_requeue(self, event: ev.RequeueRequested) -> None:
         edits.requeue(self.state, event)
@@ -302,8 +390,8 @@ class Scheduler:
             if attempt is None or attempt.stop is not None:
                 continue
             reason = f"its device {ledger.device.profile or ledger.device.name} has vanished"
-            job = self.state.put_job(replace(self.state.jobs[holding.job_id], reason=reason))
-            life.stop(self.state, job, attempt, StopReason.LOST)
+            job = self.state.jobs[holding.job_id]
+            life.stop(self.state, job, attempt, StopReason.LOST, reason)
 
     def _put_back(self, reservation: Reservation) -> None:
         """A stored reservation, and its holder, back on their device after a restart."""
@@ -360,14 +448,16 @@ class Scheduler:
             if attempt is None or attempt.stop is not None or unused_s is None or unused_s < limit:
                 continue
             reason = f"it had {ledger.device.name} for {show_seconds(unused_s)} and never used it"
-            job = self.state.put_job(replace(self.state.jobs[holding.job_id], reason=reason))
-            life.stop(self.state, job, attempt, StopReason.CANCELLED)
+            job = self.state.jobs[holding.job_id]
+            life.stop(self.state, job, attempt, StopReason.CANCELLED, reason)
 
     # ------------------------------------------------------------- events from attempts
 
     def _on_started(self, event: ev.AttemptStarted) -> None:
         job, attempt = self._live(event.job_id, event.attempt)
         if job and attempt and attempt.started is None:
+            self.state.launches.forget(_LAUNCH)
+            self.state.proposals.forget_failures(job.id)
             life.started(self.state, job, attempt, event.happened)
 
     def _on_voided(self, event: ev.LaunchVoided) -> None:
@@ -388,18 +478,19 @@ class Scheduler:
     def _launch_later(self, job: Job, attempt: Attempt, reason: str) -> None:
         """The server cannot start anything now: as if nothing had been tried, and a pause."""
         life.voided(self.state, job, attempt, reason)
-        self.state.launch_trouble = reason
-        until = self.state.turn.now.boot_s + self.state.settings.launch_retry_s
-        self.state.launch_again_s = until
-        self.state.wake(Timer(until, life.LAUNCH_AGAIN))
-        for planner in self._rules.planners:
-            self.state.wake(Timer(until, _PLANNER + planner.name))
+        state, now_s = self.state, self.state.turn.now.boot_s
+        state.launch_trouble = reason
+        if state.launches.pausing(_LAUNCH, now_s) is None:
+            until_s = state.launches.fail(_LAUNCH, now_s, reason).until_s
+            state.launch_again_s = until_s
+            state.wake(Timer(until_s, life.LAUNCH_AGAIN))
+            self._wake_planners(until_s)
 
     def _go_on_elsewhere(self, job: Job) -> None:
         """A job stopped for its migration starts where it was to go, or waits as others do."""
         if job.target is None or not job.state.waiting:
             return
-        if check_placement(self.state, job, job.target) is None:
+        if job.pause is None and check_placement(self.state, job, job.target) is None:
             life.start(self.state, job, job.target)
         else:
             life.drop_target(self.state, job)
@@ -413,6 +504,7 @@ class Scheduler:
         job, attempt = self._live(event.job_id, event.attempt)
         if job is None or attempt is None:
             return
+        self.state.proposals.forget(job.id, TakeCheckpointNow.__name__)
         saved = event.progress or job.progress
         job = self.state.put_job(replace(job, saved=saved, saved_at=event.at))
         if job.target is not None and job.state is JobState.RUNNING:
@@ -421,11 +513,13 @@ class Scheduler:
     def _on_resized(self, event: ev.Resized) -> None:
         job, attempt = self._live(event.job_id, event.attempt)
         if job and attempt and attempt.target is not None:
+            self.state.proposals.forget(job.id, ResizeTo.__name__)
             life.end_resize(self.state, job, attempt, attempt.target)
 
     def _on_shares(self, event: ev.SharesApplied) -> None:
         job, attempt = self._live(event.job_id, event.attempt)
         if job and attempt:
+            self.state.proposals.forget(job.id, SetShares.__name__)
             placement = replace(attempt.placement, shares=event.shares)
             self.state.put_attempt(replace(attempt, placement=placement))
 
@@ -436,7 +530,7 @@ class Scheduler:
             if job is not None and job.estimating:
                 self.state.put_job(replace(job, estimating=False))
             return
-        if not isinstance(action, (Launch, Resize, TakeCheckpoint)):
+        if not isinstance(action, (Launch, Resize, TakeCheckpoint, ApplyShares)):
             return
         job, attempt = self._live(action.job_id, action.attempt)
         if job is None or attempt is None:
@@ -452,11 +546,22 @@ class Scheduler:
             self._on_ended(ended)
         elif isinstance(action, Resize):
             life.end_resize(self.state, job, attempt, attempt.placement)
+            self._put_off(job.id, ResizeTo, event.reason)
+        elif isinstance(action, ApplyShares):
+            self._put_off(job.id, SetShares, event.reason)
         else:
+            kind = TakeCheckpointNow if job.target is None else Migrate
             life.drop_target(self.state, job)
+            self._put_off(job.id, kind, event.reason)
 
     def _on_plan(self, event: ev.PlanReady) -> None:
-        for proposal in event.proposals:
+        try:
+            found = [of_right_shape(proposal) for proposal in event.proposals[:MOST_PROPOSALS]]
+        except RuleFailed as failed:
+            instead = "the others go on without it"
+            self.state.isolation.fail("planner", event.planner, failed.error, instead)
+            return
+        for proposal in found:
             if self.state.touched_since(proposal.job_id, event.version):
                 stale = Refusal("stale", "the job has changed since the planner looked")
                 self.state.turn.rejections.append((proposal, stale))

@@ -53,7 +53,13 @@ class CoreSettings:
     """So many jobs that need no GPU run at a time. The daemon's own default: as many as the
     server has CPUs."""
     launch_retry_s: float = 5.0
-    """Between two tries to start jobs on a server that could not (its disk was full, say)."""
+    """Until jobs are started again on a server that could not (its disk was full, say); doubles
+    with each try that fails, up to a minute."""
+    retry_s: float = 10.0
+    """Before the first retry of a job (`--retries`); doubles with each further one. So do the
+    pauses of a job that is lost again and again at once, and of a rule that fails..."""
+    retry_most_s: float = 600.0
+    """...up to this."""
     overcommit: bool = False
     """Let a policy place a job where its need does not fit. Only for policies of the
     literature that look at no memory (round-robin); `wiring` sets it with such a policy."""

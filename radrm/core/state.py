@@ -13,7 +13,9 @@ from typing import TypeAlias
 
 from radrm.core.actions import Action
 from radrm.core.arrays import Array
+from radrm.core.isolation import Isolation, Placing
 from radrm.core.ledger import DeviceLedger, merged
+from radrm.core.pauses import Pauses, Proposals
 from radrm.core.proposals import Proposal
 from radrm.core.records import (
     Attempt,
@@ -47,6 +49,8 @@ class Decision:
     dropped: tuple[tuple[str, str], ...]
     wake_at: float | None
     rejections: tuple[tuple[Proposal, Refusal], ...]
+    said: tuple[str, ...] = ()
+    """What the log should have of rules that have failed."""
 
 
 @dataclass(slots=True)
@@ -72,6 +76,10 @@ class Timer:
     attempt: int = 0
 
 
+LAUNCH_PAUSE_S = 60.0
+"""The longest time between two tries to start anything on a server that could not."""
+RULES_AGAIN = "rules"
+"""What a timer is for: to ask rules again that have rested."""
 _FEW_TIMERS = 256
 """So many are never worth a look at which are still wanted."""
 
@@ -82,13 +90,17 @@ def owner_of(job_id: int) -> str:
 
 
 class State:
-    def __init__(self, settings: CoreSettings, order_key: OrderKey) -> None:
+    def __init__(
+        self, settings: CoreSettings, order_key: OrderKey, order_name: str = "order"
+    ) -> None:
         self.settings = settings
         self.jobs: dict[int, Job] = {}
         """Unfinished jobs only: what has ended is the store's to remember."""
         self.attempts: dict[int, Attempt] = {}
         """The live attempt of a job: at most one, by construction."""
-        self.waiting = Lines(order_key)
+        self.isolation = Isolation(settings)
+        self.placing = Placing(order_name, order_key, self.isolation)
+        self.waiting = Lines(self.placing)
         self.arrays: dict[int, Array] = {}
         """Arrays with unfinished elements, by the id of the array."""
         self.ledgers: dict[str, DeviceLedger] = {}
@@ -101,12 +113,17 @@ class State:
         """Why nothing can be started at the moment, for a reason that lies with the server."""
         self.launch_again_s = 0.0
         """Boot-time second of the next try."""
+        self.launches: Pauses[str] = Pauses(settings.launch_retry_s, LAUNCH_PAUSE_S)
+        """That nothing could be started, and how often in a row."""
+        self.proposals = Proposals()
+        """What was proposed and came to nothing, and is not to be tried at once again."""
         self.version = 0
         self.jobs_version = 0
         """Changes with every change of a job's record; readings leave it alone."""
         self.next_serial = 1
+        self.last_id = 0
+        """No job in the queue stands behind a higher id than this."""
         self.turn = Turn(Instant(0.0, 0.0))
-        self._order_key = order_key
         self._timers: list[Timer] = []
         self._most_timers = _FEW_TIMERS
         self._followers: dict[tuple[bool, int, Condition], set[int]] = {}
@@ -116,23 +133,29 @@ class State:
 
     def begin(self, now: Instant) -> None:
         self.turn = Turn(now)
+        self.isolation.now_s = now.boot_s
 
     def finish(self) -> Decision:
         for job_id in [r.id for r in self.turn.changed.values() if isinstance(r, Job)]:
             if job_id in self.jobs and self.jobs[job_id].state.final:
                 self._forget(self.jobs.pop(job_id))
         turn = self.turn
+        for boot_s in self.isolation.take_again_s():
+            self.wake(Timer(boot_s, RULES_AGAIN))
         return Decision(
             actions=tuple(turn.actions),
             changed=tuple(turn.changed.values()),
             dropped=tuple(turn.dropped),
             wake_at=self._timers[0].boot_s if self._timers else None,
             rejections=tuple(turn.rejections),
+            said=self.isolation.take_unsaid(),
         )
 
     def _forget(self, job: Job) -> None:
         """What has ended is the store's to remember."""
         self._touched.pop(job.id, None)
+        self.placing.without.discard(job.id)
+        self.proposals.forget_job(job.id)
         array_id = job.array.array_id if job.array is not None else None
         if array_id is not None and not self.array_unfinished(array_id):
             self.arrays.pop(array_id, None)
@@ -150,6 +173,7 @@ class State:
         """Save a job's record; the waiting queue follows from it."""
         self.jobs[job.id] = job
         self.jobs_version += 1
+        self.last_id = max(self.last_id, job.place[0])
         self._note("job", job.id, job)
         self._touched[job.id] = self.version
         for dependency in () if job.state.final else job.after:
@@ -160,9 +184,17 @@ class State:
         self._line_up(job)
         return job
 
+    def place_again(self) -> None:
+        """Ask an order that has failed for its key once more, for the jobs that have none."""
+        without, self.placing.without = self.placing.without, set()
+        for job_id in sorted(without):
+            if job_id in self.jobs:
+                self._line_up(self.jobs[job_id])
+
     def _line_up(self, job: Job) -> None:
         """Into the queue with a job that could start, out of it with any other."""
-        eligible = job.state.waiting and not (job.held or job.estimating or job.after)
+        aside = job.held or job.estimating or job.after or job.pause is not None
+        eligible = job.state.waiting and not aside
         array = self._array_of(job)
         left, entered = array.put(job, eligible) if array is not None else ([job.id], [])
         for job_id in left:
@@ -175,7 +207,7 @@ class State:
             return None
         found = self.arrays.get(job.array.array_id)
         if found is None:
-            found = Array(job.array.at_once, self._order_key)
+            found = Array(job.array.at_once, self.placing)
             self.arrays[job.array.array_id] = found
         return found
 
@@ -305,9 +337,14 @@ class State:
         heapq.heappush(self._timers, timer)
         if len(self._timers) > self._most_timers:
             # Those of attempts that have ended would stay until they are due: for days.
-            kept = {t for t in self._timers if not t.job_id or t.job_id in self.attempts}
+            kept = {t for t in self._timers if self._is_wanted(t)}
             self._timers = sorted(kept)
             self._most_timers = 2 * len(kept) + _FEW_TIMERS
+
+    def _is_wanted(self, timer: Timer) -> bool:
+        job = self.jobs.get(timer.job_id)
+        paused = job is not None and job.pause is not None
+        return not timer.job_id or timer.job_id in self.attempts or paused
 
     def due(self) -> list[Timer]:
         """The timers whose time has come, each once."""

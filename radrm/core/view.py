@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from radrm.core.isolation import Isolation
 from radrm.core.records import Attempt, Device, Instant, Job, Refusal, Reservation, Role
 from radrm.core.settings import CoreSettings
 from radrm.core.state import State, owner_of
@@ -41,6 +42,11 @@ class View:
     @property
     def now(self) -> Instant:
         return self._state.turn.now
+
+    @property
+    def isolation(self) -> Isolation:
+        """Which rules have failed and rest: for a planner that asks other rules."""
+        return self._state.isolation
 
     @property
     def settings(self) -> CoreSettings:

@@ -45,12 +45,17 @@ class Outcome(str, Enum):
 
 
 class StopReason(str, Enum):
-    """Why a live attempt is being stopped; each names the outcome it leads to."""
+    """Why a live attempt is being stopped; each names the outcome it leads to. Highest first."""
 
     CANCELLED = "cancelled"
     TIMEOUT = "timeout"
-    PREEMPTED = "preempted"
     LOST = "lost"
+    PREEMPTED = "preempted"
+
+    def overrides(self, other: StopReason) -> bool:
+        """Whether this reason replaces `other` while a stop is under way."""
+        ranking = list(StopReason)
+        return ranking.index(self) < ranking.index(other)
 
 
 class Collocation(str, Enum):

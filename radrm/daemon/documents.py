@@ -41,6 +41,7 @@ class Row:
         mine, theirs = self.job, job
         alike = (
             (mine.state, mine.held, mine.after) == (theirs.state, theirs.held, theirs.after)
+            and mine.pause == theirs.pause
             and mine.state is JobState.PENDING
             and last.index + 1 == next_.index
         )

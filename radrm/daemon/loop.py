@@ -257,6 +257,8 @@ class Loop:
             decisions = [self.scheduler.step(event) for event in events]
             self.broken = False
             self._wake_at = decisions[-1].wake_at
+            for line in (line for decision in decisions for line in decision.said):
+                log.error("%s", line)
             state = self.scheduler.state
             runs = [run for d in decisions for run in runs_of(d, state.jobs, state.ledgers)]
             self._unsaved = Unsaved(decisions, submissions, edits, runs)

@@ -111,10 +111,10 @@ def hold(loop: Loop, request: Request) -> Work[list[Told]]:
 
 
 def release(loop: Loop, request: Request) -> Work[list[Told]]:
-    """Let held jobs start."""
+    """Let held jobs start, and those that pause before they are tried again."""
 
     def make(job: Job) -> ev.Event:
-        if not job.held or job.state.final:
+        if job.state.final or not (job.held or job.pause):
             raise Refused(f"job {job.label} is {job.state.value} and not held")
         return ev.HoldRequested(at=loop.clock.now(), job_id=job.id, held=False)
 

@@ -198,6 +198,7 @@ def health(loop: Loop, words: Words, uid: int) -> Document:
         "strangers": loop.parts.strangers.action,
         "uid": os.getuid(),
         "clock_moved_s": _clock_moved_s(loop.clock),
+        "rules": list(loop.scheduler.troubles(loop.clock.now())),
     }
 
 

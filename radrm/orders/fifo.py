@@ -9,10 +9,13 @@ from radrm.core.records import Job
 
 @dataclass(frozen=True, slots=True)
 class Fifo:
-    """By submission. `strict` (as published): nobody overtakes a head that cannot start."""
+    """By submission; a job that had ended and was requeued, by its requeue.
+
+    `strict` (as published): nobody overtakes a head that cannot start.
+    """
 
     strict: bool = True
     name: str = "fifo"
 
-    def key(self, job: Job) -> tuple[int, ...]:
-        return (job.id,)
+    def key(self, job: Job) -> tuple[float, ...]:
+        return (*job.place, job.id)

@@ -8,7 +8,8 @@ from itertools import islice
 from typing import Any
 
 from radrm.core import events as ev
-from radrm.core.assembly import find_placement
+from radrm.core.assembly import Found
+from radrm.core.fallback import find_or_instead
 from radrm.core.proposals import Proposal, Start
 from radrm.core.records import Job, Refusal
 from radrm.core.rules import Order, Plan, Planner, Policy
@@ -71,18 +72,22 @@ class OrderPolicy(Planner):
 
     def _start(self, view: View, job: Job, plan: Plan) -> Iterator[Proposal]:
         policy = self._policy_for(job)
-        found = find_placement(view, policy, job, plan.state.get(policy.name))
+        found = self._find(view, job, plan.state.get(policy.name))
         if found.placement is not None:
             if found.policy_state is not None:
                 plan.state[policy.name] = found.policy_state
             yield Start(job_id=job.id, placement=found.placement)
+
+    def _find(self, view: View, job: Job, policy_state: Any) -> Found:
+        """By the job's policy, or by the recovery queue's where that fails."""
+        return find_or_instead(view, self._policy_for(job), job, policy_state, self.recovery_policy)
 
     def _policy_for(self, job: Job) -> Policy:
         return self.recovery_policy if job.queue is Queue.RECOVERY else self.policy
 
     def explain(self, view: View, job: Job) -> Sequence[Refusal]:
         head = view.head(gpuless=not job.spec.gpus)
-        found = find_placement(view, self._policy_for(job), job, None)
+        found = self._find(view, job, None)
         behind: tuple[Refusal, ...] = ()
         if self.order.strict and head is not None and head.id != job.id:
             why = f"job {head.label} ({head.spec.name}) is served first and cannot start yet"

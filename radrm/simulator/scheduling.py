@@ -36,6 +36,7 @@ from radrm.core.scheduler import Rules, Scheduler
 from radrm.core.settings import CoreSettings
 from radrm.core.state import Decision
 from radrm.core.words import Collocation, DeviceKind, Outcome
+from radrm.errors import RadrmError
 from radrm.modelled.spec import ModelledDevice
 from radrm.simulator.auto import AutoTelling
 from radrm.simulator.history import History
@@ -179,6 +180,8 @@ class OwnLoop:
 
     def _step(self, event: ev.Event) -> None:
         decision = self._scheduler.step(event)
+        if decision.said:
+            raise RadrmError(f"this would be a run of other rules: {decision.said[0]}")
         for action in decision.actions:
             self._obey(action)
         if isinstance(event, (ev.JobSubmitted, ev.AttemptEnded)):

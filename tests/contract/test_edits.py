@@ -102,6 +102,7 @@ def test_a_requeued_job_has_its_retries_and_recoveries_again() -> None:
     world = World(gpus(1))
     job = world.submit(GIB, retries=1)
     world.end(job, 1)
+    world.pass_time(world.settings.retry_s)
     world.end(job, 1, oom=OutOfMemory("test", 30 * GIB))
     world.end(job, 1)
     assert world.state(job) is JobState.FAILED
@@ -109,7 +110,7 @@ def test_a_requeued_job_has_its_retries_and_recoveries_again() -> None:
     assert (again.retries_used, again.oom_count, again.own_device) == (0, 0, False)
     assert again.memory_floor_mib == 30 * GIB, "what a death has proven stays"
     world.end(job, 1)
-    assert world.state(job) is JobState.RUNNING
+    assert world.state(job) is JobState.PENDING
 
 
 def test_a_requeued_array_element_minds_its_arrays_limit() -> None:
@@ -162,6 +163,7 @@ def test_a_longer_limit_puts_it_off_and_each_attempt_has_its_own() -> None:
     world.pass_time(75.0)
     assert signals(world) == [10]
     world.end(job, 1)
+    world.pass_time(world.settings.retry_s)
     world.pass_time(171.0)
     assert signals(world) == [10, 10]
 

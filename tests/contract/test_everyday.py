@@ -270,7 +270,8 @@ def test_a_time_limit_ends_a_job() -> None:
 def test_plain_failures_are_retried_as_often_as_asked() -> None:
     world = World(gpus(1))
     job = world.submit(1000, retries=1)
-    assert world.end(job, 3).state is JobState.RUNNING
+    assert world.end(job, 3).state is JobState.PENDING
+    world.pass_time(world.settings.retry_s)
     failed = world.end(job, 3)
     assert (failed.state, failed.attempts, failed.reason) == (JobState.FAILED, 2, "exit code 3")
 

@@ -80,6 +80,7 @@ def test_a_retry_or_a_recovery_is_not_an_end() -> None:
     second = world.submit(GIB, after=after(first, FAILED))
     world.end(first, 1)
     assert world.state(second) is JobState.PENDING
+    world.pass_time(world.settings.retry_s)
     world.end(first, 1)
     assert world.state(second) is JobState.RUNNING
 

@@ -318,7 +318,8 @@ class Life:
     def the_line_holds_those_who_could_start(self) -> None:
         state = self.world.scheduler.state
         for job in state.jobs.values():
-            ready = job.state.waiting and not (job.held or job.after or job.estimating)
+            aside = job.held or job.after or job.estimating or job.pause
+            ready = job.state.waiting and not aside
             aside = job.array is not None and state.arrays[job.array.array_id].stands_aside(job.id)
             assert (job.id in state.waiting) is (ready and not aside), f"job {job.id} {job.state}"
             assert (job.id in state.waiting.gpuless) <= (job.spec.gpus == 0)
@@ -351,6 +352,10 @@ class Life:
     def every_deadline_has_its_timer(self) -> None:
         state = self.world.scheduler.state
         wake_at = self.world.decisions[-1].wake_at
+        for job in state.jobs.values():
+            if job.pause is not None:
+                assert job.state.waiting, "only what waits can stand aside"
+                assert wake_at is not None and wake_at <= job.pause.until_boot_s
         for job, attempt in state.running():
             due = [] if attempt.stop is None else [self.world.now.boot_s + CORE.grace_s]
             if attempt.stop is None and attempt.started and job.spec.time_limit_s is not None:
@@ -393,7 +398,7 @@ class Life:
             if job.state.waiting:
                 world.hold(job, False)
         for _ in range(2 * len(world.jobs) + 2):
-            world.pass_time(CORE.launch_retry_s)
+            world.pass_time(CORE.retry_most_s)
             for job in list(world.jobs.values()):
                 if world.live(job):
                     world.end(job)

@@ -174,3 +174,11 @@ def test_the_files_of_a_daemon(tmp_path: Any) -> None:
     (proc / "77" / "limits").write_text("")
     with pytest.raises(ValueError):
         kernel.file_limits(77, proc)
+
+
+# ------------------------------------------------------------------ rules
+
+
+def test_rules_that_have_failed_are_said() -> None:
+    judged(served.rules([]), "ok", "work")
+    judged(served.rules(["the policy x failed (KeyError)"]), "warn", "the policy x failed")

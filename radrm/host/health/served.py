@@ -126,6 +126,15 @@ def strangers(devices: Sequence[Document], action: str, root: bool) -> Finding:
     return warn(name, f"{words}; {effect.get(action, action)}", "whose they are: radrm gpus")
 
 
+def rules(troubles: Sequence[str]) -> Finding:
+    """Rules (of third parties, say) that have failed and rest."""
+    name = "rules"
+    if not troubles:
+        return ok(name, "order, policy, planner and recovery work")
+    step = "the daemon's log has it, too; report it to whoever wrote the rule, or choose another"
+    return warn(name, _listed(troubles), step)
+
+
 def clock_moved(moved_s: float | None) -> Finding | None:
     """By how much the daemon's clock was set since it started; None where that is no news."""
     if moved_s is None or abs(moved_s) < _MOVED_S:

@@ -16,7 +16,7 @@ import subprocess
 import sys
 import time
 
-from radrm.host.processes import TOKEN_VARIABLE
+from radrm.host.procfs import TOKEN_VARIABLE
 from radrm.record import Record
 
 LIMIT_S = 10.0
