@@ -20,6 +20,7 @@ The files, in the order in which they may import one another:
     assembly       from chosen devices to a placement
     physics        how jobs slow one another down (for software GPUs and the simulator)
     lifecycle      what starts, stops and ends an attempt
+    service        which devices are in service, and who stands aside meanwhile
     dependencies   who follows whom, and what an end means for them
     edits          what people change about a job
     scheduler      `step`

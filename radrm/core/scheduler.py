@@ -11,9 +11,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
-from radrm.core import edits
+from radrm.core import edits, service
 from radrm.core import events as ev
 from radrm.core import lifecycle as life
 from radrm.core.actions import (
@@ -75,6 +76,7 @@ class Scheduler:
     def __init__(self, rules: Rules, settings: CoreSettings | None = None) -> None:
         self._rules = rules
         self.state = State(settings or CoreSettings(), rules.order.key)
+        self.state.waiting.judge = partial(service.judge, self.state)
         self.view = View(self.state)
         self._kept_reservations: list[Reservation] = []
 
@@ -119,6 +121,8 @@ class Scheduler:
     def step(self, event: ev.Event) -> Decision:
         self.state.begin(event.at)
         _HANDLERS[type(event)](self, event)
+        if type(event) in _ABOUT_SERVICE:
+            service.look(self.state, anew=not isinstance(event, (ev.ReadingsTaken, ev.Tick)))
         settle(self.state)
         woken = self._due()
         for planner in self._rules.planners:
@@ -141,6 +145,9 @@ class Scheduler:
         if array is not None and array.at_once is not None and array.stands_aside(job.id):
             why = f"{array.at_once} elements of its array, as many as may, run or are next"
             return (Refusal("array", why),)
+        aside = self.state.waiting.why_aside(job.id)
+        if aside is not None:
+            return (aside.refusal,)
         if self.state.launch_trouble is not None:
             return (Refusal("launch", f"nothing can be started: {self.state.launch_trouble}"),)
         self.state.begin(now)
@@ -470,6 +477,9 @@ _HANDLERS: dict[type[ev.Event], Callable[[Scheduler, Any], None]] = {
     ev.ActionFailed: Scheduler._on_failed,
     ev.PlanReady: Scheduler._on_plan,
 }
+
+_ABOUT_SERVICE = (ev.DevicesSeen, ev.DrainRequested, ev.ReadingsTaken, ev.Tick)
+"""What may take a device out of service, or bring it back."""
 
 _CARRIERS: dict[type[Proposal], Callable[[Scheduler, Job, Any], None]] = {
     Start: Scheduler._start,
