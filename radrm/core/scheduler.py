@@ -154,7 +154,7 @@ class Scheduler:
         if not job.spec.gpus and (busy := refuse_gpuless(self.state)) is not None:
             return (busy,)
         found = [r for p in self._rules.planners for r in p.explain(self.view, job)]
-        return tuple(found) or (Refusal("turn", "it starts with the next event"),)
+        return tuple(found) or (Refusal("next", "it starts with the next event"),)
 
     def refuse_edit(self, event: ev.EditRequested) -> str | None:
         """Why a job cannot be changed so; None when it can."""

@@ -13,7 +13,7 @@ from radrm.core import lifecycle as life
 from radrm.core.records import Device, Job, Refusal, Role
 from radrm.core.state import State
 from radrm.core.units import show_mib
-from radrm.core.validation import alike, effective_need_mib, hopeless, kind_refusal
+from radrm.core.validation import effective_need_mib, hopeless, kind_refusal, shortage
 from radrm.core.waiting import Aside
 from radrm.core.words import Collocation
 
@@ -40,17 +40,13 @@ def judge(state: State, job: Job) -> Aside | None:
     never = hopeless(state, job, Collocation.AUTO if wish is Collocation.MPS else wish)
     if never is not None:
         return Aside(Refusal("service", never), never)
-    every: dict[str, Device] = {}
-    for role in job.spec.roles:
-        wanted = role.count_min * role.needs.gpus
-        found = _suitable(state, job, role)
-        every.update({device.uuid: device for device in found})
-        if wanted > alike(found):
-            return _aside(state, job, role, wanted, alike(found))
-    there = alike(list(every.values()))
-    if job.spec.gpus > there:
-        return _aside(state, job, job.spec.roles[0], job.spec.gpus, there)
-    return None
+    roles = [role for role in job.spec.roles if role.needs.gpus]
+    wanted = [(role.count_min * role.needs.gpus, _suitable(state, job, role)) for role in roles]
+    for role, each in zip(roles, wanted, strict=True):
+        if (few := shortage([each])) is not None:
+            return _aside(state, job, role, *few)
+    few = shortage(wanted)
+    return None if few is None else _aside(state, job, roles[0], *few)
 
 
 def _suitable(state: State, job: Job, role: Role) -> list[Device]:

@@ -37,7 +37,7 @@ def effective_need_mib(state: State, job: Job, role: Role) -> int | None:
     need = job.need_mib
     if need is None:
         return None
-    largest = largest_mib(state, role)
+    largest = _largest_for_all(state, job)
     certain = max(role.needs.gpu_memory_mib or 0, job.memory_floor_mib or 0)
     return need if not largest else max(certain, min(need, largest))
 
@@ -47,29 +47,37 @@ def largest_mib(state: State, role: Role) -> int:
     key = (role.count_min, role.needs.gpus, role.needs.mig_profile)
     found = state.largest_mib.get(key)
     if found is None:
-        found = state.largest_mib[key] = _largest_mib(state, role)
+        wanted = max(1, role.count_min * role.needs.gpus)
+        found = state.largest_mib[key] = _largest_mib(state, [role.needs], wanted)
     return found
 
 
-def _largest_mib(state: State, role: Role) -> int:
+def _largest_for_all(state: State, job: Job) -> int:
+    """`largest_mib` for all roles of a job together: an estimate is the whole job's."""
+    roles = [role for role in job.spec.roles if role.count_min * role.needs.gpus]
+    if len(roles) == 1:
+        return largest_mib(state, roles[0])
+    return _largest_mib(state, [role.needs for role in roles], job.spec.gpus)
+
+
+def _largest_mib(state: State, needs: Sequence[Needs], wanted: int) -> int:
     capacities = sorted(
         (
             ledger.device.capacity_mib
             for ledger in state.ledgers.values()
-            if kind_refusal(ledger.device, role.needs, Collocation.AUTO) is None
+            if all(kind_refusal(ledger.device, n, Collocation.AUTO) is None for n in needs)
         ),
         reverse=True,
     )
-    wanted = max(1, role.count_min * role.needs.gpus)
     return capacities[wanted - 1] if len(capacities) >= wanted else 0
 
 
-def wants_whole_device(state: State, job: Job, role: Role) -> bool:
+def wants_whole_device(state: State, job: Job) -> bool:
     """True for exclusive jobs, for recovery, and for estimates beyond the devices."""
     if job.own_device or job.spec.collocation is Collocation.EXCLUSIVE:
         return True
-    need, largest = job.need_mib, largest_mib(state, role)
-    return need is not None and largest > 0 and need > largest
+    need, largest = job.need_mib, _largest_for_all(state, job)
+    return need is not None and 0 < largest < need
 
 
 def mode_on(state: State, job: Job, role: Role, ledger: DeviceLedger) -> Collocation:
@@ -77,7 +85,7 @@ def mode_on(state: State, job: Job, role: Role, ledger: DeviceLedger) -> Colloca
     wish = job.spec.collocation
     if ledger.device.kind is DeviceKind.MIG:
         return Collocation.MIG
-    if wants_whole_device(state, job, role):
+    if wants_whole_device(state, job):
         return Collocation.EXCLUSIVE
     if wish is Collocation.AUTO:
         wish = state.settings.collocation
@@ -302,37 +310,56 @@ def hopeless(state: State, job: Job, wish: Collocation | None = None) -> str | N
     if not devices or job.spec.gpus == 0:
         return None
     wish = job.spec.collocation if wish is None else wish
-    every: dict[str, Device] = {}
+    wanted: list[tuple[int, Sequence[Device]]] = []
     for role in job.spec.roles:
-        needs = role.needs
+        needs, count = role.needs, role.count_min * role.needs.gpus
         fitting = [d for d in devices if kind_refusal(d, needs, wish) is None]
-        every.update({d.uuid: d for d in fitting})
-        wanted = role.count_min * needs.gpus
-        if not fitting and wanted:
+        if count and not fitting:
             kinds = sorted({d.profile or d.name for d in devices})
             refusals = [kind_refusal(d, needs, wish) for d in devices]
             why = "; ".join(sorted({r for r in refusals if r is not None}))
             return f"no device here suits it ({', '.join(kinds)}): {why}"
-        if wanted > alike(fitting):
-            return too_many(wanted, alike(fitting))
+        if (few := shortage([(count, fitting)])) is not None:
+            return _too_many(*few)
         certain = max(needs.gpu_memory_mib or 0, job.memory_floor_mib or 0)
-        if wanted > alike([d for d in fitting if d.capacity_mib >= certain]):
+        large = [d for d in fitting if d.capacity_mib >= certain]
+        if shortage([(count, large)]) is not None:
             sizes = sorted((d.capacity_mib for d in fitting), reverse=True)
             return (
-                f"it needs {show_mib(certain)} ({certain} MiB) on each of {wanted} GPU(s); "
+                f"it needs {show_mib(certain)} ({certain} MiB) on each of {count} GPU(s); "
                 f"the largest here have {show_mib(sizes[0])} ({sizes[0]} MiB)"
             )
-    most = alike(list(every.values()))
-    return too_many(job.spec.gpus, most) if job.spec.gpus > most else None
+        wanted.append((count, large))
+    few = shortage(wanted)
+    return None if few is None else _too_many(*few)
 
 
-def alike(devices: Sequence[Device]) -> int:
-    """How many of these one placement can have: GPUs or MIG instances, not both, since it has
-    one way of sharing."""
-    return max(Counter(device.kind for device in devices).values(), default=0)
+def shortage(wanted: Sequence[tuple[int, Sequence[Device]]]) -> tuple[int, int] | None:
+    """How many devices are wanted, and how many one placement can have, where those are too
+    few; None where they suffice.
+
+    `wanted`: for each role how many it wants, and of which. No two roles share a device, and
+    a placement has one way of sharing: it has GPUs or MIG instances, not both.
+    """
+
+    def of(kind: DeviceKind, devices: Sequence[Device]) -> set[str]:
+        return {device.uuid for device in devices if device.kind is kind}
+
+    total, most, fewest = sum(count for count, _ in wanted), 0, None
+    for kind in DeviceKind:
+        found = [(count, of(kind, devices)) for count, devices in wanted]
+        short = next(((count, len(some)) for count, some in found if count > len(some)), None)
+        every = len(set[str]().union(*(some for _, some in found)))
+        if short is None and total <= every:
+            return None
+        if short is not None and short[1] >= most:
+            fewest, most = short, short[1]
+        elif short is None:
+            fewest, most = (total, every), every
+    return fewest
 
 
-def too_many(wanted: int, there: int) -> str:
+def _too_many(wanted: int, there: int) -> str:
     return f"it wants {wanted} GPUs and at most {there} of a kind that suits it exist"
 
 
