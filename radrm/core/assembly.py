@@ -14,7 +14,7 @@ from radrm.core.records import Job, Placement, Refusal, Role, Share
 from radrm.core.rules import Ask, Policy
 from radrm.core.validation import can_be_time_sliced
 from radrm.core.view import Offer, View
-from radrm.core.words import Collocation
+from radrm.core.words import Collocation, Queue
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,7 +147,8 @@ def _mode(policy: Policy, offer: Offer) -> Collocation:
 
 
 def _promise(view: View, policy: Policy, job: Job, need: int | None, offer: Offer) -> int:
-    if _mode(policy, offer).whole_device:
+    if _mode(policy, offer).whole_device or job.queue is Queue.RECOVERY:
+        # A recovered job's is its device's until its memory has settled.
         return offer.device.capacity_mib
     if need is None:
         return min(policy.floor_mib, offer.device.capacity_mib)

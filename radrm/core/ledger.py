@@ -16,7 +16,7 @@ from radrm.core.records import Attempt, Device, Instant, Job, Reading, Reservati
 from radrm.core.settings import CoreSettings
 from radrm.core.units import show_mib, show_seconds
 from radrm.core.window import SmactWindow
-from radrm.core.words import Collocation, Quantity
+from radrm.core.words import Collocation, Quantity, Queue
 
 
 @dataclass(slots=True)
@@ -37,6 +37,10 @@ class Holding:
     energy_j: float | None = None
     shared: bool = False
     """Another attempt was here at some time."""
+    floor_mib: int = 0
+    """What the job's deaths have proven: never less than this is reserved for it."""
+    recovering: bool = False
+    """It died for want of memory before."""
 
     def see(self, used_mib: int, boot_s: float, growth_mib: int) -> bool:
         """Take in a memory reading. True when the peak has risen noticeably."""
@@ -309,6 +313,8 @@ class DeviceLedger:
             collocation=attempt.placement.collocation,
             since_s=since_s,
             grew_s=since_s,
+            floor_mib=job.memory_floor_mib or 0,
+            recovering=job.queue is Queue.RECOVERY,
         )
         self.warm_from_s = self._warm_from_s()
         for usage in attempt.usage:
@@ -361,5 +367,5 @@ class DeviceLedger:
         mine = next((r for r in self.reservations.values() if r.job_id == holding.job_id), None)
         if mine is None or mine.mib is None or not holding.settled or not holding.peak_mib:
             return None
-        enough = holding.peak_mib + self._settings.headroom_mib
+        enough = max(holding.peak_mib + self._settings.headroom_mib, holding.floor_mib)
         return replace(mine, mib=enough) if enough < mine.mib else None

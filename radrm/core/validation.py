@@ -206,6 +206,9 @@ def _sharing_refusal(
     for holding in others:
         if holding.collocation.whole_device:
             return Refusal("taken", f"job {holding.job_id} has it to itself", uuid)
+        if holding.recovering and not holding.settled:
+            why = f"job {holding.job_id} recovers on it and its memory has not settled yet"
+            return Refusal("recovering", why, uuid)
     if mode.whole_device and not ledger.idle_for(owner):
         whom = f"job {others[0].job_id} is on it" if others else "it is reserved or in use"
         return Refusal("not idle", f"the job wants a device to itself and {whom}", uuid)

@@ -191,7 +191,7 @@ def test_after_an_exit_the_device_waits_for_a_fresh_reading() -> None:
     assert world.live(second) is not None
 
 
-def test_the_recovery_queue_comes_first_and_gets_its_own_device() -> None:
+def test_the_recovery_queue_comes_first_and_gets_an_idle_device() -> None:
     world = World(gpus(1))
     low = world.submit(4 * GIB, smact=0.2)
     world.submit(20 * GIB, smact=0.2)
@@ -205,7 +205,7 @@ def test_the_recovery_queue_comes_first_and_gets_its_own_device() -> None:
     world.end(2)
     assert world.state(low) is JobState.RUNNING, "recovery comes before priority"
     launch = next(a for a in reversed(world.actions) if isinstance(a, act.Launch))
-    assert (launch.job_id, launch.cap_mib, launch.shared) == (low.id, None, False)
+    assert (launch.job_id, launch.cap_mib, launch.shared) == (low.id, None, True)
     assert world.state(urgent) is JobState.PENDING
     done = world.end(low)
     assert (done.state, done.attempts, done.oom_count) == (JobState.COMPLETED, 2, 1)
