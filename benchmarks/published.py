@@ -41,6 +41,7 @@ class Row:
     """Settings of radrm's own core that are not its defaults."""
     smact_known: bool = False
     mps: bool = True
+    recovery: str = "exclusive"
     oom: int | None = None
     change: float | None = None
     energy_mj: float | None = None
@@ -151,6 +152,22 @@ OWN_ROWS = tuple(
 it would be without three of its defaults."""
 
 
+RECOVERIES = ("exclusive", "own-device")
+RECOVERY_ROWS = tuple(
+    Row(trace, what, policy, estimator, core=core, mps=mps, recovery=recovery)
+    for trace in TRACES
+    for what, policy, estimator, core, mps in (
+        ("`magm`, `none`", "magm", "none", {}, True),
+        ("`magm`, FakeTensor's estimates", "magm", "faketensor", {}, True),
+        ("`magm`, Horus' estimates, `core.stretch = 1`", "magm", "horus", _EXACT, True),
+        ("`rr`, `none`", "rr", "none", {}, True),
+        ("`rr`, `none`, time-slicing", "rr", "none", {}, False),
+    )
+    for recovery in RECOVERIES
+)
+"""Where jobs die: what becomes of the rest under each recovery, in radrm's own loop."""
+
+
 # ------------------------------------------------------------------ measuring
 
 
@@ -167,7 +184,10 @@ def published_trace(name: str, data: Path = DATA) -> tuple[TraceJob, ...]:
 def scenario(row: Row, fidelity: Fidelity, seed: int) -> Scenario:
     settings = row.settings if fidelity == "published" else row.own
     config = Config(
-        policy=row.policy, policies={row.policy: settings} if settings else {}, core=row.core
+        policy=row.policy,
+        policies={row.policy: settings} if settings else {},
+        core=row.core,
+        recovery=row.recovery,
     )
     return Scenario(
         devices=parse(SERVER),

@@ -40,7 +40,7 @@ from radrm.orders.fifo import Fifo
 from radrm.planners.order_policy import OrderPolicy
 from radrm.policies.exclusive import Exclusive
 from radrm.policies.magm import Magm
-from radrm.recovery.exclusive import OwnDevice
+from radrm.recovery.exclusive import IdleDevice
 
 GIB = 1024
 EPOCH_S = 1_700_000_000.0
@@ -57,7 +57,11 @@ def gpus(count: int, total_mib: int = 40 * GIB, **changes: object) -> tuple[Devi
 
 
 def default_planner(policy: Policy | None = None, order: Order | None = None) -> OrderPolicy:
-    return OrderPolicy(order=order or Fifo(), policy=policy or Magm(), recovery_policy=Exclusive())
+    return OrderPolicy(
+        order=order or Fifo(),
+        policy=policy or Magm(),
+        recovery_policy=Exclusive(whole_device=False),
+    )
 
 
 class World:
@@ -81,7 +85,7 @@ class World:
         self.rules = Rules(
             order=self.order,
             planners=planners or (default_planner(policy, self.order),),
-            recovery=recovery or OwnDevice(),
+            recovery=recovery or IdleDevice(),
             instead=instead,
         )
         self.settings = settings or CoreSettings(smact_warm_s=0, smact_after_exit_s=0)

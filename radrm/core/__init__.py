@@ -24,6 +24,7 @@ The files, in the order in which they may import one another:
     asking         how planners are asked
     physics        how jobs slow one another down (for software GPUs and the simulator)
     lifecycle      what starts, stops and ends an attempt
+    service        which devices are in service, and who stands aside meanwhile
     dependencies   who follows whom, and what an end means for them
     edits          what people change about a job
     scheduler      `step`

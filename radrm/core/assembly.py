@@ -5,14 +5,16 @@ Shared by every planner that asks a policy.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from radrm.core.records import Job, Placement, Refusal, Share
+from radrm.core.records import Job, Placement, Refusal, Role, Share
 from radrm.core.rules import Ask, Policy
+from radrm.core.validation import can_be_time_sliced
 from radrm.core.view import Offer, View
-from radrm.core.words import Collocation
+from radrm.core.words import Collocation, Queue
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,33 +26,84 @@ class Found:
     policy_state: Any
 
 
-def find_placement(view: View, policy: Policy, job: Job, policy_state: Any) -> Found:
-    """Ask `policy` for the devices of `job` at its smallest size: all of them or none."""
-    shares: list[Share] = []
+def find_placement(
+    view: View, policy: Policy, job: Job, policy_state: Any, only: str | None = None
+) -> Found:
+    """Ask `policy` for the devices of `job` at its smallest size: all of them or none.
+
+    A placement has one way of sharing. A job on several devices gets devices that it would
+    share alike; where there are not enough of those, it is time-sliced on all, also on those
+    where it could be an MPS client. `only`: no other device will do.
+    """
+    asked = _asked(view, job, only)
+    modes = [None] if job.spec.gpus == 1 else _modes(policy, job, asked)
+    tried: list[Found] = []
+    for mode in modes or [None]:
+        tried.append(_find(view, policy, job, policy_state, asked, mode))
+        if tried[-1].placement is not None:
+            return tried[-1]
+    # The one that tells of the most devices.
+    return max(tried, key=lambda found: len(found.refusals))
+
+
+_Asked = Sequence[tuple[Role, Sequence[Offer]]]
+
+
+def _asked(view: View, job: Job, only: str | None) -> _Asked:
+    """Each role that wants devices, with all of them as the job would find them."""
+    return [
+        (role, [o for o in view.offers(job, role) if only is None or o.device.uuid == only])
+        for role in job.spec.roles
+        if role.count_min * role.needs.gpus
+    ]
+
+
+def _modes(policy: Policy, job: Job, asked: _Asked) -> list[Collocation | None]:
+    """The ways of sharing to try, those of more of the devices that take the job first."""
+    offers = [offer for _, offers in asked for offer in offers]
+    often = Counter(_mode(policy, offer) for offer in offers if offer.refusal is None)
+    modes: list[Collocation | None] = [*sorted(often, key=lambda mode: -often[mode])]
+    if any(can_be_time_sliced(job, _mode(policy, offer)) for offer in offers):
+        modes = [*(m for m in modes if m is not Collocation.TIMESLICE), Collocation.TIMESLICE]
+    return modes
+
+
+def _find(
+    view: View,
+    policy: Policy,
+    job: Job,
+    policy_state: Any,
+    asked: _Asked,
+    mode: Collocation | None,
+) -> Found:
+    """A placement in this way of sharing; None: as the devices have it."""
+    shares = [
+        _cpu_share(role.name, task, role.needs.cpus)
+        for role in job.spec.roles
+        for task in range(role.count_min * (role.needs.gpus == 0))
+    ]
     refusals: list[Refusal] = []
     taken: set[str] = set()
-    mode = Collocation.EXCLUSIVE
-    for role in job.spec.roles:
-        needs, wanted = role.needs, role.count_min * role.needs.gpus
-        if wanted == 0:
-            shares += [_cpu_share(role.name, t, needs.cpus) for t in range(role.count_min)]
-            continue
+    found = Collocation.EXCLUSIVE
+    for role, offers in asked:
         need = view.need_mib(job, role)
-        ask = Ask(job=job, gpus=wanted, need_mib=need)
+        ask = Ask(job=job, gpus=role.count_min * role.needs.gpus, need_mib=need)
         eligible: list[Offer] = []
-        for offer in view.offers(job, role):
+        for offer in _alike(view, policy, job, role, offers, mode):
             refusal = offer.refusal or policy.refuse(ask, offer)
             if refusal is not None:
                 refusals.append(refusal)
             elif offer.device.uuid not in taken:
                 eligible.append(offer)
-        chosen, policy_state = _choose_alike(policy, ask, eligible, policy_state)
-        if not chosen:
+        if len(eligible) < ask.gpus:
             refusals.append(
-                Refusal("count", "not enough devices can take it now", None, wanted, len(eligible))
+                Refusal(
+                    "count", "not enough devices can take it now", None, ask.gpus, len(eligible)
+                )
             )
             return Found(None, tuple(refusals), policy_state)
-        mode = _mode(policy, chosen[0])
+        chosen, policy_state = policy.choose(ask, eligible, policy_state)
+        found = _mode(policy, chosen[0])
         for number, offer in enumerate(chosen):
             taken.add(offer.device.uuid)
             shares.append(
@@ -59,11 +112,28 @@ def find_placement(view: View, policy: Policy, job: Job, policy_state: Any) -> F
                     node=offer.device.node,
                     reserved_mib=_promise(view, policy, job, need, offer),
                     role=role.name,
-                    task=number // needs.gpus,
-                    cpus=needs.cpus,
+                    task=number // role.needs.gpus,
+                    cpus=role.needs.cpus,
                 )
             )
-    return Found(Placement(shares=tuple(shares), collocation=mode), tuple(refusals), policy_state)
+    return Found(Placement(shares=tuple(shares), collocation=found), tuple(refusals), policy_state)
+
+
+def _alike(
+    view: View,
+    policy: Policy,
+    job: Job,
+    role: Role,
+    offers: Sequence[Offer],
+    mode: Collocation | None,
+) -> Iterator[Offer]:
+    """The devices that can be shared in this way, as the job would then find them."""
+    for offer in offers:
+        natural = _mode(policy, offer)
+        if mode is None or natural is mode:
+            yield offer
+        elif mode is Collocation.TIMESLICE and can_be_time_sliced(job, natural):
+            yield view.offer(job, role, offer.device.uuid, mode)
 
 
 def _cpu_share(role: str, task: int, cpus: float | None) -> Share:
@@ -77,7 +147,8 @@ def _mode(policy: Policy, offer: Offer) -> Collocation:
 
 
 def _promise(view: View, policy: Policy, job: Job, need: int | None, offer: Offer) -> int:
-    if _mode(policy, offer).whole_device:
+    if _mode(policy, offer).whole_device or job.queue is Queue.RECOVERY:
+        # A recovered job's is its device's until its memory has settled.
         return offer.device.capacity_mib
     if need is None:
         return min(policy.floor_mib, offer.device.capacity_mib)
@@ -92,16 +163,3 @@ def _stretched(need: int, free_mib: int, times: float, floor_mib: int) -> int:
     promised is lent to it until it has settled."""
     most = max(need * times, floor_mib) if times > 1.0 else need
     return int(max(need, min(most, need + (free_mib - need) // 2)))
-
-
-def _choose_alike(
-    policy: Policy, ask: Ask, eligible: Sequence[Offer], state: Any
-) -> tuple[Sequence[Offer], Any]:
-    """The policy's choice among devices that share in one way: a placement has one mode."""
-    if ask.gpus == 1 and eligible:
-        return policy.choose(ask, eligible, state)
-    for mode in dict.fromkeys(offer.mode for offer in eligible):
-        alike = [offer for offer in eligible if offer.mode is mode]
-        if len(alike) >= ask.gpus:
-            return policy.choose(ask, alike, state)
-    return (), state

@@ -14,20 +14,26 @@ from radrm.core.view import Offer, View
 
 
 def find_or_instead(
-    view: View, policy: Policy, job: Job, policy_state: Any, instead: Policy
+    view: View,
+    policy: Policy,
+    job: Job,
+    policy_state: Any,
+    instead: Policy,
+    only: str | None = None,
 ) -> Found:
-    """A placement by `policy`, or by `instead` while that rests for having failed."""
+    """A placement by `policy`, or by `instead` while that rests for having failed. `only`: no
+    other device will do."""
     name = policy.name
     if policy is instead or not view.isolation.rests("policy", name):
         try:
-            return find_placement(view, Checked(policy), job, policy_state)
+            return find_placement(view, Checked(policy), job, policy_state, only)
         except RuleFailed as failed:
             used = f"{instead.name} is used in its place" if policy is not instead else "it waits"
             view.isolation.fail("policy", name, failed.error, used)
     if policy is instead:
         refusal = Refusal("rule", f"the policy {name} has failed; it is asked again later")
         return Found(None, (refusal,), policy_state)
-    found = find_or_instead(view, instead, job, None, instead)
+    found = find_or_instead(view, instead, job, None, instead, only)
     return replace(found, policy_state=policy_state)
 
 

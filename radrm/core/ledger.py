@@ -13,11 +13,11 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from radrm.core.records import Attempt, Device, Job, Reading, Reservation, Usage
+from radrm.core.records import Attempt, Device, Instant, Job, Reading, Reservation, Usage
 from radrm.core.settings import CoreSettings
-from radrm.core.units import show_seconds
+from radrm.core.units import show_mib, show_seconds
 from radrm.core.window import SmactWindow
-from radrm.core.words import Collocation, Quantity
+from radrm.core.words import Collocation, Quantity, Queue
 
 NOTED_EVERY_S = 60.0
 """So often what a holder was seen to use is news even where its memory stays the same: more of
@@ -49,6 +49,10 @@ class Holding:
     """Another attempt was here at some time."""
     noted_s: float = 0.0
     """When what was seen of it was last news."""
+    floor_mib: int = 0
+    """What the job's deaths have proven: never less than this is reserved for it."""
+    recovering: bool = False
+    """It died for want of memory before."""
 
     def see(self, used_mib: int, boot_s: float, growth_mib: int) -> bool:
         """Take in a memory reading. True when the peak has risen noticeably."""
@@ -101,8 +105,11 @@ class DeviceLedger:
         self.reservations: dict[str, Reservation] = {}
         self.reading: Reading | None = None
         self.unmanaged_mib: int | None = None
-        self.occupied_since_s = 0.0
-        """Since when it has never been without a holder."""
+        self.cohort_since_s = 0.0
+        """Since when (boot-time seconds) one user's clients have been on its MPS server."""
+        self.last_turn_s: dict[int, float] = {}
+        """When each user's last client left its MPS server: whose turn is next."""
+        self._had_turn: int | None = None
         self._settings = settings
         self.window = SmactWindow(settings.smact_window_s)
         self._fresh_from_s = float("-inf")
@@ -112,6 +119,7 @@ class DeviceLedger:
         self._smact_trouble: str | None = None
         self._metered_s: float | None = None
         """Until when its energy is divided among its holders; None where that is not known."""
+        self._trouble_since_s: float | None = None
 
     # ------------------------------------------------------------- memory
 
@@ -165,6 +173,34 @@ class DeviceLedger:
         if self.reading.at.boot_s < self._fresh_from_s:
             return "a job has just left it and it has not been read since"
         return None
+
+    def yields(self) -> str | None:
+        """That it is left to unmanaged processes, where the site wants that."""
+        most, unmanaged = self._settings.idle_unmanaged_mib, self.unmanaged_mib or 0
+        if not self._settings.yield_to_unmanaged or unmanaged <= most:
+            return None
+        return f"processes that radrm did not start use {show_mib(unmanaged)} of it"
+
+    def out_of_service(self, now: Instant) -> str | None:
+        """Why it takes no job for longer than a moment; None while it is in service.
+
+        It is to be asked again and again: trouble counts from when it was first seen here.
+        """
+        why = self.unreadable(now.boot_s) or self.yields()
+        if why is None:
+            self._trouble_since_s = None
+        elif self._trouble_since_s is None:
+            self._trouble_since_s = now.boot_s
+        if self.vanished:
+            return "it has vanished"
+        if self.drained is not None:
+            return f"drained: {self.drained}"
+        until = self.device.available_until
+        if until is not None and until <= now.wall_s:
+            return "its time of availability is over"
+        since_s = self._trouble_since_s
+        lasting = since_s is not None and now.boot_s - since_s >= self._settings.out_of_service_s
+        return why if lasting else None
 
     def take(self, reading: Reading) -> list[Holding]:
         """Take in a reading. Returns the holdings of which something is to be noted: their peak
@@ -304,9 +340,10 @@ class DeviceLedger:
         Its reservation is put beside by `reserve`.
         """
         self._holders_change(now_s)
-        if not self.holdings:
-            self.occupied_since_s = since_s
-        self.occupied_since_s = min(self.occupied_since_s, since_s)
+        if attempt.placement.collocation is Collocation.MPS:
+            first = self._cohort() is None
+            self.cohort_since_s = since_s if first else min(self.cohort_since_s, since_s)
+            self._had_turn = None
         before = self.smact if self.holdings else 0.0
         predicted = job.estimate(Quantity.SMACT)
         self._expected_smact = None
@@ -321,6 +358,8 @@ class DeviceLedger:
             since_s=since_s,
             grew_s=since_s,
             noted_s=now_s,
+            floor_mib=job.memory_floor_mib or 0,
+            recovering=job.queue is Queue.RECOVERY,
         )
         self.warm_from_s = self._warm_from_s()
         known = attempt.used.get(self.device.uuid)
@@ -335,12 +374,31 @@ class DeviceLedger:
         left_s = now_s if left_s is None else left_s
         self._holders_change(left_s)
         holding = self.holdings.pop(job_id)
+        if holding.collocation is Collocation.MPS and self._cohort() is None:
+            self.last_turn_s[holding.uid] = now_s
+            if now_s - self.cohort_since_s >= self._settings.mps_cohort_s:
+                self._had_turn = holding.uid
         # What the others do alone is at most what all did together.
         self._expected_smact = self.smact if self.holdings else None
         self.window.restart()
         self.warm_from_s = max(self._warm_from_s(), left_s + self._settings.smact_after_exit_s)
         self._fresh_from_s = now_s
         return holding.usage(self.device.uuid)
+
+    def turn_over(self, now_s: float) -> int | None:
+        """The user who has had its turn on the MPS server, while its clients are there and
+        until others have come; None where nobody has, or where users take no turns."""
+        if not self.device.mps or self.device.mps_multiuser:
+            return None
+        uid = self._cohort()
+        if uid is None:
+            return self._had_turn
+        return uid if now_s - self.cohort_since_s >= self._settings.mps_cohort_s else None
+
+    def _cohort(self) -> int | None:
+        """The user whose clients are on the MPS server."""
+        clients = (h.uid for h in self.holdings.values() if h.collocation is Collocation.MPS)
+        return next(clients, None)
 
     def _warm_from_s(self) -> float:
         latest_s = max((h.since_s for h in self.holdings.values()), default=float("-inf"))
@@ -357,5 +415,5 @@ class DeviceLedger:
         mine = next((r for r in self.reservations.values() if r.job_id == holding.job_id), None)
         if mine is None or mine.mib is None or not holding.settled or not holding.peak_mib:
             return None
-        enough = holding.peak_mib + self._settings.headroom_mib
+        enough = max(holding.peak_mib + self._settings.headroom_mib, holding.floor_mib)
         return replace(mine, mib=enough) if enough < mine.mib else None

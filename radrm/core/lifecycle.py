@@ -68,13 +68,15 @@ def start(state: State, job: Job, placement: Placement) -> None:
     state.put_attempt(attempt)
     _hold(state, job, attempt, placement)
     promised = [mib for mib in State.promises(placement).values() if mib is not None]
+    # What a recovered job needs is not known: it has shown to be more than was thought.
+    capped = bool(promised) and job.need_mib is not None and job.queue is not Queue.RECOVERY
     state.act(
         Launch(
             job_id=job.id,
             attempt=attempt.number,
             serial=serial,
             placement=placement,
-            cap_mib=min(promised) if promised and job.need_mib is not None else None,
+            cap_mib=min(promised) if capped else None,
             shared=not placement.collocation.whole_device,
         )
     )

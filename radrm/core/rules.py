@@ -23,8 +23,10 @@ class Order(Protocol):
     `strict`: while the head cannot start, nobody behind it does.
     """
 
-    name: str
-    strict: bool
+    @property
+    def name(self) -> str: ...
+    @property
+    def strict(self) -> bool: ...
 
     def key(self, job: Job) -> tuple[Any, ...]: ...
 
@@ -46,10 +48,14 @@ class Policy(Protocol):
     where a policy does not say) that it may place a job where its need does not fit.
     """
 
-    name: str
-    version: int
-    floor_mib: int
-    whole_device: bool
+    @property
+    def name(self) -> str: ...
+    @property
+    def version(self) -> int: ...
+    @property
+    def floor_mib(self) -> int: ...
+    @property
+    def whole_device(self) -> bool: ...
 
     @property
     def overcommits(self) -> bool: ...

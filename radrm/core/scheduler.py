@@ -11,10 +11,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from math import ceil
 from typing import Any
 
-from radrm.core import edits
+from radrm.core import edits, service
 from radrm.core import events as ev
 from radrm.core import lifecycle as life
 from radrm.core.actions import (
@@ -88,6 +89,7 @@ class Scheduler:
     def __init__(self, rules: Rules, settings: CoreSettings | None = None) -> None:
         self._rules = rules
         self.state = State(settings or CoreSettings(), rules.order.key, rules.order.name)
+        self.state.waiting.judge = partial(service.judge, self.state)
         self.view = View(self.state)
         self._kept_reservations: list[Reservation] = []
         self._unheard: list[ev.Event] | None = None
@@ -139,6 +141,8 @@ class Scheduler:
     def step(self, event: ev.Event) -> Decision:
         self.state.begin(event.at)
         _HANDLERS[type(event)](self, event)
+        if type(event) in _ABOUT_SERVICE:
+            service.look(self.state, anew=not isinstance(event, (ev.ReadingsTaken, ev.Tick)))
         settle(self.state)
         if self._unheard is not None:
             self._unheard.append(event)
@@ -167,6 +171,9 @@ class Scheduler:
         if array is not None and array.at_once is not None and array.stands_aside(job.id):
             why = f"{array.at_once} elements of its array, as many as may, run or are next"
             return (Refusal("array", why),)
+        aside = self.state.waiting.why_aside(job.id)
+        if aside is not None:
+            return (aside.refusal,)
         if self.state.launch_trouble is not None:
             return (Refusal("launch", f"nothing can be started: {self.state.launch_trouble}"),)
         self.state.begin(now)
@@ -174,7 +181,7 @@ class Scheduler:
             return (busy,)
         troubles = tuple(Refusal("rule", line) for line in self.troubles(now))
         found = [r for p in self._asked_planners() for r in explanation(self.view, p, job)]
-        return (*found, *troubles) or (Refusal("turn", "it starts with the next event"),)
+        return (*found, *troubles) or (Refusal("next", "it starts with the next event"),)
 
     def troubles(self, now: Instant) -> tuple[str, ...]:
         """What is wrong with rules, each in a line for people."""
@@ -591,6 +598,9 @@ _HANDLERS: dict[type[ev.Event], Callable[[Scheduler, Any], None]] = {
     ev.ActionFailed: Scheduler._on_failed,
     ev.PlanReady: Scheduler._on_plan,
 }
+
+_ABOUT_SERVICE = (ev.DevicesSeen, ev.DrainRequested, ev.ReadingsTaken, ev.Tick)
+"""What may take a device out of service, or bring it back."""
 
 _CARRIERS: dict[type[Proposal], Callable[[Scheduler, Job, Any], None]] = {
     Start: Scheduler._start,

@@ -22,6 +22,13 @@ class CoreSettings:
     """Take "share of time with any kernel running" for SMACT where nothing better is read."""
     stale_after_s: float = 5.0
     """A device whose last reading is older takes no new job."""
+    out_of_service_s: float = 60.0
+    """A device that cannot be read, is faulty or is left to unmanaged processes for so long is
+    out of service: a job that needs it stands aside until it is back, and others pass."""
+    gone_after_s: float = 600.0
+    """Once no device here could ever run a waiting job for so long, the job fails: a MIG
+    instance was cut away for good, or a GPU is missing since the daemon's start. A GPU that
+    vanishes later may come back, and its jobs stand aside."""
     settle_s: float = 120.0
     """A job is settled when its memory has not grown for so long..."""
     settle_growth_mib: int = 64

@@ -7,7 +7,7 @@ has changed. It decides nothing.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable, Set
+from collections.abc import Hashable, Iterable, Set
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
@@ -31,7 +31,7 @@ from radrm.core.records import (
 from radrm.core.settings import CoreSettings
 from radrm.core.transitions import Trigger, after
 from radrm.core.waiting import Lines, OrderKey
-from radrm.core.words import Condition, JobState
+from radrm.core.words import Condition, DeviceKind, JobState
 
 Record: TypeAlias = Job | Attempt | Reservation | DeviceStatus | RuleState
 
@@ -104,6 +104,12 @@ class State:
         self.arrays: dict[int, Array] = {}
         """Arrays with unfinished elements, by the id of the array."""
         self.ledgers: dict[str, DeviceLedger] = {}
+        self.absent: dict[str, Device] = {}
+        """GPUs that have vanished in this life of the daemon: they may come back."""
+        self.out_of_service: dict[str, str] = {}
+        """Why a device takes no job for longer than a moment, by its UUID."""
+        self.never_since: dict[Hashable, float] = {}
+        """Since when (boot-time seconds) no device is known that could serve a need."""
         self.drained: dict[str, str] = {}
         self.largest_mib: dict[tuple[int, int, str | None], int] = {}
         """What `validation.largest_mib` has found for these devices: every device that is
@@ -278,17 +284,30 @@ class State:
             ledger.device = device
             ledger.drained = self.drained.get(uuid)
             ledger.vanished = False
+            self.absent.pop(uuid, None)
         for uuid in [u for u in self.ledgers if u not in listed]:
             if self.ledgers[uuid].holdings:
                 self.ledgers[uuid].vanished = True
             else:
                 self.forget_device(uuid)
+        for parent in {d.parent for d in listed.values() if d.parent is not None}:
+            self.absent.pop(parent, None)  # cut into MIG instances
+        sizes = {device.capacity_mib for device in self.known_devices()}
+        self.waiting.resize(tuple(sorted(sizes)), self.jobs.__getitem__)
         self.largest_mib.clear()
         self.version += 1
 
+    def known_devices(self) -> list[Device]:
+        """Those that are there, and GPUs that may come back."""
+        return [ledger.device for ledger in self.ledgers.values()] + list(self.absent.values())
+
     def forget_device(self, uuid: str) -> None:
-        """One that vanished and that nobody holds any more."""
-        del self.ledgers[uuid]
+        """One that vanished and that nobody holds any more. A GPU may come back; of a MIG
+        instance nobody knows."""
+        device = self.ledgers.pop(uuid).device
+        self.out_of_service.pop(uuid, None)
+        if device.kind is DeviceKind.GPU:
+            self.absent[uuid] = device
         self.largest_mib.clear()
 
     def put_drained(self, uuid: str, reason: str | None) -> None:

@@ -8,6 +8,7 @@ than the one that decides.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 
 from radrm.core.ledger import DeviceLedger, Holding
 from radrm.core.proposals import (
@@ -20,7 +21,7 @@ from radrm.core.proposals import (
     Start,
     TakeCheckpointNow,
 )
-from radrm.core.records import Attempt, Instant, Job, Needs, Placement, Refusal, Role
+from radrm.core.records import Attempt, Device, Instant, Job, Needs, Placement, Refusal, Role
 from radrm.core.state import State, owner_of
 from radrm.core.units import show_mib, show_seconds
 from radrm.core.words import CheckpointKind, Collocation, DeviceKind, JobState
@@ -36,7 +37,7 @@ def effective_need_mib(state: State, job: Job, role: Role) -> int | None:
     need = job.need_mib
     if need is None:
         return None
-    largest = largest_mib(state, role)
+    largest = _largest_for_all(state, job)
     certain = max(role.needs.gpu_memory_mib or 0, job.memory_floor_mib or 0)
     return need if not largest else max(certain, min(need, largest))
 
@@ -46,29 +47,37 @@ def largest_mib(state: State, role: Role) -> int:
     key = (role.count_min, role.needs.gpus, role.needs.mig_profile)
     found = state.largest_mib.get(key)
     if found is None:
-        found = state.largest_mib[key] = _largest_mib(state, role)
+        wanted = max(1, role.count_min * role.needs.gpus)
+        found = state.largest_mib[key] = _largest_mib(state, [role.needs], wanted)
     return found
 
 
-def _largest_mib(state: State, role: Role) -> int:
+def _largest_for_all(state: State, job: Job) -> int:
+    """`largest_mib` for all roles of a job together: an estimate is the whole job's."""
+    roles = [role for role in job.spec.roles if role.count_min * role.needs.gpus]
+    if len(roles) == 1:
+        return largest_mib(state, roles[0])
+    return _largest_mib(state, [role.needs for role in roles], job.spec.gpus)
+
+
+def _largest_mib(state: State, needs: Sequence[Needs], wanted: int) -> int:
     capacities = sorted(
         (
             ledger.device.capacity_mib
             for ledger in state.ledgers.values()
-            if _kind_refusal(ledger, role.needs, Collocation.AUTO) is None
+            if all(kind_refusal(ledger.device, n, Collocation.AUTO) is None for n in needs)
         ),
         reverse=True,
     )
-    wanted = max(1, role.count_min * role.needs.gpus)
     return capacities[wanted - 1] if len(capacities) >= wanted else 0
 
 
-def wants_whole_device(state: State, job: Job, role: Role) -> bool:
+def wants_whole_device(state: State, job: Job) -> bool:
     """True for exclusive jobs, for recovery, and for estimates beyond the devices."""
     if job.own_device or job.spec.collocation is Collocation.EXCLUSIVE:
         return True
-    need, largest = job.need_mib, largest_mib(state, role)
-    return need is not None and largest > 0 and need > largest
+    need, largest = job.need_mib, _largest_for_all(state, job)
+    return need is not None and 0 < largest < need
 
 
 def mode_on(state: State, job: Job, role: Role, ledger: DeviceLedger) -> Collocation:
@@ -76,12 +85,12 @@ def mode_on(state: State, job: Job, role: Role, ledger: DeviceLedger) -> Colloca
     wish = job.spec.collocation
     if ledger.device.kind is DeviceKind.MIG:
         return Collocation.MIG
-    if wants_whole_device(state, job, role):
+    if wants_whole_device(state, job):
         return Collocation.EXCLUSIVE
     if wish is Collocation.AUTO:
         wish = state.settings.collocation
     if wish in (Collocation.AUTO, Collocation.MPS):
-        if not _served(ledger, role.needs):
+        if not _served(ledger.device, role.needs):
             return Collocation.TIMESLICE
         insists = job.spec.collocation is Collocation.MPS
         if state.settings.mps_timeslice_others and not insists:
@@ -89,6 +98,13 @@ def mode_on(state: State, job: Job, role: Role, ledger: DeviceLedger) -> Colloca
             return Collocation.TIMESLICE if barred else Collocation.MPS
         return Collocation.MPS
     return wish
+
+
+def can_be_time_sliced(job: Job, mode: Collocation) -> bool:
+    """Whether a job on several devices can do without being an MPS client where it would be
+    one: a placement has one way of sharing, and not all its devices may have MPS."""
+    insists = job.spec.collocation is Collocation.MPS
+    return mode is Collocation.MPS and job.spec.gpus > 1 and not insists
 
 
 def _other_users_client(job: Job, ledger: DeviceLedger) -> Holding | None:
@@ -102,14 +118,31 @@ def _other_users_client(job: Job, ledger: DeviceLedger) -> Holding | None:
     return None
 
 
-def _served(ledger: DeviceLedger, needs: Needs) -> bool:
+def _served(device: Device, needs: Needs) -> bool:
     """Whether a task with these needs can be a client of the device's MPS server."""
-    return ledger.device.mps and (needs.gpus == 1 or ledger.device.mps_spans)
+    return device.mps and (needs.gpus == 1 or device.mps_spans)
 
 
-def refuse_device(state: State, job: Job, role: Role, ledger: DeviceLedger) -> Refusal | None:
-    """The first core rule by which this job cannot join this device now; None when it can."""
-    uuid, owner = ledger.device.uuid, owner_of(job.id)
+def refuse_device(
+    state: State, job: Job, role: Role, ledger: DeviceLedger, mode: Collocation | None = None
+) -> Refusal | None:
+    """The first core rule by which this job cannot join this device now; None when it can.
+
+    `mode`: how it would share the device, where that is not as the device would have it.
+    """
+    itself = _refuse_itself(state, job, role, ledger)
+    if itself is not None:
+        return itself
+    mode = mode_on(state, job, role, ledger) if mode is None else mode
+    return _sharing_refusal(state, job, ledger, mode)
+
+
+def _refuse_itself(
+    state: State, job: Job, role: Role, ledger: DeviceLedger, reading: bool = True
+) -> Refusal | None:
+    """Why the device cannot take this job, whoever is on it. `reading`: it must be known now
+    what goes on there."""
+    uuid = ledger.device.uuid
 
     def no(rule: str, why: str, needed: float | None = None, there: float | None = None) -> Refusal:
         return Refusal(rule=rule, message=why, device=uuid, needed=needed, available=there)
@@ -118,27 +151,24 @@ def refuse_device(state: State, job: Job, role: Role, ledger: DeviceLedger) -> R
         return no("vanished", "the device is no longer there")
     if ledger.drained is not None:
         return no("drained", f"drained: {ledger.drained}")
-    kind = _kind_refusal(ledger, role.needs, job.spec.collocation)
+    kind = kind_refusal(ledger.device, role.needs, job.spec.collocation)
     if kind is not None:
         return no("kind", kind)
     need, capacity = effective_need_mib(state, job, role), ledger.device.capacity_mib
     if need is not None and need > capacity:
         return no("capacity", "the need is larger than the device", need, capacity)
-    unknown = ledger.unreadable(state.turn.now.boot_s)
+    unknown = ledger.unreadable(state.turn.now.boot_s) if reading else None
     if unknown is not None:
         return no("reading", unknown)
-    unmanaged = ledger.unmanaged_mib or 0
-    if state.settings.yield_to_unmanaged and unmanaged > state.settings.idle_unmanaged_mib:
-        why = f"processes that radrm did not start use {show_mib(unmanaged)} of it"
-        return no("unmanaged", why, state.settings.idle_unmanaged_mib, unmanaged)
+    yields = ledger.yields()
+    if yields is not None:
+        return no("unmanaged", yields, state.settings.idle_unmanaged_mib, ledger.unmanaged_mib)
     leaving = _availability_refusal(job, ledger, state.turn.now)
-    if leaving is not None:
-        return no("availability", leaving)
-    return _sharing_refusal(state, job, role, ledger, owner)
+    return None if leaving is None else no("availability", leaving)
 
 
-def _kind_refusal(ledger: DeviceLedger, needs: Needs, wish: Collocation) -> str | None:
-    device = ledger.device
+def kind_refusal(device: Device, needs: Needs, wish: Collocation) -> str | None:
+    """Why a task with these needs can never run on a device of this kind; None when it can."""
     if device.kind is DeviceKind.MIG:
         if needs.gpus > 1:
             return "a job on several GPUs cannot span MIG instances"
@@ -151,7 +181,7 @@ def _kind_refusal(ledger: DeviceLedger, needs: Needs, wish: Collocation) -> str 
         return "not a MIG instance"
     if wish is Collocation.MPS and not device.mps:
         return "MPS is not enabled here"
-    if wish is Collocation.MPS and not _served(ledger, needs):
+    if wish is Collocation.MPS and not _served(device, needs):
         return "its MPS server serves this GPU alone; a job on several cannot use it"
     return None
 
@@ -169,14 +199,16 @@ def _availability_refusal(job: Job, ledger: DeviceLedger, now: Instant) -> str |
 
 
 def _sharing_refusal(
-    state: State, job: Job, role: Role, ledger: DeviceLedger, owner: str
+    state: State, job: Job, ledger: DeviceLedger, mode: Collocation
 ) -> Refusal | None:
-    uuid = ledger.device.uuid
+    uuid, owner = ledger.device.uuid, owner_of(job.id)
     others = [h for h in ledger.holdings.values() if h.job_id != job.id]
-    mode = mode_on(state, job, role, ledger)
     for holding in others:
         if holding.collocation.whole_device:
             return Refusal("taken", f"job {holding.job_id} has it to itself", uuid)
+        if holding.recovering and not holding.settled:
+            why = f"job {holding.job_id} recovers on it and its memory has not settled yet"
+            return Refusal("recovering", why, uuid)
     if mode.whole_device and not ledger.idle_for(owner):
         whom = f"job {others[0].job_id} is on it" if others else "it is reserved or in use"
         return Refusal("not idle", f"the job wants a device to itself and {whom}", uuid)
@@ -189,9 +221,7 @@ def _sharing_refusal(
     other = _other_users_client(job, ledger)
     if other is not None:
         return Refusal("cohort", f"job {other.job_id} of another user is on its MPS server", uuid)
-    if any(holding.collocation is Collocation.MPS for holding in others):
-        return _refuse_long_cohort(state, job, ledger)
-    return None
+    return _refuse_for_turn(state, job, ledger)
 
 
 def _mix(state: State, one: Collocation, other: Collocation) -> bool:
@@ -205,14 +235,60 @@ def _mix(state: State, one: Collocation, other: Collocation) -> bool:
     return both and state.settings.mps_timeslice_others
 
 
-def _refuse_long_cohort(state: State, job: Job, ledger: DeviceLedger) -> Refusal | None:
+def _refuse_for_turn(state: State, job: Job, ledger: DeviceLedger) -> Refusal | None:
     """So that other users' turn on an MPS server comes."""
-    age_s = state.turn.now.boot_s - ledger.occupied_since_s
-    others_wait = state.waiting.users.keys() - {job.spec.uid}
-    if age_s < state.settings.mps_cohort_s or not others_wait:
+    if ledger.turn_over(state.turn.now.boot_s) is None:
         return None
-    why = f"jobs of its user have been there for {show_seconds(age_s)} and others wait for a GPU"
-    return Refusal("turn", why, ledger.device.uuid, state.settings.mps_cohort_s, age_s)
+    next_id = turns(state).get(ledger.device.uuid)
+    if next_id is None or state.jobs[next_id].spec.uid == job.spec.uid:
+        return None
+    had, label = show_seconds(state.settings.mps_cohort_s), state.jobs[next_id].label
+    why = f"one user has had its MPS server for {had}, the turn is job {label}'s of another user"
+    return Refusal("turn", why, ledger.device.uuid)
+
+
+def turns(state: State) -> dict[str, int]:
+    """The job whose turn it is next on each MPS server whose user has had its turn.
+
+    A server has one user at a time. Once one user's clients have been there for
+    `core.mps_cohort_s`, the next is the user among those who wait whose last turn there is
+    longest ago, and of several the first in line. A job is named only where it could start
+    if the device were empty, and once: nobody is refused for one who is not served then.
+    """
+    now_s = state.turn.now.boot_s
+    over = [le for le in state.ledgers.values() if le.turn_over(now_s) is not None]
+    found: dict[str, int] = {}
+    given: Counter[int] = Counter()
+    for ledger in sorted(over, key=lambda le: (le.cohort_since_s, le.device.uuid)):
+        had = ledger.turn_over(now_s)
+        waiting = [
+            (ledger.last_turn_s.get(uid, float("-inf")), line.at(given[uid]), uid)
+            for uid, line in state.waiting.of_user.items()
+            if uid != had and given[uid] < len(line)
+        ]
+        fitting = [
+            (last_s, state.waiting.gpu.position(job_id), job_id, uid)
+            for last_s, job_id, uid in waiting
+            if _could_be_next(state, state.jobs[job_id], ledger)
+        ]
+        if fitting:
+            *_, job_id, uid = min(fitting)
+            found[ledger.device.uuid] = job_id
+            given[uid] += 1
+    return found
+
+
+def _could_be_next(state: State, job: Job, ledger: DeviceLedger) -> bool:
+    """Whether a waiting job would be this MPS server's client, were the device empty."""
+    if job.spec.gpus != 1:
+        return False
+    role = next(role for role in job.spec.roles if role.count_min * role.needs.gpus)
+    return (
+        mode_on(state, job, role, ledger) is Collocation.MPS
+        and _refuse_itself(state, job, role, ledger, reading=False) is None
+        and ledger.unmanaged_mib is not None
+        and ledger.unmanaged_mib <= state.settings.idle_unmanaged_mib
+    )
 
 
 # ------------------------------------------------------------------ a whole job
@@ -227,38 +303,67 @@ def refuse_gpuless(state: State) -> Refusal | None:
     return Refusal("gpuless", why, None, most, running)
 
 
-def hopeless(state: State, job: Job) -> str | None:
-    """Why this job can never run on these devices; None when it can, or when none are known."""
-    if not state.ledgers or job.spec.gpus == 0:
+def hopeless(state: State, job: Job, wish: Collocation | None = None) -> str | None:
+    """Why this job can never run on these devices; None when it can, or when none are known.
+
+    A GPU that has vanished may come back and counts. `wish`: how it would share, where that
+    is not as it says.
+    """
+    devices = state.known_devices()
+    if not devices or job.spec.gpus == 0:
         return None
+    wish = job.spec.collocation if wish is None else wish
+    wanted: list[tuple[int, Sequence[Device]]] = []
     for role in job.spec.roles:
-        needs = role.needs
-        fitting = [
-            ledger.device
-            for ledger in state.ledgers.values()
-            if _kind_refusal(ledger, needs, job.spec.collocation) is None
-        ]
-        wanted = role.count_min * needs.gpus
-        if not fitting:
-            kinds = sorted({le.device.profile or le.device.name for le in state.ledgers.values()})
-            refusals = [
-                _kind_refusal(le, needs, job.spec.collocation) for le in state.ledgers.values()
-            ]
+        needs, count = role.needs, role.count_min * role.needs.gpus
+        fitting = [d for d in devices if kind_refusal(d, needs, wish) is None]
+        if count and not fitting:
+            kinds = sorted({d.profile or d.name for d in devices})
+            refusals = [kind_refusal(d, needs, wish) for d in devices]
             why = "; ".join(sorted({r for r in refusals if r is not None}))
             return f"no device here suits it ({', '.join(kinds)}): {why}"
-        if wanted > len(fitting):
-            return (
-                f"it wants {wanted} GPUs and at most {len(fitting)} of a kind that suits it exist"
-            )
+        if (few := shortage([(count, fitting)])) is not None:
+            return _too_many(*few)
         certain = max(needs.gpu_memory_mib or 0, job.memory_floor_mib or 0)
         large = [d for d in fitting if d.capacity_mib >= certain]
-        if wanted > len(large):
+        if shortage([(count, large)]) is not None:
             sizes = sorted((d.capacity_mib for d in fitting), reverse=True)
             return (
-                f"it needs {show_mib(certain)} ({certain} MiB) on each of {wanted} GPU(s); "
+                f"it needs {show_mib(certain)} ({certain} MiB) on each of {count} GPU(s); "
                 f"the largest here have {show_mib(sizes[0])} ({sizes[0]} MiB)"
             )
-    return None
+        wanted.append((count, large))
+    few = shortage(wanted)
+    return None if few is None else _too_many(*few)
+
+
+def shortage(wanted: Sequence[tuple[int, Sequence[Device]]]) -> tuple[int, int] | None:
+    """How many devices are wanted, and how many one placement can have, where those are too
+    few; None where they suffice.
+
+    `wanted`: for each role how many it wants, and of which. No two roles share a device, and
+    a placement has one way of sharing: it has GPUs or MIG instances, not both.
+    """
+
+    def of(kind: DeviceKind, devices: Sequence[Device]) -> set[str]:
+        return {device.uuid for device in devices if device.kind is kind}
+
+    total, most, fewest = sum(count for count, _ in wanted), 0, None
+    for kind in DeviceKind:
+        found = [(count, of(kind, devices)) for count, devices in wanted]
+        short = next(((count, len(some)) for count, some in found if count > len(some)), None)
+        every = len(set[str]().union(*(some for _, some in found)))
+        if short is None and total <= every:
+            return None
+        if short is not None and short[1] >= most:
+            fewest, most = short, short[1]
+        elif short is None:
+            fewest, most = (total, every), every
+    return fewest
+
+
+def _too_many(wanted: int, there: int) -> str:
+    return f"it wants {wanted} GPUs and at most {there} of a kind that suits it exist"
 
 
 # ------------------------------------------------------------------ proposals
@@ -270,7 +375,7 @@ def check(state: State, proposal: Proposal) -> Refusal | None:
     if job is None:
         return Refusal("job", f"job {proposal.job_id} does not exist or has ended")
     if isinstance(proposal, (Start, Hopeless)):
-        if job.id not in state.waiting:
+        if job.id not in state.waiting and state.waiting.why_aside(job.id) is None:
             return Refusal("job", f"job {job.id} is not waiting to start")
         if isinstance(proposal, Start) and state.launch_trouble is not None:
             return Refusal("launch", f"nothing can be started: {state.launch_trouble}")
@@ -348,10 +453,12 @@ def check_placement(state: State, job: Job, placement: Placement) -> Refusal | N
         ledger = state.ledgers.get(uuid)
         if ledger is None:
             return Refusal("vanished", "there is no such device", uuid)
-        refusal = refuse_device(state, job, role, ledger)
+        mode = mode_on(state, job, role, ledger)
+        if placement.collocation is Collocation.TIMESLICE and can_be_time_sliced(job, mode):
+            mode = Collocation.TIMESLICE
+        refusal = refuse_device(state, job, role, ledger, mode)
         if refusal is not None:
             return refusal
-        mode = mode_on(state, job, role, ledger)
         if placement.collocation is not mode and not placement.collocation.whole_device:
             return Refusal("mode", f"the job would share it by {mode.value}", uuid)
         if placement.collocation.whole_device and not ledger.idle_for(owner):

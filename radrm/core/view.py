@@ -13,7 +13,7 @@ from radrm.core.isolation import Isolation
 from radrm.core.records import Attempt, Device, Instant, Job, Refusal, Reservation, Role
 from radrm.core.settings import CoreSettings
 from radrm.core.state import State, owner_of
-from radrm.core.validation import effective_need_mib, mode_on, refuse_device
+from radrm.core.validation import effective_need_mib, mode_on, refuse_device, turns
 from radrm.core.words import Collocation
 
 
@@ -88,20 +88,27 @@ class View:
         """What must be promised per GPU; None when nothing is known."""
         return effective_need_mib(self._state, job, role)
 
+    def next_by_turn(self, device: str) -> Job | None:
+        """The job whose turn it is next on the device's MPS server, where one user has had
+        its turn there and another waits."""
+        job_id = turns(self._state).get(device)
+        return None if job_id is None else self._state.jobs[job_id]
+
     def offers(self, job: Job, role: Role) -> tuple[Offer, ...]:
         """Every device, by index, as `job` would find it."""
         return tuple(self.offer(job, role, device.uuid) for device in self.devices())
 
-    def offer(self, job: Job, role: Role, uuid: str) -> Offer:
+    def offer(self, job: Job, role: Role, uuid: str, mode: Collocation | None = None) -> Offer:
+        """One device as `job` would find it; `mode`: sharing it so, not as it would itself."""
         ledger = self._state.ledgers[uuid]
         owner = owner_of(job.id)
         return Offer(
             device=ledger.device,
-            mode=mode_on(self._state, job, role, ledger),
+            mode=mode_on(self._state, job, role, ledger) if mode is None else mode,
             idle=ledger.idle_for(owner),
             free_mib=ledger.free_mib(owner),
             smact=ledger.smact,
             smact_doubt=ledger.smact_doubt,
             occupants=tuple(ledger.holdings),
-            refusal=refuse_device(self._state, job, role, ledger),
+            refusal=refuse_device(self._state, job, role, ledger, mode),
         )

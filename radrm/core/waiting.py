@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections import Counter
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Callable, Collection, Hashable, Iterator
+from dataclasses import dataclass
+from typing import Any, TypeAlias
 
-from radrm.core.records import Job
+from radrm.core.records import Job, Refusal
 from radrm.core.words import Queue
 
 OrderKey = Callable[[Job], "tuple[Any, ...]"]
+Key: TypeAlias = "tuple[Any, ...]"
 
 
 class WaitingQueue:
@@ -22,8 +23,8 @@ class WaitingQueue:
 
     def __init__(self, order_key: OrderKey) -> None:
         self._order_key = order_key
-        self._sorted: list[tuple[Any, ...]] = []
-        self._key_of: dict[int, tuple[Any, ...]] = {}
+        self._sorted: list[Key] = []
+        self._key_of: dict[int, Key] = {}
 
     def put(self, job: Job) -> None:
         """Add a job, or move it to where its changed record belongs."""
@@ -37,6 +38,18 @@ class WaitingQueue:
         key = self._key_of.pop(job_id, None)
         if key is not None:
             del self._sorted[bisect_left(self._sorted, key)]
+
+    def take(self, job_ids: Collection[int]) -> list[Key]:
+        """Remove many jobs at once; their keys, in order, for `add`."""
+        taken = [key for key in self._sorted if key[-1] in job_ids]
+        self._sorted = [key for key in self._sorted if key[-1] not in job_ids]
+        self._key_of = {key[-1]: key for key in self._sorted}
+        return taken
+
+    def add(self, keys: list[Key]) -> None:
+        """Put back what `take` removed, here or from another queue: each into its old place."""
+        self._sorted = sorted(self._sorted + keys)
+        self._key_of.update({key[-1]: key for key in keys})
 
     def position(self, job_id: int) -> int | None:
         """0 for the head; None for a job that is not in the queue."""
@@ -62,38 +75,149 @@ class WaitingQueue:
             yield key[-1]
 
 
+@dataclass(frozen=True, slots=True)
+class Aside:
+    """Why a job stands aside. `never`: why no device that is known could ever run it."""
+
+    refusal: Refusal
+    never: str | None = None
+
+
+@dataclass(slots=True)
+class _Alike:
+    """The waiting jobs of one need: what holds for one of them holds for all."""
+
+    members: set[int]
+    aside: Aside | None
+
+
 class Lines:
     """Two lines beside each other: jobs for GPUs, and jobs that need none.
 
     Under a strict order nobody passes the head of a line. A job without a GPU takes
     nothing that the head of the other line waits for, so it stands in a line of its own.
+
+    Jobs that could not start on the devices in service, were they all idle, stand aside in
+    the order of service, so that nobody waits behind them. `judge` says which they are. It
+    is asked once for jobs of the same need, not once for each job.
     """
 
     def __init__(self, order_key: OrderKey) -> None:
         self.gpu = WaitingQueue(order_key)
         self.gpuless = WaitingQueue(order_key)
-        self.users: Counter[int] = Counter()
-        """How many jobs of each user stand in the line for GPUs."""
+        self.aside = WaitingQueue(order_key)
+        self.of_user: dict[int, WaitingQueue] = {}
+        """The jobs of each user in the line for GPUs."""
+        self.judge: Callable[[Job], Aside | None] = lambda job: None
+        self.sizes: tuple[int, ...] = ()
+        """MiB of the devices there are, each once, ascending: between two of them needs are
+        alike."""
+        self._order_key = order_key
+        self._alike: dict[Hashable, _Alike] = {}
+        self._need_of: dict[int, Hashable] = {}
         self._uid_of: dict[int, int] = {}
 
     def of(self, job: Job) -> WaitingQueue:
-        return self.gpu if job.spec.gpus else self.gpuless
+        """The line that the job stands in, or stands aside from."""
+        if not job.spec.gpus:
+            return self.gpuless
+        return self.aside if job.id in self.aside else self.gpu
 
     def put(self, job: Job) -> None:
         self.discard(job.id)
-        self.of(job).put(job)
-        if job.spec.gpus:
-            self._uid_of[job.id] = job.spec.uid
-            self.users[job.spec.uid] += 1
+        if not job.spec.gpus:
+            self.gpuless.put(job)
+            return
+        need = self._need(job)
+        alike = self._alike.get(need)
+        if alike is None:
+            alike = self._alike[need] = _Alike(set(), self.judge(job))
+        alike.members.add(job.id)
+        self._need_of[job.id] = need
+        self._uid_of[job.id] = job.spec.uid
+        if alike.aside is not None:
+            self.aside.put(job)
+            return
+        self.gpu.put(job)
+        self._line_of(job.spec.uid).put(job)
 
     def discard(self, job_id: int) -> None:
-        uid = self._uid_of.pop(job_id, None)
-        if uid is not None:
-            self.users[uid] -= 1
-            if not self.users[uid]:
-                del self.users[uid]
+        need = self._need_of.pop(job_id, None)
+        if need is None:
+            self.gpuless.discard(job_id)
+            return
+        members = self._alike[need].members
+        members.discard(job_id)
+        if not members:
+            del self._alike[need]
+        self.aside.discard(job_id)
         self.gpu.discard(job_id)
-        self.gpuless.discard(job_id)
+        uid = self._uid_of.pop(job_id)
+        if uid in self.of_user:
+            self.of_user[uid].discard(job_id)
+            self._drop_empty(uid)
+
+    def why_aside(self, job_id: int) -> Aside | None:
+        """Why a job stands aside; None for one that does not."""
+        need = self._need_of.get(job_id)
+        return None if need is None else self._alike[need].aside
+
+    # ------------------------------------------------------------- needs
+
+    def judge_anew(self, job_of: Callable[[int], Job]) -> None:
+        """What is in service has changed: who stands aside now?"""
+        for alike in self._alike.values():
+            before, alike.aside = alike.aside, self.judge(job_of(next(iter(alike.members))))
+            if (before is None) is not (alike.aside is None):
+                self._move(alike.members, into_line=alike.aside is None)
+
+    def resize(self, sizes: tuple[int, ...], job_of: Callable[[int], Job]) -> None:
+        """There are devices of other sizes now."""
+        if sizes != self.sizes:
+            self.sizes = sizes
+            for job_id in list(self._need_of):
+                self.put(job_of(job_id))
+
+    def hopeless(self) -> Iterator[tuple[Hashable, str, set[int]]]:
+        """Each need that no device that is known could ever serve, why, and whose it is."""
+        for need, alike in self._alike.items():
+            if alike.aside is not None and alike.aside.never is not None:
+                yield need, alike.aside.never, alike.members
+
+    def _need(self, job: Job) -> Hashable:
+        """What decides whether a job could start on a set of idle devices."""
+        roles = tuple(
+            (
+                role.count_min,
+                role.needs.gpus,
+                role.needs.mig_profile,
+                bisect_left(self.sizes, role.needs.gpu_memory_mib or 0),
+            )
+            for role in job.spec.roles
+        )
+        proven = bisect_left(self.sizes, job.memory_floor_mib or 0)
+        estimated = bisect_left(self.sizes, job.need_mib or 0)
+        wishes = job.spec.collocation, job.own_device, job.spec.time_limit_s is None
+        return roles, proven, estimated, wishes
+
+    def _move(self, job_ids: set[int], into_line: bool) -> None:
+        source, target = (self.aside, self.gpu) if into_line else (self.gpu, self.aside)
+        keys = source.take(job_ids)
+        target.add(keys)
+        uid_of = self._uid_of
+        for uid in {uid_of[job_id] for job_id in job_ids}:
+            if into_line:
+                self._line_of(uid).add([key for key in keys if uid_of[key[-1]] == uid])
+            else:
+                self.of_user[uid].take(job_ids)
+                self._drop_empty(uid)
+
+    def _line_of(self, uid: int) -> WaitingQueue:
+        return self.of_user.setdefault(uid, WaitingQueue(self._order_key))
+
+    def _drop_empty(self, uid: int) -> None:
+        if not len(self.of_user[uid]):
+            del self.of_user[uid]
 
     def __contains__(self, job_id: int) -> bool:
         return job_id in self.gpu or job_id in self.gpuless

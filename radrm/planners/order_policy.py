@@ -62,7 +62,8 @@ class OrderPolicy(Planner):
                 yield from self._by_head(view, plan, gpuless)
             else:
                 for job in list(islice(view.waiting(gpuless), self.depth)):
-                    yield from self._start(view, job, plan)
+                    if view.job(job.id) is job:  # it has not passed another by now
+                        yield from self._start(view, job, plan)
 
     def _by_head(self, view: View, plan: Plan, gpuless: bool) -> Iterator[Proposal]:
         tried, head = None, view.head(gpuless)
@@ -70,17 +71,30 @@ class OrderPolicy(Planner):
             yield from self._start(view, head, plan)
             tried, head = head, view.head(gpuless)
 
-    def _start(self, view: View, job: Job, plan: Plan) -> Iterator[Proposal]:
+    def _start(
+        self, view: View, job: Job, plan: Plan, only: str | None = None
+    ) -> Iterator[Proposal]:
         policy = self._policy_for(job)
-        found = self._find(view, job, plan.state.get(policy.name))
+        found = self._find(view, job, plan.state.get(policy.name), only)
         if found.placement is not None:
             if found.policy_state is not None:
                 plan.state[policy.name] = found.policy_state
             yield Start(job_id=job.id, placement=found.placement)
+        elif only is None:
+            for refusal in found.refusals:
+                yield from self._its_turn(view, refusal, plan)
 
-    def _find(self, view: View, job: Job, policy_state: Any) -> Found:
+    def _its_turn(self, view: View, refusal: Refusal, plan: Plan) -> Iterator[Proposal]:
+        """Whoever a job makes way for on a device may pass it there, and nowhere else."""
+        if refusal.rule == "turn" and refusal.device is not None:
+            following = view.next_by_turn(refusal.device)
+            if following is not None:
+                yield from self._start(view, following, plan, refusal.device)
+
+    def _find(self, view: View, job: Job, policy_state: Any, only: str | None = None) -> Found:
         """By the job's policy, or by the recovery queue's where that fails."""
-        return find_or_instead(view, self._policy_for(job), job, policy_state, self.recovery_policy)
+        policy = self._policy_for(job)
+        return find_or_instead(view, policy, job, policy_state, self.recovery_policy, only)
 
     def _policy_for(self, job: Job) -> Policy:
         return self.recovery_policy if job.queue is Queue.RECOVERY else self.policy

@@ -15,7 +15,8 @@ from radrm.core.view import Offer
 class Exclusive:
     """RAD-RM's *Exclusive* (thesis, section 6.2.2): any idle device; here the first.
 
-    `floor_mib` has no meaning where a job has the whole device.
+    `floor_mib` has no meaning where a job has the whole device. Without `whole_device` others
+    may join the job later: so are recovered jobs placed (section 6.2.1, step 7).
     """
 
     floor_mib: int = field(default=0, init=False)

@@ -1,4 +1,4 @@
-"""Recovery as published: next in line, on a device of its own. Here it is bounded."""
+"""Recovery as published: next in line, on an idle device that others may join later."""
 
 from __future__ import annotations
 
@@ -7,15 +7,18 @@ from dataclasses import dataclass
 from radrm.core.records import Attempt, Job, OutOfMemory
 from radrm.core.rules import Again, GiveUp
 from radrm.core.units import show_mib
+from radrm.core.words import Queue
 
 
 @dataclass(frozen=True, slots=True)
-class OwnDevice:
-    """RAD-RM's recovery (thesis, section 6.2.3): the recovery queue is served by *Exclusive*.
+class IdleDevice:
+    """RAD-RM's recovery (thesis, sections 6.2.1 step 7, and 6.2.3): the recovery queue is
+    served first, by *Exclusive*; "afterward, other tasks can be collocated with this one".
 
-    What the job held when it died plus the request that failed is a lower bound
-    of its need from now on. After `max_recoveries` deaths, or once that bound is
-    beyond every device, the job fails.
+    Here others are held until its memory has settled. What the job held when it died plus
+    the request that failed is a lower bound of its need from now on, and stays reserved. One
+    that dies again beside others gets a device of its own. After `max_recoveries` deaths, or
+    once that bound is beyond every device, the job fails; as published it never does.
     """
 
     max_recoveries: int = 3
@@ -32,7 +35,12 @@ class OwnDevice:
                 f"it needs at least {show_mib(floor)} and "
                 f"the largest device has {show_mib(largest_mib)}"
             )
-        return Again(memory_floor_mib=floor, own_device=True)
+        return Again(memory_floor_mib=floor, own_device=self.wants_own_device(job, attempt))
+
+    def wants_own_device(self, job: Job, attempt: Attempt) -> bool:
+        """Whether nobody may join the job from now on."""
+        beside_others = any(usage.shared for usage in attempt.usage)
+        return job.own_device or (job.queue is Queue.RECOVERY and beside_others)
 
 
 def lower_bound_mib(job: Job, attempt: Attempt, evidence: OutOfMemory) -> int | None:

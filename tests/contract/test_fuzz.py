@@ -321,12 +321,17 @@ class Life:
             aside = job.held or job.after or job.estimating or job.pause
             ready = job.state.waiting and not aside
             aside = job.array is not None and state.arrays[job.array.array_id].stands_aside(job.id)
+            aside |= state.waiting.why_aside(job.id) is not None
             assert (job.id in state.waiting) is (ready and not aside), f"job {job.id} {job.state}"
             assert (job.id in state.waiting.gpuless) <= (job.spec.gpus == 0)
             assert ready or not aside, f"job {job.id} stands aside and could not start"
             assert self.world.why(job) or not job.state.waiting, "a waiting job cannot say why"
         for array in state.arrays.values():
-            inside = [i for i in array.unfinished if i in state.attempts or i in state.waiting]
+            inside = [
+                i
+                for i in array.unfinished
+                if i in state.attempts or i in state.waiting or i in state.waiting.aside
+            ]
             others = [i for i in array.unfinished if array.stands_aside(i)]
             if array.at_once is not None:
                 assert len(inside) <= array.at_once, "more elements have a place than may"

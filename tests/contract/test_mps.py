@@ -3,16 +3,20 @@ beside clients; and what a promise that shrinks means for a cap that does not.""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from radrm.core import actions as act
 from radrm.core import events as ev
-from radrm.core.records import Device, Job, OutOfMemory
+from radrm.core.records import Device, Job, OutOfMemory, Role
 from radrm.core.settings import CoreSettings
 from radrm.core.words import Collocation, JobState, Outcome
-from radrm.recovery.exclusive import OwnDevice
+from radrm.orders.fifo import Fifo
+from radrm.policies.exclusive import Exclusive
+from radrm.policies.magm import Magm
+from radrm.recovery.own_device import OwnDevice
 from tests.world import GIB, World, gpus
 
 BOB: dict[str, Any] = {"user": "bob", "uid": 1001}
@@ -108,6 +112,135 @@ def test_a_job_that_wants_a_device_to_itself_never_mixes() -> None:
     world.submit(GIB, smact=0.1)
     alone = world.submit(GIB, collocation=Collocation.EXCLUSIVE, **BOB)
     assert world.why(alone) == ["not idle", "count"]
+
+
+# ------------------------------------------------------------------ MPS on some GPUs
+
+SOME = (*gpus(1, mps=True, mps_spans=True), gpus(2)[1])
+"""`mps.enabled = [0]`, with one control daemon for all."""
+PAIR = {"gpus": 2}
+TASKS = {"roles": (Role(count_min=2, count_max=2),)}
+ROLES = {"roles": (Role("a"), Role("b"))}
+
+
+@pytest.mark.parametrize("wish", [PAIR, TASKS, ROLES], ids=["gpus", "tasks", "roles"])
+@pytest.mark.parametrize("policy", [Magm(), Exclusive()], ids=["magm", "exclusive"])
+def test_a_job_on_gpus_with_and_without_mps_runs(wish: dict[str, Any], policy: Any) -> None:
+    world = World(SOME, settings=SETTINGS, policy=policy)
+    job = world.submit(GIB, smact=0.1, **wish)
+    wanted = Collocation.EXCLUSIVE if policy.whole_device else Collocation.TIMESLICE
+    assert mode(world, job) is wanted, "it is no client, so that it shares alike on both"
+    assert set(world.where(job)) == {"GPU-0", "GPU-1"}
+
+
+def test_it_waits_for_the_clients_on_the_one_to_go_unless_they_may_mix() -> None:
+    for settings, together in ((SETTINGS, False), (MIXING, True)):
+        world = World(SOME, settings=settings)
+        client = world.submit(GIB, smact=0.1)
+        wide = world.submit(GIB, smact=0.1, gpus=2)
+        assert (mode(world, wide) is Collocation.TIMESLICE) is together
+        if not together:
+            assert mode(world, client) is Collocation.MPS
+            assert "mode" in world.why(wide)
+            world.end(client)
+            assert mode(world, wide) is Collocation.TIMESLICE
+
+
+def test_it_prefers_gpus_that_it_shares_alike() -> None:
+    world = World((*SOME, replace(gpus(3)[2], mps=True, mps_spans=True)), settings=SETTINGS)
+    job = world.submit(GIB, smact=0.1, gpus=2)
+    assert mode(world, job) is Collocation.MPS
+    assert set(world.where(job)) == {"GPU-0", "GPU-2"}
+
+
+def test_who_insists_on_mps_is_no_job_for_gpus_without_it() -> None:
+    world = World(SOME, settings=SETTINGS)
+    job = world.submit(GIB, gpus=2, collocation=Collocation.MPS)
+    assert world.state(job) is JobState.FAILED
+
+
+# ------------------------------------------------------------------ turns
+
+
+def turn_is_over(world: World) -> None:
+    world.pass_time(world.settings.mps_cohort_s)
+
+
+@pytest.mark.parametrize("order", [Fifo(), Fifo(strict=False)], ids=["strict", "any"])
+def test_the_turn_of_other_users_comes_on_an_mps_server(order: Fifo) -> None:
+    world = World(gpus(1, mps=True), settings=SETTINGS, order=order)
+    first = world.submit(GIB, smact=0.1)
+    world.pass_time(world.settings.mps_cohort_s / 2)
+    bob = world.submit(GIB, smact=0.1, **BOB)
+    assert "cohort" in world.why(bob)
+    urgent = world.submit(GIB, smact=0.1, priority=9)
+    assert world.state(urgent) is JobState.RUNNING, "ann is there and may bring more"
+    turn_is_over(world)
+    late = world.submit(GIB, smact=0.1, priority=9)
+    assert world.why(late)[0] == "turn"
+    world.end(first)
+    assert world.state(late) is JobState.PENDING
+    world.end(urgent)
+    assert world.state(bob) is JobState.RUNNING, "for whom ann has waited"
+    assert world.why(late)[0] == "cohort"
+    world.end(bob)
+    assert world.state(late) is JobState.RUNNING
+
+
+def test_nobody_makes_way_for_a_job_that_could_not_take_its_place() -> None:
+    devices = (*gpus(1, mps=True), Device("GPU-9", 9, "H100", 80 * GIB))
+    world = World(devices, settings=SETTINGS)
+    world.submit(GIB, collocation=Collocation.EXCLUSIVE)
+    assert world.where(world.submit(GIB, smact=0.1)) == ("GPU-0",)
+    too_large = world.submit(60 * GIB, source="declared", **BOB)
+    no_client = world.submit(GIB, collocation=Collocation.TIMESLICE, **BOB)
+    turn_is_over(world)
+    urgent = world.submit(GIB, smact=0.1, priority=9)
+    assert world.state(urgent) is JobState.RUNNING
+    assert [world.state(job) for job in (too_large, no_client)] == [JobState.PENDING] * 2
+
+
+def test_one_that_waits_keeps_one_server_free_and_not_two() -> None:
+    world = World(gpus(2, mps=True), settings=SETTINGS)
+    for _ in range(2):
+        world.submit(30 * GIB, smact=0.1)
+    bob = world.submit(GIB, smact=0.1, **BOB)
+    turn_is_over(world)
+    world.read()
+    urgent = world.submit(GIB, smact=0.1, priority=9)
+    assert world.where(urgent) == ("GPU-1",), "GPU-0 is bob's next"
+    world.end(1)
+    assert world.where(bob) == ("GPU-0",)
+
+
+def test_of_three_users_the_one_that_has_waited_longest_is_next() -> None:
+    world = World(gpus(1, mps=True), settings=SETTINGS)
+    users = [{"user": str(uid), "uid": uid} for uid in (1, 2, 3)]
+    served = []
+    # The first has the most urgent jobs, the last the least.
+    for _ in range(3):
+        for urgency, user in enumerate(users):
+            world.submit(GIB, smact=0.1, priority=-urgency, **user)
+    for _ in range(6):
+        turn_is_over(world)
+        running = [a.job_id for a in world.attempts.values() if a.ended is None]
+        served.append({world.jobs[i].spec.uid for i in running})
+        for job_id in running:
+            world.end(job_id)
+    assert {1, 2, 3} == set().union(*served[:3]), served
+
+
+def test_who_comes_next_may_pass_the_head_on_that_gpu_alone() -> None:
+    world = World(gpus(2, mps=True), settings=SETTINGS)
+    ann = world.submit(30 * GIB, smact=0.1)
+    cid = world.submit(30 * GIB, smact=0.1, user="cid", uid=1002)
+    turn_is_over(world)
+    world.submit(30 * GIB, smact=0.1, priority=9)
+    bob = world.submit(GIB, smact=0.1, **BOB)
+    assert world.state(bob) is JobState.PENDING
+    world.end(ann)
+    assert world.where(bob) == ("GPU-0",)
+    assert world.state(cid) is JobState.RUNNING
 
 
 # ------------------------------------------------------------------ promises with room to spare

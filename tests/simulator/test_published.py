@@ -13,7 +13,7 @@ from radrm.core.scheduler import Rules
 from radrm.core.words import Outcome
 from radrm.errors import UsageError
 from radrm.orders.fifo import Fifo
-from radrm.recovery.exclusive import OwnDevice
+from radrm.recovery.own_device import OwnDevice
 from radrm.simulator import engine
 from radrm.simulator.engine import simulate
 from radrm.simulator.job import TraceJob

@@ -1,0 +1,316 @@
+"""Jobs that cannot start on the devices in service stand aside; what can never start fails."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from benchmarks.events import CountingWorld
+from radrm.core import events as ev
+from radrm.core.records import ArrayElement, Device, Job, Needs, Reading, Role
+from radrm.core.settings import CoreSettings
+from radrm.core.words import Collocation, DeviceKind, JobState
+from radrm.orders.fifo import Fifo
+from tests.world import GIB, World, gpus
+
+CORE = CoreSettings(smact_warm_s=0, smact_after_exit_s=0)
+
+
+def see(world: World, devices: tuple[Device, ...]) -> None:
+    world.devices = devices
+    world.step(ev.DevicesSeen(at=world.now, devices=devices))
+    world.read()
+
+
+def drain(world: World, uuid: str, reason: str | None = "fan") -> None:
+    world.step(ev.DrainRequested(at=world.now, device=uuid, reason=reason))
+
+
+def summary(world: World, job: Job) -> str:
+    return world.scheduler.why_waiting(job.id, world.now)[0].message
+
+
+class Faulty(World):
+    """Its devices can be read and are not well."""
+
+    faults: dict[str, str] = {}
+
+    def _reading(self, uuid: str) -> Reading:
+        return replace(super()._reading(uuid), fault=self.faults.get(uuid))
+
+
+OUTAGES = ("vanished", "drained", "unreadable", "fault")
+
+
+def take_away(world: Faulty, how: str) -> None:
+    """GPU-3 goes out of service."""
+    if how == "vanished":
+        see(world, world.devices[:3])
+    elif how == "drained":
+        drain(world, "GPU-3")
+    elif how == "unreadable":
+        world.broken["GPU-3"] = "GPU is lost"
+    else:
+        world.faults = {"GPU-3": "Xid 48: a memory error"}
+
+
+def bring_back(world: Faulty, how: str) -> None:
+    if how == "vanished":
+        see(world, gpus(4))
+    elif how == "drained":
+        drain(world, "GPU-3", None)
+    world.broken, world.faults = {}, {}
+    world.read()
+
+
+def pass_grace(world: World) -> None:
+    """Longer than a device may be in trouble and still count as in service."""
+    for _ in range(2):
+        world.pass_time(world.settings.out_of_service_s + 1)
+
+
+# ------------------------------------------------------------------ standing aside
+
+
+@pytest.mark.parametrize("how", OUTAGES)
+def test_who_needs_more_gpus_than_are_in_service_stands_aside_and_keeps_its_place(how: str) -> None:
+    world = Faulty(gpus(4), settings=CORE)
+    world.faults = {}
+    running = world.submit(30 * GIB, smact=0.9)
+    wide = world.submit(30 * GIB, gpus=4)
+    take_away(world, how)
+    pass_grace(world)
+    behind = [world.submit(30 * GIB, smact=0.9) for _ in range(3)]
+    states = [world.state(job) for job in behind]
+    assert states == [JobState.RUNNING, JobState.RUNNING, JobState.PENDING]
+    assert world.state(wide) is JobState.PENDING
+    assert summary(world, wide).startswith("needs 4 GPUs, 3 are in service")
+    assert "GPU 3" in summary(world, wide)
+    bring_back(world, how)
+    assert world.why(behind[2])[0] == "order", "its place is taken back at once"
+    for job in (running, *behind[:2]):
+        world.end(job)
+    assert world.state(wide) is JobState.RUNNING
+    assert world.state(behind[2]) is JobState.PENDING
+
+
+@pytest.mark.parametrize("how", ["unreadable", "fault"])
+def test_a_short_trouble_lets_nobody_pass(how: str) -> None:
+    world = Faulty(gpus(4), settings=CORE)
+    world.faults = {}
+    world.submit(30 * GIB, smact=0.9)
+    wide = world.submit(GIB, gpus=4)
+    take_away(world, how)
+    world.pass_time(world.settings.out_of_service_s / 2)
+    behind = world.submit(GIB)
+    assert world.state(behind) is JobState.PENDING
+    assert world.why(behind)[0] == "order"
+    bring_back(world, how)
+    world.end(1)
+    assert world.state(wide) is JobState.RUNNING
+
+
+def test_without_a_device_in_service_everybody_stands_aside_and_says_why() -> None:
+    world = World(gpus(2))
+    see(world, ())
+    jobs = [world.submit(GIB), world.submit(GIB, gpus=2)]
+    for job, wanted in zip(jobs, (1, 2), strict=True):
+        assert world.state(job) is JobState.PENDING, "the GPUs may come back"
+        assert f"needs {wanted} GPU" in summary(world, job)
+        assert "0 are in service" in summary(world, job)
+    see(world, gpus(2))
+    assert world.state(jobs[0]) is JobState.RUNNING
+
+
+def test_the_need_decides_which_devices_suit() -> None:
+    large = Device(uuid="GPU-9", index=9, name="H100", total_mib=80 * GIB)
+    world = World((*gpus(1), large))
+    drain(world, "GPU-9")
+    big = world.submit(60 * GIB, source="declared")
+    small = world.submit(GIB)
+    assert world.state(small) is JobState.RUNNING
+    assert summary(world, big) == (
+        "needs 1 GPU with more than 40.0G, 0 are in service (GPU 9: drained: fan)"
+    )
+    drain(world, "GPU-9", None)
+    assert world.where(big) == ("GPU-9",)
+
+
+def test_a_mig_profile_decides_too() -> None:
+    devices = (
+        *gpus(1, 10 * GIB, kind=DeviceKind.MIG, profile="2g.10gb"),
+        replace(gpus(2, 5 * GIB)[1], kind=DeviceKind.MIG, profile="1g.5gb"),
+    )
+    world = World(devices)
+    drain(world, "GPU-0")
+    wanted = world.submit(roles=(Role(needs=Needs(mig_profile="2g.10gb")),))
+    other = world.submit(GIB)
+    assert world.where(other) == ("GPU-1",)
+    assert "2g.10gb" in summary(world, wanted)
+
+
+def test_under_any_order_the_first_hundred_may_all_stand_aside() -> None:
+    world = World(gpus(2), order=Fifo(strict=False))
+    drain(world, "GPU-1")
+    for _ in range(150):
+        world.submit(GIB, gpus=2)
+    assert world.state(world.submit(GIB)) is JobState.RUNNING
+
+
+def test_a_restart_changes_nothing_about_who_stands_aside() -> None:
+    world = World(gpus(2))
+    drain(world, "GPU-1")
+    wide = world.submit(GIB, gpus=2)
+    world.restart()
+    assert world.state(world.submit(GIB)) is JobState.RUNNING
+    assert world.why(wide)[0] == "service"
+
+
+def test_one_that_stands_aside_can_be_cancelled_held_and_edited() -> None:
+    world = World(gpus(2))
+    drain(world, "GPU-1")
+    jobs = [world.submit(GIB, gpus=2) for _ in range(3)]
+    assert world.cancel(jobs[0]).state is JobState.CANCELLED
+    world.hold(jobs[1])
+    drain(world, "GPU-1", None)
+    assert [world.state(job) for job in jobs[1:]] == [JobState.PENDING, JobState.RUNNING]
+    drain(world, "GPU-1")
+    world.end(jobs[2])
+    world.hold(jobs[1], False)
+    assert world.edit(jobs[1], roles=(Role(needs=Needs(gpus=1)),)) is None
+    assert world.state(jobs[1]) is JobState.RUNNING
+
+
+def test_an_array_whose_elements_stand_aside_lets_others_pass() -> None:
+    world = World(gpus(2))
+    drain(world, "GPU-1")
+    elements = [
+        world.submit(GIB, gpus=2, array=ArrayElement(1, index, at_once=1)) for index in range(3)
+    ]
+    assert world.state(world.submit(GIB)) is JobState.RUNNING
+    assert [world.why(job)[0] for job in elements] == ["service", "array", "array"]
+
+
+# ------------------------------------------------------------------ what can never start
+
+
+def test_a_gpu_that_vanished_may_come_back_so_its_jobs_are_accepted() -> None:
+    world = World(gpus(2))
+    see(world, gpus(1))
+    late = world.submit(GIB, gpus=2)
+    assert world.state(late) is JobState.PENDING
+    for _ in range(3):
+        world.pass_time(2 * world.settings.gone_after_s)
+    assert world.state(late) is JobState.PENDING
+    see(world, gpus(2))
+    assert world.state(late) is JobState.RUNNING
+
+
+def test_what_a_new_mig_layout_can_never_run_fails_once_the_layout_stands() -> None:
+    world = World(gpus(2, 20 * GIB, kind=DeviceKind.MIG, profile="3g.20gb"))
+    wish = (Role(needs=Needs(mig_profile="3g.20gb")),)
+    waiting = [world.submit(roles=wish) for _ in range(3)][2]
+    small = replace(gpus(1, 5 * GIB, kind=DeviceKind.MIG)[0], profile="1g.5gb")
+    after = tuple(replace(small, uuid=f"MIG-{index}", index=index) for index in range(4))
+    see(world, ())
+    see(world, after[:1])
+    assert world.state(waiting) is JobState.PENDING, "the layout is still being cut"
+    assert world.state(world.submit(GIB)) is JobState.RUNNING, "others go on"
+    see(world, after)
+    world.pass_time(world.settings.gone_after_s - 1)
+    assert world.state(waiting) is JobState.PENDING
+    world.pass_time(2)
+    assert world.state(waiting) is JobState.FAILED
+    assert "its profile is 1g.5gb" in (world.jobs[waiting.id].reason or "")
+
+
+def test_a_layout_that_comes_back_in_time_fails_nobody() -> None:
+    before = gpus(1, 20 * GIB, kind=DeviceKind.MIG, profile="3g.20gb")
+    world = World(before)
+    wish = (Role(needs=Needs(mig_profile="3g.20gb")),)
+    waiting = [world.submit(roles=wish) for _ in range(2)][1]
+    other = replace(before[0], uuid="MIG-1", profile="1g.5gb")
+    drain(world, before[0].uuid)
+    for _ in range(3):
+        see(world, (other,))
+        world.pass_time(world.settings.gone_after_s - 1)
+        see(world, before)
+        world.pass_time(1)
+    drain(world, before[0].uuid, None)
+    assert world.state(waiting) is JobState.RUNNING
+
+
+def test_a_gpu_that_a_daemon_does_not_find_after_its_start_is_gone_for_good() -> None:
+    world = World(gpus(2))
+    running, waiting, held = (world.submit(30 * GIB, gpus=2) for _ in range(3))
+    world.hold(held)
+    world.devices = gpus(1)
+    world.restart()
+    assert world.state(waiting) is JobState.PENDING, "it may be late"
+    world.end(running)
+    assert world.state(world.submit(GIB)) is JobState.RUNNING, "others go on"
+    world.pass_time(world.settings.gone_after_s + 1)
+    assert world.state(waiting) is JobState.FAILED
+    assert "at most 1" in (world.jobs[waiting.id].reason or "")
+    world.hold(held, False)
+    for _ in range(2):
+        world.pass_time(world.settings.gone_after_s)
+    assert world.state(held) is JobState.FAILED
+
+
+def test_mps_that_is_down_makes_nobody_hopeless_who_waits() -> None:
+    world = World(gpus(1, mps=True))
+    world.submit(30 * GIB, smact=0.9)
+    client = world.submit(GIB, collocation=Collocation.MPS, user="bob", uid=1001)
+    see(world, gpus(1))
+    other = world.submit(GIB, smact=0.1)
+    world.end(1)
+    assert world.state(other) is JobState.RUNNING, "who insists on MPS stands aside"
+    for _ in range(3):
+        world.pass_time(world.settings.gone_after_s)
+    assert world.state(client) is JobState.PENDING
+    world.end(other)
+    see(world, gpus(1, mps=True))
+    assert world.state(client) is JobState.RUNNING
+
+
+def test_two_kinds_of_device_do_not_make_one_placement() -> None:
+    """A placement has one way of sharing: a GPU and a MIG instance are not two of a kind."""
+    mig = replace(gpus(2, 5 * GIB)[1], kind=DeviceKind.MIG, profile="1g.5gb")
+    world = World((*gpus(1), mig))
+    job = world.submit(roles=(Role(count_min=2, count_max=2),))
+    assert world.state(job) is JobState.FAILED
+    assert "at most 1" in (world.jobs[job.id].reason or "")
+
+
+def test_roles_do_not_share_their_devices() -> None:
+    world = World(gpus(3))
+    two = Role("a", 2, 2), Role("b", 2, 2)
+    job = world.submit(roles=two)
+    assert world.state(job) is JobState.FAILED
+    assert "4 GPUs" in (world.jobs[job.id].reason or "")
+
+
+# ------------------------------------------------------------------ the cost
+
+
+def cost(length: int) -> dict[str, int]:
+    settings = replace(CORE, stale_after_s=1e9)
+    world = CountingWorld(gpus(3), settings=settings)
+    for _ in range(length):
+        world.submit(GIB, gpus=3, smact=0.9)
+    found = {
+        "drained": world.cost_of(lambda: drain(world, "GPU-2")),
+        "another job": world.cost_of(lambda: world.submit(30 * GIB, smact=0.9)),
+        "readings": world.cost_of(world.read),
+    }
+    world.end(1)
+    found["resumed"] = world.cost_of(lambda: drain(world, "GPU-2", None))
+    return found
+
+
+def test_an_outage_costs_no_more_calls_with_a_long_queue() -> None:
+    short, long = cost(10), cost(1000)
+    for name, calls in short.items():
+        assert long[name] <= calls * 1.1 + 20, f"{name}: {calls} at 10 jobs, {long[name]} at 1000"
