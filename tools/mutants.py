@@ -143,8 +143,8 @@ MUTANTS = (
     Mutant(
         "planners' wake-ups pruned",
         "state.py",
-        "kept = {t for t in self._timers if not t.job_id or t.job_id in self.attempts}",
-        "kept = {t for t in self._timers if t.job_id in self.attempts}",
+        "return not timer.job_id or timer.job_id in self.attempts or paused",
+        "return timer.job_id in self.attempts or paused",
     ),
     Mutant(
         "limits before ends, after a restart",

@@ -425,7 +425,7 @@ class Scheduler:
         unheard, self._unheard = self._unheard or [], None
         for past in unheard:
             for planner in self._rules.planners:
-                if type(past) in planner.listens:
+                if self._listens(planner, past):
                     self._ask(planner, past)
 
     def _on_readings(self, event: ev.ReadingsTaken) -> None:

@@ -115,6 +115,7 @@ def test_a_void_launch_leaves_the_start_before_it() -> None:
     job = world.submit(GIB, retries=3)
     world.pass_time(10.0)
     world.end(job, 3)
+    world.pass_time(10.0)  # the first retry's pause
     assert world.jobs[job.id].attempts == 2
     world.obey = False
     back = passing(world, job)

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
-from radrm.cli.sources import sources_of
 
 from radrm.daemon.estimation import fingerprint_of
 from radrm.estimators.fingerprint import NEUTRAL, fingerprint, variables_of
+from radrm.host.sources import sources_of
 from radrm.host.spool import Envelope
 from radrm.radfile import read_job_file
 
