@@ -35,6 +35,7 @@ The files, in the order in which they may import one another:
     spool          envelopes: how a submission reaches the daemon
     arrivals       what waits in the spool, user by user
     store          everything that must survive, in SQLite
+    home           which folders are radrm's own, and which numbers were given
     past           the store's jobs and attempts, read and never written
     estimation     how estimators are asked, so that none delays anybody (a folder)
     health         what `radrm doctor` looks at (a folder)
