@@ -6,10 +6,13 @@ what it was submitted with, what radrm knows, what it sets for itself by `--env`
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import os
 import secrets
 import socket
-from collections.abc import Mapping, Sequence
+import stat
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from radrm.core.actions import Launch
@@ -38,6 +41,7 @@ _SHARING_VARIABLES = {
     "TF_FORCE_GPU_ALLOW_GROWTH": "true",
     "XLA_PYTHON_CLIENT_PREALLOCATE": "false",
 }
+_LONGEST_ID = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,22 +182,65 @@ def _log_path(pattern: str, job: Job, attempt: int, cwd: str) -> str:
 
 
 def make_checkpoint_folder(site: Site, job: Job, uid: int, gid: int) -> None:
-    """The job's own folder for what it saves, there before its first attempt."""
-    path = os.path.join(site.checkpoints, str(job.id))
+    """The job's own folder for what it saves, there before its first attempt. Raises `OSError`."""
+    name, folder = str(job.id), _checkpoints(site)
     try:
-        os.mkdir(path, 0o700)
-    except FileExistsError:
-        return
-    if site.drop_privileges:
-        os.chown(path, uid, gid, follow_symlinks=False)
+        try:
+            os.mkdir(name, 0o700, dir_fd=folder)
+        except FileExistsError:
+            found = os.stat(name, dir_fd=folder, follow_symlinks=False)
+            if found.st_uid != os.geteuid() or not stat.S_ISDIR(found.st_mode):
+                return
+            # Perhaps from a daemon that was killed before it gave the folder away.
+        if site.drop_privileges:
+            os.chown(name, uid, gid, dir_fd=folder, follow_symlinks=False)
+    finally:
+        os.close(folder)
 
 
-def remove_checkpoint_folder(site: Site, job: Job) -> None:
-    """Once the job has ended for good: if it saved nothing there, the folder goes."""
-    try:
-        os.rmdir(os.path.join(site.checkpoints, str(job.id)))
-    except OSError:
-        pass  # it holds something, which is the user's to remove
+def remove_checkpoint_folder(site: Site, job_id: int, uid: int) -> None:
+    """Once a job of `uid` has ended for good: if it saved nothing there, its folder goes."""
+    with contextlib.suppress(OSError):  # it holds something, which is the user's to remove
+        folder = _checkpoints(site)
+        try:
+            _remove_empty(folder, str(job_id), uid if site.drop_privileges else os.geteuid())
+        finally:
+            os.close(folder)
+
+
+def remove_left_checkpoint_folders(site: Site, ended_owner: Callable[[int], int | None]) -> None:
+    """At the start: those of an earlier daemon that was killed between storing the end of a job
+    and removing its folder. `ended_owner` tells the user of a job that has ended."""
+    with contextlib.suppress(OSError):
+        folder = _checkpoints(site)
+        try:
+            for name in os.listdir(folder):
+                if not (name.isascii() and name.isdigit() and len(name) < _LONGEST_ID):
+                    continue
+                uid = ended_owner(int(name))
+                if uid is not None:
+                    with contextlib.suppress(OSError):
+                        owner = uid if site.drop_privileges else os.geteuid()
+                        _remove_empty(folder, name, owner)
+        finally:
+            os.close(folder)
+
+
+def _remove_empty(folder: int, name: str, owner: int) -> None:
+    """Remove the empty folder `name` of its owner, or of a daemon that was killed before it
+    gave the folder away."""
+    found = os.stat(name, dir_fd=folder, follow_symlinks=False)
+    if found.st_uid in (owner, os.geteuid()):
+        os.rmdir(name, dir_fd=folder)
+
+
+def _checkpoints(site: Site) -> int:
+    """A descriptor of the folder, which may be the daemon's own link to another disk."""
+    folder = os.open(site.checkpoints, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    if os.fstat(folder).st_uid != os.geteuid():
+        os.close(folder)
+        raise PermissionError(errno.EPERM, "it is another user's", site.checkpoints)
+    return folder
 
 
 def free_port() -> int:

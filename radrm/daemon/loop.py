@@ -30,6 +30,7 @@ from radrm.daemon.launching import (
     make_checkpoint_folder,
     plan_launch,
     remove_checkpoint_folder,
+    remove_left_checkpoint_folders,
 )
 from radrm.daemon.learning import runs_of
 from radrm.daemon.monitor import Monitor
@@ -165,6 +166,7 @@ class Loop:
         # What has ended meanwhile has ended: only then are limits and planners looked at.
         adopted = self._adopt()
         self.process([first, *adopted, ev.AttemptsAdopted(at=self.clock.now())])
+        remove_left_checkpoint_folders(self.parts.site, self.store.ended_owner)
         self._ask_again()
         self._monitor.start(first.devices)
         while not self.stopping:
@@ -298,7 +300,7 @@ class Loop:
                         record.reason or how,
                     )
             elif isinstance(record, Job) and record.state.final:
-                remove_checkpoint_folder(self.parts.site, record)
+                remove_checkpoint_folder(self.parts.site, record.id, record.spec.uid)
                 why = f": {record.reason}" if record.reason else ""
                 log.info(
                     "job %s (%s) %s%s", record.label, record.spec.name, record.state.value, why
@@ -369,8 +371,13 @@ class Loop:
         """What has become of the attempts that an earlier daemon left."""
         live = {attempt.serial for _, attempt in self.scheduler.state.running()}
         for serial in self.parts.launcher.serials():
-            if serial not in live:
+            if serial in live:
+                continue
+            if self.store.has_attempt(serial):
                 self.parts.launcher.forget(serial)  # its end is stored, its folder was left
+            else:
+                where = f"the folder of attempt {serial}"
+                log.warning("%s is not of this store and is left: its job may run on", where)
         events: list[ev.Event] = []
         for job, attempt in list(self.scheduler.state.running()):
             found = self.parts.launcher.adopt(attempt.serial, job.id, attempt.number)

@@ -29,6 +29,7 @@ from radrm.host.arrivals import Arrivals
 from radrm.host.clock import Clock
 from radrm.host.estimation.asking import Asking
 from radrm.host.estimation.service import EstimationService
+from radrm.host.home import Home
 from radrm.host.launcher import Launcher
 from radrm.host.mps.compute_mode import of_driver
 from radrm.host.mps.modelled import ModelledMps
@@ -38,7 +39,6 @@ from radrm.host.paths import Paths, paths_for, prepare, system_mode
 from radrm.host.readings import open_gpus
 from radrm.host.software.source import SoftwareGpus, ensure_driver
 from radrm.host.source import GpuSource
-from radrm.host.store import Store
 from radrm.host.stranger_watch import StrangerWatch
 from radrm.host.watched.names import reserved
 from radrm.modelled.spec import parse
@@ -82,6 +82,7 @@ def run(gpus: str | None, time_scale: float, settings: Sequence[str]) -> None:
         parse(gpus)  # a bad word is said before anything is locked or made
     prepare(paths, system)
     with _alone(paths):
+        home = Home(paths, system)
         devices = find_devices(paths, config, gpus, time_scale)
         interval_s = max(SHORTEST_INTERVAL_S, devices.clock.real_s(1.0))
         core = make_settings(
@@ -91,7 +92,7 @@ def run(gpus: str | None, time_scale: float, settings: Sequence[str]) -> None:
             patience_s=SHORTEST_PATIENCE_S * devices.clock.scale,
         )
         scheduler = Scheduler(rules, core)
-        store = Store(paths.database)
+        store = home.open_store()
         launcher = Launcher(paths.state, devices.clock)
         service = EstimationService(config, lambda found: loop.post(found))
         estimation = Estimation(config, store, service, scheduler.device_kind)

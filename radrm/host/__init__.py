@@ -40,6 +40,7 @@ The files, in the order in which they may import one another:
     submission     from a job file to its envelope
     watched        folders whose `.rad` files become jobs (a folder)
     store          everything that must survive, in SQLite
+    home           which folders are radrm's own, and which numbers were given
     past           the store's jobs and attempts, read and never written
     estimation     how estimators are asked, so that none delays anybody (a folder)
     health         what `radrm doctor` looks at (a folder)

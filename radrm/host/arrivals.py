@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable
 from itertools import islice
 from typing import Any
 
-from radrm.host.files import fsync_folder
+from radrm.host.files import fsync_folder, open_folder
 from radrm.host.spool import (
     DRAFT,
     ENVELOPE,
@@ -26,7 +26,6 @@ from radrm.host.spool import (
     is_draft,
     is_single_file,
     kind_of,
-    open_folder,
     read_envelope_file,
     which_file,
 )

@@ -20,7 +20,7 @@ import json
 import os
 import time
 
-from radrm.host.files import write_all, write_durably
+from radrm.host.files import open_folder, write_all, write_durably
 from radrm.host.processes import Identity, boot_id
 
 TYPE_CHECKING = False
@@ -95,6 +95,33 @@ that what kept the attempt from starting lies with the server and may be over so
 
 NO_END: Fields = dict.fromkeys(("code", "signal", "never_started", "stderr_tail", "stdout_tail"))
 """An exit record before anything is known."""
+
+
+def is_own_name(name: str) -> bool:
+    """True for what radrm writes into the folder of an attempt, finished or half written."""
+    whole = name in (LAUNCH, LOCK, CLAIM, SCRIPT, START, EXIT)
+    return whole or (name.startswith(".") and name.endswith(".tmp"))
+
+
+def remove_folder(parent: str, name: str) -> None:
+    """Remove what radrm wrote into the folder `name` of an attempt, and the folder if that was
+    all. No link is followed, and what is not radrm's stays. Raises `OSError`."""
+    above = open_folder(parent)
+    try:
+        flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+        folder = os.open(name, flags, dir_fd=above)
+        try:
+            if os.fstat(folder).st_uid != os.geteuid():
+                return
+            # First: a runner that stood still until now could take the claim once that is gone.
+            own = sorted(filter(is_own_name, os.listdir(folder)), key=LAUNCH.__ne__)
+            for each in own:
+                os.unlink(each, dir_fd=folder)
+        finally:
+            os.close(folder)
+        os.rmdir(name, dir_fd=above)
+    finally:
+        os.close(above)
 
 
 def write_record(folder: str, name: str, fields: Fields) -> None:

@@ -33,6 +33,11 @@ def write_durably(path: str | os.PathLike[str], data: bytes, mode: int = 0o600) 
     fsync_folder(folder or ".")
 
 
+def open_folder(path: str | os.PathLike[str]) -> int:
+    """A descriptor of the folder itself: never of one that a link leads to. Raises `OSError`."""
+    return os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+
+
 def fsync_folder(path: str | os.PathLike[str]) -> None:
     """Make the names in a folder survive a power failure."""
     fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)

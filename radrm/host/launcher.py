@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import os
 import select
-import shutil
 import signal
 import sys
 import threading
@@ -146,7 +145,7 @@ class Launcher:
         try:
             self._spawn(live)
         except OSError as error:
-            shutil.rmtree(live.evidence.folder, ignore_errors=True)
+            self._remove_folder(plan.serial)
             raise _cannot_launch(plan.serial, error) from error
         self._live[plan.serial] = live
         self._update_owners()
@@ -185,7 +184,7 @@ class Launcher:
             attempts.write_record(folder, attempts.LAUNCH, record)
             fsync_folder(self._attempts)
         except OSError as error:
-            shutil.rmtree(folder, ignore_errors=True)
+            self._remove_folder(plan.serial)
             raise _cannot_launch(plan.serial, error) from error
         return self._known(plan.serial, plan.job_id, plan.attempt, record)
 
@@ -350,14 +349,11 @@ class Launcher:
             raise ValueError(f"attempt {serial} has not ended")
         folder = self._folder(serial)
         launch, _ = attempts.read_record(folder, attempts.LAUNCH)
-        if launch is not None and launch["cgroup"] is not None:
-            cgroups.remove(launch["cgroup"])
-        if self._keep:
-            return
-        # First: a runner that stood still until now could take the claim once that is gone.
-        with contextlib.suppress(OSError):
-            os.unlink(os.path.join(folder, attempts.LAUNCH))
-        shutil.rmtree(folder, ignore_errors=True)
+        group = launch["cgroup"] if launch is not None else None
+        if group is not None and os.path.basename(group).startswith(f"radrm-{serial}-"):
+            cgroups.remove(group)
+        if not self._keep:
+            self._remove_folder(serial)
 
     def serials(self) -> list[int]:
         """The attempts that have a folder, live or to be forgotten."""
@@ -421,6 +417,11 @@ class Launcher:
 
     def _folder(self, serial: int) -> str:
         return os.path.join(self._attempts, str(serial))
+
+    def _remove_folder(self, serial: int) -> None:
+        """What radrm wrote there, and the folder where nothing else is in it."""
+        with contextlib.suppress(OSError):
+            attempts.remove_folder(self._attempts, str(serial))
 
     def _known(self, serial: int, job_id: int, attempt: int, launch: Mapping[str, Any]) -> _Live:
         evidence = Evidence(self._folder(serial), self._clock)

@@ -18,6 +18,7 @@ import os
 import stat
 
 from radrm.errors import StoreError
+from radrm.host.files import fsync_folder
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -153,14 +154,20 @@ def _home_of(uid: int) -> str | None:
 
 
 def prepare(paths: Paths, system: bool) -> None:
-    """Make the folders that are missing, with their modes.
+    """Make the folders that are missing, with their modes; their names survive a power failure.
 
     A folder that is there keeps the mode that its owner gave it. Raises `StoreError`
-    for one that somebody else owns or that anybody may rename files in, and when a
-    folder cannot be made.
+    for one that somebody else owns or that anybody may rename files in, for a link where
+    radrm removes files (spool, store, attempts), and when a folder cannot be made.
     """
     open_mode = 0o711 if system else 0o700
     _folder(paths.state, open_mode)
+    for path in (paths.spool, paths.store, paths.attempts):
+        if os.path.islink(path):
+            raise StoreError(
+                f"{path} is a symbolic link, and radrm would remove files where it leads; "
+                "remove the link, or set RADRM_HOME to a folder on that disk"
+            )
     _folder(paths.spool, 0o1777 if system else 0o700)
     _folder(paths.store, 0o700)
     _folder(paths.attempts, open_mode)
@@ -177,6 +184,7 @@ def _folder(path: str, mode: int) -> None:
             _check(path)
         else:
             os.chmod(path, mode)  # mkdir's own mode is cut by the umask
+            fsync_folder(os.path.dirname(path))
     except OSError as error:
         raise StoreError(
             f"cannot make the folder {path}: {error.strerror}; "
@@ -190,6 +198,7 @@ def _parents(path: str) -> None:
     if not os.path.isdir(parent):
         _parents(parent)
         os.mkdir(parent, 0o755)
+        fsync_folder(os.path.dirname(parent))
 
 
 def _check(path: str) -> None:

@@ -15,6 +15,7 @@ import os
 import stat
 
 from radrm.errors import BadFile, Refused, StoreError
+from radrm.host.files import open_folder
 from radrm.host.tickets import is_ticket
 from radrm.record import Record
 
@@ -248,11 +249,6 @@ class Spool:
             except OSError:
                 pass
             raise
-
-
-def open_folder(path: str) -> int:
-    """A descriptor of the folder itself: never of one that a link leads to. Raises `OSError`."""
-    return os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
 
 
 def read_envelope_file(folder: int, name: str) -> Arrival | None:

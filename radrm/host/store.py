@@ -12,9 +12,10 @@ import contextlib
 import hashlib
 import json
 import os
+import secrets
 import sqlite3
 import zlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias, TypeVar
 
@@ -138,6 +139,10 @@ INSERT INTO jobs SELECT id, ticket, array_id, array_index, name, json_extract(re
     4: _MOVE_EDITS,
 }
 
+_LAST_SERIAL = """
+SELECT max(coalesce((SELECT max(serial) FROM attempts), 0),
+    coalesce((SELECT seq FROM sqlite_sequence WHERE name = 'attempts'), 0))
+"""
 _DAMAGE = (msgspec.MsgspecError, zlib.error, ValueError, TypeError, KeyError, AttributeError)
 """What is raised for a row that somebody or a disk has changed."""
 
@@ -180,8 +185,10 @@ class DamagedRow(StoreError):
 class Store:
     """One open database. Used by one thread only. Raises `StoreError`, with the next step."""
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, cover: Callable[[int, int], None] | None = None) -> None:
+        """`cover` hears the highest job id and serial of a transaction before it begins."""
         self.path = path
+        self._cover = cover
         try:
             self._db = sqlite3.connect(path, isolation_level=None, timeout=1.0)
             os.chmod(path, 0o600)
@@ -239,6 +246,7 @@ class Store:
         handed_in, changed = list(submissions), list(edits)
         if not handed_in and not changed and not any(d.changed or d.dropped for d in decisions):
             return
+        self._cover_numbers(decisions)
         with self._writing():
             for submission in handed_in:
                 self._insert_submission(submission)
@@ -257,6 +265,14 @@ class Store:
                     for r in runs
                 ],
             )
+
+    def _cover_numbers(self, decisions: Sequence[Decision]) -> None:
+        if self._cover is None:
+            return
+        changed = [record for decision in decisions for record in decision.changed]
+        job_id = max((r.id for r in changed if isinstance(r, Job)), default=0)
+        serial = max((r.serial for r in changed if isinstance(r, Attempt)), default=0)
+        self._cover(job_id, serial)
 
     @contextlib.contextmanager
     def _writing(self) -> Iterator[None]:
@@ -348,15 +364,45 @@ class Store:
 
     def kept(self) -> Kept:
         """What a new scheduler starts from."""
-        (last,) = self._db.execute("SELECT coalesce(max(serial), 0) FROM attempts").fetchone()
         return Kept(
             jobs=self._all(Job, "SELECT record FROM jobs WHERE NOT final ORDER BY id"),
             attempts=self._all(Attempt, "SELECT record FROM attempts WHERE live ORDER BY serial"),
             reservations=self._all(Reservation, "SELECT record FROM reservations"),
             devices=self._all(DeviceStatus, "SELECT record FROM devices"),
             rule_states=self._all(RuleState, "SELECT record FROM rules"),
-            next_serial=last + 1,
+            next_serial=self.next_serial(),
         )
+
+    def identity(self) -> int:
+        """A number that tells this store from others; drawn when it is first asked for."""
+        (found,) = self._db.execute("PRAGMA application_id").fetchone()
+        if found == 0:
+            found = secrets.randbelow(2**31 - 1) + 1
+            self._db.execute(f"PRAGMA application_id = {found}")
+        return int(found)
+
+    def begin_numbers(self, job_id: int, serial: int) -> None:
+        """Have the next job and attempt get these numbers, and later ones the following."""
+        with self._writing():
+            for table, first in (("jobs", job_id), ("attempts", serial)):
+                self._db.execute("DELETE FROM sqlite_sequence WHERE name = ?", (table,))
+                self._db.execute("INSERT INTO sqlite_sequence VALUES (?, ?)", (table, first - 1))
+
+    def next_serial(self) -> int:
+        """SQLite keeps no sequence of attempts, but the one that `begin_numbers` put there."""
+        (last,) = self._db.execute(_LAST_SERIAL).fetchone()
+        return int(last) + 1
+
+    def has_attempt(self, serial: int) -> bool:
+        """True for an attempt that this store knows, live or ended."""
+        query = "SELECT 1 FROM attempts WHERE serial = ?"
+        return self._db.execute(query, (serial,)).fetchone() is not None
+
+    def ended_owner(self, job_id: int) -> int | None:
+        """The user of a job that has ended; None for every other id."""
+        query = "SELECT json_extract(record, '$.spec.uid') FROM jobs WHERE id = ? AND final"
+        row = self._db.execute(query, (job_id,)).fetchone()
+        return row[0] if row and isinstance(row[0], int) else None
 
     def next_job_id(self) -> int:
         """Ids are never given twice, even where the job that had the last one is gone."""

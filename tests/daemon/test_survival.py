@@ -239,3 +239,30 @@ def test_while_the_store_cannot_be_written_nothing_is_lost(daemon: DaemonHome) -
     job = daemon.wait_end(wait_until(lambda: daemon.ask("status", all=True))[0]["id"])
     assert (job["state"], job["ticket"]) == ("COMPLETED", submitted["ticket"])
     assert daemon.said().count("cannot write the store") == 1, "once, not at every try"
+
+
+def test_of_what_a_killed_daemon_left_only_radrms_own_is_removed(home: DaemonHome) -> None:
+    home.start()
+    first = home.submit("--gpus=0", "--", "true")
+    home.wait_end(first)
+    home.stop()
+    state = home.folder / "home"
+    (state / "checkpoints" / str(first)).mkdir()  # killed between storing its end and this
+    (state / "checkpoints" / "notes").mkdir()
+    (state / "attempts" / "999" / "thesis").mkdir(parents=True)
+    home.start()
+    assert [p.name for p in (state / "checkpoints").iterdir()] == ["notes"]
+    assert (state / "attempts" / "999" / "thesis").is_dir()
+    assert "attempt 999 is not of this store and is left" in home.said()
+
+
+def test_a_spool_that_leads_elsewhere_is_refused_at_the_start(home: DaemonHome) -> None:
+    shared = home.folder / "shared"
+    (shared / "of ann").mkdir(parents=True)
+    (home.folder / "home").mkdir(mode=0o700)
+    (home.folder / "home" / "spool").symlink_to(shared)
+    done = home.radrm("daemon", "--gpus", "sim:1xA100-40GB")
+    assert done.returncode == 1
+    (line,) = done.stderr.splitlines()
+    assert "spool is a symbolic link" in line and "RADRM_HOME" in line
+    assert [p.name for p in shared.iterdir()] == ["of ann"]

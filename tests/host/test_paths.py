@@ -179,3 +179,13 @@ def test_the_light_path_stays_light() -> None:
     )
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert not {"pathlib", "typing", "dataclasses", "re", "inspect"} & set(ran.stdout.split())
+
+
+def test_the_names_of_new_folders_survive_a_power_failure(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A folder's name stands in its parent: that is what has to be synced."""
+    synced: set[str] = set()
+    monkeypatch.setattr(os, "fsync", lambda fd: synced.add(os.readlink(f"/proc/self/fd/{fd}")))
+    prepare(Paths(str(tmp_path / "a" / "state"), str(tmp_path / "a" / "run")), False)
+    assert {str(tmp_path), str(tmp_path / "a"), str(tmp_path / "a" / "state")} <= synced
