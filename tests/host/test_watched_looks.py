@@ -67,6 +67,15 @@ def test_what_a_profile_leaves_behind_holds_nothing_up(
     wait_until(lambda: not _runs(int(pid.read_text())), "its end")
 
 
+def test_a_login_has_the_servers_umask_not_the_looks(user: Callable[[str], User]) -> None:
+    before = os.umask(0o777)
+    try:
+        login = log_in(user("#!/bin/sh\n" + ASKED))
+    finally:
+        os.umask(before)
+    assert login.note is None and login.umask == defaults(user("")).umask
+
+
 def _runs(pid: int) -> bool:
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
@@ -233,7 +242,7 @@ def test_users_that_root_has_not_made_is_left_alone(tmp_path: Path, how: str) ->
     else:
         path.mkdir()
         os.chown(path, NOBODY if how == "squatted" else 0, 0)
-        path.chmod(0o777)
+        path.chmod(0o755 if how == "squatted" else 0o777)
     before = os.lstat(path)
     users = UserFolders(str(path))
     for act in (users.prepare, users.all, lambda: users.make(7, 7)):
@@ -334,6 +343,16 @@ def test_a_file_starts_a_look_at_once(kept: Kept) -> None:
     assert len(kept.told) == 1
 
 
+def test_two_looks_into_a_folder_have_a_pause_between(kept: Kept) -> None:
+    kept.turn()
+    file(kept)
+    kept.turn()
+    kept.last.end(taken=[["a.rad", "T", "a"]])
+    kept.turn()
+    file(kept, "b.rad")
+    assert (kept.turn(keepers.SHORTEST_PAUSE_S / 2), kept.turn(keepers.SHORTEST_PAUSE_S)) == (0, 1)
+
+
 def test_what_was_renamed_into_place_is_told_to_the_look(kept: Kept, tmp_path: Path) -> None:
     kept.turn()
     for name in ("a", "b"):
@@ -397,21 +416,20 @@ def test_success_ends_the_waiting(kept: Kept) -> None:
     assert (kept.turn(), kept.turn(keepers.SHORTEST_PAUSE_S)) == (0, 1)
 
 
-def test_many_folders_have_their_turn_a_few_at_a_time(kept: Kept) -> None:
-    for number in range(1, 12):
+def test_many_folders_have_their_turn_a_few_at_a_time(
+    kept: Kept, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(keepers, "AT_ONCE", 2)
+    for number in range(1, 8):
         (kept.root / str(number)).mkdir(exist_ok=True)
         file(kept, folder=str(number))
-    assert kept.turn() == keepers.AT_ONCE
-    assert kept.turn(10.0) == 0
-    while not all(look.over for look in FakeLook.started):
+    assert kept.turn() == 2 and kept.turn(10.0) == 0
+    for _ in range(4):
         for look in [look for look in FakeLook.started if not look.over]:
-            Path(look.wanted.folder, "a.rad").write_text(SCRIPT)  # it has more already
-            look.end(more=True)
-        if len({look.wanted.folder for look in FakeLook.started}) == 11:
-            break
-        kept.turn(1.0)
-    first = [look.wanted.folder for look in FakeLook.started[:11]]
-    assert len(set(first)) == 11, "nobody has a second turn before everybody had one"
+            look.end(more=True)  # there is more in each folder
+        assert kept.turn() == kept.turn(5.0) + 2 == 2
+    first = [look.wanted.folder for look in FakeLook.started[:7]]
+    assert len(set(first)) == 7, "nobody has a second turn before everybody had one"
 
 
 def test_a_new_folder_is_noticed_and_one_that_is_gone_forgotten(kept: Kept) -> None:
