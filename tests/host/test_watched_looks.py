@@ -17,6 +17,7 @@ from radrm.errors import StoreError
 from radrm.host.spool import Spool
 from radrm.host.watched import keeper as keepers
 from radrm.host.watched import looking
+from radrm.host.watched import users as owners
 from radrm.host.watched.keeper import Keeper
 from radrm.host.watched.login import User, defaults, log_in
 from radrm.host.watched.looking import look_now
@@ -216,6 +217,21 @@ def test_a_users_folder_is_made_by_root_and_given_away(tmp_path: Path) -> None:
     assert (found.st_uid, found.st_gid, found.st_mode & 0o7777) == (NOBODY, NOBODY, 0o700)
     assert os.stat(users.path).st_mode & 0o7777 == 0o711
     assert users.all() == [Owned(path, NOBODY, NOBODY)]
+
+
+@needs_root
+def test_numbers_without_a_name_keep_nobody_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(owners, "MOST_USERS", 4)
+    users = UserFolders(str(tmp_path / "users"))
+    for uid in (100_001, 100_002):
+        users.make(uid, uid, known=False)
+    with pytest.raises(StoreError, match="has 2 folders, and 2 can be served"):
+        users.make(100_003, 100_003, known=False)
+    users.make(100_001, 100_001, known=False)
+    users.make(NOBODY, NOBODY)
+    assert len(users.all()) == 3
 
 
 @needs_root

@@ -48,13 +48,21 @@ class UserFolders:
         except OSError as error:
             raise StoreError(f"cannot make the folder {self.path}: {error.strerror}") from error
 
-    def make(self, uid: int, gid: int) -> str:
-        """The folder of this user, made if it is missing. Raises `StoreError`."""
+    def make(self, uid: int, gid: int, known: bool = True) -> str:
+        """The folder of this user, made if it is missing. Raises `StoreError`. `known`: they are
+        in the server's user database. (Any user can have numbers that are not, by the thousand.)
+        """
         self.prepare()
+        most = MOST_USERS if known else MOST_USERS // 2
         name, draft = str(uid), f".{new_ticket()}"
         with self._opened() as fd:
             try:
                 if not _is_there(name, fd):
+                    if (count := len(os.listdir(fd))) >= most:
+                        raise StoreError(
+                            f"{self.path} has {count} folders, and {most} can be served; use "
+                            "radrm submit, or ask the administrator to remove some"
+                        )
                     os.mkdir(draft, 0o700, dir_fd=fd)
                     os.chown(draft, uid, gid, dir_fd=fd, follow_symlinks=False)
                     os.rename(draft, name, src_dir_fd=fd, dst_dir_fd=fd)
