@@ -4,6 +4,7 @@ it does any."""
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import pwd
@@ -45,12 +46,11 @@ class Watching:
         self._thread = threading.Thread(target=self._run, name="watching", daemon=True)
 
     def start(self) -> None:
-        """Never raises: without such folders a daemon serves as well as with them."""
+        """Without such folders a daemon serves as well as with them."""
         if self._users is not None:
-            try:
+            # At once, before anybody else makes it. What is wrong, the first look at it says.
+            with contextlib.suppress(StoreError):
                 self._users.prepare()
-            except StoreError as error:
-                log.error("%s", error)
         self._thread.start()
 
     def close(self) -> None:

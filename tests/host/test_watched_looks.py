@@ -261,11 +261,14 @@ def test_users_that_root_has_not_made_is_left_alone(tmp_path: Path, how: str) ->
         path.chmod(0o755 if how == "squatted" else 0o777)
     before = os.lstat(path)
     users = UserFolders(str(path))
-    for act in (users.prepare, users.all, lambda: users.make(7, 7)):
+    users.prepare()
+    for act in (users.all, lambda: users.make(7, 7)):
         with pytest.raises(StoreError, match="move it away"):
             act()
     after = os.lstat(path)
     assert (after.st_uid, after.st_mode) == (before.st_uid, before.st_mode)
+    path.rename(tmp_path / "away")
+    assert users.all() == [] and os.stat(path).st_uid == 0, "it is made anew"
 
 
 # ------------------------------------------------------------------ the keeper
