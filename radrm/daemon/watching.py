@@ -4,6 +4,7 @@ it does any."""
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import pwd
@@ -45,12 +46,11 @@ class Watching:
         self._thread = threading.Thread(target=self._run, name="watching", daemon=True)
 
     def start(self) -> None:
-        """Never raises: without such folders a daemon serves as well as with them."""
+        """Without such folders a daemon serves as well as with them."""
         if self._users is not None:
-            try:
+            # At once, before anybody else makes it. What is wrong, the first look at it says.
+            with contextlib.suppress(StoreError):
                 self._users.prepare()
-            except StoreError as error:
-                log.error("%s", error)
         self._thread.start()
 
     def close(self) -> None:
@@ -62,7 +62,7 @@ class Watching:
         """The watched folder of whoever asks, made if it is missing. Raises `StoreError`,
         `Refused`."""
         if self._users is not None:
-            return self._users.make(client.uid, _group(client))
+            return self._users.make(client.uid, *_group(client))
         if client.uid != os.getuid():
             raise Refused(f"this daemon is user {os.getuid()}'s own and takes no files of others")
         return self._spool
@@ -97,9 +97,9 @@ class Watching:
         self._told[owned.path] = said
 
 
-def _group(client: Peer) -> int:
-    """The group of a user's files: the login's."""
+def _group(client: Peer) -> tuple[int, bool]:
+    """The group of a user's files: the login's. And whether the server knows that user."""
     try:
-        return pwd.getpwuid(client.uid).pw_gid
+        return pwd.getpwuid(client.uid).pw_gid, True
     except KeyError:
-        return client.gid
+        return client.gid, False

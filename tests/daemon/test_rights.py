@@ -19,7 +19,9 @@ from radrm.daemon.requests import Requests
 from radrm.daemon.server import Request
 from radrm.daemon.tables import Tables
 from radrm.daemon.turns import finish
+from radrm.daemon.watching import Watching
 from radrm.host.clock import Clock
+from radrm.host.paths import Paths
 from radrm.host.sockets import Peer
 from radrm.host.store import Store
 from tests.host.test_store import submission_of
@@ -56,6 +58,27 @@ def test_its_owner_root_and_the_daemons_user_may_cancel_a_job(tmp_path: Path, ui
     told["error"] = None
     assert answer == {"ok": True, "result": [told]}
     assert world.state(1) is JobState.CANCELLED
+
+
+@pytest.mark.parametrize("system", [False, True])
+def test_a_folder_for_job_files_is_given_to_whom_the_kernel_names(
+    tmp_path: Path, system: bool
+) -> None:
+    if system and os.getuid() != 0:
+        pytest.skip("only root gives folders away")
+    paths = Paths(str(tmp_path), str(tmp_path / "run"))
+    (tmp_path / "spool").mkdir()
+    watching = Watching(paths, system)
+    words = {"op": "spool", "uid": 0, "user": "root"}
+    request = Request(words=words, client=Peer(os.getpid(), STRANGER, STRANGER))
+    loop = SimpleNamespace(broken=False)
+    Requests({}, watching.folder_of).answer(loop, request)  # type: ignore[arg-type]
+    answer = request.wait()
+    if system:
+        assert answer == {"ok": True, "result": f"{paths.users}/{STRANGER}"}
+        assert os.stat(answer["result"]).st_uid == STRANGER
+    else:
+        assert "takes no files of others" in answer["error"]
 
 
 def test_nobody_else_may_whatever_he_says_he_is(tmp_path: Path) -> None:

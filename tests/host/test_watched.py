@@ -28,6 +28,7 @@ from radrm.radfile import MAX_BYTES
 from tests.host.test_spool import all_of
 
 SCRIPT = "#!/bin/sh\n#RAD --gpus=0\necho hi\n"
+TICKET = "01M80TA4D4JDCEV010A4H87B41"
 LOGIN = Login({"PATH": "/bin", "GREETING": "hello"}, 0o027)
 
 
@@ -103,9 +104,9 @@ def test_a_claim_holds_ticket_and_name_and_fits_a_file_system(stem: str) -> None
         ("done", True, False),
         ("refused", True, False),
         ("users", False, True),
-        ("." + "0" * 26 + ".train.rad", True, False),
-        ("." + "0" * 26, False, False),
-        ("0" * 26 + ".job", False, False),
+        (f".{TICKET}.train.rad", True, False),
+        (f".{TICKET}", False, False),
+        (f"{TICKET}.job", False, False),
         ("notes.txt", False, False),
         (".train.rad", False, False),
     ],
@@ -184,7 +185,9 @@ def test_a_note_on_a_file_is_told(place: Place) -> None:
 # ------------------------------------------------------------------ what is complete
 
 
-def test_a_file_that_changes_is_left_until_it_does_not(place: Place) -> None:
+def test_a_file_that_changes_is_left_until_it_does_not(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path = place.put("a.rad", "#!/bin/sh\n")
     place.put("b.rad")
 
@@ -192,7 +195,16 @@ def test_a_file_that_changes_is_left_until_it_does_not(place: Place) -> None:
         with path.open("a") as file:
             file.write("echo more\n")
 
+    claimed_names: list[str] = []
+    claim = Folder.claim
+
+    def noted(self: Folder, name: str, ticket: str) -> str:
+        claimed_names.append(name)
+        return claim(self, name, ticket)
+
+    monkeypatch.setattr(Folder, "claim", noted)
     report = place.look(pause=write_on)
+    assert claimed_names == ["b.rad"], "who writes it finds it under its name"
     assert report.unsettled == 1 and [name for name, *_ in report.taken] == ["b.rad"]
     assert place.names() == ["a.rad"]
     assert place.look().taken and place.names() == []
@@ -235,6 +247,48 @@ def test_a_file_that_changes_while_it_is_read_is_given_back(
     place.look()
     place.ingest()
     assert ["echo more" in (e.script or "") for e in place.jobs.values()] == [True]
+
+
+def test_a_file_that_changes_between_first_and_last_byte_is_given_back(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place.put("a.rad")
+    check = folders._check
+
+    def write_after(found: os.stat_result) -> None:
+        check(found)
+        (claim,) = (name for name in os.listdir(place.folder) if claimed(name))
+        with (place.folder / claim).open("a") as file:
+            file.write("echo more\n")
+
+    monkeypatch.setattr(folders, "_check", write_after)
+    seen = Folder.read
+    monkeypatch.setattr(Folder, "read", lambda self, claim, _: seen(self, claim, None))
+    assert place.look("a.rad").unsettled == 1 and place.names() == ["a.rad"]
+    place.ingest()
+    assert not place.jobs
+
+
+def test_a_file_that_is_given_back_replaces_no_new_one(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = place.put("a.rad", SCRIPT.replace("hi", "old"))
+    claim = Folder.claim
+
+    def claim_and_replace(self: Folder, name: str, ticket: str) -> str:
+        made = claim(self, name, ticket)
+        with (place.folder / made).open("a") as file:
+            file.write("echo more\n")
+        path.write_text(SCRIPT.replace("hi", "new"))
+        return made
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Folder, "claim", claim_and_replace)
+        place.look("a.rad")
+    place.look()
+    place.ingest()
+    scripts = [e.script or "" for _, e in sorted(place.jobs.items())]
+    assert ["old" in s for s in scripts] == [True, False] and "new" in scripts[1]
 
 
 # ------------------------------------------------------------------ what is refused

@@ -17,6 +17,7 @@ from radrm.errors import StoreError
 from radrm.host.spool import Spool
 from radrm.host.watched import keeper as keepers
 from radrm.host.watched import looking
+from radrm.host.watched import users as owners
 from radrm.host.watched.keeper import Keeper
 from radrm.host.watched.login import User, defaults, log_in
 from radrm.host.watched.looking import look_now
@@ -66,6 +67,15 @@ def test_what_a_profile_leaves_behind_holds_nothing_up(
     login = log_in(user(f"#!/bin/sh\nsleep 1000 & echo $! > {pid}\nexport A=1\n{ASKED}"))
     assert login.environment["A"] == "1"
     wait_until(lambda: not _runs(int(pid.read_text())), "its end")
+
+
+def test_a_login_has_the_servers_umask_not_the_looks(user: Callable[[str], User]) -> None:
+    before = os.umask(0o777)
+    try:
+        login = log_in(user("#!/bin/sh\n" + ASKED))
+    finally:
+        os.umask(before)
+    assert login.note is None and login.umask == defaults(user("")).umask
 
 
 def _runs(pid: int) -> bool:
@@ -211,6 +221,21 @@ def test_a_users_folder_is_made_by_root_and_given_away(tmp_path: Path) -> None:
 
 
 @needs_root
+def test_numbers_without_a_name_keep_nobody_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(owners, "MOST_USERS", 4)
+    users = UserFolders(str(tmp_path / "users"))
+    for uid in (100_001, 100_002):
+        users.make(uid, uid, known=False)
+    with pytest.raises(StoreError, match="has 2 folders, and 2 can be served"):
+        users.make(100_003, 100_003, known=False)
+    users.make(100_001, 100_001, known=False)
+    users.make(NOBODY, NOBODY)
+    assert len(users.all()) == 3
+
+
+@needs_root
 def test_a_folder_under_anothers_number_is_nobodys(tmp_path: Path) -> None:
     users = UserFolders(str(tmp_path / "users"))
     users.make(NOBODY, NOBODY)
@@ -234,14 +259,17 @@ def test_users_that_root_has_not_made_is_left_alone(tmp_path: Path, how: str) ->
     else:
         path.mkdir()
         os.chown(path, NOBODY if how == "squatted" else 0, 0)
-        path.chmod(0o777)
+        path.chmod(0o755 if how == "squatted" else 0o777)
     before = os.lstat(path)
     users = UserFolders(str(path))
-    for act in (users.prepare, users.all, lambda: users.make(7, 7)):
+    users.prepare()
+    for act in (users.all, lambda: users.make(7, 7)):
         with pytest.raises(StoreError, match="move it away"):
             act()
     after = os.lstat(path)
     assert (after.st_uid, after.st_mode) == (before.st_uid, before.st_mode)
+    path.rename(tmp_path / "away")
+    assert users.all() == [] and os.stat(path).st_uid == 0, "it is made anew"
 
 
 # ------------------------------------------------------------------ the keeper
@@ -335,6 +363,16 @@ def test_a_file_starts_a_look_at_once(kept: Kept) -> None:
     assert len(kept.told) == 1
 
 
+def test_two_looks_into_a_folder_have_a_pause_between(kept: Kept) -> None:
+    kept.turn()
+    file(kept)
+    kept.turn()
+    kept.last.end(taken=[["a.rad", "T", "a"]])
+    kept.turn()
+    file(kept, "b.rad")
+    assert (kept.turn(keepers.SHORTEST_PAUSE_S / 2), kept.turn(keepers.SHORTEST_PAUSE_S)) == (0, 1)
+
+
 def test_what_was_renamed_into_place_is_told_to_the_look(kept: Kept, tmp_path: Path) -> None:
     kept.turn()
     for name in ("a", "b"):
@@ -398,21 +436,20 @@ def test_success_ends_the_waiting(kept: Kept) -> None:
     assert (kept.turn(), kept.turn(keepers.SHORTEST_PAUSE_S)) == (0, 1)
 
 
-def test_many_folders_have_their_turn_a_few_at_a_time(kept: Kept) -> None:
-    for number in range(1, 12):
+def test_many_folders_have_their_turn_a_few_at_a_time(
+    kept: Kept, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(keepers, "AT_ONCE", 2)
+    for number in range(1, 8):
         (kept.root / str(number)).mkdir(exist_ok=True)
         file(kept, folder=str(number))
-    assert kept.turn() == keepers.AT_ONCE
-    assert kept.turn(10.0) == 0
-    while not all(look.over for look in FakeLook.started):
+    assert kept.turn() == 2 and kept.turn(10.0) == 0
+    for _ in range(4):
         for look in [look for look in FakeLook.started if not look.over]:
-            Path(look.wanted.folder, "a.rad").write_text(SCRIPT)  # it has more already
-            look.end(more=True)
-        if len({look.wanted.folder for look in FakeLook.started}) == 11:
-            break
-        kept.turn(1.0)
-    first = [look.wanted.folder for look in FakeLook.started[:11]]
-    assert len(set(first)) == 11, "nobody has a second turn before everybody had one"
+            look.end(more=True)  # there is more in each folder
+        assert kept.turn() == kept.turn(5.0) + 2 == 2
+    first = [look.wanted.folder for look in FakeLook.started[:7]]
+    assert len(set(first)) == 7, "nobody has a second turn before everybody had one"
 
 
 def test_a_new_folder_is_noticed_and_one_that_is_gone_forgotten(kept: Kept) -> None:

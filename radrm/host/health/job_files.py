@@ -54,7 +54,7 @@ def _squatted(users: str) -> Finding | None:
     if stat.S_ISDIR(found.st_mode) and found.st_uid == 0 and not found.st_mode & 0o022:
         return None
     words = f"{users} was not made by radrm (user {found.st_uid}); no .rad file becomes a job"
-    return fail(_NAME, words, "as root, move it away and start the daemon again")
+    return fail(_NAME, words, "as root, move it away: the daemon makes its own within a minute")
 
 
 def _names(folder: str) -> list[str]:

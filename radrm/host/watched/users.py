@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 MOST_USERS = 1000
-_AWAY = "move it away and start the daemon again: until then no .rad file in the spool is a job"
+_AWAY = "move it away: until then no .rad file in the spool is a job"
 _FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
@@ -39,22 +39,31 @@ class UserFolders:
         self.path = path
 
     def prepare(self) -> None:
-        """Make `users`. Raises `StoreError` where something else has its name."""
+        """Make `users` if it is missing. Raises `StoreError` where something else has its name."""
         try:
-            with contextlib.suppress(FileExistsError):
-                os.mkdir(self.path, 0o700)
-            with self._opened() as fd:
-                os.fchmod(fd, 0o711)
+            os.mkdir(self.path, 0o700)
+        except FileExistsError:
+            return
         except OSError as error:
             raise StoreError(f"cannot make the folder {self.path}: {error.strerror}") from error
+        with self._opened() as fd:
+            os.fchmod(fd, 0o711)
 
-    def make(self, uid: int, gid: int) -> str:
-        """The folder of this user, made if it is missing. Raises `StoreError`."""
+    def make(self, uid: int, gid: int, known: bool = True) -> str:
+        """The folder of this user, made if it is missing. Raises `StoreError`. `known`: they are
+        in the server's user database. (Any user can have numbers that are not, by the thousand.)
+        """
         self.prepare()
+        most = MOST_USERS if known else MOST_USERS // 2
         name, draft = str(uid), f".{new_ticket()}"
         with self._opened() as fd:
             try:
                 if not _is_there(name, fd):
+                    if (count := len(os.listdir(fd))) >= most:
+                        raise StoreError(
+                            f"{self.path} has {count} folders, and {most} can be served; use "
+                            "radrm submit, or ask the administrator to remove some"
+                        )
                     os.mkdir(draft, 0o700, dir_fd=fd)
                     os.chown(draft, uid, gid, dir_fd=fd, follow_symlinks=False)
                     os.rename(draft, name, src_dir_fd=fd, dst_dir_fd=fd)
@@ -84,6 +93,7 @@ class UserFolders:
 
     def all(self) -> list[Owned]:
         """The sound ones. Raises `StoreError` where `users` is not the daemon's own."""
+        self.prepare()
         with self._opened() as fd:
             names = sorted(name for name in os.listdir(fd) if name.isdecimal())[:MOST_USERS]
             found = [(name, os.stat(name, dir_fd=fd, follow_symlinks=False)) for name in names]
