@@ -25,6 +25,10 @@ from radrm.errors import RadrmError, Refused, UsageError
 log = logging.getLogger("radrm")
 
 
+MAX_TICKETS = 1000
+"""Tickets in one request: the answer has a whole document for each."""
+
+
 class Requests:
     """Answers requests in the loop's own thread. `about` is what the daemon says of itself."""
 
@@ -91,10 +95,11 @@ def _words(line: bytes) -> Words:
 
 def take_in_now(loop: Loop, words: Words) -> Work[list[Document | None]]:
     """Look into the spool now, and say what has become of these tickets."""
+    tickets = references(words, MAX_TICKETS)
     loop.scan()
     documents, now, pace = Documents(loop.scheduler, loop.store), loop.clock.now(), Pace()
     found: list[Document | None] = []
-    for ticket in references(words):
+    for ticket in tickets:
         taken = loop.store.taken(ticket)
         job = loop.scheduler.state.jobs.get(taken.first_id) if taken else None
         if job is None and taken is not None:

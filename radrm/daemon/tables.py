@@ -23,6 +23,8 @@ from radrm.daemon.turns import Pace, Work
 from radrm.host.store import Store
 
 _MOST_TABLES = 16
+_MOST_LINES = 400_000
+"""Of all the tables that are kept."""
 _STATES_AT_ONCE = 500
 
 Line: TypeAlias = "Row | int"
@@ -92,7 +94,9 @@ class Tables:
             if words.get("all") or any(each.final for each in wanted):
                 yield from gathering.finished(store.finished(MAX_FINISHED))
                 gathering.table.lines.sort(key=job_id)
-        if state.jobs_version == self._version and len(self._known) < _MOST_TABLES:
+        lines = len(gathering.table.lines) + sum(len(t.lines) for t in self._known.values())
+        room = len(self._known) < _MOST_TABLES and lines <= _MOST_LINES
+        if state.jobs_version == self._version and room:
             self._known[key] = gathering.table
         return gathering.table
 

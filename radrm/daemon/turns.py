@@ -23,6 +23,9 @@ AT_ONCE = 4
 """Requests of one user that are under way; more of them wait. So quick ones pass long ones,
 and what is held for a user stays small."""
 
+_MANY = 100
+"""More of one user wait only where their clients have gone: then those are left out."""
+
 T = TypeVar("T")
 Work: TypeAlias = Generator[None, None, T]
 """Yields between pieces, returns what came of it."""
@@ -65,7 +68,10 @@ class Turns:
         """Whose turn is next comes first."""
 
     def add(self, request: Request) -> None:
-        self._users.setdefault(request.client.uid, _User()).waiting.append(request)
+        user = self._users.setdefault(request.client.uid, _User())
+        if len(user.waiting) >= _MANY:
+            user.waiting = deque(each for each in user.waiting if not each.given_up)
+        user.waiting.append(request)
 
     @property
     def pending(self) -> bool:

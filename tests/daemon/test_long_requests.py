@@ -185,10 +185,25 @@ def test_what_follows_a_cancelled_job_and_is_cancelled_with_it_is_done(server: S
 def test_an_order_is_about_so_many_at_the_most(
     server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("radrm.daemon.chosen.MAX_ORDERED", 10)
+    monkeypatch.setattr("radrm.daemon.references.MAX_FOUND", 10)
     server.array(11)
     assert "these are 11 jobs" in server.ask(op="cancel", jobs=["1000"])
+    assert "these are 13 jobs" in server.ask(op="cancel", user="ann", state="pending,running")
+    assert "these are 13 jobs" in server.ask(op="cancel", jobs=["?*"])
     assert server.batches == []
+
+
+def test_one_array_cannot_be_named_in_many_ways_to_fill_the_memory(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("radrm.daemon.references.MAX_FOUND", 25)
+    server.array(10)
+    read: list[int] = []
+    of_array = server.store.of_array
+    monkeypatch.setattr(server.store, "of_array", lambda i: read.append(i) or of_array(i))
+    words = ["0" * n + "1000" for n in range(14)]
+    assert "name fewer" in server.ask(op="status", jobs=words, after=0)
+    assert len(read) == 3
 
 
 # ------------------------------------------------------------------ status
