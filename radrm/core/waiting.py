@@ -76,6 +76,10 @@ class Lines:
         """How many jobs of each user stand in the line for GPUs."""
         self._uid_of: dict[int, int] = {}
 
+    @property
+    def lines(self) -> tuple[WaitingQueue, WaitingQueue]:
+        return self.gpu, self.gpuless
+
     def of(self, job: Job) -> WaitingQueue:
         return self.gpu if job.spec.gpus else self.gpuless
 

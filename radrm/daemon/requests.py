@@ -47,8 +47,12 @@ class Requests:
         request.words = _words(request.line)
         word = str(request.words.get("op"))
         try:
-            answer = self._of_word(word, loop, request)
-            return (yield from answer) if isinstance(answer, Generator) else answer
+            try:
+                answer = self._of_word(word, loop, request)
+                return (yield from answer) if isinstance(answer, Generator) else answer
+            finally:
+                if word in ORDERS or word == "intake":
+                    loop.tables.ordered(loop.scheduler, request.client.uid)
         except RadrmError:
             raise
         except Exception as error:

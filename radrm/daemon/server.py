@@ -38,6 +38,8 @@ _SIGN_OF_LIFE_S = 20.0
 """Between two blanks before an answer, which every JSON reader passes over."""
 _SEND_S = 15.0
 """For the client to read what it is sent, an answer or a piece of a long one."""
+_BACKLOG = 512
+"""So that a client does not wait behind thousands of another's connections."""
 _AFTER_TROUBLE_S = 0.2
 """Out of descriptors, say: before the next try."""
 
@@ -137,7 +139,7 @@ class Server:
     """Listens at `path`; hands each request to `submit`, from threads of its own."""
 
     def __init__(self, path: str, everybody: bool, submit: Callable[[Request], None]) -> None:
-        self._socket = listen(path, 0o666 if everybody else 0o600)
+        self._socket = listen(path, 0o666 if everybody else 0o600, _BACKLOG)
         self._submit = submit
         self._slots: Slots[Connection] = Slots()
         self._held: Held[Connection] = Held()

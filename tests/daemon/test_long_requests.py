@@ -228,6 +228,24 @@ def test_a_page_costs_what_its_rows_cost(server: Server, monkeypatch: pytest.Mon
     assert ("1000_3", True) in labels and ("1000_[4-499]", False) in labels
 
 
+def test_a_long_table_is_good_for_a_second_but_not_for_him_who_has_changed_it(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("radrm.daemon.tables._LONG", 20)
+    now = 0.0
+    server.loop.tables = Tables(lambda: now)
+    server.array(50)
+    mine, other = 0, 4711
+    assert server.ask(mine, op="page")["total"] == server.ask(other, op="page")["total"] == 3
+    server.ask(mine, op="hold", jobs=["1000_3"])
+    assert server.ask(mine, op="page")["total"] == 5, "he sees what he has done"
+    server.ask(mine, op="hold", jobs=["1000_9"])
+    page = server.ask(other, op="page")
+    assert (page["total"], server.loop.tables.built) == (5, 2), "others a second later"
+    now = 1.5
+    assert server.ask(other, op="page")["total"] == 7
+
+
 def test_a_long_answer_comes_in_pages(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(questions, "ROWS", 100)
     ids = server.array(250)
