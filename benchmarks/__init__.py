@@ -12,6 +12,7 @@ readings     one round of readings through NVML
 idle         a daemon with nothing to do
 events       function calls per event, by queue length: the same on every machine
 run          all of them, as a table
+attacks      what attacks on the socket cost other users and memory; by hand, as root
 
 Beside them, how good estimates are on measured jobs:
 

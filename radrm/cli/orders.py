@@ -18,6 +18,8 @@ _MANY = 20
 """More elements of one array than this are told of in one line."""
 _BATCH = 1000
 """References in one request, so that no request grows beyond what the daemon reads."""
+_GLOBS = 100
+"""Globs in one request, as many as the daemon takes."""
 
 
 Jobs = Annotated[
@@ -113,5 +115,15 @@ def called(result: Document) -> str:
 
 
 def _batches(jobs: Sequence[str]) -> Iterator[list[str]]:
-    for i in range(0, len(jobs), _BATCH):
-        yield list(jobs[i : i + _BATCH])
+    """As many references as one request may have, and as many globs among them."""
+    batch: list[str] = []
+    globs = 0
+    for job in jobs:
+        glob = any(character in job for character in "*?[")
+        if len(batch) == _BATCH or (glob and globs == _GLOBS):
+            yield batch
+            batch, globs = [], 0
+        batch.append(job)
+        globs += glob
+    if batch:
+        yield batch

@@ -117,6 +117,10 @@ class Lines:
         self._need_of: dict[int, Hashable] = {}
         self._uid_of: dict[int, int] = {}
 
+    @property
+    def lines(self) -> tuple[WaitingQueue, WaitingQueue]:
+        return self.gpu, self.gpuless
+
     def of(self, job: Job) -> WaitingQueue:
         """The line that the job stands in, or stands aside from."""
         if not job.spec.gpus:

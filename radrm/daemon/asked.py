@@ -17,22 +17,22 @@ MAX_FINISHED = 10_000
 """The latest jobs that have ended, of which anybody is told who asks for all."""
 
 
-def references(words: Words) -> list[str]:
+def references(words: Words, most: int = MAX_REFERENCES) -> list[str]:
     """The jobs that a request names, as written."""
-    return _texts(words.get("jobs"), "job ids, tickets or names", needed=True)
+    return _texts(words.get("jobs"), "job ids, tickets or names", needed=True, most=most)
 
 
 def device_words(words: Words) -> list[str]:
     return _texts(words.get("devices", []), "GPU indices or UUIDs", needed=False)
 
 
-def _texts(found: object, what: str, needed: bool) -> list[str]:
+def _texts(found: object, what: str, needed: bool, most: int = MAX_REFERENCES) -> list[str]:
     if not isinstance(found, list) or not all(_is_text(r) for r in found):
         raise UsageError(f"the request takes a list of {what}")
     if needed and not found:
         raise UsageError(f"the request takes at least one of {what}")
-    if len(found) > MAX_REFERENCES:
-        raise UsageError(f"the request takes at most {MAX_REFERENCES} of {what}")
+    if len(found) > most:
+        raise UsageError(f"the request takes at most {most} of {what}")
     return found
 
 

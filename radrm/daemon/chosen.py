@@ -12,13 +12,10 @@ from dataclasses import dataclass
 from radrm.core.records import Job
 from radrm.daemon.asked import MAX_FINISHED, Words, filters, references, states
 from radrm.daemon.loop import Loop
-from radrm.daemon.references import Found, References
+from radrm.daemon.references import Found, References, check_count
 from radrm.daemon.server import Request
 from radrm.daemon.turns import Pace, Work
 from radrm.errors import RadrmError, Refused
-
-MAX_ORDERED = 200_000
-"""Jobs of one order."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,12 +56,7 @@ def chosen(loop: Loop, request: Request, by_filter: bool) -> Work[Choice]:
     else:
         ids = yield from _filtered(loop, words, uid, keep)
         choice = Choice([Found("these jobs", ids)], keep, uid, named=False)
-    count = sum(len(each.ids) for each in choice.found)
-    if count > MAX_ORDERED:
-        raise Refused(
-            f"these are {count} jobs, and one order is about {MAX_ORDERED} at the most; "
-            "name fewer at a time"
-        )
+        check_count(len(ids))
     return choice
 
 

@@ -35,15 +35,17 @@ class Row:
 
     def takes(self, job: Job) -> bool:
         """Add the array's next waiting element to the row; False where it is none."""
-        first, last, next_ = self.job.array, (self.last or self.job).array, job.array
-        if first is None or last is None or next_ is None or first.array_id != next_.array_id:
+        first, next_ = self.job.array, job.array
+        if first is None or next_ is None or first.array_id != next_.array_id:
             return False
-        mine, theirs = self.job, job
+        mine, last = self.job, (self.last or self.job).array
         alike = (
-            (mine.state, mine.held, mine.after) == (theirs.state, theirs.held, theirs.after)
-            and mine.pause == theirs.pause
-            and mine.state is JobState.PENDING
+            mine.state is job.state is JobState.PENDING
+            and last is not None
+            and mine.pause == job.pause
             and last.index + 1 == next_.index
+            and mine.held == job.held
+            and mine.after == job.after
         )
         if alike:
             self.last, self.count = job, self.count + 1

@@ -44,6 +44,8 @@ _OF_AN_ESTIMATE = frozenset(
 
 MAX_EDITS = 256 * 1024
 """Bytes of what has been edited of one job."""
+_MOST_KNOWN = 100
+"""Different jobs whose edited job files an order remembers."""
 
 Order = Callable[[Loop, Request], Any]
 
@@ -180,6 +182,8 @@ def edit(loop: Loop, request: Request) -> Work[list[Told]]:
             )
         alike = (job.ticket, loop.store.edited(job.id))
         if alike not in known:
+            if len(known) >= _MOST_KNOWN:
+                known.clear()
             known[alike] = _tried(loop, job, changes)
         edited = known[alike]
         if isinstance(edited, RadrmError):

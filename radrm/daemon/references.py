@@ -28,6 +28,8 @@ from radrm.host.tickets import is_ticket
 from radrm.option_values import shown
 
 MAX_NAMED = 1000
+MAX_FOUND = 200_000
+"""Jobs that one request is about."""
 _ROWS = 1000
 """Of the store, looked through at a time."""
 _MAX_NAMES = 100_000
@@ -96,11 +98,14 @@ class References:
 
     def find(self, words: Sequence[str]) -> Work[list[Found]]:
         """What each of these words means, in their order. Raises `UsageError` for too many
-        globs."""
+        globs, `Refused` for too many jobs."""
         pace = Pace()
         found: dict[str, Sequence[int]] = {}
+        count = 0
         for word in dict.fromkeys(words):
             found[word] = self._exact(word)
+            count += len(found[word])
+            check_count(count)
             if pace.spent:
                 yield from pace.rest()
         names = [word for word, ids in found.items() if not ids and len(word) <= MAX_PATTERN]
@@ -112,6 +117,7 @@ class References:
             if self._others:
                 yield from self._look(looking, None, pace)
             known = looking.ids
+            check_count(count + sum(map(len, known.values())))
             found |= known
         return [
             Found(word, ids, None if ids or word in known else _nobody(word))
@@ -246,6 +252,15 @@ class _Looking:
         """What was noted for these names is what they mean."""
         for number in numbers & self._seen:
             self.ids[self.words[number]] = sorted(self.of[number])
+
+
+def check_count(count: int) -> None:
+    """Raise `Refused` for more jobs than a request can be about."""
+    if count > MAX_FOUND:
+        raise Refused(
+            f"these are {count} jobs or more, and one request is about {MAX_FOUND} at the most; "
+            "name fewer at a time"
+        )
 
 
 def _nobody(word: str) -> Refused:

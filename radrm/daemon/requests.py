@@ -27,6 +27,10 @@ from radrm.host.spool import SUFFIX
 log = logging.getLogger("radrm")
 
 
+MAX_TICKETS = 1000
+"""Tickets in one request: the answer has a whole document for each."""
+
+
 class Requests:
     """Answers requests in the loop's own thread. `about` is what the daemon says of itself;
     `folder_of` tells a client's watched folder."""
@@ -47,8 +51,12 @@ class Requests:
         request.words = _words(request.line)
         word = str(request.words.get("op"))
         try:
-            answer = self._of_word(word, loop, request)
-            return (yield from answer) if isinstance(answer, Generator) else answer
+            try:
+                answer = self._of_word(word, loop, request)
+                return (yield from answer) if isinstance(answer, Generator) else answer
+            finally:
+                if word in ORDERS or word == "intake":
+                    loop.tables.ordered(loop.scheduler, request.client.uid)
         except RadrmError:
             raise
         except Exception as error:
@@ -97,7 +105,7 @@ def _words(line: bytes) -> Words:
 
 def take_in_now(loop: Loop, words: Words, uid: int) -> Work[list[Document | None]]:
     """Look into the spool now, and say what has become of these tickets of user `uid`."""
-    tickets = references(words)
+    tickets = references(words, MAX_TICKETS)
     loop.scan([f"{ticket}{SUFFIX}" for ticket in tickets], first=uid)
     documents, now, pace = Documents(loop.scheduler, loop.store), loop.clock.now(), Pace()
     found: list[Document | None] = []

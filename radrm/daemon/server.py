@@ -38,6 +38,8 @@ _SIGN_OF_LIFE_S = 20.0
 """Between two blanks before an answer, which every JSON reader passes over."""
 _SEND_S = 15.0
 """For the client to read what it is sent, an answer or a piece of a long one."""
+_BACKLOG = 512
+"""So that a client does not wait behind thousands of another's connections."""
 _AFTER_TROUBLE_S = 0.2
 """Out of descriptors, say: before the next try."""
 
@@ -79,13 +81,14 @@ class Request:
 
     def stopped(self) -> None:
         """It was given up, and nothing more is done about it."""
-        how_far = f"after {self.done} of {self.total} jobs; " if self.total else ""
-        log.info("a request of uid %d was given up %s", self.client.uid, how_far or "and stopped")
-        self._answer = refusal(
-            f"the daemon was too busy and stopped this request {how_far or 'unfinished; '}"
-            "look at: radrm status",
-            1,
-        )
+        why = "the request took too long and was stopped; nothing was changed"
+        if self.total:
+            why = (
+                f"the order took too long and was stopped after {self.done} of {self.total} "
+                "jobs; give it again for the others"
+            )
+            log.info("uid %d: %s", self.client.uid, why)
+        self._answer = refusal(why, 1)
         self._answered.set()
 
     # ------------------------------------------------------------- for the client's thread
@@ -93,13 +96,14 @@ class Request:
     def withdraw(self) -> bool:
         """Take it back. False where it has begun; then it goes on."""
         with self._lock:
-            self.given_up = self.given_up or not self._begun
+            if not self._begun:
+                self.given_up, self.line = True, b""
             return not self._begun
 
     def give_up(self) -> None:
         """Have it stopped, wherever it is."""
         with self._lock:
-            self.given_up = True
+            self.given_up, self.line = True, b""
 
     def wait(self, seconds: float) -> dict[str, Any] | None:
         """The answer; None where there is none by then."""
@@ -135,7 +139,7 @@ class Server:
     """Listens at `path`; hands each request to `submit`, from threads of its own."""
 
     def __init__(self, path: str, everybody: bool, submit: Callable[[Request], None]) -> None:
-        self._socket = listen(path, 0o666 if everybody else 0o600)
+        self._socket = listen(path, 0o666 if everybody else 0o600, _BACKLOG)
         self._submit = submit
         self._slots: Slots[Connection] = Slots()
         self._held: Held[Connection] = Held()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections import Counter
 from collections.abc import Callable
 from typing import Generic, Protocol, TypeVar
 
@@ -48,26 +47,26 @@ class Slots(Generic[G]):
         self._kept = kept
         self._clock = clock
         self._lock = threading.Lock()
-        self._guests: dict[G, None] = {}
-        self._of_user: Counter[int] = Counter()
+        self._guests: dict[int, dict[G, None]] = {}
+        """By user; of each the oldest first."""
+        self._count = 0
 
     def admit(self, guest: G) -> str | None:
         """Let a connection in, or say why not: one line for its client."""
         uid = guest.client.uid
         with self._lock:
-            mine = self._of_user[uid]
+            mine = len(self._guests.get(uid, ()))
             if mine >= self._most_of_one and not self._end_silent(uid):
                 return f"you have {mine} connections to the daemon, and more are not allowed"
-            if len(self._guests) >= self._most and not self._has_kept(uid):
-                greedy, most = self._of_user.most_common(1)[0]
-                if most <= self._of_user[uid] + 1 or not (
+            if self._count >= self._most and not self._has_kept(uid):
+                greedy = max(self._guests, key=lambda user: len(self._guests[user]))
+                mine = len(self._guests.get(uid, ()))
+                if len(self._guests[greedy]) <= mine + 1 or not (
                     self._end_silent(greedy) or self._end_oldest(greedy)
                 ):
-                    return (
-                        f"all {len(self._guests)} connections to the daemon are in use; try again"
-                    )
-            self._guests[guest] = None
-            self._of_user[uid] += 1
+                    return f"all {self._count} connections to the daemon are in use; try again"
+            self._guests.setdefault(uid, {})[guest] = None
+            self._count += 1
         return None
 
     def leave(self, guest: G) -> None:
@@ -76,30 +75,28 @@ class Slots(Generic[G]):
             self._remove(guest)
 
     def _remove(self, guest: G) -> None:
-        if guest not in self._guests:
-            return
-        del self._guests[guest]
         uid = guest.client.uid
-        self._of_user[uid] -= 1
-        if not self._of_user[uid]:
-            del self._of_user[uid]
+        guests = self._guests.get(uid, {})
+        if guest not in guests:
+            return
+        del guests[guest]
+        self._count -= 1
+        if not guests:
+            del self._guests[uid]
 
     def _has_kept(self, uid: int) -> bool:
         """Whether one of the places that are kept is free for this user."""
         masters = {0, os.getuid()}
-        return uid in masters and len(self._guests) < self._most + self._kept
+        return uid in masters and self._count < self._most + self._kept
 
     def _end_silent(self, uid: int) -> bool:
         """End the connection of this user that has been silent for the longest time."""
         before = self._clock() - _GRACE_S
-        silent = [g for g in self._of(uid) if g.silent and g.since <= before]
+        silent = [g for g in self._guests[uid] if g.silent and g.since <= before]
         return self._end(min(silent, key=lambda g: g.since, default=None))
 
     def _end_oldest(self, uid: int) -> bool:
-        return self._end(next(iter(self._of(uid)), None))
-
-    def _of(self, uid: int) -> list[G]:
-        return [guest for guest in self._guests if guest.client.uid == uid]
+        return self._end(next(iter(self._guests[uid]), None))
 
     def _end(self, guest: G | None) -> bool:
         if guest is None:

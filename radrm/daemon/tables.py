@@ -6,6 +6,7 @@ rows cost. What has ended stays in the store until its row is shown.
 
 from __future__ import annotations
 
+import time
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterable
@@ -23,6 +24,13 @@ from radrm.daemon.turns import Pace, Work
 from radrm.host.store import Store
 
 _MOST_TABLES = 16
+_MOST_LINES = 400_000
+"""Of all the tables that are kept."""
+_MOST_USERS = 1000
+_GOOD_S = 1.0
+_LONG = 2000
+"""Lines of a table that takes long to gather."""
+_BATCH = 500
 _STATES_AT_ONCE = 500
 
 Line: TypeAlias = "Row | int"
@@ -35,6 +43,7 @@ class Table:
 
     lines: list[Line] = field(default_factory=list)
     states: Counter[JobState] = field(default_factory=Counter)
+    since: float = 0.0
 
     @property
     def counts(self) -> dict[str, int]:
@@ -63,26 +72,57 @@ def job_id(line: Line) -> int:
 
 
 class Tables:
-    """The tables that were asked for since a job changed last."""
+    """The tables that were asked for, as long as they are good: until a job changes. A long
+    one is good for a second more, but not for a user who has ordered something since: he sees
+    what he has done. (Its rows are shown as they then are.)"""
 
-    def __init__(self) -> None:
-        self._version = -1
-        self._known: dict[Any, Table] = {}
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._known: dict[Any, tuple[int, Table]] = {}
+        """With the version of the jobs that they were gathered at."""
+        self._ordered: dict[int, int] = {}
+        """At which version of the jobs a user has changed something last."""
         self.built = 0
         """How many were gathered so far."""
+
+    def ordered(self, scheduler: Scheduler, uid: int) -> None:
+        """A user has given an order, or submitted something."""
+        if len(self._ordered) >= _MOST_USERS:
+            self._known.clear()
+            self._ordered.clear()
+        self._ordered[uid] = scheduler.state.jobs_version
+
+    def _good(self, version: int, key: Any, uid: int) -> Table | None:
+        gathered, table = self._known.get(key, (-1, None))
+        if table is None or gathered == version:
+            return table
+        fresh = self._clock() < table.since + _GOOD_S and gathered >= self._ordered.get(uid, 0)
+        return table if len(table.lines) > _LONG and fresh else None
+
+    def _keep(self, version: int, key: Any, table: Table) -> None:
+        """Keep a table, and throw the old ones away."""
+        now = self._clock()
+        self._known = {
+            k: (gathered, kept)
+            for k, (gathered, kept) in self._known.items()
+            if k != key and (gathered == version or now < kept.since + _GOOD_S)
+        }
+        lines = len(table.lines) + sum(len(kept.lines) for _, kept in self._known.values())
+        if len(self._known) < _MOST_TABLES and lines <= _MOST_LINES:
+            self._known[key] = (version, table)
 
     def of(self, scheduler: Scheduler, store: Store, words: Words, uid: int) -> Work[Table]:
         """The table that these words ask for. Raises `RadrmError` for words that cannot be read,
         and for a job that there is not."""
         state = scheduler.state
-        if state.jobs_version != self._version:
-            self._version, self._known = state.jobs_version, {}
         jobs = tuple(references(words)) if words.get("jobs") else ()
         wanted = states(words)
         key = (jobs, uid if jobs else None, words.get("user"), wanted, bool(words.get("all")))
         keep = filters(words)
-        if key in self._known:
-            return self._known[key]
+        version = state.jobs_version
+        table = self._good(version, key, uid)
+        if table is not None:
+            return table
         self.built += 1
         gathering = _Gathering(scheduler, store, keep, wanted)
         if jobs:
@@ -92,9 +132,13 @@ class Tables:
             if words.get("all") or any(each.final for each in wanted):
                 yield from gathering.finished(store.finished(MAX_FINISHED))
                 gathering.table.lines.sort(key=job_id)
-        if state.jobs_version == self._version and len(self._known) < _MOST_TABLES:
-            self._known[key] = gathering.table
+        gathering.table.since = self._clock()
+        self._keep(version, key, gathering.table)
         return gathering.table
+
+
+_BY_ID = {id(state): state for state in JobState}
+"""An enumeration's own hash takes ten times as long."""
 
 
 class _Gathering:
@@ -138,17 +182,24 @@ class _Gathering:
     def unfinished(self) -> Work[None]:
         """Those with an attempt, by id; in order of service those in line; then the others."""
         state = self._state
-        left = dict.fromkeys(sorted(state.jobs.keys()))
-        placed: list[tuple[int, int | None]] = [(i, None) for i in sorted(state.attempts)]
-        for line in (state.waiting.gpu, state.waiting.gpuless):
-            placed += [(i, place) for place, i in enumerate(line, start=1)]
-        for each, _ in placed:
-            left.pop(each, None)
-        placed += [(i, None) for i in left]
-        for each, place in placed:
-            job = state.jobs.get(each)
-            if job is not None:
-                self._add(job, place)
+        live, lines = sorted(state.attempts), [list(line) for line in state.waiting.lines]
+        left = state.jobs.keys() - live
+        for line in lines:
+            left.difference_update(line)
+        jobs = [state.jobs[i] for i in live]
+        places: list[int | None] = [None] * len(live)
+        for line in lines:
+            jobs += map(state.jobs.__getitem__, line)
+            places += range(1, len(line) + 1)
+        jobs += map(state.jobs.__getitem__, sorted(left))
+        places += [None] * len(left)
+        for i in range(0, len(jobs), _BATCH):
+            some = list(map(Row, jobs[i : i + _BATCH], places[i : i + _BATCH]))
+            if self._keep is not None:
+                some = [row for row in some if self._keep(row.job)]
+            self.table.lines += some
+            for state_, count in Counter(id(row.job.state) for row in some).items():
+                self.table.states[_BY_ID[state_]] += count
             if self._pace.spent:
                 yield from self._pace.rest()
 

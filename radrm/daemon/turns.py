@@ -23,6 +23,9 @@ AT_ONCE = 4
 """Requests of one user that are under way; more of them wait. So quick ones pass long ones,
 and what is held for a user stays small."""
 
+_MANY = 100
+"""More of one user wait only where their clients have gone: then those are left out."""
+
 T = TypeVar("T")
 Work: TypeAlias = Generator[None, None, T]
 """Yields between pieces, returns what came of it."""
@@ -46,7 +49,9 @@ class Pace:
 
 
 class _User:
-    def __init__(self) -> None:
+    def __init__(self, used_s: float) -> None:
+        self.used_s = used_s
+        """Work for him so far; who comes anew begins with what he who has had least has had."""
         self.waiting: deque[Request] = deque()
         self.begun: deque[tuple[Request, Iterator[None]]] = deque()
 
@@ -62,10 +67,16 @@ class Turns:
         self._answer = answer
         self._clock = clock
         self._users: dict[int, _User] = {}
-        """Whose turn is next comes first."""
+        """Those for whom there is work."""
 
     def add(self, request: Request) -> None:
-        self._users.setdefault(request.client.uid, _User()).waiting.append(request)
+        uid = request.client.uid
+        if uid not in self._users:
+            self._users[uid] = _User(min((u.used_s for u in self._users.values()), default=0.0))
+        user = self._users[uid]
+        if len(user.waiting) >= _MANY:
+            user.waiting = deque(each for each in user.waiting if not each.given_up)
+        user.waiting.append(request)
 
     @property
     def pending(self) -> bool:
@@ -73,18 +84,17 @@ class Turns:
         return bool(self._users)
 
     def run(self) -> None:
-        """Work for one round: a piece for each user in turn."""
-        until = self._clock() + ROUND_S
-        while self._users:
-            uid = next(iter(self._users))
-            user = self._users.pop(uid)
-            try:
-                self._work_for(user)
-            finally:
-                if user.waiting or user.begun:
-                    self._users[uid] = user
-            if self._clock() >= until:
-                return
+        """Work for one round: always a piece for the user who has had the least time."""
+        now = self._clock()
+        until = now + ROUND_S
+        while self._users and now < until:
+            uid, user = min(self._users.items(), key=lambda item: item[1].used_s)
+            began = now
+            self._work_for(user)
+            now = self._clock()
+            user.used_s += now - began
+            if not (user.waiting or user.begun):
+                del self._users[uid]
 
     def _work_for(self, user: _User) -> None:
         if user.waiting and len(user.begun) < AT_ONCE:

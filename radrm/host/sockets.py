@@ -28,8 +28,11 @@ class Peer(Record):
     gid: int
 
 
-def listen(path: str | os.PathLike[str], mode: int = 0o600) -> socket.socket:
-    """A listening stream socket at `path` with this file mode.
+def listen(
+    path: str | os.PathLike[str], mode: int = 0o600, backlog: int = _BACKLOG
+) -> socket.socket:
+    """A listening stream socket at `path` with this file mode; `backlog` connections may wait
+    to be accepted.
 
     A socket file that lies there is replaced: the caller holds a lock which proves that
     nobody listens on it. Raises OSError; anything but a socket is left alone.
@@ -48,7 +51,7 @@ def listen(path: str | os.PathLike[str], mode: int = 0o600) -> socket.socket:
             os.chmod(address, mode)  # the umask took some away
         finally:
             os.close(parent)
-        server.listen(_BACKLOG)
+        server.listen(backlog)
     except BaseException:
         server.close()
         raise

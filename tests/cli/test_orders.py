@@ -12,6 +12,7 @@ import radrm.cli.drain
 import radrm.cli.orders
 from radrm.cli.app import make_app
 from radrm.cli.edit import edit_help
+from radrm.cli.orders import _batches
 from radrm.errors import UsageError
 from radrm.options import OPTIONS
 from tests.cli.fakes import ESC, Script
@@ -198,3 +199,10 @@ def test_all_devices_are_drained_only_by_who_means_it(
     assert run(client, "drain", input="y\n").exit_code == 0
     assert run(client, "drain", "--all").exit_code == 0
     assert len(client.asked) == 4
+
+
+def test_many_globs_go_in_requests_that_the_daemon_takes() -> None:
+    words = [f"net-{n}*" for n in range(150)] + ["12"]
+    batches = list(_batches(words))
+    assert [len(batch) for batch in batches] == [100, 51]
+    assert [word for batch in batches for word in batch] == words

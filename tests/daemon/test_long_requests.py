@@ -185,10 +185,25 @@ def test_what_follows_a_cancelled_job_and_is_cancelled_with_it_is_done(server: S
 def test_an_order_is_about_so_many_at_the_most(
     server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("radrm.daemon.chosen.MAX_ORDERED", 10)
+    monkeypatch.setattr("radrm.daemon.references.MAX_FOUND", 10)
     server.array(11)
     assert "these are 11 jobs" in server.ask(op="cancel", jobs=["1000"])
+    assert "these are 13 jobs" in server.ask(op="cancel", user="ann", state="pending,running")
+    assert "these are 13 jobs" in server.ask(op="cancel", jobs=["?*"])
     assert server.batches == []
+
+
+def test_one_array_cannot_be_named_in_many_ways_to_fill_the_memory(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("radrm.daemon.references.MAX_FOUND", 25)
+    server.array(10)
+    read: list[int] = []
+    of_array = server.store.of_array
+    monkeypatch.setattr(server.store, "of_array", lambda i: read.append(i) or of_array(i))
+    words = ["0" * n + "1000" for n in range(14)]
+    assert "name fewer" in server.ask(op="status", jobs=words, after=0)
+    assert len(read) == 3
 
 
 # ------------------------------------------------------------------ status
@@ -211,6 +226,24 @@ def test_a_page_costs_what_its_rows_cost(server: Server, monkeypatch: pytest.Mon
     assert server.loop.tables.built == 2
     labels = [(job["label"], job["held"]) for job in page["jobs"]]
     assert ("1000_3", True) in labels and ("1000_[4-499]", False) in labels
+
+
+def test_a_long_table_is_good_for_a_second_but_not_for_him_who_has_changed_it(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("radrm.daemon.tables._LONG", 20)
+    now = 0.0
+    server.loop.tables = Tables(lambda: now)
+    server.array(50)
+    mine, other = 0, 4711
+    assert server.ask(mine, op="page")["total"] == server.ask(other, op="page")["total"] == 3
+    server.ask(mine, op="hold", jobs=["1000_3"])
+    assert server.ask(mine, op="page")["total"] == 5, "he sees what he has done"
+    server.ask(mine, op="hold", jobs=["1000_9"])
+    page = server.ask(other, op="page")
+    assert (page["total"], server.loop.tables.built) == (5, 2), "others a second later"
+    now = 1.5
+    assert server.ask(other, op="page")["total"] == 7
 
 
 def test_a_long_answer_comes_in_pages(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -73,6 +73,20 @@ def test_what_was_not_begun_is_withdrawn_and_never_happens() -> None:
     assert bench.worked == [] and request.wait(0) is None and not bench.turns.pending
 
 
+def test_those_whose_clients_have_gone_do_not_pile_up() -> None:
+    bench = Bench()
+    for n in range(AT_ONCE):
+        bench.add(f"long{n}", 1, 10_000)
+    for _ in range(2 * AT_ONCE):
+        bench.turns.run()
+    requests = [bench.add(f"gone{n}", 1) for n in range(1)]
+    for n in range(1000):
+        requests.append(bench.add(f"gone{n}", 1))
+        requests[-1].give_up()
+    assert len(bench.turns._users[1].waiting) <= 101
+    assert not any(request.line for request in requests[1:])
+
+
 def test_what_is_half_done_stops_and_says_how_far_it_has_come() -> None:
     bench = Bench()
     request = bench.add("order", 1, 100)
