@@ -184,6 +184,7 @@ def _checks_of(
     if not modelled:
         root = (_owner(pid) if pid is not None else uid) == 0
         yield Check("containers", lambda: services.docker(root))
+    yield Check("traces", lambda: services.traces(config.estimation.trace, owner, uid))
     yield Check("SQLite", lambda: software.sqlite(sqlite3.sqlite_version_info))
     moved_s = told[0].get("clock_moved_s") if told else None
     yield Check("clock", lambda: served.clock_moved(moved_s) or _clock(paths.database, before))

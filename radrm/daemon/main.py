@@ -28,6 +28,7 @@ from radrm.errors import DeviceError, Refused, UsageError, plain
 from radrm.host.arrivals import Arrivals
 from radrm.host.clock import Clock
 from radrm.host.estimation.asking import Asking
+from radrm.host.estimation.leftovers import Leftovers
 from radrm.host.estimation.service import EstimationService
 from radrm.host.home import Home
 from radrm.host.launcher import Launcher
@@ -94,7 +95,9 @@ def run(gpus: str | None, time_scale: float, settings: Sequence[str]) -> None:
         scheduler = Scheduler(rules, core)
         store = home.open_store()
         launcher = Launcher(paths.state, devices.clock)
-        service = EstimationService(config, lambda found: loop.post(found))
+        service = EstimationService(
+            config, lambda found: loop.post(found), leftovers=Leftovers(paths.traces)
+        )
         estimation = Estimation(config, store, service, scheduler.device_kind)
         parts = Parts(
             clock=devices.clock,

@@ -7,7 +7,11 @@ every function here tries, and says whether it worked.
 
 from __future__ import annotations
 
+import itertools
 import os
+
+_MOST_GROUPS = 10_000
+"""Below one attempt's that are looked at: a job that is let make groups may make many."""
 
 
 def place(name: str) -> str | None:
@@ -36,7 +40,7 @@ def join(path: str, pid: int) -> bool:
 def processes(path: str) -> set[int]:
     """The pids in the group and below it; none when there is no such group."""
     found: set[int] = set()
-    for folder, _, _ in os.walk(path):
+    for folder, _, _ in itertools.islice(os.walk(path), _MOST_GROUPS):
         try:
             with open(os.path.join(folder, "cgroup.procs")) as procs:
                 found.update(int(line) for line in procs)
@@ -44,6 +48,11 @@ def processes(path: str) -> set[int]:
             continue  # it went away, or holds threads of a process that another group lists
     found.discard(0)  # a process of another pid namespace
     return found
+
+
+def limit(path: str, name: str, most: int) -> bool:
+    """Set a limit of the group, such as `pids.max`, where its parent shares that out."""
+    return _write(path, name, str(most))
 
 
 def kill(path: str) -> bool:

@@ -49,7 +49,7 @@ def become_job(launch: Fields, script: str | None, go: int, errors: int) -> NoRe
     log: int | None = None
     try:
         os.setsid()
-        _reset_signals()
+        reset_signals()
         drop_rights(launch)
         os.umask(launch["umask"])
         # The error log first: it takes the line that says what is wrong with the other.
@@ -81,8 +81,8 @@ def become_job(launch: Fields, script: str | None, go: int, errors: int) -> NoRe
         os._exit(_NOT_STARTED)
 
 
-def _reset_signals() -> None:
-    """As if nobody before us had ignored or blocked any: both would be inherited."""
+def reset_signals() -> None:
+    """As if nobody before us had ignored or blocked any signal: both would be inherited."""
     for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:
         with contextlib.suppress(OSError):
             signal.signal(number, signal.SIG_DFL)

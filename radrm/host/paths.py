@@ -7,6 +7,7 @@
         attempts/      one folder per attempt
         checkpoints/   one folder per job
     run/               sockets
+        traces/        notes on the traces that are under way
 
 The light submit path imports this file, so paths are plain text here: `pathlib`
 alone would cost a third of what Python itself takes to start.
@@ -82,6 +83,11 @@ class Paths:
     def refused(self) -> str:
         """Where files go that lay in the spool and were no envelopes."""
         return f"{self.state}/refused"
+
+    @property
+    def traces(self) -> str:
+        """Notes on the traces that are under way."""
+        return f"{self.run}/traces"
 
     @property
     def socket(self) -> str:

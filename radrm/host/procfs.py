@@ -77,7 +77,16 @@ class Stat:
     `marked`: the process carries the token looked for.
     """
 
-    __slots__ = ("dead", "environ", "group", "marked", "parent", "session", "start_ticks")
+    __slots__ = (
+        "dead",
+        "environ",
+        "group",
+        "marked",
+        "parent",
+        "session",
+        "start_ticks",
+        "threads",
+    )
 
     def __init__(self, text: bytes) -> None:
         # The command's name stands in parentheses and may itself hold any character.
@@ -86,9 +95,10 @@ class Stat:
         self.parent = int(fields[1])
         self.group = int(fields[2])
         self.session = int(fields[3])
+        self.threads = int(fields[17])
         self.start_ticks = int(fields[19])
         # A leader that has ended while its other threads run looks like a zombie.
-        self.dead = fields[0] in (b"Z", b"X") and int(fields[17]) <= 1
+        self.dead = fields[0] in (b"Z", b"X") and self.threads <= 1
         self.environ = (int(fields[47]), int(fields[48])) if len(fields) > 48 else None
 
     @property

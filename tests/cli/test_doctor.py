@@ -95,7 +95,7 @@ CHECKS = (
     "Python", "packages", "daemon", "systemd", "state folder", "spool folder", "store folder",
     "attempts folder", "checkpoints folder", "run folder", "job files", "free space", "file system",
     "socket path", "configuration", "cgroup", "pidfd", "inotify", "open files", "GPUs", "MPS",
-    "containers", "SQLite", "clock", "time service", "rights", "store",
+    "containers", "traces", "SQLite", "clock", "time service", "rights", "store",
 )  # fmt: skip
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from radrm.errors import DeviceError
+from radrm.host.estimation import confine
 from radrm.host.health import services
 from radrm.host.health.gpus import Driver, Gpu
 from radrm.host.stream import ask
@@ -217,3 +218,29 @@ def test_docker(tmp_path: Path) -> None:
         judged(services.docker(False, [path], yes), "ok", "no Docker")
     Path(tmp_path / "file").write_text("")
     judged(services.docker(False, [str(tmp_path / "file")], yes), "ok", "no Docker")
+
+
+# ------------------------------------------------------------------ traces
+
+
+@pytest.mark.parametrize(
+    ("flags", "level", "words"),
+    [
+        (confine.NEW_USER | confine.NEW_NET, "ok", "they have no network, and 512 processes at"),
+        (confine.NEW_NET, "ok", "512 processes more than their user has"),
+        (0, "warn", "take no network from them"),
+        ("nonsense", "warn", "cannot be told"),
+    ],
+)
+def test_what_traces_are_kept_from(flags: object, level: str, words: str) -> None:
+    found = services.traces(True, 0, 0, lambda command, limit_s: f"{flags}\n")
+    assert found.level.value == level and words in found.finding
+    assert (found.next_step is None) == (level == "ok")
+
+
+def test_what_traces_are_kept_from_is_asked_where_it_matters() -> None:
+    def never(command: Sequence[str], limit_s: float) -> str:
+        raise AssertionError("asked")
+
+    assert "no training step" in services.traces(False, 0, 0, never).finding
+    assert "only user 0" in services.traces(True, 0, 1000, never).finding

@@ -18,6 +18,7 @@ from radrm.config import Config
 from radrm.core.rules import Description
 from radrm.errors import plain
 from radrm.host.estimation.asking import MAX_NOTE, Answer
+from radrm.host.estimation.leftovers import Leftovers
 from radrm.host.estimation.thinker import NoAnswer, Thinker
 from radrm.host.estimation.tracing import NotTraced, TraceRequest, trace
 from radrm.host.estimation.worker import Question
@@ -55,10 +56,12 @@ class EstimationService:
         config: Config,
         post: Callable[[Estimated], None],
         thinker: Thinker | None = None,
+        leftovers: Leftovers | None = None,
     ) -> None:
         self._limits = config.estimation
         self._post = post
         self._thinker = thinker or Thinker(config)
+        self._leftovers = leftovers
         self._lock = threading.Lock()
         self._open: dict[str, list[int]] = {}
         self._answers: OrderedDict[str, Answer] = OrderedDict()
@@ -67,8 +70,11 @@ class EstimationService:
         self._tracing = ThreadPoolExecutor(TRACES_AT_ONCE, "trace")
 
     def begin(self) -> None:
-        """Have the estimators ready before the first question."""
+        """Have the estimators ready before the first question, and end what traces of an earlier
+        daemon have left."""
         self._thinking.submit(self._thinker.prepare)
+        if self._leftovers is not None:
+            self._tracing.submit(self._end_leftovers, self._leftovers)
 
     def close(self) -> None:
         """End what is under way: the next daemon asks anew."""
@@ -99,6 +105,15 @@ class EstimationService:
         else:
             self._thinking.submit(self._think, key, wanted.job, None, ())
 
+    def _end_leftovers(self, leftovers: Leftovers) -> None:
+        try:
+            found = leftovers.end()
+        except Exception:
+            log.exception("what earlier traces have left could not be ended")
+            return
+        if found:
+            log.info("ended what %d trace(s) of an earlier daemon may have left", found)
+
     def _trace(self, key: str, job: Description, request: TraceRequest, asked: float) -> None:
         """`asked`: since when it has been waiting. The line is cut short where it would make
         jobs wait longer than a trace may take: anybody can fill it."""
@@ -108,7 +123,7 @@ class EstimationService:
         try:
             if waited_s > self._limits.trace_limit_s:
                 raise NotTraced(f"{waited_s:.0f} s went by before it could begin; others traced")
-            events = trace(request, self._limits, self._closed.is_set)
+            events = trace(request, self._limits, self._closed.is_set, leftovers=self._leftovers)
         except NotTraced as error:
             notes = (plain(f"trace: {error}")[:MAX_NOTE],)
         except Exception as error:  # whatever it is, the job must not wait for ever

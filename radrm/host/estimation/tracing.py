@@ -23,11 +23,15 @@ from radrm.config import EstimationConfig
 from radrm.errors import RadrmError
 from radrm.host import cgroups
 from radrm.host.estimation import start_tracer
+from radrm.host.estimation.confine import MOST_PROCESSES
+from radrm.host.estimation.leftovers import Leftovers, group_name
 from radrm.host.processes import kill_tree
 from radrm.host.procfs import TOKEN_VARIABLE
 from radrm.options import Options
 
 MAX_DOCUMENT = 64 << 20
+END_LIMIT_S = 10.0
+"""So long a tracer's parent may take to end everything."""
 TRACER = Path(radrm.__file__).parent / "tracer"
 COMMAND_VARIABLE = "RADRM_TRACED_COMMAND"
 """How the tracer is told what the job runs: the arguments of a process can be read by anybody."""
@@ -83,32 +87,44 @@ def trace(
     limits: EstimationConfig,
     ended: Callable[[], bool] = lambda: False,
     loud: bool = False,
+    leftovers: Leftovers | None = None,
 ) -> bytes:
     """The tracer's document. Raises `NotTraced`. `ended`: asked now and then whether to stop.
-    `loud`: what the user's code prints goes to standard error."""
+    `loud`: what the user's code prints goes to standard error. `leftovers`: where the trace is
+    noted for whoever comes after this process."""
     source, output = os.pipe()
     token = secrets.token_hex(16)
-    group = cgroups.place(f"radrm-trace-{token[:8]}")
-    if group is not None and not cgroups.make(group):
-        group = None
-    try:
-        tracer = _start(request, limits, output, token, group, loud)
-    except OSError as error:
+    group = cgroups.place(group_name(token))
+
+    def forget() -> None:
         os.close(source)
         if group is not None:
             cgroups.remove(group)
+        if leftovers is not None:
+            leftovers.forget(token)
+
+    try:
+        if leftovers is not None:
+            leftovers.note(token, group, request.uid)
+        if group is not None and not cgroups.make(group):
+            group = None
+        if group is not None:
+            cgroups.limit(group, "pids.max", MOST_PROCESSES)
+            cgroups.limit(group, "memory.max", limits.trace_memory_mib << 20)
+        tracer = _start(request, limits, output, token, group, loud)
+    except OSError as error:
+        forget()
         raise NotTraced(f"the tracer cannot be started: {error.strerror}") from None
     finally:
         os.close(output)
     try:
         return _document(source, tracer, limits.trace_limit_s, ended)
     finally:
-        os.close(source)
-        kill_tree(token, None, known=[tracer.pid], cgroup=group)
-        tracer.kill()
-        tracer.wait()
-        if group is not None:
-            cgroups.remove(group)
+        _end(tracer)
+        # Should somebody have killed the tracer's parent, that has ended nothing.
+        users = () if request.uid is None else (request.uid,)
+        kill_tree(token, None, (), group, users=users)
+        forget()
 
 
 def _start(
@@ -135,6 +151,7 @@ def _start(
         "uid": request.uid,
         "gid": request.gid,
         "memory_mib": limits.trace_memory_mib,
+        "limit_s": limits.trace_limit_s,
         "cgroup": group,
     }
     tracer = subprocess.Popen(
@@ -147,13 +164,26 @@ def _start(
         start_new_session=True,
     )
     assert tracer.stdin is not None
-    with contextlib.suppress(BrokenPipeError), tracer.stdin:
-        tracer.stdin.write(json.dumps(record).encode())
+    with contextlib.suppress(BrokenPipeError):
+        tracer.stdin.write(json.dumps(record).encode() + b"\n")
+        tracer.stdin.flush()  # and left open: its end is the tracer's
     return tracer
 
 
 def _shortened(command: str) -> str:
     return os.fsdecode(os.fsencode(command.replace("\0", ""))[:MOST_COMMAND])
+
+
+def _end(tracer: subprocess.Popen[bytes]) -> None:
+    """Have the tracer's parent end all that there is, and itself."""
+    assert tracer.stdin is not None
+    with contextlib.suppress(BrokenPipeError):
+        tracer.stdin.close()
+    try:
+        tracer.wait(END_LIMIT_S)
+    except subprocess.TimeoutExpired:
+        tracer.kill()
+        tracer.wait()
 
 
 def _document(

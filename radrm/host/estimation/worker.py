@@ -5,7 +5,8 @@
 The first message is the configuration, then come questions; each is answered by one
 message. A message is its length (4 bytes, big-endian) and MessagePack. What is read here
 comes from anybody, so the process gives up the rights of a root daemon before the first
-question, and cannot take more memory than `MEMORY_BYTES`. It ends with its input.
+question, and cannot take more memory than `MEMORY_BYTES`. It ends with its input, with its
+parent, and when an answer takes twice the time that the daemon gives it.
 """
 
 from __future__ import annotations
@@ -22,9 +23,12 @@ import msgspec
 
 from radrm.config import Config, parse_table
 from radrm.core.rules import Description
+from radrm.host.estimation import confine
 from radrm.host.estimation.asking import Answer, Asking
 
 MEMORY_BYTES = 4 << 30
+MAX_MESSAGE = 128 << 20
+"""Bytes: the longest trace and the longest envelope, and room."""
 NOBODY = 65534
 _LENGTH = 4
 
@@ -44,7 +48,10 @@ def packed(message: object) -> bytes:
 
 
 def main() -> int:
+    parent = os.getppid()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGALRM, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, (signal.SIGALRM,))
     source, target = os.dup(0), os.dup(1)
     # Whatever an estimator prints must not end up among the answers.
     os.dup2(2, 1)
@@ -53,10 +60,14 @@ def main() -> int:
     # Now, not with the first question: its answer would come late, and after the rights are
     # gone the files may be out of reach.
     asking.ask(Description(spec=_nothing()))
-    _give_up_rights()
+    _give_up_rights(parent)
     os.write(target, packed(Answer()))
+    limit_s = 2 * config.estimation.time_limit_s
     while (question := _read(source, Question)) is not None:
+        # The daemon ends this process sooner, if it is still there; the kernel ends it then.
+        signal.setitimer(signal.ITIMER_REAL, limit_s)
         answer = asking.ask(question.job, question.events)
+        signal.setitimer(signal.ITIMER_REAL, 0)
         _write(target, packed(answer))
     return 0
 
@@ -67,7 +78,7 @@ def _nothing() -> Any:
     return JobSpec(name="nothing", user="", uid=-1)
 
 
-def _give_up_rights() -> None:
+def _give_up_rights(parent: int) -> None:
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     with contextlib.suppress(ValueError):  # a lower limit is in force already
         resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
@@ -76,6 +87,7 @@ def _give_up_rights() -> None:
         os.setgroups([])
         os.setgid(NOBODY)
         os.setuid(NOBODY)
+    confine.die_with(parent)
 
 
 def _read(source: int, kind: Any) -> Any:
@@ -83,7 +95,10 @@ def _read(source: int, kind: Any) -> Any:
     head = _exactly(source, _LENGTH)
     if head is None:
         return None
-    data = _exactly(source, int.from_bytes(head, "big"))
+    size = int.from_bytes(head, "big")
+    if size > MAX_MESSAGE:
+        raise EOFError(f"a message of {size >> 20} MiB; {MAX_MESSAGE >> 20} MiB are read")
+    data = _exactly(source, size)
     return None if data is None else msgspec.msgpack.decode(data, type=kind)
 
 

@@ -1,4 +1,5 @@
-"""The services around radrm: systemd and radrm's own unit, DCGM, Docker, whoever keeps the time.
+"""The services around radrm: systemd and radrm's own unit, DCGM, Docker, whoever keeps the time;
+and what the tracer can be kept from.
 
 Each is asked by at most one command of its own that changes nothing and has a time limit.
 """
@@ -13,6 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from radrm.errors import DeviceError
+from radrm.host.estimation import confine, start_tracer
 from radrm.host.health.finding import Finding, fail, ok, warn
 from radrm.host.health.gpus import Driver
 from radrm.host.stream import ask
@@ -27,6 +29,10 @@ _TIME_FACTS = ("CanNTP", "NTP", "NTPSynchronized")
 _STARTS_BY_ITSELF = ("enabled", "enabled-runtime", "static", "linked", "generated", "alias")
 _INSTALL = "install it as packaging/README.md says, or start the daemon by hand: radrm daemon"
 _LOG = f"see why: journalctl -u {UNIT} -n 50"
+_TRACES = (
+    "allow user namespaces (sysctl user.max_user_namespaces, and on Ubuntu "
+    "kernel.apparmor_restrict_unprivileged_userns=0), or set estimation.trace = false"
+)
 _CONTAINERS = "run radrm as root (its service), or use rootless Docker or Podman instead"
 
 Which = Callable[[str], "str | None"]
@@ -173,6 +179,27 @@ def _number_of_gpus(printed: str) -> int | None:
     """From `4 GPUs found.`"""
     found = re.search(r"^(\d{1,4}) GPUs? found", printed, re.MULTILINE | re.ASCII)
     return int(found[1]) if found else None
+
+
+# ------------------------------------------------------------------ traces
+
+
+def traces(wanted: bool, owner: int, uid: int, ask: Ask = ask) -> Finding:
+    """What a traced training step is kept from. `wanted`: `estimation.trace`; `owner`: the
+    daemon's user; `uid`: who looks."""
+    name = "traces"
+    if not wanted:
+        return ok(name, "no training step is traced (estimation.trace = false)")
+    if uid != owner:
+        return ok(name, f"only user {owner}, who runs the daemon, can tell what they are kept from")
+    try:
+        flags = int(ask(start_tracer.PROBE, LIMIT_S))
+    except (DeviceError, ValueError) as error:
+        return warn(name, f"what they are kept from cannot be told: {error}", _TRACES)
+    if not flags & confine.NEW_NET:
+        return warn(name, "the kernel lets this user take no network from them", _TRACES)
+    more = "" if flags & confine.NEW_USER else " more than their user has"
+    return ok(name, f"they have no network, and {confine.MOST_PROCESSES} processes{more} at most")
 
 
 # ------------------------------------------------------------------ containers
