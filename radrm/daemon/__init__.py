@@ -12,6 +12,7 @@ The files, in the order in which they may import one another:
     explanations  why a job waits, and how its attempts ran
     server        the socket: who asks, and their words
     scan          one look into the spool
+    probing       the CUDA context measured, by a job
     loop          wait, gather, step, save, act
     asked         what clients say, read with suspicion
     questions     what anybody may ask

@@ -21,11 +21,13 @@ from radrm.daemon.estimation import Estimation
 from radrm.daemon.launching import Site
 from radrm.daemon.loop import Loop, Parts
 from radrm.daemon.monitor import Monitor
+from radrm.daemon.probing import Probing
 from radrm.daemon.requests import Requests
 from radrm.daemon.server import Server
 from radrm.errors import DeviceError, Refused, UsageError, plain
 from radrm.host.clock import Clock
 from radrm.host.estimation.asking import Asking
+from radrm.host.estimation.probe import SIMULATED_DRIVER, driver_version
 from radrm.host.estimation.service import EstimationService
 from radrm.host.launcher import Launcher
 from radrm.host.mps.compute_mode import of_driver
@@ -92,7 +94,9 @@ def run(gpus: str | None, time_scale: float, settings: Sequence[str]) -> None:
         store = Store(paths.database)
         launcher = Launcher(paths.state, devices.clock)
         service = EstimationService(config, lambda found: loop.post(found))
-        estimation = Estimation(config, store, service, scheduler.device_kind)
+        simulated_s = None if gpus is None else interval_s * devices.clock.scale
+        driver = driver_version() if gpus is None else SIMULATED_DRIVER
+        estimation = Estimation(config, store, service, scheduler.device_kind, driver)
         parts = Parts(
             clock=devices.clock,
             scheduler=scheduler,
@@ -104,6 +108,7 @@ def run(gpus: str | None, time_scale: float, settings: Sequence[str]) -> None:
                 devices.source, devices.clock, launcher.owner_of, post, interval_s, devices.renew
             ),
             estimation=estimation,
+            probing=Probing(estimation, config.estimation.probe, simulated_s),
             site=Site(
                 device_ids=config.device_ids,
                 checkpoints=paths.checkpoints,

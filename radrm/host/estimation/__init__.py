@@ -10,5 +10,6 @@ The files, in the order in which they may import one another:
     thinker       that process, seen from the daemon
     start_tracer  where the tracer's process begins
     tracing       the tracer's process, from its start to its end
+    probe         what measures a CUDA context
     service       the threads that wait for both, and what is remembered of their answers
 """
