@@ -128,6 +128,10 @@ class EstimationConfig:
     trace: bool = True
     """Trace the training step of a job that names its `--model-factory`, as its user and in its
     Python, where the estimator is `auto`, `trace` or `faketensor`."""
+    probe: bool = True
+    """Measure what a CUDA context takes, once for each kind of GPU, driver and CUDA: by a job of
+    the first user whose traced program has that CUDA, for seconds, on a GPU of its own, behind
+    all other jobs."""
     trace_limit_s: float = 60.0
     """So long a trace may take, 1 to 3600; the job waits for it, nobody else does."""
     trace_memory_mib: int = 8192
@@ -555,6 +559,7 @@ def _whole(low: int, high: int) -> Callable[[Any, _Place], int]:
 _ESTIMATION_CHECKS: dict[str, _Check] = {
     "time_limit_s": _between(0.1, 600),
     "trace": _switch,
+    "probe": _switch,
     "trace_limit_s": _between(1, 3600),
     "trace_memory_mib": _whole(512, 1 << 24),
 }

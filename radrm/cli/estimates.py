@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import msgspec
 
@@ -41,6 +41,8 @@ class Learned:
     """What a daemon has learned; nothing where none answers."""
 
     device_kind: str | None = None
+    driver: str | None = None
+    contexts: dict[str, float] = field(default_factory=dict)
     same: tuple[PastRun, ...] = ()
     recent: tuple[PastRun, ...] = ()
 
@@ -72,6 +74,8 @@ def with_history(asked: Asked, mark: str) -> Asked:
     job = replace(
         asked.job,
         device_kind=found.device_kind,
+        driver=found.driver,
+        contexts=found.contexts,
         same_runs=found.same,
         recent_runs=found.recent,
     )

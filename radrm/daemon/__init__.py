@@ -19,6 +19,7 @@ The files, in the order in which they may import one another:
     tables        the rows of `status`, kept while no job changes
     scan          one look into the spool
     watching      a thread that has `.rad` files made jobs
+    probing       the CUDA context measured, by a job
     loop          wait, gather, step, save, act
     chosen        which jobs an order is about
     questions     what anybody may ask

@@ -48,7 +48,8 @@ NOTHING_KNOWN = Told()
 
 
 class Estimation:
-    """Used by the loop's thread. `device_kind` tells the kind of all GPUs, None for several."""
+    """Used by the loop's thread. `device_kind` tells the kind of all GPUs, None for several;
+    `driver` is their driver's version, None where it is not known."""
 
     def __init__(
         self,
@@ -56,11 +57,13 @@ class Estimation:
         store: Store,
         service: EstimationService,
         device_kind: Callable[[], str | None],
+        driver: str | None = None,
     ) -> None:
         self._config = config
         self._store = store
         self._service = service
-        self._device_kind = device_kind
+        self.device_kind = device_kind
+        self.driver = driver
         self._asking = Asking(config)
 
     def told(self, job_file: JobFile, envelope: Envelope, uid: int) -> Told:
@@ -105,9 +108,21 @@ class Estimation:
         self._service.ask(key, job.id, Wanted(description, request))
 
     def _described(self, job_file: JobFile, mark: str | None, uid: int) -> Description:
-        kind = self._device_kind()
         same = self._store.same_runs(mark, uid, SAME_RUNS) if mark is not None else ()
-        return replace(describe(job_file), device_kind=kind, same_runs=same)
+        return replace(
+            describe(job_file),
+            device_kind=self.device_kind(),
+            driver=self.driver,
+            contexts=self.contexts(uid),
+            same_runs=same,
+        )
+
+    def contexts(self, uid: int) -> dict[str, float]:
+        """What a CUDA context takes on the GPUs here, as far as it was measured."""
+        kind = self.device_kind()
+        if kind is None or self.driver is None:
+            return {}
+        return self._store.contexts(kind, self.driver, uid)
 
     def _with_recent(self, job: Description) -> Description:
         """With what the errors of estimates are learned from: looked up where there are any."""

@@ -34,6 +34,7 @@ from radrm.daemon.launching import (
 )
 from radrm.daemon.learning import runs_of
 from radrm.daemon.monitor import Monitor
+from radrm.daemon.probing import Probing
 from radrm.daemon.scan import Scan
 from radrm.daemon.server import Request
 from radrm.daemon.tables import Tables
@@ -79,6 +80,7 @@ class Parts:
     launcher: Launcher
     monitor: Callable[[Callable[[ev.Event], None]], Monitor]
     estimation: Estimation
+    probing: Probing
     site: Site
     strangers: StrangerWatch
 
@@ -219,6 +221,7 @@ class Loop:
                 self.parts.launcher.kill(thing.serial)
             elif isinstance(thing, Estimated):
                 self.process(self._estimate_events(thing))
+                self.parts.probing.look(self, thing.job_ids, thing.answer.estimates)
             else:
                 self.process([thing])
                 self.parts.strangers.look(thing, self.scheduler.state)
@@ -262,7 +265,8 @@ class Loop:
             for line in (line for decision in decisions for line in decision.said):
                 log.error("%s", line)
             state = self.scheduler.state
-            runs = [run for d in decisions for run in runs_of(d, state.jobs, state.ledgers)]
+            driver = self.parts.estimation.driver
+            runs = [r for d in decisions for r in runs_of(d, state.jobs, state.ledgers, driver)]
             self._unsaved = Unsaved(decisions, submissions, edits, runs)
 
     def _commit(self) -> None:

@@ -21,6 +21,7 @@ from radrm.daemon.estimation import Estimation
 from radrm.daemon.launching import Site
 from radrm.daemon.loop import Loop, Parts
 from radrm.daemon.monitor import Monitor
+from radrm.daemon.probing import Probing
 from radrm.daemon.requests import Requests
 from radrm.daemon.server import Server
 from radrm.daemon.watching import Watching
@@ -29,6 +30,7 @@ from radrm.host.arrivals import Arrivals
 from radrm.host.clock import Clock
 from radrm.host.estimation.asking import Asking
 from radrm.host.estimation.leftovers import Leftovers
+from radrm.host.estimation.probe import SIMULATED_DRIVER, driver_version
 from radrm.host.estimation.service import EstimationService
 from radrm.host.home import Home
 from radrm.host.launcher import Launcher
@@ -98,7 +100,9 @@ def run(gpus: str | None, time_scale: float, settings: Sequence[str]) -> None:
         service = EstimationService(
             config, lambda found: loop.post(found), leftovers=Leftovers(paths.traces)
         )
-        estimation = Estimation(config, store, service, scheduler.device_kind)
+        simulated_s = None if gpus is None else interval_s * devices.clock.scale
+        driver = driver_version() if gpus is None else SIMULATED_DRIVER
+        estimation = Estimation(config, store, service, scheduler.device_kind, driver)
         parts = Parts(
             clock=devices.clock,
             scheduler=scheduler,
@@ -109,6 +113,7 @@ def run(gpus: str | None, time_scale: float, settings: Sequence[str]) -> None:
                 devices.source, devices.clock, launcher.owner_of, post, interval_s, devices.renew
             ),
             estimation=estimation,
+            probing=Probing(estimation, config.estimation.probe, simulated_s),
             site=Site(
                 device_ids=config.device_ids,
                 checkpoints=paths.checkpoints,

@@ -173,6 +173,8 @@ def runs(loop: Loop, words: Words, uid: int) -> Document:
     recent = loop.store.recent_runs(kind, MOST_RUNS)
     return {
         "device_kind": kind,
+        "driver": loop.parts.estimation.driver,
+        "contexts": loop.parts.estimation.contexts(uid),
         "same": [asdict(run) for run in same],
         "recent": [asdict(run) for run in recent],
     }

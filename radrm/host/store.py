@@ -17,6 +17,7 @@ import sqlite3
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from statistics import median
 from typing import Any, TypeAlias, TypeVar
 
 import msgspec
@@ -33,6 +34,7 @@ from radrm.options import merged
 SCHEMA_VERSION = 5
 _WAL_BYTES = 64 * 2**20
 """The write-ahead log is cut back to this once its pages are in the database."""
+_CONTEXT = "context "
 
 _SUBMISSIONS = """
 CREATE TABLE submissions (
@@ -519,11 +521,15 @@ class Store:
         return self._past_runs(query, fingerprint, uid, limit)
 
     def recent_runs(self, device_kind: str | None, limit: int) -> tuple[PastRun, ...]:
-        """The latest runs of anybody's, on GPUs of one kind (None: of any), the latest first."""
-        query = "SELECT record FROM runs ORDER BY serial DESC LIMIT ?"
+        """The latest runs of anybody's, on GPUs of one kind (None: of any), the latest first.
+        Those that measured a context are no jobs to learn from."""
+        jobs = f"coalesce(substr(fingerprint, 1, {len(_CONTEXT)}), '') != '{_CONTEXT}'"
+        query = f"SELECT record FROM runs WHERE {jobs} ORDER BY serial DESC LIMIT ?"
         if device_kind is None:
             return self._past_runs(query, limit)
-        query = "SELECT record FROM runs WHERE device_kind = ? ORDER BY serial DESC LIMIT ?"
+        query = (
+            f"SELECT record FROM runs WHERE device_kind = ? AND {jobs} ORDER BY serial DESC LIMIT ?"
+        )
         return self._past_runs(query, device_kind, limit)
 
     def _past_runs(self, query: str, *arguments: Any) -> tuple[PastRun, ...]:
@@ -533,6 +539,25 @@ class Store:
             with contextlib.suppress(*_DAMAGE):
                 runs.append(msgspec.json.decode(text, type=PastRun))
         return tuple(runs)
+
+    def contexts(self, device_kind: str, driver: str, uid: int) -> dict[str, float]:
+        """What a CUDA context was measured to take on such GPUs under this driver, in MiB, by
+        the version of CUDA: the user's own latest measurement, else the others' middle one."""
+        first = context_mark(driver, "")
+        rows = self._db.execute(
+            "SELECT fingerprint, uid, record FROM runs "
+            "WHERE fingerprint >= ? AND fingerprint < ? AND device_kind = ? ORDER BY serial",
+            (first, first[:-1] + chr(ord(first[-1]) + 1), device_kind),
+        )
+        found: dict[str, dict[int, int]] = {}
+        for mark, whose, text in rows:
+            with contextlib.suppress(*_DAMAGE):
+                peak_mib = msgspec.json.decode(text, type=PastRun).peak_mib
+                found.setdefault(mark.removeprefix(first), {})[whose] = peak_mib
+        return {
+            cuda: float(by_user.get(uid, median(by_user.values())))
+            for cuda, by_user in found.items()
+        }
 
     def edits(self, job_id: int) -> dict[str, Any]:
         """The options changed for one job since its submission."""
@@ -567,6 +592,11 @@ class Store:
             f"the store {self.path} holds {what}, which cannot be read ({why}); stop the daemon "
             "and restore a copy, or move the store aside to start with an empty one"
         )
+
+
+def context_mark(driver: str, cuda: str) -> str:
+    """The fingerprint of the runs that measured a CUDA context: no job's own looks like it."""
+    return f"{_CONTEXT}{driver} {cuda}"
 
 
 def _encoded(record: Record | PastRun) -> str:

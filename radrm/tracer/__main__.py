@@ -37,6 +37,7 @@ The files, in the order in which they may import one another:
     parallel   DataParallel and DistributedDataParallel, as GPU 0 sees them
     table      the layers' table
     step       training and evaluation steps
+    probe      what a CUDA context takes: a program of its own, for a real GPU
 """
 
 from __future__ import annotations

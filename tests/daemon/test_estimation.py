@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
+from typing import Any
 
+from radrm.host.estimation.probe import SIMULATED_MIB
 from tests.daemon.harness import DaemonHome, wait_until
 
 TABLE = """\
@@ -130,3 +132,48 @@ def test_an_array_shares_one_answer(daemon: DaemonHome) -> None:
     wait_until(all_told, "the estimates of all elements")
     assert count.read_text() == "x"
     assert len(json.loads(daemon.radrm("status", "--json", ticket).stdout)) == 20
+
+
+TRACED = {
+    "version": 1, "events": [1 << 30], "calls": [], "marks": [], "convolutions": [],
+    "parameter_bytes": 1 << 29, "gradient_bytes": 0, "optimizer_bytes": 0, "faketensor_bytes": 0,
+    "batch_size": 256, "optimizer": "adam", "precision": "fp32", "gpus": 1, "parallel": "none",
+    "torch": "2.6.0", "cuda": "12.4", "seconds": 1.0,
+    "guesses": ["batch size: 256, the factory's own default"],
+}  # fmt: skip
+FACTORY = "#RAD --model-factory=nets:make --name={}"
+
+
+def probes(daemon: DaemonHome) -> list[dict[str, Any]]:
+    jobs = daemon.json("status", "--all")
+    return [job for job in jobs if job["name"] == "radrm-context"]
+
+
+def test_the_cuda_context_is_measured_once_and_counts_from_then_on(daemon: DaemonHome) -> None:
+    their_python(daemon, f"os.write(out, {json.dumps(json.dumps(TRACED))}.encode())")
+    simjob(daemon, "first.rad", FACTORY.format("first"), mib=1500)
+    first = daemon.job(daemon.submit("first.rad"))
+    first = daemon.wait_end(first["id"])
+    assert first["estimate_source"] == "trace"
+    assert first["estimate_guesses"][0] == TRACED["guesses"][0]
+    assert "assumed" in first["estimate_guesses"][-1]
+    card = daemon.radrm("status", str(first["id"])).stdout
+    assert "256, the factory's own default" in card
+    (probe,) = wait_until(lambda: probes(daemon), "the probe")
+    probe = daemon.wait_end(probe["id"])
+    assert (probe["state"], probe["collocation"], probe["user"]) == (
+        "COMPLETED", "exclusive", first["user"],
+    )  # fmt: skip
+    assert probe["attempts"] == 1 and probe["peak_mib"] == SIMULATED_MIB
+    assert not list(daemon.work.glob(f"radrm-{probe['id']}.*")), "no log of it lies about"
+    daemon.kill()
+    daemon.start()
+    simjob(daemon, "second.rad", FACTORY.format("second"), mib=1600)
+    second = daemon.wait_end(daemon.submit("second.rad"))
+    assert second["estimate_guesses"][-1] == "CUDA context: 524 MiB, measured on this machine"
+    assert first["estimate_mib"] - second["estimate_mib"] > 700
+    (told,) = daemon.json("estimate", "second.rad", "--estimator", "auto", "--batch-size=128")
+    assert told["guesses"][-1] == "CUDA context: 524 MiB, measured on this machine"
+    assert len(probes(daemon)) == 1, "it is known now"
+    kept = daemon.json("estimators", "--evaluate", "history", "--estimator", "auto")
+    assert kept[0]["jobs"] == 2, "the probe is no job to judge estimators by"

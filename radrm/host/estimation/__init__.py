@@ -12,5 +12,6 @@ The files, in the order in which they may import one another:
     start_tracer  where the tracer's process begins, and who sees to its end
     leftovers     traces under way, written down for the next daemon
     tracing       the tracer's process, from its start to its end
+    probe         what measures a CUDA context
     service       the threads that wait for both, and what is remembered of their answers
 """
