@@ -191,11 +191,14 @@ def main() -> int:
     if sound is not None:
         print(f"FAIL  the tests fail without any mutant: {sound}")
         return 1
+    alive = not wanted
     with ThreadPoolExecutor(args.jobs) as pool:
-        verdicts = list(pool.map(lambda mutant: verdict_on(mutant, args.tests), wanted))
-    for mutant, verdict in zip(wanted, verdicts, strict=True):
-        print(f"{'ok  ' if verdict is None else 'FAIL'}  {mutant.name}: {verdict or 'noticed'}")
-    return 1 if any(verdicts) or not wanted else 0
+        verdicts = pool.map(lambda mutant: verdict_on(mutant, args.tests), wanted)
+        for mutant, verdict in zip(wanted, verdicts, strict=True):
+            alive = alive or verdict is not None
+            said = f"FAIL  {mutant.name}: {verdict}" if verdict else f"ok    {mutant.name}"
+            print(said, flush=True)
+    return 1 if alive else 0
 
 
 def verdict_on(mutant: Mutant | None, tests: Sequence[str]) -> str | None:
