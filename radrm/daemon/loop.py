@@ -280,6 +280,16 @@ class Loop:
                     log.error("%s; trying again every %.0f s", error, RETRY_S)
                     self._unsaved.said = True
                 return
+            except Exception as error:
+                # It would fail in the same way again, and nothing may be done that is not on disk.
+                self.broken = True
+                log.critical(
+                    "what was decided cannot be saved (%s: %s), so nothing of it is done; the "
+                    "daemon ends. Jobs run on, and the next daemon goes on from the store",
+                    type(error).__name__,
+                    error,
+                )
+                raise
             if self._unsaved.said:
                 self._rescan_at = 0.0  # what came meanwhile has waited long enough
             decisions, self._unsaved = self._unsaved.decisions, None
@@ -312,28 +322,43 @@ class Loop:
 
     def _act(self, action: act.Action) -> list[ev.Event]:
         """Do one thing; what is known of it at once comes back as events."""
+        state = self.scheduler.state
+        if isinstance(action, act.AttemptAction):
+            if state.live_attempt(action.job_id, action.attempt) is None:
+                return []  # it has ended meanwhile
+        elif isinstance(action, act.EstimateJob) and action.job_id not in state.jobs:
+            return []
         try:
-            if isinstance(action, act.Launch):
-                self._launch(action)
-            elif isinstance(action, act.Terminate):
-                self.parts.launcher.terminate(self._serial(action))
-            elif isinstance(action, act.Kill):
-                self._kill(action)
-            elif isinstance(action, act.SendSignal):
-                self.parts.launcher.signal(self._serial(action), action.number)
-            elif isinstance(action, act.EstimateJob):
-                self.parts.estimation.begin(self.scheduler.state.jobs[action.job_id])
-            elif isinstance(action, act.TakeReadings):
-                self._monitor.read_soon()
+            self._do(action)
+        except Exception as error:
+            reason = str(error)
+            if isinstance(error, (RadrmError, OSError, ValueError)):
+                log.error("%s failed: %s", action, error)
+            elif isinstance(action, act.Launch) and self.parts.launcher.is_live(action.serial):
+                self.broken = True  # its runner lives: only adoption knows what to do with it
+                raise
             else:
-                raise RadrmError("this daemon cannot do that yet")
-        except KeyError:
-            return []  # its attempt has ended meanwhile
-        except (RadrmError, OSError, ValueError) as error:
-            log.error("%s failed: %s", action, error)
+                log.exception("%s failed, by a defect of radrm", action)
+                reason = f"radrm failed: {type(error).__name__}: {error}; see the daemon's log"
             now, passing = self.clock.now(), may_pass(error)
-            return [ev.ActionFailed(at=now, action=action, reason=str(error), passing=passing)]
+            return [ev.ActionFailed(at=now, action=action, reason=reason, passing=passing)]
         return []
+
+    def _do(self, action: act.Action) -> None:
+        if isinstance(action, act.Launch):
+            self._launch(action)
+        elif isinstance(action, act.Terminate):
+            self.parts.launcher.terminate(self._serial(action))
+        elif isinstance(action, act.Kill):
+            self._kill(action)
+        elif isinstance(action, act.SendSignal):
+            self.parts.launcher.signal(self._serial(action), action.number)
+        elif isinstance(action, act.EstimateJob):
+            self.parts.estimation.begin(self.scheduler.state.jobs[action.job_id])
+        elif isinstance(action, act.TakeReadings):
+            self._monitor.read_soon()
+        else:
+            raise RadrmError("this daemon cannot do that yet")
 
     def _kill(self, action: act.Kill) -> None:
         """KILL, but clients of MPS once their server has let go of them."""

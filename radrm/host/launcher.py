@@ -308,6 +308,10 @@ class Launcher:
             return ended
         return live.evidence.lost("its runner was killed") if self._end_tree(live) else None
 
+    def is_live(self, serial: int) -> bool:
+        """Whether an attempt was launched or adopted, and its end is not known."""
+        return serial in self._live
+
     def owner_of(self, pid: int) -> tuple[int, int] | None:
         """(job id, attempt number) of a process, None for one that radrm did not start.
 

@@ -35,6 +35,8 @@ SCHEMA_VERSION = 5
 _WAL_BYTES = 64 * 2**20
 """The write-ahead log is cut back to this once its pages are in the database."""
 _CONTEXT = "context "
+LOG_RESERVE = 8 * 2**20
+"""Bytes for SQLite's log: it is written back after 4 MiB, the rest is for a full disk."""
 
 _SUBMISSIONS = """
 CREATE TABLE submissions (
@@ -195,6 +197,7 @@ class Store:
             self._db = sqlite3.connect(path, isolation_level=None, timeout=1.0)
             os.chmod(path, 0o600)
             self._prepare()
+            self._keep_room()
         except sqlite3.DatabaseError as error:
             raise StoreError(
                 f"cannot read the store {path}: {error}; it is left as it is. Move it aside to "
@@ -223,6 +226,22 @@ class Store:
                 f"the store {self.path} has version {version} and this radrm reads version "
                 f"{SCHEMA_VERSION}; run the radrm that wrote it"
             )
+
+    def _keep_room(self) -> None:
+        """Allocate space for the log of transactions now: on a full disk they still fit in.
+
+        SQLite writes its log from the start again after each checkpoint and never makes it
+        shorter while it is open; what lies behind the last transaction it does not read. Where
+        a file system cannot allocate, or is full already, the log grows as it does anyway.
+        """
+        with contextlib.suppress(OSError):
+            self._db.execute("PRAGMA wal_checkpoint(PASSIVE)")
+            flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+            log = os.open(f"{self.path}-wal", flags, 0o600)
+            try:
+                os.posix_fallocate(log, 0, LOG_RESERVE)
+            finally:
+                os.close(log)
 
     def _run(self, script: str) -> None:
         """All of a change to the tables, or nothing of it."""
@@ -278,16 +297,22 @@ class Store:
 
     @contextlib.contextmanager
     def _writing(self) -> Iterator[None]:
+        """A transaction. Whatever is raised inside, nothing of it stays; what lies with the
+        machine (a full disk, no memory) is raised as `StoreError`, and may be tried again."""
         try:
             self._db.execute("BEGIN IMMEDIATE")
             yield
             self._db.execute("COMMIT")
-        except sqlite3.Error as error:
+        except BaseException as error:
             if self._db.in_transaction:
-                self._db.execute("ROLLBACK")
+                with contextlib.suppress(sqlite3.Error):
+                    self._db.execute("ROLLBACK")
+            if not isinstance(error, (sqlite3.Error, OSError, MemoryError)):
+                raise
+            why = str(error) or type(error).__name__
             raise StoreError(
-                f"cannot write the store {self.path}: {error}; free some space, "
-                "then start the daemon again: running jobs go on"
+                f"cannot write the store {self.path}: {why}; free some space: "
+                "jobs run on, and what was decided meanwhile is done then"
             ) from None
 
     def _save_record(self, record: Record) -> None:

@@ -153,6 +153,8 @@ def test_on_a_full_disk_nothing_is_lost_and_work_goes_on_when_there_is_room(
     cramped: DaemonHome, small_disk: Path
 ) -> None:
     cramped.start()
+    victim = cramped.submit("--gpus=0", "--", "sleep", "1000")
+    cramped.wait_state(victim, "RUNNING")
     running = cramped.submit("--gpu-memory=30G", "--gpus=2", "--", "sleep", "1000")
     cramped.wait_state(running, "RUNNING")
     waiting = cramped.submit("--gpu-memory=30G", "--gpus=2", "--", "true")
@@ -161,6 +163,12 @@ def test_on_a_full_disk_nothing_is_lost_and_work_goes_on_when_there_is_room(
     done = cramped.radrm("submit", "--gpus=0", "--", "true")
     assert done.returncode == 1 and "No space left" in done.stderr
     assert "Traceback" not in done.stderr and done.stdout == ""
+    for order in ("hold", "release", "hold", "release"):
+        (told,) = cramped.ask(order, jobs=[str(waiting)])
+        assert told["error"] is None
+    cramped.ask("cancel", jobs=[str(victim)])
+    ended = cramped.wait_end(victim)
+    assert ended["state"] == "CANCELLED", "a cancel frees things: it needs no room"
     pid = psutil.Process(_main_pid(cramped)).pid
     os.kill(pid, signal.SIGKILL)  # the job ends while nothing can be written
     wait_until(lambda: not lives(pid), "the job's end")

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sqlite3
+import subprocess
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -23,7 +26,7 @@ from radrm.core.rules import PastRun
 from radrm.core.scheduler import Scheduler
 from radrm.core.words import JobState
 from radrm.errors import StoreError
-from radrm.host.store import Run, Store, Submission, Taken
+from radrm.host.store import LOG_RESERVE, Run, Store, Submission, Taken
 from tests.host.test_spool import envelope
 from tests.world import World, gpus
 
@@ -346,3 +349,87 @@ def test_nothing_is_written_for_nothing(path: str) -> None:
     before = store._db.total_changes
     store.save([world.step(ev.Tick(at=Instant(1e6, 1e6)))])
     assert store._db.total_changes == before
+
+
+# ------------------------------------------------------------------ trouble in a transaction
+
+
+@pytest.mark.parametrize(
+    "error", [TypeError("no JSON"), OverflowError(), KeyboardInterrupt(), MemoryError()]
+)
+def test_whatever_is_raised_leaves_no_transaction_open(
+    path: str, error: BaseException, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = Store(path)
+    world = World(gpus(1))
+    jobs = [world.submit(1000) for _ in range(2)]
+    real, calls = store._save_record, iter([None, error])
+
+    def fail_in_the_middle(record: object) -> None:
+        if (raised := next(calls, None)) is not None:
+            raise raised
+        real(record)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(store, "_save_record", fail_in_the_middle)
+    expected = StoreError if isinstance(error, MemoryError) else type(error)
+    with pytest.raises(expected):
+        store.save(world.decisions, [submission_of(job) for job in jobs])
+    assert not store._db.in_transaction
+    assert Store(path).kept().jobs == [], "none of it"
+    store.save(world.decisions, [submission_of(job) for job in jobs])
+    assert len(list(Store(path).kept().jobs)) == 2, "and the same may be saved again"
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """16 MiB, for root on a system that lets it mount."""
+    place = tmp_path / "small"
+    place.mkdir()
+    command = ["mount", "-t", "tmpfs", "-o", "size=16m", "radrm-test", str(place)]
+    if os.geteuid() != 0 or subprocess.run(command, capture_output=True).returncode != 0:
+        pytest.skip("a small file system cannot be mounted here")
+    try:
+        yield place
+    finally:
+        subprocess.run(["umount", "--lazy", str(place)], check=True)
+
+
+def fill(disk: Path) -> None:
+    with (disk / "filler").open("wb", buffering=0) as file:
+        for size in (64 * 1024, 1):
+            with contextlib.suppress(OSError):
+                while file.write(b"x" * size):
+                    pass
+    assert os.statvfs(disk).f_bavail == 0
+
+
+def test_on_a_full_disk_there_is_room_for_what_frees_things(small_disk: Path) -> None:
+    path = str(small_disk / "radrm.sqlite")
+    store = Store(path)
+    world = World(gpus(2))
+    world.submit(30_000)
+    world.submit(30_000, gpus=2)
+    store.save(world.decisions, [submission_of(job) for job in world.jobs.values()])
+    store.close()
+    store = Store(path)
+    fill(small_disk)
+    for number in range(200):
+        seen = len(world.decisions)
+        world.edit(2, comment=f"{number}" * 100)
+        store.save(world.decisions[seen:])
+    seen = len(world.decisions)
+    world.cancel(1)
+    store.save(world.decisions[seen:])
+    (small_disk / "filler").unlink()
+    found = Store(path)
+    assert found.job(1) == world.jobs[1]
+    assert found.job(1).state is JobState.CANCELLED  # type: ignore[union-attr]
+
+
+def test_the_room_is_kept_and_a_store_without_it_works(path: str) -> None:
+    store = Store(path)
+    assert os.stat(f"{path}-wal").st_size >= LOG_RESERVE
+    assert os.stat(f"{path}-wal").st_mode & 0o777 == 0o600
+    saved_world(store)
+    copy = sqlite3.connect(path)
+    assert copy.execute("PRAGMA integrity_check").fetchone() == ("ok",)
