@@ -25,7 +25,7 @@ from radrm.core.words import Collocation
 
 PLANNER = "planner:"
 MOST_PROPOSALS = 2000
-"""So many at the most in one answer: some generators never end."""
+"""So many more than there are jobs may one answer hold: some generators never end."""
 SOONEST_WAKE_S = 0.1
 """No planner is called again earlier: one that always asks for now would be called for ever."""
 
@@ -44,12 +44,13 @@ def proposals(state: State, view: View, planner: Planner, event: Event) -> Itera
     if not isinstance(plan, Plan):
         raise RuleFailed(WrongAnswer(f"it answered with a {type(plan).__name__}, not a Plan"))
     drawn = asked(lambda: iter(plan.proposals))
-    for count in range(MOST_PROPOSALS + 1):
+    most = MOST_PROPOSALS + len(state.jobs)
+    for count in range(most + 1):
         proposal = asked(lambda: next(drawn, _END))
         if proposal is _END:
             break
-        if count == MOST_PROPOSALS:
-            raise RuleFailed(WrongAnswer(f"it proposed more than {MOST_PROPOSALS} things at once"))
+        if count == most:
+            raise RuleFailed(WrongAnswer(f"it proposed more than {most} things at once"))
         yield of_right_shape(proposal)
     remembered = asked(lambda: plain(plan.state))
     wake_s = _wake_s(plan.wake_at, state.turn.now.boot_s)

@@ -563,7 +563,8 @@ class Scheduler:
 
     def _on_plan(self, event: ev.PlanReady) -> None:
         try:
-            found = [of_right_shape(proposal) for proposal in event.proposals[:MOST_PROPOSALS]]
+            most = MOST_PROPOSALS + len(self.state.jobs)
+            found = [of_right_shape(proposal) for proposal in event.proposals[:most]]
         except RuleFailed as failed:
             instead = "the others go on without it"
             self.state.isolation.fail("planner", event.planner, failed.error, instead)
