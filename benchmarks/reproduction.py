@@ -19,6 +19,7 @@ from pathlib import Path
 from benchmarks.published import (
     DATA,
     OWN_ROWS,
+    RECOVERY_ROWS,
     ROWS,
     SERVER,
     TRACES,
@@ -74,13 +75,14 @@ class Judged:
         return found
 
 
-def judged(seeds: int, data: Path = DATA) -> tuple[list[Judged], list[Judged]]:
-    """The published rows, and `OWN_ROWS` (which have a run in radrm's own loop only)."""
+def judged(seeds: int, data: Path = DATA) -> tuple[list[Judged], list[Judged], list[Judged]]:
+    """The published rows; `OWN_ROWS` and `RECOVERY_ROWS` have a run in radrm's own loop only."""
     with ProcessPoolExecutor(os.cpu_count()) as pool:
         do = partial(measure, seeds=seeds, data=data)
         loops = list(pool.map(do, ROWS, ["published"] * len(ROWS)))
         owns = list(pool.map(do, ROWS, ["radrm"] * len(ROWS)))
         defaults = list(pool.map(do, OWN_ROWS, ["radrm"] * len(OWN_ROWS)))
+        recoveries = list(pool.map(do, RECOVERY_ROWS, ["radrm"] * len(RECOVERY_ROWS)))
     base = {
         row.trace: known(loop, "makespan_s")
         for row, loop in zip(ROWS, loops, strict=True)
@@ -90,9 +92,11 @@ def judged(seeds: int, data: Path = DATA) -> tuple[list[Judged], list[Judged]]:
         Judged(row, loop, own, base[row.trace])
         for row, loop, own in zip(ROWS, loops, owns, strict=True)
     ]
-    return published, [
-        Judged(row, {}, own, base[row.trace]) for row, own in zip(OWN_ROWS, defaults, strict=True)
-    ]
+
+    def alone(rows: Sequence[Row], owns: Sequence[dict[str, Spread]]) -> list[Judged]:
+        return [Judged(row, {}, own, base[row.trace]) for row, own in zip(rows, owns, strict=True)]
+
+    return published, alone(OWN_ROWS, defaults), alone(RECOVERY_ROWS, recoveries)
 
 
 # ------------------------------------------------------------------ the page
@@ -123,7 +127,13 @@ WHY = {
 """Why a row is missed, where it is."""
 
 
-def page(rows: Sequence[Judged], defaults: Sequence[Judged], seeds: int, data: Path = DATA) -> str:
+def page(
+    rows: Sequence[Judged],
+    defaults: Sequence[Judged],
+    recoveries: Sequence[Judged],
+    seeds: int,
+    data: Path = DATA,
+) -> str:
     lines = [_HEAD.format(seeds=seeds)]
     for trace in TRACES:
         here = [each for each in rows if each.row.trace == trace]
@@ -136,18 +146,21 @@ def page(rows: Sequence[Judged], defaults: Sequence[Judged], seeds: int, data: P
             why = WHY.get(each.row.what, "not explained")
             lines.append(f"- **{each.row.trace}, {each.row.what}**: {', '.join(missed)}; {why}.")
     lines += ["", _TAIL, *_own_table(defaults), "", _OWN_TAIL]
+    lines += [_RECOVERY, *_own_table(recoveries, recovery=True), "", _RECOVERY_TAIL]
     return "\n".join(lines)
 
 
-def _own_table(rows: Sequence[Judged]) -> list[str]:
-    lines = ["| trace | what is told of a job | time | JCT | OOM | energy |"]
-    lines.append("| --- | --- | ---: | ---: | ---: | ---: |")
+def _own_table(rows: Sequence[Judged], recovery: bool = False) -> list[str]:
+    what = "policy, estimator | recovery" if recovery else "what is told of a job"
+    lines = [f"| trace | {what} | time | JCT | OOM | energy |"]
+    lines.append(f"| --- | --- |{' --- |' * recovery} ---: | ---: | ---: | ---: |")
     for each in rows:
         own = each.own
         spread = 100 * (own["makespan_s"].sd or 0.0) / each.baseline_s
         cells = [
             each.row.trace,
             each.row.what,
+            *([f"`{each.row.recovery}`"] * recovery),
             f"{each.change(own):+.1f} ± {spread:.1f} %",
             f"{known(own, 'mean_jct_s') / 60:.0f}",
             _pm(own["oom_count"], 1, 1),
@@ -293,6 +306,21 @@ totals of two published runs.
 
 `auto` corrects each estimate by the runs that have ended before; what it gains in room it hardly
 needs here, as SM activity, not memory, is what these traces run out of.
+"""
+
+_RECOVERY = """\
+## Recovery: as published, or on a device of its own
+
+Under `recovery = "exclusive"` a recovered job starts on an idle GPU, and others may join it once
+its memory has settled (thesis, section 6.2.1, step 7). Under `own-device` nobody joins it. radrm's
+own loop, where jobs die, against the same baseline:
+"""
+
+_RECOVERY_TAIL = """\
+`exclusive` is the default. With it the mean completion time is shorter wherever jobs die, and total
+time and energy are lower or about equal: room that `own-device` leaves unused is used. Under `rr`, which
+looks at nothing, the deaths are those of jobs that start beside too many, as often as not because
+there is more room to start in.
 """
 
 
