@@ -139,9 +139,9 @@ class Home:
         if (jobs, serials) != (store.next_job_id(), store.next_serial()):
             store.begin_numbers(jobs, serials)
             log.warning(
-                "the store %s is not the one that was here before (deleted, or an older copy): jobs "
-                "that it does not hold are forgotten, and new ids go on from %d; to have them back, "
-                "stop the daemon and restore a copy of the store",
+                "the store %s is not the one that was here before (deleted, or an older copy): "
+                "jobs that it does not hold are forgotten, and new ids go on from %d; to have them "
+                "back, stop the daemon and restore a copy of the store",
                 self._paths.database,
                 jobs,
             )
