@@ -158,6 +158,7 @@ def _checks_of(
     for wanted in places.folders(paths, system):
         look = functools.partial(places.folder, wanted, owner, served=about is not None)
         yield Check(wanted.name, look)
+    yield Check("spool contents", lambda: places.spool_contents(paths.spool))
     yield Check("free space", lambda: places.space(paths.state))
     yield Check("file system", lambda: places.file_system(paths.state))
     yield Check("socket path", lambda: places.socket_address(paths))

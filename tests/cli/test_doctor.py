@@ -93,9 +93,9 @@ def run(*words: str) -> tuple[int, str]:
 
 CHECKS = (
     "Python", "packages", "daemon", "systemd", "state folder", "spool folder", "store folder",
-    "attempts folder", "checkpoints folder", "run folder", "free space", "file system",
-    "socket path", "configuration", "cgroup", "pidfd", "inotify", "open files", "GPUs", "MPS",
-    "containers", "SQLite", "clock", "time service", "rights", "store",
+    "attempts folder", "checkpoints folder", "run folder", "spool contents", "free space",
+    "file system", "socket path", "configuration", "cgroup", "pidfd", "inotify", "open files",
+    "GPUs", "MPS", "containers", "SQLite", "clock", "time service", "rights", "store",
 )  # fmt: skip
 
 
