@@ -160,6 +160,7 @@ def _checks_of(
         look = functools.partial(places.folder, wanted, owner, served=about is not None)
         yield Check(wanted.name, look)
     yield Check("job files", lambda: job_files(paths, system, uid))
+    yield Check("spool contents", lambda: places.spool_contents(paths.spool, system))
     yield Check("free space", lambda: places.space(paths.state))
     yield Check("file system", lambda: places.file_system(paths.state))
     yield Check("socket path", lambda: places.socket_address(paths))

@@ -104,6 +104,7 @@ class Scan:
         self._pauses: dict[str, _Pause] = {}
         """Of every envelope that had trouble, until it is taken in."""
         self._paused_now = 0
+        self._has_followers = self._has_saved = False
         self._trouble = _Pause()
         """With the spool or the store: it holds all envelopes."""
         self._filling: dict[str, int] = {}
@@ -139,6 +140,7 @@ class Scan:
         if now_s < self._trouble.until_s:
             return self._trouble.until_s - now_s
         self._room, self._read, self._paused_now = ELEMENTS_AT_ONCE, 0, 0
+        self._has_followers = self._has_saved = False
         try:
             more = self._look(now_s, first)
         except Exception as error:  # whatever it is, it must not end the daemon
@@ -176,7 +178,9 @@ class Scan:
             if self._loop.unsaved or spent:
                 break
         self._save()
-        return listing or bool(turns) or not self._filling.keys() <= self._paused.keys()
+        filling = not self._filling.keys() <= self._paused.keys()
+        # Who waited for another's ticket may be served, now that others have been.
+        return listing or bool(turns) or filling or (self._has_followers and self._has_saved)
 
     def _take_turn(self, name: str, uid: int) -> None:
         """One envelope. Trouble with it is its own; trouble with the store is everybody's."""
@@ -189,6 +193,7 @@ class Scan:
                 self._take_or_refuse(arrival)
         except _NotYet:
             self._later.append((name, uid))
+            self._has_followers = True
             return
         except (DamagedRow, OSError, MemoryError) as error:
             if self._loop.broken:
@@ -198,9 +203,8 @@ class Scan:
         except Exception:
             self._later.append((name, uid))
             raise
-        self._pauses.pop(name, None)
-        if arrival is None or arrival.wrong is not None:
-            self._filling.pop(name, None)
+        if arrival is None:
+            self._forget(name)
 
     def _take_or_refuse(self, arrival: Arrival) -> None:
         wrong = arrival.wrong
@@ -216,7 +220,12 @@ class Scan:
         if wrong is not None:
             log.error("the spool's file %r is refused: %s", arrival.name, wrong)
             self._arrivals.refuse(arrival)
-            self._filling.pop(arrival.name, None)
+            self._forget(arrival.name)
+
+    def _forget(self, name: str) -> None:
+        """A file that is not in the spool any more."""
+        self._filling.pop(name, None)
+        self._pauses.pop(name, None)
 
     def _pause(self, name: str, uid: int, error: Exception) -> None:
         """The machine's trouble with one envelope: those behind it go on."""
@@ -320,6 +329,7 @@ class Scan:
 
     def _save(self) -> None:
         held, self._held = self._held, _Held()
+        self._has_saved = self._has_saved or bool(held.events)
         try:
             self._loop.process(held.events, held.submissions)
         except Exception as error:
@@ -333,6 +343,7 @@ class Scan:
                 continue
             try:
                 self._arrivals.remove(arrival)
+                self._forget(arrival.name)
             except OSError as error:
                 self._pause(arrival.name, arrival.uid, error)
 

@@ -44,6 +44,20 @@ MOST_READ = 64 << 20
 RUNNER = "runner"
 DAEMON = "daemon"
 
+_HOW = ("code", "signal", "never_started")
+_LARGEST = 2**53
+_PIDS = (1, 2**31 - 1)
+_RANGES = {
+    "pid": _PIDS,
+    "runner_pid": _PIDS,
+    "uid": (0, 2**32 - 1),
+    "gid": (0, 2**32 - 1),
+    "code": (0, 255),
+    "signal": (1, 64),
+}
+_NAMES = {"token": 8, "cgroup": 1, "boot_id": 1}
+"""What names processes, and its least length: an empty token would stand for every process."""
+
 _WORD = (str, type(None))
 _NUMBER = (int, type(None))
 _TIMES = ("boot_s", "wall_s")
@@ -149,11 +163,27 @@ def read_record(folder: str, name: str) -> tuple[Fields | None, str | None]:
     if fields["version"] != VERSION:
         return None, f"{name} has version {fields['version']}; this radrm reads version {VERSION}"
     for key, types in _FIELDS[name].items():
-        if key not in fields or not isinstance(fields[key], types):
+        if key not in fields or not isinstance(fields[key], types) or not _usable(key, fields[key]):
             return None, f"{name} is damaged: no usable '{key}'"
         if key in _TIMES and not 0 <= fields[key] <= _LONGEST_S:  # NaN is not, either
             return None, f"{name} is damaged: no usable '{key}'"
+    if name == EXIT and sum(fields[key] is not None for key in _HOW) != 1:
+        return None, f"{name} is damaged: it does not say how the attempt ended"
     return fields, None
+
+
+def _usable(key: str, value: object) -> bool:
+    """False for what no radrm has written and what would be an error wherever it is used."""
+    if isinstance(value, (int, float)):
+        low, high = _RANGES.get(key, (-_LARGEST, _LARGEST))
+        return not isinstance(value, bool) and low <= value <= high
+    if isinstance(value, str) and key in _NAMES:
+        return "\0" not in value and len(value) >= _NAMES[key]
+    if isinstance(value, list):
+        return all(isinstance(word, str) for word in value)
+    if isinstance(value, dict):
+        return all(isinstance(text, str) for text in value.values())
+    return True
 
 
 def now() -> Fields:

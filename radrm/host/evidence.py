@@ -122,7 +122,10 @@ class Evidence:
             raise self._unsettled(str(error.strerror)) from error
         deadline = time.monotonic() + _CLAIM_PATIENCE_S
         while True:
-            held = attempts.lock_held(self.folder)  # first: a dead runner writes no more
+            try:
+                held = attempts.lock_held(self.folder)  # first: a dead runner writes no more
+            except OSError as error:
+                raise self._unsettled(str(error.strerror)) from error
             holder = attempts.Claim.holder(self.folder)
             if holder is not None:
                 by, who = holder

@@ -454,7 +454,11 @@ class Store:
     def array_states(self, array_id: int) -> dict[JobState, int]:
         """How many elements of an array are in each state."""
         query = "SELECT state, count(*) FROM jobs WHERE array_id = ? GROUP BY state"
-        return {JobState(state): n for state, n in self._db.execute(query, (array_id,))}
+        found = self._db.execute(query, (array_id,)).fetchall()
+        try:
+            return {JobState(state): n for state, n in found}
+        except ValueError as error:
+            raise self._damaged(f"a state of array {array_id}", error) from None
 
     def job(self, job_id: int) -> Job | None:
         return next(iter(self._all(Job, "SELECT record FROM jobs WHERE id = ?", job_id)), None)

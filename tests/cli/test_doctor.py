@@ -93,9 +93,10 @@ def run(*words: str) -> tuple[int, str]:
 
 CHECKS = (
     "Python", "packages", "daemon", "systemd", "state folder", "spool folder", "store folder",
-    "attempts folder", "checkpoints folder", "run folder", "job files", "free space", "file system",
-    "socket path", "configuration", "cgroup", "pidfd", "inotify", "open files", "GPUs", "MPS",
-    "containers", "traces", "SQLite", "clock", "time service", "rights", "store",
+    "attempts folder", "checkpoints folder", "run folder", "job files", "spool contents",
+    "free space", "file system", "socket path", "configuration", "cgroup", "pidfd", "inotify",
+    "open files", "GPUs", "MPS", "containers", "traces", "SQLite", "clock", "time service",
+    "rights", "store",
 )  # fmt: skip
 
 

@@ -418,10 +418,41 @@ def test_a_follower_waits_for_a_ticket_that_still_lies_in_the_spool(
     place.put(ticket=first)
     place.put(ticket=second)
     place.put(ticket=follower, options={"after": [second]})
-    while place.scan.run() == 0.0:
-        pass
+    for _ in range(4):
+        place.scan.run()
     (job,) = place.store.of_ticket(follower)
     assert job.state is JobState.PENDING and len(job.after) == 1
+
+
+def test_a_follower_that_came_up_before_the_other_is_served_at_once(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, follower = new_ticket(), new_ticket()
+    place.owned_by(monkeypatch, {first: 1001, follower: 1002})
+    place.put(ticket=first)
+    place.put(ticket=follower, options={"after": [first]})
+    assert place.scan.run(first=1002) == 0.0
+    assert place.state(follower) is None
+    place.scan.run()
+    assert place.state(follower) == "PENDING"
+    assert place.scan.run() > 0, "and then there is nothing to do"
+
+
+def test_a_file_that_cannot_be_removed_is_tried_less_and_less_often(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mine = place.put()
+    remove = place.arrivals.remove
+    monkeypatch.setattr(place.arrivals, "remove", _raise(OSError(errno.EROFS, "read-only")))
+    pauses = []
+    for _ in range(5):
+        pauses.append(place.scan.run())
+        place.now_s += pauses[-1]
+    assert pauses == pytest.approx([1, 2, 4, 8, 16]) and place.state(mine.ticket) == "PENDING"
+    monkeypatch.setattr(place.arrivals, "remove", remove)
+    place.now_s += 100
+    place.scan.run()
+    assert place.waiting() == [] and len(place.store.of_ticket(mine.ticket)) == 1
 
 
 def test_who_follows_himself_or_in_a_circle_is_told(place: Place) -> None:

@@ -25,6 +25,7 @@ from radrm.host.health.finding import Check, Finding, Level, ok, run_checks
 from radrm.host.health.job_files import job_files
 from radrm.host.paths import Paths, prepare
 from radrm.host.store import SCHEMA_VERSION, Store
+from radrm.host.tickets import new_ticket
 from tests.host.nvml_driver import LOST, NO_FUNCTION, NOT_SUPPORTED, Chip, Driver, instance, mig_gpu
 
 ME = os.getuid()
@@ -282,6 +283,40 @@ def test_what_is_no_folder_of_ours(tmp_path: Path) -> None:
     path.unlink()
     path.mkdir(0o700)
     judged(places.folder(places.Folder("x", str(path), 0o700), ME + 1, True), "fail", str(ME))
+
+
+def test_a_link_where_the_daemon_removes_files(tmp_path: Path) -> None:
+    paths = Paths(str(tmp_path / "state"), str(tmp_path / "run"))
+    prepare(paths, False)
+    os.rename(paths.spool, tmp_path / "elsewhere")
+    os.symlink(tmp_path / "elsewhere", paths.spool)
+    found = {w.name: places.folder(w, ME, False) for w in places.folders(paths, False)}
+    judged(found["spool folder"], "fail", "symbolic link", "remove the link")
+    judged(found["store folder"], "ok")
+
+
+def test_what_is_foreign_in_the_spool_is_listed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spool = tmp_path / "spool"
+    judged(places.spool_contents(str(spool)), "ok", "not there yet")
+    spool.mkdir()
+    for _ in range(2):
+        (spool / f"{new_ticket()}.job").touch()
+    (spool / f".{new_ticket()}").touch()
+    judged(places.spool_contents(str(spool)), "ok", "2 submissions wait")
+    (spool / "train.rad").touch()  # a job file: a user's own spool is a watched folder
+    judged(places.spool_contents(str(spool)), "ok", "2 submissions wait")
+    (spool / "notes.txt").touch()
+    (spool / "a\nb").mkdir()
+    (spool / f"{new_ticket()}.job").mkdir()
+    found = places.spool_contents(str(spool))
+    judged(found, "warn", "3 in ", "'notes.txt'", r"'a\nb'", "radrm submit FILE")
+    for number in range(9):
+        (spool / f"{number}.txt").touch()
+    judged(places.spool_contents(str(spool)), "warn", "12 in ", "and 7 more")
+    monkeypatch.setattr(places, "_MOST_NAMES", 4)
+    judged(places.spool_contents(str(spool)), "warn", "of the first 4 names")
 
 
 def test_socket_address() -> None:

@@ -239,7 +239,7 @@ def test_without_a_marker_the_folders_tell_which_numbers_were_given(
     (Path(paths.attempts) / "7").mkdir()
     store = Home(paths, False).open_store()
     assert (store.next_job_id(), store.kept().next_serial) == (42, 8)
-    assert "is gone" in caplog.text
+    assert "deleted, or an older copy" in caplog.text
     store.close()
 
 

@@ -15,7 +15,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from radrm.core.records import Exit
 from radrm.errors import Refused, StoreError
@@ -575,6 +578,92 @@ def test_a_damaged_exit_record_is_not_an_exit(host: Host, text: str) -> None:
     found = second.adopt(SERIAL, 3, 2)
     lost = next_of(second) if isinstance(found, Running) else found
     assert isinstance(lost, Lost) and lost.began and "exit.json" in lost.reason
+
+
+RECORDS: dict[str, dict[str, Any]] = {
+    "launch.json": {
+        "job_id": 3,
+        "attempt": 2,
+        "token": "of an attempt that has ended",
+        "argv": ["true"],
+        "script": None,
+        "interpreter": None,
+        "cwd": "/",
+        "environment": {"A": "1"},
+        "stdout": "/o",
+        "stderr": "/e",
+        "umask": 18,
+        "uid": None,
+        "gid": None,
+        "user": "ann",
+        "kill_grace_s": 2.0,
+        "cgroup": None,
+    },
+    "start.json": {
+        "pid": 2**22 - 1,
+        "start_ticks": 1,
+        "runner_pid": 2**22 - 2,
+        "runner_start_ticks": 1,
+        **attempts.now(),
+    },
+    "exit.json": {**attempts.NO_END, "code": 0, **attempts.now()},
+    "claim": {"by": "runner", "pid": 2**22 - 2, "start_ticks": 1, "boot_id": "of another boot"},
+}
+NUMBERS = [True, -1, 0, 2**31, 2**63, 10**400, -1e308, float("nan"), float("inf")]
+ODD = st.sampled_from([None, "", "\0", "x", [], [None], {}, {"A": 1}, *NUMBERS])
+
+
+@settings(max_examples=100, derandomize=True)
+@given(
+    damage=st.sampled_from([(n, key) for n, fields in RECORDS.items() for key in fields]),
+    value=ODD,
+    missing=st.sets(st.sampled_from(list(RECORDS)), max_size=2),
+    version=st.sampled_from([1, 1, 1, True, 2, None]),
+)
+def test_whatever_stands_in_an_attempts_records_the_daemon_can_tell(
+    tmp_path_factory: pytest.TempPathFactory,
+    damage: tuple[str, str],
+    value: object,
+    missing: set[str],
+    version: object,
+) -> None:
+    """Every answer can be stored, or it is one line."""
+    state = tmp_path_factory.mktemp("state")
+    folder = state / "attempts" / str(SERIAL)
+    folder.mkdir(parents=True)
+    for name, fields in RECORDS.items():
+        if name not in missing:
+            changed = {**fields, damage[1]: value} if name == damage[0] else fields
+            given_version = version if name == damage[0] else 1
+            (folder / name).write_text(json.dumps({"version": given_version, **changed}))
+    daemon = Launcher(state, Clock())
+    try:
+        found = daemon.adopt(SERIAL, 3, 2)
+        msgspec.json.encode(found)
+    except StoreError as error:
+        assert "\n" not in str(error)
+    daemon.close()
+    daemon.forget(SERIAL)
+    assert not folder.exists()
+
+
+@pytest.mark.parametrize("name", ["start.json", "exit.json", "claim", "lock"])
+def test_a_folder_in_the_place_of_a_record_is_said(host: Host, name: str) -> None:
+    host.prepare()
+    (host.folder / name).unlink(missing_ok=True)
+    (host.folder / name).mkdir()
+    try:
+        host.daemon().adopt(SERIAL, 3, 2)
+    except StoreError as error:
+        assert "\n" not in str(error)
+
+
+def test_a_record_without_end_is_not_read_whole(host: Host) -> None:
+    host.prepare()
+    (host.folder / "exit.json").touch()
+    os.truncate(host.folder / "exit.json", 2**40)
+    record, wrong = attempts.read_record(str(host.folder), "exit.json")
+    assert record is None and wrong == "exit.json is damaged"
 
 
 def test_damaged_start_and_claim_are_lost_never_void(host: Host) -> None:

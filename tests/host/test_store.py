@@ -433,3 +433,75 @@ def test_the_room_is_kept_and_a_store_without_it_works(path: str) -> None:
     saved_world(store)
     copy = sqlite3.connect(path)
     assert copy.execute("PRAGMA integrity_check").fetchone() == ("ok",)
+
+
+# ------------------------------------------------------------------ damage
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", '{"id": "x"}', "\udcff", None])
+@pytest.mark.parametrize("table", ["jobs", "attempts", "reservations", "devices", "rules"])
+def test_a_damaged_row_is_one_line_with_the_next_step(
+    path: str, table: str, text: str | None
+) -> None:
+    store = Store(path)
+    saved_world(store)
+    raw = sqlite3.connect(path)
+    if table == "rules":
+        raw.execute("INSERT INTO rules VALUES ('policy', 'x', '{}')")
+    value: object = text.encode("utf-8", "surrogateescape") if text == "\udcff" else text
+    try:
+        raw.execute(f"UPDATE {table} SET record = ?", (value,))
+    except sqlite3.IntegrityError:
+        return  # the table allows no such thing
+    raw.commit()
+    raw.close()
+    with pytest.raises(StoreError, match=r"cannot be read .*; stop the daemon and restore") as told:
+        store.kept()
+    assert "\n" not in str(told.value)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "UPDATE submissions SET envelope = '{'",
+        "UPDATE submissions SET envelope = '{}'",
+        "UPDATE submissions SET envelope = '[]'",
+        "UPDATE blobs SET data = x'00'",
+        "UPDATE edits SET options = '{'",
+        "UPDATE edits SET options = '[1]'",
+    ],
+)
+def test_a_damaged_submission_is_one_line(path: str, change: str) -> None:
+    store = Store(path)
+    world = saved_world(store)
+    store.save([], (), [(min(world.jobs), {"priority": "1"})])
+    raw = sqlite3.connect(path)
+    raw.execute(change)
+    raw.commit()
+    raw.close()
+    with pytest.raises(StoreError, match="the submission of job 1, which cannot be read"):
+        store.submission(min(world.jobs))
+
+
+def test_a_damaged_run_is_left_out_of_what_was_learned(path: str) -> None:
+    store = Store(path)
+    raw = sqlite3.connect(path)
+    for serial, record in enumerate(["{", "", "[]"]):
+        raw.execute("INSERT INTO runs VALUES (?, 1, 'f', 'A100', ?)", (serial, record))
+    raw.commit()
+    raw.close()
+    assert store.same_runs("f", 1, 10) == store.recent_runs(None, 10) == ()
+
+
+def test_storing_an_envelope_copies_nothing_deep(
+    path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import copy
+    import dataclasses
+
+    def never(*_: object, **__: object) -> None:
+        raise AssertionError("deep copies of megabytes take seconds")
+
+    monkeypatch.setattr(copy, "deepcopy", never)
+    monkeypatch.setattr(dataclasses, "asdict", never)
+    saved_world(Store(path))

@@ -8,17 +8,23 @@ import sqlite3
 import stat
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from urllib.parse import quote
 
 from radrm.host.health.finding import Finding, fail, ok, warn
 from radrm.host.paths import Paths
+from radrm.host.spool import ENVELOPE, FOREIGN, kind_of
 from radrm.host.store import SCHEMA_VERSION
+from radrm.host.watched.names import reserved
 
 LONGEST_ADDRESS = 107
 """Bytes in the address of an AF_UNIX socket."""
 
 _GIB = 1 << 30
+_MOST_NAMES = 100_000
+"""Of a spool that anybody may fill, so many names are looked at."""
+_SHOWN = 5
 _FEW_INODES = 10_000
 # Names of file systems in /proc/self/mountinfo.
 # fmt: off
@@ -42,15 +48,17 @@ class Folder:
     name: str
     path: str
     mode: int
+    may_be_link: bool = True
+    """False where the daemon removes files, and therefore refuses a link."""
 
 
 def folders(paths: Paths, system: bool) -> tuple[Folder, ...]:
     open_mode = 0o711 if system else 0o700
     return (
         Folder("state folder", paths.state, open_mode),
-        Folder("spool folder", paths.spool, 0o1777 if system else 0o700),
-        Folder("store folder", paths.store, 0o700),
-        Folder("attempts folder", paths.attempts, open_mode),
+        Folder("spool folder", paths.spool, 0o1777 if system else 0o700, may_be_link=False),
+        Folder("store folder", paths.store, 0o700, may_be_link=False),
+        Folder("attempts folder", paths.attempts, open_mode, may_be_link=False),
         Folder("checkpoints folder", paths.checkpoints, open_mode),
         Folder("run folder", paths.run, 0o755 if system else 0o700),
     )
@@ -59,6 +67,9 @@ def folders(paths: Paths, system: bool) -> tuple[Folder, ...]:
 def folder(wanted: Folder, owner: int, served: bool) -> Finding:
     """`owner` is the user whose daemon keeps its things there; `served`: it runs now."""
     name, path = wanted.name, wanted.path
+    if not wanted.may_be_link and os.path.islink(path):
+        leads = f"{path} is a symbolic link: the daemon does not start with it"
+        return fail(name, leads, "remove the link; the daemon makes a folder there")
     try:
         found = os.stat(path)
     except FileNotFoundError:
@@ -93,6 +104,37 @@ def folder(wanted: Folder, owner: int, served: bool) -> Finding:
         loose = f"{path} is more open than radrm makes it (mode {mode:04o})"
         return warn(name, loose, next_step)
     return ok(name, f"{path}, mode {mode:04o}")
+
+
+def spool_contents(path: str, system: bool = False) -> Finding:
+    """What lies in the spool and is not radrm's. The daemon leaves it as it is."""
+    name, foreign, waiting, read = "spool contents", [], 0, 0
+    try:
+        with os.scandir(path) as entries:
+            for entry in islice(entries, _MOST_NAMES):
+                read += 1
+                if reserved(entry.name, system):
+                    continue  # a watched folder's business
+                kind = kind_of(entry.name)
+                if kind is FOREIGN or not entry.is_file(follow_symlinks=False):
+                    foreign.append(entry.name)
+                elif kind is ENVELOPE:
+                    waiting += 1
+    except FileNotFoundError:
+        return ok(name, f"{path} is not there yet")
+    except OSError as error:
+        return ok(name, f"{path} cannot be looked into by this user: {error.strerror}")
+    more = f" (of the first {read} names)" if read == _MOST_NAMES else ""
+    if foreign:
+        shown = ", ".join(repr(each[:60]) for each in sorted(foreign)[:_SHOWN])
+        rest = f" and {len(foreign) - _SHOWN} more" if len(foreign) > _SHOWN else ""
+        return warn(
+            name,
+            f"{len(foreign)} in {path}{more} are not radrm's and are left as they are: "
+            f"{shown}{rest}",
+            "whoever put them there can remove them; submit a job file with: radrm submit FILE",
+        )
+    return ok(name, f"{waiting} submissions wait{more}")
 
 
 def socket_address(paths: Paths) -> Finding:
