@@ -202,6 +202,17 @@ def test_a_look_that_floods_or_hangs_is_ended(
         assert report.trouble is not None and not report.taken
 
 
+def test_empty_groups_of_looks_of_a_killed_daemon_are_removed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(looking.cgroups, "place", lambda name: str(tmp_path / name))
+    for name in ("radrm-look-1", "radrm-look-2", "radrm-12"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "radrm-look-2" / "cgroup.procs").write_text("7")
+    looking.remove_leftover_groups()
+    assert sorted(os.listdir(tmp_path)) == ["radrm-12", "radrm-look-2"]
+
+
 # ------------------------------------------------------------------ the folders of users
 
 
