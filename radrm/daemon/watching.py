@@ -16,6 +16,7 @@ from radrm.errors import Refused, StoreError
 from radrm.host.paths import Paths
 from radrm.host.sockets import Peer
 from radrm.host.watched.keeper import Keeper
+from radrm.host.watched.looking import remove_leftover_groups
 from radrm.host.watched.taking import Report
 from radrm.host.watched.users import Owned, UserFolders
 
@@ -47,6 +48,7 @@ class Watching:
 
     def start(self) -> None:
         """Without such folders a daemon serves as well as with them."""
+        remove_leftover_groups()
         if self._users is not None:
             # At once, before anybody else makes it. What is wrong, the first look at it says.
             with contextlib.suppress(StoreError):

@@ -29,6 +29,7 @@ MAX_REPORT = 2 << 20
 _GRACE_S = 5.0
 """A process that has not ended itself in time is ended so much later."""
 _MAX_TEXT = 500
+_GROUP = "radrm-look-"
 
 
 class _Shape(msgspec.Struct):
@@ -49,7 +50,7 @@ class Running:
     def __init__(self, wanted: Wanted) -> None:
         self._folder = wanted.folder
         self._token = secrets.token_hex(16)
-        group = cgroups.place(f"radrm-look-{self._token[:8]}")
+        group = cgroups.place(f"{_GROUP}{self._token[:8]}")
         self._group = group if group is not None and cgroups.make(group) else None
         self.until = time.monotonic() + LIMIT_S + _GRACE_S
         self._said = b""
@@ -125,6 +126,17 @@ def look_now(wanted: Wanted) -> Report:
     finally:
         report = running.close()
     return report
+
+
+def remove_leftover_groups() -> None:
+    """Of looks whose daemon was killed. Only an empty group can be removed, so that a look that
+    is still under way keeps its own."""
+    group = cgroups.place(_GROUP)
+    above = os.path.dirname(group) if group is not None else ""
+    with contextlib.suppress(OSError):
+        for name in os.listdir(above):
+            if name.startswith(_GROUP):
+                cgroups.remove(os.path.join(above, name))
 
 
 def _checked(said: bytes) -> Report | None:
