@@ -79,6 +79,12 @@ class Talker:
         self.socket.close()
 
 
+def _fork() -> int:
+    """As `os.fork`, at a moment at which no thread is somebody else."""
+    with _as_user:
+        return os.fork()
+
+
 Attack = Callable[[DaemonHome], None]
 """Goes on until its process is killed."""
 
@@ -86,7 +92,7 @@ Attack = Callable[[DaemonHome], None]
 @contextlib.contextmanager
 def _attacked(attack: Attack, home: DaemonHome) -> Iterator[None]:
     """While a process of its own attacks."""
-    attacker = os.fork()
+    attacker = _fork()
     if not attacker:
         try:
             attack(home)
@@ -162,7 +168,7 @@ def pages(home: DaemonHome) -> None:
 
 def _order(home: DaemonHome, elements: int, **words: Any) -> None:
     """Give an order about the array, from a process of its own: to read the answer takes time."""
-    orderer = os.fork()
+    orderer = _fork()
     if not orderer:
         told = Talker(home, 0).ask(jobs=["2"], **words)
         os._exit(len(told) != elements or any(t["error"] for t in told))

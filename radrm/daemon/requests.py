@@ -48,7 +48,7 @@ class Requests:
             request.refuse(error)
 
     def _answer(self, loop: Loop, request: Request) -> Work[Any]:
-        request.words = _words(request.line)
+        request.words, request.line = _words(request.line), b""
         word = str(request.words.get("op"))
         try:
             try:

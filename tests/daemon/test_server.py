@@ -114,8 +114,8 @@ def test_of_those_who_do_not_read_the_slowest_is_ended() -> None:
         stack.enter_context(held.while_sent(third, 15))
         assert other.ended and not third.ended, "it had the most"
     with ExitStack() as stack:
-        for _ in range(100):
-            last = Guest(7)
+        for n in range(100):
+            last = Guest(7, since=-n)
             stack.enter_context(held.while_sent(last, 50))
             assert not last.ended
 
