@@ -27,6 +27,8 @@ LONGEST_LINE = 1 << 16
 """Bytes. What comes without a line's end for longer is no line of ours."""
 LONGEST_WORDS = 200
 """Characters of a child's last words that are repeated to people."""
+LONGEST_ANSWER = 16 << 20
+"""Bytes that a short-lived program may print."""
 END_LIMIT_S = 2.0
 """Real seconds that a child gets to end, after TERM and again after KILL."""
 _LONGEST_WAIT_S = 3600.0
@@ -222,28 +224,52 @@ def plain_environment() -> Mapping[str, str]:
 def ask(command: Sequence[str], limit_s: float = 10.0) -> str:
     """What a short-lived program prints. Raises `DeviceError` where it does not end well."""
     name = os.path.basename(command[0])
+    until = time.monotonic() + limit_s
     try:
-        done = subprocess.run(
+        child = subprocess.Popen(
             command,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             env=plain_environment(),
-            timeout=limit_s,
-            check=False,
         )
-    except subprocess.TimeoutExpired:
-        raise DeviceError(f"{name} does not answer within {limit_s:g} s") from None
     except FileNotFoundError:
         raise DeviceError(f"{name} is not installed") from None
     except OSError as error:
         raise DeviceError(f"{name} cannot be run: {error.strerror}") from error
-    printed = done.stdout.decode(errors="replace")
-    if done.returncode != 0:
+    try:
+        printed = _printed(child, until).decode(errors="replace")
+        code = child.wait(max(0.0, until - time.monotonic()))
+    except (TimeoutError, subprocess.TimeoutExpired):
+        raise DeviceError(f"{name} does not answer within {limit_s:g} s") from None
+    except OverflowError:
+        raise DeviceError(f"{name} prints more than {LONGEST_ANSWER >> 20} MiB") from None
+    finally:
+        child.kill()
+        child.wait()
+        child.stdout.close()  # type: ignore[union-attr]
+    if code != 0:
         lines = [line.strip() for line in printed.splitlines() if line.strip()]
-        why = shown(lines[0]) if lines else f"exit code {done.returncode}"
+        why = shown(lines[0]) if lines else f"exit code {code}"
         raise DeviceError(f"{name} does not work here: {why}")
     return printed
+
+
+def _printed(child: subprocess.Popen[bytes], until: float) -> bytes:
+    """All that it prints. Raises `TimeoutError`, and `OverflowError` where that has no end."""
+    assert child.stdout is not None
+    source, found = child.stdout.fileno(), bytearray()
+    with selectors.DefaultSelector() as selector:
+        selector.register(source, selectors.EVENT_READ)
+        while True:
+            if not selector.select(max(0.0, until - time.monotonic())):
+                raise TimeoutError
+            part = os.read(source, LONGEST_LINE)
+            if not part:
+                return bytes(found)
+            found += part
+            if len(found) > LONGEST_ANSWER:
+                raise OverflowError
 
 
 def end(child: subprocess.Popen[bytes]) -> None:

@@ -164,6 +164,7 @@ def test_one_that_was_never_started_can_be_closed(listener: Listener) -> None:
         ([sys.executable, "-c", "print('Error: no'); exit(1)"], "does not work here: Error: no"),
         ([sys.executable, "-c", "exit(9)"], "exit code 9"),
         ([sys.executable, "-c", "import time; time.sleep(600)"], "within 0.2 s"),
+        ([sys.executable, "-c", "while True: print('x' * 65536)"], "prints more than 16 MiB"),
         (["/"], "cannot be run"),
     ],
 )
