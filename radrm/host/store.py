@@ -30,6 +30,8 @@ from radrm.host.spool import Envelope
 from radrm.options import merged
 
 SCHEMA_VERSION = 4
+MOST_CONTEXTS = 500
+"""So many of the latest measurements are looked at: a user could make any number."""
 _CONTEXT = "context "
 
 _SUBMISSIONS = """
@@ -422,14 +424,14 @@ class Store:
         the version of CUDA: the user's own latest measurement, else the others' middle one."""
         first = context_mark(driver, "")
         rows = self._db.execute(
-            "SELECT fingerprint, uid, record FROM runs "
-            "WHERE fingerprint >= ? AND fingerprint < ? AND device_kind = ? ORDER BY serial",
-            (first, first[:-1] + chr(ord(first[-1]) + 1), device_kind),
+            "SELECT fingerprint, uid, record FROM runs WHERE fingerprint >= ? AND fingerprint < ? "
+            "AND device_kind = ? ORDER BY serial DESC LIMIT ?",
+            (first, first[:-1] + chr(ord(first[-1]) + 1), device_kind, MOST_CONTEXTS),
         )
         found: dict[str, dict[int, int]] = {}
         for mark, whose, text in rows:
             peak_mib = msgspec.json.decode(text, type=PastRun).peak_mib
-            found.setdefault(mark.removeprefix(first), {})[whose] = peak_mib
+            found.setdefault(mark.removeprefix(first), {}).setdefault(whose, peak_mib)
         return {
             cuda: float(by_user.get(uid, median(by_user.values())))
             for cuda, by_user in found.items()
