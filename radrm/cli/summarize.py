@@ -88,9 +88,10 @@ def summarize(
         )
         return
     print(f"Wrote {plain(str(target))}: for your job file: #RAD --model-summary={target}")
+    at = "" if traced.batch_size is None else f" at batch size {traced.batch_size}"
     print(
-        f"The training step will take about {show_mib(round(likely_mib))} per GPU at batch size "
-        f"{traced.batch_size}; {show_mib(round(traced.need_mib + context_mib()))} is the least it "
+        f"The training step will take about {show_mib(round(likely_mib))} per GPU{at}; "
+        f"{show_mib(round(traced.need_mib + context_mib()))} is the least it "
         f"can run in (traced in {traced.seconds:.1f} s)"
     )
     for guess in traced.guesses:

@@ -73,7 +73,7 @@ class Estimation:
         mark = fingerprint_of(job_file, envelope)
         description = self._described(job_file, mark, uid)
         if description.same_runs:
-            description = self._with_recent(description)
+            description = self._with_recent(description, uid)
         estimates = self._asking.at_once(description)
         known = {e.quantity for e in estimates}
         more = Quantity.MEMORY not in known and self._is_worth_asking(description, job_file)
@@ -91,7 +91,7 @@ class Estimation:
         # Anew: a job of an earlier release brings one along that may match another thing's.
         mark = fingerprint_of(job_file, envelope)
         description = self._described(job_file, mark, submission.uid)
-        description = self._with_recent(description)
+        description = self._with_recent(description, submission.uid)
         request = None
         if self._is_to_be_traced(description, job_file):
             drop = os.getuid() == 0
@@ -113,7 +113,6 @@ class Estimation:
             describe(job_file),
             device_kind=self.device_kind(),
             driver=self.driver,
-            contexts=self.contexts(uid),
             same_runs=same,
         )
 
@@ -124,9 +123,10 @@ class Estimation:
             return {}
         return self._store.contexts(kind, self.driver, uid)
 
-    def _with_recent(self, job: Description) -> Description:
-        """With what the errors of estimates are learned from: looked up where there are any."""
-        return replace(job, recent_runs=self._store.recent_runs(job.device_kind, MOST_RUNS))
+    def _with_recent(self, job: Description, uid: int) -> Description:
+        """With what estimates are corrected by: looked up where there are any."""
+        recent = self._store.recent_runs(job.device_kind, MOST_RUNS)
+        return replace(job, recent_runs=recent, contexts=self.contexts(uid))
 
     def _is_worth_asking(self, job: Description, job_file: JobFile) -> bool:
         name = self._config.estimator

@@ -113,7 +113,9 @@ def run(gpus: str | None, time_scale: float, settings: Sequence[str]) -> None:
                 devices.source, devices.clock, launcher.owner_of, post, interval_s, devices.renew
             ),
             estimation=estimation,
-            probing=Probing(estimation, config.estimation.probe, simulated_s),
+            probing=Probing(
+                estimation, config.estimation.probe and config.estimator == "auto", simulated_s
+            ),
             site=Site(
                 device_ids=config.device_ids,
                 checkpoints=paths.checkpoints,

@@ -34,6 +34,8 @@ from radrm.options import merged
 SCHEMA_VERSION = 5
 _WAL_BYTES = 64 * 2**20
 """The write-ahead log is cut back to this once its pages are in the database."""
+MOST_CONTEXTS = 500
+"""So many of the latest measurements are looked at: a user could make any number."""
 _CONTEXT = "context "
 LOG_RESERVE = 8 * 2**20
 """Bytes for SQLite's log: it is written back after 4 MiB, the rest is for a full disk."""
@@ -574,15 +576,15 @@ class Store:
         the version of CUDA: the user's own latest measurement, else the others' middle one."""
         first = context_mark(driver, "")
         rows = self._db.execute(
-            "SELECT fingerprint, uid, record FROM runs "
-            "WHERE fingerprint >= ? AND fingerprint < ? AND device_kind = ? ORDER BY serial",
-            (first, first[:-1] + chr(ord(first[-1]) + 1), device_kind),
+            "SELECT fingerprint, uid, record FROM runs WHERE fingerprint >= ? AND fingerprint < ? "
+            "AND device_kind = ? ORDER BY serial DESC LIMIT ?",
+            (first, first[:-1] + chr(ord(first[-1]) + 1), device_kind, MOST_CONTEXTS),
         )
         found: dict[str, dict[int, int]] = {}
         for mark, whose, text in rows:
             with contextlib.suppress(*_DAMAGE):
                 peak_mib = msgspec.json.decode(text, type=PastRun).peak_mib
-                found.setdefault(mark.removeprefix(first), {})[whose] = peak_mib
+                found.setdefault(mark.removeprefix(first), {}).setdefault(whose, peak_mib)
         return {
             cuda: float(by_user.get(uid, median(by_user.values())))
             for cuda, by_user in found.items()

@@ -7,6 +7,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
+import msgspec
 import pytest
 
 from radrm.core.records import Estimate, Instant, Job, JobSpec
@@ -175,3 +176,11 @@ def test_the_drivers_version(tmp_path: Path, text: str, version: str | None) -> 
     (tmp_path / "version").write_text(text)
     assert driver_version(str(tmp_path / "version")) == version
     assert driver_version(str(tmp_path / "absent")) is None
+
+
+def test_estimates_and_runs_of_the_last_release_load() -> None:
+    kept = b'{"quantity": "memory", "value": 5.0, "upper": 6.0, "source": "trace", "raw": 4.0}'
+    estimate = msgspec.json.decode(kept, type=Estimate)
+    assert (estimate.guesses, estimate.context_mib, estimate.cuda) == ((), None, None)
+    past = msgspec.json.decode(b'{"peak_mib": 5, "device_kind": "A100"}', type=PastRun)
+    assert (past.driver, past.cuda) == (None, None)

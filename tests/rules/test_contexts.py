@@ -91,6 +91,20 @@ def test_what_was_measured_beats_what_was_learned() -> None:
         assert value(6000, (), contexts={CUDA: absurd}) == 6000
 
 
+def test_runs_still_correct_what_was_measured() -> None:
+    """A probe loads few kernels: what real jobs take beyond it is learned as before."""
+    bare = 6000 - ASSUMED + 524
+    for count in (2, 3):
+        recent = runs(*[5900.0, 6000.0, 6100.0][:count], off=524 - ASSUMED + 100)
+        assert bare + 30 < value(6000, recent, contexts={CUDA: 524.0}) < bare + 60
+
+
+def test_runs_of_software_that_is_hardly_known_are_left_out() -> None:
+    others = runs(6000, 6100, off=-3000, driver="470")
+    assert value(6000, others) == 6000
+    assert value(6000, others, contexts={CUDA: 524.0}) == 6000 - ASSUMED + 524
+
+
 def test_where_the_programs_cuda_is_not_known_the_largest_measured_counts() -> None:
     (found,) = Auto((Says(6000, cuda=None),)).estimate(
         job(contexts={"11.8": 900.0, "12.4": 500.0, "13": 1.0})

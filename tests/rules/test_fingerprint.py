@@ -127,6 +127,14 @@ def test_the_value_of_any_option_that_is_not_listed_counts(
     assert (fingerprint(first) == fingerprint(second)) == (one == other)
 
 
+@pytest.mark.parametrize(
+    "words", ["--seed=1 {}", "--seed 1 {}", "-xseed {}", "-seed {}", "--seed --model {}"]
+)
+def test_what_stands_beside_a_neutral_option_counts(words: str) -> None:
+    one, other = (fingerprint(f"python a.py {words.format(w)}") for w in ("bert", "gpt2-xl"))
+    assert one != other
+
+
 def submitted(text: str, **environment: str) -> str:
     """The fingerprint of a job file handed in from a shell with these variables."""
     given_in = Envelope(
