@@ -1,4 +1,7 @@
-"""The table of `make mutants` fits the code: each defect can still be made, and is one."""
+"""The table of `make mutants` fits the code: each defect can still be made, and is one.
+
+Apart from the tests that notice mutants, for this would notice every one.
+"""
 
 from __future__ import annotations
 
