@@ -207,6 +207,10 @@ def test_one_that_is_lost_after_a_long_run_goes_back_at_once() -> None:
     for _ in range(5):
         world.pass_time(3600.0)
         assert world.end(job, lost="killed").state is JobState.RUNNING
+    assert world.end(job, lost="killed").state is JobState.RUNNING, "the first at once is free"
+    assert world.end(job, lost="killed").state is JobState.PENDING
+    world.pass_time(world.settings.retry_s)
+    assert world.state(job) is JobState.RUNNING, "long runs have not made the pause longer"
 
 
 def test_a_person_may_requeue_a_running_job_as_often_as_he_likes() -> None:
