@@ -159,7 +159,7 @@ def make_rules(config: Config) -> Rules:
         config.planners,
         order=order,
         policy=policy,
-        recovery_policy=Exclusive(whole_device=False),
+        recovery_policy=Exclusive(whole_device=policy.whole_device),
     )
     recovery: Recovery = _make("recovery", config.recovery, config.recoveries)
     for kind, table in TABLES.items():

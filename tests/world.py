@@ -57,10 +57,11 @@ def gpus(count: int, total_mib: int = 40 * GIB, **changes: object) -> tuple[Devi
 
 
 def default_planner(policy: Policy | None = None, order: Order | None = None) -> OrderPolicy:
+    policy = policy or Magm()
     return OrderPolicy(
         order=order or Fifo(),
-        policy=policy or Magm(),
-        recovery_policy=Exclusive(whole_device=False),
+        policy=policy,
+        recovery_policy=Exclusive(whole_device=policy.whole_device),
     )
 
 

@@ -134,6 +134,8 @@ def _alike(
             yield offer
         elif mode is Collocation.TIMESLICE and can_be_time_sliced(job, natural):
             yield view.offer(job, role, offer.device.uuid, mode)
+        elif offer.refusal is not None:
+            yield offer  # to say why
 
 
 def _cpu_share(role: str, task: int, cpus: float | None) -> Share:

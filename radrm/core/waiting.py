@@ -123,9 +123,7 @@ class Lines:
 
     def of(self, job: Job) -> WaitingQueue:
         """The line that the job stands in, or stands aside from."""
-        if not job.spec.gpus:
-            return self.gpuless
-        return self.aside if job.id in self.aside else self.gpu
+        return self.gpu if job.spec.gpus else self.gpuless
 
     def put(self, job: Job) -> None:
         self.discard(job.id)

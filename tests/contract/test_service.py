@@ -86,6 +86,8 @@ def test_who_needs_more_gpus_than_are_in_service_stands_aside_and_keeps_its_plac
     assert states == [JobState.RUNNING, JobState.RUNNING, JobState.PENDING]
     assert world.state(wide) is JobState.PENDING
     assert summary(world, wide).startswith("needs 4 GPUs, 3 are in service")
+    waiting = world.scheduler.state.waiting
+    assert waiting.of(wide).position(wide.id) is None, "it is not in line"
     assert "GPU 3" in summary(world, wide)
     bring_back(world, how)
     assert world.why(behind[2])[0] == "order", "its place is taken back at once"

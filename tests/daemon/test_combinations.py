@@ -118,7 +118,9 @@ def test_every_combination_runs_jobs(
         world.end(first)
     again = world.live(second)
     assert again is not None, world.why(second)
-    assert (again.number, again.placement.collocation) == (2, Collocation.EXCLUSIVE)
+    way_back = Collocation.EXCLUSIVE if recovery == "own-device" else mode
+    assert (again.number, again.placement.collocation) == (2, way_back)
+    assert again.placement.shares[0].reserved_mib == 40 * GIB
     assert world.end(second).state is JobState.COMPLETED
 
 
@@ -163,7 +165,7 @@ SAMPLE = [
     ("rr", "none", "timeslice", "none", False),
     ("lug", "horus", "mps", "exclusive", True),
     ("mug", "auto", "mps", "none", False),
-    ("first-fit", "declared", "exclusive", "exclusive", False),
+    ("first-fit", "declared", "exclusive", "own-device", False),
     ("best-fit", "auto", "auto", "none", True),
 ]
 TOLD_BY = {"horus": "horus", "auto": "summary"}
