@@ -242,10 +242,10 @@ def test_clients_that_say_nothing_do_not_keep_others_out(daemon: DaemonHome) -> 
 def test_what_lies_in_the_spool_and_is_no_envelope_is_set_aside(daemon: DaemonHome) -> None:
     spool = daemon.folder / "home" / "spool"
     (spool / "raw.tmp").write_text("#!/bin/sh\necho hi\n")
-    os.rename(spool / "raw.tmp", spool / "raw.rad")
+    os.rename(spool / "raw.tmp", spool / "raw.job")
     refused = daemon.folder / "home" / "refused"
     wait_until(lambda: refused.exists() and len(os.listdir(refused)) == 1, "the raw file")
-    assert "raw.rad" in daemon.said()
+    assert "raw.job" in daemon.said()
     assert daemon.json("status", "--all") == []
 
 
