@@ -217,30 +217,29 @@ def test_of_three_users_the_one_that_has_waited_longest_is_next() -> None:
     world = World(gpus(1, mps=True), settings=SETTINGS)
     users = [{"user": str(uid), "uid": uid} for uid in (1, 2, 3)]
     served = []
-    # The first has the most urgent jobs, the last the least.
+    # The first has the most urgent jobs, the last the least; one at a time has room.
     for _ in range(3):
         for urgency, user in enumerate(users):
-            world.submit(GIB, smact=0.1, priority=-urgency, **user)
+            world.submit(30 * GIB, smact=0.1, priority=-urgency, **user)
     for _ in range(6):
         turn_is_over(world)
-        running = [a.job_id for a in world.attempts.values() if a.ended is None]
-        served.append({world.jobs[i].spec.uid for i in running})
-        for job_id in running:
-            world.end(job_id)
-    assert {1, 2, 3} == set().union(*served[:3]), served
+        (running,) = (a.job_id for a in world.attempts.values() if a.ended is None)
+        served.append(world.jobs[running].spec.uid)
+        world.end(running)
+    assert served == [1, 2, 3, 1, 2, 3]
 
 
 def test_who_comes_next_may_pass_the_head_on_that_gpu_alone() -> None:
-    world = World(gpus(2, mps=True), settings=SETTINGS)
-    ann = world.submit(30 * GIB, smact=0.1)
-    cid = world.submit(30 * GIB, smact=0.1, user="cid", uid=1002)
+    world = World((*gpus(1, mps=True), gpus(2)[1]), settings=SETTINGS)
+    world.submit(30 * GIB, smact=0.1)
+    other = world.submit(30 * GIB, smact=0.1)
     turn_is_over(world)
     world.submit(30 * GIB, smact=0.1, priority=9)
     bob = world.submit(GIB, smact=0.1, **BOB)
-    assert world.state(bob) is JobState.PENDING
-    world.end(ann)
+    assert world.state(bob) is JobState.PENDING, "GPU-1 has room, and it is behind the head there"
+    world.end(1)
     assert world.where(bob) == ("GPU-0",)
-    assert world.state(cid) is JobState.RUNNING
+    assert world.where(other) == ("GPU-1",)
 
 
 # ------------------------------------------------------------------ promises with room to spare

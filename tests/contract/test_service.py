@@ -113,6 +113,19 @@ def test_a_short_trouble_lets_nobody_pass(how: str) -> None:
     assert world.state(wide) is JobState.RUNNING
 
 
+def test_trouble_that_comes_and_goes_counts_anew_each_time() -> None:
+    world = Faulty(gpus(2), settings=CORE)
+    world.submit(30 * GIB, smact=0.9)
+    wide = world.submit(30 * GIB, gpus=2)
+    for _ in range(4):
+        world.faults = {"GPU-1": "Xid 48: a memory error"}
+        world.pass_time(1.0)
+        world.pass_time(world.settings.out_of_service_s - 1)
+        assert world.why(wide)[0] != "service"
+        world.faults = {}
+        world.pass_time(1.0)
+
+
 def test_without_a_device_in_service_everybody_stands_aside_and_says_why() -> None:
     world = World(gpus(2))
     see(world, ())
@@ -225,6 +238,19 @@ def test_what_a_new_mig_layout_can_never_run_fails_once_the_layout_stands() -> N
     world.pass_time(2)
     assert world.state(waiting) is JobState.FAILED
     assert "its profile is 1g.5gb" in (world.jobs[waiting.id].reason or "")
+
+
+def test_a_gpu_that_was_cut_into_instances_does_not_come_back() -> None:
+    world = World(gpus(2))
+    running, waiting = (world.submit(30 * GIB, gpus=2) for _ in range(2))
+    part = replace(gpus(1, 5 * GIB)[0], uuid="MIG-1", kind=DeviceKind.MIG, profile="1g.5gb")
+    see(world, gpus(1))
+    world.end(running)
+    see(world, (*gpus(1), replace(part, index=1, parent="GPU-1")))
+    assert world.state(waiting) is JobState.PENDING
+    for _ in range(2):
+        world.pass_time(world.settings.gone_after_s)
+    assert world.state(waiting) is JobState.FAILED
 
 
 def test_a_layout_that_comes_back_in_time_fails_nobody() -> None:
