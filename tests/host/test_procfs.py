@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from radrm.host import procfs
+from radrm.host import attempts, procfs
 from radrm.host.owners import LiveAttempt, PidOwners
 from radrm.host.processes import attempt_processes, kill_tree
 from radrm.host.procfs import LONGEST_ENVIRON, is_of, read_stat, start_of, token_of, uid_of
@@ -196,3 +196,13 @@ def test_many_long_environments_have_one_budget_and_short_ones_come_first(
     monkeypatch.setattr("radrm.host.processes.token_of", noted)
     assert attempt_processes(TOKEN, None) == {short}
     assert 1 <= len(long & set(looked_at)) <= 3
+
+
+def test_a_record_that_is_too_long_is_damaged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In a daemon of one's own a job can write into its attempt's folder."""
+    monkeypatch.setattr(attempts, "MOST_READ", 1 << 20)
+    (tmp_path / attempts.EXIT).write_bytes(b'{"version": 1, "code": 0}' + b" " * (1 << 20))
+    record, reason = attempts.read_record(str(tmp_path), attempts.EXIT)
+    assert record is None and reason is not None and "longer than 1 MiB" in reason
