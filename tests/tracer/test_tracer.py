@@ -20,7 +20,7 @@ from radrm.estimators.traced import Traced, replayed
 HERE = Path(__file__).parent
 TRACER = HERE.parents[1] / "radrm" / "tracer"
 PYTHON = os.environ.get("RADRM_TEST_TORCH_PYTHON") or sys.executable
-LIMIT_S = 120
+LIMIT_S = 300
 MIB = 1 << 20
 
 FEW = ["--batch-size", "64"]
