@@ -165,7 +165,9 @@ def make_rules(config: Config) -> Rules:
     for kind, table in TABLES.items():
         for name in getattr(config, table):
             find_rule(kind, name)  # a table of settings for a rule that does not exist
-    instead = OrderPolicy(Fifo(), Exclusive(), Exclusive(), name="instead")
+    first: Any = Fifo()
+    alone: Any = Exclusive()
+    instead = OrderPolicy(first, alone, alone, name="instead")
     return Rules(order=order, planners=(planner,), recovery=recovery, instead=instead)
 
 
