@@ -39,6 +39,7 @@ The files, in the order in which they may import one another:
     sources        which program files a job runs, in a few bytes
     submission     from a job file to its envelope
     watched        folders whose `.rad` files become jobs (a folder)
+    schema         the store's tables, and how they were before
     store          everything that must survive, in SQLite
     home           which folders are radrm's own, and which numbers were given
     past           the store's jobs and attempts, read and never written

@@ -13,7 +13,7 @@ import msgspec
 
 from radrm.core.records import Attempt, Job
 from radrm.errors import StoreError
-from radrm.host.store import SCHEMA_VERSION
+from radrm.host.schema import SCHEMA_VERSION
 
 MOST_JOBS = 200_000
 

@@ -9,7 +9,6 @@ theirs.
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import json
 import os
 import secrets
@@ -28,10 +27,10 @@ from radrm.core.scheduler import Kept
 from radrm.core.state import Decision, Record
 from radrm.core.words import JobState
 from radrm.errors import StoreError
+from radrm.host.schema import SCHEMA_VERSION, UnknownVersion, bring_up_to_date, digest_of
 from radrm.host.spool import Envelope
 from radrm.options import merged
 
-SCHEMA_VERSION = 5
 _WAL_BYTES = 64 * 2**20
 """The write-ahead log is cut back to this once its pages are in the database."""
 MOST_CONTEXTS = 500
@@ -39,111 +38,6 @@ MOST_CONTEXTS = 500
 _CONTEXT = "context "
 LOG_RESERVE = 8 * 2**20
 """Bytes for SQLite's log: it is written back after 4 MiB, the rest is for a full disk."""
-
-_SUBMISSIONS = """
-CREATE TABLE submissions (
-    ticket TEXT PRIMARY KEY,
-    uid INTEGER NOT NULL,
-    gid INTEGER NOT NULL,
-    envelope TEXT NOT NULL,
-    environment TEXT NOT NULL REFERENCES blobs (digest)
-);
-"""
-_JOBS = """
-CREATE TABLE jobs (
-    id INTEGER PRIMARY KEY AUTOINCREMENT,
-    ticket TEXT NOT NULL REFERENCES submissions (ticket),
-    array_id INTEGER,
-    array_index INTEGER,
-    name TEXT NOT NULL,
-    state TEXT NOT NULL,
-    final INTEGER NOT NULL,
-    record TEXT NOT NULL,
-    edits TEXT
-);
-"""
-_SCHEMA = f"""
-CREATE TABLE blobs (digest TEXT PRIMARY KEY, data BLOB NOT NULL);
-{_SUBMISSIONS}
-{_JOBS}
-CREATE TABLE attempts (
-    serial INTEGER PRIMARY KEY,
-    job_id INTEGER NOT NULL REFERENCES jobs (id),
-    live INTEGER NOT NULL,
-    record TEXT NOT NULL
-);
-CREATE INDEX attempts_of_job ON attempts (job_id);
-CREATE INDEX attempts_live ON attempts (serial) WHERE live;
-CREATE TABLE reservations (
-    owner TEXT NOT NULL, device TEXT NOT NULL, record TEXT NOT NULL, PRIMARY KEY (owner, device)
-);
-CREATE TABLE devices (uuid TEXT PRIMARY KEY, record TEXT NOT NULL);
-CREATE TABLE rules (
-    kind TEXT NOT NULL, name TEXT NOT NULL, record TEXT NOT NULL, PRIMARY KEY (kind, name)
-);
-"""
-# What was learned: one row for each attempt whose peak tells what its job needs.
-_RUNS = """
-CREATE TABLE runs (
-    serial INTEGER PRIMARY KEY,
-    uid INTEGER NOT NULL,
-    fingerprint TEXT,
-    device_kind TEXT NOT NULL,
-    record TEXT NOT NULL
-);
-CREATE INDEX runs_of_fingerprint ON runs (fingerprint, uid) WHERE fingerprint IS NOT NULL;
-CREATE INDEX runs_of_kind ON runs (device_kind, serial);
-"""
-_INDEXES = """
-CREATE INDEX jobs_unfinished ON jobs (id) WHERE NOT final;
-CREATE UNIQUE INDEX jobs_of_ticket ON jobs (ticket, coalesce(array_index, -1));
-CREATE INDEX jobs_of_array ON jobs (array_id, array_index) WHERE array_id IS NOT NULL;
-CREATE INDEX jobs_named ON jobs (name);
-CREATE INDEX array_states ON jobs (array_id, state) WHERE array_id IS NOT NULL;
-"""
-# What was edited, once for all jobs of which the same was; a job's `edits` is its digest.
-_EDITS = """
-CREATE TABLE edits (digest TEXT PRIMARY KEY, options TEXT NOT NULL);
-CREATE INDEX jobs_edited ON jobs (edits) WHERE edits IS NOT NULL;
-"""
-_MOVE_EDITS = f"""
-{_EDITS}
-INSERT OR IGNORE INTO edits SELECT digest(edits), edits FROM jobs WHERE edits IS NOT NULL;
-UPDATE jobs SET edits = digest(edits) WHERE edits IS NOT NULL;
-"""
-_MOVE_JOBS = """
-UPDATE sqlite_sequence SET seq = (SELECT seq FROM sqlite_sequence WHERE name = 'old_jobs')
-    WHERE name = 'jobs';
-DROP TABLE old_jobs;
-"""
-# Version 1 knew no arrays: its envelope stood in the job's own row. Version 2 had no states,
-# version 3 learned nothing, version 4 kept what was edited with every job.
-_MIGRATIONS = {
-    1: f"""
-ALTER TABLE jobs RENAME TO old_jobs;
-{_SUBMISSIONS}
-{_JOBS}
-INSERT INTO submissions SELECT ticket, uid, gid, envelope, environment FROM old_jobs;
-INSERT INTO jobs SELECT id, ticket, NULL, NULL, json_extract(record, '$.spec.name'),
-    json_extract(record, '$.state'), final, record, NULL FROM old_jobs;
-{_MOVE_JOBS}
-{_INDEXES}
-{_RUNS}
-{_EDITS}
-""",
-    2: f"""
-ALTER TABLE jobs RENAME TO old_jobs;
-{_JOBS}
-INSERT INTO jobs SELECT id, ticket, array_id, array_index, name, json_extract(record, '$.state'),
-    final, record, edits FROM old_jobs;
-{_MOVE_JOBS}
-{_INDEXES}
-{_RUNS}
-{_MOVE_EDITS}
-""",
-    3: _RUNS + _MOVE_EDITS,
-    4: _MOVE_EDITS,
-}
 
 _LAST_SERIAL = """
 SELECT max(coalesce((SELECT max(serial) FROM attempts), 0),
@@ -213,21 +107,13 @@ class Store:
         self._db.execute("PRAGMA synchronous = FULL")
         self._db.execute("PRAGMA foreign_keys = ON")
         self._db.execute(f"PRAGMA journal_size_limit = {_WAL_BYTES}")
-        (version,) = self._db.execute("PRAGMA user_version").fetchone()
-        if version == 0:
-            self._run(_SCHEMA + _INDEXES + _RUNS + _EDITS)
-        elif version in _MIGRATIONS:
-            self._db.execute("PRAGMA foreign_keys = OFF")
-            self._db.execute("PRAGMA legacy_alter_table = ON")
-            self._db.create_function("digest", 1, _digest, deterministic=True)
-            self._run(_MIGRATIONS[version])
-            self._db.execute("PRAGMA legacy_alter_table = OFF")
-            self._db.execute("PRAGMA foreign_keys = ON")
-        elif version != SCHEMA_VERSION:
+        try:
+            bring_up_to_date(self._db)
+        except UnknownVersion as unknown:
             raise StoreError(
-                f"the store {self.path} has version {version} and this radrm reads version "
+                f"the store {self.path} has version {unknown} and this radrm reads version "
                 f"{SCHEMA_VERSION}; run the radrm that wrote it"
-            )
+            ) from None
 
     def _keep_room(self) -> None:
         """Allocate space for the log of transactions now: on a full disk they still fit in.
@@ -244,10 +130,6 @@ class Store:
                 os.posix_fallocate(log, 0, LOG_RESERVE)
             finally:
                 os.close(log)
-
-    def _run(self, script: str) -> None:
-        """All of a change to the tables, or nothing of it."""
-        self._db.executescript(f"BEGIN; {script} PRAGMA user_version = {SCHEMA_VERSION}; COMMIT;")
 
     def close(self) -> None:
         self._db.close()
@@ -362,7 +244,7 @@ class Store:
             digest = digests.get(id(options))
             if digest is None:
                 text = json.dumps(options, sort_keys=True)
-                digest = digests[id(options)] = _digest(text)
+                digest = digests[id(options)] = digest_of(text)
                 self._db.execute("INSERT OR IGNORE INTO edits VALUES (?, ?)", (digest, text))
             if (old := self.edited(job_id)) is not None:
                 before[old] = None
@@ -651,8 +533,4 @@ def _spelled(value: Any) -> Any:
 def _packed(environment: dict[str, str]) -> tuple[str, bytes]:
     """The name and the packed bytes of an environment: a sweep's jobs share one."""
     text = json.dumps(environment, sort_keys=True)
-    return _digest(text), zlib.compress(text.encode("ascii"), 1)
-
-
-def _digest(text: str) -> str:
-    return hashlib.sha256(text.encode("utf-8", "surrogateescape")).hexdigest()
+    return digest_of(text), zlib.compress(text.encode("ascii"), 1)

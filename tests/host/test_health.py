@@ -24,7 +24,8 @@ from radrm.host.health import gpus, kernel, places, software
 from radrm.host.health.finding import Check, Finding, Level, ok, run_checks
 from radrm.host.health.job_files import job_files
 from radrm.host.paths import Paths, prepare
-from radrm.host.store import SCHEMA_VERSION, Store
+from radrm.host.schema import SCHEMA_VERSION
+from radrm.host.store import Store
 from radrm.host.tickets import new_ticket
 from tests.host.nvml_driver import LOST, NO_FUNCTION, NOT_SUPPORTED, Chip, Driver, instance, mig_gpu
 

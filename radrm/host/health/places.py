@@ -14,8 +14,8 @@ from urllib.parse import quote
 
 from radrm.host.health.finding import Finding, fail, ok, warn
 from radrm.host.paths import Paths
+from radrm.host.schema import SCHEMA_VERSION
 from radrm.host.spool import ENVELOPE, FOREIGN, kind_of
-from radrm.host.store import SCHEMA_VERSION
 from radrm.host.watched.names import reserved
 
 LONGEST_ADDRESS = 107

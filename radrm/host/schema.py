@@ -1,0 +1,144 @@
+"""The store's tables, and how those of an earlier release become today's."""
+
+from __future__ import annotations
+
+import hashlib
+import sqlite3
+
+SCHEMA_VERSION = 5
+
+_SUBMISSIONS = """
+CREATE TABLE submissions (
+    ticket TEXT PRIMARY KEY,
+    uid INTEGER NOT NULL,
+    gid INTEGER NOT NULL,
+    envelope TEXT NOT NULL,
+    environment TEXT NOT NULL REFERENCES blobs (digest)
+);
+"""
+_JOBS = """
+CREATE TABLE jobs (
+    id INTEGER PRIMARY KEY AUTOINCREMENT,
+    ticket TEXT NOT NULL REFERENCES submissions (ticket),
+    array_id INTEGER,
+    array_index INTEGER,
+    name TEXT NOT NULL,
+    state TEXT NOT NULL,
+    final INTEGER NOT NULL,
+    record TEXT NOT NULL,
+    edits TEXT
+);
+"""
+_SCHEMA = f"""
+CREATE TABLE blobs (digest TEXT PRIMARY KEY, data BLOB NOT NULL);
+{_SUBMISSIONS}
+{_JOBS}
+CREATE TABLE attempts (
+    serial INTEGER PRIMARY KEY,
+    job_id INTEGER NOT NULL REFERENCES jobs (id),
+    live INTEGER NOT NULL,
+    record TEXT NOT NULL
+);
+CREATE INDEX attempts_of_job ON attempts (job_id);
+CREATE INDEX attempts_live ON attempts (serial) WHERE live;
+CREATE TABLE reservations (
+    owner TEXT NOT NULL, device TEXT NOT NULL, record TEXT NOT NULL, PRIMARY KEY (owner, device)
+);
+CREATE TABLE devices (uuid TEXT PRIMARY KEY, record TEXT NOT NULL);
+CREATE TABLE rules (
+    kind TEXT NOT NULL, name TEXT NOT NULL, record TEXT NOT NULL, PRIMARY KEY (kind, name)
+);
+"""
+# What was learned: one row for each attempt whose peak tells what its job needs.
+_RUNS = """
+CREATE TABLE runs (
+    serial INTEGER PRIMARY KEY,
+    uid INTEGER NOT NULL,
+    fingerprint TEXT,
+    device_kind TEXT NOT NULL,
+    record TEXT NOT NULL
+);
+CREATE INDEX runs_of_fingerprint ON runs (fingerprint, uid) WHERE fingerprint IS NOT NULL;
+CREATE INDEX runs_of_kind ON runs (device_kind, serial);
+"""
+_INDEXES = """
+CREATE INDEX jobs_unfinished ON jobs (id) WHERE NOT final;
+CREATE UNIQUE INDEX jobs_of_ticket ON jobs (ticket, coalesce(array_index, -1));
+CREATE INDEX jobs_of_array ON jobs (array_id, array_index) WHERE array_id IS NOT NULL;
+CREATE INDEX jobs_named ON jobs (name);
+CREATE INDEX array_states ON jobs (array_id, state) WHERE array_id IS NOT NULL;
+"""
+# What was edited, once for all jobs of which the same was; a job's `edits` is its digest.
+_EDITS = """
+CREATE TABLE edits (digest TEXT PRIMARY KEY, options TEXT NOT NULL);
+CREATE INDEX jobs_edited ON jobs (edits) WHERE edits IS NOT NULL;
+"""
+_MOVE_EDITS = f"""
+{_EDITS}
+INSERT OR IGNORE INTO edits SELECT digest(edits), edits FROM jobs WHERE edits IS NOT NULL;
+UPDATE jobs SET edits = digest(edits) WHERE edits IS NOT NULL;
+"""
+_MOVE_JOBS = """
+UPDATE sqlite_sequence SET seq = (SELECT seq FROM sqlite_sequence WHERE name = 'old_jobs')
+    WHERE name = 'jobs';
+DROP TABLE old_jobs;
+"""
+# Version 1 knew no arrays: its envelope stood in the job's own row. Version 2 had no states,
+# version 3 learned nothing, version 4 kept what was edited with every job.
+_MIGRATIONS = {
+    1: f"""
+ALTER TABLE jobs RENAME TO old_jobs;
+{_SUBMISSIONS}
+{_JOBS}
+INSERT INTO submissions SELECT ticket, uid, gid, envelope, environment FROM old_jobs;
+INSERT INTO jobs SELECT id, ticket, NULL, NULL, json_extract(record, '$.spec.name'),
+    json_extract(record, '$.state'), final, record, NULL FROM old_jobs;
+{_MOVE_JOBS}
+{_INDEXES}
+{_RUNS}
+{_EDITS}
+""",
+    2: f"""
+ALTER TABLE jobs RENAME TO old_jobs;
+{_JOBS}
+INSERT INTO jobs SELECT id, ticket, array_id, array_index, name, json_extract(record, '$.state'),
+    final, record, edits FROM old_jobs;
+{_MOVE_JOBS}
+{_INDEXES}
+{_RUNS}
+{_MOVE_EDITS}
+""",
+    3: _RUNS + _MOVE_EDITS,
+    4: _MOVE_EDITS,
+}
+
+
+class UnknownVersion(Exception):
+    """The tables are of a version that this release does not know."""
+
+
+def bring_up_to_date(db: sqlite3.Connection) -> None:
+    """Make the tables, or move those of an earlier release: all of it, or nothing.
+
+    Raises `UnknownVersion`, and what SQLite raises.
+    """
+    (version,) = db.execute("PRAGMA user_version").fetchone()
+    if version == 0:
+        _run(db, _SCHEMA + _INDEXES + _RUNS + _EDITS)
+    elif version in _MIGRATIONS:
+        db.execute("PRAGMA foreign_keys = OFF")
+        db.execute("PRAGMA legacy_alter_table = ON")
+        db.create_function("digest", 1, digest_of, deterministic=True)
+        _run(db, _MIGRATIONS[version])
+        db.execute("PRAGMA legacy_alter_table = OFF")
+        db.execute("PRAGMA foreign_keys = ON")
+    elif version != SCHEMA_VERSION:
+        raise UnknownVersion(version)
+
+
+def _run(db: sqlite3.Connection, script: str) -> None:
+    db.executescript(f"BEGIN; {script} PRAGMA user_version = {SCHEMA_VERSION}; COMMIT;")
+
+
+def digest_of(text: str) -> str:
+    return hashlib.sha256(text.encode("utf-8", "surrogateescape")).hexdigest()
