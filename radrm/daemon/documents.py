@@ -173,7 +173,7 @@ class Documents:
         refusals = self._scheduler.why_waiting(job.id, now)
         if not refusals:
             return None
-        general = [r for r in refusals if r.device is None and r.rule != "count"]
+        general = [r for r in refusals if r.device is None and r.rule not in ("count", "rule")]
         if general:
             return general[0].message
         devices = [r for r in refusals if r.device is not None]
