@@ -70,10 +70,11 @@ def test_a_folder_for_job_files_is_given_to_whom_the_kernel_names(
     (tmp_path / "spool").mkdir()
     watching = Watching(paths, system)
     words = {"op": "spool", "uid": 0, "user": "root"}
-    request = Request(words=words, client=Peer(os.getpid(), STRANGER, STRANGER))
+    request = Request(json.dumps(words).encode(), Peer(os.getpid(), STRANGER, STRANGER))
     loop = SimpleNamespace(broken=False)
-    Requests({}, watching.folder_of).answer(loop, request)  # type: ignore[arg-type]
-    answer = request.wait()
+    finish(Requests({}, watching.folder_of).answer(loop, request))  # type: ignore[arg-type]
+    answer = request.wait(0.0)
+    assert answer is not None
     if system:
         assert answer == {"ok": True, "result": f"{paths.users}/{STRANGER}"}
         assert os.stat(answer["result"]).st_uid == STRANGER

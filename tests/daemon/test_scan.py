@@ -17,6 +17,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from radrm.core import events as ev
+from radrm.core.records import Job
 from radrm.core.state import Decision
 from radrm.core.words import JobState
 from radrm.daemon import scan as scans
@@ -96,6 +97,11 @@ class Place:
         self.scan.notice([path.name])
         return ticket
 
+    def made(self, ticket: str) -> list[Job]:
+        """The jobs that were made of a submission."""
+        found = [self.store.job(job_id) for job_id in self.store.of_ticket(ticket)]
+        return [job for job in found if job is not None]
+
     def owned_by(self, monkeypatch: pytest.MonkeyPatch, owners: dict[str, int]) -> None:
         """Have these tickets be other users' than the one who runs the test."""
         add, read = self.arrivals.turns.add, self.arrivals.read
@@ -113,7 +119,7 @@ class Place:
         monkeypatch.setattr(self.arrivals, "read", read_as)
 
     def state(self, ticket: str) -> str | None:
-        jobs = self.store.of_ticket(ticket)
+        jobs = self.made(ticket)
         return jobs[0].state.value if jobs else None
 
     def waiting(self) -> list[str]:
@@ -156,7 +162,7 @@ def test_whatever_a_sound_envelope_makes_the_readers_do_it_becomes_a_failed_job(
     good = place.put()
     place.scan.run()
     assert (place.state(bad.ticket), place.state(good.ticket)) == ("FAILED", "PENDING")
-    (job,) = place.store.of_ticket(bad.ticket)
+    (job,) = place.made(bad.ticket)
     assert "a bug of ours" in (job.reason or "")
     assert place.waiting() == []
 
@@ -200,7 +206,7 @@ def test_no_content_is_left_lying_or_raises(
     assert (taken is not None) is (place.refused() == refused)
     if taken is not None:
         assert place.store.submitted(ticket).envelope.ticket == ticket
-        assert place.store.of_ticket(ticket)
+        assert place.made(ticket)
 
 
 _shared: Place | None = None
@@ -359,7 +365,7 @@ def test_an_environment_that_no_program_can_have_fails_the_job_at_once(
         os.execve("/bin/true", ["true"], environment)
     mine = place.put(environment=environment)
     place.scan.run()
-    (job,) = place.store.of_ticket(mine.ticket)
+    (job,) = place.made(mine.ticket)
     assert job.state is JobState.FAILED and re.search(words, job.reason or "")
 
 
@@ -415,7 +421,7 @@ def test_a_follower_waits_for_a_ticket_that_still_lies_in_the_spool(
     place.put(ticket=follower, options={"after": [second]})
     for _ in range(4):
         place.scan.run()
-    (job,) = place.store.of_ticket(follower)
+    (job,) = place.made(follower)
     assert job.state is JobState.PENDING and len(job.after) == 1
 
 
@@ -447,7 +453,7 @@ def test_a_file_that_cannot_be_removed_is_tried_less_and_less_often(
     monkeypatch.setattr(place.arrivals, "remove", remove)
     place.now_s += 100
     place.scan.run()
-    assert place.waiting() == [] and len(place.store.of_ticket(mine.ticket)) == 1
+    assert place.waiting() == [] and len(place.made(mine.ticket)) == 1
 
 
 def test_who_follows_himself_or_in_a_circle_is_told(place: Place) -> None:
@@ -471,7 +477,7 @@ def test_an_array_whose_envelope_is_taken_away_holds_nobody(
     while place.scan.run() == 0.0:
         pass
     assert place.state(follower.ticket) == "PENDING"
-    assert len(place.store.of_ticket(array.ticket)) == 2
+    assert len(place.made(array.ticket)) == 2
 
 
 def test_a_thousand_foreign_names_cost_no_more_than_their_listing(

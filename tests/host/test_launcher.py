@@ -663,7 +663,7 @@ def test_a_record_without_end_is_not_read_whole(host: Host) -> None:
     (host.folder / "exit.json").touch()
     os.truncate(host.folder / "exit.json", 2**40)
     record, wrong = attempts.read_record(str(host.folder), "exit.json")
-    assert record is None and wrong == "exit.json is damaged"
+    assert record is None and wrong == "exit.json is damaged: it is longer than 64 MiB"
 
 
 def test_damaged_start_and_claim_are_lost_never_void(host: Host) -> None:
