@@ -1,4 +1,4 @@
-"""What other users and the server's memory notice while somebody attacks the daemon's socket.
+"""What other users and the server's memory notice while somebody attacks the daemon.
 
     sudo .venv/bin/python -m benchmarks.attacks [JOBS [ELEMENTS]]
 
@@ -10,7 +10,9 @@ minutes, and half of the machine.
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import json
+import mmap
 import os
 import signal
 import socket
@@ -166,6 +168,91 @@ def pages(home: DaemonHome) -> None:
         thread.join()
 
 
+def large_envelopes(home: DaemonHome) -> None:
+    """40 submissions of 7 MiB at once, no two alike."""
+    environments = [{f"A{i}": os.urandom(50_000).hex() for i in range(72)} for _ in range(40)]
+    _become_attacker(home)
+    for environment in environments:
+        _put(home, [{"gpus": "0", "output": os.devnull}], environment=environment)
+    time.sleep(3600)
+
+
+def long_environments(home: DaemonHome) -> None:
+    """Processes that make their environments a GiB long, while the runners of their user's jobs
+    are killed: whatever may be left of those jobs is looked for among all processes."""
+    for _ in range(8):
+        if not _fork():
+            _become_attacker(home)
+            ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+            _lengthen_environment(1 << 30)
+            time.sleep(3600)
+    attempts, killed = Path(home.environment["RADRM_HOME"]) / "attempts", set()
+    while True:
+        child = _fork()
+        if not child:
+            _become_attacker(home)
+            _put(home, [{"gpus": "0", "output": os.devnull}], command=("sleep", "1000"))
+            os._exit(0)
+        os.waitpid(child, 0)
+        time.sleep(1.0)
+        for record in attempts.glob("*/start.json"):
+            with contextlib.suppress(OSError, ValueError):
+                runner = json.loads(record.read_bytes())["runner_pid"]
+                if runner not in killed:
+                    killed.add(runner)
+                    os.kill(runner, signal.SIGKILL)
+
+
+def _lengthen_environment(length: int) -> None:
+    """Have the kernel take `length` bytes of memory for this process's environment."""
+
+    class Map(ctypes.Structure):
+        _fields_ = [(name, ctypes.c_uint64) for name in _MAP] + [
+            ("auxv_size", ctypes.c_uint32),
+            ("exe_fd", ctypes.c_uint32),
+        ]
+
+    memory = mmap.mmap(-1, length, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    _kept.append(memory)
+    start = ctypes.addressof(ctypes.c_char.from_buffer(memory))
+    stat = Path("/proc/self/stat").read_text().rsplit(")", 1)[1].split()
+    numbers = (26, 27, 45, 46, 47, 47, 28, 48, 49)  # of the fields in proc(5)
+    now = [int(stat[number - 3]) for number in numbers]
+    wanted = Map(*now, start, start + length, 0, 0, 2**32 - 1)
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.prctl(_PR_SET_MM, _PR_SET_MM_MAP, ctypes.byref(wanted), ctypes.sizeof(wanted), 0):
+        raise OSError(ctypes.get_errno(), "prctl(PR_SET_MM_MAP)")
+
+
+_kept: list[mmap.mmap] = []
+_PR_SET_PDEATHSIG, _PR_SET_MM, _PR_SET_MM_MAP = 1, 35, 14
+_MAP = [
+    "start_code",
+    "end_code",
+    "start_data",
+    "end_data",
+    "start_brk",
+    "brk",
+    "start_stack",
+    "arg_start",
+    "arg_end",
+    "env_start",
+    "env_end",
+    "auxv",
+]
+
+
+def _become_attacker(home: DaemonHome) -> None:
+    """Let this process be the attacker's, who may write to the spool as in a system's."""
+    folder = Path(home.environment["RADRM_HOME"])
+    folder.parent.chmod(0o711)
+    folder.chmod(0o711)
+    (folder / "spool").chmod(0o1777)
+    os.setgroups([])
+    os.setgid(ATTACKER)
+    os.setuid(ATTACKER)
+
+
 def _order(home: DaemonHome, elements: int, **words: Any) -> None:
     """Give an order about the array, from a process of its own: to read the answer takes time."""
     orderer = _fork()
@@ -221,6 +308,8 @@ def measure(jobs: int = 20_000, elements: int = 100_000, seconds: float = 20.0) 
             "300 idle connections": idlers,
             "a flood of connections": flood,
             f"50 clients page {jobs:,} jobs": pages,
+            "40 submissions of 7 MiB": large_envelopes,
+            "environments of a GiB": long_environments,
         }
         for what, attack in attacks.items():
             with _measured(home, what, rows), _attacked(attack, home):
@@ -244,18 +333,23 @@ def measure(jobs: int = 20_000, elements: int = 100_000, seconds: float = 20.0) 
     return rows
 
 
-def _put(home: DaemonHome, options: list[dict[str, str]]) -> None:
+def _put(
+    home: DaemonHome,
+    options: list[dict[str, str]],
+    command: tuple[str, ...] = ("true",),
+    environment: dict[str, str] | None = None,
+) -> None:
     spool = Spool(os.path.join(home.environment["RADRM_HOME"], "spool"))
     envelopes = [
         Envelope(
             ticket=new_ticket(),
             file=None,
             script=None,
-            command=("true",),
+            command=command,
             options=each,
-            cwd=str(home.work),
+            cwd=str(home.work) if os.getuid() == 0 else "/",
             umask=0o022,
-            environment={"PATH": os.defpath},
+            environment={"PATH": os.defpath, **(environment or {})},
             submitted_s=time.time(),
         )
         for each in options
