@@ -66,6 +66,7 @@ READINGS_MISSED = 5
 _NOT_CORE_SETTINGS = {
     "collocation": 'write collocation = "..." above the tables',
     "overcommit": "it follows from the policy: conditions = false in the policy's table",
+    "whole_devices": 'it follows from the policy: policy = "exclusive"',
 }
 
 
@@ -185,18 +186,21 @@ def make_settings(
     """The core's settings; nothing is stale before a few readings could have been taken, nor
     before `patience_s`.
 
-    `overcommit` follows from the policy and is nobody's to set: with a policy that looks
-    at memory it would only void what that policy promises.
+    `overcommit` and `whole_devices` follow from the policy and are nobody's to set: with a
+    policy that looks at memory the first would only void what that policy promises.
     """
     for key in config.core.keys() & _NOT_CORE_SETTINGS.keys():
         raise BadConfig(f"[core] {key} is not set here; {_NOT_CORE_SETTINGS[key]}")
     given = _checked("core", CoreSettings, {**config.strangers.for_core, **config.core})
     if cpus is not None:
         given.setdefault("gpuless_at_once", cpus)
-    overcommit = bool(getattr(_make_policy(config), "overcommits", False))
-    settings = CoreSettings(
-        **{**given, "collocation": config.collocation, "overcommit": overcommit}
-    )
+    policy = _make_policy(config)
+    follows = {
+        "collocation": config.collocation,
+        "overcommit": bool(getattr(policy, "overcommits", False)),
+        "whole_devices": policy.whole_device,
+    }
+    settings = CoreSettings(**{**given, **follows})
     stale_after_s = max(settings.stale_after_s, READINGS_MISSED * reading_interval_s, patience_s)
     return replace(settings, stale_after_s=stale_after_s)
 

@@ -164,7 +164,7 @@ def _tell(sharing: Run, alone: Run, console: Console) -> bool:
         console.print(
             f"{job['name']} declared {show_mib(job['estimate_mib'])} and needed "
             f"{show_mib(job['peak_mib'])}: it died of GPU out-of-memory, went first in line, "
-            "got a GPU of its own, and completed."
+            "started again on an idle GPU, and completed."
         )
     wrong = _wrong(sharing, alone, [job["name"] for job in recovered])
     if wrong:

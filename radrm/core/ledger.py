@@ -120,6 +120,7 @@ class DeviceLedger:
         self._metered_s: float | None = None
         """Until when its energy is divided among its holders; None where that is not known."""
         self._trouble_since_s: float | None = None
+        self._in_use_since_s: float | None = None
 
     # ------------------------------------------------------------- memory
 
@@ -176,10 +177,26 @@ class DeviceLedger:
 
     def yields(self) -> str | None:
         """That it is left to unmanaged processes, where the site wants that."""
-        most, unmanaged = self._settings.idle_unmanaged_mib, self.unmanaged_mib or 0
-        if not self._settings.yield_to_unmanaged or unmanaged <= most:
+        return self._in_use() if self._settings.yield_to_unmanaged else None
+
+    def _in_use(self) -> str | None:
+        """That unmanaged processes use more of it than of an idle device."""
+        unmanaged = self.unmanaged_mib or 0
+        if unmanaged <= self._settings.idle_unmanaged_mib:
             return None
         return f"processes that radrm did not start use {show_mib(unmanaged)} of it"
+
+    def never_idle(self, now: Instant) -> str | None:
+        """Why it has not been idle, and would not be without radrm's jobs, for longer than a
+        moment; None where it would. To be asked again and again, as `out_of_service` is."""
+        why = self._in_use()
+        if why is None:
+            self._in_use_since_s = None
+        elif self._in_use_since_s is None:
+            self._in_use_since_s = now.boot_s
+        since_s = self._in_use_since_s
+        lasting = since_s is not None and now.boot_s - since_s >= self._settings.out_of_service_s
+        return why if lasting else None
 
     def out_of_service(self, now: Instant) -> str | None:
         """Why it takes no job for longer than a moment; None while it is in service.

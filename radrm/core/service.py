@@ -13,9 +13,15 @@ from radrm.core import lifecycle as life
 from radrm.core.records import Device, Job, Refusal, Role
 from radrm.core.state import State
 from radrm.core.units import show_mib
-from radrm.core.validation import effective_need_mib, hopeless, kind_refusal, shortage
+from radrm.core.validation import (
+    effective_need_mib,
+    hopeless,
+    kind_refusal,
+    shortage,
+    wants_whole_device,
+)
 from radrm.core.waiting import Aside
-from radrm.core.words import Collocation
+from radrm.core.words import Collocation, Queue
 
 
 def look(state: State, anew: bool) -> None:
@@ -23,10 +29,12 @@ def look(state: State, anew: bool) -> None:
 
     `anew`: who stands aside is judged even where no device has come or gone.
     """
-    now = state.turn.now
-    out = {uuid: why for uuid, le in state.ledgers.items() if (why := le.out_of_service(now))}
-    if anew or out.keys() != state.out_of_service.keys():
-        state.out_of_service = out
+    now, ledgers = state.turn.now, state.ledgers.items()
+    out = {uuid: why for uuid, ledger in ledgers if (why := ledger.out_of_service(now))}
+    used = {uuid: why for uuid, ledger in ledgers if (why := ledger.never_idle(now))}
+    before = state.out_of_service.keys(), state.never_idle.keys()
+    if anew or (out.keys(), used.keys()) != before:
+        state.out_of_service, state.never_idle = out, used
         state.waiting.judge_anew(state.jobs.__getitem__)
     _end_hopeless(state)
 
@@ -52,17 +60,25 @@ def judge(state: State, job: Job) -> Aside | None:
 def _suitable(state: State, job: Job, role: Role) -> list[Device]:
     """The devices in service that could run a task of this role, were they idle."""
     need = effective_need_mib(state, job, role) or 0
+    barred = state.out_of_service.keys() | (state.never_idle if _wants_idle(state, job) else ())
     return [
         ledger.device
         for uuid, ledger in state.ledgers.items()
-        if uuid not in state.out_of_service
+        if uuid not in barred
         and kind_refusal(ledger.device, role.needs, job.spec.collocation) is None
         and need <= ledger.device.capacity_mib
     ]
 
 
+def _wants_idle(state: State, job: Job) -> bool:
+    """True for a job that starts on idle devices only."""
+    recovers = job.queue is Queue.RECOVERY
+    return state.settings.whole_devices or recovers or wants_whole_device(state, job)
+
+
 def _aside(state: State, job: Job, role: Role, wanted: int, there: int) -> Aside:
-    what = f"{wanted} GPU{'s' * (wanted != 1)}"
+    idle = _wants_idle(state, job) and bool(state.never_idle)
+    what = f"{wanted} {'idle ' * idle}GPU{'s' * (wanted != 1)}"
     if role.needs.mig_profile is not None:
         what += f" of profile {role.needs.mig_profile}"
     elif job.spec.collocation is Collocation.MPS:
@@ -71,15 +87,16 @@ def _aside(state: State, job: Job, role: Role, wanted: int, there: int) -> Aside
     smaller = [size for size in state.waiting.sizes if size < need]
     if smaller:
         what += f" with more than {show_mib(smaller[-1])}"
-    out = _out(state)
+    out = _out(state, idle)
     more = f" ({'; '.join(out)})" if out else ""
     why = f"needs {what}, {there} {'is' if there == 1 else 'are'} in service{more}"
     return Aside(Refusal("service", why, None, wanted, there))
 
 
-def _out(state: State) -> Sequence[str]:
-    """What is out of service and why, by index: the first few."""
-    found = [(state.ledgers[uuid].device, why) for uuid, why in state.out_of_service.items()]
+def _out(state: State, idle: bool) -> Sequence[str]:
+    """What is out of service and why, by index: the first few. `idle`: or could not be idle."""
+    why_not = {**(state.never_idle if idle else {}), **state.out_of_service}
+    found = [(state.ledgers[uuid].device, why) for uuid, why in why_not.items()]
     found += [(device, "it has vanished") for device in state.absent.values()]
     found.sort(key=lambda item: (item[0].node, item[0].index))
     said = [f"GPU {device.index}: {why}" for device, why in found[:_SHOWN]]

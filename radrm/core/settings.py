@@ -24,7 +24,8 @@ class CoreSettings:
     """A device whose last reading is older takes no new job."""
     out_of_service_s: float = 60.0
     """A device that cannot be read, is faulty or is left to unmanaged processes for so long is
-    out of service: a job that needs it stands aside until it is back, and others pass."""
+    out of service: a job that needs it stands aside until it is back, and others pass. So does a
+    job that wants an idle device, where unmanaged processes have used one for so long."""
     gone_after_s: float = 600.0
     """Once no device here could ever run a waiting job for so long, the job fails: a MIG
     instance was cut away for good, or a GPU is missing since the daemon's start. A GPU that
@@ -67,6 +68,8 @@ class CoreSettings:
     pauses of a job that is lost again and again at once, and of a rule that fails..."""
     retry_most_s: float = 600.0
     """...up to this."""
+    whole_devices: bool = False
+    """Every job wants idle devices; `wiring` sets it with a policy that gives only those."""
     overcommit: bool = False
     """Let a policy place a job where its need does not fit. Only for policies of the
     literature that look at no memory (round-robin); `wiring` sets it with such a policy."""

@@ -108,6 +108,8 @@ class State:
         """GPUs that have vanished in this life of the daemon: they may come back."""
         self.out_of_service: dict[str, str] = {}
         """Why a device takes no job for longer than a moment, by its UUID."""
+        self.never_idle: dict[str, str] = {}
+        """Why a device that may be in service would not be idle without radrm's jobs."""
         self.never_since: dict[Hashable, float] = {}
         """Since when (boot-time seconds) no device is known that could serve a need."""
         self.drained: dict[str, str] = {}
@@ -306,6 +308,7 @@ class State:
         instance nobody knows."""
         device = self.ledgers.pop(uuid).device
         self.out_of_service.pop(uuid, None)
+        self.never_idle.pop(uuid, None)
         if device.kind is DeviceKind.GPU:
             self.absent[uuid] = device
         self.largest_mib.clear()

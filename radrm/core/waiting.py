@@ -200,7 +200,7 @@ class Lines:
         proven = bisect_left(self.sizes, job.memory_floor_mib or 0)
         estimated = bisect_left(self.sizes, job.need_mib or 0)
         wishes = job.spec.collocation, job.own_device, job.spec.time_limit_s is None
-        return roles, proven, estimated, wishes
+        return roles, proven, estimated, wishes, job.queue
 
     def _move(self, job_ids: set[int], into_line: bool) -> None:
         source, target = (self.aside, self.gpu) if into_line else (self.gpu, self.aside)

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
 
 from benchmarks.events import CountingWorld
 from radrm.core import events as ev
-from radrm.core.records import ArrayElement, Device, Job, Needs, Reading, Role
+from radrm.core.records import ArrayElement, Device, Job, Needs, OutOfMemory, Reading, Role
 from radrm.core.settings import CoreSettings
 from radrm.core.words import Collocation, DeviceKind, JobState
 from radrm.orders.fifo import Fifo
+from radrm.policies.exclusive import Exclusive
 from tests.world import GIB, World, gpus
 
 CORE = CoreSettings(smact_warm_s=0, smact_after_exit_s=0)
@@ -205,6 +207,74 @@ def test_an_array_whose_elements_stand_aside_lets_others_pass() -> None:
     ]
     assert world.state(world.submit(GIB)) is JobState.RUNNING
     assert [world.why(job)[0] for job in elements] == ["service", "array", "array"]
+
+
+# ------------------------------------------------------------------ unmanaged processes
+
+
+def alone(world: World) -> Job:
+    return world.submit(GIB, collocation=Collocation.EXCLUSIVE)
+
+
+def recovering(world: World) -> Job:
+    job = world.submit(GIB, name="recovering")
+    world.end(job, 1, oom=OutOfMemory("test", requested_mib=GIB))
+    return job
+
+
+@pytest.mark.parametrize("wish", [alone, recovering], ids=lambda wish: wish.__name__)
+def test_who_wants_an_idle_gpu_waits_aside_while_unmanaged_processes_use_it(
+    wish: Callable[[World], Job],
+) -> None:
+    """A desktop on the only GPU must not keep everybody waiting behind one job."""
+    world = World(gpus(1), settings=CORE)
+    world.unmanaged["GPU-0"] = CORE.idle_unmanaged_mib + 200
+    world.read()
+    first = wish(world)
+    behind = world.submit(GIB)
+    assert world.state(behind) is JobState.PENDING, "they may end at any moment"
+    assert world.why(behind)[0] == "order"
+    pass_grace(world)
+    assert world.state(behind) is JobState.RUNNING
+    assert summary(world, first) == (
+        "needs 1 idle GPU, 0 are in service "
+        "(GPU 0: processes that radrm did not start use 456M of it)"
+    )
+    world.unmanaged.clear()
+    world.read()
+    last = world.submit(GIB)
+    assert world.why(last)[0] == "order", "its place is taken back"
+    world.end(behind)
+    assert not world.state(first).waiting
+
+
+def test_a_policy_of_idle_gpus_does_not_wait_for_one_that_is_never_idle() -> None:
+    settings = replace(CORE, whole_devices=True)
+    world = World(gpus(2), policy=Exclusive(), settings=settings)
+    world.unmanaged["GPU-1"] = 8 * GIB
+    world.read()
+    wide, narrow = world.submit(GIB, gpus=2), world.submit(GIB)
+    pass_grace(world)
+    assert world.state(narrow) is JobState.RUNNING
+    assert "needs 2 idle GPUs, 1 is in service" in summary(world, wide)
+    shared = World(gpus(2), settings=CORE)
+    shared.unmanaged["GPU-1"] = 8 * GIB
+    shared.read()
+    pass_grace(shared)
+    assert shared.state(shared.submit(GIB, gpus=2)) is JobState.RUNNING, "it shares"
+
+
+def test_what_unmanaged_processes_use_counts_from_when_they_came_last() -> None:
+    world = World(gpus(1), settings=CORE)
+    ledger = world.scheduler.state.ledgers["GPU-0"]
+    told = []
+    for used_mib in (GIB, GIB, 0, GIB, GIB):
+        world.unmanaged["GPU-0"] = used_mib
+        world.pass_time(CORE.out_of_service_s * 0.8)
+        told.append(ledger.never_idle(world.now) is not None)
+    assert told == [False, False, False, False, False]
+    world.pass_time(CORE.out_of_service_s * 0.8)
+    assert ledger.never_idle(world.now) is not None
 
 
 # ------------------------------------------------------------------ what can never start
