@@ -30,8 +30,8 @@ from rich.console import Console
 from benchmarks.real import occupy, running_daemon
 from benchmarks.run import table
 from benchmarks.table import Row, median_ms
-from radrm.host.spool import Envelope, Spool
-from radrm.host.tickets import new_ticket
+from radrm.host.storage.spool import Envelope, Spool
+from radrm.host.storage.tickets import new_ticket
 from tests.daemon.harness import DaemonHome, wait_until
 
 LIMIT_MS = 1000.0

@@ -21,7 +21,6 @@ from pathlib import Path
 from unittest.mock import patch
 
 from benchmarks import summary_accuracy, trace_accuracy
-from radrm.cli.accuracy import Case, accuracy
 from radrm.core.rules import Description, Estimator
 from radrm.estimators.gpumemnet import GPUMemNet
 from radrm.estimators.horus import Horus
@@ -29,7 +28,8 @@ from radrm.estimators.learned import learned
 from radrm.estimators.overheads import context_mib
 from radrm.estimators.summaries.text import BadSummary
 from radrm.estimators.summary import Summary
-from radrm.radfile import WHOLE_DEVICE_MIB
+from radrm.experiments.accuracy import Case, accuracy
+from radrm.jobfile.radfile import WHOLE_DEVICE_MIB
 
 QUANTILES = 40
 QUANTILE = 0.95

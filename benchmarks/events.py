@@ -16,7 +16,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from radrm.core import events as ev
 from radrm.core.settings import CoreSettings
-from radrm.core.state import Decision
+from radrm.core.state.state import Decision
 from radrm.policies.exclusive import Exclusive
 from tests.world import World, gpus
 

@@ -14,7 +14,7 @@ from benchmarks.real import hand_in, occupy, running_daemon
 from benchmarks.table import Row, median_ms
 from radrm.core import events as ev
 from radrm.core.settings import CoreSettings
-from radrm.core.state import Decision
+from radrm.core.state.state import Decision
 from radrm.policies.exclusive import Exclusive
 from tests.daemon.harness import wait_until
 from tests.world import World, gpus

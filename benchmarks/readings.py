@@ -20,7 +20,7 @@ from tempfile import TemporaryDirectory
 from benchmarks.table import Row, median_ms, p95_ms
 from radrm.config import ReadingsConfig
 from radrm.core.records import Instant
-from radrm.host.readings import open_gpus
+from radrm.host.gpus.readings import open_gpus
 from tests.standins.nvml_state import (
     CALLS_VARIABLE,
     H100,

@@ -12,8 +12,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from radrm.host.spool import Envelope, Spool
-from radrm.host.tickets import new_ticket
+from radrm.host.storage.spool import Envelope, Spool
+from radrm.host.storage.tickets import new_ticket
 from tests.daemon.harness import DaemonHome
 
 

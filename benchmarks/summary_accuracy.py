@@ -28,7 +28,7 @@ from radrm.core.rules import Description
 from radrm.estimators.summaries.text import BadSummary
 from radrm.estimators.summary import Summary
 from radrm.estimators.symbolic import kernels
-from radrm.radfile import read_job_file
+from radrm.jobfile.radfile import read_job_file
 from radrm.wiring import describe
 
 SPATIAL = (1.0, 1.5, 2.0, 2.5, 3.0, 3.5, 4.0)

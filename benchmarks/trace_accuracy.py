@@ -29,7 +29,7 @@ from pathlib import Path
 from radrm.errors import RadrmError
 from radrm.estimators.overheads import context_mib
 from radrm.estimators.traced import Traced
-from radrm.radfile import read_job_file
+from radrm.jobfile.radfile import read_job_file
 
 ROOT = Path(__file__).parents[1]
 LIMIT_S = 300

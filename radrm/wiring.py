@@ -25,13 +25,13 @@ from radrm.errors import BadConfig
 from radrm.estimators import ESTIMATORS
 from radrm.estimators.auto import Complain, ignore
 from radrm.estimators.declared import Declared
+from radrm.jobfile.radfile import JobFile
 from radrm.orders import ORDERS
 from radrm.orders.fifo import Fifo
 from radrm.planners import PLANNERS
 from radrm.planners.order_policy import OrderPolicy
 from radrm.policies import POLICIES
 from radrm.policies.exclusive import Exclusive
-from radrm.radfile import JobFile
 from radrm.recovery import RECOVERIES
 
 REGISTRIES: Mapping[str, Mapping[str, str]] = {

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from radrm.cli.demo_jobs import LIAR, MODELS
-from radrm.cli.demo_numbers import ROWS, Figures, Meter, figures, rows, verdict
-from radrm.cli.demo_view import Scene, comparison, live_view
-from radrm.radfile import read_job_file
+from radrm.cli.show.demo import Scene, comparison, live_view
+from radrm.experiments.demo.jobs import LIAR, MODELS
+from radrm.experiments.demo.numbers import ROWS, Figures, Meter, figures, rows, verdict
+from radrm.jobfile.radfile import read_job_file
 
 # ------------------------------------------------------------------ numbers
 

@@ -10,7 +10,7 @@ from typer.main import get_command
 from radrm.cli.app import make_app
 from radrm.core.transitions import diagram
 from radrm.errors import RadrmError
-from radrm.options import OPTIONS, options_markdown
+from radrm.jobfile.options import OPTIONS, options_markdown
 from radrm.wiring import REGISTRIES
 
 ROOT = Path(__file__).parents[1]

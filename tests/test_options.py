@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 
 from radrm.core.words import Collocation
 from radrm.errors import UsageError
-from radrm.option_values import Array, Dependency, EarlySignal
-from radrm.options import (
+from radrm.jobfile.options import (
     MAX_REPEATS,
     OPTIONS,
     Options,
@@ -27,6 +26,7 @@ from radrm.options import (
     typed,
     typed_whole,
 )
+from radrm.jobfile.values import Array, Dependency, EarlySignal
 
 ULID = "01ARZ3NDEKTSV4RRFFQ69G5FAV"
 BY_NAME = {option.name: option for option in OPTIONS}
@@ -502,7 +502,7 @@ def test_help_and_documents_hold_every_option() -> None:
 def test_the_table_imports_nothing_heavy() -> None:
     heavy = "typer rich argparse json msgspec logging datetime signal difflib pathlib asyncio"
     code = (
-        "import sys; before = set(sys.modules); import radrm.options; "
+        "import sys; before = set(sys.modules); import radrm.jobfile.options; "
         f"print(*(set({heavy.split()!r}) | {{'radrm.core.records'}}) & (set(sys.modules) - before))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -89,7 +89,7 @@ def test_it_starts_what_the_package_installs(unit: Path) -> None:
 
 
 def test_its_folders_are_the_daemons() -> None:
-    from radrm.host.paths import paths_for
+    from radrm.host.storage.paths import paths_for
 
     found, paths = service(SYSTEM), paths_for({}, uid=0)
     assert f"/var/lib/{found['StateDirectory']}" == paths.state

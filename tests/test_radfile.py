@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from radrm.core.words import Collocation
 from radrm.errors import BadFile, UsageError
-from radrm.option_values import Array, Dependency, EarlySignal
-from radrm.radfile import MAX_BYTES, WHOLE_DEVICE_MIB, JobFile, read_job_file, wrap_command
+from radrm.jobfile.radfile import MAX_BYTES, WHOLE_DEVICE_MIB, JobFile, read_job_file, wrap_command
+from radrm.jobfile.values import Array, Dependency, EarlySignal
 
 PUBLISHED = Path(__file__).resolve().parents[2] / "shared" / "data" / "jobs"
 
@@ -358,6 +358,6 @@ def test_no_bytes_raise_anything_else(data: bytes, filename: str) -> None:
 
 
 def test_reading_does_not_import_the_records() -> None:
-    code = "import sys, radrm.radfile; print('radrm.core.records' in sys.modules)"
+    code = "import sys, radrm.jobfile.radfile; print('radrm.core.records' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "False"

@@ -8,7 +8,7 @@ from dataclasses import MISSING, asdict, fields, is_dataclass, replace
 
 import pytest
 
-from radrm.record import Record
+from radrm.jobfile.record import Record
 
 
 class Point(Record):

@@ -12,8 +12,8 @@ from radrm.config import Config, parse_config
 from radrm.core.records import Estimate
 from radrm.core.words import Collocation, Quantity
 from radrm.errors import BadConfig
+from radrm.jobfile.radfile import WHOLE_DEVICE_MIB, read_job_file
 from radrm.policies.magm import Magm
-from radrm.radfile import WHOLE_DEVICE_MIB, read_job_file
 from radrm.wiring import (
     AUTO_CHAIN,
     QUICK,

@@ -34,7 +34,7 @@ from radrm.core.records import (
 from radrm.core.rules import Order, Planner, Policy, Recovery
 from radrm.core.scheduler import Kept, Rules, Scheduler
 from radrm.core.settings import CoreSettings
-from radrm.core.state import Decision
+from radrm.core.state.state import Decision
 from radrm.core.words import JobState, Quantity
 from radrm.orders.fifo import Fifo
 from radrm.planners.order_policy import OrderPolicy

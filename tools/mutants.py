@@ -81,19 +81,19 @@ MUTANTS = (
     ),
     Mutant(
         "settled although it grows",
-        "ledger.py",
+        "state/ledger.py",
         "quiet_s = boot_s - max(holding.grew_s, holding.since_s)",
         "quiet_s = boot_s - holding.since_s",
     ),
     Mutant(
         "settled for good",
-        "ledger.py",
+        "state/ledger.py",
         "                self.settled = False\n",
         "",
     ),
     Mutant(
         "warm at once after an exit",
-        "ledger.py",
+        "state/ledger.py",
         "self.warm_from_s = max(self._warm_from_s(), left_s + self._settings.smact_after_exit_s)",
         "self.warm_from_s = self._warm_from_s()",
     ),
@@ -136,13 +136,13 @@ MUTANTS = (
     ),
     Mutant(
         "usage counted twice",
-        "ledger.py",
+        "state/ledger.py",
         "return tuple({u.device: u for u in (*usage, *newer)}.values())",
         "return (*usage, *newer)",
     ),
     Mutant(
         "planners' wake-ups pruned",
-        "state.py",
+        "state/state.py",
         "return not timer.job_id or timer.job_id in self.attempts or paused",
         "return timer.job_id in self.attempts or paused",
     ),
@@ -166,13 +166,13 @@ MUTANTS = (
     ),
     Mutant(
         "what was seen before a restart weighs as one reading",
-        "ledger.py",
+        "state/ledger.py",
         "self.smact_count = max(1, usage.smact_count)",
         "self.smact_count = 1",
     ),
     Mutant(
         "the energy of one that leaves is its neighbours'",
-        "ledger.py",
+        "state/ledger.py",
         "        left_s = now_s if left_s is None else left_s\n"
         "        self._holders_change(left_s)\n",
         "        left_s = now_s if left_s is None else left_s\n",

@@ -25,9 +25,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from radrm.cli.client import Client
+from radrm.client.connection import Client
 from radrm.errors import Unreachable
-from radrm.host.paths import paths_for
+from radrm.host.storage.paths import paths_for
 
 COLUMNS = 100
 PATIENCE_S = 60.0

@@ -12,7 +12,7 @@ from benchmarks.gpumemnet.fit import bucket_of
 from radrm.estimators.gpumemnet_ensemble import Ensemble
 from radrm.estimators.gpumemnet_features import Family, features_of
 from radrm.estimators.summaries.read import read_summary
-from radrm.radfile import read_job_file
+from radrm.jobfile.radfile import read_job_file
 
 LARGEST_MEASURED_MIB = 40_500
 """The thesis measured on 40 GB: what needs more is in none of its tables."""

@@ -6,8 +6,8 @@ from importlib import import_module
 
 import typer
 
+from radrm.cli.commands.submit import run as run_submit
 from radrm.cli.listing import COMMANDS
-from radrm.cli.submit import run as run_submit
 
 _OWN_WORDS = {"allow_extra_args": True, "ignore_unknown_options": True}
 """For commands whose options are those of the one option table."""
@@ -26,7 +26,7 @@ def make_app(only: str | None = None) -> typer.Typer:
     for name in (only,) if only in COMMANDS else COMMANDS:
         if name == "submit":
             continue
-        command = getattr(import_module(f"radrm.cli.{name}"), str(name))
+        command = getattr(import_module(f"radrm.cli.commands.{name}"), str(name))
         if isinstance(command, typer.Typer):
             app.add_typer(command)
         elif name == "edit":

@@ -34,7 +34,7 @@ def daemon() -> None:
 
 
 def _submit() -> NoReturn:
-    from radrm.cli.submit import run
+    from radrm.cli.commands.submit import run
 
     code = run(sys.argv[2:])
     print(end="", flush=True)

@@ -9,10 +9,10 @@ from typing import Annotated, Any
 
 import typer
 
-from radrm.cli.client import Client
 from radrm.cli.options import REFERENCES
-from radrm.cli.render import Document, label, plain, print_json, warn
-from radrm.errors import UsageError
+from radrm.client.connection import Client
+from radrm.client.text import Document, label, print_json, warn
+from radrm.errors import UsageError, plain
 
 _MANY = 20
 """More elements of one array than this are told of in one line."""

@@ -23,7 +23,7 @@ import typer
 from radrm.config import Config, load_config
 from radrm.core.words import Collocation
 from radrm.errors import BadConfig, Refused, UsageError
-from radrm.host.paths import system_mode
+from radrm.host.storage.paths import system_mode
 from radrm.modelled.spec import ModelledDevice, parse
 from radrm.simulator.bounds import Bounds, bounds, drawn, mean_of
 from radrm.simulator.job import TraceJob

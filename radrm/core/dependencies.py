@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from radrm.core.lifecycle import refuse
 from radrm.core.records import Dependency, Job
-from radrm.core.state import State
+from radrm.core.state.state import State
 from radrm.core.words import Condition, JobState
 
 _WANTED = {Condition.OK: "had to complete", Condition.FAILED: "had to fail"}

@@ -8,7 +8,7 @@ from radrm.core import lifecycle as life
 from radrm.core.actions import EstimateJob
 from radrm.core.dependencies import cycle, is_open
 from radrm.core.events import EditRequested, RequeueRequested
-from radrm.core.state import State
+from radrm.core.state.state import State
 from radrm.core.validation import hopeless
 from radrm.core.words import JobState, StopReason
 

@@ -10,9 +10,6 @@ from dataclasses import replace
 
 from radrm.core.actions import Kill, Launch, Resize, SendSignal, TakeReadings, Terminate
 from radrm.core.events import AttemptEnded
-from radrm.core.isolation import RuleFailed, WrongAnswer, asked
-from radrm.core.ledger import merged
-from radrm.core.pauses import growing_s
 from radrm.core.records import (
     Attempt,
     Exit,
@@ -28,7 +25,10 @@ from radrm.core.records import (
     Usage,
 )
 from radrm.core.rules import Again, GiveUp, Recovery
-from radrm.core.state import State, Timer, owner_of
+from radrm.core.state.isolation import RuleFailed, WrongAnswer, asked
+from radrm.core.state.ledger import merged
+from radrm.core.state.pauses import growing_s
+from radrm.core.state.state import State, Timer, owner_of
 from radrm.core.transitions import Trigger
 from radrm.core.units import show_mib, show_seconds
 from radrm.core.validation import hopeless

@@ -25,7 +25,8 @@ from radrm.core.actions import (
     Resize,
     TakeCheckpoint,
 )
-from radrm.core.asking import (
+from radrm.core.dependencies import settle, waits_for
+from radrm.core.planning.asking import (
     MOST_PROPOSALS,
     PLANNER,
     explanation,
@@ -33,9 +34,6 @@ from radrm.core.asking import (
     of_right_shape,
     proposals,
 )
-from radrm.core.dependencies import settle, waits_for
-from radrm.core.isolation import RuleFailed, asked
-from radrm.core.ledger import DeviceLedger, merged
 from radrm.core.proposals import (
     Hopeless,
     Migrate,
@@ -49,7 +47,9 @@ from radrm.core.proposals import (
 from radrm.core.records import Attempt, DeviceStatus, Instant, Job, Refusal, Reservation, RuleState
 from radrm.core.rules import Order, Planner, Recovery
 from radrm.core.settings import CoreSettings
-from radrm.core.state import RULES_AGAIN, Decision, State, Timer
+from radrm.core.state.isolation import RuleFailed, asked
+from radrm.core.state.ledger import DeviceLedger, merged
+from radrm.core.state.state import RULES_AGAIN, Decision, State, Timer
 from radrm.core.units import show_seconds
 from radrm.core.validation import check, check_placement, hopeless, refuse_gpuless
 from radrm.core.view import View

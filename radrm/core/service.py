@@ -11,7 +11,8 @@ from collections.abc import Sequence
 
 from radrm.core import lifecycle as life
 from radrm.core.records import Device, Job, Refusal, Role
-from radrm.core.state import State
+from radrm.core.state.state import State
+from radrm.core.state.waiting import Aside
 from radrm.core.units import show_mib
 from radrm.core.validation import (
     effective_need_mib,
@@ -20,7 +21,6 @@ from radrm.core.validation import (
     shortage,
     wants_whole_device,
 )
-from radrm.core.waiting import Aside
 from radrm.core.words import Collocation, Queue
 
 

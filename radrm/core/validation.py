@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from radrm.core.ledger import DeviceLedger, Holding
 from radrm.core.proposals import (
     Hopeless,
     Migrate,
@@ -22,7 +21,8 @@ from radrm.core.proposals import (
     TakeCheckpointNow,
 )
 from radrm.core.records import Attempt, Device, Instant, Job, Needs, Placement, Refusal, Role
-from radrm.core.state import State, owner_of
+from radrm.core.state.ledger import DeviceLedger, Holding
+from radrm.core.state.state import State, owner_of
 from radrm.core.units import show_mib, show_seconds
 from radrm.core.words import CheckpointKind, Collocation, DeviceKind, JobState
 

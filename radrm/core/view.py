@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from radrm.core.isolation import Isolation
 from radrm.core.records import Attempt, Device, Instant, Job, Refusal, Reservation, Role
 from radrm.core.settings import CoreSettings
-from radrm.core.state import State, owner_of
+from radrm.core.state.isolation import Isolation
+from radrm.core.state.state import State, owner_of
 from radrm.core.validation import effective_need_mib, mode_on, refuse_device, turns
 from radrm.core.words import Collocation
 

@@ -18,11 +18,11 @@ from dataclasses import dataclass
 from radrm.core.actions import Launch
 from radrm.core.records import Device, Job
 from radrm.core.words import Collocation
-from radrm.daemon.envelopes import read_envelope, user_name
-from radrm.host.launcher import LaunchPlan
+from radrm.daemon.intake.envelopes import read_envelope, user_name
+from radrm.host.attempts.launcher import LaunchPlan
 from radrm.host.mps.service import Access, Mps
-from radrm.host.store import Submission
-from radrm.options import Options
+from radrm.host.storage.store import Submission
+from radrm.jobfile.options import Options
 
 # What a submitter's shell says of devices is about the shell, not about the job.
 _DEVICE_VARIABLES = frozenset(

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from radrm.core.ledger import DeviceLedger
 from radrm.core.records import Attempt, Job
 from radrm.core.rules import PastRun
-from radrm.core.state import Decision
+from radrm.core.state.ledger import DeviceLedger
+from radrm.core.state.state import Decision
 from radrm.core.words import Outcome, Quantity
-from radrm.host.store import Run
+from radrm.host.storage.store import Run
 
 SHOWN_S = 300.0
 """An attempt that was ended from outside has shown its peak if it ran so long."""

@@ -22,9 +22,10 @@ from radrm.core import actions as act
 from radrm.core import events as ev
 from radrm.core.records import Attempt, Device, Job
 from radrm.core.scheduler import Scheduler
-from radrm.core.state import Decision
+from radrm.core.state.state import Decision
 from radrm.core.words import Collocation, Outcome
-from radrm.daemon.estimation import Estimation
+from radrm.daemon.intake.estimation import Estimation
+from radrm.daemon.intake.scan import Scan
 from radrm.daemon.launching import (
     Site,
     make_checkpoint_folder,
@@ -35,18 +36,17 @@ from radrm.daemon.launching import (
 from radrm.daemon.learning import runs_of
 from radrm.daemon.monitor import Monitor
 from radrm.daemon.probing import Probing
-from radrm.daemon.scan import Scan
-from radrm.daemon.server import Request
-from radrm.daemon.tables import Tables
-from radrm.daemon.turns import Turns
+from radrm.daemon.serving.server import Request
+from radrm.daemon.serving.turns import Turns
+from radrm.daemon.views.tables import Tables
 from radrm.errors import RadrmError, StoreError
-from radrm.host.arrivals import Arrivals
+from radrm.host.attempts.evidence import Ended, Lost, Running, Started, Void
+from radrm.host.attempts.launcher import Launcher
 from radrm.host.clock import Clock
 from radrm.host.estimation.service import Estimated
-from radrm.host.evidence import Ended, Lost, Running, Started, Void
-from radrm.host.launcher import Launcher
-from radrm.host.store import Edits, Run, Store, Submission
-from radrm.host.stranger_watch import StrangerWatch
+from radrm.host.gpus.unmanaged_watch import StrangerWatch
+from radrm.host.storage.arrivals import Arrivals
+from radrm.host.storage.store import Edits, Run, Store, Submission
 from radrm.host.trouble import may_pass
 from radrm.oom import classify
 

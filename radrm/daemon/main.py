@@ -17,32 +17,32 @@ from radrm import __version__
 from radrm.config import Config, contradictions, load_config
 from radrm.core.events import DevicesSeen
 from radrm.core.scheduler import Scheduler
-from radrm.daemon.estimation import Estimation
+from radrm.daemon.answers.requests import Requests
+from radrm.daemon.intake.estimation import Estimation
 from radrm.daemon.launching import Site
 from radrm.daemon.loop import Loop, Parts
 from radrm.daemon.monitor import Monitor
 from radrm.daemon.probing import Probing
-from radrm.daemon.requests import Requests
-from radrm.daemon.server import Server
+from radrm.daemon.serving.server import Server
 from radrm.daemon.watching import Watching
 from radrm.errors import DeviceError, Refused, UsageError, plain
-from radrm.host.arrivals import Arrivals
+from radrm.host.attempts.launcher import Launcher
 from radrm.host.clock import Clock
 from radrm.host.estimation.asking import Asking
 from radrm.host.estimation.leftovers import Leftovers
 from radrm.host.estimation.probe import SIMULATED_DRIVER, driver_version
 from radrm.host.estimation.service import EstimationService
+from radrm.host.gpus.readings import open_gpus
+from radrm.host.gpus.source import GpuSource
+from radrm.host.gpus.unmanaged_watch import StrangerWatch
 from radrm.host.home import Home
-from radrm.host.launcher import Launcher
 from radrm.host.mps.compute_mode import of_driver
 from radrm.host.mps.modelled import ModelledMps
 from radrm.host.mps.service import Around, Mps, MpsService
 from radrm.host.mps.source import MpsGpus, OnlySome
-from radrm.host.paths import Paths, paths_for, prepare, system_mode
-from radrm.host.readings import open_gpus
-from radrm.host.software.source import SoftwareGpus, ensure_driver
-from radrm.host.source import GpuSource
-from radrm.host.stranger_watch import StrangerWatch
+from radrm.host.simulated.source import SoftwareGpus, ensure_driver
+from radrm.host.storage.arrivals import Arrivals
+from radrm.host.storage.paths import Paths, paths_for, prepare, system_mode
 from radrm.host.watched.names import reserved
 from radrm.modelled.spec import parse
 from radrm.wiring import make_rules, make_settings

@@ -17,8 +17,8 @@ from radrm.core.events import DevicesSeen, Event, ReadingsTaken
 from radrm.core.records import Device, Reading
 from radrm.errors import DeviceError
 from radrm.host.clock import Clock
-from radrm.host.readings import take_over
-from radrm.host.source import GpuSource, OwnerOf
+from radrm.host.gpus.readings import take_over
+from radrm.host.gpus.source import GpuSource, OwnerOf
 
 log = logging.getLogger("radrm")
 

@@ -14,17 +14,17 @@ from collections.abc import Sequence
 
 from radrm.core.records import Estimate, Job
 from radrm.core.words import Quantity
-from radrm.daemon.envelopes import group_of, read_envelope
-from radrm.daemon.estimation import Estimation, Told
-from radrm.daemon.intake import take_in
-from radrm.daemon.references import Target
-from radrm.daemon.scan import Taker
+from radrm.daemon.intake.batch import take_in
+from radrm.daemon.intake.envelopes import group_of, read_envelope
+from radrm.daemon.intake.estimation import Estimation, Told
+from radrm.daemon.intake.scan import Taker
+from radrm.daemon.views.references import Target
 from radrm.errors import RadrmError, Refused
 from radrm.host.estimation import probe
-from radrm.host.spool import Arrival, Envelope
-from radrm.host.store import Submission, context_mark
-from radrm.host.tickets import new_ticket
-from radrm.radfile import JobFile
+from radrm.host.storage.spool import Arrival, Envelope
+from radrm.host.storage.store import Submission, context_mark
+from radrm.host.storage.tickets import new_ticket
+from radrm.jobfile.radfile import JobFile
 
 log = logging.getLogger("radrm")
 

@@ -11,10 +11,10 @@ import pwd
 import threading
 from collections import Counter
 
-from radrm.daemon.envelopes import user_name
+from radrm.daemon.intake.envelopes import user_name
 from radrm.errors import Refused, StoreError
-from radrm.host.paths import Paths
 from radrm.host.sockets import Peer
+from radrm.host.storage.paths import Paths
 from radrm.host.watched.keeper import Keeper
 from radrm.host.watched.looking import remove_leftover_groups
 from radrm.host.watched.taking import Report

@@ -8,7 +8,7 @@ from radrm.core.records import Estimate
 from radrm.core.rules import Description
 from radrm.core.words import Quantity
 from radrm.estimators.trace import trace_of
-from radrm.radfile import WHOLE_DEVICE_MIB
+from radrm.jobfile.radfile import WHOLE_DEVICE_MIB
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from radrm.estimators.gpumemnet_ensemble import Ensemble
 from radrm.estimators.gpumemnet_features import GROWING, Family, Features, features_of
 from radrm.estimators.summaries.read import read_summary
 from radrm.estimators.summaries.text import BadSummary
-from radrm.radfile import WHOLE_DEVICE_MIB
+from radrm.jobfile.radfile import WHOLE_DEVICE_MIB
 
 WEIGHTS = Path(__file__).with_name("weights")
 """The trained networks, two files a family: `Ensemble.read`."""

@@ -10,7 +10,7 @@ from radrm.core.words import Quantity
 from radrm.estimators.summaries.layers import ModelSummary
 from radrm.estimators.summaries.read import read_summary
 from radrm.estimators.summaries.text import BadSummary
-from radrm.radfile import WHOLE_DEVICE_MIB
+from radrm.jobfile.radfile import WHOLE_DEVICE_MIB
 
 # The layers whose outputs are counted as activations. Those that RAD-RM's published
 # figures turn out to count, and their sisters. Not counted there: pooling (but for the

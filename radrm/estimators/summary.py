@@ -16,8 +16,8 @@ from radrm.estimators.symbolic.kinds import Role, role_of
 from radrm.estimators.symbolic.operations import Network
 from radrm.estimators.symbolic.replay import replay
 from radrm.estimators.symbolic.settings import Precision, optimizer, precision
-from radrm.option_values import shown
-from radrm.radfile import WHOLE_DEVICE_MIB
+from radrm.jobfile.radfile import WHOLE_DEVICE_MIB
+from radrm.jobfile.values import shown
 
 # What the process takes beside its tensors, on the A100s of the measurements: fitted on
 # half of the measured MLPs, and on the published CNN jobs (docs/summaries.md).

@@ -22,11 +22,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from radrm.errors import StoreError
-from radrm.host import attempts
-from radrm.host.files import open_folder, write_durably
-from radrm.host.paths import Paths
-from radrm.host.spool import FOREIGN, kind_of
-from radrm.host.store import Store
+from radrm.host.attempts import folder as attempts
+from radrm.host.storage.files import open_folder, write_durably
+from radrm.host.storage.paths import Paths
+from radrm.host.storage.spool import FOREIGN, kind_of
+from radrm.host.storage.store import Store
 
 log = logging.getLogger("radrm")
 

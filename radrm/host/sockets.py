@@ -13,7 +13,7 @@ import stat
 import struct
 
 from radrm.errors import Unreachable
-from radrm.record import Record
+from radrm.jobfile.record import Record
 
 _BACKLOG = 4096
 _TIMEVAL = struct.Struct("ll")

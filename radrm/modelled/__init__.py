@@ -1,4 +1,4 @@
-"""Floor 1: modelled GPUs, for the software GPUs (`host.software`) and for the simulator.
+"""Layer 1: modelled GPUs, for the software GPUs (`host.simulated`) and for the simulator.
 
 Pure: time is passed in; no socket, process or file is known here.
 

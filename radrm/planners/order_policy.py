@@ -8,8 +8,8 @@ from itertools import islice
 from typing import Any
 
 from radrm.core import events as ev
-from radrm.core.assembly import Found
-from radrm.core.fallback import find_or_instead
+from radrm.core.planning.assembly import Found
+from radrm.core.planning.fallback import find_or_instead
 from radrm.core.proposals import Proposal, Start
 from radrm.core.records import Job, Refusal
 from radrm.core.rules import Order, Plan, Planner, Policy

@@ -1,4 +1,4 @@
-"""Floor 3: the modelled world. The daemon's own decisions, in virtual time.
+"""Layer 3: the modelled world. The daemon's own decisions, in virtual time.
 
 It imports the core and the rules that it is given, never `host`, and reads no clock or file:
 a seed gives the same run, bit for bit.

@@ -10,7 +10,7 @@ from radrm.core.records import DECLARED, Estimate
 from radrm.core.words import Quantity
 from radrm.errors import UsageError
 from radrm.estimators.errors_seen import ERRORS_SEEN
-from radrm.radfile import WHOLE_DEVICE_MIB
+from radrm.jobfile.radfile import WHOLE_DEVICE_MIB
 from radrm.simulator.job import TraceJob
 
 AS_DECLARED = ("oracle", DECLARED)

@@ -34,7 +34,7 @@ from radrm.core.records import (
 )
 from radrm.core.scheduler import Rules, Scheduler
 from radrm.core.settings import CoreSettings
-from radrm.core.state import Decision
+from radrm.core.state.state import Decision
 from radrm.core.words import Collocation, DeviceKind, Outcome
 from radrm.errors import RadrmError
 from radrm.modelled.spec import ModelledDevice

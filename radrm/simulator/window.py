@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol
 
-from radrm.core.window import SmactWindow
+from radrm.core.state.window import SmactWindow
 
 _ROUNDING_S = 1e-6
 

@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
-from radrm.cli.accuracy import Case, accuracy
 from radrm.cli.app import make_app
-from radrm.cli.datasets import read_dataset
 from radrm.errors import BadFile
+from radrm.experiments.accuracy import Case, accuracy
+from radrm.experiments.datasets import read_dataset
 
 TABLE = """\
         Layer (type)               Output Shape         Param #

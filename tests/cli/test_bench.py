@@ -17,9 +17,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from radrm.cli import bench_place
-from radrm.cli.bench import table
-from radrm.cli.bench_numbers import (
+from radrm.cli.commands.bench import table
+from radrm.errors import Refused, UsageError
+from radrm.experiments.collocate import place as bench_place
+from radrm.experiments.collocate.numbers import (
     CopyRun,
     Results,
     Round,
@@ -28,13 +29,12 @@ from radrm.cli.bench_numbers import (
     parse_modes,
     verdict,
 )
-from radrm.cli.bench_pcie import Link, Traffic
-from radrm.cli.bench_place import Job, Manager, choose, instances, note_on
-from radrm.cli.bench_rounds import _Watch, last_lines
-from radrm.cli.bench_server import config_in_force
-from radrm.cli.bench_steps import Point, Steps, compiled, rate
-from radrm.errors import Refused, UsageError
-from radrm.host.paths import client_paths
+from radrm.experiments.collocate.pcie import Link, Traffic
+from radrm.experiments.collocate.place import Job, Manager, choose, instances, note_on
+from radrm.experiments.collocate.rounds import _Watch, last_lines
+from radrm.experiments.collocate.server import config_in_force
+from radrm.experiments.collocate.steps import Point, Steps, compiled, rate
+from radrm.host.storage.paths import client_paths
 from tests.cli.fakes import ESC, gpu
 from tests.daemon.harness import DaemonHome, wait_until
 from tests.standins.nvml_library import Nvml

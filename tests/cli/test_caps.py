@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from radrm.cli.card import card
+from radrm.cli.show.card import card
 from tests.cli.fakes import NOW, job
 
 

@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from radrm.cli.client import Client
+from radrm.client.connection import Client
 from radrm.errors import Refused, Unreachable
-from radrm.host.paths import paths_for
+from radrm.host.storage.paths import paths_for
 
 turning_away = threading.Event()
 """Set while the daemon lets nobody in."""

@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
-from radrm.cli.config import config, config_document, config_text
+from radrm.cli.commands.config import config, config_document, config_text
 from radrm.cli.settings import (
     RULE_TABLES,
     core_settings,

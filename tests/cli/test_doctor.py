@@ -17,8 +17,8 @@ from pytest_mock import MockerFixture
 from typer.testing import CliRunner
 
 from radrm import __version__
-from radrm.cli import doctor as module
-from radrm.cli.doctor import (
+from radrm.cli.commands import doctor as module
+from radrm.cli.commands.doctor import (
     Line,
     all_checks,
     ask_daemons,
@@ -27,11 +27,11 @@ from radrm.cli.doctor import (
     doctor,
     summary,
 )
-from radrm.host import nvml
+from radrm.host.gpus import nvml
 from radrm.host.health import gpus
 from radrm.host.health.finding import Finding, Level, run_checks
-from radrm.host.paths import Paths, paths_for, prepare
 from radrm.host.sockets import listen
+from radrm.host.storage.paths import Paths, paths_for, prepare
 from tests.cli.fakes import ESC, shown
 from tests.host.test_health_served import gpu as served_gpu
 

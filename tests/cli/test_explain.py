@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-import radrm.cli.explain
+import radrm.cli.commands.explain
 from radrm.cli.app import make_app
-from radrm.cli.explain import amount, explanation
+from radrm.cli.commands.explain import amount, explanation
 from tests.cli.fakes import ESC, NOW, Script, job, shown
 
 
@@ -135,7 +135,7 @@ def test_amounts(value: float | None, unit: str | None, text: str) -> None:
 def test_programs_get_the_daemons_document(monkeypatch: pytest.MonkeyPatch) -> None:
     document = answer(job(5))
     client = Script(explain=[document])
-    monkeypatch.setattr(radrm.cli.explain, "Client", lambda: client)
+    monkeypatch.setattr(radrm.cli.commands.explain, "Client", lambda: client)
     done = CliRunner().invoke(make_app(), ["explain", "sweep", "--json"])
     assert json.loads(done.stdout) == document
     assert client.asked == [("explain", {"jobs": ["sweep"]})]

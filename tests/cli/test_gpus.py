@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-import radrm.cli.gpus
+import radrm.cli.commands.gpus
 from radrm.cli.app import make_app
-from radrm.cli.gpus import page, remarks
+from radrm.cli.commands.gpus import page, remarks
 from tests.cli.fakes import ESC, Script, gpu, shown
 
 ECC = "uncorrected memory errors (ECC): 3 since the driver was loaded; see nvidia-smi -q -d ECC"
@@ -96,7 +96,7 @@ def test_hostile_words_move_no_cursor(terminal: bool) -> None:
 
 def test_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
     devices = [gpu(strangers=[stranger()])]
-    monkeypatch.setattr(radrm.cli.gpus, "Client", lambda: Script(gpus=[devices]))
+    monkeypatch.setattr(radrm.cli.commands.gpus, "Client", lambda: Script(gpus=[devices]))
     done = CliRunner().invoke(make_app(), ["gpus"])
     assert done.exit_code == 0 and "process 4711 of bob" in done.stdout
     as_json = CliRunner().invoke(make_app(), ["gpus", "--json"])

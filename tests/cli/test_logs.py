@@ -13,10 +13,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
-import radrm.cli.logs
+import radrm.cli.commands.logs
 from radrm.cli.app import make_app
-from radrm.cli.follow import ASK_S, LogFollower, Patient
-from radrm.cli.tail import Tail, harmless
+from radrm.client.follow import ASK_S, LogFollower, Patient
+from radrm.client.tail import Tail, harmless
 from radrm.errors import Refused, Unreachable
 from tests.cli.fakes import Pauses, Script, job
 
@@ -234,7 +234,7 @@ class World:
 def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every pause counts as half a second: the daemon is asked after each."""
     now = iter(range(10_000))
-    monkeypatch.setattr("radrm.cli.follow.time.monotonic", lambda: next(now) * ASK_S)
+    monkeypatch.setattr("radrm.client.follow.time.monotonic", lambda: next(now) * ASK_S)
 
 
 @pytest.mark.usefixtures("at_once")
@@ -331,7 +331,7 @@ def test_the_daemon_is_asked_seldom_and_the_file_often(
 ) -> None:
     """`pause` is what makes the time pass: five seconds of it."""
     pauses = Pauses(*[lambda: None] * 50, lambda: world.becomes("COMPLETED"))
-    monkeypatch.setattr("radrm.cli.follow.time.monotonic", lambda: sum(pauses.seconds))
+    monkeypatch.setattr("radrm.client.follow.time.monotonic", lambda: sum(pauses.seconds))
     world = World(tmp_path, state="RUNNING")
     follower = LogFollower(
         world.client.ask, "5", "stdout", world.written.append, world.said.append, pauses
@@ -371,7 +371,7 @@ def test_a_daemon_that_never_answered_is_not_waited_for() -> None:
 
 
 def run(monkeypatch: pytest.MonkeyPatch, client: Script, *words: str) -> Any:
-    monkeypatch.setattr(radrm.cli.logs, "Client", lambda: client)
+    monkeypatch.setattr(radrm.cli.commands.logs, "Client", lambda: client)
     return CliRunner().invoke(make_app(), ["logs", *words])
 
 

@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
-import radrm.cli.drain
+import radrm.cli.commands.drain
 import radrm.cli.orders
 from radrm.cli.app import make_app
-from radrm.cli.edit import edit_help
+from radrm.cli.commands.edit import edit_help
 from radrm.cli.orders import _batches
 from radrm.errors import UsageError
-from radrm.options import OPTIONS
+from radrm.jobfile.options import OPTIONS
 from tests.cli.fakes import ESC, Script
 
 
@@ -193,7 +193,7 @@ def test_all_devices_are_drained_only_by_who_means_it(
     assert run(client, "drain", "--all").exit_code == 0
     assert len(client.asked) == 2
     assert isinstance(run(client, "drain", "--all", "3").exception, UsageError)
-    monkeypatch.setattr(radrm.cli.drain, "on_terminal", lambda: True)
+    monkeypatch.setattr(radrm.cli.commands.drain, "on_terminal", lambda: True)
     assert run(client, "drain", input="n\n").exit_code == 1
     assert len(client.asked) == 2, "nothing was drained"
     assert run(client, "drain", input="y\n").exit_code == 0

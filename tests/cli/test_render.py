@@ -11,16 +11,16 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 from rich.text import Text
 
-from radrm.cli.columns import Column, Field, Rows
-from radrm.cli.render import (
+from radrm.cli.show.columns import Column, Field, Rows
+from radrm.cli.show.render import (
     change_line,
     counts_line,
     devices_table,
     jobs_table,
-    plain,
     show_joules,
     why,
 )
+from radrm.errors import plain
 from tests.cli.fakes import ESC, NOW, gpu, job, shown
 
 COLUMNS = (

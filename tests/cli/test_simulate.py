@@ -13,15 +13,15 @@ from typer.testing import CliRunner
 
 from radrm.cli import simulations
 from radrm.cli.app import make_app
-from radrm.cli.plots import check_plot
-from radrm.cli.replay import caveats, sentence
-from radrm.cli.simulation_tables import compared_table, one_table
+from radrm.cli.commands.replay import caveats, sentence
+from radrm.cli.show.plots import check_plot
+from radrm.cli.show.simulations import compared_table, one_table
 from radrm.cli.simulations import Choices, Result, check_settings, make_variant, results
-from radrm.cli.traces import load_trace
 from radrm.config import Config
 from radrm.core.words import Collocation
 from radrm.errors import BadConfig, BadFile, RadrmError, UsageError
-from radrm.host.store import Store, Submission
+from radrm.experiments.traces import load_trace
+from radrm.host.storage.store import Store, Submission
 from radrm.policies import POLICIES
 from radrm.simulator.bounds import Bounds
 from radrm.simulator.metrics import Change, Metrics
@@ -181,7 +181,7 @@ def test_processes_give_what_one_process_gives(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_without_matplotlib_one_line_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("radrm.cli.plots.find_spec", lambda name: None)
+    monkeypatch.setattr("radrm.cli.show.plots.find_spec", lambda name: None)
     with pytest.raises(UsageError, match=r"pip install 'radrm\[plot\]'"):
         check_plot("run.png")
 

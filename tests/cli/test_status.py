@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
-import radrm.cli.status
+import radrm.cli.commands.status
 from radrm.cli.app import make_app
-from radrm.cli.card import card, headline, next_steps
-from radrm.cli.exits import FINAL, wait_for
-from radrm.cli.follow import changes
-from radrm.cli.live import picture, rows_for_jobs
+from radrm.cli.show.card import card, headline, next_steps
+from radrm.cli.show.live import picture, rows_for_jobs
+from radrm.client.exits import FINAL, wait_for
+from radrm.client.follow import changes
 from radrm.core.words import JobState
 from radrm.errors import RadrmError, Refused, Unreachable
 from tests.cli.fakes import ESC, NOW, Pauses, Script, gpu, job, page, shown
@@ -23,8 +23,8 @@ from tests.cli.fakes import ESC, NOW, Pauses, Script, gpu, job, page, shown
 @pytest.fixture
 def run(monkeypatch: pytest.MonkeyPatch) -> Any:
     def run(client: Script, *words: str) -> Result:
-        monkeypatch.setattr(radrm.cli.status, "Client", lambda: client)
-        monkeypatch.setattr(radrm.cli.status, "changes", partial(changes, pause=Pauses()))
+        monkeypatch.setattr(radrm.cli.commands.status, "Client", lambda: client)
+        monkeypatch.setattr(radrm.cli.commands.status, "changes", partial(changes, pause=Pauses()))
         done = CliRunner().invoke(make_app(), ["status", *words])
         if done.exception and not isinstance(done.exception, (SystemExit, RadrmError)):
             raise done.exception

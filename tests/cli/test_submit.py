@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from radrm.cli.submit import run
-from radrm.host.paths import paths_for, prepare
+from radrm.cli.commands.submit import run
 from radrm.host.sockets import listen
-from radrm.host.spool import Envelope, Spool
-from radrm.radfile import MAX_BYTES
+from radrm.host.storage.paths import paths_for, prepare
+from radrm.host.storage.spool import Envelope, Spool
+from radrm.jobfile.radfile import MAX_BYTES
 from tests.host.test_spool import all_of
 
 SCRIPT = """#!/bin/sh
@@ -30,8 +30,8 @@ HEAVY = {
     "argparse", "asyncio", "concurrent", "ctypes", "dataclasses", "datetime", "difflib",
     "email", "inspect", "logging", "msgspec", "pathlib", "pickle", "psutil", "rich",
     "selectors", "shutil", "signal", "socket", "sqlite3", "subprocess", "tempfile", "threading",
-    "typer", "typing", "typing_extensions", "urllib", "radrm.cli.render", "radrm.config",
-    "radrm.core.records", "radrm.daemon", "radrm.host.store", "radrm.wiring",
+    "typer", "typing", "typing_extensions", "urllib", "radrm.cli.show.render", "radrm.config",
+    "radrm.core.records", "radrm.daemon", "radrm.host.storage.store", "radrm.wiring",
 }
 # fmt: on
 OF_SOCKET = {"selectors", "socket"}
@@ -129,7 +129,7 @@ def imported_by(home: Path, *words: str) -> set[str]:
     code = (
         "import sys; before = set(sys.modules)\n"
         "from radrm.cli import main\n"
-        "from radrm.cli.submit import run\n"
+        "from radrm.cli.commands.submit import run\n"
         "assert run(sys.argv[1:]) == 0\n"
         "print(*(set(sys.modules) - before), file=sys.stderr)"
     )
@@ -147,7 +147,7 @@ def imported_by(home: Path, *words: str) -> set[str]:
 @pytest.mark.parametrize("words", [["job.rad"], ["--gpus=2", "--smact=.5", "--", "true"]])
 def test_a_submission_imports_little(home: Path, words: list[str]) -> None:
     found = imported_by(home, *words)
-    assert "radrm.radfile" in found
+    assert "radrm.jobfile.radfile" in found
     assert found.isdisjoint(HEAVY)
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from radrm.core import events as ev
-from radrm.core.assembly import find_placement
+from radrm.core.planning.assembly import find_placement
 from radrm.core.proposals import Preempt, Proposal, Start
 from radrm.core.records import Checkpoint, Job, Refusal
 from radrm.core.rules import Plan

@@ -12,8 +12,7 @@ import pytest
 
 from radrm.core import actions as act
 from radrm.core import events as ev
-from radrm.core.asking import MOST_PROPOSALS
-from radrm.core.isolation import MOST_STATE_CHARACTERS
+from radrm.core.planning.asking import MOST_PROPOSALS
 from radrm.core.proposals import (
     Hopeless,
     Preempt,
@@ -34,10 +33,11 @@ from radrm.core.records import (
 )
 from radrm.core.rules import Again, GiveUp, Plan
 from radrm.core.scheduler import Rules
-from radrm.core.state import Decision
+from radrm.core.state.isolation import MOST_STATE_CHARACTERS
+from radrm.core.state.state import Decision
 from radrm.core.view import View
 from radrm.core.words import CheckpointKind, Collocation, JobState
-from radrm.host.store import _encoded
+from radrm.host.storage.store import _encoded
 from radrm.orders.fifo import Fifo
 from radrm.planners.order_policy import OrderPolicy
 from radrm.policies.exclusive import Exclusive

@@ -10,7 +10,7 @@ from radrm.core import actions as act
 from radrm.core import events as ev
 from radrm.core.records import Exit, Instant, Job, OutOfMemory, Role
 from radrm.core.settings import CoreSettings
-from radrm.core.state import State, Timer
+from radrm.core.state.state import State, Timer
 from radrm.core.words import JobState, Outcome, Queue
 from tests.core.test_small import admit, ledger, reading
 from tests.world import GIB, World, gpus

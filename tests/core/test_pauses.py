@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 
 from radrm.core import actions as act
 from radrm.core import events as ev
-from radrm.core.pauses import SHORTEST_S, Pauses, growing_s
 from radrm.core.records import ArrayElement, Attempt, Instant, Job, OutOfMemory, Pause
 from radrm.core.rules import Again
 from radrm.core.settings import CoreSettings
+from radrm.core.state.pauses import SHORTEST_S, Pauses, growing_s
 from radrm.core.words import JobState
 from tests.world import GIB, World, gpus
 

@@ -10,7 +10,6 @@ import pytest
 
 from radrm.core import actions as act
 from radrm.core import events as ev
-from radrm.core.ledger import DeviceLedger
 from radrm.core.proposals import Preempt
 from radrm.core.records import (
     Attempt,
@@ -25,6 +24,7 @@ from radrm.core.records import (
 )
 from radrm.core.rules import Plan
 from radrm.core.settings import CoreSettings
+from radrm.core.state.ledger import DeviceLedger
 from radrm.core.view import View
 from radrm.core.words import CheckpointKind, Condition, DeviceKind, JobState, Outcome
 from tests.core.test_small import admit, ledger, reading

@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from radrm.core.ledger import DeviceLedger
 from radrm.core.records import (
     Attempt,
     AttemptMemory,
@@ -24,10 +23,11 @@ from radrm.core.records import (
     Share,
 )
 from radrm.core.settings import CoreSettings
+from radrm.core.state.ledger import DeviceLedger
+from radrm.core.state.waiting import WaitingQueue
+from radrm.core.state.window import SmactWindow
 from radrm.core.transitions import TABLE, ImpossibleTransition, Trigger, after
 from radrm.core.units import parse_mib, parse_seconds, show_mib, show_seconds
-from radrm.core.waiting import WaitingQueue
-from radrm.core.window import SmactWindow
 from radrm.core.words import Collocation, JobState, Quantity, Queue, ReservationKind
 
 # ------------------------------------------------------------------ transitions

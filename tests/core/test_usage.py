@@ -9,10 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from radrm.core import events as ev
-from radrm.core.ledger import NOTED_EVERY_S, merged
 from radrm.core.proposals import ResizeTo
 from radrm.core.records import Attempt, Placement, Role, Share, Usage
 from radrm.core.settings import CoreSettings
+from radrm.core.state.ledger import NOTED_EVERY_S, merged
 from radrm.core.words import Collocation
 from tests.core.test_small import admit, ledger, reading
 from tests.world import GIB, World, gpus

@@ -17,11 +17,11 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
-from radrm.cli.client import Client, every_job
+from radrm.client.connection import Client, every_job
 from radrm.errors import DeviceError, Unreachable
-from radrm.host.paths import paths_for
-from radrm.host.software.client import DriverClient
-from radrm.host.software.source import SOCKET_NAME
+from radrm.host.simulated.client import DriverClient
+from radrm.host.simulated.source import SOCKET_NAME
+from radrm.host.storage.paths import paths_for
 
 T = TypeVar("T")
 PATIENCE_S = 60.0

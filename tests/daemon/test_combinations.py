@@ -13,8 +13,8 @@ from radrm.core import events as ev
 from radrm.core.records import Job, OutOfMemory
 from radrm.core.words import Collocation, JobState, Outcome
 from radrm.estimators import ESTIMATORS
+from radrm.jobfile.radfile import read_job_file
 from radrm.policies import POLICIES
-from radrm.radfile import read_job_file
 from radrm.recovery import RECOVERIES
 from radrm.wiring import AUTO_CHAIN, describe, make_estimating, make_rules, make_settings
 from tests.daemon.harness import DaemonHome

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from radrm.host.sockets import connect
-from radrm.host.tickets import new_ticket
+from radrm.host.storage.tickets import new_ticket
 from tests.daemon.harness import DaemonHome, wait_until
 
 pytestmark = pytest.mark.daemon

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from radrm.radfile import read_job_file
+from radrm.jobfile.radfile import read_job_file
 from tests.daemon.harness import DaemonHome, wait_until
 
 EXAMPLES = Path(__file__).parents[2] / "examples"

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from radrm.host.spool import Envelope, Spool
-from radrm.host.tickets import new_ticket
+from radrm.host.storage.spool import Envelope, Spool
+from radrm.host.storage.tickets import new_ticket
 from tests.daemon.harness import DaemonHome, wait_until
 
 

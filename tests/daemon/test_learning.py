@@ -9,10 +9,10 @@ import pytest
 from radrm.core.records import Attempt, Instant, Job, Usage
 from radrm.core.rules import PastRun
 from radrm.core.words import Outcome
-from radrm.daemon.documents import Documents
-from radrm.daemon.explanations import Explanations
 from radrm.daemon.learning import runs_of
-from radrm.host.store import Store
+from radrm.daemon.views.documents import Documents
+from radrm.daemon.views.explanations import Explanations
+from radrm.host.storage.store import Store
 from tests.world import EPOCH_S, GIB, World, gpus
 
 

@@ -15,17 +15,17 @@ import pytest
 from radrm.core import events as ev
 from radrm.core.records import ArrayElement, Dependency, Job
 from radrm.core.words import Condition, JobState
-from radrm.daemon import orders, questions
-from radrm.daemon.answers import encoded
-from radrm.daemon.documents import Documents
-from radrm.daemon.globs import MAX_GLOBS, Globs
-from radrm.daemon.requests import Requests
-from radrm.daemon.server import Request
-from radrm.daemon.tables import Tables
-from radrm.daemon.turns import MOST_EVENTS, Pace, finish
+from radrm.daemon.answers import orders, questions
+from radrm.daemon.answers.requests import Requests
+from radrm.daemon.serving.replies import encoded
+from radrm.daemon.serving.server import Request
+from radrm.daemon.serving.turns import MOST_EVENTS, Pace, finish
+from radrm.daemon.views.documents import Documents
+from radrm.daemon.views.globs import MAX_GLOBS, Globs
+from radrm.daemon.views.tables import Tables
 from radrm.host.clock import Clock
 from radrm.host.sockets import Peer
-from radrm.host.store import Store
+from radrm.host.storage.store import Store
 from tests.host.test_store import submission_of
 from tests.world import World, gpus
 
@@ -185,7 +185,7 @@ def test_what_follows_a_cancelled_job_and_is_cancelled_with_it_is_done(server: S
 def test_an_order_is_about_so_many_at_the_most(
     server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("radrm.daemon.references.MAX_FOUND", 10)
+    monkeypatch.setattr("radrm.daemon.views.references.MAX_FOUND", 10)
     server.array(11)
     assert "these are 11 jobs" in server.ask(op="cancel", jobs=["1000"])
     assert "these are 13 jobs" in server.ask(op="cancel", user="ann", state="pending,running")
@@ -196,7 +196,7 @@ def test_an_order_is_about_so_many_at_the_most(
 def test_one_array_cannot_be_named_in_many_ways_to_fill_the_memory(
     server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("radrm.daemon.references.MAX_FOUND", 25)
+    monkeypatch.setattr("radrm.daemon.views.references.MAX_FOUND", 25)
     server.array(10)
     read: list[int] = []
     of_array = server.store.of_array
@@ -231,7 +231,7 @@ def test_a_page_costs_what_its_rows_cost(server: Server, monkeypatch: pytest.Mon
 def test_a_long_table_is_good_for_a_second_but_not_for_him_who_has_changed_it(
     server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("radrm.daemon.tables._LONG", 20)
+    monkeypatch.setattr("radrm.daemon.views.tables._LONG", 20)
     now = 0.0
     server.loop.tables = Tables(lambda: now)
     server.array(50)

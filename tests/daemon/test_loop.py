@@ -11,7 +11,7 @@ import pytest
 from radrm.core import actions as act
 from radrm.core import events as ev
 from radrm.core.records import Job
-from radrm.core.state import Decision
+from radrm.core.state.state import Decision
 from radrm.daemon.loop import Loop, Unsaved
 from radrm.errors import Refused, StoreError
 from tests.world import GIB, World, gpus

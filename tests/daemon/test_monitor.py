@@ -15,7 +15,7 @@ from radrm.daemon import monitor as module
 from radrm.daemon.monitor import GIVE_UP_S, HANG_S, MOST_GIVEN_UP, Monitor
 from radrm.errors import DeviceError
 from radrm.host.clock import Clock
-from radrm.host.source import OwnerOf
+from radrm.host.gpus.source import OwnerOf
 from tests.daemon.harness import wait_until
 
 GPU = Device(uuid="GPU-0", index=0, name="test", total_mib=1000)

@@ -12,13 +12,13 @@ import pytest
 
 from radrm.core.records import Estimate, Instant, Job, JobSpec
 from radrm.core.rules import PastRun
-from radrm.core.state import Decision
+from radrm.core.state.state import Decision
 from radrm.core.words import Collocation, Quantity
 from radrm.daemon.probing import Probing
 from radrm.errors import StoreError
 from radrm.host.estimation.probe import driver_version, options
-from radrm.host.spool import Envelope
-from radrm.host.store import Run, Store, Submission, context_mark
+from radrm.host.storage.spool import Envelope
+from radrm.host.storage.store import Run, Store, Submission, context_mark
 
 NOW = Instant(0.0, 0.0)
 MARK = context_mark("550.54", "12.4")

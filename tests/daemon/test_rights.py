@@ -11,19 +11,19 @@ from typing import Any
 
 import pytest
 
-from radrm.cli.render import plain
 from radrm.core.words import JobState
-from radrm.daemon.answers import encoded
-from radrm.daemon.references import References
-from radrm.daemon.requests import Requests
-from radrm.daemon.server import Request
-from radrm.daemon.tables import Tables
-from radrm.daemon.turns import finish
+from radrm.daemon.answers.requests import Requests
+from radrm.daemon.serving.replies import encoded
+from radrm.daemon.serving.server import Request
+from radrm.daemon.serving.turns import finish
+from radrm.daemon.views.references import References
+from radrm.daemon.views.tables import Tables
 from radrm.daemon.watching import Watching
+from radrm.errors import plain
 from radrm.host.clock import Clock
-from radrm.host.paths import Paths
 from radrm.host.sockets import Peer
-from radrm.host.store import Store
+from radrm.host.storage.paths import Paths
+from radrm.host.storage.store import Store
 from tests.host.test_store import submission_of
 from tests.world import World, gpus
 

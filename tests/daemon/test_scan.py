@@ -18,18 +18,18 @@ from hypothesis import strategies as st
 
 from radrm.core import events as ev
 from radrm.core.records import Job
-from radrm.core.state import Decision
+from radrm.core.state.state import Decision
 from radrm.core.words import JobState
-from radrm.daemon import scan as scans
-from radrm.daemon.estimation import NOTHING_KNOWN, Told
-from radrm.daemon.scan import Scan
+from radrm.daemon.intake import scan as scans
+from radrm.daemon.intake.estimation import NOTHING_KNOWN, Told
+from radrm.daemon.intake.scan import Scan
 from radrm.errors import StoreError
-from radrm.host.arrivals import Arrivals
 from radrm.host.clock import Clock
-from radrm.host.spool import Arrival, Envelope, Spool
-from radrm.host.store import DamagedRow, Store, Submission
-from radrm.host.tickets import new_ticket
-from radrm.radfile import JobFile
+from radrm.host.storage.arrivals import Arrivals
+from radrm.host.storage.spool import Arrival, Envelope, Spool
+from radrm.host.storage.store import DamagedRow, Store, Submission
+from radrm.host.storage.tickets import new_ticket
+from radrm.jobfile.radfile import JobFile
 from tests.host.test_spool import envelope
 from tests.world import World, gpus
 

@@ -15,11 +15,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from radrm.cli.client import every_job
-from radrm.daemon import server as serving
-from radrm.daemon.answers import Held, encoded, refusal, weight
-from radrm.daemon.server import Request, Server
-from radrm.daemon.slots import Slots
+from radrm.client.connection import every_job
+from radrm.daemon.serving import server as serving
+from radrm.daemon.serving.replies import Held, encoded, refusal, weight
+from radrm.daemon.serving.server import Request, Server
+from radrm.daemon.serving.slots import Slots
 from radrm.host.sockets import Peer
 from tests.daemon.harness import wait_until
 
@@ -179,7 +179,7 @@ def line(made: socket.socket) -> Any:
 def test_idle_connections_give_way_and_what_is_too_much_is_told_so(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("radrm.daemon.slots._GRACE_S", 0.0)
+    monkeypatch.setattr("radrm.daemon.serving.slots._GRACE_S", 0.0)
     with ExitStack() as stack:
         idle = [stack.enter_context(place.connect()) for _ in range(300)]
         late = stack.enter_context(place.connect())

@@ -7,8 +7,8 @@ import os
 
 import pytest
 
-from radrm.host.spool import Envelope, Spool
-from radrm.host.tickets import new_ticket
+from radrm.host.storage.spool import Envelope, Spool
+from radrm.host.storage.tickets import new_ticket
 from tests.daemon.harness import DaemonHome, wait_until
 
 SWEEP = """#!/bin/bash

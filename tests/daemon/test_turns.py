@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from radrm.daemon.server import Request
-from radrm.daemon.turns import AT_ONCE, ROUND_S, Turns
+from radrm.daemon.serving.server import Request
+from radrm.daemon.serving.turns import AT_ONCE, ROUND_S, Turns
 from radrm.host.sockets import Peer
 
 

@@ -15,7 +15,7 @@ import pytest
 
 from radrm.core.records import Device, Instant
 from radrm.core.words import DeviceKind
-from radrm.host.nvml import NvmlGpus, find
+from radrm.host.gpus.nvml import NvmlGpus, find
 from tests.gpu import smi, torch_python
 from tests.gpu.server import RealServer
 

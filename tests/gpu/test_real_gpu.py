@@ -6,7 +6,7 @@ import pytest
 
 from radrm.core.records import Instant
 from radrm.core.words import DeviceKind
-from radrm.host.nvml import NvmlGpus
+from radrm.host.gpus.nvml import NvmlGpus
 from tests.gpu.smi import Row
 
 pytestmark = pytest.mark.gpu

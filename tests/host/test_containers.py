@@ -14,10 +14,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from radrm.host import cgroups, engines
-from radrm.host.containers import Container, Containers, groups_of
-from radrm.host.evidence import Ended, Lost
-from radrm.host.owners import LiveAttempt, PidOwners
+from radrm.host.attempts import cgroups, engines
+from radrm.host.attempts.containers import Container, Containers, groups_of
+from radrm.host.attempts.evidence import Ended, Lost
+from radrm.host.attempts.owners import LiveAttempt, PidOwners
 from tests.host.test_launcher import SERIAL, Host, end_of, host, next_of
 from tests.host.test_processes import SLEEP, TOKEN, Run, gone, run, wait_until
 

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 
 from radrm.core.records import Device
 from radrm.core.words import DeviceKind
-from radrm.host import dcgm as module
-from radrm.host.dcgm import Dcgm, Dmon, Row, parse_discovery, parse_hierarchy
-from radrm.host.stream import Heard
+from radrm.host.gpus import dcgm as module
+from radrm.host.gpus.dcgm import Dcgm, Dmon, Row, parse_discovery, parse_hierarchy
+from radrm.host.gpus.stream import Heard
 from tests.daemon.harness import wait_until
 
 BIN = Path(__file__).parents[1] / "standins" / "bin"

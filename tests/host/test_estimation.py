@@ -25,6 +25,7 @@ from radrm.config import Config, EstimationConfig
 from radrm.core.records import Estimate, JobSpec
 from radrm.core.rules import Description, PastRun
 from radrm.core.words import Quantity
+from radrm.host.attempts.procfs import TOKEN_VARIABLE, read_stat
 from radrm.host.estimation import confine, leftovers, start_tracer
 from radrm.host.estimation.asking import Answer, Asking
 from radrm.host.estimation.leftovers import Leftovers
@@ -32,8 +33,7 @@ from radrm.host.estimation.service import Estimated, EstimationService, Wanted
 from radrm.host.estimation.thinker import COMMAND, NoAnswer, Thinker
 from radrm.host.estimation.tracing import NotTraced, TraceRequest, trace, tracer_arguments
 from radrm.host.estimation.worker import MAX_MESSAGE, Question, packed
-from radrm.host.procfs import TOKEN_VARIABLE, read_stat
-from radrm.options import typed
+from radrm.jobfile.options import typed
 from tests.host.test_processes import wait_until
 
 HASTY = Config(estimation=EstimationConfig(time_limit_s=0.3, trace_limit_s=20.0))

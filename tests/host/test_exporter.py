@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 from radrm.core.records import Device
 from radrm.core.words import DeviceKind
 from radrm.errors import DeviceError
-from radrm.host import exporter as module
-from radrm.host.exporter import DcgmExporter, Pages, fetch, listeners, parse_metrics
-from radrm.host.source import Sample
-from radrm.host.stream import Backoff
+from radrm.host.gpus import exporter as module
+from radrm.host.gpus.exporter import DcgmExporter, Pages, fetch, listeners, parse_metrics
+from radrm.host.gpus.source import Sample
+from radrm.host.gpus.stream import Backoff
 from tests.daemon.harness import wait_until
 from tests.standins.exporter import Exporter
 

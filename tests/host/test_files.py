@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from radrm.host import files
-from radrm.host.files import write_all, write_durably
+from radrm.host.storage import files
+from radrm.host.storage.files import write_all, write_durably
 
 
 @pytest.mark.parametrize("mode", [0o600, 0o644, 0o711])

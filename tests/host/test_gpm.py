@@ -9,9 +9,9 @@ import pynvml
 import pytest
 from pytest_mock import MockerFixture
 
-from radrm.host.gpm import Gpm
-from radrm.host.nvml import NvmlGpus
-from radrm.host.source import SmactFeed
+from radrm.host.gpus.gpm import Gpm
+from radrm.host.gpus.nvml import NvmlGpus
+from radrm.host.gpus.source import SmactFeed
 from tests.host.nvml_driver import (
     LOST,
     NO_FUNCTION,

@@ -19,14 +19,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pytest_mock import MockerFixture
 
-from radrm.host import nvml
+from radrm.host.gpus import nvml
 from radrm.host.health import gpus, kernel, places, software
 from radrm.host.health.finding import Check, Finding, Level, ok, run_checks
 from radrm.host.health.job_files import job_files
-from radrm.host.paths import Paths, prepare
-from radrm.host.schema import SCHEMA_VERSION
-from radrm.host.store import Store
-from radrm.host.tickets import new_ticket
+from radrm.host.storage.paths import Paths, prepare
+from radrm.host.storage.schema import SCHEMA_VERSION
+from radrm.host.storage.store import Store
+from radrm.host.storage.tickets import new_ticket
 from tests.host.nvml_driver import LOST, NO_FUNCTION, NOT_SUPPORTED, Chip, Driver, instance, mig_gpu
 
 ME = os.getuid()

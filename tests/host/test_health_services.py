@@ -14,9 +14,9 @@ import pytest
 
 from radrm.errors import DeviceError
 from radrm.host.estimation import confine
+from radrm.host.gpus.stream import ask
 from radrm.host.health import services
 from radrm.host.health.gpus import Driver, Gpu
-from radrm.host.stream import ask
 from tests.host.test_health import judged
 
 BIN = Path(__file__).parents[1] / "standins" / "bin"

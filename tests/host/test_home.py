@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 
 from radrm.errors import StoreError
-from radrm.host import attempts
+from radrm.host.attempts import folder as attempts
 from radrm.host.home import BLOCK, Home
-from radrm.host.paths import Paths, prepare
-from radrm.host.spool import Spool
-from radrm.host.store import Store, Submission
+from radrm.host.storage.paths import Paths, prepare
+from radrm.host.storage.spool import Spool
+from radrm.host.storage.store import Store, Submission
 from tests.host.test_spool import envelope
 from tests.world import World, gpus
 

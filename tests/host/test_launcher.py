@@ -22,12 +22,13 @@ from hypothesis import strategies as st
 
 from radrm.core.records import Exit
 from radrm.errors import Refused, StoreError
-from radrm.host import attempts, cgroups, evidence, launcher, runner
+from radrm.host.attempts import cgroups, evidence, launcher, runner
+from radrm.host.attempts import folder as attempts
+from radrm.host.attempts.evidence import Ended, Lost, Running, Started, Void
+from radrm.host.attempts.launcher import Launcher, LaunchPlan
+from radrm.host.attempts.processes import Identity, attempt_processes, identify, kill_tree
+from radrm.host.attempts.procfs import token_of
 from radrm.host.clock import Clock
-from radrm.host.evidence import Ended, Lost, Running, Started, Void
-from radrm.host.launcher import Launcher, LaunchPlan
-from radrm.host.processes import Identity, attempt_processes, identify, kill_tree
-from radrm.host.procfs import token_of
 from tests.host.test_processes import ESCAPED, PYTHON, SLEEP, gone, read_pid, wait_until
 
 SERIAL = 7
@@ -798,7 +799,7 @@ def test_a_runner_killed_at_any_moment(host: Host, moment_s: float) -> None:
 DAEMON = """
 import sys
 from radrm.host.clock import Clock
-from radrm.host.launcher import Launcher
+from radrm.host.attempts.launcher import Launcher
 from tests.host.test_launcher import ONCE, Host
 from pathlib import Path
 host = Host.__new__(Host)

@@ -11,9 +11,10 @@ from typing import Any
 
 import pytest
 
-from radrm.host import attempts, cgroups, start_runner
-from radrm.host.membership import Membership
-from radrm.host.processes import identify, kill_tree
+from radrm.host.attempts import cgroups, start_runner
+from radrm.host.attempts import folder as attempts
+from radrm.host.attempts.membership import Membership
+from radrm.host.attempts.processes import identify, kill_tree
 from tests.host.test_processes import wait_until
 
 

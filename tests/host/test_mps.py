@@ -21,6 +21,7 @@ from radrm.config import Config, MpsConfig, parse_config
 from radrm.core.records import Device, Instant, Reading, Stranger
 from radrm.core.words import DeviceKind
 from radrm.errors import DeviceError, Refused
+from radrm.host.attempts.processes import Identity, alive
 from radrm.host.mps import service as module
 from radrm.host.mps.clients import end_clients
 from radrm.host.mps.compute_mode import EXCLUSIVE_PROCESS, ComputeModes
@@ -29,7 +30,6 @@ from radrm.host.mps.keeper import FAILURES, PROBE_S, SILENCES, Keeper, Phase, Se
 from radrm.host.mps.modelled import ModelledMps
 from radrm.host.mps.service import Around, MpsService
 from radrm.host.mps.source import MpsGpus, OnlySome
-from radrm.host.processes import Identity, alive
 from tests.daemon.harness import wait_until
 
 STANDINS = Path(__file__).parents[1] / "standins"

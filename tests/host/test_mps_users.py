@@ -19,12 +19,12 @@ import pytest
 
 from radrm.config import MpsConfig, contradictions, parse_config
 from radrm.core.records import Device
+from radrm.host.attempts.processes import Identity
 from radrm.host.mps import control as module
 from radrm.host.mps.control import MULTIUSER, Control, Server
 from radrm.host.mps.keeper import PROBE_S, Keeper
 from radrm.host.mps.modelled import ModelledMps
 from radrm.host.mps.service import Around, MpsService
-from radrm.host.processes import Identity
 from tests.daemon.harness import wait_until
 from tests.host.test_mps import ONE, STANDINS, TWO, Fake, end
 

@@ -15,16 +15,16 @@ from hypothesis import strategies as st
 from radrm.core.records import AttemptMemory, Instant, Reading
 from radrm.core.words import DeviceKind
 from radrm.errors import DeviceError
-from radrm.host.nvidia_smi import NvidiaSmi, instances
-from radrm.host.nvidia_smi import source as module
-from radrm.host.nvidia_smi.instances import (
+from radrm.host.gpus.nvidia_smi import NvidiaSmi, instances
+from radrm.host.gpus.nvidia_smi import source as module
+from radrm.host.gpus.nvidia_smi.instances import (
     InstanceLine,
     InstanceMemory,
     Report,
     parse_instances,
 )
-from radrm.host.nvidia_smi.lines import OLD_GPU_FIELDS, AppLine, GpuLine, parse_app, parse_gpu
-from radrm.host.stream import Heard
+from radrm.host.gpus.nvidia_smi.lines import OLD_GPU_FIELDS, AppLine, GpuLine, parse_app, parse_gpu
+from radrm.host.gpus.stream import Heard
 from tests.daemon.harness import wait_until
 
 BIN = Path(__file__).parents[1] / "standins" / "bin"

@@ -12,7 +12,7 @@ from pytest_mock import MockerFixture
 
 from radrm.core.records import AttemptMemory, Device, Instant, Reading
 from radrm.core.words import DeviceKind
-from radrm.host.nvml import NvmlGpus, find, words
+from radrm.host.gpus.nvml import NvmlGpus, find, words
 from tests.host.nvml_driver import (
     MIB,
     MISMATCH,

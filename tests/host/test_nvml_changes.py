@@ -10,7 +10,7 @@ import pytest
 from pytest_mock import MockerFixture
 
 from radrm.core.records import AttemptMemory, Instant, Reading, Stranger
-from radrm.host.nvml import NvmlGpus
+from radrm.host.gpus.nvml import NvmlGpus
 from tests.host.nvml_driver import (
     NO_FUNCTION,
     NO_INSTANCE,

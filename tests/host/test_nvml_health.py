@@ -11,7 +11,7 @@ from pytest_mock import MockerFixture
 
 from radrm.core.records import Instant, Reading
 from radrm.errors import DeviceError
-from radrm.host.nvml import NvmlGpus, xids
+from radrm.host.gpus.nvml import NvmlGpus, xids
 from tests.host.nvml_driver import (
     LOST,
     NOT_SUPPORTED,

@@ -10,8 +10,8 @@ import threading
 
 from radrm.core.records import AttemptMemory, Device, Instant, Reading, Stranger
 from radrm.core.words import DeviceKind
-from radrm.host.gpm import Gpm
-from radrm.host.nvml import NvmlGpus, find
+from radrm.host.gpus.gpm import Gpm
+from radrm.host.gpus.nvml import NvmlGpus, find
 from tests.daemon.harness import wait_until
 from tests.standins.nvml_library import H100, Nvml
 

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from pytest_mock import MockerFixture
 
 from radrm.core.records import Instant
-from radrm.host.nvml import NvmlGpus
-from radrm.host.nvml.library import Library
-from radrm.host.nvml.power import Power
+from radrm.host.gpus.nvml import NvmlGpus
+from radrm.host.gpus.nvml.library import Library
+from radrm.host.gpus.nvml.power import Power
 from tests.host.nvml_driver import LOST, NOT_SUPPORTED, Chip, Driver
 
 

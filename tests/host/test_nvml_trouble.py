@@ -8,7 +8,7 @@ from pytest_mock import MockerFixture
 
 from radrm.core.records import Instant, Reading
 from radrm.errors import DeviceError
-from radrm.host.nvml import NvmlGpus
+from radrm.host.gpus.nvml import NvmlGpus
 from tests.host.nvml_driver import (
     LOST,
     MISMATCH,

@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 
 from radrm.core.records import Attempt, Instant, Job, JobSpec, Placement, Share
-from radrm.core.state import Decision
+from radrm.core.state.state import Decision
 from radrm.core.words import Collocation, Outcome
 from radrm.errors import StoreError
-from radrm.host.past import read_past
-from radrm.host.spool import Envelope
-from radrm.host.store import Store, Submission
+from radrm.host.storage.history import read_past
+from radrm.host.storage.spool import Envelope
+from radrm.host.storage.store import Store, Submission
 
 BEGIN = 1_700_000_000.0
 

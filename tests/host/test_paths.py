@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from radrm.errors import StoreError
-from radrm.host.paths import Paths, client_paths, paths_for, prepare, system_mode
+from radrm.host.storage.paths import Paths, client_paths, paths_for, prepare, system_mode
 
 SYSTEM = Paths("/var/lib/radrm", "/run/radrm")
 
@@ -174,7 +174,7 @@ def test_a_folder_that_cannot_be_made(tmp_path: Path) -> None:
 
 def test_the_light_path_stays_light() -> None:
     code = (
-        "import sys; before = set(sys.modules); import radrm.host.paths; "
+        "import sys; before = set(sys.modules); import radrm.host.storage.paths; "
         "print(*sorted(m for m in set(sys.modules) - before if not m.startswith('radrm')))"
     )
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -14,10 +14,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from radrm.host import cgroups
-from radrm.host import processes as proc
-from radrm.host.owners import LiveAttempt, PidOwners
-from radrm.host.processes import (
+from radrm.host.attempts import cgroups
+from radrm.host.attempts import processes as proc
+from radrm.host.attempts.owners import LiveAttempt, PidOwners
+from radrm.host.attempts.processes import (
     Identity,
     alive,
     attempt_processes,
@@ -28,7 +28,7 @@ from radrm.host.processes import (
     send_signal,
     signal_tree,
 )
-from radrm.host.procfs import Stat, read_stat
+from radrm.host.attempts.procfs import Stat, read_stat
 
 TOKEN = f"token-{os.getpid()}"
 PYTHON = [sys.executable, "-I", "-S", "-c"]
@@ -184,7 +184,7 @@ def test_a_chain_of_processes_without_end_is_looked_along_for_a_bounded_way(
         asked += 1
         return Stat(f"{pid} (x) S {pid + 1} 1 1 {'0 ' * 13}1 0 5 0".encode())
 
-    monkeypatch.setattr("radrm.host.owners.read_stat", chained)
+    monkeypatch.setattr("radrm.host.attempts.owners.read_stat", chained)
     owners = PidOwners()
     owners.update([LiveAttempt(1, 1, TOKEN, Identity(os.getpid(), 1, "boot"))])
     assert owners.owner_of(NO_PID) is None
@@ -192,16 +192,16 @@ def test_a_chain_of_processes_without_end_is_looked_along_for_a_bounded_way(
 
 
 def test_what_is_remembered_of_processes_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("radrm.host.owners.MOST_REMEMBERED", 3)
+    monkeypatch.setattr("radrm.host.attempts.owners.MOST_REMEMBERED", 3)
     real = read_stat
     monkeypatch.setattr(
-        "radrm.host.owners.read_stat",
+        "radrm.host.attempts.owners.read_stat",
         lambda pid: real(os.getpid()) if pid > NO_PID else real(pid),
     )
     owners = PidOwners()
     owners.update([LiveAttempt(1, 1, TOKEN, identify(os.getpid()))])
     assert owners.owner_of(os.getpid()) == (1, 1)
-    monkeypatch.setattr("radrm.host.owners._is_there", lambda process: process[0] < NO_PID)
+    monkeypatch.setattr("radrm.host.attempts.owners._is_there", lambda process: process[0] < NO_PID)
     for pid in range(NO_PID + 1, NO_PID + 20):
         owners.owner_of(pid)
     assert len(owners._view.cache) <= 4
@@ -398,5 +398,5 @@ def test_owners_ask_the_kernel_once(run: Run, monkeypatch: pytest.MonkeyPatch) -
     def never(_: int, **__: int) -> str | None:
         raise AssertionError("asked again")
 
-    monkeypatch.setattr("radrm.host.owners.token_of", never)
+    monkeypatch.setattr("radrm.host.attempts.owners.token_of", never)
     assert owners.owner_of(process.pid) == (1, 1)

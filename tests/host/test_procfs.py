@@ -14,10 +14,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from radrm.host import attempts, procfs
-from radrm.host.owners import LiveAttempt, PidOwners
-from radrm.host.processes import attempt_processes, kill_tree
-from radrm.host.procfs import LONGEST_ENVIRON, is_of, read_stat, start_of, token_of, uid_of
+from radrm.host.attempts import folder as attempts
+from radrm.host.attempts import procfs
+from radrm.host.attempts.owners import LiveAttempt, PidOwners
+from radrm.host.attempts.processes import attempt_processes, kill_tree
+from radrm.host.attempts.procfs import LONGEST_ENVIRON, is_of, read_stat, start_of, token_of, uid_of
 from tests.host.test_processes import wait_until
 
 PROGRAM = Path(__file__).parents[1] / "standins" / "long_environ.py"
@@ -128,8 +129,8 @@ def test_an_environment_is_read_of_the_attempts_user_alone(
         read.append(pid)
         return token_of(pid, *args, **more)  # type: ignore[arg-type]
 
-    monkeypatch.setattr("radrm.host.processes.token_of", noted)
-    monkeypatch.setattr("radrm.host.owners.token_of", noted)
+    monkeypatch.setattr("radrm.host.attempts.processes.token_of", noted)
+    monkeypatch.setattr("radrm.host.attempts.owners.token_of", noted)
     owners = PidOwners()
     owners.update([LiveAttempt(1, 1, TOKEN, None, uid=1)])
     assert owners.owner_of(pid) is None
@@ -163,7 +164,7 @@ def test_an_environment_is_read_once_and_again_after_exec(monkeypatch: pytest.Mo
         read.append(pid)
         return token_of(pid)
 
-    monkeypatch.setattr("radrm.host.owners.token_of", noted)
+    monkeypatch.setattr("radrm.host.attempts.owners.token_of", noted)
     command = [sys.executable, "-I", "-S", "-c", code % TOKEN]
     with subprocess.Popen(command, stdin=subprocess.PIPE, env={}, bufsize=0) as process:
         assert process.stdin is not None
@@ -184,7 +185,7 @@ def test_an_environment_is_read_once_and_again_after_exec(monkeypatch: pytest.Mo
 def test_many_long_environments_have_one_budget_and_short_ones_come_first(
     moved: Moved, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("radrm.host.processes.ENVIRONS_BYTES", 3 * LONGEST_ENVIRON)
+    monkeypatch.setattr("radrm.host.attempts.processes.ENVIRONS_BYTES", 3 * LONGEST_ENVIRON)
     long = {moved(GIB + i, TOKEN, GIB // 2) for i in range(6)}
     short = moved(4096, TOKEN)
     looked_at: list[int] = []
@@ -193,7 +194,7 @@ def test_many_long_environments_have_one_budget_and_short_ones_come_first(
         looked_at.append(pid)
         return token_of(pid, most=most)
 
-    monkeypatch.setattr("radrm.host.processes.token_of", noted)
+    monkeypatch.setattr("radrm.host.attempts.processes.token_of", noted)
     assert attempt_processes(TOKEN, None) == {short}
     assert 1 <= len(long & set(looked_at)) <= 3
 

@@ -17,12 +17,12 @@ from radrm.config import Config, MpsConfig, ReadingsConfig, contradictions, pars
 from radrm.core.records import Device, Instant, Reading
 from radrm.core.words import DeviceKind
 from radrm.errors import BadConfig, DeviceError
-from radrm.host import nvml
-from radrm.host import readings as module
+from radrm.host.gpus import nvml
+from radrm.host.gpus import readings as module
+from radrm.host.gpus.readings import BUSY, ZEROS, Readings, mig_ids_of, open_gpus
+from radrm.host.gpus.source import OwnerOf, Sample
 from radrm.host.mps.service import MpsService
 from radrm.host.mps.source import MpsGpus
-from radrm.host.readings import BUSY, ZEROS, Readings, mig_ids_of, open_gpus
-from radrm.host.source import OwnerOf, Sample
 
 AT = Instant(10.0, 1000.0)
 GPUS = tuple(Device(f"GPU-{n}", n, "test", 1000) for n in range(2))

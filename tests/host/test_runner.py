@@ -18,9 +18,10 @@ from typing import Any
 
 import pytest
 
-from radrm.host import attempts, runner
-from radrm.host.job_process import interpreter_of
-from radrm.host.processes import attempt_processes, identify
+from radrm.host.attempts import folder as attempts
+from radrm.host.attempts import runner
+from radrm.host.attempts.job_process import interpreter_of
+from radrm.host.attempts.processes import attempt_processes, identify
 from tests.host.test_processes import ESCAPED, PYTHON, gone, read_pid, wait_until
 
 COMMAND = [sys.executable, "-I", "-S", runner.__file__]
@@ -367,7 +368,7 @@ def test_only_light_imports_before_the_job(attempt: Attempt) -> None:
     _, errors = process.communicate(timeout=30)
     imported = [line.split("|")[-1].strip() for line in errors.decode().splitlines()]
     before = imported[: imported.index("ctypes")] if "ctypes" in imported else imported
-    assert "radrm.host.attempts" in before
+    assert "radrm.host.attempts.folder" in before
     heavy = {"typing", "dataclasses", "pathlib", "subprocess", "radrm.errors", "inspect"}
     assert not heavy & set(imported)
 

@@ -19,12 +19,12 @@ from radrm.core.records import AttemptMemory
 from radrm.core.words import DeviceKind
 from radrm.errors import DeviceError, Refused, Unreachable, UsageError
 from radrm.host.clock import Clock
+from radrm.host.gpus.source import GpuSource
+from radrm.host.simulated.client import DriverClient, OutOfGpuMemory
+from radrm.host.simulated.driver import EXIT_LOCKED
+from radrm.host.simulated.simjob import memory_cap_mib, wanted_mib
+from radrm.host.simulated.source import LOCK_NAME, SOCKET_NAME, SoftwareGpus, ensure_driver
 from radrm.host.sockets import connect
-from radrm.host.software.client import DriverClient, OutOfGpuMemory
-from radrm.host.software.driver import EXIT_LOCKED
-from radrm.host.software.simjob import memory_cap_mib, wanted_mib
-from radrm.host.software.source import LOCK_NAME, SOCKET_NAME, SoftwareGpus, ensure_driver
-from radrm.host.source import GpuSource
 
 SPEC = "sim:2xA100-40GB"
 SCALE = 100.0
@@ -57,7 +57,7 @@ class Host:
     def simjob(self, *words, **environment):
         clean = {k: v for k, v in os.environ.items() if not k.startswith("CUDA_")}
         job = subprocess.Popen(
-            [sys.executable, "-m", "radrm.host.software.simjob", *map(str, words)],
+            [sys.executable, "-m", "radrm.host.simulated.simjob", *map(str, words)],
             env={**clean, "RADRM_SOFTWARE_GPUS": str(self.path), **environment},
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -281,7 +281,7 @@ def test_a_bad_spec_starts_nothing(tmp_path):
 
 
 def test_there_is_one_driver_per_lock_and_a_lonely_one_ends(tmp_path):
-    command = [sys.executable, "-m", "radrm.host.software.driver", "--spec", SPEC]
+    command = [sys.executable, "-m", "radrm.host.simulated.driver", "--spec", SPEC]
     command += ["--socket", str(tmp_path / SOCKET_NAME), "--lock", str(tmp_path / LOCK_NAME)]
     first = subprocess.Popen([*command, "--linger", "1"])
     wait_until((tmp_path / SOCKET_NAME).exists)

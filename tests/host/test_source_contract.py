@@ -10,10 +10,10 @@ import pytest
 from pytest_mock import MockerFixture
 
 from radrm.core.records import Instant
-from radrm.host import nvml
-from radrm.host.software.client import DriverClient
-from radrm.host.software.source import SoftwareGpus, ensure_driver
-from radrm.host.source import GpuSource
+from radrm.host.gpus import nvml
+from radrm.host.gpus.source import GpuSource
+from radrm.host.simulated.client import DriverClient
+from radrm.host.simulated.source import SoftwareGpus, ensure_driver
 from tests.host.nvml_driver import Chip, Driver, instance, mig_gpu, process
 
 NOW = Instant(1000.0, 1e9)

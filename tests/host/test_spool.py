@@ -12,10 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from radrm.errors import BadFile, Refused, StoreError
-from radrm.host import spool as spools
-from radrm.host.arrivals import Arrivals, Turns
-from radrm.host.spool import MAX_BYTES, Arrival, Envelope, Spool, kind_of
-from radrm.host.tickets import is_ticket, new_ticket
+from radrm.host.storage import spool as spools
+from radrm.host.storage.arrivals import Arrivals, Turns
+from radrm.host.storage.spool import MAX_BYTES, Arrival, Envelope, Spool, kind_of
+from radrm.host.storage.tickets import is_ticket, new_ticket
 
 
 def envelope(**changes: object) -> Envelope:
@@ -206,7 +206,7 @@ def test_foreign_names_are_left_and_told_of_once(
 def test_a_folder_of_many_names_is_listed_in_pieces(
     spool: Spool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("radrm.host.arrivals.LISTED_AT_ONCE", 3)
+    monkeypatch.setattr("radrm.host.storage.arrivals.LISTED_AT_ONCE", 3)
     spool.put([envelope() for _ in range(7)])
     reader = Arrivals(spool.path, "/nowhere")
     reader.list_anew()
@@ -235,7 +235,7 @@ def test_only_an_old_draft_of_a_killed_submit_is_removed(
     name = f".{new_ticket()}"
     make(Path(spool.path) / name)
     assert all_of(spool) == [] and name in names(spool), "it may be written at this moment"
-    monkeypatch.setattr("radrm.host.arrivals.DRAFT_AGE_S", -60.0)
+    monkeypatch.setattr("radrm.host.storage.arrivals.DRAFT_AGE_S", -60.0)
     assert all_of(spool) == [] and (name not in names(spool)) is removed
 
 
@@ -251,7 +251,7 @@ def test_users_take_turns_each_by_his_own_tickets() -> None:
 
 
 def test_of_a_flood_only_the_oldest_are_held(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("radrm.host.arrivals.KEPT_OF_ONE_USER", 10)
+    monkeypatch.setattr("radrm.host.storage.arrivals.KEPT_OF_ONE_USER", 10)
     turns = Turns()
     for number in range(1000, 0, -1):
         turns.add(f"{number:04}", 1)

@@ -26,7 +26,7 @@ from radrm.core.rules import PastRun
 from radrm.core.scheduler import Scheduler
 from radrm.core.words import JobState
 from radrm.errors import StoreError
-from radrm.host.store import LOG_RESERVE, Run, Store, Submission, Taken
+from radrm.host.storage.store import LOG_RESERVE, Run, Store, Submission, Taken
 from tests.host.test_spool import envelope
 from tests.world import World, gpus
 

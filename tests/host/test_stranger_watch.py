@@ -20,10 +20,10 @@ from pytest_mock import MockerFixture
 from radrm.config import StrangersConfig
 from radrm.core.events import ReadingsTaken, Tick
 from radrm.core.records import Instant, Reading, Stranger
-from radrm.host import stranger_watch as module
-from radrm.host.procfs import read_stat
-from radrm.host.stranger_watch import ALWAYS_SPARED, StrangerWatch, has_gpu_open
-from radrm.host.strangers import Strangers
+from radrm.host.attempts.procfs import read_stat
+from radrm.host.gpus import unmanaged_watch as module
+from radrm.host.gpus.unmanaged import Strangers
+from radrm.host.gpus.unmanaged_watch import ALWAYS_SPARED, StrangerWatch, has_gpu_open
 
 ME = pwd.getpwuid(os.getuid()).pw_name
 STUBBORN = (

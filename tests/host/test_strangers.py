@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from pytest_mock import MockerFixture
 
 from radrm.core.records import Stranger
-from radrm.host import strangers
-from radrm.host.strangers import LONGEST, MOST, Strangers, clean
+from radrm.host.gpus import unmanaged as strangers
+from radrm.host.gpus.unmanaged import LONGEST, MOST, Strangers, clean
 
 NOBODY = 4_194_304  # no pid is as high as this
 WAIT = "import sys; print(flush=True); sys.stdin.read()"

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from radrm.errors import DeviceError
-from radrm.host.stream import LONGEST_LINE, LONGEST_WORDS, Backoff, Heard, Stream, ask, shown
+from radrm.host.gpus.stream import LONGEST_LINE, LONGEST_WORDS, Backoff, Heard, Stream, ask, shown
 from tests.daemon.harness import wait_until
 
 Make = Callable[..., Stream]

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from radrm.host.arrivals import Arrivals
-from radrm.host.tickets import new_ticket
+from radrm.host.storage.arrivals import Arrivals
+from radrm.host.storage.tickets import new_ticket
 from radrm.host.watched import folder as folders
 from radrm.host.watched import taking
 from radrm.host.watched.folder import Folder

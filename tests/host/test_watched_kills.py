@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from radrm.errors import StoreError
-from radrm.host.spool import Spool
-from radrm.host.tickets import is_ticket
+from radrm.host.storage.spool import Spool
+from radrm.host.storage.tickets import is_ticket
 from radrm.host.watched import taking
 from radrm.host.watched.folder import Folder
 from radrm.host.watched.taking import Report

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from radrm.errors import StoreError
-from radrm.host.spool import Spool
+from radrm.host.storage.spool import Spool
 from radrm.host.watched import looking
 from radrm.host.watched import users as owners
 from radrm.host.watched.login import User, defaults, log_in

@@ -8,12 +8,12 @@ from collections.abc import Callable
 
 import pytest
 
-from radrm.host.spool import Spool
+from radrm.host.storage.spool import Spool
 from radrm.host.watched import taking
 from radrm.host.watched.folder import Busy, Folder, Trouble
 from radrm.host.watched.login import Login
 from radrm.host.watched.taking import Look, Report
-from radrm.radfile import MAX_BYTES
+from radrm.jobfile.radfile import MAX_BYTES
 from tests.host.watched_place import SCRIPT, Place, needs_root, no_root, place
 
 __all__ = ["place"]

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from radrm.host.spool import Envelope, Spool
+from radrm.host.storage.spool import Envelope, Spool
 from radrm.host.watched import taking
 from radrm.host.watched.folder import Folder
 from radrm.host.watched.login import Login

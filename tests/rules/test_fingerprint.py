@@ -10,11 +10,11 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from radrm.daemon.estimation import fingerprint_of
+from radrm.daemon.intake.estimation import fingerprint_of
 from radrm.estimators.fingerprint import NEUTRAL, fingerprint, variables_of
-from radrm.host.sources import sources_of
-from radrm.host.spool import Envelope
-from radrm.radfile import read_job_file
+from radrm.host.storage.sources import sources_of
+from radrm.host.storage.spool import Envelope
+from radrm.jobfile.radfile import read_job_file
 
 SCRIPT = (
     "#!/bin/bash\n#RAD --name=a\nsource venv/bin/activate\npython train.py --batch 32 --lr 0.1\n"

@@ -20,7 +20,7 @@ from radrm.estimators.gpumemnet import WEIGHTS, GPUMemNet, bucket_edge_mib
 from radrm.estimators.gpumemnet_ensemble import Ensemble, Shapes
 from radrm.estimators.gpumemnet_features import GROWING, Family, Features, features_of
 from radrm.estimators.summaries.read import read_summary
-from radrm.radfile import WHOLE_DEVICE_MIB, read_job_file
+from radrm.jobfile.radfile import WHOLE_DEVICE_MIB, read_job_file
 from radrm.wiring import describe
 
 JOBS = data.SHARED / "jobs"

@@ -11,7 +11,7 @@ from radrm.core.records import Estimate, JobSpec
 from radrm.core.rules import Description
 from radrm.core.words import Quantity
 from radrm.estimators.horus import Horus
-from radrm.radfile import WHOLE_DEVICE_MIB, read_job_file
+from radrm.jobfile.radfile import WHOLE_DEVICE_MIB, read_job_file
 from radrm.wiring import describe
 
 JOBS = Path(__file__).parents[3] / "shared" / "data" / "jobs"

@@ -24,7 +24,7 @@ from radrm.estimators.symbolic.kinds import role_of
 from radrm.estimators.symbolic.operations import Network, Operation
 from radrm.estimators.symbolic.replay import replay
 from radrm.estimators.symbolic.settings import Optimizer, optimizer, precision
-from radrm.radfile import WHOLE_DEVICE_MIB, read_job_file
+from radrm.jobfile.radfile import WHOLE_DEVICE_MIB, read_job_file
 from radrm.wiring import describe
 
 JOBS = Path(__file__).parents[3] / "shared" / "data" / "jobs"

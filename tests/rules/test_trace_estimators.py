@@ -14,7 +14,7 @@ from radrm.estimators.faketensor import FakeTensor
 from radrm.estimators.overheads import context_mib
 from radrm.estimators.trace import FURTHEST_SCALING, Trace
 from radrm.estimators.traced import Traced
-from radrm.radfile import WHOLE_DEVICE_MIB, read_job_file
+from radrm.jobfile.radfile import WHOLE_DEVICE_MIB, read_job_file
 from radrm.wiring import describe
 
 JOBS = Path(__file__).parents[3] / "shared" / "data" / "jobs"

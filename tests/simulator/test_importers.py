@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from radrm.errors import BadFile, UsageError
-from radrm.radfile import JobFile, read_job_file
+from radrm.jobfile.radfile import JobFile, read_job_file
 from radrm.simulator.fill import TYPICAL, Fill, read_fill
 from radrm.simulator.importers.aids import Aids
 from radrm.simulator.importers.forms import read_any

@@ -11,7 +11,7 @@ from pytest_mock import MockerFixture
 from radrm.core import events as ev
 from radrm.core.rules import Planner
 from radrm.core.scheduler import Scheduler
-from radrm.core.state import Decision
+from radrm.core.state.state import Decision
 from radrm.errors import RadrmError
 from radrm.simulator.engine import simulate
 from radrm.wiring import make_rules

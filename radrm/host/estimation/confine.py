@@ -17,7 +17,7 @@ import signal
 import socket
 import struct
 
-from radrm.host.procfs import read_stat
+from radrm.host.attempts.procfs import read_stat
 
 NEW_USER, NEW_NET = 0x10000000, 0x40000000
 WAYS = (NEW_USER | NEW_NET, NEW_NET, 0)

@@ -13,8 +13,8 @@ import json
 import os
 import re
 
-from radrm.host import cgroups
-from radrm.host.processes import boot_id, kill_tree
+from radrm.host.attempts import cgroups
+from radrm.host.attempts.processes import boot_id, kill_tree
 
 GROUP = "radrm-trace-"
 _NAME = re.compile(r"[0-9a-f]{32}\.json")

@@ -29,7 +29,7 @@ def command(simulated_s: float | None) -> tuple[str, ...]:
     seconds of their clock go by."""
     if simulated_s is None:
         return ("python3", str(TRACER / "probe.py"))
-    simjob = (sys.executable, "-m", "radrm.host.software.simjob")
+    simjob = (sys.executable, "-m", "radrm.host.simulated.simjob")
     seconds = f"{ROUNDS * simulated_s:g}"
     return (*simjob, "--gpu-memory", f"{SIMULATED_MIB}M", "--seconds", seconds, "--ramp", "0")
 

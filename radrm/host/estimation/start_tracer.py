@@ -26,16 +26,16 @@ if not __package__:
     # Run by its path, isolated: the package that it belongs to has to be found.
     sys.path.append(os.path.abspath(os.path.join(os.path.dirname(__file__), *[os.pardir] * 3)))
 
-from radrm.host import cgroups
+from radrm.host.attempts import cgroups
+from radrm.host.attempts.job_process import CannotStart, drop_rights, enter, execute, reset_signals
+from radrm.host.attempts.processes import identify, kill_tree
 from radrm.host.estimation import confine
-from radrm.host.job_process import CannotStart, drop_rights, enter, execute, reset_signals
-from radrm.host.processes import identify, kill_tree
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import NoReturn
 
-    from radrm.host.attempts import Fields
+    from radrm.host.attempts.folder import Fields
 
 MAX_LAUNCH = 64 << 20
 SPARE_S = 2.0

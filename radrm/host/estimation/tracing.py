@@ -21,13 +21,13 @@ from pathlib import Path
 import radrm
 from radrm.config import EstimationConfig
 from radrm.errors import RadrmError
-from radrm.host import cgroups
+from radrm.host.attempts import cgroups
+from radrm.host.attempts.processes import kill_tree
+from radrm.host.attempts.procfs import TOKEN_VARIABLE
 from radrm.host.estimation import start_tracer
 from radrm.host.estimation.confine import MOST_PROCESSES
 from radrm.host.estimation.leftovers import Leftovers, group_name
-from radrm.host.processes import kill_tree
-from radrm.host.procfs import TOKEN_VARIABLE
-from radrm.options import Options
+from radrm.jobfile.options import Options
 
 MAX_DOCUMENT = 64 << 20
 END_LIMIT_S = 10.0

@@ -1,7 +1,7 @@
 """The driver, its GPUs, MPS, SM activity.
 
 `pynvml` is given to `look` and asked a few questions that no reading needs; what a daemon
-reads is `radrm.host.nvml`'s.
+reads is `radrm.host.gpus.nvml`'s.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from radrm.host import nvml
+from radrm.host.attempts.procfs import start_of
+from radrm.host.gpus import nvml
 from radrm.host.health.finding import Finding, fail, ok, warn
-from radrm.host.procfs import start_of
 
 _NVIDIA = "0x10de"
 _EXCLUSIVE_PROCESS, _PROHIBITED = 3, 2

@@ -8,7 +8,7 @@ import time
 from itertools import islice
 
 from radrm.host.health.finding import Finding, fail, ok, warn
-from radrm.host.paths import Paths
+from radrm.host.storage.paths import Paths
 from radrm.host.watched.names import REASON, REFUSED, SUFFIX, claimed, is_job_file
 
 _NAME = "job files"

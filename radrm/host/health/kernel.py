@@ -9,9 +9,9 @@ from pathlib import Path
 
 import inotify_simple
 
-from radrm.host import cgroups
+from radrm.host.attempts import cgroups
+from radrm.host.attempts.procfs import start_of
 from radrm.host.health.finding import Finding, fail, ok, warn
-from radrm.host.procfs import start_of
 
 MPS_OPEN_FILES = 16384
 """What NVIDIA asks for where MPS is used (MPS guide, "File descriptor limit")."""

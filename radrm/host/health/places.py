@@ -13,9 +13,9 @@ from pathlib import Path
 from urllib.parse import quote
 
 from radrm.host.health.finding import Finding, fail, ok, warn
-from radrm.host.paths import Paths
-from radrm.host.schema import SCHEMA_VERSION
-from radrm.host.spool import ENVELOPE, FOREIGN, kind_of
+from radrm.host.storage.paths import Paths
+from radrm.host.storage.schema import SCHEMA_VERSION
+from radrm.host.storage.spool import ENVELOPE, FOREIGN, kind_of
 from radrm.host.watched.names import reserved
 
 LONGEST_ADDRESS = 107
@@ -43,7 +43,7 @@ _OCTAL = re.compile(r"\\([0-7]{3})")
 
 @dataclass(frozen=True, slots=True)
 class Folder:
-    """A folder as `radrm.host.paths.prepare` makes it."""
+    """A folder as `radrm.host.storage.paths.prepare` makes it."""
 
     name: str
     path: str

@@ -15,9 +15,9 @@ from pathlib import Path
 
 from radrm.errors import DeviceError
 from radrm.host.estimation import confine, start_tracer
+from radrm.host.gpus.stream import ask
 from radrm.host.health.finding import Finding, fail, ok, warn
 from radrm.host.health.gpus import Driver
-from radrm.host.stream import ask
 
 UNIT = "radrmd.service"
 LIMIT_S = 5.0

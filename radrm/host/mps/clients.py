@@ -12,8 +12,8 @@ import threading
 import time
 from collections.abc import Callable, Iterable
 
+from radrm.host.gpus.source import OwnerOf
 from radrm.host.mps.control import Control, NoAnswer
-from radrm.host.source import OwnerOf
 
 log = logging.getLogger("radrm")
 

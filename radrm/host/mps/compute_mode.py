@@ -14,8 +14,8 @@ import logging
 import os
 from collections.abc import Callable, Iterable
 
-from radrm.host.files import write_durably
 from radrm.host.mps.driver import asked
+from radrm.host.storage.files import write_durably
 
 log = logging.getLogger("radrm")
 

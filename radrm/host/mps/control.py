@@ -20,8 +20,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from radrm.errors import DeviceError
-from radrm.host.processes import Identity, alive, identify, send_signal
-from radrm.host.procfs import TOKEN_VARIABLE, start_of
+from radrm.host.attempts.processes import Identity, alive, identify, send_signal
+from radrm.host.attempts.procfs import TOKEN_VARIABLE, start_of
 
 PROGRAM = "nvidia-cuda-mps-control"
 SERVER = "nvidia-cuda-mps-server"

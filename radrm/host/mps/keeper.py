@@ -22,10 +22,10 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from enum import Enum
 
+from radrm.host.attempts.processes import Identity, identify, open_pidfd, send_signal
+from radrm.host.gpus.source import OwnerOf
 from radrm.host.mps.control import FAULT, Control, Missing, NoAnswer, Server
 from radrm.host.mps.users import Users
-from radrm.host.processes import Identity, identify, open_pidfd, send_signal
-from radrm.host.source import OwnerOf
 
 log = logging.getLogger("radrm")
 

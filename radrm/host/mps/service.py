@@ -21,12 +21,12 @@ from radrm.config import MpsConfig
 from radrm.core.records import Device
 from radrm.core.words import DeviceKind
 from radrm.errors import DeviceError, Refused
+from radrm.host.gpus.source import OwnerOf
 from radrm.host.mps.clients import end_clients
 from radrm.host.mps.compute_mode import ComputeModes
 from radrm.host.mps.control import Control
 from radrm.host.mps.driver import VOLTA, generation_of
 from radrm.host.mps.keeper import Keeper
-from radrm.host.source import OwnerOf
 
 log = logging.getLogger("radrm")
 

@@ -7,9 +7,9 @@ from dataclasses import replace
 
 from radrm.config import MpsConfig
 from radrm.core.records import Device, Instant, Reading
+from radrm.host.gpus.readings import take_over
+from radrm.host.gpus.source import GpuSource, OwnerOf
 from radrm.host.mps.service import MpsService, is_meant
-from radrm.host.readings import take_over
-from radrm.host.source import GpuSource, OwnerOf
 
 
 class MpsGpus:

@@ -10,8 +10,8 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable
 
+from radrm.host.attempts.processes import Identity
 from radrm.host.mps.control import MULTIUSER, PROGRAM, Control, Server
-from radrm.host.processes import Identity
 
 log = logging.getLogger("radrm")
 

@@ -14,11 +14,11 @@ import stat
 from itertools import islice
 
 from radrm.errors import BadFile, RadrmError
-from radrm.host.files import write_all
+from radrm.host.storage.files import write_all
 from radrm.host.trouble import may_pass
 from radrm.host.watched.names import DONE, REASON, REFUSED, claim_of, claimed, is_job_file, kept
-from radrm.radfile import MAX_BYTES
-from radrm.record import Record
+from radrm.jobfile.radfile import MAX_BYTES
+from radrm.jobfile.record import Record
 
 MOST_ENTRIES = 100_000
 """Names of a folder that one look reads."""

@@ -16,8 +16,8 @@ import subprocess
 import sys
 import time
 
-from radrm.host.procfs import TOKEN_VARIABLE
-from radrm.record import Record
+from radrm.host.attempts.procfs import TOKEN_VARIABLE
+from radrm.jobfile.record import Record
 
 LIMIT_S = 10.0
 MAX_ENVIRONMENT = 2 << 20

@@ -18,9 +18,9 @@ import time
 import msgspec
 
 from radrm.errors import plain
-from radrm.host import cgroups
-from radrm.host.processes import kill_tree
-from radrm.host.procfs import TOKEN_VARIABLE
+from radrm.host.attempts import cgroups
+from radrm.host.attempts.processes import kill_tree
+from radrm.host.attempts.procfs import TOKEN_VARIABLE
 from radrm.host.watched import start_look
 from radrm.host.watched.start_look import LIMIT_S, Wanted
 from radrm.host.watched.taking import MOST_FILES, Report

@@ -9,7 +9,7 @@ refused/TICKET.train.rad    it is none, and TICKET.train.rad.txt says why
 from __future__ import annotations
 
 from radrm.errors import plain
-from radrm.host.tickets import LENGTH, is_ticket
+from radrm.host.storage.tickets import LENGTH, is_ticket
 
 SUFFIX = ".rad"
 DONE, REFUSED = "done", "refused"

@@ -24,13 +24,13 @@ if not __package__:
     sys.path.append(os.path.abspath(os.path.join(os.path.dirname(__file__), *[os.pardir] * 3)))
 
 from radrm.errors import plain
-from radrm.host import cgroups
-from radrm.host.job_process import CannotStart, drop_rights
-from radrm.host.spool import Spool
+from radrm.host.attempts import cgroups
+from radrm.host.attempts.job_process import CannotStart, drop_rights
+from radrm.host.storage.spool import Spool
 from radrm.host.watched.folder import Busy, Folder, Trouble
 from radrm.host.watched.login import User, log_in
 from radrm.host.watched.taking import Look, Report
-from radrm.record import Record
+from radrm.jobfile.record import Record
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -22,15 +22,15 @@ import os
 import time
 
 from radrm.errors import BadFile, RadrmError, Refused, StoreError
-from radrm.host.spool import Spool
-from radrm.host.submission import envelope_of
-from radrm.host.tickets import new_ticket
+from radrm.host.storage.spool import Spool
+from radrm.host.storage.submission import envelope_of
+from radrm.host.storage.tickets import new_ticket
 from radrm.host.trouble import may_pass
 from radrm.host.watched.folder import Changed, Folder, Seen
 from radrm.host.watched.login import Login
 from radrm.host.watched.names import claimed, kept, printable
-from radrm.radfile import JobFile, read_job_file
-from radrm.record import Record
+from radrm.jobfile.radfile import JobFile, read_job_file
+from radrm.jobfile.record import Record
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

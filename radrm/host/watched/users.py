@@ -12,8 +12,8 @@ import os
 import stat
 
 from radrm.errors import StoreError
-from radrm.host.tickets import new_ticket
-from radrm.record import Record
+from radrm.host.storage.tickets import new_ticket
+from radrm.jobfile.record import Record
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from radrm.errors import BadFile
-from radrm.radfile import JobFile
+from radrm.jobfile.radfile import JobFile
 from radrm.simulator.fill import Fill
 from radrm.simulator.importers.profiles import Alone
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from radrm.radfile import WHOLE_DEVICE_MIB
+from radrm.jobfile.radfile import WHOLE_DEVICE_MIB
 from radrm.simulator.importers.aids import Aids
 from radrm.simulator.importers.kinds import family_of, guesses, usual_smact
 from radrm.simulator.importers.profiles import START_UP_S, Alone

@@ -1,0 +1,31 @@
+"""The commands, one file each: what it takes, whom it asks, what it shows.
+
+The files, in the order in which they may import one another:
+    submit      `radrm submit`, on a path that imports little
+    logs        `radrm logs`
+    status      `radrm status`
+    explain     `radrm explain`
+    wait        `radrm wait`
+    cancel      `radrm cancel`
+    hold        `radrm hold`
+    release     `radrm release`
+    requeue     `radrm requeue`
+    edit        `radrm edit`
+    gpus        `radrm gpus`
+    drain       `radrm drain`
+    resume      `radrm resume`
+    mps         `radrm mps`
+    estimate    `radrm estimate`
+    estimators  `radrm estimators`
+    spool       `radrm spool`
+    watch       `radrm watch`
+    summarize   `radrm summarize`
+    daemon      `radrm daemon`
+    demo        `radrm demo`
+    bench       `radrm bench`
+    simulate    `radrm simulate`
+    compare     `radrm compare`
+    replay      `radrm replay`
+    config      `radrm config`
+    doctor      `radrm doctor`
+"""

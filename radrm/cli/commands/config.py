@@ -1,0 +1,176 @@
+"""`radrm config`: what is set, where from, and whether a daemon would take it."""
+
+from __future__ import annotations
+
+import json
+import os
+from datetime import date, time
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from radrm.cli.options import Json
+from radrm.cli.settings import filled, find_troubles
+from radrm.cli.toml_text import toml_text
+from radrm.client.text import print_json
+from radrm.config import Config, ConfigFile, find_config, parse_config, read_config
+from radrm.errors import BadConfig, plain
+from radrm.host.storage.paths import system_mode
+
+Keys = tuple[str, ...]
+
+config = typer.Typer(
+    name="config",
+    help="Show or check the configuration; no daemon is needed.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+)
+
+
+# ------------------------------------------------------------------ show
+
+
+@config.command()
+def show(
+    settings: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="KEY=VALUE", help="Show it with this setting changed."),
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Show the configuration that a daemon of yours would have, defaults included.
+
+    What it prints is a configuration file.
+
+    \b
+    Examples:
+      radrm config show
+      radrm config show --set policy=lug
+    """
+    file = _in_force()
+    given = Config() if file.text is None else parse_config(file.text, str(file.path))
+    for setting in settings or []:
+        given = given.with_set(setting)
+    if as_json:
+        print_json(config_document(given, file))
+    else:
+        print(config_text(given, file), end="")
+
+
+def config_text(given: Config, file: ConfigFile) -> str:
+    """The whole configuration as TOML; what is a default is marked."""
+    remarks = dict.fromkeys(_defaults(given), "default")
+    table = {k: v for k, v in filled(given).to_table().items() if v != {}}
+    head = f"# What a daemon started now would use: {plain(_where(file))}"
+    return f"{head}\n{toml_text(table, remarks)}"
+
+
+def config_document(given: Config, file: ConfigFile) -> dict[str, Any]:
+    """The same for programs. What JSON cannot hold is written as in TOML, in a string."""
+    return {
+        "file": None if file.path is None else str(file.path),
+        "found": file.text is not None,
+        "config": json.loads(json.dumps(_for_json(filled(given).to_table()))),
+        "defaults": [".".join(keys) for keys in _defaults(given)],
+    }
+
+
+def _defaults(given: Config) -> list[Keys]:
+    """Where the whole configuration has a value that nobody chose.
+
+    A top-level value that was chosen to be its default cannot be told from one that was
+    not; nor does it matter.
+    """
+    default, before, whole = Config().to_table(), given.to_table(), filled(given).to_table()
+    found: list[Keys] = []
+    for keys, value in _values(whole):
+        own = dict(_values(before)).get(keys)
+        if own is None or (keys[0] not in ("core", *_RULES) and value == _at(default, keys)):
+            found.append(keys)
+    return found
+
+
+_RULES = ("policies", "orders", "planners", "estimators", "recoveries")
+
+
+def _values(table: dict[str, Any], path: Keys = ()) -> list[tuple[Keys, Any]]:
+    found: list[tuple[Keys, Any]] = []
+    for key, value in table.items():
+        if isinstance(value, dict):
+            found += _values(value, (*path, key))
+        else:
+            found.append(((*path, key), value))
+    return found
+
+
+def _at(table: Any, keys: Keys) -> Any:
+    for key in keys:
+        table = table[key]
+    return table
+
+
+def _for_json(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _for_json(inner) for key, inner in value.items()}
+    if isinstance(value, list):
+        return [_for_json(inner) for inner in value]
+    if isinstance(value, (date, time)):
+        return value.isoformat()
+    if isinstance(value, float) and value - value != 0:  # not finite
+        return repr(value)
+    return value
+
+
+# ------------------------------------------------------------------ check
+
+
+@config.command()
+def check(
+    file: Annotated[
+        Path | None, typer.Argument(help="A configuration file; the one in force otherwise.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Check a configuration as a daemon does at its start, and say all that is wrong.
+
+    The exit code is 1 if anything is.
+
+    \b
+    Examples:
+      radrm config check
+      radrm config check new.toml
+    """
+    try:
+        found = _in_force() if file is None else _named(file)
+        troubles = [] if found.text is None else find_troubles(found.text, str(found.path))
+    except BadConfig as error:
+        found, troubles = ConfigFile(file, None), [str(error)]
+    if as_json:
+        path = None if found.path is None else str(found.path)
+        print_json({"file": path, "found": found.text is not None, "troubles": troubles})
+    elif troubles:
+        for trouble in troubles:
+            print(plain(trouble))
+    else:
+        print(plain(f"{found.path}: fine" if found.text is not None else _where(found)))
+    raise typer.Exit(1 if troubles else 0)
+
+
+def _named(path: Path) -> ConfigFile:
+    try:
+        return ConfigFile(path, read_config(path))
+    except (FileNotFoundError, NotADirectoryError):
+        raise BadConfig(f"{path}: no such file; name one that is there") from None
+
+
+def _in_force() -> ConfigFile:
+    return find_config(os.environ, system_mode(os.environ, os.getuid()))
+
+
+def _where(file: ConfigFile) -> str:
+    if file.text is not None:
+        return str(file.path)
+    if file.path is None:
+        return "no configuration file: you have no home folder to keep one in; defaults are used"
+    return f"no configuration file; it would be {file.path}; defaults are used"

@@ -1,0 +1,205 @@
+"""`radrm submit`: hand in jobs. People wait for this command, so it imports little.
+
+What it prints as submitted is on disk in the spool: from then on no crash of
+anything loses it. A daemon that is up is asked before, whether it could ever run
+such a job, and after, which id it gave.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+
+from radrm.client.connection import Client
+from radrm.errors import RadrmError, Unreachable
+from radrm.host.storage.paths import Paths, prepare, system_mode
+from radrm.host.storage.spool import Spool
+from radrm.host.storage.submission import envelope_of, load
+from radrm.jobfile.options import SubmitRequest, parse_submit, submit_help
+from radrm.jobfile.radfile import read_job_file, wrap_command
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+_BATCH = 1000
+
+
+def run(argv: list[str]) -> int:
+    """The whole command; the exit code. Raises `RadrmError` when nothing could be done."""
+    request = parse_submit(argv)
+    if request.help:
+        print(submit_help())
+        return 0
+    results = _read_all(request)
+    with Client() as client:
+        paths, up = find_spool(client)
+        if up:
+            _refuse_hopeless(client, results)
+        _spool(Spool(paths.spool), results)
+        if up:
+            _learn_ids(client, results)
+        try:
+            _print(request, results, None if up else paths)
+        except OSError as error:
+            print(
+                f"radrm: the output cannot be written: {error.strerror}; what was submitted is "
+                "queued all the same: do not submit it again",
+                file=sys.stderr,
+            )
+            return 1
+        failed = any(r["error"] for r in results)
+        if request.wait:
+            return max(_wait(client, results), 1 if failed else 0)
+    return 1 if failed else 0
+
+
+# ------------------------------------------------------------------ reading
+
+
+def _read_all(request: SubmitRequest) -> list[dict[str, Any]]:
+    """One result per job; `job_file` and `envelope` only where it can be read."""
+    if request.command:
+        return [_result(None, None, request)]
+    return [_result(name, load, request) for name in request.files]
+
+
+def _result(name: str | None, load: Any, request: SubmitRequest) -> dict[str, Any]:
+    result: dict[str, Any] = {"ticket": None, "id": None, "name": None, "file": name, "error": None}
+    try:
+        data = load(name) if load is not None else None
+        job_file = (
+            wrap_command(list(request.command), request.raw_options)
+            if data is None
+            else read_job_file(data, name or "", request.raw_options)
+        )
+        result["name"] = job_file.name
+        result["job_file"] = job_file
+        result["envelope"] = envelope_of(job_file, name, data, request.raw_options)
+    except RadrmError as error:
+        result["error"] = str(error)
+        result["code"] = error.exit_code
+    return result
+
+
+# ------------------------------------------------------------------ handing in
+
+
+def find_spool(client: Client) -> tuple[Paths, bool]:
+    """Where to put envelopes, and whether a daemon is up there."""
+    try:
+        return client.connect(), True
+    except Unreachable:
+        pass
+    own = client.candidates[0]
+    if not os.path.exists(own.database):
+        for paths in client.candidates[1:]:
+            if os.path.isdir(paths.spool):
+                return paths, False  # the server's, whose daemon will come back
+    prepare(own, system_mode(os.environ, os.getuid()))
+    return own, False
+
+
+def _refuse_hopeless(client: Client, results: list[dict[str, Any]]) -> None:
+    """What could never run here is refused before it is handed in."""
+    sound = [r for r in results if r["error"] is None]
+    for batch in _batches(sound):
+        needs = [
+            {
+                "gpus": 1 if r["job_file"].options.gpus is None else r["job_file"].options.gpus,
+                "gpu_memory_mib": r["job_file"].options.gpu_memory_mib,
+                "mig_profile": r["job_file"].options.mig_profile,
+                "collocation": r["job_file"].options.collocation,
+            }
+            for r in batch
+        ]
+        for result, why in zip(batch, client.ask("check", needs=needs), strict=True):
+            if why is not None:
+                result["error"] = f"{result['file'] or result['name']}: it can never run: {why}"
+
+
+def _spool(spool: Spool, results: list[dict[str, Any]]) -> None:
+    sound = [r for r in results if r["error"] is None]
+    spool.put([r["envelope"] for r in sound])
+    for result in sound:
+        result["ticket"] = result["envelope"].ticket
+
+
+def _learn_ids(client: Client, results: list[dict[str, Any]]) -> None:
+    """Ask the daemon for the ids it gave. If it has just died, the tickets do."""
+    handed_in = [r for r in results if r["ticket"] is not None]
+    try:
+        for batch in _batches(handed_in):
+            unknown, before = batch, len(batch) + 1
+            # A daemon takes in only so much at a time, and others have their turn between.
+            while unknown and len(unknown) < before:
+                before = len(unknown)
+                found = client.ask("intake", jobs=[r["ticket"] for r in unknown])
+                for result, document in zip(unknown, found, strict=True):
+                    if document is not None:
+                        _note_id(result, document)
+                unknown = [r for r in unknown if r["id"] is None]
+    except Unreachable:
+        pass
+
+
+def _note_id(result: dict[str, Any], document: dict[str, Any]) -> None:
+    result["id"] = document["id"]
+    if document["state"] == "FAILED" and document["started_at"] is None:
+        where = result["file"] or result["name"]
+        result["error"] = f"{where}: job {document['id']} failed: {document['reason']}"
+
+
+def _batches(results: list[dict[str, Any]]) -> list[list[dict[str, Any]]]:
+    return [results[i : i + _BATCH] for i in range(0, len(results), _BATCH)]
+
+
+def _wait(client: Client, results: list[dict[str, Any]]) -> int:
+    from radrm.client.exits import highest, tell_failures, wait_for
+
+    tickets = [r["ticket"] for r in results if r["ticket"] is not None]
+    if not tickets:
+        return 1
+    ended = wait_for(client, tickets)
+    tell_failures(ended)
+    return highest(ended)
+
+
+# ------------------------------------------------------------------ telling
+
+
+def _print(request: SubmitRequest, results: list[dict[str, Any]], unserved: Paths | None) -> None:
+    if request.json:
+        wanted = ("ticket", "id", "name", "file", "error")
+        print(json.dumps([{key: r[key] for key in wanted} for r in results], indent=2))
+    for result in results:
+        if result["error"] is not None:
+            print(f"radrm: {result['error']}", file=sys.stderr)
+        elif request.parsable:
+            print(result["ticket"])
+        elif not request.json:
+            for note in result["job_file"].notes:
+                where = result["file"] or result["name"]
+                print(f"radrm: note: {where}: {note}", file=sys.stderr)
+            if result["id"] is not None:
+                what = f"job {result['id']} ({result['name']})"
+                print(f"Submitted {what}{_elements(result)}, ticket {result['ticket']}")
+            else:
+                print(f"Submitted {result['name']}{_elements(result)} as {result['ticket']}")
+    waiting = sum(1 for r in results if r["ticket"])
+    if unserved is not None and waiting and not request.json:
+        they = "the job waits" if waiting == 1 else f"the {waiting} jobs wait"
+        print(
+            f"radrm: no daemon is running; {they} in {unserved.state} until one is: radrm daemon",
+            file=sys.stderr,
+        )
+    print(end="", flush=True)
+
+
+def _elements(result: dict[str, Any]) -> str:
+    array = result["job_file"].options.array
+    if array is None:
+        return ""
+    count = array.last - array.first + 1
+    return f", an array of {count}" if count > 1 else ", an array of one"

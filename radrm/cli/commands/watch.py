@@ -1,0 +1,102 @@
+"""`radrm watch`: a folder of one's own whose `.rad` files become jobs while it runs."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from typing import Annotated
+
+import typer
+
+from radrm.cli.commands.submit import find_spool
+from radrm.client.connection import Client
+from radrm.errors import Refused
+from radrm.host.storage.paths import Paths
+from radrm.host.watched.folder import Folder
+from radrm.host.watched.keeper import Keeper
+from radrm.host.watched.looking import look_now
+from radrm.host.watched.start_look import Wanted
+from radrm.host.watched.taking import Report
+from radrm.host.watched.users import Owned
+
+
+def watch(
+    directory: Annotated[str, typer.Argument(metavar="DIR", help="A folder of your own.")],
+    once: Annotated[
+        bool, typer.Option("--once", help="Submit the files that are there now, and end.")
+    ] = False,
+) -> None:
+    """Submit the `.rad` files that are put into a folder, until Ctrl-C or TERM.
+
+    A job runs in your home folder, with the environment of your login. Its file is moved to
+    DIR/done, with the job's ticket in its name. A file that cannot be a job is moved to
+    DIR/refused, with the reason beside it. A file is complete when it is renamed into the
+    folder, or when it does not change for 2 s.
+
+    With --once the exit code is 1 if a file is refused or cannot be submitted.
+
+    \b
+    Examples:
+      radrm watch ~/jobs
+      radrm watch --once ~/jobs
+    """
+    folder = os.path.abspath(directory)
+    if not os.path.isdir(folder):
+        raise Refused(f"{folder} is not a folder; make it, or name another")
+    with Client() as client:
+        paths, up = find_spool(client)
+    with Folder(folder):
+        pass  # what is wrong with it is said before anything begins
+    if not up:
+        wait = f"no daemon is running; jobs wait in {paths.state} until one is: radrm daemon"
+        print(f"radrm: {wait}", file=sys.stderr)
+    told = _Told()
+    if once:
+        if not _take_all(folder, paths, told):
+            raise typer.Exit(1)
+        return
+    owned = Owned(folder, os.getuid(), os.getgid())
+    keeper = Keeper(lambda: [owned], paths.spool, told.report, drop=False, extra=_extra())
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: keeper.stop())
+    print(f"Watching {folder} for .rad files; Ctrl-C ends it", file=sys.stderr, flush=True)
+    keeper.run()
+
+
+def _take_all(folder: str, paths: Paths, told: _Told) -> bool:
+    """Take what is there. False where something could not be made a job."""
+    fine = True
+    while True:
+        try:
+            report = look_now(Wanted(folder, paths.spool, extra=_extra()))
+        except OSError as error:
+            raise Refused(f"{folder} cannot be looked into: {error.strerror}; try again") from error
+        told.report(None, report)
+        fine = fine and not (report.refused or report.trouble or report.unsettled)
+        if report.trouble or not report.more:
+            return fine
+
+
+def _extra() -> dict[str, str]:
+    """What ties the jobs to the daemon that is meant here."""
+    home = os.environ.get("RADRM_HOME")
+    return {"RADRM_HOME": os.path.abspath(home)} if home else {}
+
+
+class _Told:
+    """Prints what looks come to; trouble that goes on is printed once."""
+
+    def __init__(self) -> None:
+        self._trouble: str | None = None
+
+    def report(self, _: Owned | None, report: Report) -> None:
+        for name, ticket, job in report.taken:
+            print(f"Submitted {name} ({job}) as {ticket}", flush=True)
+        for name, reason in report.refused:
+            print(f"radrm: {name} is refused: {reason}", file=sys.stderr)
+        for note in report.notes:
+            print(f"radrm: note: {note}", file=sys.stderr)
+        if report.trouble is not None and report.trouble != self._trouble:
+            print(f"radrm: {report.trouble}", file=sys.stderr)
+        self._trouble = report.trouble

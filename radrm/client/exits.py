@@ -1,0 +1,74 @@
+"""The exit code that stands for a job's end, in `submit --wait` and `wait`."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+from radrm.client.connection import Client, every_job
+from radrm.errors import EXIT_NEVER_RAN, EXIT_TIME_LIMIT, Refused, Unreachable, plain
+
+FINAL = frozenset({"COMPLETED", "FAILED", "TIMEOUT", "CANCELLED"})
+_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.05, 1.0
+_BATCH = 1000
+_WATCHED = 100
+"""All must end, so it is enough to look at a few of those that have not."""
+
+
+def exit_code(document: dict[str, Any]) -> int:
+    """The job's own code; 124 for its time limit, 125 where it was lost or never started."""
+    if document["state"] == "TIMEOUT":
+        return EXIT_TIME_LIMIT
+    if document["outcome"] == "lost" or document["started_at"] is None:
+        return EXIT_NEVER_RAN
+    code = document["exit_code"]
+    if code is None:
+        return EXIT_NEVER_RAN
+    return int(code)
+
+
+def wait_for(
+    client: Client, references: list[str], pause: Callable[[float], object] = time.sleep
+) -> list[dict[str, Any]]:
+    """Wait until all of these jobs have ended; their documents, each once.
+
+    What a reference means is settled when this begins. A daemon that is being restarted
+    is waited for, as long as it had answered once.
+    """
+    found: dict[int, dict[str, Any]] = {}
+    for i in range(0, len(references), _BATCH):
+        found |= _by_id(every_job(client.ask, jobs=references[i : i + _BATCH]))
+    pause_s = _FIRST_PAUSE_S
+    while unfinished := [d for d in found.values() if d["state"] not in FINAL]:
+        pause(pause_s)
+        pause_s = min(_LONGEST_PAUSE_S, pause_s * 1.5)
+        watched = [str(d.get("label") or d["id"]) for d in unfinished[:_WATCHED]]
+        try:
+            now = _by_id(client.ask("status", jobs=watched))
+        except Unreachable:
+            continue
+        found |= now
+        if all(d["state"] in FINAL for d in now.values()):
+            pause_s = _FIRST_PAUSE_S  # look at the next few at once
+    return list(found.values())
+
+
+def _by_id(documents: list[dict[str, Any]]) -> dict[int, dict[str, Any]]:
+    return {document["id"]: document for document in documents}
+
+
+def highest(documents: list[dict[str, Any]]) -> int:
+    if not documents:
+        raise Refused("there is no job to wait for")
+    return max(exit_code(d) for d in documents)
+
+
+def tell_failures(documents: list[dict[str, Any]]) -> None:
+    """On standard error a line for each job that did not complete."""
+    for document in documents:
+        if document["state"] != "COMPLETED":
+            why = f": {document['reason']}" if document["reason"] else ""
+            line = f"radrm: job {document['label']} ({document['name']}) {document['state']}{why}"
+            print(plain(line), file=sys.stderr)

@@ -1,0 +1,142 @@
+"""One log file, read as it grows: by the caller, with the caller's own rights.
+
+A path may lead through links, since people keep logs where they like and the reader
+sees only what they could read anyway; but only a regular file is ever opened, so
+that no pipe or device waits, winds or rings because somebody looked at a log.
+"""
+
+from __future__ import annotations
+
+import codecs
+import os
+import stat
+from collections.abc import Callable
+
+from radrm.errors import Refused, plain
+
+Write = Callable[[bytes], object]
+
+_CHUNK = 64 * 1024
+
+
+class Tail:
+    """Copies what is new in a file. It may not exist yet, be cut, or be replaced.
+
+    `notice` is told in a line when the file did not simply grow.
+    """
+
+    def __init__(self, path: str, notice: Callable[[str], object]) -> None:
+        self.path = path
+        self._notice = notice
+        self._fd: int | None = None
+        self._at = 0
+
+    def close(self) -> None:
+        if self._fd is not None:
+            os.close(self._fd)
+        self._fd, self._at = None, 0
+
+    def skip_to_last(self, lines: int) -> None:
+        """Begin with the last `lines` lines of what is there now."""
+        if self._found():
+            assert self._fd is not None
+            self._at = _start_of_last(self._fd, lines)
+
+    def copy_new(self, write: Write) -> bool:
+        """All that is there now and has not been copied; False while there is no file.
+
+        Bounded by the size the file has when this is called, in pieces of 64 KiB. Raises
+        `Refused` for what cannot be read.
+        """
+        if not self._found():
+            return False
+        assert self._fd is not None
+        found = os.fstat(self._fd)
+        if found.st_size < self._at:
+            self._notice(f"{self.path} was cut short; from its beginning:")
+            self._at = 0
+        while self._at < found.st_size:
+            try:
+                data = os.pread(self._fd, min(_CHUNK, found.st_size - self._at), self._at)
+            except OSError as error:
+                raise _unreadable(self.path, error) from None
+            if not data:
+                break
+            self._at += len(data)
+            write(data)
+        if self._replaced(found):
+            self._notice(f"{self.path} was replaced; the new one:")
+            self.close()
+            return self.copy_new(write)
+        return True
+
+    def _found(self) -> bool:
+        if self._fd is None:
+            self._fd = _open_regular(self.path)
+        return self._fd is not None
+
+    def _replaced(self, found: os.stat_result) -> bool:
+        """Whether another file lies under the name now; one removed is not one replaced."""
+        try:
+            now = os.stat(self.path)
+        except OSError:
+            return False
+        return (now.st_dev, now.st_ino) != (found.st_dev, found.st_ino)
+
+
+def _open_regular(path: str) -> int | None:
+    """A regular file, opened; None where there is none. Anything else is not even opened."""
+    try:
+        handle = os.open(path, os.O_PATH | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise _unreadable(path, error) from None
+    try:
+        if not stat.S_ISREG(os.fstat(handle).st_mode):
+            raise Refused(
+                f"the log {plain(path)} is not a regular file, so there is nothing to read"
+            )
+        # Through the handle: what was looked at is what is opened.
+        return os.open(f"/proc/self/fd/{handle}", os.O_RDONLY | os.O_CLOEXEC)
+    except OSError as error:
+        raise _unreadable(path, error) from None
+    finally:
+        os.close(handle)
+
+
+def _unreadable(path: str, error: OSError) -> Refused:
+    return Refused(f"cannot read the log {plain(path)}: {error.strerror}")
+
+
+def _start_of_last(fd: int, lines: int) -> int:
+    """Where the last `lines` lines begin; an unfinished last line counts as one."""
+    end = os.fstat(fd).st_size
+    if lines <= 0 or end == 0:
+        return end
+    left = lines + (os.pread(fd, 1, end - 1) == b"\n")
+    at = end
+    while at > 0:
+        begin = max(0, at - _CHUNK)
+        data = os.pread(fd, at - begin, begin)
+        cut = len(data)
+        while (cut := data.rfind(b"\n", 0, cut)) >= 0:
+            left -= 1
+            if left == 0:
+                return begin + cut + 1
+        at = begin
+    return 0
+
+
+def harmless(write: Write) -> Write:
+    """For a terminal and another's log: text as `write` gets it, control characters made visible.
+
+    Lines, tabs and carriage returns (progress bars) stay.
+    """
+    decode = codecs.getincrementaldecoder("utf-8")("replace").decode
+
+    def cleaned(data: bytes) -> object:
+        text = "".join(c if c in "\n\r\t" or c.isprintable() else "�" for c in decode(data))
+        return write(text.encode("utf-8", "replace"))
+
+    return cleaned

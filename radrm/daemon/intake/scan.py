@@ -1,0 +1,363 @@
+"""One look into the spool: from envelopes to jobs, saved before the envelopes are removed.
+
+A look is short, so that the loop answers questions between two of them. What an envelope
+says wrong is refused; what the machine cannot do leaves the envelope for a later look. So
+nothing that lies in the spool ends the daemon, and nothing that was acknowledged is lost.
+"""
+
+from __future__ import annotations
+
+import logging
+import sqlite3
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from itertools import islice
+from typing import Protocol
+
+from radrm.core import events as ev
+from radrm.core.scheduler import Scheduler
+from radrm.daemon.intake.batch import Batch, Knows, refused_batch, take_in
+from radrm.daemon.intake.envelopes import group_of
+from radrm.daemon.views.references import References, Target
+from radrm.errors import RadrmError, StoreError, plain
+from radrm.host.clock import Clock
+from radrm.host.storage.arrivals import Arrivals
+from radrm.host.storage.spool import SUFFIX, Arrival, Envelope
+from radrm.host.storage.store import DamagedRow, Store, Submission
+from radrm.host.storage.tickets import is_ticket
+
+log = logging.getLogger("radrm")
+
+ELEMENTS_AT_ONCE = 1000
+"""Elements of a long array that are taken in before others have their turn again."""
+LOOK_S = 0.25
+"""Seconds of one look: a question that comes meanwhile is answered within a second, though the
+last envelope of a look may take as long again and the answer its own time."""
+LOOK_BYTES = 1024 * 1024
+"""A look that has read so much reads no more: 200 usual envelopes, or one of the largest, which
+takes 0.1 s and 60 MiB of memory until it is saved."""
+RELIST_S = 60.0
+"""Network file systems do not notify, and a queue may overflow: list the spool anyway."""
+SHORTEST_PAUSE_S = 1.0
+LONGEST_PAUSE_S = 60.0
+"""An envelope that the machine kept from being taken in waits so long: doubled each time."""
+LONGEST_REASON = 300
+MACHINE = (sqlite3.Error, StoreError, OSError, MemoryError)
+"""Trouble of the machine, not of what an envelope says: it may be over at the next look."""
+
+
+class Taker(Protocol):
+    """What the look needs of the loop that it is taken in."""
+
+    clock: Clock
+    scheduler: Scheduler
+    store: Store
+    broken: bool
+
+    @property
+    def unsaved(self) -> bool: ...
+
+    def process(
+        self, events: Iterable[ev.Event], submissions: Iterable[Submission] = ()
+    ) -> None: ...
+
+
+@dataclass(slots=True)
+class _Pause:
+    """How long something waits after trouble, and until when by the look's clock."""
+
+    length_s: float = 0.0
+    until_s: float = 0.0
+
+    def grow(self, now_s: float) -> None:
+        self.length_s = min(LONGEST_PAUSE_S, max(SHORTEST_PAUSE_S, 2 * self.length_s))
+        self.until_s = now_s + self.length_s
+
+
+class _Held:
+    """What one look has read and not saved."""
+
+    def __init__(self) -> None:
+        self.events: list[ev.JobSubmitted] = []
+        self.submissions: list[Submission] = []
+        self.done: list[Arrival] = []
+
+
+class Scan:
+    """All looks of one daemon. `tick` is a clock that only goes forward, in real seconds."""
+
+    def __init__(
+        self,
+        loop: Taker,
+        arrivals: Arrivals,
+        estimation: Knows,
+        tick: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._loop = loop
+        self._arrivals = arrivals
+        self._estimation = estimation
+        self._tick = tick
+        self._list_at_s = float("-inf")
+        self._paused: dict[str, int] = {}
+        """Envelopes that wait after trouble, and their users."""
+        self._pauses: dict[str, _Pause] = {}
+        """Of every envelope that had trouble, until it is taken in."""
+        self._paused_now = 0
+        self._has_followers = self._has_saved = False
+        self._trouble = _Pause()
+        """With the spool or the store: it holds all envelopes."""
+        self._filling: dict[str, int] = {}
+        """Arrays of which some elements are still to come: by file, the array's id."""
+        self._later: list[tuple[str, int]] = []
+        """To be looked at again in the next look."""
+        self._held = _Held()
+        self._next_id = 0
+        self._room = 0
+        self._read = 0
+
+    # ------------------------------------------------------------- a look
+
+    def notice(self, names: Iterable[str]) -> None:
+        """Names of files that have just come into the spool, or that somebody asks for."""
+        try:
+            self._arrivals.notice(names)
+        except OSError as error:
+            self._say(error)
+            self.list_soon()  # which finds them again
+
+    def list_soon(self) -> None:
+        """Have the next look list the whole folder."""
+        self._list_at_s = float("-inf")
+
+    def run(self, first: int | None = None) -> float:
+        """Take in what can be taken in now; in how many real seconds the next look is due.
+
+        The user `first` is served first. Raises only where a step failed half done, or what
+        no look may catch (an end that was asked for).
+        """
+        now_s = self._tick()
+        if now_s < self._trouble.until_s:
+            return self._trouble.until_s - now_s
+        self._room, self._read, self._paused_now = ELEMENTS_AT_ONCE, 0, 0
+        self._has_followers = self._has_saved = False
+        try:
+            more = self._look(now_s, first)
+        except Exception as error:  # whatever it is, it must not end the daemon
+            self._drop_held()
+            if self._loop.broken:
+                raise
+            self._say(error)
+            more = False
+        else:
+            if not self._loop.unsaved:
+                self._trouble = _Pause()
+        finally:
+            for name, uid in self._later:
+                self._arrivals.turns.add(name, uid)
+            self._later = []
+        return self._next_look_s(more)
+
+    def _look(self, now_s: float, first: int | None) -> bool:
+        """True when there is more to take in at once."""
+        turns = self._arrivals.turns
+        self._next_id = self._loop.store.next_job_id()
+        for name, uid in list(self._paused.items()):
+            if self._pauses[name].until_s <= now_s:
+                del self._paused[name]
+                turns.add(name, uid)
+        if now_s >= self._list_at_s or (turns.left_out and not turns):
+            self._list_at_s = now_s + RELIST_S
+            self._arrivals.list_anew()
+        listing = self._arrivals.list_on()
+        if first is not None:
+            turns.first(first)
+        while (turn := turns.take()) is not None:
+            self._take_turn(*turn)
+            spent = self._tick() - now_s >= LOOK_S or self._read >= LOOK_BYTES
+            if self._loop.unsaved or spent:
+                break
+        self._save()
+        filling = not self._filling.keys() <= self._paused.keys()
+        # Who waited for another's ticket may be served, now that others have been.
+        return listing or bool(turns) or filling or (self._has_followers and self._has_saved)
+
+    def _take_turn(self, name: str, uid: int) -> None:
+        """One envelope. Trouble with it is its own; trouble with the store is everybody's."""
+        if name in self._paused:
+            return
+        try:
+            arrival = self._arrivals.read(name)
+            if arrival is not None:
+                self._read += arrival.size
+                self._take_or_refuse(arrival)
+        except _NotYet:
+            self._later.append((name, uid))
+            self._has_followers = True
+            return
+        except (DamagedRow, OSError, MemoryError) as error:
+            if self._loop.broken:
+                raise
+            self._pause(name, uid, error)
+            return
+        except Exception:
+            self._later.append((name, uid))
+            raise
+        if arrival is None:
+            self._forget(name)
+
+    def _take_or_refuse(self, arrival: Arrival) -> None:
+        wrong = arrival.wrong
+        if arrival.envelope is not None:
+            try:
+                self._take(arrival, arrival.envelope)
+            except (_NotYet, *MACHINE):
+                raise
+            except Exception as error:
+                if self._loop.broken:
+                    raise
+                wrong = f"it cannot be taken in: {_said(error)}"
+        if wrong is not None:
+            log.error("the spool's file %r is refused: %s", arrival.name, wrong)
+            self._arrivals.refuse(arrival)
+            self._forget(arrival.name)
+
+    def _forget(self, name: str) -> None:
+        """A file that is not in the spool any more."""
+        self._filling.pop(name, None)
+        self._pauses.pop(name, None)
+
+    def _pause(self, name: str, uid: int, error: Exception) -> None:
+        """The machine's trouble with one envelope: those behind it go on."""
+        pause = self._pauses.setdefault(name, _Pause())
+        pause.grow(self._tick())
+        self._paused[name] = uid
+        self._paused_now += 1
+        if self._paused_now == 1:  # a thousand have the same trouble, as a rule
+            wait_s, why = pause.length_s, _said(error)
+            log.error("the spool's file %r has to wait %.0f s: %s", name, wait_s, why)
+
+    def _say(self, error: Exception) -> None:
+        """The machine's trouble with the spool or the store: everything waits."""
+        self._trouble.grow(self._tick())
+        wait_s = self._trouble.length_s
+        log.error("no job can be taken in for the next %.0f s: %s", wait_s, _said(error))
+
+    def _next_look_s(self, more: bool) -> float:
+        now_s = self._tick()
+        if self._trouble.until_s > now_s:
+            return self._trouble.until_s - now_s
+        if self._loop.unsaved:
+            return RELIST_S  # the loop looks again as soon as it can save
+        if more:
+            return 0.0
+        due = [self._pauses[name].until_s for name in self._paused]
+        return max(0.0, min([self._list_at_s, *due]) - now_s)
+
+    # ------------------------------------------------------------- one envelope
+
+    def _take(self, arrival: Arrival, envelope: Envelope) -> None:
+        """Make jobs of an envelope, of a long array the next few."""
+        taken = self._loop.store.taken(envelope.ticket)
+        if taken is not None:
+            # What was stored under this ticket rules, whatever lies there now.
+            stored = self._loop.store.submitted(envelope.ticket)
+            if taken.uid != arrival.uid:
+                self._finish(arrival)
+                return
+            envelope = stored.envelope
+        batch = self._batch(arrival, envelope)
+        made = taken.jobs if taken else 0
+        first_id = taken.first_id if taken else self._next_id
+        room = 1 - min(made, 1)
+        if batch.array is not None:
+            room = max(0, min(self._room, batch.size - made))
+            self._room -= room
+        at = self._loop.clock.now()
+        events = list(islice(batch.events(made, first_id, self._next_id, at), room))
+        if taken is None and room:
+            gid = group_of(arrival.uid, arrival.gid)
+            self._held.submissions.append(Submission(arrival.uid, gid, envelope))
+        self._held.events += events
+        self._next_id += room
+        if made + room >= batch.size:
+            self._finish(arrival)
+        else:
+            self._filling[arrival.name] = first_id
+            self._later.append((arrival.name, arrival.uid))
+
+    def _batch(self, arrival: Arrival, envelope: Envelope) -> Batch:
+        """Whatever is wrong with what it says makes a FAILED job that tells so."""
+        try:
+            return take_in(
+                arrival, envelope, self._estimation, lambda word: self._find(word, arrival.name)
+            )
+        except (_NotYet, *MACHINE):
+            raise
+        except Exception as error:  # it was acknowledged, and it must not end the daemon
+            if self._loop.broken:
+                raise
+            return refused_batch(arrival, envelope, f"it cannot be read as a job: {_said(error)}")
+
+    def _finish(self, arrival: Arrival) -> None:
+        self._filling.pop(arrival.name, None)
+        self._held.done.append(arrival)
+
+    def _find(self, word: str, asking: str) -> Target:
+        """What a dependency is on. It may stand before it in this very look, or still lie in
+        the spool; only an older ticket is waited for, so that nobody waits for himself."""
+        file = f"{word.upper()}{SUFFIX}"
+        if is_ticket(word.upper()) and file < asking and self._is_coming(file):
+            raise _NotYet
+        self._save()
+        if self._loop.unsaved:
+            raise _NotYet
+        number = word.partition("_")[0]
+        if number.isascii() and number.isdigit() and int(number) in self._filling.values():
+            raise _NotYet  # some of its elements are not there yet
+        return References(self._loop.scheduler, self._loop.store).target(word)
+
+    def _is_coming(self, file: str) -> bool:
+        return (
+            file in self._filling
+            or file in self._paused
+            or file in self._arrivals.turns
+            or any(file == name for name, _ in self._later)
+        )
+
+    # ------------------------------------------------------------- saving
+
+    def _save(self) -> None:
+        held, self._held = self._held, _Held()
+        self._has_saved = self._has_saved or bool(held.events)
+        try:
+            self._loop.process(held.events, held.submissions)
+        except Exception as error:
+            self._later += [(arrival.name, arrival.uid) for arrival in held.done]
+            if self._loop.broken or isinstance(error, MACHINE):
+                raise
+            raise StoreError(f"what was read could not be saved: {_said(error)}") from error
+        for arrival in held.done:
+            if self._loop.unsaved:
+                self._later.append((arrival.name, arrival.uid))
+                continue
+            try:
+                self._arrivals.remove(arrival)
+                self._forget(arrival.name)
+            except OSError as error:
+                self._pause(arrival.name, arrival.uid, error)
+
+    def _drop_held(self) -> None:
+        """What was read and not handed on is read again."""
+        self._later += [(arrival.name, arrival.uid) for arrival in self._held.done]
+        self._held = _Held()
+
+
+class _NotYet(Exception):
+    """This envelope stays in the spool until the next look."""
+
+
+def _said(error: Exception) -> str:
+    """An error in a few words, whatever it is: others' text may stand in it."""
+    text = str(error) if isinstance(error, (RadrmError, OSError)) else repr(error)
+    return plain(text[:LONGEST_REASON])

@@ -1,0 +1,8 @@
+"""The socket: connections, requests in turn, answers as bytes.
+
+The files, in the order in which they may import one another:
+    replies  answers as bytes, and how many of them are held for slow readers
+    slots    who may have a connection
+    server   the socket: who asks, and their words
+    turns    the requests under way, in pieces, fair over users
+"""

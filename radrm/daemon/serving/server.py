@@ -1,0 +1,256 @@
+"""The socket: one request a line, one answer a line, both JSON.
+
+Who asks is what the kernel says (SO_PEERCRED), never what the request says. A thread per
+connection reads requests and writes answers; the daemon's own thread works on them. What one
+user can hold here is bounded in connections, in bytes and in time, so that a slow or hostile
+client delays nobody.
+"""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import select
+import socket
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from radrm.daemon.serving.replies import Held, encoded, refusal, weight
+from radrm.daemon.serving.slots import Slots
+from radrm.errors import RadrmError
+from radrm.host.sockets import Peer, listen, peer
+
+log = logging.getLogger("radrm")
+
+MAX_REQUEST = 512 * 1024
+IDLE_S = 60.0
+PATIENCE_S = 60.0
+"""So long a request waits for its turn; then it is withdrawn."""
+LONGEST_S = 600.0
+"""So long a request is worked on in all."""
+_STOPPING_S = 30.0
+_LOOK_S = 0.5
+"""Between two looks at whether the client is still there."""
+_SIGN_OF_LIFE_S = 20.0
+"""Between two blanks before an answer, which every JSON reader passes over."""
+_SEND_S = 15.0
+"""For the client to read what it is sent, an answer or a piece of a long one."""
+_BACKLOG = 512
+"""So that a client does not wait behind thousands of another's connections."""
+_AFTER_TROUBLE_S = 0.2
+"""Out of descriptors, say: before the next try."""
+
+
+class Request:
+    """One question or order, how far it has come, and the place for its answer.
+
+    It is *given up* when its client is gone or has waited too long. One that has not begun by
+    then never will; one that has is stopped where it is.
+    """
+
+    def __init__(self, line: bytes, client: Peer) -> None:
+        self.line = line
+        self.client = client
+        self.words: dict[str, Any] = {}
+        self.done = self.total = 0
+        """Of an order, the jobs that it was carried out for, and those that it is about."""
+        self.given_up = False
+        self._begun = False
+        self._lock = threading.Lock()
+        self._answered = threading.Event()
+        self._answer: dict[str, Any] = {}
+
+    # ------------------------------------------------------------- for the loop's thread
+
+    def begin(self) -> bool:
+        """False where it has been given up: then nothing may be done about it."""
+        with self._lock:
+            self._begun = not self.given_up
+            return self._begun
+
+    def answer(self, result: Any) -> None:
+        self._answer = {"ok": True, "result": result}
+        self._answered.set()
+
+    def refuse(self, error: RadrmError) -> None:
+        self._answer = refusal(str(error), error.exit_code)
+        self._answered.set()
+
+    def stopped(self) -> None:
+        """It was given up, and nothing more is done about it."""
+        why = "the request took too long and was stopped; nothing was changed"
+        if self.total:
+            why = (
+                f"the order took too long and was stopped after {self.done} of {self.total} "
+                "jobs; give it again for the others"
+            )
+            log.info("uid %d: %s", self.client.uid, why)
+        self._answer = refusal(why, 1)
+        self._answered.set()
+
+    # ------------------------------------------------------------- for the client's thread
+
+    def withdraw(self) -> bool:
+        """Take it back. False where it has begun; then it goes on."""
+        with self._lock:
+            if not self._begun:
+                self.given_up, self.line = True, b""
+            return not self._begun
+
+    def give_up(self) -> None:
+        """Have it stopped, wherever it is."""
+        with self._lock:
+            self.given_up, self.line = True, b""
+
+    def wait(self, seconds: float) -> dict[str, Any] | None:
+        """The answer; None where there is none by then."""
+        return self._answer if self._answered.wait(seconds) else None
+
+
+@dataclass(eq=False, slots=True)
+class Connection:
+    """One client that was let in."""
+
+    socket: socket.socket
+    client: Peer
+    since: float = field(default_factory=time.monotonic)
+    """Since when it has been silent: neither asked, nor read what it was sent."""
+    silent: bool = True
+
+    def end(self) -> None:
+        """From any thread: whatever it waits for comes to an end."""
+        try:
+            self.socket.shutdown(socket.SHUT_RDWR)
+        except OSError:
+            pass
+
+    @property
+    def gone(self) -> bool:
+        """Whether the client has closed its end."""
+        look = select.poll()
+        look.register(self.socket, 0)
+        return bool(look.poll(0))
+
+
+class Server:
+    """Listens at `path`; hands each request to `submit`, from threads of its own."""
+
+    def __init__(self, path: str, everybody: bool, submit: Callable[[Request], None]) -> None:
+        self._socket = listen(path, 0o666 if everybody else 0o600, _BACKLOG)
+        self._submit = submit
+        self._slots: Slots[Connection] = Slots()
+        self._held: Held[Connection] = Held()
+        self._closing = False
+        self._pause = threading.Event()
+        self._thread = threading.Thread(target=self._accept, name="server", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def close(self) -> None:
+        self._closing = True
+        self._pause.set()
+        # Closing alone would not wake the thread that waits in accept.
+        try:
+            self._socket.shutdown(socket.SHUT_RDWR)
+        except OSError:
+            pass
+        self._socket.close()
+
+    def _accept(self) -> None:
+        """Let clients in. Nothing in here waits for any of them."""
+        while True:
+            try:
+                accepted, _ = self._socket.accept()
+            except OSError as error:
+                if self._closing:
+                    return
+                log.error("a client cannot be let in: %s", error)
+                self._pause.wait(_AFTER_TROUBLE_S)
+                continue
+            try:
+                accepted.settimeout(IDLE_S)
+                connection = Connection(accepted, peer(accepted))
+            except OSError:
+                accepted.close()  # the client has gone
+                continue
+            why_not = self._slots.admit(connection)
+            if why_not is None:
+                try:
+                    threading.Thread(target=self._serve, args=(connection,), daemon=True).start()
+                    continue
+                except RuntimeError as error:
+                    log.error("a client cannot be served: %s", error)
+                    self._slots.leave(connection)
+                    why_not = "the daemon cannot start another thread; try again"
+            _turn_away(accepted, why_not)
+
+    def _serve(self, connection: Connection) -> None:
+        try:
+            with connection.socket, connection.socket.makefile("rb") as lines:
+                while line := lines.readline(MAX_REQUEST + 1):
+                    connection.silent = False
+                    answer = self._ask(line, connection)
+                    if answer is None:
+                        return
+                    connection.since, connection.silent = time.monotonic(), True
+                    self._send(answer, connection)
+                    if len(line) > MAX_REQUEST:
+                        return
+                    connection.since = time.monotonic()
+                    del line, answer
+                    connection.socket.settimeout(IDLE_S)
+        except OSError:
+            pass  # the client has gone, says nothing, or does not read
+        finally:
+            self._slots.leave(connection)
+
+    def _send(self, answer: dict[str, Any], connection: Connection) -> None:
+        connection.socket.settimeout(_SEND_S)
+        pieces = encoded(answer)
+        first = next(pieces)
+        with self._held.while_sent(connection, max(len(first), weight(answer))):
+            for data in itertools.chain((first,), pieces):
+                connection.socket.sendall(data)
+
+    def _ask(self, line: bytes, connection: Connection) -> dict[str, Any] | None:
+        """The answer; None where the client has gone."""
+        if len(line) > MAX_REQUEST:
+            return refusal(f"the request is longer than {MAX_REQUEST // 1024} KiB", 2)
+        request = Request(line, connection.client)
+        self._submit(request)
+        asked = life = time.monotonic()
+        while True:
+            answer = request.wait(_LOOK_S)
+            if answer is not None:
+                return answer
+            now = time.monotonic()
+            if connection.gone:
+                request.give_up()
+                return None
+            if now - asked >= PATIENCE_S and request.withdraw():
+                return refusal("the daemon is too busy to answer; nothing was done", 1)
+            if now - asked >= LONGEST_S:
+                request.give_up()
+                return request.wait(_STOPPING_S) or refusal(
+                    "the daemon is too busy to say how far this request has come; "
+                    "look at: radrm status",
+                    1,
+                )
+            if now - life >= _SIGN_OF_LIFE_S:
+                life = now
+                connection.socket.sendall(b" ")
+
+
+def _turn_away(accepted: socket.socket, why_not: str) -> None:
+    """One line to a client that is not let in, if it can be sent at once."""
+    try:
+        accepted.setblocking(False)
+        for data in encoded(refusal(why_not, 1)):
+            accepted.send(data)
+    except OSError:
+        pass
+    accepted.close()

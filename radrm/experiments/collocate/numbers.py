@@ -1,0 +1,237 @@
+"""What the rounds of `radrm bench collocate` came to; nothing here is asked or drawn.
+
+The quantities are those of the RAD-RM thesis, chapter 4.3.2, for a job of one's own: time
+per epoch (here of a copy, and per step), SM activity, the memory of the whole GPU, and the
+energy and PCIe traffic, by how many copies share the GPU and how.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from radrm.experiments.collocate.steps import Point, rate
+
+Document = dict[str, Any]
+
+MODES = ("timeslice", "mps", "mig")
+MOST_COPIES = 48
+"""As many as one MPS server takes clients on a GPU (CUDA 12)."""
+
+
+@dataclass(frozen=True, slots=True)
+class CopyRun:
+    """One copy. Times are those of the daemon's clock, in seconds.
+
+    `outcome` is the attempt's (`completed`, `oom`, `failed`, ...; `cancelled` for a copy
+    that was cut short on purpose).
+    """
+
+    started_s: float
+    ended_s: float
+    outcome: str
+    peak_mib: int | None = None
+    points: Sequence[Point] = ()
+
+    @property
+    def time_s(self) -> float:
+        return self.ended_s - self.started_s
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Round:
+    """So many copies at once, in one mode, as they were measured.
+
+    `cut` says that they were ended on purpose: only their steps can be compared then.
+    `smact` is a mean over the time when all copies ran, `used_mib` the most memory that the
+    whole GPU had in use above what it had before, `energy_j` the GPU's from the first start
+    to the last end, or to where they were cut. `pcie_rx_mb_s` is what the GPU received and
+    `pcie_tx_mb_s` what it sent, a mean of samples while all copies ran. None: not known.
+
+    Under `mig` each copy has an instance of its own, all of one profile: SM activity is the
+    mean of the instances with a copy, memory the sum of all.
+    """
+
+    mode: str
+    runs: tuple[CopyRun, ...]
+    cut: bool = False
+    smact: float | None = None
+    smact_source: str | None = None
+    used_mib: int | None = None
+    energy_j: float | None = None
+    pcie_rx_mb_s: float | None = None
+    pcie_tx_mb_s: float | None = None
+
+    @property
+    def copies(self) -> int:
+        return len(self.runs)
+
+    @property
+    def oom(self) -> int:
+        """How many copies died for want of GPU memory."""
+        return sum(run.outcome == "oom" for run in self.runs)
+
+    @property
+    def sound(self) -> bool:
+        """Whether every copy came to the end that it was meant to come to."""
+        wanted = ("cancelled", "completed") if self.cut else ("completed",)
+        return all(run.outcome in wanted for run in self.runs)
+
+    @property
+    def time_s(self) -> float | None:
+        """The mean run time of a copy, start-up included."""
+        if self.cut or not self.sound:
+            return None
+        return sum(run.time_s for run in self.runs) / self.copies
+
+    @property
+    def makespan_s(self) -> float | None:
+        """From the first copy's start to the last one's end."""
+        if self.cut or not self.sound:
+            return None
+        return max(r.ended_s for r in self.runs) - min(r.started_s for r in self.runs)
+
+    @property
+    def steps_per_s(self) -> float | None:
+        """Of all copies together, while all of them were at work."""
+        if not self.sound or not all(run.points for run in self.runs):
+            return None
+        since = max(run.points[0].at_s for run in self.runs)
+        until = min(run.ended_s for run in self.runs)
+        rates = [rate(run.points, since, until) for run in self.runs]
+        known = [each for each in rates if each is not None]
+        return sum(known) if len(known) == len(rates) else None
+
+    @property
+    def step_s(self) -> float | None:
+        """The time of one step of one copy."""
+        steps = self.steps_per_s
+        return self.copies / steps if steps else None
+
+    @property
+    def copy_peak_mib(self) -> int | None:
+        """The most memory of any one copy, as far as the driver tells processes apart."""
+        return max((r.peak_mib for r in self.runs if r.peak_mib is not None), default=None)
+
+    @property
+    def power_w(self) -> float | None:
+        """The GPU's mean draw from the first start to the last end."""
+        span_s = max(r.ended_s for r in self.runs) - min(r.started_s for r in self.runs)
+        return self.energy_j / span_s if self.energy_j is not None and span_s > 0 else None
+
+    @property
+    def energy_per_step_j(self) -> float | None:
+        steps, power_w = self.steps_per_s, self.power_w
+        return power_w / steps if steps and power_w is not None else None
+
+    @property
+    def energy_per_copy_j(self) -> float | None:
+        if self.energy_j is None or self.cut or not self.sound:
+            return None
+        return self.energy_j / self.copies
+
+
+@dataclass(slots=True)
+class Results:
+    """The rounds, in the order in which they were run. The first sound one with a single
+    copy is what the others are compared with."""
+
+    rounds: list[Round] = field(default_factory=list)
+
+    @property
+    def baseline(self) -> Round | None:
+        return next((r for r in self.rounds if r.copies == 1 and r.sound), None)
+
+    def throughput(self, measured: Round) -> float | None:
+        """How much more work per time than one copy alone; 1.0 is no gain at all.
+
+        By steps, if both rounds tell them; else by the time for the same whole work: that
+        of so many copies one after another, over the time that they took together.
+        """
+        alone = self.baseline
+        if alone is None:
+            return None
+        if alone.steps_per_s and measured.steps_per_s:
+            return measured.steps_per_s / alone.steps_per_s
+        if alone.makespan_s is None or not measured.makespan_s:
+            return None
+        return measured.copies * alone.makespan_s / measured.makespan_s
+
+    def slowdown(self, measured: Round) -> float | None:
+        """How much longer the same work takes a copy than it takes one alone."""
+        gained = self.throughput(measured)
+        return measured.copies / gained if gained else None
+
+    def best(self) -> Round | None:
+        """The round of the highest throughput among those with several copies."""
+        gains = [(self.throughput(r), -r.copies, r) for r in self.rounds if r.copies > 1]
+        known = [(gain, few, r) for gain, few, r in gains if gain is not None]
+        return max(known, key=lambda item: item[:2])[2] if known else None
+
+    def documents(self) -> list[Document]:
+        return [self._document(measured) for measured in self.rounds]
+
+    def _document(self, measured: Round) -> Document:
+        return {
+            "mode": measured.mode,
+            "copies": measured.copies,
+            "oom": measured.oom,
+            "outcomes": [run.outcome for run in measured.runs],
+            "cut": measured.cut,
+            "time_s": measured.time_s,
+            "times_s": [run.time_s for run in measured.runs],
+            "makespan_s": measured.makespan_s,
+            "step_s": measured.step_s,
+            "throughput": self.throughput(measured),
+            "slowdown": self.slowdown(measured),
+            "smact": measured.smact,
+            "smact_source": measured.smact_source,
+            "memory_mib": measured.used_mib,
+            "copy_peak_mib": measured.copy_peak_mib,
+            "pcie_rx_mb_s": measured.pcie_rx_mb_s,
+            "pcie_tx_mb_s": measured.pcie_tx_mb_s,
+            "power_w": measured.power_w,
+            "energy_j": measured.energy_j,
+            "energy_per_copy_j": measured.energy_per_copy_j,
+            "energy_per_step_j": measured.energy_per_step_j,
+        }
+
+
+def parse_copies(text: str) -> list[int]:
+    """`1,2,4` as ascending numbers, with the 1 that all others are compared with.
+
+    Raises ValueError.
+    """
+    try:
+        wanted = {int(word) for word in text.split(",")}
+    except ValueError:
+        raise ValueError(f"{text!r} is not a list of numbers; write 1,2,4") from None
+    if not wanted <= set(range(1, MOST_COPIES + 1)):
+        raise ValueError(f"{text!r}: each must be from 1 to {MOST_COPIES}")
+    return sorted(wanted | {1})
+
+
+def parse_modes(text: str) -> list[str]:
+    """`timeslice,mps` in the order given, each once. Raises ValueError."""
+    words = list(dict.fromkeys(word.strip() for word in text.split(",")))
+    if not set(words) <= set(MODES):
+        raise ValueError(f"{text!r}: the modes are {', '.join(MODES[:-1])} and {MODES[-1]}")
+    return words
+
+
+def verdict(results: Results) -> str:
+    """One line: what of all that was measured gives the most work per time."""
+    best = results.best()
+    gained = results.throughput(best) if best else None
+    if best is None or gained is None:
+        return "No verdict: no round with several copies could be compared with one copy alone."
+    said = f"{best.copies} copies by {best.mode} do {gained:.2f} times the work of one alone"
+    if gained <= 1:
+        return f"Sharing does not pay for this program: at best, {said}."
+    return f"{said}; each takes {best.copies / gained:.2f} times as long."
+
+
+def coarse(rounds: Iterable[Round]) -> bool:
+    """Whether SM activity was only the share of time with any kernel running."""
+    return any((r.smact_source or "").endswith("-utilization") for r in rounds)

@@ -1,0 +1,237 @@
+"""One round of `radrm bench collocate`: some copies at once on one GPU, watched to their end."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from radrm.client.exits import FINAL
+from radrm.client.tail import Tail
+from radrm.errors import Refused, plain
+from radrm.experiments.collocate.numbers import CopyRun, Round
+from radrm.experiments.collocate.pcie import Link, Traffic
+from radrm.experiments.collocate.server import BenchServer, log_of
+from radrm.experiments.collocate.steps import Steps
+from radrm.experiments.demo.numbers import Meter
+
+Document = dict[str, Any]
+
+_PAUSE_S, _SHORTEST_PAUSE_S = 0.2, 0.03
+_PATIENCE_S = 60.0
+"""Real seconds in which the GPU must become idle, and a round's copies must all have begun."""
+_START_UP_S = 300.0
+"""On the daemon's clock: so long after its start a copy that has reported no step is taken to
+be at work nevertheless. Data sets and compilers take minutes; a pattern may fit no line."""
+_LAST_LINES = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """What is measured: the command, how its progress is told, and how long it may run.
+
+    `limit_s` (on the daemon's clock) counts from when all copies are at work: each has reported
+    a step. None: to their end.
+    """
+
+    command: tuple[str, ...]
+    pattern: re.Pattern[str] | None = None
+    limit_s: float | None = None
+
+
+class Bench:
+    """Runs rounds on one GPU, or on MIG instances that are alike, of a server that has nothing
+    else to do. `link` tells of the GPU's PCIe traffic."""
+
+    def __init__(
+        self,
+        server: BenchServer,
+        devices: Sequence[str],
+        work: Work,
+        link: Link,
+        pause: Callable[[float], object] = time.sleep,
+    ) -> None:
+        self._server = server
+        self._devices = tuple(devices)
+        self._link = link
+        self._work = work
+        self._pause = pause
+        self._scale = float(server.ask("ping")["time_scale"])
+        self._logs = server.folder / "logs"
+        self._logs.mkdir()
+
+    def measure(self, mode: str, copies: int) -> Round:
+        """Run so many copies at once and wait for them all.
+
+        A death for want of GPU memory is a result. Raises Refused for any other failure of
+        a copy, with the last lines that it printed.
+        """
+        before_mib = sum(device["used_mib"] for device in self._idle())
+        job = self._server.submit_copies(copies, mode, self._work.command, self._logs)
+        logs = [log_of(self._logs, mode, copies, number) for number in range(copies)]
+        watch = _Watch(copies, logs, self._work.pattern)
+        deadline = time.monotonic() + _PATIENCE_S
+        while True:
+            documents = self._server.ask("status", jobs=[job])
+            now_s = float(self._server.ask("ping")["now"])
+            watch.look(documents, self._find(), now_s)
+            if watch.over:
+                break
+            if watch.all_run:
+                watch.traffic.add(self._link.sample())
+            if not watch.all_began and time.monotonic() > deadline:
+                waiting = next(d for d in documents if d["started_at"] is None)
+                self._server.ask("cancel", jobs=[job])
+                raise Refused(
+                    f"copy {waiting['array_index']} of {copies} did not start ({mode}): "
+                    f"{plain(waiting['reason'] or waiting['state'])}"
+                )
+            limit_s = self._work.limit_s
+            if limit_s is not None and watch.cut_s is None and watch.at_work_for(now_s) >= limit_s:
+                watch.cut_s = now_s
+                self._server.ask("cancel", jobs=[job])
+            self._pause(max(_SHORTEST_PAUSE_S, _PAUSE_S / self._scale))
+        measured = watch.round(mode, before_mib)
+        self._refuse_failed(measured, logs)
+        return measured
+
+    def _idle(self) -> list[Document]:
+        """The devices, once they have been read and nobody is on them."""
+        deadline = time.monotonic() + _PATIENCE_S
+        while True:
+            devices = self._find()
+            busy = [d for d in devices if d["state"] != "idle" or d["used_mib"] is None]
+            if not busy:
+                return devices
+            if time.monotonic() > deadline:
+                raise Refused(
+                    f"GPU {busy[0]['index']} does not become idle: it is {busy[0]['state']}"
+                    f" {plain(busy[0]['reason'] or '')}".rstrip()
+                )
+            self._pause(_SHORTEST_PAUSE_S)
+
+    def _find(self) -> list[Document]:
+        found = {d["uuid"]: d for d in self._server.ask("gpus")}
+        gone = next((uuid for uuid in self._devices if uuid not in found), None)
+        if gone is not None:
+            raise Refused(f"the GPU {gone} is gone; look at nvidia-smi -L")
+        return [found[uuid] for uuid in self._devices]
+
+    def _refuse_failed(self, measured: Round, logs: Sequence[str]) -> None:
+        for number, run in enumerate(measured.runs):
+            fine = ("completed", "oom", "cancelled") if measured.cut else ("completed", "oom")
+            if run.outcome not in fine:
+                said = last_lines(Path(logs[number]))
+                raise Refused(
+                    f"copy {number} of {measured.copies} ({measured.mode}) ended as {run.outcome}; "
+                    f"the last that it printed: {said or 'nothing'}"
+                )
+
+
+@dataclass(slots=True)
+class _Watch:
+    """What has been seen of one round so far."""
+
+    copies: int
+    logs: Sequence[str]
+    pattern: re.Pattern[str] | None
+    cut_s: float | None = None
+    """When the copies were told to end, having run for as long as they were to."""
+    documents: list[Document] = field(default_factory=list)
+    traffic: Traffic = field(default_factory=Traffic)
+    _whole: Meter = field(default_factory=Meter)
+    _together: Meter = field(default_factory=Meter)
+    _used_mib: int | None = None
+    _source: str | None = None
+    _steps: list[Steps] = field(default_factory=list)
+    _tails: list[Tail] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        if self.pattern is not None:
+            self._steps = [Steps(self.pattern) for _ in range(self.copies)]
+            self._tails = [Tail(log, lambda _: None) for log in self.logs]
+
+    def look(
+        self, documents: Sequence[Document], devices: Sequence[Document], now_s: float
+    ) -> None:
+        self.documents = sorted(documents, key=lambda d: int(d["array_index"]))
+        for tail, steps in zip(self._tails, self._steps, strict=True):
+            tail.copy_new(partial(steps.feed, now_s=now_s))
+        began = any(d["started_at"] is not None for d in self.documents)
+        if began and self.cut_s is None:
+            self._whole.add(now_s, devices)
+        if self.all_run:
+            taken = [device for device in devices if device["jobs"]]
+            self._together.add(now_s, taken)
+            for device in taken:
+                self._source = device["smact_source"] or self._source
+        used = [device["used_mib"] for device in devices]
+        if None not in used:
+            self._used_mib = max(self._used_mib or 0, sum(used))
+        if self.over:
+            for tail in self._tails:
+                tail.close()
+
+    @property
+    def over(self) -> bool:
+        return all(d["state"] in FINAL for d in self.documents)
+
+    @property
+    def all_began(self) -> bool:
+        return all(d["started_at"] is not None for d in self.documents)
+
+    @property
+    def all_run(self) -> bool:
+        """Whether all copies are at work, none has been told to end, and none has."""
+        return self.cut_s is None and all(d["state"] == "RUNNING" for d in self.documents)
+
+    def at_work_for(self, now_s: float) -> float:
+        """For how long all copies have been at work, not starting up; less than 0 while some
+        are not running, or have not begun."""
+        if not all(d["state"] == "RUNNING" for d in self.documents):
+            return -1.0
+        began_s = [float(d["started_at"]) + _START_UP_S for d in self.documents]
+        for number, steps in enumerate(self._steps):
+            if steps.points:
+                began_s[number] = min(began_s[number], steps.points[0].at_s)
+        return now_s - max(began_s)
+
+    def round(self, mode: str, before_mib: int | None) -> Round:
+        used = self._used_mib
+        grown = None if used is None or before_mib is None else max(0, used - before_mib)
+        return Round(
+            mode=mode,
+            runs=tuple(self._run(i, d) for i, d in enumerate(self.documents)),
+            cut=self.cut_s is not None,
+            smact=self._together.activity,
+            smact_source=self._source,
+            used_mib=grown,
+            energy_j=self._whole.energy_j or None,
+            pcie_rx_mb_s=self.traffic.received_mb_s,
+            pcie_tx_mb_s=self.traffic.sent_mb_s,
+        )
+
+    def _run(self, number: int, document: Document) -> CopyRun:
+        ended_s = float(document["ended_at"])
+        if self.cut_s is not None:
+            ended_s = min(ended_s, self.cut_s)
+        return CopyRun(
+            started_s=float(document["started_at"] or ended_s),
+            ended_s=ended_s,
+            outcome=document["outcome"] or document["state"].lower(),
+            peak_mib=document["peak_mib"],
+            points=tuple(self._steps[number].points) if self._steps else (),
+        )
+
+
+def last_lines(log: Path) -> str:
+    """The end of what a copy printed, in one line."""
+    try:
+        lines = log.read_text(errors="replace").splitlines()
+    except OSError:
+        return ""
+    return plain(" | ".join(line.strip() for line in lines[-_LAST_LINES:] if line.strip()))

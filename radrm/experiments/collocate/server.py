@@ -1,0 +1,191 @@
+"""The daemon of `radrm bench`: one of its own, for one GPU, that packs whatever it is given.
+
+Its own, because a daemon that people use must not do what a measurement asks for: put all
+copies on one GPU at once, whether or not they fit.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+from radrm.client.text import warn
+from radrm.config import config_path
+from radrm.errors import DeviceError, RadrmError, Refused
+from radrm.experiments.demo.server import DemoServer
+
+Document = dict[str, Any]
+
+_SERVER_CONFIG = Path("/etc/radrm/radrm.toml")
+_COMMAND = (sys.executable, "-m", "radrm.cli.main")
+_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+_FIRST_READING_S, _MPS_LIMIT_S, _PAUSE_S = 10.0, 30.0, 0.05
+_PACKING = (
+    "policy=first-fit",
+    "policies.first-fit.conditions=false",  # the copies go on together, fit or not
+    "order=fifo",
+    "planner=default",
+    "estimator=none",  # so that no copy has a memory cap
+    "recovery=none",  # a copy that does not fit is a result, and not to be run again
+    "core.yield_to_unmanaged=false",
+    "core.unused_reclaim_s=0",
+    "core.grace_s=10",
+    "mps.scope=gpu",
+    "mps.active_thread_percentage=100",
+    "mps.set_compute_mode=false",  # the GPU is measured as it is found
+)
+
+
+class BenchServer(DemoServer):
+    """On real GPUs (`gpus` None) it reads them as the server's own configuration says.
+
+    `mps_on` is the UUID of the one GPU that gets an MPS server; None: none does.
+    """
+
+    def __init__(
+        self, folder: Path, gpus: str | None, time_scale: float, mps_on: str | None
+    ) -> None:
+        settings = (*_PACKING, f"mps.enabled={_mps(gpus, mps_on)}")
+        super().__init__(folder, gpus or "", time_scale, settings)
+        self._mps_on = mps_on if gpus is None else None
+        if gpus is None:
+            self._command = [*_COMMAND, "daemon", *_flags(settings)]
+            config = config_in_force(os.environ)
+            if config is not None:
+                self._environment["RADRM_CONFIG"] = str(config)
+
+    def await_answer(self) -> None:
+        """Until it answers. Raises DeviceError, in the daemon's words, when it does not."""
+        try:
+            super().await_answer()
+        except DeviceError as error:
+            said = str(error).partition("did not start: ")[2] or str(error)
+            raise DeviceError(said.removeprefix("radrm: ")) from None
+
+    def take_only(self, uuids: Sequence[str]) -> None:
+        """Let all devices but these take nothing, once they have been read."""
+        rest = [d["uuid"] for d in self.devices() if d["uuid"] not in uuids]
+        if rest:
+            self.ask("drain", devices=rest, reason="not what is measured")
+        there = {d["uuid"] for d in self.devices()}
+        for uuid in uuids:
+            if uuid not in there:
+                raise DeviceError(f"the GPU {uuid} is gone; look at nvidia-smi -L")
+
+    def devices(self) -> list[Document]:
+        """The devices, once each has been read, or could not be for a while."""
+        deadline = time.monotonic() + _FIRST_READING_S
+        while True:
+            devices: list[Document] = self.ask("gpus")
+            if all(d["used_mib"] is not None for d in devices) or time.monotonic() > deadline:
+                return devices
+            time.sleep(_PAUSE_S)
+
+    def why_no_mps(self, uuid: str) -> str | None:
+        """Why no MPS server serves the device, once that is settled; None when one does."""
+        deadline = time.monotonic() + _MPS_LIMIT_S
+        while True:
+            row = next((row for row in self.ask("mps") if uuid in row["uuids"]), None)
+            served = any(d["mps"] for d in self.ask("gpus") if d["uuid"] == uuid)
+            if served:
+                return None
+            if row is None or row["state"] == "down" or time.monotonic() > deadline:
+                why = row["trouble"] if row is not None else None
+                return str(why or "no MPS server is there; radrm doctor says what is missing")
+            time.sleep(_PAUSE_S)
+
+    def _end_daemon(self, daemon: subprocess.Popen[bytes]) -> None:
+        """An MPS control daemon outlives the daemon that started it; this one must not."""
+        if self._mps_on is not None:
+            with contextlib.suppress(RadrmError):
+                self.ask("mps-stop", devices=[self._mps_on], force=True)
+                deadline = time.monotonic() + _MPS_LIMIT_S
+                while self._mps_is_up():
+                    if time.monotonic() > deadline:
+                        warn("nvidia-cuda-mps-control does not end; end it yourself")
+                        break
+                    time.sleep(_PAUSE_S)
+        super()._end_daemon(daemon)
+
+    def _mps_is_up(self) -> bool:
+        return any(row["pid"] for row in self.ask("mps") if self._mps_on in row["uuids"])
+
+    def submit_copies(self, copies: int, mode: str, command: Sequence[str], logs: Path) -> str:
+        """Submit so many copies at once, as one array, from the caller's folder; its id.
+
+        Raises Refused when they are not taken.
+        """
+        done = subprocess.run(
+            [
+                *(*_COMMAND, "submit", "--json", "--name=bench", f"--collocation={mode}"),
+                *(f"--array=0-{copies - 1}", f"--output={log_of(logs, mode, copies, '%a')}"),
+                *("--", *command),
+            ],
+            env=self._environment,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+        )
+        try:
+            (result,) = json.loads(done.stdout)
+        except ValueError:
+            raise Refused(f"the copies could not be submitted: {_last(done.stderr)}") from None
+        if result["id"] is None or result["error"] is not None:
+            raise Refused(f"the copies could not be submitted: {result['error'] or done.stderr}")
+        return str(result["id"])
+
+
+def log_of(logs: Path, mode: str, copies: int, number: object) -> str:
+    """Where a copy's output goes; `%` in the folder's own name would be a pattern of `submit`."""
+    return str(logs / f"{mode}-{copies}-{number}.log")
+
+
+def config_in_force(environ: Mapping[str, str]) -> Path | None:
+    """The caller's own configuration file, else the server's; None where neither is there."""
+    own = config_path(environ, system=False)
+    return next((path for path in (own, _SERVER_CONFIG) if path and os.access(path, os.R_OK)), None)
+
+
+def _mps(gpus: str | None, uuid: str | None) -> str:
+    if uuid is None:
+        return "false"
+    return "true" if gpus is not None else json.dumps([uuid])  # a modelled server costs nothing
+
+
+def _flags(settings: Sequence[str]) -> list[str]:
+    return [word for setting in settings for word in ("--set", setting)]
+
+
+def _last(text: str) -> str:
+    lines = text.strip().splitlines()
+    return lines[-1].removeprefix("radrm: ") if lines else "radrm submit said nothing"
+
+
+@contextlib.contextmanager
+def orderly_end() -> Iterator[None]:
+    """The first Ctrl-C, TERM or hang-up ends everything in order; later ones do not disturb it."""
+    before = {number: signal.getsignal(number) for number in _SIGNALS}
+
+    def end(number: int, frame: FrameType | None) -> None:
+        for each in _SIGNALS:
+            signal.signal(each, signal.SIG_IGN)
+        warn("stopped; the copies and their daemon are ended")
+        sys.exit(128 + number)
+
+    for number, handler in before.items():
+        if handler is not signal.SIG_IGN:
+            signal.signal(number, end)
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -1,0 +1,146 @@
+"""What the demo's two runs came to, from what was measured; nothing here is drawn or asked."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from radrm.client.exits import FINAL
+from radrm.core.units import show_seconds
+
+Document = dict[str, Any]
+
+
+@dataclass(slots=True)
+class Meter:
+    """SM activity and energy of all devices together, over the readings that are put in.
+
+    Between two readings, the mean of both. What was not measured is left out of the
+    activity's mean; a missing wattage makes the energy unknown (None).
+    """
+
+    activity_s: float = 0.0
+    measured_s: float = 0.0
+    energy_j: float | None = 0.0
+    _before: tuple[float, Mapping[str, Document]] | None = None
+
+    def add(self, now_s: float, devices: Iterable[Document]) -> None:
+        """The documents of `gpus` at this time (seconds, never going back)."""
+        found = {device["uuid"]: device for device in devices}
+        if self._before is not None:
+            before_s, earlier = self._before
+            for uuid in found.keys() & earlier.keys():
+                self._pass(now_s - before_s, earlier[uuid], found[uuid])
+        self._before = now_s, found
+
+    def _pass(self, seconds: float, first: Document, last: Document) -> None:
+        if first["smact"] is not None and last["smact"] is not None:
+            self.activity_s += seconds * (first["smact"] + last["smact"]) / 2
+            self.measured_s += seconds
+        if first["power_w"] is None or last["power_w"] is None:
+            self.energy_j = None
+        elif self.energy_j is not None:
+            self.energy_j += seconds * (first["power_w"] + last["power_w"]) / 2
+
+    @property
+    def activity(self) -> float | None:
+        """The mean SM activity of a device (0..1), None where none was measured."""
+        return self.activity_s / self.measured_s if self.measured_s > 0 else None
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """One run. Of an unfinished one the three times are so far: at least that.
+
+    `wait_s` is all the time that a job was not running, a queue for recovery included;
+    `jct_s` is from its submission to its end; both are means over the jobs.
+    """
+
+    jobs: int
+    finished: int
+    makespan_s: float
+    wait_s: float
+    jct_s: float
+    activity: float | None
+    energy_j: float | None
+    oom: int
+
+    @property
+    def whole(self) -> bool:
+        return self.finished == self.jobs
+
+
+def figures(explained: Sequence[Document], meter: Meter) -> Figures:
+    """From the answers to `explain` for all of a run's jobs (at least one)."""
+    begun_s = min(e["job"]["submitted_at"] for e in explained)
+    spans, waits, ends = [], [], []
+    for each in explained:
+        job = each["job"]
+        end_s = each["now"] if job["ended_at"] is None else job["ended_at"]
+        ran_s = sum(
+            (end_s if a["ended_at"] is None else a["ended_at"]) - a["launched_at"]
+            for a in each["attempts"]
+        )
+        ends.append(end_s)
+        spans.append(end_s - job["submitted_at"])
+        waits.append(spans[-1] - ran_s)
+    return Figures(
+        jobs=len(explained),
+        finished=sum(e["job"]["state"] in FINAL for e in explained),
+        makespan_s=max(ends) - begun_s,
+        wait_s=sum(waits) / len(waits),
+        jct_s=sum(spans) / len(spans),
+        activity=meter.activity,
+        energy_j=meter.energy_j,
+        oom=sum(e["job"]["oom_count"] for e in explained),
+    )
+
+
+def rows(figures: Figures) -> list[str]:
+    """One run's cells of the table, as `ROWS` names them. What is only so far has a `>`."""
+    least = "" if figures.whole else ">"
+    return [
+        f"{figures.finished} of {figures.jobs}",
+        least + show_seconds(figures.makespan_s),
+        least + show_seconds(figures.wait_s),
+        least + show_seconds(figures.jct_s),
+        "-" if figures.activity is None else f"{figures.activity:.0%}",
+        "-" if figures.energy_j is None else f"{least}{figures.energy_j / 3.6e6:.2f} kWh",
+        str(figures.oom),
+    ]
+
+
+ROWS = (
+    "jobs finished",
+    "until the last job ended",
+    "mean waiting, recovery included",
+    "mean from submission to end",
+    "mean SM activity of the GPUs",
+    "energy of the GPUs until then",
+    "deaths by GPU out-of-memory",
+)
+
+
+def verdict(sharing: Figures, alone: Figures) -> str:
+    """One line that says which run did better in what, and by how much."""
+    if not sharing.whole:
+        return "No verdict: sharing did not finish."
+    if not alone.whole and alone.makespan_s <= sharing.makespan_s:
+        return "No verdict: the exclusive run was not watched for long enough."
+    least = "" if alone.whole else "at least "
+    time = _change(sharing.makespan_s, alone.makespan_s, ("sooner", "later"))
+    said = f"Sharing ended the same jobs {least + time if time else 'in the same time'}"
+    if sharing.activity is not None and alone.activity is not None:
+        said += f", with the GPUs {sharing.activity:.0%} busy instead of {alone.activity:.0%}"
+    if sharing.energy_j is not None and alone.energy_j is not None:
+        energy = _change(sharing.energy_j, alone.energy_j, ("less", "more"))
+        if alone.whole or sharing.energy_j < alone.energy_j:  # else more could become less
+            said += f", for {least + energy if energy else 'the same'} energy"
+    return said + "."
+
+
+def _change(value: float, other: float, words: tuple[str, str]) -> str | None:
+    """How `value` differs from `other`, in whole percent of it; None where it does not."""
+    percent = round(100 * (value / other - 1)) if other > 0 else 0
+    return f"{abs(percent)}% {words[percent > 0]}" if percent else None

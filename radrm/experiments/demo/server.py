@@ -1,0 +1,167 @@
+"""A daemon on software GPUs of its own, in a folder of its own, that leaves nothing behind.
+
+Its daemon is out of reach of the terminal's Ctrl-C: a daemon that is interrupted leaves
+its jobs running, and here they are to end with it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from radrm.client.connection import Client
+from radrm.errors import DeviceError, RadrmError, Refused, Unreachable
+from radrm.host.simulated.client import DriverClient
+from radrm.host.simulated.source import SOCKET_NAME
+from radrm.host.storage.paths import paths_for
+
+_START_LIMIT_S = 20.0
+_END_LIMIT_S = 10.0
+_PAUSE_S = 0.05
+_RADRM = (sys.executable, "-m", "radrm.cli.main")
+
+
+class DemoServer:
+    """One private server: `start`, `submit`, `ask`; `end` in any case, even half started."""
+
+    def __init__(self, folder: Path, gpus: str, time_scale: float, settings: Sequence[str]) -> None:
+        self.folder = folder
+        self.work = folder / "work"
+        self.work.mkdir(parents=True)
+        (folder / "radrm.toml").touch()
+        self._environment = {
+            **{name: value for name, value in os.environ.items() if not name.startswith("RADRM_")},
+            "RADRM_HOME": str(folder / "state"),
+            # An empty one: what this machine's own files say is not the demo's.
+            "RADRM_CONFIG": str(folder / "radrm.toml"),
+            "PATH": f"{Path(sys.executable).parent}:{os.environ.get('PATH', os.defpath)}",
+        }
+        self._command = [*_RADRM, "daemon", "--gpus", gpus, "--time-scale", str(time_scale)]
+        for setting in settings:
+            self._command += ["--set", setting]
+        self._paths = paths_for(self._environment, os.getuid())
+        self._client = Client((self._paths,))
+        self._daemon: subprocess.Popen[bytes] | None = None
+
+    # ------------------------------------------------------------- beginning
+
+    def start(self) -> None:
+        """Start the daemon; `await_answer` waits for it."""
+        with (self.folder / "daemon.log").open("wb") as log:
+            self._daemon = subprocess.Popen(
+                self._command,
+                env=self._environment,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
+
+    def await_answer(self) -> None:
+        """Until the daemon answers. Raises DeviceError when it does not."""
+        if not _wait(self._is_up_or_dead, _START_LIMIT_S) or not self._answers():
+            lines = (self.folder / "daemon.log").read_text(errors="replace").splitlines()
+            said = lines[-1] if lines else "it said nothing"
+            raise DeviceError(f"the demo's daemon did not start: {said}")
+
+    def submit(self, files: Sequence[str]) -> subprocess.Popen[str]:
+        """As a user would: one `radrm submit`, begun here; see `submitted`."""
+        return subprocess.Popen(
+            [*_RADRM, "submit", *files],
+            env=self._environment,
+            cwd=self.work,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    def ask(self, op: str, **words: Any) -> Any:
+        return self._client.ask(op, **words)
+
+    # ------------------------------------------------------------- ending
+
+    def end(self) -> None:
+        """End jobs, daemon and driver, and remove the folder, whatever state they are in."""
+        if self._daemon is not None:
+            # A daemon that is still starting may be about to start its driver.
+            _wait(self._is_up_or_dead, _END_LIMIT_S)
+            _wait(self._has_no_job, _END_LIMIT_S)
+            self._client.close()
+            self._end_daemon(self._daemon)
+            self._end_driver()
+        _wait(self._has_no_folder, _END_LIMIT_S)
+
+    def _has_no_job(self) -> bool:
+        try:
+            unfinished = self.ask("status")
+            if unfinished:
+                self.ask("cancel", jobs=[str(job["id"]) for job in unfinished])
+        except RadrmError:
+            return not self._answers()
+        return not unfinished
+
+    def _end_daemon(self, daemon: subprocess.Popen[bytes]) -> None:
+        daemon.terminate()
+        try:
+            daemon.wait(_END_LIMIT_S)
+        except subprocess.TimeoutExpired:
+            daemon.kill()
+            daemon.wait()
+
+    def _end_driver(self) -> None:
+        """It would end by itself after a minute. Jobs that are left lose it, and end so."""
+        try:
+            driver = DriverClient(Path(self._paths.run) / SOCKET_NAME, _END_LIMIT_S)
+        except (Unreachable, OSError):
+            return
+        with contextlib.suppress(DeviceError), contextlib.closing(driver):
+            pid = driver.hello().pid
+            try:
+                driver.ask("quit")
+            except DeviceError:
+                os.kill(pid, signal.SIGTERM)
+            _wait(lambda: not os.path.exists(f"/proc/{pid}"), _END_LIMIT_S)
+
+    def _has_no_folder(self) -> bool:
+        shutil.rmtree(self.folder, ignore_errors=True)
+        return not self.folder.exists()
+
+    # ------------------------------------------------------------- looking
+
+    def _is_up_or_dead(self) -> bool:
+        assert self._daemon is not None
+        return self._daemon.poll() is not None or self._answers()
+
+    def _answers(self) -> bool:
+        try:
+            self._client.connect()
+        except Unreachable:
+            return False
+        return True
+
+
+def submitted(submissions: Sequence[subprocess.Popen[str]]) -> None:
+    """Wait for them. Raises Refused when one failed, with what it said."""
+    for submission in submissions:
+        _, said = submission.communicate()
+        if submission.returncode != 0:
+            raise Refused(f"the demo's jobs could not be submitted: {said.strip()}")
+
+
+def _wait(condition: Callable[[], bool], limit_s: float) -> bool:
+    """Whether the condition came true in time."""
+    deadline = time.monotonic() + limit_s
+    while not condition():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(_PAUSE_S)
+    return True

@@ -1,0 +1,128 @@
+"""One job file put to the estimators, without a daemon or with what one has learned."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field, replace
+
+import msgspec
+
+from radrm.client.connection import Client
+from radrm.config import Config
+from radrm.core.records import Estimate
+from radrm.core.rules import Description, PastRun
+from radrm.core.words import Quantity
+from radrm.daemon.intake.envelopes import read_envelope
+from radrm.daemon.intake.estimation import command_of, fingerprint_of
+from radrm.errors import BadFile, RadrmError
+from radrm.estimators import ESTIMATORS
+from radrm.host.estimation.asking import Answer, Asking, with_trace
+from radrm.host.estimation.tracing import NotTraced, TraceRequest, trace, tracer_arguments
+from radrm.host.storage.submission import envelope_of, load
+from radrm.jobfile.options import Options, RawOptions
+from radrm.jobfile.radfile import read_job_file
+
+TRACED = frozenset({"auto", "trace", "faketensor"})
+"""The estimators that a trace tells something."""
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A job file as the estimators are told of it."""
+
+    file: str
+    options: Options
+    job: Description
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Learned:
+    """What a daemon has learned; nothing where none answers."""
+
+    device_kind: str | None = None
+    driver: str | None = None
+    contexts: dict[str, float] = field(default_factory=dict)
+    same: tuple[PastRun, ...] = ()
+    recent: tuple[PastRun, ...] = ()
+
+
+def read(file: str, options: RawOptions) -> tuple[Asked, str, TraceRequest | None]:
+    """The job, its fingerprint, and how to trace it. Raises `RadrmError`."""
+    from radrm.wiring import describe
+
+    data = load(file)
+    job_file = read_job_file(data, file, options)
+    envelope = envelope_of(job_file, file, data, options)
+    job_file = read_envelope(envelope)
+    request = None
+    if job_file.options.model_factory is not None:
+        request = TraceRequest(
+            arguments=tracer_arguments(job_file.options),
+            cwd=os.path.join(envelope.cwd, job_file.options.chdir or ""),
+            environment={**envelope.environment, **dict(job_file.options.env)},
+            umask=envelope.umask,
+            command=command_of(job_file),
+        )
+    asked = Asked(file, job_file.options, describe(job_file))
+    return asked, fingerprint_of(job_file, envelope), request
+
+
+def with_history(asked: Asked, mark: str) -> Asked:
+    """The job with what the daemon here has learned."""
+    found = learned(mark)
+    job = replace(
+        asked.job,
+        device_kind=found.device_kind,
+        driver=found.driver,
+        contexts=found.contexts,
+        same_runs=found.same,
+        recent_runs=found.recent,
+    )
+    return replace(asked, job=job)
+
+
+def learned(mark: str | None) -> Learned:
+    """What has been learned of a fingerprint's runs, and of all; nothing without a daemon."""
+    with Client() as client:
+        try:
+            return msgspec.convert(client.ask("runs", fingerprint=mark), Learned)
+        except (RadrmError, msgspec.ValidationError):
+            return Learned()
+
+
+def traced(asked: Asked, request: TraceRequest, config: Config) -> Asked:
+    """The job with its trace, or with a note on why there is none."""
+    try:
+        events = trace(request, config.estimation)
+    except NotTraced as error:
+        return replace(asked, notes=(*asked.notes, f"trace: {error}"))
+    job, trouble = with_trace(asked.job, events)
+    return replace(asked, job=job, notes=(*asked.notes, *([trouble] if trouble else [])))
+
+
+def answer(asked: Asked, config: Config, name: str) -> Answer:
+    """What one estimator says of a job."""
+    return Asking(replace(config, estimator=name)).ask(asked.job)
+
+
+def memory_of(found: Answer) -> Estimate | None:
+    return next((e for e in found.estimates if e.quantity is Quantity.MEMORY), None)
+
+
+def value_of(found: Answer, quantity: Quantity) -> float | None:
+    return next((e.value for e in found.estimates if e.quantity is quantity), None)
+
+
+def names_of(word: str, config: Config) -> tuple[str, ...]:
+    """The estimators that `--estimator` means. Raises `RadrmError` for one there is not."""
+    if word == "all":
+        return tuple(name for name in ESTIMATORS if name != "none")
+    Asking(replace(config, estimator=word))
+    return (word,)
+
+
+def one_shape(asked: Asked) -> None:
+    """Raises `BadFile` for a job that has no GPU to estimate."""
+    if asked.options.gpus == 0:
+        raise BadFile(f"{asked.file}: it takes no GPU, so there is nothing to estimate")

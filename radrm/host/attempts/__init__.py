@@ -1,0 +1,18 @@
+"""One launch of a job: its folder, its runner, its processes, its end.
+
+The files, in the order in which they may import one another:
+    cgroups       a control group for an attempt, where one can be made
+    procfs        reads of /proc, each with a bound
+    processes     identity of a process; all processes of an attempt
+    owners        which attempt a process belongs to
+    containers    which container a process is in, and whether an attempt started it
+    membership    the runner's own stay in its job's control group
+    folder        the folder of one attempt: claim, lock, records
+    job_process   the job's own process, from the fork to its first instruction
+    engines       container engines: their arguments, and telling them to end a container
+    tails         the last lines that an attempt has printed
+    runner        the small program that runs one attempt and outlives the daemon
+    start_runner  where the process of a runner begins
+    evidence      what an attempt's folder proves
+    launcher      starts, adopts, signals and ends attempts
+"""

@@ -1,0 +1,147 @@
+"""Container engines: what a job gives them on its command line, and telling them to end one.
+
+The kernel ends a container's processes as well as an engine does, where we may signal
+them. But only its engine knows that the container shall not be started again
+(`--restart`), and only it may end what belongs to another user: an unprivileged radrm beside
+a Docker daemon that is root. It is asked as the job's user, with the job's environment, so
+nothing is done that the user could not do. A runner imports this when its job has ended:
+what starts a command is imported when there is one to start.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import select
+import signal
+import time
+
+from radrm.host.attempts import job_process
+from radrm.host.attempts.procfs import TOKEN_VARIABLE
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from radrm.host.attempts.containers import Container
+    from radrm.host.attempts.folder import Fields
+
+ENGINES = ("docker", "podman")
+"""The commands that radrm calls, and no others."""
+ENGINE_VARIABLE = "RADRM_CONTAINER_ENGINE"
+"""One of ENGINES, set by the user: it is asked at the end what the job has left running."""
+ARGUMENTS_VARIABLE = "RADRM_CONTAINER_ARGS"
+LABEL = "radrm.attempt"
+PATIENCE_S = 5.0
+"""Real seconds that all that one attempt's engines are asked may take, together."""
+
+_MOST_ANSWERED = 64 * 1024
+_FULL_ID = re.compile("[0-9a-f]{64}")
+
+
+def arguments(token: str, environment: Mapping[str, str]) -> str:
+    """What a job puts behind `docker run`: the value of RADRM_CONTAINER_ARGS.
+
+    Made to be split at spaces by a shell (`docker run $RADRM_CONTAINER_ARGS ...`, without
+    quotes). The token is named and not written out: a command line is everybody's to read.
+    The quotation marks are for Docker, which takes what a comma parts for two options.
+    """
+    words = [f"--env={TOKEN_VARIABLE}", f"--label={LABEL}={label_of(token)}"]
+    names = [n for n in environment.get("NVIDIA_VISIBLE_DEVICES", "").split(",") if n]
+    if any(not re.fullmatch(r"[A-Za-z0-9/-]+", name) for name in names) or names == ["void"]:
+        names = []
+    if environment.get(ENGINE_VARIABLE) == "podman":
+        words += [f"--device=nvidia.com/gpu={name}" for name in names]
+    elif names:
+        words.append(f'--gpus="device={",".join(names)}"')
+    return " ".join(words)
+
+
+def label_of(token: str) -> str:
+    """Names the attempt to an engine, and does not give its token away."""
+    import hashlib
+
+    return hashlib.sha256(b"radrm container of " + token.encode()).hexdigest()[:32]
+
+
+def declared(launch: Fields) -> str | None:
+    """The engine that the job says it uses."""
+    named = launch["environment"].get(ENGINE_VARIABLE)
+    return named if named in ENGINES else None
+
+
+def end(launch: Fields, containers: Iterable[Container]) -> None:
+    """Have the engines kill these containers, and all that the declared engine knows to be
+    the attempt's by their label. It may fail: then whatever of it we see, the kernel ends.
+
+    The label is no proof, for others can read it. But who puts it on a container of their own
+    only has that ended, and by someone who may end it anyhow.
+    """
+    deadline = time.monotonic() + PATIENCE_S
+    wanted: dict[str, set[str]] = {}
+    for container in containers:
+        if container.engine in ENGINES:
+            wanted.setdefault(container.engine, set()).add(container.id)
+    for engine, identifiers in wanted.items():
+        _ask(launch, [engine, "kill", *sorted(identifiers)], deadline)
+    named = declared(launch)
+    while named is not None and (labelled := _labelled(launch, named, deadline)):
+        _ask(launch, [named, "kill", *labelled], deadline)
+        time.sleep(0.05)  # it may list for a moment what is dying
+
+
+def _labelled(launch: Fields, engine: str, deadline: float) -> list[str]:
+    """The ids of the running containers with the attempt's label; none after the deadline."""
+    label = f"label={LABEL}={label_of(launch['token'])}"
+    listed = _ask(launch, [engine, "ps", "--quiet", "--no-trunc", "--filter", label], deadline)
+    return sorted(set(filter(_FULL_ID.fullmatch, listed.split())))
+
+
+def _ask(launch: Fields, words: Sequence[str], deadline: float) -> str:
+    """What the command prints; nothing where it cannot be run or takes too long."""
+    if time.monotonic() > deadline:
+        return ""
+    import subprocess
+
+    def become_the_user() -> None:
+        signal.pthread_sigmask(signal.SIG_SETMASK, ())  # a runner has all blocked
+        job_process.drop_rights(launch)
+
+    try:
+        environment = {os.fsencode(k): os.fsencode(v) for k, v in launch["environment"].items()}
+        process = subprocess.Popen(
+            words,
+            env=environment,
+            cwd="/",
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+            preexec_fn=become_the_user,  # as safe as a fork: a runner has one thread
+        )
+    except (OSError, subprocess.SubprocessError, ValueError):
+        return ""
+    assert process.stdout is not None
+    with process.stdout:
+        answer = _read_until(process.stdout.fileno(), deadline)
+    try:
+        process.wait(max(0.0, deadline - time.monotonic()))
+    except subprocess.TimeoutExpired:
+        with contextlib.suppress(OSError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+    return answer.decode("ascii", "replace")
+
+
+def _read_until(fd: int, deadline: float) -> bytes:
+    """All that comes before the end of the pipe, the deadline or too much."""
+    answer = b""
+    poller = select.poll()
+    poller.register(fd, select.POLLIN)
+    while (left := deadline - time.monotonic()) > 0 and poller.poll(left * 1000):
+        chunk = os.read(fd, 65536)
+        answer += chunk
+        if not chunk or len(answer) > _MOST_ANSWERED:
+            break
+    return answer[:_MOST_ANSWERED]

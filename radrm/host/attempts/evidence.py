@@ -1,0 +1,147 @@
+"""What has become of an attempt, as its folder proves it."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from radrm.core.records import Exit, Instant
+from radrm.errors import StoreError
+from radrm.host.attempts import folder as attempts
+from radrm.host.attempts.processes import Identity, identify
+from radrm.host.clock import Clock
+
+_CLAIM_PATIENCE_S = 5.0
+"""A claim is written microseconds after it is made, unless its runner is held up."""
+
+
+@dataclass(frozen=True, slots=True)
+class Void:
+    """It never began, and never will."""
+
+
+@dataclass(frozen=True, slots=True)
+class Started:
+    """The job's main process exists."""
+
+    at: Instant
+    pid: int
+
+
+@dataclass(frozen=True, slots=True)
+class Running:
+    """It lives; `started` is None while its runner is still preparing it."""
+
+    started: Started | None
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """Its last process is gone. `never_started` says why the command could not be run.
+
+    `tails` are the ends of its logs (standard error first) where it ended badly.
+    """
+
+    at: Instant
+    exit: Exit
+    never_started: str | None
+    started: Started | None
+    tails: tuple[str, ...] = ()
+    passing: bool = False
+    """What kept it from starting lies with the server and may be over soon."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lost:
+    """Nobody saw the end; nothing of it runs any more. `began` False: nothing ever did."""
+
+    reason: str
+    began: bool
+    started: Started | None
+
+
+class Evidence:
+    """The records in the folder of one attempt. They may change while we look."""
+
+    def __init__(self, folder: str, clock: Clock) -> None:
+        self.folder = folder
+        self._clock = clock
+
+    def started(self) -> Started | None:
+        record, _ = attempts.read_record(self.folder, attempts.START)
+        return Started(self._instant(record), record["pid"]) if record is not None else None
+
+    def ended(self) -> Ended | None:
+        record, _ = attempts.read_record(self.folder, attempts.EXIT)
+        if record is None:
+            return None
+        how = Exit(code=record["code"], signal=record["signal"])
+        tails = tuple(filter(None, (record["stderr_tail"], record["stdout_tail"])))
+        return Ended(
+            self._instant(record),
+            how,
+            record["never_started"],
+            self.started(),
+            tails,
+            record.get("passing") is True,
+        )
+
+    def lost(self, event: str) -> Lost:
+        """For an attempt that is over and has no usable exit record."""
+        start, damaged_start = attempts.read_record(self.folder, attempts.START)
+        _, damaged_end = attempts.read_record(self.folder, attempts.EXIT)
+        began = start is not None or damaged_start is not None
+        reason = f"{event} {'while it ran' if began else 'before it could begin'}"
+        damage = "; ".join(filter(None, (damaged_start, damaged_end)))
+        return Lost(f"{reason} ({damage})" if damage else reason, began, self.started())
+
+    def job(self) -> Identity | None:
+        """The job's main process, dead or alive."""
+        start, _ = attempts.read_record(self.folder, attempts.START)
+        return Identity(start["pid"], start["start_ticks"], start["boot_id"]) if start else None
+
+    def runner(self) -> Identity | Void | None:
+        """Who runs the attempt, dead or alive; Void when nobody does or ever will.
+
+        Where no runner has taken the claim this takes it. None: a runner did, it is dead,
+        and its records do not say who it was. Raises `StoreError` when that cannot be
+        settled now.
+        """
+        start, damage = attempts.read_record(self.folder, attempts.START)
+        if start is not None:
+            return Identity(start["runner_pid"], start["runner_start_ticks"], start["boot_id"])
+        me = identify(os.getpid())
+        assert me is not None
+        try:
+            if damage is None and attempts.Claim.take(self.folder, attempts.DAEMON, me):
+                return Void()
+        except OSError as error:
+            raise self._unsettled(str(error.strerror)) from error
+        deadline = time.monotonic() + _CLAIM_PATIENCE_S
+        while True:
+            try:
+                held = attempts.lock_held(self.folder)  # first: a dead runner writes no more
+            except OSError as error:
+                raise self._unsettled(str(error.strerror)) from error
+            holder = attempts.Claim.holder(self.folder)
+            if holder is not None:
+                by, who = holder
+                return who if by == attempts.RUNNER else Void()
+            if not held:
+                # A runner names itself before it begins anything.
+                return Void() if damage is None else None
+            if time.monotonic() > deadline:
+                raise self._unsettled("its runner does not say who it is")
+            time.sleep(0.001)
+
+    def _unsettled(self, cause: str) -> StoreError:
+        return StoreError(
+            f"what became of the attempt in {self.folder} cannot be told: {cause}; "
+            "mend that and start the daemon again"
+        )
+
+    def _instant(self, record: Mapping[str, Any]) -> Instant:
+        return self._clock.noted(record["boot_id"], record["boot_s"], record["wall_s"])

@@ -1,0 +1,256 @@
+"""The folder of one attempt: what lies in it, who may write it, and what it proves.
+
+    launch.json   the daemon's, before the runner starts: all that the runner needs
+    lock          held by the runner while it lives
+    claim         made by whoever decides the attempt: its runner, to run it, or a
+                  daemon that found none, so that no runner ever will
+    script        the runner's copy of the job's script, its user's to read
+    start.json    the runner's: on disk before the job's first instruction
+    exit.json     the runner's: on disk once the last process of the job is gone
+
+So: without start.json nothing of the job ever ran, and with exit.json nothing of it runs
+any more. Daemon and runner share these names; the runner waits for every import, so the
+file keeps to what Python has loaded anyway.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import time
+
+from radrm.host.attempts.processes import Identity, boot_id
+from radrm.host.storage.files import open_folder, write_all, write_durably
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    Fields = dict[str, Any]
+
+VERSION = 1
+
+LAUNCH = "launch.json"
+LOCK = "lock"
+CLAIM = "claim"
+SCRIPT = "script"
+START = "start.json"
+EXIT = "exit.json"
+
+MOST_READ = 64 << 20
+"""Bytes of one record: the longest envelope, with every character of it escaped."""
+
+RUNNER = "runner"
+DAEMON = "daemon"
+
+_HOW = ("code", "signal", "never_started")
+_LARGEST = 2**53
+_PIDS = (1, 2**31 - 1)
+_RANGES = {
+    "pid": _PIDS,
+    "runner_pid": _PIDS,
+    "uid": (0, 2**32 - 1),
+    "gid": (0, 2**32 - 1),
+    "code": (0, 255),
+    "signal": (1, 64),
+}
+_NAMES = {"token": 8, "cgroup": 1, "boot_id": 1}
+"""What names processes, and its least length: an empty token would stand for every process."""
+
+_WORD = (str, type(None))
+_NUMBER = (int, type(None))
+_TIMES = ("boot_s", "wall_s")
+_LONGEST_S = 1e12
+_FIELDS: dict[str, dict[str, tuple[type, ...]]] = {
+    LAUNCH: {
+        "job_id": (int,),
+        "attempt": (int,),
+        "token": (str,),
+        "argv": (list, type(None)),
+        "script": _WORD,
+        "interpreter": (list, type(None)),
+        "cwd": (str,),
+        "environment": (dict,),
+        "stdout": (str,),
+        "stderr": (str,),
+        "umask": (int,),
+        "uid": _NUMBER,
+        "gid": _NUMBER,
+        "user": (str,),
+        "kill_grace_s": (int, float),
+        "cgroup": _WORD,
+    },
+    CLAIM: {"by": (str,), "pid": (int,), "start_ticks": (int,), "boot_id": (str,)},
+    START: {
+        "pid": (int,),
+        "start_ticks": (int,),
+        "runner_pid": (int,),
+        "runner_start_ticks": (int,),
+        "boot_id": (str,),
+        "boot_s": (int, float),
+        "wall_s": (int, float),
+    },
+    EXIT: {
+        "code": _NUMBER,
+        "signal": _NUMBER,
+        "never_started": _WORD,
+        "stderr_tail": _WORD,
+        "stdout_tail": _WORD,
+        "boot_id": (str,),
+        "boot_s": (int, float),
+        "wall_s": (int, float),
+    },
+}
+"""What each record must hold. Times are real, on both clocks; exactly one of `code`,
+`signal` and `never_started` is set; the tails are the ends of the logs of an attempt that
+ended badly, as far as its user can read them. `passing`, where it is there and true, says
+that what kept the attempt from starting lies with the server and may be over soon."""
+
+NO_END: Fields = dict.fromkeys(("code", "signal", "never_started", "stderr_tail", "stdout_tail"))
+"""An exit record before anything is known."""
+
+
+def is_own_name(name: str) -> bool:
+    """True for what radrm writes into the folder of an attempt, finished or half written."""
+    whole = name in (LAUNCH, LOCK, CLAIM, SCRIPT, START, EXIT)
+    return whole or (name.startswith(".") and name.endswith(".tmp"))
+
+
+def remove_folder(parent: str, name: str) -> None:
+    """Remove what radrm wrote into the folder `name` of an attempt, and the folder if that was
+    all. No link is followed, and what is not radrm's stays. Raises `OSError`."""
+    above = open_folder(parent)
+    try:
+        flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+        folder = os.open(name, flags, dir_fd=above)
+        try:
+            if os.fstat(folder).st_uid != os.geteuid():
+                return
+            # First: a runner that stood still until now could take the claim once that is gone.
+            own = sorted(filter(is_own_name, os.listdir(folder)), key=LAUNCH.__ne__)
+            for each in own:
+                os.unlink(each, dir_fd=folder)
+        finally:
+            os.close(folder)
+        os.rmdir(name, dir_fd=above)
+    finally:
+        os.close(above)
+
+
+def write_record(folder: str, name: str, fields: Fields) -> None:
+    """Write a record durably, for its owner's eyes only."""
+    write_durably(os.path.join(folder, name), _encode(fields))
+
+
+def read_record(folder: str, name: str) -> tuple[Fields | None, str | None]:
+    """The record, or None and, unless it is simply not there, the reason why not."""
+    try:
+        with open(os.path.join(folder, name), "rb") as file:
+            data = file.read(MOST_READ + 1)
+    except FileNotFoundError:
+        return None, None
+    except OSError as error:
+        return None, f"{name} cannot be read: {error.strerror}"
+    if len(data) > MOST_READ:
+        return None, f"{name} is damaged: it is longer than {MOST_READ >> 20} MiB"
+    try:
+        fields = json.loads(data)
+    except (ValueError, RecursionError):
+        return None, f"{name} is damaged"
+    if not isinstance(fields, dict) or not isinstance(fields.get("version"), int):
+        return None, f"{name} is damaged"
+    if fields["version"] != VERSION:
+        return None, f"{name} has version {fields['version']}; this radrm reads version {VERSION}"
+    for key, types in _FIELDS[name].items():
+        if key not in fields or not isinstance(fields[key], types) or not _usable(key, fields[key]):
+            return None, f"{name} is damaged: no usable '{key}'"
+        if key in _TIMES and not 0 <= fields[key] <= _LONGEST_S:  # NaN is not, either
+            return None, f"{name} is damaged: no usable '{key}'"
+    if name == EXIT and sum(fields[key] is not None for key in _HOW) != 1:
+        return None, f"{name} is damaged: it does not say how the attempt ended"
+    return fields, None
+
+
+def _usable(key: str, value: object) -> bool:
+    """False for what no radrm has written and what would be an error wherever it is used."""
+    if isinstance(value, (int, float)):
+        low, high = _RANGES.get(key, (-_LARGEST, _LARGEST))
+        return not isinstance(value, bool) and low <= value <= high
+    if isinstance(value, str) and key in _NAMES:
+        return "\0" not in value and len(value) >= _NAMES[key]
+    if isinstance(value, list):
+        return all(isinstance(word, str) for word in value)
+    if isinstance(value, dict):
+        return all(isinstance(text, str) for text in value.values())
+    return True
+
+
+def now() -> Fields:
+    """The fields that say when, in real seconds since boot and since the epoch."""
+    return {
+        "boot_id": boot_id(),
+        "boot_s": time.clock_gettime(time.CLOCK_BOOTTIME),
+        "wall_s": time.time(),
+    }
+
+
+class Claim:
+    """Who decides the attempt: the first to take it, for ever."""
+
+    @staticmethod
+    def take(folder: str, by: str, who: Identity) -> bool:
+        """Take the claim; False when somebody has it. Raises `OSError` where it cannot be
+        written: then the claim may be taken all the same, by nobody who would use it.
+
+        The claim need not survive a power failure: nobody who had it does, and where it
+        led to anything, start.json says so.
+        """
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+        try:
+            fd = os.open(os.path.join(folder, CLAIM), flags, 0o600)
+        except FileExistsError:
+            return False
+        try:
+            named = {"pid": who.pid, "start_ticks": who.start_ticks, "boot_id": who.boot_id}
+            write_all(fd, _encode({"by": by, **named}))
+        finally:
+            os.close(fd)
+        return True
+
+    @staticmethod
+    def holder(folder: str) -> tuple[str, Identity] | None:
+        """RUNNER or DAEMON, and the process that took the claim; None when it does not
+        say (yet: it is made before it is written)."""
+        fields, _ = read_record(folder, CLAIM)
+        if fields is None:
+            return None
+        who = Identity(fields["pid"], fields["start_ticks"], fields["boot_id"])
+        return fields["by"], who
+
+
+def take_lock(folder: str) -> int:
+    """Hold the lock until the descriptor returned is closed, by the end of the process at
+    the latest. A daemon that tests it does so for a moment: this waits."""
+    flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
+    fd = os.open(os.path.join(folder, LOCK), flags, 0o600)
+    fcntl.flock(fd, fcntl.LOCK_EX)
+    return fd
+
+
+def lock_held(folder: str) -> bool:
+    try:
+        fd = os.open(os.path.join(folder, LOCK), os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return False
+    try:
+        fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(fd)
+    return False
+
+
+def _encode(fields: Fields) -> bytes:
+    return json.dumps({"version": VERSION, **fields}).encode("ascii")

@@ -1,0 +1,194 @@
+"""The job's own process, from the fork to its first instruction.
+
+All of this runs as the submitter: nothing of theirs is opened before the runner's
+rights are dropped, and nothing is imported after, for they need not be allowed to read
+our Python. What goes wrong is told to the runner in one line, and, where the
+error log could be opened, to the submitter there.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import re
+import signal
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import NoReturn
+
+    from radrm.host.attempts.folder import Fields
+
+_DEFAULT_INTERPRETER = ["/bin/sh"]
+_NOT_STARTED = 127
+
+LOGS_BEGIN = b"logs begin at "
+
+
+class CannotStart(Exception):
+    """One line: the thing, the cause, the next step."""
+
+
+def interpreter_of(script: str) -> list[str]:
+    """What runs a script: its first line as the kernel reads it, where all that follows
+    the program is one argument; `/bin/sh` when the line names none."""
+    line = script.partition("\n")[0]
+    words = re.split("[ \t]+", line[2:].strip(" \t"), maxsplit=1) if line.startswith("#!") else []
+    return [word for word in words if word] or _DEFAULT_INTERPRETER
+
+
+def become_job(launch: Fields, script: str | None, go: int, errors: int) -> NoReturn:
+    """Turn this fresh child of the runner into the job.
+
+    `script` is the path of the runner's copy of it. The job begins when a byte can be
+    read from `go`; when the runner dies first, it never does. To `errors`, which the job's
+    first instruction closes, goes a line that says where its logs begin (`LOGS_BEGIN`),
+    and what went wrong, if anything did.
+    """
+    log: int | None = None
+    try:
+        os.setsid()
+        reset_signals()
+        drop_rights(launch)
+        os.umask(launch["umask"])
+        # The error log first: it takes the line that says what is wrong with the other.
+        together = launch["stdout"] == launch["stderr"]
+        _open_log(launch, "stderr", "--output" if together else "--error", 2)
+        log = 2
+        if together:
+            os.dup2(2, 1)
+        else:
+            _open_log(launch, "stdout", "--output", 1)
+        os.write(errors, b"%s%d %d\n" % (LOGS_BEGIN, _size(2), _size(1)))
+        enter(launch["cwd"])
+        if script is not None and not os.access(script, os.R_OK):
+            raise CannotStart(
+                f"user {launch['user']} may not read the copy of the script, {script}; "
+                "let everybody pass through the folders above it (chmod o+x)"
+            )
+        if os.read(go, 1):
+            execute(launch, script)
+    except Exception as error:
+        line = str(error) if isinstance(error, CannotStart) else f"the job cannot start: {error}"
+        line = line.replace("\n", " ")
+        with contextlib.suppress(OSError):
+            os.write(errors, _bytes(line)[:2000])
+        if log is not None:
+            with contextlib.suppress(OSError):
+                os.write(log, b"radrm: " + _bytes(line) + b"\n")
+    finally:
+        os._exit(_NOT_STARTED)
+
+
+def reset_signals() -> None:
+    """As if nobody before us had ignored or blocked any signal: both would be inherited."""
+    for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:
+        with contextlib.suppress(OSError):
+            signal.signal(number, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())
+
+
+def drop_rights(launch: Fields) -> None:
+    """Become the submitter, where the launch record names one. Raises `CannotStart`."""
+    if launch["uid"] is None:
+        return
+    try:
+        os.initgroups(launch["user"], launch["gid"])
+        os.setgid(launch["gid"])
+        os.setuid(launch["uid"])
+    except OSError as error:
+        raise CannotStart(
+            f"cannot become user {launch['user']} ({launch['uid']}): {error.strerror}; "
+            "ask the administrator whether the user and its limits are in order"
+        ) from None
+
+
+def _open_log(launch: Fields, which: str, option: str, target: int) -> None:
+    path = os.path.join(launch["cwd"], launch[which])
+    # Not blocking: a pipe that nobody reads is an error, not a reason to wait for ever.
+    flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NOCTTY | os.O_NONBLOCK
+    try:
+        fd = os.open(_bytes(path), flags | os.O_CLOEXEC, 0o666)
+    except OSError as error:
+        if not os.path.isdir(_bytes(launch["cwd"])):
+            enter(launch["cwd"])  # that is what is wrong, and it says so
+        folder = os.path.dirname(path)
+        if error.errno == errno.ENOENT and not os.path.isdir(_bytes(folder)):
+            cause, step = f"the folder {folder} does not exist", "make it"
+        elif error.errno == errno.ELOOP:
+            cause, step = "it is a symbolic link", "remove it"
+        else:
+            cause, step = str(error.strerror), f"let {launch['user']} write there"
+        raise CannotStart(
+            f"cannot write the log {path}: {cause}; {step}, or name another with {option}"
+        ) from None
+    os.set_blocking(fd, True)
+    os.dup2(fd, target)
+
+
+def _size(log: int) -> int:
+    """Where this attempt begins in a log that may have been there before."""
+    return os.fstat(log).st_size
+
+
+def enter(folder: str) -> None:
+    """Raises `CannotStart`."""
+    try:
+        os.chdir(_bytes(folder))
+    except OSError as error:
+        raise CannotStart(
+            f"cannot enter the folder {folder}: {error.strerror}; "
+            "make it, or name another with --chdir"
+        ) from None
+
+
+def execute(launch: Fields, script: str | None) -> NoReturn:
+    """Become the program that the record names. Raises `CannotStart`."""
+    interpreter: list[str] = launch["interpreter"] or []
+    if script is not None:
+        interpreter = interpreter or interpreter_of(launch["script"])
+        argv = [*interpreter, script]
+    else:
+        argv = launch["argv"]
+    environment = {_bytes(key): _bytes(value) for key, value in launch["environment"].items()}
+    words = [_bytes(word) for word in argv]
+    missing = OSError(errno.ENOENT, os.strerror(errno.ENOENT))
+    denied: OSError | None = None
+    for path in _candidates(words[0], environment):
+        try:
+            os.execve(path, words, environment)
+        except (FileNotFoundError, NotADirectoryError):
+            continue
+        except PermissionError as error:  # as a shell does: another folder may have it
+            denied = denied or error
+        except OSError as error:
+            raise CannotStart(_not_executed(launch, argv[0], error)) from None
+    raise CannotStart(_not_executed(launch, argv[0], denied or missing))
+
+
+def _candidates(program: bytes, environment: dict[bytes, bytes]) -> list[bytes]:
+    """Where the program may lie. (`os.execvpe` imports: now the job's user would have to be
+    allowed to read our Python.)"""
+    if b"/" in program:
+        return [program]
+    folders = environment.get(b"PATH", os.defpath.encode()).split(b":")
+    return [os.path.join(folder, program) for folder in folders]
+
+
+def _not_executed(launch: Fields, program: str, error: OSError) -> str:
+    if error.errno == errno.ENOENT and "/" in program and os.path.exists(_bytes(program)):
+        return f"cannot run {program}: the interpreter in its first line does not exist; correct it"
+    if launch["script"] is None:
+        if error.errno == errno.ENOENT:
+            return f"cannot run {program}: there is no such program; correct its name or the PATH"
+        return f"cannot run {program}: {error.strerror}; check that it is an executable program"
+    where = "named in line 1 " if launch["interpreter"] is None else ""
+    cause = "does not exist" if error.errno == errno.ENOENT else f"cannot run: {error.strerror}"
+    # Quoted where it holds what the eye cannot see, as the \r of a file from Windows.
+    shown = program if program.isprintable() else repr(program)
+    return f"the interpreter {shown} {where}{cause}; correct the first line of the script"
+
+
+def _bytes(text: str) -> bytes:
+    return text.encode("utf-8", "surrogateescape")

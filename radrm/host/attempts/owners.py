@@ -1,0 +1,168 @@
+"""Whose is this process? The attempt that it belongs to, if it is any job's."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable
+
+from radrm.host.attempts.processes import Identity
+from radrm.host.attempts.procfs import Stat, is_of, read_stat, start_of, token_of
+
+_Owner = tuple[int, int]
+_Process = tuple[int, int]
+"""Its pid, and when it started."""
+
+MOST_REMEMBERED = 16384
+"""Answers; of more, those about processes that have ended are forgotten."""
+_MOST_ANCESTORS = 256
+"""Looked at above one process: a chain of thousands is no job's but an attack."""
+
+
+class LiveAttempt:
+    """What marks the processes of an attempt that runs now. `uid` None: as the caller."""
+
+    __slots__ = ("attempt", "cgroup", "job_id", "runner", "token", "uid")
+
+    def __init__(
+        self,
+        job_id: int,
+        attempt: int,
+        token: str | None,
+        runner: Identity | None,
+        cgroup: str | None = None,
+        uid: int | None = None,
+    ) -> None:
+        self.job_id = job_id
+        self.attempt = attempt
+        self.token = token
+        self.runner = runner
+        self.cgroup = cgroup
+        self.uid = os.geteuid() if uid is None else uid
+
+    @property
+    def owner(self) -> _Owner:
+        return self.job_id, self.attempt
+
+
+class PidOwners:
+    """Says which attempt a process belongs to.
+
+    `update` and `owner_of` may be called from different threads: an update puts a new
+    view in the old one's place. `vouchers` names the processes whose token speaks for one
+    that has no relation to any job: if it is in a container, itself and the first there.
+    An environment is looked at once, and of processes of the jobs' users alone; in a
+    container a job's process may be any user's.
+    """
+
+    def __init__(self, vouchers: Callable[[int], Iterable[int]] = lambda _: ()) -> None:
+        self._vouchers = vouchers
+        self._tokens = _Tokens()
+        self._view = _View((), {}, vouchers, self._tokens)
+
+    def update(self, attempts: Iterable[LiveAttempt]) -> None:
+        """These attempts are alive now, and no others."""
+        live = tuple(attempts)
+        owners = {attempt.owner for attempt in live}
+        # Who was nobody's may belong to an attempt that we have only now heard of.
+        kept: dict[_Process, _Owner | None] = {
+            key: owner for key, owner in self._view.cache.copy().items() if owner in owners
+        }
+        self._view = _View(live, kept, self._vouchers, self._tokens)
+
+    def owner_of(self, pid: int) -> _Owner | None:
+        """(job id, attempt number), or None for a process that radrm did not start."""
+        return self._view.owner_of(pid)
+
+    def seen_of(self, owner: _Owner) -> list[int]:
+        """The pids that were asked about, belong to this attempt, and exist."""
+        cache = self._view.cache.copy()
+        return [key[0] for key, found in cache.items() if found == owner and _is_there(key)]
+
+
+class _Tokens:
+    """The token of each process, looked for once in each program that it executes."""
+
+    def __init__(self) -> None:
+        self._known: dict[object, str | None] = {}
+
+    def of(self, pid: int, stat: Stat) -> str | None:
+        if stat.environ == (0, 0):
+            return None
+        key = pid, stat.start_ticks, stat.environ
+        if key not in self._known:
+            if len(self._known) >= MOST_REMEMBERED:
+                self._known = {}
+            self._known[key] = token_of(pid)
+        return self._known.get(key)
+
+
+class _View:
+    """The live attempts of one moment, and the answers given since."""
+
+    def __init__(
+        self,
+        attempts: tuple[LiveAttempt, ...],
+        cache: dict[_Process, _Owner | None],
+        vouchers: Callable[[int], Iterable[int]],
+        tokens: _Tokens,
+    ) -> None:
+        self.cache = cache
+        self._vouchers = vouchers
+        self._tokens = tokens
+        self._users = frozenset(a.uid for a in attempts)
+        self._by_token = {a.token: a.owner for a in attempts if a.token is not None}
+        self._by_group = {
+            a.cgroup.rpartition("/")[2]: a.owner for a in attempts if a.cgroup is not None
+        }
+        self._by_runner = {
+            (a.runner.pid, a.runner.start_ticks): a.owner for a in attempts if a.runner is not None
+        }
+
+    def owner_of(self, pid: int) -> _Owner | None:
+        stat = read_stat(pid)
+        if stat is None:
+            return None
+        key = pid, stat.start_ticks
+        if key not in self.cache:
+            if len(self.cache) >= MOST_REMEMBERED:
+                self.cache = {k: owner for k, owner in self.cache.items() if _is_there(k)}
+            self.cache[key] = (
+                (self._by_its_token(pid) if is_of(pid, self._users) else None)
+                or self._by_control_group(pid)
+                or self._by_ancestry(pid, stat)
+                or self._by_container(pid)
+            )
+        return self.cache.get(key)
+
+    def _by_its_token(self, pid: int) -> _Owner | None:
+        stat = read_stat(pid) if self._by_token else None
+        token = self._tokens.of(pid, stat) if stat is not None else None
+        return self._by_token.get(token) if token is not None else None
+
+    def _by_container(self, pid: int) -> _Owner | None:
+        if not self._by_token:
+            return None
+        return next(filter(None, map(self._by_its_token, self._vouchers(pid))), None)
+
+    def _by_control_group(self, pid: int) -> _Owner | None:
+        if not self._by_group:
+            return None
+        names = start_of(f"/proc/{pid}/cgroup").decode("utf-8", "replace").strip().split("/")
+        return next((self._by_group[name] for name in names if name in self._by_group), None)
+
+    def _by_ancestry(self, pid: int, stat: Stat | None) -> _Owner | None:
+        for _ in range(_MOST_ANCESTORS):
+            if stat is None:
+                break
+            key = pid, stat.start_ticks
+            owner = self._by_runner.get(key) or self.cache.get(key)
+            if owner is not None or pid <= 1:
+                return owner
+            pid = stat.parent
+            stat = read_stat(pid)
+        return None
+
+
+def _is_there(process: _Process) -> bool:
+    stat = read_stat(process[0])
+    return stat is not None and stat.start_ticks == process[1]

@@ -1,0 +1,367 @@
+"""The small program that runs one attempt and outlives the daemon.
+
+    python -I -S runner.py FOLDER
+
+So it runs without a control group; `start_runner` has it run in one. It takes the
+attempt's lock, then its claim; where somebody else has the claim it ends
+without a trace. It starts the job, passes signals on, waits until the last process of
+the job is gone, writes how it ended, and ends. It needs the standard library alone, and
+holds nothing of the daemon's but its standard output: a byte there says that start.json
+has been written.
+
+    SIGTERM, SIGINT   ask all processes of the job to end (TERM)
+    SIGUSR2           end them all (KILL)
+    SIGRTMIN + N      send signal N to those that have a handler for it
+
+All other signals are blocked. `attempts` says what the files in FOLDER prove.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import sys
+import time
+
+if not __package__:
+    # Run by its path, isolated: the package that it belongs to has to be found.
+    sys.path.append(os.path.abspath(os.path.join(os.path.dirname(__file__), *[os.pardir] * 3)))
+
+from radrm.host.attempts import cgroups, job_process, tails
+from radrm.host.attempts import folder as attempts
+from radrm.host.attempts.processes import (
+    Identity,
+    attempt_processes,
+    identify,
+    kill_tree,
+    signal_catchers,
+    signal_tree,
+)
+from radrm.host.storage.files import fsync_folder, write_all
+from radrm.host.trouble import may_pass
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from radrm.host.attempts.folder import Fields
+    from radrm.host.attempts.membership import Membership
+
+PASSED_ON = range(signal.SIGRTMIN + 1, signal.SIGRTMAX + 1)
+"""Each stands for the signal with its number less SIGRTMIN, which the job is to get."""
+CONTROL = frozenset({signal.SIGTERM, signal.SIGINT, signal.SIGUSR2, *PASSED_ON})
+_WAKING = CONTROL | {signal.SIGCHLD}
+
+EXIT_RECORD_PATIENCE_S = 60.0
+"""How long a full disk may keep the exit record waiting before the attempt is lost."""
+_RESERVE = b" " * 65536
+_SHORT_TAIL = 4096
+"""Characters, each up to 6 bytes in the record: two such tails fit into the reserve."""
+_PR_SET_CHILD_SUBREAPER = 36
+
+
+def main(folder: str, membership: Membership | None = None) -> int:
+    """Run the attempt; the exit status says only whether its records could be written.
+
+    `membership` is that in the job's control group, where there is one.
+    """
+    try:
+        return _main(folder, membership)
+    finally:
+        if membership is not None and membership.leave():
+            cgroups.remove(membership.path)
+
+
+def _main(folder: str, membership: Membership | None) -> int:
+    signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # ignored, it would hide exit codes
+    reaper = _become_subreaper()  # while the kernel still moves us
+    _close_inherited()
+    os.chdir("/")
+    os.umask(0o077)
+    me = identify(os.getpid())
+    assert me is not None
+    lock = attempts.take_lock(folder)
+    if not attempts.Claim.take(folder, attempts.RUNNER, me):
+        return 0
+    with contextlib.suppress(OSError):
+        write_all(lock, _RESERVE)
+    launch, reason = attempts.read_record(folder, attempts.LAUNCH)
+    if launch is None:
+        end: Fields = {"never_started": reason or f"{attempts.LAUNCH} is missing"}
+    else:
+        end = Runner(folder, lock, me, launch, reaper, membership).run()
+    return 0 if _write_exit(folder, lock, end) else 1
+
+
+class Runner:
+    """One job, from its fork to the end of its last process."""
+
+    def __init__(
+        self,
+        folder: str,
+        lock: int,
+        me: Identity,
+        launch: Fields,
+        reaper: bool,
+        membership: Membership | None,
+    ) -> None:
+        self._folder = folder
+        self._lock = lock
+        self._me = me
+        self._launch = launch
+        self._membership = membership
+        self._cgroup: str | None = None
+        """The group that holds the job, and not us."""
+        self._token: str | None = None if reaper else launch["token"]
+        """None while our own children are sure to be all: no environment is searched."""
+        self._users = () if launch["uid"] is None else (launch["uid"],)
+        self._job = 0
+        self._status: int | None = None
+        self._killing = False
+
+    def run(self) -> Fields:
+        """Run the job to its end; what the exit record shall say of it is returned."""
+        try:
+            errors = self._start()
+        except Exception as error:
+            cause = error.strerror if isinstance(error, OSError) else error
+            end: Fields = {
+                "never_started": f"the job could not be started from {self._folder}: {cause}; "
+                "once that is mended, submit it again",
+                "passing": may_pass(error),
+            }
+            while self._children_left():
+                os.kill(self._job, signal.SIGKILL)  # it waits for a word that never comes
+                self._wait(None)
+        else:
+            self._supervise()
+            self._end_leftovers()
+            end = self._how_it_ended(errors)
+        if self._cgroup is not None:
+            cgroups.remove(self._cgroup)
+        return end
+
+    def _start(self) -> int:
+        """Fork the job and let it begin; the pipe that tells what kept it from that."""
+        script = self._write_script() if self._launch["script"] is not None else None
+        go, begin = os.pipe()
+        errors, tell = os.pipe()
+        grouped = self._membership is not None and self._membership.inside()
+        self._job = os.fork()
+        if self._job == 0:
+            os.close(begin)
+            os.close(self._lock)  # it says that the runner lives
+            job_process.become_job(self._launch, script, go, tell)
+        os.close(go)
+        os.close(tell)
+        try:
+            self._write_start()
+            # The job may have died already, of a log that it cannot write to.
+            with contextlib.suppress(BrokenPipeError):
+                os.write(begin, b"\n")
+        finally:
+            os.close(begin)
+            if self._membership is not None and self._membership.leave() and grouped:
+                self._cgroup = self._membership.path
+        return errors
+
+    def _write_script(self) -> str:
+        path = os.path.join(self._folder, attempts.SCRIPT)
+        fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o700)
+        try:
+            write_all(fd, self._launch["script"].encode("utf-8", "surrogateescape"))
+            if self._launch["uid"] is not None:
+                os.fchown(fd, self._launch["uid"], self._launch["gid"])
+        finally:
+            os.close(fd)
+        return path
+
+    def _write_start(self) -> None:
+        job = identify(self._job)
+        assert job is not None  # not reaped yet
+        record = {
+            "pid": job.pid,
+            "start_ticks": job.start_ticks,
+            "runner_pid": self._me.pid,
+            "runner_start_ticks": self._me.start_ticks,
+            **attempts.now(),
+        }
+        attempts.write_record(self._folder, attempts.START, record)
+        # Were the folder's own name lost in a power failure, the job would seem never begun.
+        fsync_folder(os.path.dirname(self._folder))
+        with contextlib.suppress(OSError):  # nobody may be listening any more
+            os.write(1, b"\n")
+        null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
+        os.dup2(null, 1)
+        os.close(null)
+
+    # ---------------------------------------------------------------- waiting
+
+    def _supervise(self) -> None:
+        """Until the main process has ended."""
+        while self._children_left() and self._status is None:
+            self._obey(self._wait(None))
+
+    def _end_leftovers(self) -> None:
+        """TERM, a grace, then KILL for what the main process has left behind.
+
+        What resists KILL (a process stuck in the kernel) is waited for: an exit record
+        says that the devices are free.
+        """
+        if not self._killing and self._children_left():
+            self._signal_all(signal.SIGTERM)
+            deadline = time.monotonic() + self._launch["kill_grace_s"]
+            while self._children_left() and not self._killing:
+                left = deadline - time.monotonic()
+                if left <= 0:
+                    break
+                if self._wait(left) == signal.SIGUSR2:
+                    self._killing = True
+        while self._children_left():
+            self._kill_all()
+            if self._children_left():
+                self._wait(1.0)
+        while self._strangers_left():
+            self._kill_all()
+        self._end_containers()
+
+    def _end_containers(self) -> None:
+        """KILL the containers that the job has left behind: they are their engine's children."""
+        # Here, for the job need not wait for these imports.
+        from radrm.host.attempts import engines
+        from radrm.host.attempts.containers import Containers
+
+        machine, token = Containers(), self._launch["token"]
+        found = machine.of_attempt(token)
+        if not found and engines.declared(self._launch) is None:
+            return
+        known: set[str] = set()
+        while True:
+            # First, or it would start again what it does not know to be unwanted.
+            engines.end(self._launch, found)
+            known |= {each.group for each in found}
+            found = machine.of_attempt(token, known)
+            if not found:
+                break
+            if kill_tree(None, None, {pid for each in found for pid in each.members}):
+                self._wait(1.0)
+        while self._children_left():  # what an engine's command has left
+            self._kill_all()
+            if self._children_left():
+                self._wait(1.0)
+
+    def _children_left(self) -> bool:
+        """Reap all that have ended. The subreaper of all has no child only when none lives."""
+        while True:
+            try:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:
+                return False
+            if pid == 0:
+                return True
+            if pid == self._job:
+                self._status = status
+
+    def _strangers_left(self) -> bool:
+        """True while processes of the job live that are not our descendants: such as were
+        put into its group, or all of its orphans where we could not become their reaper."""
+        members = cgroups.processes(self._cgroup) if self._cgroup is not None else set()
+        return bool(
+            members or (self._token and attempt_processes(self._token, None, (), self._users))
+        )
+
+    def _wait(self, seconds: float | None) -> int | None:
+        """Until a signal comes, or `seconds` have passed: then None."""
+        if seconds is None:
+            return signal.sigwaitinfo(_WAKING).si_signo
+        info = signal.sigtimedwait(_WAKING, seconds)
+        return info.si_signo if info else None
+
+    def _obey(self, number: int | None) -> None:
+        if number in (signal.SIGTERM, signal.SIGINT):
+            self._signal_all(signal.SIGTERM)
+        elif number == signal.SIGUSR2:
+            self._killing = True
+            self._kill_all()
+        elif number is not None and number in PASSED_ON:
+            marks = self._token, self._me, self._grouped(), self._users
+            signal_catchers(number - signal.SIGRTMIN, *marks)
+
+    def _signal_all(self, number: int) -> None:
+        signal_tree(number, self._token, self._me, self._grouped(), self._users)
+
+    def _grouped(self) -> set[int]:
+        return cgroups.processes(self._cgroup) if self._cgroup is not None else set()
+
+    def _kill_all(self) -> None:
+        kill_tree(self._token, self._me, (), self._cgroup, users=self._users)
+
+    # ---------------------------------------------------------------- the end
+
+    def _how_it_ended(self, errors: int) -> Fields:
+        os.set_blocking(errors, False)
+        try:
+            told = os.read(errors, 4096)
+        except BlockingIOError:
+            told = b""
+        begins, wrong = _parse_told(told)
+        if wrong:
+            return {"never_started": wrong}
+        assert self._status is not None
+        if os.WIFSIGNALED(self._status):
+            end: Fields = {"signal": os.WTERMSIG(self._status)}
+        else:
+            end = {"code": os.WEXITSTATUS(self._status)}
+        if end.get("code") != 0:
+            end |= tails.read_tails(self._launch, begins)
+        return end
+
+
+def _parse_told(told: bytes) -> tuple[dict[str, int], str]:
+    """Where the job's logs begin, and what kept it from starting, from what its process told."""
+    begins: dict[str, int] = {}
+    if told.startswith(job_process.LOGS_BEGIN):
+        line, _, told = told.removeprefix(job_process.LOGS_BEGIN).partition(b"\n")
+        begins = dict(zip(("stderr", "stdout"), map(int, line.split()), strict=True))
+    return begins, told.decode("utf-8", "backslashreplace")
+
+
+def _write_exit(folder: str, lock: int, end: Fields) -> bool:
+    """Write the exit record, patiently: without it the attempt is lost."""
+    record = {**attempts.NO_END, **end, **attempts.now()}
+    deadline = time.monotonic() + EXIT_RECORD_PATIENCE_S
+    while True:
+        try:
+            attempts.write_record(folder, attempts.EXIT, record)
+            return True
+        except OSError:
+            if time.monotonic() > deadline or not os.path.isdir(folder):
+                return False
+        # On a full disk, what the lock file has kept makes room for a shorter record.
+        with contextlib.suppress(OSError):
+            os.ftruncate(lock, 0)
+        for tail in ("stderr_tail", "stdout_tail"):
+            record[tail] = record[tail] and record[tail][-_SHORT_TAIL:]
+        time.sleep(0.2)
+
+
+def _close_inherited() -> None:
+    """Keep nothing open of whoever started us, however it was opened."""
+    for fd in [int(name) for name in os.listdir("/proc/self/fd")]:
+        with contextlib.suppress(OSError):
+            if fd > 2 and os.get_inheritable(fd):  # what we open ourselves is not
+                os.close(fd)
+
+
+def _become_subreaper() -> bool:
+    """Make orphans of the job our children, so that none escapes unseen."""
+    try:
+        import ctypes
+
+        return bool(ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) == 0)
+    except (ImportError, OSError):
+        return False
+
+
+if __name__ == "__main__":
+    os._exit(main(os.path.abspath(sys.argv[1])))

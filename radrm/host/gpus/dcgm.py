@@ -1,0 +1,329 @@
+"""SM activity from DCGM, by `dcgmi dmon`: one long-lived child per model of GPU.
+
+DCGM's host engine counts for all; `dcgmi` only prints. Which GPU is which is asked of
+`dcgmi discovery` whenever a child is started, since a restarted host engine may number
+them anew. A model has a child of its own because DCGM watches the profiling counters of
+a group only where all its GPUs have them: a display card would cost the others theirs.
+
+What is not believed: N/A, a number that is no ratio, a row that does not fit its header,
+instances of different sizes on one GPU (DCGM then gives the larger ones too little) and
+several compute instances in one GPU instance (the row is of them all).
+
+Field numbers and what `dmon` prints: DCGM User Guide, "dcgmi dmon"; names of fields have
+changed between releases, numbers never have.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import shutil
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from radrm.core.records import Device
+from radrm.core.words import DeviceKind
+from radrm.errors import DeviceError
+from radrm.host.gpus.source import Sample
+from radrm.host.gpus.stream import Heard, Stream, ask
+
+FIELDS = "1002,155"
+"""SM activity and power. No more: each further profiling field may cost another pass."""
+INTERVAL_MS = 1000
+SILENT_S = 5.0
+"""Real seconds after which a sample no longer tells how busy a device is."""
+START_LIMIT_S = 20.0
+"""Real seconds from the start of the child to the first sample, discovery included."""
+ROUNDING = 0.01
+"""By so much a ratio may exceed 1 because of how it was counted."""
+POWER_MAX_W = 100_000.0
+
+MigIds = Callable[[str], "tuple[int, int] | None"]
+"""From the UUID of a MIG device to the driver's ids of its GPU and compute instance. Asks the
+driver, so only the reading thread may call it."""
+Entity = tuple[str, int]
+"""What a row is of: `("GPU", 0)`, `("GPU-I", 3)`, `("GPU-CI", 3)`."""
+
+_SMACT = re.compile(r"SMACT(IV(E|ITY))?(RATIO)?")
+_POWER = re.compile(r"(POWER|PWR|POWERUSAGE|POWERDRAW)W?")
+_ENTITIES = {"GPU", "GPU-I", "GPU-CI"}
+
+
+# ------------------------------------------------------------------ what it prints
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One line of `dmon`. None: not measured, or not to be believed (then `wrong` says so)."""
+
+    entity: Entity
+    smact: float | None
+    power_w: float | None
+    wrong: str | None = None
+
+
+class Dmon:
+    """Reads what `dcgmi dmon` prints, line by line; columns go by the names in the header."""
+
+    def __init__(self) -> None:
+        self._columns: tuple[str, ...] = ()
+
+    def read(self, line: str) -> Row | Heard:
+        """The row on a line, or what else the line was."""
+        words = line.split()
+        if line.startswith("#"):
+            self._columns = tuple(_column(w) for w in _header_words(line))
+            return Heard.FRAME
+        if not words or words[0].upper() == "ID":
+            return Heard.FRAME
+        entity, values = _entity(words), words[2:]
+        if entity is None:
+            return Heard.WORDS
+        if len(values) != len(self._columns):
+            return Heard.WORDS  # half a line, or columns that cannot be told apart
+        cells = dict(zip(self._columns, values, strict=True))
+        smact = _number(cells.get("smact"))
+        power_w = _number(cells.get("power"))
+        wrong = None
+        if smact is not None and not 0 <= smact <= 1 + ROUNDING:
+            wrong = f"DCGM gives its SM activity as {smact:g}, which cannot be"
+            smact = None
+        elif smact is None:
+            wrong = _why_none(cells.get("smact"))
+        if power_w is not None and not 0 <= power_w <= POWER_MAX_W:
+            power_w = None
+        return Row(entity, None if smact is None else min(1.0, smact), power_w, wrong)
+
+
+def _header_words(line: str) -> list[str]:
+    """The names of the columns behind `#Entity`, `# Entity`, `#Entity ID`, `# Entity / Id`."""
+    words = line.replace("#", " ", 1).split()
+    while words and words[0].upper() in ("ENTITY", "ID", "/", "ENTITY/ID"):
+        words = words[1:]
+    return words
+
+
+def _column(word: str) -> str:
+    """`smact` or `power` whatever the release calls it; else the word itself."""
+    name = re.sub(r"[^A-Z]", "", word.upper())
+    if _SMACT.fullmatch(name):
+        return "smact"
+    return "power" if _POWER.fullmatch(name) else word
+
+
+def _entity(words: Sequence[str]) -> Entity | None:
+    if len(words) < 2 or words[0] not in _ENTITIES or not words[1].isascii():
+        return None
+    return (words[0], int(words[1])) if words[1].isdigit() and len(words[1]) < 10 else None
+
+
+def _number(word: str | None) -> float | None:
+    """None for N/A, for what is no number, and for what is none that can be compared."""
+    try:
+        value = float(word) if word is not None else math.nan
+    except ValueError:
+        return None
+    return value if math.isfinite(value) else None
+
+
+def _why_none(word: str | None) -> str:
+    if word is None:
+        return "DCGM prints no column for SM activity"
+    return "DCGM gives no SM activity for it at present (a profiler may hold the counters)"
+
+
+def parse_discovery(printed: str) -> dict[str, int]:
+    """DCGM's numbers of GPUs by UUID, from `dcgmi discovery -l`."""
+    found: dict[str, int] = {}
+    number: int | None = None
+    for line in printed.splitlines():
+        row = re.match(r"\|\s*(\d{1,9})?\s*\|(.*)\|\s*$", line, re.ASCII)
+        if row is None:
+            number = None  # the edge of a table: another device, or another kind of device
+            continue
+        if row[1]:
+            number = int(row[1])
+        uuid = re.search(r"Device UUID:\s*(GPU-[0-9A-Za-z-]+)", row[2])
+        if uuid and number is not None:
+            found[uuid[1]] = number
+    return found
+
+
+def parse_hierarchy(printed: str) -> dict[tuple[str, int], tuple[int, int]]:
+    """From a GPU's UUID and the driver's id of a GPU instance to DCGM's number of that
+    instance and how many compute instances it has, from `dcgmi discovery -c`."""
+    found: dict[tuple[str, int], tuple[int, int]] = {}
+    gpu: str | None = None
+    for line in printed.splitlines():
+        if match := re.search(r"\bGPU (GPU-[0-9A-Za-z-]+) \(EntityID: \d{1,9}\)", line):
+            gpu = match[1]
+        elif gpu is None:
+            continue
+        elif match := re.search(r"\bCI \d+/(\d{1,9})/\d+\s.*EntityID", line, re.ASCII):
+            entity, computes = found.get((gpu, int(match[1])), (None, 0))
+            if entity is not None:
+                found[gpu, int(match[1])] = (entity, computes + 1)
+        elif match := re.search(
+            r"\bI \d+/(\d{1,9})\s.*GPU Instance \(EntityID: (\d{1,9})\)", line, re.ASCII
+        ):
+            found[gpu, int(match[1])] = (int(match[2]), 0)
+    return found
+
+
+# ------------------------------------------------------------------ the feed
+
+
+class Dcgm:
+    """A `SmactFeed` over the DCGM of this machine."""
+
+    name = "dcgm"
+
+    def __init__(self, mig_ids: MigIds, command: str = "dcgmi") -> None:
+        self._mig_ids = mig_ids
+        self._command = command
+        self._groups: dict[str, _Group] = {}
+        self._group_of: dict[str, _Group] = {}
+
+    def start(self, devices: Sequence[Device]) -> None:
+        by_model: dict[str, list[Device]] = {}
+        for device in devices:
+            by_model.setdefault(device.name.partition(" MIG ")[0], []).append(device)
+        for model in self._groups.keys() - by_model.keys():
+            self._groups.pop(model).stream.close()
+        for model, members in by_model.items():
+            if model not in self._groups:
+                self._groups[model] = _Group(self._command)
+            ids = {d.uuid: self._mig_ids(d.uuid) for d in members if d.kind is DeviceKind.MIG}
+            self._groups[model].watch(tuple(members), ids)
+        self._group_of = {
+            device.uuid: self._groups[model]
+            for model, members in by_model.items()
+            for device in members
+        }
+
+    def latest(self, uuid: str) -> Sample | None:
+        group = self._group_of.get(uuid)
+        return group.latest(uuid) if group else None
+
+    def trouble(self, uuid: str) -> str | None:
+        group = self._group_of.get(uuid)
+        return group.trouble(uuid) if group else None
+
+    def close(self) -> None:
+        for group in self._groups.values():
+            group.stream.close()
+
+
+class _Group:
+    """Devices of one model, and the child that measures them.
+
+    `start` and the questions come from the reading thread, `_prepare` and `_take` from the
+    stream's; what both touch is replaced as a whole, never changed in place.
+    """
+
+    def __init__(self, command: str) -> None:
+        self._command = command
+        self._devices: tuple[Device, ...] = ()
+        self._ids: Mapping[str, tuple[int, int] | None] = {}
+        self._since = 0.0
+        self._uuids: Mapping[Entity, str] = {}
+        self._unwatched: Mapping[str, str] = {}
+        self._dmon = Dmon()
+        self._samples: dict[str, tuple[float, float, float | None]] = {}
+        self._wrong: dict[str, str | None] = {}
+        self.stream = Stream("dcgmi", self._prepare, self._take)
+
+    def watch(self, devices: tuple[Device, ...], ids: Mapping[str, tuple[int, int] | None]) -> None:
+        if (devices, ids) == (self._devices, self._ids):
+            return
+        begun = bool(self._devices)
+        self._devices, self._ids = devices, ids
+        self._since = time.monotonic()
+        if begun:
+            self.stream.renew()
+        else:
+            self.stream.start()
+
+    def latest(self, uuid: str) -> Sample | None:
+        found = self._samples.get(uuid)
+        if found is None:
+            return None
+        at, smact, power_w = found
+        return Sample(smact=smact, age_s=max(0.0, time.monotonic() - at), power_w=power_w)
+
+    def trouble(self, uuid: str) -> str | None:
+        known = self.stream.trouble or self._unwatched.get(uuid)
+        if known is not None:
+            return known
+        sample = self.latest(uuid)
+        if sample is not None and sample.age_s <= SILENT_S:
+            return None
+        quiet_s = sample.age_s if sample else time.monotonic() - self._since
+        if sample is None and quiet_s <= START_LIMIT_S:
+            return None
+        return self._wrong.get(uuid) or f"DCGM has given no SM activity for {quiet_s:.0f} s"
+
+    # ------------------------------------------------------------- the stream's thread
+
+    def _prepare(self) -> Sequence[str]:
+        if shutil.which(self._command) is None:
+            raise DeviceError(
+                "dcgmi is not installed; install NVIDIA DCGM (datacenter-gpu-manager)"
+            )
+        devices = self._devices
+        numbers = parse_discovery(ask([self._command, "discovery", "-l"]))
+        instances = {}
+        if any(device.kind is DeviceKind.MIG for device in devices):
+            instances = parse_hierarchy(ask([self._command, "discovery", "-c"]))
+        uuids: dict[Entity, str] = {}
+        unwatched: dict[str, str] = {}
+        for device in devices:
+            found = self._find(device, devices, numbers, instances)
+            if isinstance(found, str):
+                unwatched[device.uuid] = found
+            else:
+                uuids[found] = device.uuid
+        self._dmon = Dmon()
+        self._uuids, self._unwatched = uuids, unwatched
+        if not uuids:
+            raise DeviceError(next(iter(unwatched.values()), "DCGM is asked for no device"))
+        watched = ",".join(
+            f"{number}" if kind == "GPU" else f"i:{number}" for kind, number in uuids
+        )
+        return [self._command, "dmon", "-e", FIELDS, "-i", watched, "-d", str(INTERVAL_MS)]
+
+    def _find(
+        self,
+        device: Device,
+        devices: Iterable[Device],
+        numbers: Mapping[str, int],
+        instances: Mapping[tuple[str, int], tuple[int, int]],
+    ) -> Entity | str:
+        """What DCGM calls a device; else why its SM activity cannot be had from DCGM."""
+        if device.kind is not DeviceKind.MIG:
+            number = numbers.get(device.uuid)
+            return "DCGM does not know this GPU" if number is None else ("GPU", number)
+        sizes = {d.profile for d in devices if d.parent == device.parent}
+        if len(sizes) > 1:
+            return "DCGM misreads a GPU whose MIG instances differ in size"
+        ids = self._ids.get(device.uuid)
+        if ids is None or device.parent is None:
+            return "the driver does not tell which instance of DCGM's this is"
+        entity, computes = instances.get((device.parent, ids[0]), (None, 0))
+        if entity is None:
+            return "DCGM does not know this MIG instance; restart nv-hostengine"
+        if computes > 1:
+            return "DCGM measures a GPU instance, and several compute instances share this one"
+        return ("GPU-I", entity)
+
+    def _take(self, line: str) -> Heard:
+        row = self._dmon.read(line)
+        if isinstance(row, Heard):
+            return row
+        uuid = self._uuids.get(row.entity)
+        if uuid is not None:
+            self._wrong[uuid] = row.wrong
+            if row.smact is not None:
+                self._samples[uuid] = (time.monotonic(), row.smact, row.power_w)
+        return Heard.DATA

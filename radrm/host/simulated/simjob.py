@@ -1,0 +1,254 @@
+"""`radrm-simjob`: a training job's stand-in on software GPUs.
+
+It takes memory as it ramps up, computes at the speed that its neighbours leave it, and
+dies as PyTorch does when it is refused memory. All its times pass on the driver's scaled
+clock. Many are started at once: imports stay light, and it asks only when something is due.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import signal
+import sys
+import time
+
+from radrm.core.physics import FAMILIES
+from radrm.core.units import parse_mib
+from radrm.errors import DeviceError, RadrmError
+from radrm.host.simulated.client import DriverClient, OutOfGpuMemory
+
+SOCKET_VARIABLE = "RADRM_SOFTWARE_GPUS"
+EXIT_FAILED = 1
+EXIT_USAGE = 2
+_RAMP_STEPS = 5
+_EPOCHS = 10
+_SHORTEST_SLEEP_S = 0.005
+_USUAL_SLEEP_S = 0.05
+_LONGEST_SLEEP_S = 0.5
+
+
+def main(argv: list[str] | None = None) -> int:
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # dies of it without a traceback, as of TERM
+    args = _parser().parse_args(argv)
+    try:
+        client, job = _attach(args)
+    except RadrmError as error:
+        print(f"radrm-simjob: {error}", file=sys.stderr)
+        return EXIT_USAGE
+    try:
+        job.train()
+    except OutOfGpuMemory as refused:
+        _traceback("forward", f"torch.OutOfMemoryError: {out_of_memory_text(refused)}")
+        return EXIT_FAILED
+    except DeviceError as error:
+        _traceback("backward", f"RuntimeError: CUDA error: {error}")
+        return EXIT_FAILED
+    finally:
+        client.close()
+    return int(args.exit_code)
+
+
+class _Training:
+    """One run: what is due when, on the scaled clock, and how far the work is."""
+
+    def __init__(self, client: DriverClient, scale: float, args: argparse.Namespace) -> None:
+        self._client = client
+        self._scale = scale
+        self._args = args
+        self._held_mib = 0
+        self._begun_s = _boot_s()
+
+    def train(self) -> None:
+        """Until the work is done and the ramp is over."""
+        args = self._args
+        while (left_s := float(args.start_up) - self._elapsed_s()) > 0:
+            time.sleep(self._real_s(left_s, _SHORTEST_SLEEP_S))
+        self._begun_s = _boot_s()
+        self._client.start()
+        printed_s = 0.0
+        while True:
+            elapsed_s = self._elapsed_s()
+            self._grow(wanted_mib(args.gpu_memory, args.ramp, args.leak, elapsed_s))
+            done_s = min(self._client.work(), args.seconds)
+            finished = done_s >= args.seconds and elapsed_s >= args.ramp
+            if finished or elapsed_s - printed_s >= args.print_every:
+                printed_s = elapsed_s
+                self._report(done_s, elapsed_s)
+            if finished:
+                return
+            time.sleep(self._pause_s(done_s, elapsed_s, printed_s))
+
+    def _pause_s(self, done_s: float, elapsed_s: float, printed_s: float) -> float:
+        """Real seconds until something can be due; work never takes less than solo time."""
+        args = self._args
+        due_s = printed_s + args.print_every - elapsed_s
+        if elapsed_s < args.ramp:
+            step_s = args.ramp / _RAMP_STEPS
+            due_s = min(due_s, step_s - elapsed_s % step_s)
+        if args.leak > 0:
+            due_s = min(due_s, 1.0)
+        pause_s = self._real_s(due_s, _USUAL_SLEEP_S)
+        if done_s < args.seconds:
+            pause_s = min(pause_s, self._real_s(args.seconds - done_s, _SHORTEST_SLEEP_S))
+        return pause_s
+
+    def _grow(self, mib: int) -> None:
+        if mib > self._held_mib:
+            self._client.alloc(mib - self._held_mib)
+            self._held_mib = mib
+
+    def _report(self, done_s: float, elapsed_s: float) -> None:
+        seconds = self._args.seconds
+        part = done_s / seconds if seconds else 1.0
+        epoch = min(_EPOCHS, int(part * _EPOCHS) + 1)
+        speed = done_s / elapsed_s if elapsed_s > 0 else 1.0
+        print(
+            f"epoch {epoch}/{_EPOCHS}  {part:4.0%}  {done_s:.1f}/{seconds:g} s  "
+            f"speed {speed:.2f}  memory {self._held_mib} MiB",
+            flush=True,
+        )
+
+    def _elapsed_s(self) -> float:
+        return (_boot_s() - self._begun_s) * self._scale
+
+    def _real_s(self, scaled_s: float, least_s: float) -> float:
+        return min(max(scaled_s / self._scale, least_s), _LONGEST_SLEEP_S)
+
+
+def wanted_mib(peak_mib: int, ramp_s: float, leak_mib_per_s: float, elapsed_s: float) -> int:
+    """The memory that a job wants so long after it began: the ramp's steps, and the leak."""
+    steps = _RAMP_STEPS
+    if elapsed_s < ramp_s:
+        steps = min(_RAMP_STEPS, 1 + int(elapsed_s / ramp_s * _RAMP_STEPS))
+    return peak_mib * steps // _RAMP_STEPS + int(leak_mib_per_s * elapsed_s)
+
+
+def out_of_memory_text(refused: OutOfGpuMemory) -> str:
+    """The words of PyTorch 2 for an allocation that did not fit."""
+    return (
+        f"CUDA out of memory. Tried to allocate {_torch_size(refused.requested_mib)}. "
+        f"GPU {refused.position} has a total capacity of {_torch_size(refused.total_mib)} "
+        f"of which {_torch_size(refused.free_mib)} is free. "
+        f"Including non-PyTorch memory, this process has {_torch_size(refused.held_mib)} "
+        "memory in use."
+    )
+
+
+def memory_cap_mib(text: str | None) -> int | None:
+    """The smallest limit in CUDA_MPS_PINNED_DEVICE_MEM_LIMIT (`0=4096M,1=4G`), in MiB.
+
+    radrm gives each of a job's devices the same limit. Raises ValueError.
+    """
+    if not text:
+        return None
+    caps = []
+    for item in text.split(","):
+        ordinal, equals, size = item.partition("=")
+        if not equals or not ordinal.strip().isdecimal():
+            raise ValueError(f"{item!r} is not DEVICE=SIZE, as in 0=4096M")
+        caps.append(parse_mib(size))
+    return min(caps)
+
+
+def _torch_size(mib: int) -> str:
+    return f"{mib / 1024:.2f} GiB" if mib >= 1024 else f"{mib:.2f} MiB"
+
+
+def _attach(args: argparse.Namespace) -> tuple[DriverClient, _Training]:
+    """Connect as this process's environment says. Raises RadrmError."""
+    path = os.environ.get(SOCKET_VARIABLE)
+    if not path:
+        raise DeviceError(
+            f"{SOCKET_VARIABLE} is not set: this runs only as a job of a daemon started with "
+            "--gpus sim:..."
+        )
+    mps = "CUDA_MPS_PIPE_DIRECTORY" in os.environ
+    limit = os.environ.get("CUDA_MPS_PINNED_DEVICE_MEM_LIMIT")
+    try:
+        cap_mib = memory_cap_mib(limit) if mps else None
+    except ValueError as error:
+        raise DeviceError(f"CUDA_MPS_PINNED_DEVICE_MEM_LIMIT={limit}: {error}") from error
+    client = DriverClient(path)
+    scale = client.hello().scale
+    client.attach(
+        os.environ.get("CUDA_VISIBLE_DEVICES"),
+        args.smact,
+        args.family,
+        args.batch_size,
+        mps,
+        cap_mib,
+        args.gpus,
+    )
+    return client, _Training(client, scale, args)
+
+
+def _traceback(phase: str, error: str) -> None:
+    print(
+        "Traceback (most recent call last):\n"
+        f'  File "train.py", line 118, in {phase}\n'
+        f"    loss = {phase}(model, batch)\n"
+        f"{error}",
+        file=sys.stderr,
+        flush=True,
+    )
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="radrm-simjob", description="A training job's stand-in on software GPUs."
+    )
+    add = parser.add_argument
+    add("--gpu-memory", type=_size, required=True, metavar="SIZE", help="peak per GPU: 12000, 12G")
+    add("--smact", type=_part, default=0.6, help="SM activity alone, 0..1 (%(default)s)")
+    add("--seconds", type=_span, required=True, help="time that the work takes alone")
+    add("--ramp", type=_span, default=5.0, help="seconds until the peak (%(default)s)")
+    add("--start-up", type=_span, default=0.0, help="seconds before it touches a GPU")
+    add("--leak", type=_span, default=0.0, metavar="MIB_PER_S", help="memory growth for ever")
+    add("--gpus", type=_count, default=1, help="how many of the visible GPUs (%(default)s)")
+    add("--family", choices=FAMILIES, help="how it shares a GPU with others")
+    add("--batch-size", type=_count, help="small batches starve beside big ones")
+    add("--exit-code", type=int, default=0, help="exit so when the work is done")
+    add("--print-every", type=_positive, default=10.0, metavar="S", help="seconds between lines")
+    return parser
+
+
+def _size(text: str) -> int:
+    try:
+        return parse_mib(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+
+
+def _span(text: str) -> float:
+    return _number(text, 0.0, float("inf"))
+
+
+def _part(text: str) -> float:
+    return _number(text, 0.0, 1.0)
+
+
+def _positive(text: str) -> float:
+    return _number(text, 1e-3, float("inf"))
+
+
+def _count(text: str) -> int:
+    return int(_number(text, 1, 1 << 30))
+
+
+def _number(text: str, least: float, most: float) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number") from None
+    if not least <= value <= most or value == float("inf"):
+        raise argparse.ArgumentTypeError(f"{text} is not in {least:g}..{most:g}")
+    return value
+
+
+def _boot_s() -> float:
+    return time.clock_gettime(time.CLOCK_BOOTTIME)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,14 @@
+"""What lies on disk: paths, spool, store, history.
+
+The files, in the order in which they may import one another:
+    files       writing so that a crash leaves the old or the new, never half
+    paths       where things lie
+    tickets     names for submissions that sort by time
+    spool       envelopes: how a submission reaches the daemon
+    arrivals    what waits in the spool, user by user
+    sources     which program files a job runs, in a few bytes
+    submission  from a job file to its envelope
+    schema      the store's tables, and how they were before
+    store       everything that must survive, in SQLite
+    history     the store's jobs and attempts, read and never written
+"""

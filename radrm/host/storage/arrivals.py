@@ -1,0 +1,249 @@
+"""What waits in the spool: found cheaply, opened once, served user by user.
+
+The daemon's half of the spool. Names come from inotify, from clients that ask for their
+tickets, and from a listing in pieces. A user's envelopes wait in the order of their
+tickets; the users take turns, so that one user's flood delays nobody else. Whatever is
+not provably an envelope stays where it is: never opened again, moved or removed.
+"""
+
+from __future__ import annotations
+
+import heapq
+import logging
+import os
+import time
+from collections import deque
+from collections.abc import Callable, Iterable
+from itertools import islice
+from typing import Any
+
+from radrm.host.storage.files import fsync_folder, open_folder
+from radrm.host.storage.spool import (
+    DRAFT,
+    ENVELOPE,
+    SUFFIX,
+    Arrival,
+    is_draft,
+    is_single_file,
+    kind_of,
+    read_envelope_file,
+    which_file,
+)
+from radrm.host.storage.tickets import new_ticket
+
+log = logging.getLogger("radrm")
+
+LISTED_AT_ONCE = 10_000
+"""Names of one piece of a listing: 30 ms at the most. Anybody may put a million there."""
+KEPT_OF_ONE_USER = 10_000
+"""Names of one user that are held in memory (1 MiB). The others are found again by a later
+listing, once these have been taken in."""
+DRAFT_AGE_S = 24 * 3600.0
+"""To write a draft takes milliseconds; one that is a day old was left by a killed `submit`."""
+
+
+class Turns:
+    """The names that wait, by user. Users take turns; each user's smallest name comes first."""
+
+    def __init__(self) -> None:
+        self._waiting: dict[int, list[str]] = {}
+        self._users: deque[int] = deque()
+        self._names: set[str] = set()
+        self.left_out = False
+        """True once a user had more than can be held: then only a new listing finds the rest."""
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._names
+
+    def __len__(self) -> int:
+        return len(self._names)
+
+    def add(self, name: str, uid: int) -> None:
+        """Have a name wait, unless it does already."""
+        if name in self._names:
+            return
+        if uid not in self._waiting:
+            self._waiting[uid] = []
+            self._users.append(uid)
+        names = self._waiting[uid]
+        heapq.heappush(names, name)
+        self._names.add(name)
+        if len(names) > 2 * KEPT_OF_ONE_USER:
+            self._waiting[uid] = kept = heapq.nsmallest(KEPT_OF_ONE_USER, names)
+            self._names.difference_update(set(names).difference(kept))
+            self.left_out = True
+
+    def first(self, uid: int) -> None:
+        """Give the next turn to this user."""
+        if uid in self._waiting:
+            self._users.remove(uid)
+            self._users.appendleft(uid)
+
+    def take(self) -> tuple[str, int] | None:
+        """The name whose turn it is, and its user; None when nobody waits."""
+        if not self._users:
+            return None
+        uid = self._users.popleft()
+        names = self._waiting[uid]
+        name = heapq.heappop(names)
+        self._names.remove(name)
+        if names:
+            self._users.append(uid)
+        else:
+            del self._waiting[uid]
+        return name, uid
+
+
+class Arrivals:
+    """The folder `path` as the daemon reads it; what is refused goes to the folder `refused`.
+    `leave` says which names are no envelopes and yet not foreign.
+
+    Every method that touches the folder raises `OSError` where the machine does not let it.
+    """
+
+    def __init__(
+        self, path: str, refused: str, leave: Callable[[str], bool] = lambda _: False
+    ) -> None:
+        self.path = path
+        self.turns = Turns()
+        self._refused = refused
+        self._leave = leave
+        self._listing: Any = None
+        """What `os.scandir` returned, while a listing is under way."""
+        self._foreign = 0
+        self._example = ""
+        self._said = 0
+
+    # ------------------------------------------------------------- finding
+
+    def notice(self, names: Iterable[str]) -> None:
+        """Names that have just come, or that somebody asks for."""
+        wanted = [n for n in names if kind_of(n) is ENVELOPE and n not in self.turns]
+        if not wanted:
+            return
+        folder = open_folder(self.path)
+        try:
+            for name in wanted:
+                self._add(folder, name)
+        finally:
+            os.close(folder)
+
+    def list_anew(self) -> None:
+        """Begin a listing of the whole folder."""
+        self._end_listing()
+        folder = open_folder(self.path)
+        try:
+            self._listing = os.scandir(folder)
+        finally:
+            os.close(folder)
+        self._foreign, self._example = 0, ""
+        self.turns.left_out = False
+
+    def list_on(self) -> bool:
+        """Look at the next piece of a listing that was begun; True while there is more."""
+        if self._listing is None:
+            return False
+        folder = open_folder(self.path)
+        try:
+            piece = list(islice(self._listing, LISTED_AT_ONCE))
+            for entry in piece:
+                self._sort(folder, entry.name)
+        except OSError:
+            self._end_listing()
+            raise
+        finally:
+            os.close(folder)
+        if len(piece) == LISTED_AT_ONCE:
+            return True
+        self._end_listing()
+        self._tell_foreign()
+        return False
+
+    def _end_listing(self) -> None:
+        if self._listing is not None:
+            self._listing.close()
+            self._listing = None
+
+    def _sort(self, folder: int, name: str) -> None:
+        """One name of a listing. What is not radrm's costs its name, and is never opened."""
+        kind = kind_of(name)
+        if kind is ENVELOPE:
+            if name not in self.turns:
+                self._add(folder, name)
+        elif kind is DRAFT and is_draft(folder, name, time.time() - DRAFT_AGE_S):
+            log.info("the spool's draft %r is removed: the submit that wrote it was killed", name)
+            os.unlink(name, dir_fd=folder)
+        elif kind is not DRAFT and not self._leave(name):
+            self._note_foreign(name)
+
+    def _add(self, folder: int, name: str) -> None:
+        try:
+            found = os.stat(name, dir_fd=folder, follow_symlinks=False)
+        except FileNotFoundError:
+            return
+        if is_single_file(found):
+            self.turns.add(name, found.st_uid)
+        else:
+            self._note_foreign(name)
+
+    def _note_foreign(self, name: str) -> None:
+        self._foreign += 1
+        self._example = self._example or name
+
+    def _tell_foreign(self) -> None:
+        """One line, and again only when there are twice as many: anybody may put them there."""
+        if self._foreign >= max(1, 2 * self._said):
+            log.warning(
+                "%d name(s) in the spool are not radrm's and stay as they are, such as %r; "
+                "radrm doctor lists them, radrm submit submits a job file",
+                self._foreign,
+                self._example,
+            )
+            self._said = self._foreign
+
+    # ------------------------------------------------------------- opening and removing
+
+    def read(self, name: str) -> Arrival | None:
+        """See `read_envelope_file`."""
+        folder = open_folder(self.path)
+        try:
+            return read_envelope_file(folder, name)
+        finally:
+            os.close(folder)
+
+    def remove(self, arrival: Arrival) -> None:
+        """After its row is committed. Not synced: should it come back, the row is known."""
+        folder = open_folder(self.path)
+        try:
+            if _is_same(folder, arrival):
+                os.unlink(arrival.name, dir_fd=folder)
+        except FileNotFoundError:
+            pass
+        finally:
+            os.close(folder)
+
+    def refuse(self, arrival: Arrival) -> None:
+        """Move what is no envelope out of the way, unread and unlost, under a name of ours."""
+        try:
+            os.mkdir(self._refused, 0o700)
+        except FileExistsError:
+            pass
+        else:
+            fsync_folder(os.path.dirname(self._refused))
+        refused = open_folder(self._refused)
+        folder = open_folder(self.path)
+        try:
+            if _is_same(folder, arrival):
+                name = f"{new_ticket()}{SUFFIX}"
+                os.rename(arrival.name, name, src_dir_fd=folder, dst_dir_fd=refused)
+        except FileNotFoundError:
+            pass
+        finally:
+            os.close(folder)
+            os.close(refused)
+
+
+def _is_same(folder: int, arrival: Arrival) -> bool:
+    """True while the file that was read lies there: its owner may have put another there."""
+    found = os.stat(arrival.name, dir_fd=folder, follow_symlinks=False)
+    return which_file(found) == arrival.file

@@ -1,0 +1,225 @@
+"""Where things lie: the folders of a daemon's state, and how a client finds them.
+
+    state/             0711 for a system daemon, 0700 for a user's own
+        spool/         envelopes; 1777 for a system daemon
+            users/     a system daemon's: one folder per user, for .rad files
+        store/         the database, the daemon's alone
+        attempts/      one folder per attempt
+        checkpoints/   one folder per job
+    run/               sockets
+        traces/        notes on the traces that are under way
+
+The light submit path imports this file, so paths are plain text here: `pathlib`
+alone would cost a third of what Python itself takes to start.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+
+from radrm.errors import StoreError
+from radrm.host.storage.files import fsync_folder
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+_SYSTEM_STATE = "/var/lib/radrm"
+_SYSTEM_RUN = "/run/radrm"
+
+
+class Paths:
+    """The places of one daemon, all absolute."""
+
+    __slots__ = ("run", "state")
+
+    def __init__(self, state: str, run: str) -> None:
+        self.state = state
+        self.run = run
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Paths) and (self.state, self.run) == (other.state, other.run)
+
+    def __hash__(self) -> int:
+        return hash((self.state, self.run))
+
+    def __repr__(self) -> str:
+        return f"Paths(state={self.state!r}, run={self.run!r})"
+
+    @property
+    def spool(self) -> str:
+        return f"{self.state}/spool"
+
+    @property
+    def users(self) -> str:
+        """In a system daemon's spool: the folders of users, whose `.rad` files are jobs."""
+        return f"{self.spool}/users"
+
+    @property
+    def store(self) -> str:
+        """The private folder of the database and the files SQLite puts beside it."""
+        return f"{self.state}/store"
+
+    @property
+    def database(self) -> str:
+        return f"{self.store}/radrm.sqlite"
+
+    @property
+    def attempts(self) -> str:
+        return f"{self.state}/attempts"
+
+    @property
+    def lock(self) -> str:
+        """Held by the daemon: beside the state, for that is what two must not share."""
+        return f"{self.state}/radrmd.lock"
+
+    @property
+    def checkpoints(self) -> str:
+        """One folder per job, its user's, for what it saves."""
+        return f"{self.state}/checkpoints"
+
+    @property
+    def refused(self) -> str:
+        """Where files go that lay in the spool and were no envelopes."""
+        return f"{self.state}/refused"
+
+    @property
+    def traces(self) -> str:
+        """Notes on the traces that are under way."""
+        return f"{self.run}/traces"
+
+    @property
+    def socket(self) -> str:
+        return f"{self.run}/radrm.sock"
+
+
+# ------------------------------------------------------------------ where
+
+
+def system_mode(environ: Mapping[str, str], uid: int) -> bool:
+    """True for the daemon of the whole server: root, with no folder of its own named."""
+    return uid == 0 and not environ.get("RADRM_HOME")
+
+
+def paths_for(environ: Mapping[str, str], uid: int) -> Paths:
+    """Where a daemon of this user keeps its things. Raises `StoreError` for a user without
+    a home folder."""
+    own = environ.get("RADRM_HOME")
+    if own:
+        home = os.path.abspath(own)
+        return Paths(home, f"{home}/run")
+    if uid == 0:
+        return Paths(_SYSTEM_STATE, _SYSTEM_RUN)
+    found = _user_paths(environ, uid)
+    if found is None:
+        raise StoreError(
+            f"user {uid} has no home folder to keep radrm's state in; "
+            "set RADRM_HOME to a folder of your own"
+        )
+    return found
+
+
+def client_paths(environ: Mapping[str, str], uid: int) -> tuple[Paths, ...]:
+    """Where a client looks for a daemon, best first: the user's own, then the system's."""
+    system = Paths(_SYSTEM_STATE, _SYSTEM_RUN)
+    if environ.get("RADRM_HOME"):
+        return (paths_for(environ, uid),)
+    own = _user_paths(environ, uid) if uid != 0 else None
+    return (own, system) if own else (system,)
+
+
+def _user_paths(environ: Mapping[str, str], uid: int) -> Paths | None:
+    state_home = _absolute(environ, "XDG_STATE_HOME")
+    if state_home is None:
+        home = _absolute(environ, "HOME") or _home_of(uid)
+        if home is None:
+            return None
+        state_home = f"{home}/.local/state"
+    state = f"{state_home}/radrm"
+    runtime = _absolute(environ, "XDG_RUNTIME_DIR")
+    return Paths(state, f"{runtime}/radrm" if runtime else f"{state}/run")
+
+
+def _absolute(environ: Mapping[str, str], name: str) -> str | None:
+    """A folder named by the environment; the XDG rules say to ignore a relative one."""
+    value = environ.get(name, "")
+    return os.path.normpath(value) if value.startswith("/") else None
+
+
+def _home_of(uid: int) -> str | None:
+    import pwd  # here: hardly anyone lacks HOME, and everyone waits for imports
+
+    try:
+        return pwd.getpwuid(uid).pw_dir or None
+    except KeyError:
+        return None
+
+
+# ------------------------------------------------------------------ making
+
+
+def prepare(paths: Paths, system: bool) -> None:
+    """Make the folders that are missing, with their modes; their names survive a power failure.
+
+    A folder that is there keeps the mode that its owner gave it. Raises `StoreError`
+    for one that somebody else owns or that anybody may rename files in, for a link where
+    radrm removes files (spool, store, attempts), and when a folder cannot be made.
+    """
+    open_mode = 0o711 if system else 0o700
+    _folder(paths.state, open_mode)
+    for path in (paths.spool, paths.store, paths.attempts):
+        if os.path.islink(path):
+            raise StoreError(
+                f"{path} is a symbolic link, and radrm would remove files where it leads; "
+                "remove the link, or set RADRM_HOME to a folder on that disk"
+            )
+    _folder(paths.spool, 0o1777 if system else 0o700)
+    _folder(paths.store, 0o700)
+    _folder(paths.attempts, open_mode)
+    _folder(paths.checkpoints, open_mode)
+    _folder(paths.run, 0o755 if system else 0o700)
+
+
+def _folder(path: str, mode: int) -> None:
+    try:
+        _parents(path)
+        try:
+            os.mkdir(path, 0o700)
+        except FileExistsError:
+            _check(path)
+        else:
+            os.chmod(path, mode)  # mkdir's own mode is cut by the umask
+            fsync_folder(os.path.dirname(path))
+    except OSError as error:
+        raise StoreError(
+            f"cannot make the folder {path}: {error.strerror}; "
+            "make it yourself, or set RADRM_HOME to a folder of your own"
+        ) from error
+
+
+def _parents(path: str) -> None:
+    """Make what is missing above, writable by its owner alone even under an umask of 0."""
+    parent = os.path.dirname(path)
+    if not os.path.isdir(parent):
+        _parents(parent)
+        os.mkdir(parent, 0o755)
+        fsync_folder(os.path.dirname(parent))
+
+
+def _check(path: str) -> None:
+    me = os.geteuid()
+    link, found = os.lstat(path), os.stat(path)
+    if not stat.S_ISDIR(found.st_mode):
+        raise StoreError(f"{path} is not a folder; move it away")
+    if found.st_uid != me or link.st_uid not in (me, 0):
+        owner = found.st_uid if found.st_uid != me else link.st_uid
+        raise StoreError(
+            f"{path} belongs to user {owner}, and this daemon runs as user {me}; "
+            "remove it, or set RADRM_HOME to a folder of your own"
+        )
+    if found.st_mode & stat.S_IWOTH and not found.st_mode & stat.S_ISVTX:
+        raise StoreError(
+            f"{path} can be written by everybody; look whether its files are yours, "
+            f"then run: chmod o-w {path}"
+        )

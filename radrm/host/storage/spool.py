@@ -1,0 +1,325 @@
+"""The spool: how a submission reaches the daemon, and survives until it has.
+
+A submission is one file, an *envelope*, written under a temporary name, synced,
+renamed to its ticket, and the folder synced: then it is acknowledged. Its owner
+is the submitter, by the kernel's word. It rules until the store has committed a
+row with its ticket; only then does the daemon remove it.
+
+The writing half is imported by every `radrm submit`, so this file stays light.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+
+from radrm.errors import BadFile, Refused, StoreError
+from radrm.host.storage.files import open_folder
+from radrm.host.storage.tickets import is_ticket
+from radrm.jobfile.record import Record
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+VERSION = 1
+MAX_BYTES = 8 * 1024 * 1024
+MAX_SUMMARY = 1024 * 1024
+MAX_SOURCES = 8192
+MAX_WAITING = 10_000
+"""Envelopes of one user that may wait in the spool before `radrm submit` puts more there. The
+daemon takes in hundreds a second, so that many only wait where it is down or has trouble."""
+MAX_WAITING_BYTES = 256 * 1024 * 1024
+"""The same in bytes: 10,000 usual envelopes take a fifth of it."""
+SUFFIX = ".job"
+_MARK = b'{"radrm_envelope": '
+"""What every envelope begins with: see `Envelope.to_bytes`."""
+_LARGEST = 1e15
+"""No number in an envelope is larger: no time, no count. One without bounds breaks arithmetic."""
+
+ENVELOPE, DRAFT, FOREIGN = "envelope", "draft", "foreign"
+
+
+def kind_of(name: str) -> str:
+    """What a name in the spool stands for: an envelope, a draft of one, or nothing of radrm's.
+
+    A foreign name is never opened, moved or removed. The other kinds are only candidates:
+    what counts is what the opened file is.
+    """
+    if name.endswith(SUFFIX) and is_ticket(name[: -len(SUFFIX)]):
+        return ENVELOPE
+    if name.startswith(".") and is_ticket(name[1:]):
+        return DRAFT
+    return FOREIGN
+
+
+class Envelope(Record):
+    """What a submitter hands in. Strings may hold surrogate escapes, as paths and
+    environments of Unix do.
+
+    `script` is the job file's text; `command` the words of a bare command instead.
+    `options` are raw, from the command line only; the file's own are read from it.
+    """
+
+    ticket: str
+    file: str | None
+    script: str | None
+    command: tuple[str, ...] | None
+    options: dict[str, Any]
+    cwd: str
+    umask: int
+    environment: dict[str, str]
+    submitted_s: float
+    summary: str | None = None
+    """The text of the model summary that the job names, as it was at submission."""
+    sources: str | None = None
+    """Sizes and checksums of the program files that the job names, as they were then."""
+
+    def to_bytes(self) -> bytes:
+        document = {"radrm_envelope": VERSION, **self.as_dict()}
+        return json.dumps(document).encode("ascii")
+
+    @property
+    def too_large(self) -> bool:
+        """True for one that no daemon would take. Written out only where it might be."""
+        texts = [self.script or "", self.summary or "", *self.environment.values()]
+        longest = 6 * sum(map(len, texts))  # each character escaped
+        return longest > MAX_BYTES // 2 and len(self.to_bytes()) > MAX_BYTES
+
+    @staticmethod
+    def from_bytes(data: bytes) -> Envelope:
+        """Raises `BadFile` for anything that `to_bytes` would not have written."""
+        try:
+            document = json.loads(data)
+        except (ValueError, RecursionError) as error:
+            raise BadFile(f"it is not an envelope: {error}") from None
+        if not isinstance(document, dict) or document.pop("radrm_envelope", None) != VERSION:
+            raise BadFile("it is not an envelope of this version of radrm")
+        for name, check in _SHAPES.items():
+            if not check(document.get(name)):
+                raise BadFile(f"its field {name!r} is missing or of the wrong kind")
+        known: dict[str, Any] = {name: document.get(name) for name in _SHAPES}
+        if (known["script"] is None) == (known["command"] is None):
+            raise BadFile("it has neither or both of a script and a command")
+        if known["command"] is not None:
+            known["command"] = tuple(known["command"])
+        return Envelope(**known)
+
+
+def _text(value: object) -> bool:
+    """A string that the system can be given. JSON can spell others: halves of a character."""
+    if not isinstance(value, str) or "\0" in value:
+        return False
+    try:
+        value.encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _texts(value: object) -> bool:
+    return isinstance(value, dict) and all(_text(k) and _text(v) for k, v in value.items())
+
+
+def _words(value: object) -> bool:
+    return isinstance(value, list) and bool(value) and all(_text(w) for w in value)
+
+
+def _options(value: object) -> bool:
+    """Flat, so that it can be written and read again however deep the program stands. Which
+    values an option takes is the option table's affair: a wrong one fails the job."""
+    return isinstance(value, dict) and all(
+        _text(name) and (all(map(_plain, given)) if isinstance(given, list) else _plain(given))
+        for name, given in value.items()
+    )
+
+
+def _plain(value: object) -> bool:
+    return value is None or type(value) is bool or _text(value) or _number(value)
+
+
+def _number(value: object) -> bool:
+    return type(value) in (int, float) and abs(value) < _LARGEST  # type: ignore[arg-type]
+
+
+_SHAPES: dict[str, Callable[[Any], bool]] = {
+    "ticket": lambda v: _text(v) and is_ticket(v),
+    "file": lambda v: v is None or _text(v),
+    "script": lambda v: v is None or _text(v),
+    "command": lambda v: v is None or _words(v),
+    "options": _options,
+    "cwd": lambda v: _text(v) and v.startswith("/"),
+    "umask": lambda v: type(v) is int and 0 <= v <= 0o777,
+    "environment": _texts,
+    "submitted_s": _number,
+    "summary": lambda v: v is None or (_text(v) and len(v) <= MAX_SUMMARY),
+    "sources": lambda v: v is None or (_text(v) and len(v) <= MAX_SOURCES),
+}
+
+
+class Arrival(Record):
+    """A file found in the spool: an envelope of `uid`, or what is wrong with it."""
+
+    name: str
+    uid: int
+    gid: int
+    envelope: Envelope | None
+    wrong: str | None
+    file: tuple[int, int, int] = (0, 0, 0)
+    """Which file was read: see `which_file`."""
+    size: int = 0
+    """Its bytes."""
+
+
+class Spool:
+    """The submitter's half of the folder `path`. Needs no daemon."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+
+    def put(self, envelopes: list[Envelope]) -> None:
+        """Acknowledge: when this returns, all of them are on disk under their tickets.
+
+        Raises `Refused` where too much of this user waits there already, and `StoreError`.
+        """
+        try:
+            folder = open_folder(self.path)
+        except OSError as error:
+            raise StoreError(
+                f"cannot open the spool {self.path}: {error.strerror}; "
+                "start the daemon once to set it up: radrm daemon"
+            ) from None
+        try:
+            self._refuse_flood(folder)
+            for envelope in envelopes:
+                self._put(folder, envelope)
+            os.fsync(folder)
+        except OSError as error:
+            raise StoreError(
+                f"cannot write to the spool {self.path}: {error.strerror}; nothing is lost that "
+                "was acknowledged, free some space and submit again"
+            ) from None
+        finally:
+            os.close(folder)
+
+    def _refuse_flood(self, folder: int) -> None:
+        """Only what waits already counts: whoever waits for none may submit any number."""
+        count = size = 0
+        me = os.geteuid()
+        with os.scandir(folder) as entries:
+            for entry in entries:
+                if kind_of(entry.name) is not ENVELOPE:
+                    continue
+                try:
+                    found = entry.stat(follow_symlinks=False)
+                except FileNotFoundError:
+                    continue  # the daemon has just taken it in
+                if found.st_uid == me:
+                    count += 1
+                    size += found.st_size
+        if count >= MAX_WAITING or size >= MAX_WAITING_BYTES:
+            raise Refused(
+                f"{count} of your submissions ({size >> 20} MiB) wait in the spool {self.path} "
+                f"already, and the most is {MAX_WAITING} ({MAX_WAITING_BYTES >> 20} MiB); wait "
+                "until the daemon has taken some in, or start it: radrm daemon"
+            )
+
+    def drop_draft(self, ticket: str) -> None:
+        """Remove what a killed `put` of this ticket has left. It was never acknowledged."""
+        try:
+            os.unlink(os.path.join(self.path, f".{ticket}"))
+        except OSError:
+            pass  # there is none
+
+    def _put(self, folder: int, envelope: Envelope) -> None:
+        draft = f".{envelope.ticket}"
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+        handle = os.open(draft, flags, 0o600, dir_fd=folder)
+        try:
+            with open(handle, "wb") as file:
+                file.write(envelope.to_bytes())
+                file.flush()
+                os.fsync(file.fileno())
+            os.rename(draft, envelope.ticket + SUFFIX, src_dir_fd=folder, dst_dir_fd=folder)
+        except OSError:
+            try:
+                os.unlink(draft, dir_fd=folder)
+            except OSError:
+                pass
+            raise
+
+
+def read_envelope_file(folder: int, name: str) -> Arrival | None:
+    """One file whose name is an envelope's, trusting nothing about it. None when it has
+    vanished, or is no file that `radrm submit` may have written: then it stays untouched.
+
+    It is opened without following links and without waiting (a FIFO would), and what counts
+    is what the opened file is, not what its name was a moment ago. Raises `OSError` and
+    `MemoryError`, which are the machine's trouble and not the file's.
+    """
+    opened = _open_file(folder, name)
+    if opened is None:
+        return None
+    handle, found = opened
+    with open(handle, "rb") as file:
+        envelope, wrong = None, _distrust(found)
+        if wrong is None:
+            try:
+                envelope = Envelope.from_bytes(file.read(MAX_BYTES + 1))
+            except BadFile as error:
+                wrong = str(error)
+    if envelope is not None and envelope.ticket + SUFFIX != name:
+        envelope, wrong = None, "its ticket is another's"
+    uid, gid, size = found.st_uid, found.st_gid, found.st_size
+    return Arrival(name, uid, gid, envelope, wrong, which_file(found), size)
+
+
+def is_draft(folder: int, name: str, before_s: float) -> bool:
+    """True for what a `radrm submit` began to write and left, last changed before `before_s`
+    (seconds since the epoch). It never told anybody that it had submitted it."""
+    try:
+        opened = _open_file(folder, name)
+        if opened is None:
+            return False
+        handle, found = opened
+        with open(handle, "rb") as file:
+            old = found.st_ctime < before_s and not found.st_mode & 0o077
+            return old and _MARK.startswith(file.read(len(_MARK)))
+    except OSError:
+        return False
+
+
+def _open_file(folder: int, name: str) -> tuple[int, os.stat_result] | None:
+    """A descriptor of a regular file with one name, and what it is; None for anything else."""
+    try:
+        if not is_single_file(os.stat(name, dir_fd=folder, follow_symlinks=False)):
+            return None  # to open a device may do something
+        flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+        handle = os.open(name, flags, dir_fd=folder)
+    except FileNotFoundError:
+        return None
+    found = os.fstat(handle)
+    if not is_single_file(found):
+        os.close(handle)
+        return None
+    return handle, found
+
+
+def which_file(found: os.stat_result) -> tuple[int, int, int]:
+    """Names one file as it was written: an inode is given out again, with a new change time."""
+    return found.st_dev, found.st_ino, found.st_ctime_ns
+
+
+def is_single_file(found: os.stat_result) -> bool:
+    """True for a regular file with one name. With another name it may be somebody else's."""
+    return stat.S_ISREG(found.st_mode) and found.st_nlink == 1
+
+
+def _distrust(found: os.stat_result) -> str | None:
+    if found.st_mode & 0o077:
+        return "others may read or write it; `radrm submit` writes files of mode 0600"
+    if found.st_size > MAX_BYTES:
+        return f"it is larger than {MAX_BYTES // 1024 // 1024} MiB"
+    return None

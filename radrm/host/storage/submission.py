@@ -1,0 +1,101 @@
+"""From a job file to its envelope, as its user: `radrm submit` does this, and so does the look
+into a folder whose `.rad` files are jobs.
+
+People wait for `radrm submit`, so this file imports little.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+
+from radrm.errors import BadFile
+from radrm.host.storage.sources import MAX_SCRIPT, sources_of
+from radrm.host.storage.spool import Envelope
+from radrm.host.storage.tickets import new_ticket
+from radrm.jobfile.options import RawOptions
+from radrm.jobfile.radfile import MAX_BYTES, JobFile
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+def load(name: str) -> bytes:
+    try:
+        with open(name, "rb") as file:
+            return file.read(MAX_BYTES + 1)
+    except OSError as error:
+        step = "name a job file, or write a command after --, as: radrm submit -- python train.py"
+        raise BadFile(f"cannot read the job file {name}: {error.strerror}; {step}") from None
+
+
+def envelope_of(
+    job_file: JobFile,
+    name: str | None,
+    data: bytes | None,
+    raw: RawOptions,
+    *,
+    ticket: str | None = None,
+    environment: Mapping[str, str] | None = None,
+    umask: int | None = None,
+) -> Envelope:
+    """The envelope of a job that runs in the current folder. What is not given is drawn anew
+    (the ticket) or this process's own (environment and umask). Raises `BadFile`."""
+    if umask is None:
+        umask = os.umask(0o077)
+        os.umask(umask)
+    cwd = _here()
+    envelope = Envelope(
+        ticket=ticket or new_ticket(),
+        file=os.path.abspath(name) if name is not None else None,
+        script=data.decode() if data is not None else None,
+        command=job_file.argv if data is None else None,
+        options=dict(raw),
+        cwd=cwd,
+        umask=umask,
+        environment=dict(os.environ if environment is None else environment),
+        submitted_s=time.time(),
+        summary=_summary(job_file),
+        sources=_sources(job_file, cwd),
+    )
+    if envelope.too_large:
+        raise BadFile(
+            f"{name or job_file.name}: larger than 8 MiB with its model summary and the "
+            "environment; submit it from a smaller environment"
+        )
+    return envelope
+
+
+def _sources(job_file: JobFile, cwd: str) -> str | None:
+    words = job_file.argv or (job_file.script or "")[:MAX_SCRIPT].split()
+    return sources_of(words, os.path.join(cwd, job_file.options.chdir or ""))
+
+
+def _summary(job_file: JobFile) -> str | None:
+    """The model summary that the job names, read by the one who may read it."""
+    named = job_file.options.model_summary
+    if named is None:
+        return None
+    path = os.path.join(job_file.options.chdir or "", named)
+    try:
+        # Never waiting for a FIFO, nor taking in a disk.
+        handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        with open(handle, "rb") as file:
+            data = file.read(MAX_BYTES + 1)
+    except OSError as error:
+        trouble = f"cannot be read: {error.strerror}"
+    else:
+        if len(data) <= MAX_BYTES:
+            return data.decode("utf-8", "replace").replace("\0", "")
+        trouble = "is larger than 1 MiB"
+    print(f"radrm: the model summary {path} {trouble}; it is left out", file=sys.stderr)
+    return None
+
+
+def _here() -> str:
+    try:
+        return os.getcwd()
+    except FileNotFoundError:
+        raise BadFile("the current folder no longer exists; change to one that does") from None

@@ -1,0 +1,336 @@
+"""Job files: bytes in, a `JobFile` out. Nothing here touches a disk or starts a thing.
+
+Three forms lead to a `JobFile`:
+    directive   a script whose `#RAD` lines stand before its first command
+    positional  a file of the published prototype: one thing per line, by place
+    command     a bare command line, wrapped without a script
+"""
+
+from __future__ import annotations
+
+import re
+
+from radrm.errors import BadFile, UsageError
+from radrm.jobfile.options import Options, RawOptions, merged, parse_words, typed_whole
+from radrm.jobfile.record import Record
+from radrm.jobfile.values import MAX_GPUS, shown
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from radrm.core.records import JobSpec
+
+MAX_BYTES = 1 << 20
+# shlex takes time that grows with the square of a line's length.
+MAX_DIRECTIVE = 8192
+DEFAULT_INTERPRETER = "/bin/bash"
+LOGIN_SHELL = "/bin/bash -l"
+
+WHOLE_DEVICE_MIB = 2**30
+"""Stands for a whole device, however large: the prototype's mark for "failed or too large"."""
+_PUBLISHED_WHOLE_DEVICE = 40000
+
+_DIRECTIVE = "#RAD"
+_NEARLY_DIRECTIVE = r"#\s*rad(?:rm)?:?\s*--?[a-z]"
+_ACTIVATE = r"conda[ \t]+activate[ \t]+[^\s;&|#]+"
+_POSITIONS = (
+    "command",
+    "model summary",
+    "dataset",
+    "batch size",
+    "policy",
+    "GPUs",
+    "measured memory",
+    "Horus estimate",
+    "FakeTensor estimate",
+    "GPUMemNet estimate",
+)
+
+
+class JobFile(Record):
+    """What one submission says: the thing to run, and what it asks for.
+
+    `script` is the text to run with `interpreter` (a `#!` line without its `#!`);
+    for the form `command` both are None and `argv` is the command. The published
+    figures are MiB per GPU, None where the file gives none. `summary` is the text of the
+    model summary that came with the submission. `notes` are for the user.
+    """
+
+    form: str
+    name: str
+    raw: RawOptions
+    options: Options
+    script: str | None = None
+    interpreter: str | None = None
+    argv: tuple[str, ...] = ()
+    dataset: str | None = None
+    measured: float | None = None
+    horus: float | None = None
+    faketensor: float | None = None
+    gpumemnet: float | None = None
+    summary: str | None = None
+    notes: tuple[str, ...] = ()
+
+    def interpreter_words(self) -> tuple[str, ...]:
+        """What runs the script: the program and its one argument, split as the kernel does."""
+        return tuple((self.interpreter or "").split(None, 1))
+
+    def spec(self, user: str, uid: int) -> JobSpec:
+        """The job as the core knows it."""
+        # Imported here: `submit` reads job files and has no use for the records.
+        from radrm.core.records import EarlySignal, JobSpec, Needs, Role
+        from radrm.core.words import Collocation
+
+        asked = self.options
+        signal = asked.signal
+        needs = Needs(
+            gpus=1 if asked.gpus is None else asked.gpus,
+            gpu_memory_mib=asked.gpu_memory_mib,
+            smact=asked.smact,
+            cpus=asked.cpus,
+            memory_mib=asked.memory_mib,
+            mig_profile=asked.mig_profile,
+        )
+        return JobSpec(
+            name=self.name,
+            user=user,
+            uid=uid,
+            roles=(Role(needs=needs),),
+            collocation=Collocation(asked.collocation or "auto"),
+            time_limit_s=asked.time_s,
+            priority=asked.priority or 0,
+            retries=asked.retries or 0,
+            requeue=bool(asked.requeue),
+            signal=EarlySignal(signal.number, signal.seconds) if signal is not None else None,
+            comment=asked.comment,
+        )
+
+
+def read_job_file(data: bytes, filename: str, overrides: RawOptions) -> JobFile:
+    """Read a job file; `overrides` (the command line's options) beat what it says.
+
+    Raises BadFile when the file cannot be read as a job, UsageError for its options.
+    """
+    base = filename.rpartition("/")[2]
+    stem = base.rpartition(".")[0] or base
+    where = _printable(base) or "job file"
+    text, notes = _decode(data, where)
+    lines = text.split("\n")
+    commands = [
+        (number, line.strip())
+        for number, line in enumerate(lines, 1)
+        if line.strip() and not line.lstrip().startswith("#")
+    ]
+    if not commands:
+        raise BadFile(f"{where}: holds no command; write the command that starts the job")
+    interpreter = _interpreter(lines[0], where)
+    directives, more_notes = _directives(lines, commands[0][0], where)
+    notes += more_notes
+    if interpreter is None and directives is None and re.fullmatch(_ACTIVATE, commands[0][1]):
+        return _positional(commands, stem, where, overrides, notes)
+    raw = merged(directives or {}, overrides)
+    options = typed_whole(raw, where)
+    return JobFile(
+        form="directive",
+        name=options.name or name_from(stem),
+        raw=raw,
+        options=options,
+        script=text,
+        interpreter=interpreter or DEFAULT_INTERPRETER,
+        notes=tuple(notes),
+    )
+
+
+def wrap_command(argv: Sequence[str], overrides: RawOptions) -> JobFile:
+    """A job that runs one command, its arguments untouched. Raises UsageError."""
+    if not argv or not argv[0]:
+        raise UsageError("command line: no command after --; write the command to run")
+    if any("\0" in word for word in argv):
+        raise UsageError("command line: an argument holds a NUL byte; no program can be given one")
+    options = typed_whole(overrides, "command line")
+    return JobFile(
+        form="command",
+        name=options.name or name_from(argv[0].rstrip("/").rpartition("/")[2]),
+        raw=dict(overrides),
+        options=options,
+        argv=tuple(argv),
+    )
+
+
+# --------------------------------------------------------------------------- any file
+
+
+def _decode(data: bytes, where: str) -> tuple[str, list[str]]:
+    """The text with plain line ends, and notes on what had to be changed."""
+    if len(data) > MAX_BYTES:
+        raise BadFile(f"{where}: larger than 1 MiB; submit a script that starts your program")
+    if not data.strip():
+        raise BadFile(f"{where}: empty; write the command that starts the job")
+    if (nul := data.find(b"\0")) >= 0:
+        raise BadFile(f"{where}: NUL byte at offset {nul}; submit a text file, not a program")
+    try:
+        text = data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise BadFile(
+            f"{where}: not UTF-8 at byte offset {error.start}; save the file as UTF-8"
+        ) from None
+    notes = []
+    if text.startswith("\ufeff"):
+        text = text[1:]
+        notes.append("the byte order mark at the start of the file is left out")
+    # A `\r` after an interpreter or a command would become part of its name.
+    plain = text.replace("\r\n", "\n").removesuffix("\r")
+    if plain != text:
+        text = plain
+        notes.append("Windows line ends (CRLF) are read as plain ones")
+    return text, notes
+
+
+def _interpreter(first_line: str, where: str) -> str | None:
+    if not first_line.startswith("#!"):
+        return None
+    line = first_line[2:].strip()
+    if not line.startswith("/") or line.split()[0].endswith("/"):
+        raise BadFile(
+            f"{where} line 1: interpreter {shown(line)} is not an absolute path; "
+            "write #!/bin/bash or #!/usr/bin/env NAME"
+        )
+    return line
+
+
+def _directives(
+    lines: Sequence[str], first_command: int, where: str
+) -> tuple[RawOptions | None, list[str]]:
+    """The options of the `#RAD` lines, None when there is no such line, and notes."""
+    raw: RawOptions | None = None
+    slurm: list[int] = []
+    notes = []
+    for number, line in enumerate(lines, 1):
+        head, *rest = line.split(None, 1)[:2] or [""]
+        here = f"{where} line {number}"
+        if head == _DIRECTIVE:
+            if number > first_command:
+                raise BadFile(
+                    f"{here}: #RAD after the first command (line {first_command}) has no effect; "
+                    "move it above that line"
+                )
+            if len(line) > MAX_DIRECTIVE:
+                raise BadFile(
+                    f"{here}: longer than {MAX_DIRECTIVE} characters; use several #RAD lines"
+                )
+            try:
+                words = _split(rest[0] if rest else "")
+            except ValueError as cause:
+                raise BadFile(f"{here}: {str(cause).lower()}; close the quotes") from None
+            raw = parse_words(words, here, raw)
+        elif number < first_command and _nearly_directive(line):
+            notes.append(f"line {number} is only a comment; an option's line begins with #RAD")
+        elif line.startswith("#SBATCH"):
+            slurm.append(number)
+    if slurm:
+        what = f"line {slurm[0]} is" if len(slurm) == 1 else f"lines {slurm[0]}-{slurm[-1]} are"
+        notes.append(f"{what} for Slurm and not read here; an option's line begins with #RAD")
+    return raw, notes
+
+
+def _split(text: str) -> list[str]:
+    """Words as a shell reads them. Raises ValueError for quotes that are not closed."""
+    if not any(mark in text for mark in "'\"\\"):
+        return [word for word in re.split("[ \t\r]+", text) if word]
+    import shlex  # for the few lines that need it: everyone waits for imports
+
+    return shlex.split(text)
+
+
+def _nearly_directive(line: str) -> bool:
+    # Looked for the cheap way first: most comments are far from it.
+    return "rad" in line.lower() and re.match(_NEARLY_DIRECTIVE, line.strip(), re.I) is not None
+
+
+def _printable(name: str) -> str:
+    """`name` without what could disturb a terminal or a log line."""
+    return "".join(c if c.isprintable() else "?" for c in name)[:128]
+
+
+def name_from(stem: str) -> str:
+    """A job's name made of a file's or a program's."""
+    name = _printable(stem).replace("?", "_").strip()
+    return name if name.strip(".") else "job"
+
+
+# --------------------------------------------------------------------------- positional form
+
+
+def _positional(
+    commands: Sequence[tuple[int, str]],
+    stem: str,
+    where: str,
+    overrides: RawOptions,
+    notes: list[str],
+) -> JobFile:
+    """The prototype's form. It may stop early: only the command is indispensable.
+
+    A file with a `#!` line is never read so: it is a script that says how it runs.
+    """
+    activate, fields = commands[0][1], commands[1:]
+    if not fields:
+        raise BadFile(f"{where}: no command after {shown(activate)}; write it on the next line")
+    if len(fields) > len(_POSITIONS):
+        raise BadFile(
+            f"{where} line {fields[len(_POSITIONS)][0]}: more lines than the positional form has; "
+            "begin a script with #!/bin/bash -l"
+        )
+    found = {what: (line, word) for what, (line, word) in zip(_POSITIONS, fields, strict=False)}
+    notes = [*notes, "read by position, as the published form is; a script begins with #!"]
+    if "policy" in found:
+        policy = shown(found["policy"][1])
+        notes.append(f"policy {policy} in the file is ignored: the server's policy rules")
+
+    lines: RawOptions = {}
+    if "model summary" in found:
+        lines["model-summary"] = found["model summary"][1]
+    for what, option, low, high in (
+        ("batch size", "batch-size", 1, 10**9),
+        ("GPUs", "gpus", 0, MAX_GPUS),
+    ):
+        if what in found:
+            lines[option] = _count(*found[what], what, low, high, where)
+    raw = merged(lines, overrides)
+    options = typed_whole(raw, where)
+    measured, horus, faketensor, gpumemnet = (
+        _mib(*found[what], what, where) if what in found else None for what in _POSITIONS[6:]
+    )
+    command = found["command"][1]
+    return JobFile(
+        form="positional",
+        name=options.name or name_from(stem),
+        raw=raw,
+        options=options,
+        script=f"#!{LOGIN_SHELL}\n{activate}\n{command}\n",
+        interpreter=LOGIN_SHELL,
+        dataset=found["dataset"][1] if "dataset" in found else None,
+        measured=measured,
+        horus=horus,
+        faketensor=faketensor,
+        gpumemnet=gpumemnet,
+        notes=tuple(notes),
+    )
+
+
+def _count(line: int, word: str, what: str, low: int, high: int, where: str) -> str:
+    if not re.fullmatch(r"[0-9]{1,12}", word) or not low <= int(word) <= high:
+        raise BadFile(
+            f"{where} line {line}: {what} {shown(word)} is not a whole number from {low} to {high}"
+        )
+    return word
+
+
+def _mib(line: int, word: str, what: str, where: str) -> float:
+    plain = re.fullmatch(r"[0-9]{1,12}(\.[0-9]{0,18})?([eE][+-]?[0-9]{1,2})?", word)
+    value = float(word) if plain else 0.0
+    if value == _PUBLISHED_WHOLE_DEVICE:
+        return float(WHOLE_DEVICE_MIB)
+    if not 0 < value < WHOLE_DEVICE_MIB:
+        raise BadFile(f"{where} line {line}: {what} {shown(word)} is not a size in MiB")
+    return value

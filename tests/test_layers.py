@@ -1,0 +1,320 @@
+"""The layers hold: imports go down, or to what stands earlier in a folder's own listing.
+
+The rules are read from the docstrings that people read: the layers from `radrm`'s, the
+order of a folder's files from its `__init__`, after the words "in the order in which
+they may import one another:". A folder without such a listing (a registry of rules)
+only has to be free of circles. Every import counts: inside functions and under
+TYPE_CHECKING too.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from graphlib import CycleError, TopologicalSorter
+from pathlib import Path
+
+import pytest
+
+REPOSITORY = Path(__file__).parents[1]
+
+# What reaches out of the process, or gives another answer each time it is asked.
+# fmt: off
+IMPURE = {
+    "asyncio", "builtins", "concurrent", "ctypes", "datetime", "fcntl", "getpass", "glob",
+    "grp", "http", "importlib", "io", "locale", "logging", "mmap", "multiprocessing", "os",
+    "pathlib", "platform", "pty", "pwd", "queue", "random", "resource", "runpy", "sched",
+    "secrets", "select", "selectors", "shelve", "shutil", "signal", "socket", "socketserver",
+    "sqlite3", "ssl", "subprocess", "sys", "sysconfig", "syslog", "tempfile", "termios",
+    "threading", "time", "tkinter", "tty", "urllib", "uuid", "webbrowser", "zoneinfo",
+}
+# fmt: on
+IMPURE_CALLS = {"open", "print", "input", "exec", "eval", "__import__", "breakpoint"}
+
+_LISTING = re.compile(
+    r"in the order in which\s+they may import one another:\n((?:    .*\n?)+)", re.IGNORECASE
+)
+
+
+@dataclass(frozen=True)
+class Module:
+    name: str
+    tree: ast.Module
+    is_package: bool
+
+    @property
+    def docstring(self) -> str:
+        return ast.get_docstring(self.tree, clean=False) or ""
+
+
+class Code:
+    """A package's modules, read and never run."""
+
+    def __init__(self, folder: Path) -> None:
+        self.package = folder.name
+        self.modules = {m.name: m for m in self._read(folder)}
+
+    @staticmethod
+    def _read(folder: Path) -> Iterator[Module]:
+        for file in sorted(folder.rglob("*.py")):
+            words = file.relative_to(folder.parent).with_suffix("").parts
+            is_package = words[-1] == "__init__"
+            name = ".".join(words[:-1] if is_package else words)
+            yield Module(name, ast.parse(file.read_text("utf-8"), str(file)), is_package)
+
+    @cached_property
+    def imports(self) -> dict[str, set[str]]:
+        """Every module's imports of other modules of the package."""
+        inside = f"{self.package}."
+        return {
+            module.name: {
+                target
+                for target in self.all_imports(module)
+                if (target + ".").startswith(inside) and target != module.name
+            }
+            for module in self.modules.values()
+        }
+
+    def all_imports(self, module: Module) -> set[str]:
+        """The full names of all that a module imports, as deep as they name modules."""
+        found: set[str] = set()
+        for node in ast.walk(module.tree):
+            if isinstance(node, ast.Import):
+                found.update(alias.name for alias in node.names)
+            elif isinstance(node, ast.ImportFrom):
+                base = self._absolute(node, module)
+                for alias in node.names:
+                    deeper = f"{base}.{alias.name}"
+                    found.add(deeper if deeper in self.modules else base)
+        return found
+
+    @staticmethod
+    def _absolute(node: ast.ImportFrom, module: Module) -> str:
+        """The full name of what an import names, however many dots it starts with."""
+        if not node.level:
+            return node.module or ""
+        words = module.name.split(".")
+        up = node.level - (1 if module.is_package else 0)
+        return ".".join([*words[: len(words) - up], *([node.module] if node.module else [])])
+
+    # -------------------------------------------------------------- listings
+
+    def children(self, package: str) -> set[str]:
+        depth = package.count(".") + 1
+        return {name.split(".")[depth] for name in self.modules if name.startswith(f"{package}.")}
+
+    def listing(self, package: str) -> list[str] | None:
+        """A folder's files in the order in which they may import one another."""
+        text = self.modules[package].docstring
+        if package == self.package:
+            layers = re.findall(r"^    \d+  (.+)$", text, re.MULTILINE)
+            return [name.strip() for names in layers for name in names.split(",")]
+        found = _LISTING.search(text)
+        return re.findall(r"^    (\w+)", found[1], re.MULTILINE) if found else None
+
+    # -------------------------------------------------------------- rules
+
+    def listing_errors(self) -> list[str]:
+        errors = []
+        for package in (m.name for m in self.modules.values() if m.is_package):
+            listed, there = self.listing(package), self.children(package)
+            for name in sorted({*listed, *there} if listed is not None else ()):
+                times = (listed or []).count(name)
+                if name not in there:
+                    errors.append(f"{package}: '{name}' is listed and is not there")
+                elif times != 1:
+                    errors.append(f"{package}: '{name}' is there and listed {times} times")
+        return errors
+
+    def order_errors(self) -> list[str]:
+        """Imports that go up, or to a later file of the same folder."""
+        errors = []
+        for name, targets in sorted(self.imports.items()):
+            for target in sorted(targets):
+                package, mine, other = self._fork(name, target)
+                listed = self.listing(package) or []
+                if mine in listed and other in listed[listed.index(mine) :]:
+                    where = f"'{other}' stands after '{mine}' in {package}"
+                    errors.append(f"{name} imports {target}, and {where}")
+        return errors
+
+    @staticmethod
+    def _fork(name: str, target: str) -> tuple[str, str | None, str | None]:
+        """The deepest folder that both lie in, and through which of its files each goes.
+
+        None stands for the folder's own `__init__`: a listing says nothing of it.
+        """
+        mine, other = name.split("."), target.split(".")
+        depth = 0
+        while depth < min(len(mine), len(other)) and mine[depth] == other[depth]:
+            depth += 1
+        following = [words[depth] if depth < len(words) else None for words in (mine, other)]
+        return ".".join(mine[:depth]), following[0], following[1]
+
+    def crossings(self, one: str, other: str) -> list[str]:
+        """Imports between two folders of the top, in either direction."""
+        inside = (f"{self.package}.{one}.", f"{self.package}.{other}.")
+        return [
+            f"{name} imports {target}"
+            for name, targets in sorted(self.imports.items())
+            for target in sorted(targets)
+            for here, there in (inside, inside[::-1])
+            if f"{name}.".startswith(here) and f"{target}.".startswith(there)
+        ]
+
+    def circle(self) -> list[str] | None:
+        try:
+            tuple(TopologicalSorter(self.imports).static_order())
+        except CycleError as error:
+            return list(error.args[1])
+        return None
+
+    def impurities(self, folder: str) -> list[str]:
+        """What a folder imports or calls that a pure one must not."""
+        errors = []
+        for module in self.modules.values():
+            if not f"{module.name}.".startswith(f"{self.package}.{folder}."):
+                continue
+            for target in sorted(self.all_imports(module)):
+                top = target.split(".")[0]
+                if top in IMPURE or top not in {self.package, *sys.stdlib_module_names}:
+                    errors.append(f"{module.name} imports {target}")
+            for node in ast.walk(module.tree):
+                called = node.func if isinstance(node, ast.Call) else None
+                if isinstance(called, ast.Name) and called.id in IMPURE_CALLS:
+                    errors.append(f"{module.name}:{called.lineno} calls {called.id}()")
+        return errors
+
+
+def shown(errors: list[str]) -> str:
+    return "\n" + "\n".join(errors)
+
+
+# ------------------------------------------------------------------ radrm itself
+
+
+@pytest.fixture(scope="module")
+def radrm() -> Code:
+    return Code(REPOSITORY / "radrm")
+
+
+def test_every_file_is_listed_where_its_folder_lists_files(radrm: Code) -> None:
+    errors = radrm.listing_errors()
+    assert not errors, shown(errors)
+
+
+def test_core_and_host_list_their_files(radrm: Code) -> None:
+    assert radrm.listing("radrm.core")
+    assert radrm.listing("radrm.host")
+
+
+def test_imports_go_down_or_to_earlier_files(radrm: Code) -> None:
+    errors = radrm.order_errors()
+    assert not errors, shown(errors)
+
+
+def test_host_and_simulator_never_import_each_other(radrm: Code) -> None:
+    errors = radrm.crossings("host", "simulator")
+    assert not errors, shown(errors)
+
+
+def test_no_circles(radrm: Code) -> None:
+    circle = radrm.circle()
+    assert circle is None, " -> ".join(circle or [])
+
+
+def test_core_is_pure(radrm: Code) -> None:
+    errors = radrm.impurities("core")
+    assert not errors, shown(errors)
+
+
+# ------------------------------------------------------------------ the test's own test
+
+
+TOP = '"""Layers:\n    0  errors, core\n    1  rules\n    2  host, simulator\n"""'
+LISTS = '''"""What stands here, in the order in which
+they may import one another:
+    a   first
+        and still first
+    b   second
+
+More."""'''
+SOUND = {
+    "__init__": TOP,
+    "errors": "",
+    "core/__init__": LISTS,
+    "core/a": "import dataclasses",
+    "core/b": "from app.core import a\nfrom app.errors import E",
+    "rules/__init__": "def f():\n    from app.rules import one",
+    "rules/one": "from app.core.b import X",
+    "rules/two": "from . import one",
+    "host/__init__": "",
+    "host/x": "from app import rules, __version__",
+    "simulator/__init__": "",
+}
+
+
+def code(folder: Path, **changed: str) -> Code:
+    for name, text in (SOUND | changed).items():
+        file = folder / "app" / f"{name}.py"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text, encoding="utf-8")
+    return Code(folder / "app")
+
+
+def all_errors(code: Code) -> list[str]:
+    circle = code.circle()
+    return [
+        *code.listing_errors(),
+        *code.order_errors(),
+        *code.crossings("host", "simulator"),
+        *code.impurities("core"),
+        *(["circle " + " ".join(circle)] if circle else []),
+    ]
+
+
+def test_a_sound_tree(tmp_path: Path) -> None:
+    assert all_errors(code(tmp_path)) == []
+
+
+@pytest.mark.parametrize(
+    ("file", "text", "error"),
+    [
+        ("core/a", "import app.rules.one", "'rules' stands after 'core' in app"),
+        ("core/a", "from app.core.b import X", "'b' stands after 'a' in app.core"),
+        ("core/a", "from .b import X", "'b' stands after 'a' in app.core"),
+        ("core/a", "from . import b", "'b' stands after 'a' in app.core"),
+        ("core/a", "def f():\n    from app.core import b", "'b' stands after 'a' in app.core"),
+        ("core/a", "if TYPE_CHECKING:\n    import app.host.x", "'host' stands after 'core'"),
+        ("errors", "from app.core.a import X", "'core' stands after 'errors' in app"),
+        ("simulator/y", "from app.host.x import X", "app.simulator.y imports app.host.x"),
+        ("host/x", "from app import simulator", "app.host.x imports app.simulator"),
+        ("rules/one", "from app.rules.two import X", "circle"),
+        ("rules/one", "from app import rules", "circle"),
+        ("core/c", "", "app.core: 'c' is there and listed 0 times"),
+        ("core/sub/__init__", "", "app.core: 'sub' is there and listed 0 times"),
+        ("other", "", "app: 'other' is there and listed 0 times"),
+        (
+            "core/__init__",
+            LISTS.replace("second", "2\n    c  third"),
+            "'c' is listed and is not there",
+        ),
+        (
+            "core/__init__",
+            LISTS.replace("second", "2\n    a  again"),
+            "'a' is there and listed 2 times",
+        ),
+        ("core/a", "import time", "app.core.a imports time"),
+        ("core/a", "from os.path import join", "app.core.a imports os.path"),
+        ("core/a", "def f():\n    import random", "app.core.a imports random"),
+        ("core/a", "import msgspec", "app.core.a imports msgspec"),
+        ("core/a", "x = open('f')", "app.core.a:1 calls open()"),
+    ],
+)
+def test_every_offence_is_found(tmp_path: Path, file: str, text: str, error: str) -> None:
+    found = all_errors(code(tmp_path, **{file: text}))
+    assert any(error in line for line in found), found
