@@ -1,0 +1,74 @@
+"""Which devices an attempt has, what is reserved there, and why not others."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from radrm.core.records.devices import LOCAL_NODE
+from radrm.core.records.time import Instant
+from radrm.core.words import Collocation, ReservationKind
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """One task's part of one device. `device` is None for a task without a GPU.
+
+    `reserved_mib` is the memory promised; `sm_fraction` (0..1] and `cpus` are
+    caps, None where there is none.
+    """
+
+    device: str | None
+    reserved_mib: int = 0
+    node: str = LOCAL_NODE
+    role: str = "main"
+    task: int = 0
+    sm_fraction: float | None = None
+    cpus: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """All shares of one attempt: all of them or none."""
+
+    shares: tuple[Share, ...]
+    collocation: Collocation
+
+    @property
+    def devices(self) -> tuple[str, ...]:
+        """The devices in the order of their shares, each once."""
+        return tuple(dict.fromkeys(s.device for s in self.shares if s.device is not None))
+
+    def tasks(self) -> dict[str, int]:
+        """How many tasks of each role the placement holds."""
+        seen: dict[str, set[int]] = {}
+        for share in self.shares:
+            seen.setdefault(share.role, set()).add(share.task)
+        return {role: len(tasks) for role, tasks in seen.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class Reservation:
+    """Memory of a device promised to an owner for an interval.
+
+    `mib` None promises the whole device. A job has one of kind RUNNING for each
+    device that its live attempt holds; `until` is None when the end is unknown.
+    """
+
+    owner: str
+    kind: ReservationKind
+    device: str
+    mib: int | None
+    since: Instant
+    until: Instant | None = None
+    job_id: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Why not: the first rule that said no, with the number wanted and the number there."""
+
+    rule: str
+    message: str
+    device: str | None = None
+    needed: float | None = None
+    available: float | None = None
