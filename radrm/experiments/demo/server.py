@@ -12,8 +12,9 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,7 @@ from radrm.host.storage.paths import paths_for
 _START_LIMIT_S = 20.0
 _END_LIMIT_S = 10.0
 _PAUSE_S = 0.05
+_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _RADRM = (sys.executable, "-m", "radrm.cli.main")
 
 
@@ -55,7 +57,7 @@ class DemoServer:
 
     def start(self) -> None:
         """Start the daemon; `await_answer` waits for it."""
-        with (self.folder / "daemon.log").open("wb") as log:
+        with (self.folder / "daemon.log").open("wb") as log, _signals_later():
             self._daemon = subprocess.Popen(
                 self._command,
                 env=self._environment,
@@ -74,15 +76,16 @@ class DemoServer:
 
     def submit(self, files: Sequence[str]) -> subprocess.Popen[str]:
         """As a user would: one `radrm submit`, begun here; see `submitted`."""
-        return subprocess.Popen(
-            [*_RADRM, "submit", *files],
-            env=self._environment,
-            cwd=self.work,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
+        with _signals_later():
+            return subprocess.Popen(
+                [*_RADRM, "submit", *files],
+                env=self._environment,
+                cwd=self.work,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.PIPE,
+                text=True,
+            )
 
     def ask(self, op: str, **words: Any) -> Any:
         return self._client.ask(op, **words)
@@ -147,6 +150,27 @@ class DemoServer:
         except Unreachable:
             return False
         return True
+
+
+@contextlib.contextmanager
+def _signals_later() -> Iterator[None]:
+    """Handle signals that come meanwhile afterwards: an exception between the start of a process
+    and the note of it would leave that process behind."""
+    if threading.current_thread() is not threading.main_thread():
+        yield  # no handler runs here
+        return
+    came: list[int] = []
+    before = {number: signal.getsignal(number) for number in _SIGNALS}
+    caught = {number: handler for number, handler in before.items() if callable(handler)}
+    for number in caught:
+        signal.signal(number, lambda number, frame: came.append(number))
+    try:
+        yield
+    finally:
+        for number, handler in caught.items():
+            signal.signal(number, handler)
+        for late in came:
+            signal.raise_signal(late)
 
 
 def submitted(submissions: Sequence[subprocess.Popen[str]]) -> None:
