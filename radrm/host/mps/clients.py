@@ -2,7 +2,7 @@
 
 A client with work in flight must not just be killed: what becomes of its server and of the
 other clients is undefined (MPS guide, "Client early termination"). `terminate_client` takes
-the work away first. It gets two seconds: whoever is to be killed is killed in the end.
+the work away first. It gets five seconds: what is to be killed is killed in the end.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from radrm.host.mps.control import Control, NoAnswer
 
 log = logging.getLogger("radrm")
 
-LIMIT_S = 2.0
+LIMIT_S = 5.0
 """For all clients of an attempt together."""
 
 
