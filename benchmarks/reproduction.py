@@ -151,7 +151,7 @@ def page(
 
 
 def _own_table(rows: Sequence[Judged], recovery: bool = False) -> list[str]:
-    what = "policy, estimator | recovery" if recovery else "what is told of a job"
+    what = "policy, estimator | recovery" if recovery else "estimates"
     lines = [f"| trace | {what} | time | JCT | OOM | energy |"]
     lines.append(f"| --- | --- |{' --- |' * recovery} ---: | ---: | ---: | ---: |")
     for each in rows:

@@ -111,8 +111,8 @@ def started(state: State, job: Job, attempt: Attempt, happened: Instant | None =
 
 
 def _moment(told: Instant | None, first: Instant, now: Instant) -> Instant:
-    """When something happened of which we hear now: as `told`, but neither before `first` nor
-    after now. What is told of an earlier boot can be compared with now by its date alone."""
+    """When a reported event happened: `told`, but neither before `first` nor after now. Of a time
+    in an earlier boot only the date can be compared with now."""
     if told is None:
         return now
     after_s, ago_s = told.since(first), now.since(told)

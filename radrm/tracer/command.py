@@ -6,7 +6,7 @@ from __future__ import annotations
 import os
 import re
 import stat
-from typing import Iterator  # noqa: UP035
+from collections.abc import Iterator
 
 MOST_TEXT = 1 << 20
 MOST_FILES = 8

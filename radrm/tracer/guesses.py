@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import argparse
 import inspect
-from typing import Any, Callable  # noqa: UP035
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import batches
 import command
@@ -26,10 +27,11 @@ class Guesses:
     def __init__(self, asked: argparse.Namespace, factory: Callable[..., Any]) -> None:
         self.lines: dict[str, str] = {}
         self._asked = asked
+        found: Mapping[str, inspect.Parameter] = {}
         try:
             found = inspect.signature(factory).parameters
         except (TypeError, ValueError):
-            found = {}  # type: ignore[assignment]
+            pass  # it says nothing of its parameters
         self._open_ended = any(p.kind is p.VAR_KEYWORD for p in found.values())
         self._defaults = {name: p.default for name, p in found.items() if name in _OFFERED}
         self._before()

@@ -111,8 +111,9 @@ def of_right_shape(proposal: object) -> Proposal:
 
 
 def _is_placement(found: object) -> bool:
-    known = type(found) is Placement and isinstance(found.collocation, Collocation)
-    return known and _are_shares(found.shares)  # type: ignore[attr-defined]
+    if not isinstance(found, Placement) or not isinstance(found.collocation, Collocation):
+        return False
+    return type(found) is Placement and _are_shares(found.shares)
 
 
 def _are_shares(found: object) -> bool:
@@ -132,4 +133,6 @@ def _is_share(found: object) -> bool:
 
 
 def _is_finite(number: object) -> bool:
-    return type(number) in (int, float) and number - number == 0  # type: ignore[operator]
+    if isinstance(number, bool) or not isinstance(number, (int, float)):
+        return False
+    return number - number == 0  # unlike `isfinite`, it takes a whole number of any size

@@ -37,7 +37,7 @@ class Task:
 
 @dataclass(frozen=True, slots=True)
 class OutOfMemory:
-    """Evidence that an attempt died for want of GPU memory.
+    """Evidence that an attempt died of GPU out-of-memory.
 
     `requested_mib` is the request that failed, where the program named it.
     """

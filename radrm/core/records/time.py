@@ -23,7 +23,7 @@ class Instant:
 
     def since(self, earlier: Instant) -> float | None:
         """Seconds from `earlier` until this, by time since boot; None where a reboot lies
-        between or, for want of a name, may lie there: then the two clocks disagree."""
+        between or, where a name is missing, may lie there: then the two clocks disagree."""
         passed_s = self.boot_s - earlier.boot_s
         if self.boot is None or earlier.boot is None:
             off_s = abs(passed_s - (self.wall_s - earlier.wall_s))

@@ -192,8 +192,8 @@ def _plain(value: object, budget: list[int], depth: int) -> Any:
         return value
     if type(value) is float and value - value == 0:
         return value
-    if type(value) in (list, tuple):
-        return [_plain(each, budget, depth + 1) for each in value]  # type: ignore[attr-defined]
+    if isinstance(value, (list, tuple)) and type(value) in (list, tuple):
+        return [_plain(each, budget, depth + 1) for each in value]
     if type(value) is dict and all(type(key) is str for key in value):
         return {
             _plain(key, budget, depth): _plain(each, budget, depth + 1)

@@ -52,7 +52,7 @@ class Holding:
     floor_mib: int = 0
     """What the job's deaths have proven: never less than this is reserved for it."""
     recovering: bool = False
-    """It died for want of memory before."""
+    """It died of GPU out-of-memory before."""
 
     def see(self, used_mib: int, boot_s: float, growth_mib: int) -> bool:
         """Take in a memory reading. True when the peak has risen noticeably."""

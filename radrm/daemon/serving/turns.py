@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator
 from typing import TypeAlias, TypeVar
 
 from radrm.daemon.serving.server import Request
@@ -53,7 +53,7 @@ class _User:
         self.used_s = used_s
         """Work for him so far; who comes anew begins with what he who has had least has had."""
         self.waiting: deque[Request] = deque()
-        self.begun: deque[tuple[Request, Iterator[None]]] = deque()
+        self.begun: deque[tuple[Request, Work[None]]] = deque()
 
 
 class Turns:
@@ -61,7 +61,7 @@ class Turns:
 
     def __init__(
         self,
-        answer: Callable[[Request], Iterator[None]],
+        answer: Callable[[Request], Work[None]],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._answer = answer
@@ -105,7 +105,7 @@ class Turns:
             return
         request, work = user.begun.popleft()
         if request.given_up:
-            work.close()  # type: ignore[attr-defined]
+            work.close()
             request.stopped()
             return
         try:

@@ -21,6 +21,7 @@ import resource
 import select
 import sys
 import time
+from functools import partial
 
 if not __package__:
     # Run by its path, isolated: the package that it belongs to has to be found.
@@ -33,6 +34,7 @@ from radrm.host.estimation import confine
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import NoReturn
 
     from radrm.host.attempts.folder import Fields
@@ -81,13 +83,13 @@ def _first_line(source: int) -> bytes:
 def _start(launch: Fields, output: int) -> int:
     """The tracer's pid, in the best place that this machine allows."""
     for flags in confine.WAYS:
-        pid = _fork_into(flags, lambda flags=flags: _become_tracer(launch, output, flags))
+        pid = _fork_into(flags, partial(_become_tracer, launch, output, flags))
         if pid:
             return pid
     raise AssertionError("the last way asks for nothing")
 
 
-def _fork_into(flags: int, then: object) -> int:
+def _fork_into(flags: int, then: Callable[[], object]) -> int:
     """A child in new namespaces that does `then`; 0 where there is none of the kind."""
     told, tell = os.pipe()
     wait, go = os.pipe()
@@ -98,7 +100,7 @@ def _fork_into(flags: int, then: object) -> int:
             os.close(go)
             os.write(tell, IN_PLACE if confine.unshare(flags) else NOT_HERE)
             if os.read(wait, 1) == IN_PLACE:
-                then()  # type: ignore[operator]
+                then()
         finally:
             os._exit(_SAID_NO)
     os.close(tell)

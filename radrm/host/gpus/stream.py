@@ -247,7 +247,8 @@ def ask(command: Sequence[str], limit_s: float = 10.0) -> str:
     finally:
         child.kill()
         child.wait()
-        child.stdout.close()  # type: ignore[union-attr]
+        if child.stdout is not None:
+            child.stdout.close()
     if code != 0:
         lines = [line.strip() for line in printed.splitlines() if line.strip()]
         why = shown(lines[0]) if lines else f"exit code {code}"

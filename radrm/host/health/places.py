@@ -132,7 +132,7 @@ def spool_contents(path: str, system: bool = False) -> Finding:
             name,
             f"{len(foreign)} in {path}{more} are not radrm's and are left as they are: "
             f"{shown}{rest}",
-            "whoever put them there can remove them; submit a job file with: radrm submit FILE",
+            "their owners can remove them; submit a job file with: radrm submit FILE",
         )
     return ok(name, f"{waiting} submissions wait{more}")
 

@@ -141,7 +141,9 @@ def _plain(value: object) -> bool:
 
 
 def _number(value: object) -> bool:
-    return type(value) in (int, float) and abs(value) < _LARGEST  # type: ignore[arg-type]
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return False
+    return abs(value) < _LARGEST
 
 
 _SHAPES: dict[str, Callable[[Any], bool]] = {

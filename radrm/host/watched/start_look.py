@@ -13,11 +13,9 @@ import json
 import os
 import pwd
 import resource
-import shlex  # noqa: F401  (what reads a job file may want it)
 import signal
 import sys
-from datetime import datetime  # noqa: F401
-from difflib import get_close_matches  # noqa: F401
+from importlib import import_module
 
 if not __package__:
     # Run by its path, isolated: the package that it belongs to has to be found.
@@ -35,6 +33,9 @@ from radrm.jobfile.record import Record
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
+
+for _name in ("datetime", "difflib", "shlex"):
+    import_module(_name)  # what reads a job file imports these only when it needs them
 
 LIMIT_S = 60
 """After so long a look is over, whatever it is doing."""
