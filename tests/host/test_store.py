@@ -5,8 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import sqlite3
-import subprocess
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -378,20 +376,6 @@ def test_whatever_is_raised_leaves_no_transaction_open(
     assert Store(path).kept().jobs == [], "none of it"
     store.save(world.decisions, [submission_of(job) for job in jobs])
     assert len(list(Store(path).kept().jobs)) == 2, "and the same may be saved again"
-
-
-@pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """16 MiB, for root on a system that lets it mount."""
-    place = tmp_path / "small"
-    place.mkdir()
-    command = ["mount", "-t", "tmpfs", "-o", "size=16m", "radrm-test", str(place)]
-    if os.geteuid() != 0 or subprocess.run(command, capture_output=True).returncode != 0:
-        pytest.skip("a small file system cannot be mounted here")
-    try:
-        yield place
-    finally:
-        subprocess.run(["umount", "--lazy", str(place)], check=True)
 
 
 def fill(disk: Path) -> None:
