@@ -168,12 +168,14 @@ def test_an_environment_is_read_once_and_again_after_exec(monkeypatch: pytest.Mo
     command = [sys.executable, "-I", "-S", "-c", code % TOKEN]
     with subprocess.Popen(command, stdin=subprocess.PIPE, env={}, bufsize=0) as process:
         assert process.stdin is not None
+        # Popen returns within the execve, before the kernel has put the environment in place.
+        wait_until(lambda: (stat := read_stat(process.pid)) and stat.environ != (0, 0))
         for attempt in range(3):
             owners.update([LiveAttempt(1, attempt, TOKEN, None)])
             assert owners.owner_of(process.pid) is None
         assert len(read) == 1
         process.stdin.write(b"x")
-        wait_until(lambda: start_of(f"/proc/{process.pid}/comm") == b"cat\n")
+        wait_until(lambda: token_of(process.pid) == TOKEN)
         owners.update([LiveAttempt(1, 4, TOKEN, None)])
         assert owners.owner_of(process.pid) == (1, 4)
         assert len(read) == 2
