@@ -18,7 +18,7 @@ from radrm.host.attempts import folder as attempts
 from radrm.host.attempts import procfs
 from radrm.host.attempts.owners import LiveAttempt, PidOwners
 from radrm.host.attempts.processes import attempt_processes, kill_tree
-from radrm.host.attempts.procfs import LONGEST_ENVIRON, is_of, read_stat, start_of, token_of, uid_of
+from radrm.host.attempts.procfs import LONGEST_ENVIRON, is_of, read_stat, token_of, uid_of
 from tests.host.test_processes import wait_until
 
 PROGRAM = Path(__file__).parents[1] / "standins" / "long_environ.py"
