@@ -1,6 +1,6 @@
 # One command each; the first one makes what it needs in .venv.
 #
-#   make demo       a tour on software GPUs: no GPU needed
+#   make demo       a tour on simulated GPUs: no GPU needed
 #   make test       the tests
 #   make lint       format, lint and strict types
 #   make check      lint and tests, as CI runs them

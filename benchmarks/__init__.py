@@ -1,10 +1,10 @@
-"""How fast radrm is, measured beside what it is compared with, in one run.
+"""Measure how fast radrm is, always beside a thing to compare with, in one run.
 
 make bench
 
 table        one row of the table, and the numbers that go into it
 real         a daemon of our own, and submissions without the command
-submit       `radrm submit` beside `python -c pass`
+commands     everyday commands beside `python -c pass`
 launch       acknowledged to first instruction, end to next start
 bulk         a thousand job files in one call
 long_queue   a daemon and a scheduler with ten thousand waiting jobs
@@ -12,14 +12,12 @@ readings     one round of readings through NVML
 idle         a daemon with nothing to do
 events       function calls per event, by queue length: the same on every machine
 run          all of them, as a table
-attacks      what attacks on the socket cost other users and memory; by hand, as root
+simulation   the simulator's speed, and the published tables beside its own (a folder)
+attacks      the effect of attacks on other users and memory; run by hand, as root
 
-Beside them, how good estimates are on measured jobs:
+The accuracy of estimates on measured jobs:
 
-models            factories for the models of the published jobs (a folder)
-gpumemnet         training GPUMemNet's networks, and what they reach (a folder)
-trace_accuracy    how near `trace` and `faketensor` come to measured memory
-timm_tables       torchsummary tables of TIMM models (needs PyTorch)
-summary_accuracy  how near `summary` comes
-errors_seen       the errors that ship with radrm, and how good upper bounds are
+models       factories for the models of the published jobs (a folder)
+gpumemnet    train GPUMemNet's networks, and test them (a folder)
+estimates    compare estimates with measured memory (a folder)
 """

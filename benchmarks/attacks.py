@@ -1,10 +1,10 @@
-"""What other users and the server's memory notice while somebody attacks the daemon.
+"""Measure the effect of attacks on the daemon: answer times for other users, and memory.
 
     sudo .venv/bin/python -m benchmarks.attacks [JOBS [ELEMENTS]]
 
-Needs root, to connect as several users. Each attack goes on for some seconds; meanwhile
-another user asks for a page of `status` all the time. Not part of `make bench`: it takes
-minutes, and half of the machine.
+Needs root, to connect as several users. Each attack lasts some seconds; meanwhile another user
+continuously asks for a page of `status`. It is not part of `make bench`, because it takes minutes
+and half of the machine.
 """
 
 from __future__ import annotations
@@ -32,7 +32,8 @@ from benchmarks.run import table
 from benchmarks.table import Row, median_ms
 from radrm.host.storage.spool import Envelope, Spool
 from radrm.host.storage.tickets import new_ticket
-from tests.daemon.harness import DaemonHome, wait_until
+from tests.daemon.harness import DaemonHome
+from tests.waiting import wait_until
 
 LIMIT_MS = 1000.0
 LIMIT_MIB = 200.0
@@ -44,14 +45,14 @@ _as_user = threading.Lock()
 
 
 class Talker:
-    """A connection of a user, on which requests are written and answers read, or not."""
+    """A connection of a user that writes requests and may read answers."""
 
     def __init__(self, home: DaemonHome, uid: int) -> None:
         run = Path(home.environment["RADRM_HOME"]) / "run"
         self.socket = socket.socket(socket.AF_UNIX)
-        # As the command does: it waits for its place among those that want to be let in.
+        # As in the client: wait in the kernel's queue of new connections.
         self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("ll", 60, 0))
-        with _as_user:  # whose a connection is, the kernel notes when it is made
+        with _as_user:  # the kernel records a connection's user when it is made
             for path in (run, run.parent, run.parent.parent):
                 path.chmod(0o711)
             (run / "radrm.sock").chmod(0o666)
@@ -82,18 +83,18 @@ class Talker:
 
 
 def _fork() -> int:
-    """As `os.fork`, at a moment at which no thread is somebody else."""
+    """Fork while no thread has changed the process's effective user."""
     with _as_user:
         return os.fork()
 
 
 Attack = Callable[[DaemonHome], None]
-"""Goes on until its process is killed."""
+"""Runs until its process is killed."""
 
 
 @contextlib.contextmanager
 def _attacked(attack: Attack, home: DaemonHome) -> Iterator[None]:
-    """While a process of its own attacks."""
+    """Attack from a separate process while the block runs."""
     attacker = _fork()
     if not attacker:
         try:
@@ -109,7 +110,7 @@ def _attacked(attack: Attack, home: DaemonHome) -> Iterator[None]:
 
 
 def globs(home: DaemonHome) -> None:
-    """10,000 globs at once, and as many as one request may have, again and again."""
+    """Send 10,000 globs in one request, and 100, which is the most allowed, repeatedly."""
     patterns = [f"*{'a*' * 20}{n}*b" for n in range(GLOBS)]
     talker = Talker(home, ATTACKER)
     while True:
@@ -119,7 +120,7 @@ def globs(home: DaemonHome) -> None:
 
 
 def readers(home: DaemonHome) -> None:
-    """40 connections that ask for all they can get, and read nothing of it."""
+    """Open 40 connections that ask for all jobs and read no answer."""
     while True:
         talkers: list[Talker] = []
         for _ in range(40):
@@ -133,7 +134,7 @@ def readers(home: DaemonHome) -> None:
 
 
 def idlers(home: DaemonHome) -> None:
-    """300 connections of two users that say nothing, or half a word."""
+    """Open 300 connections of two users that send nothing, or half a request."""
     talkers = []
     for n in range(300):
         with contextlib.suppress(OSError):
@@ -143,7 +144,7 @@ def idlers(home: DaemonHome) -> None:
 
 
 def flood(home: DaemonHome) -> None:
-    """Connections that are made as fast as that goes."""
+    """Open and close connections as fast as possible."""
     while True:
         talkers = []
         for _ in range(100):
@@ -154,7 +155,7 @@ def flood(home: DaemonHome) -> None:
 
 
 def pages(home: DaemonHome) -> None:
-    """50 clients that ask for pages, one after another."""
+    """Let 50 clients ask for pages without a pause."""
 
     def ask(offset: int) -> None:
         talker = Talker(home, ATTACKER)
@@ -169,7 +170,7 @@ def pages(home: DaemonHome) -> None:
 
 
 def large_envelopes(home: DaemonHome) -> None:
-    """40 submissions of 7 MiB at once, no two alike."""
+    """Submit 40 different envelopes of 7 MiB at once."""
     environments = [{f"A{i}": os.urandom(50_000).hex() for i in range(72)} for _ in range(40)]
     _become_attacker(home)
     for environment in environments:
@@ -178,8 +179,8 @@ def large_envelopes(home: DaemonHome) -> None:
 
 
 def long_environments(home: DaemonHome) -> None:
-    """Processes that make their environments a GiB long, while the runners of their user's jobs
-    are killed: whatever may be left of those jobs is looked for among all processes."""
+    """Run processes with environments of a GiB, and kill the runners of their user's jobs. The
+    daemon then looks for the rest of these jobs in the environments of all processes."""
     for _ in range(8):
         if not _fork():
             _become_attacker(home)
@@ -204,7 +205,7 @@ def long_environments(home: DaemonHome) -> None:
 
 
 def _lengthen_environment(length: int) -> None:
-    """Have the kernel take `length` bytes of memory for this process's environment."""
+    """Make the kernel report `length` bytes of memory as this process's environment."""
 
     class Map(ctypes.Structure):
         _fields_ = [(name, ctypes.c_uint64) for name in _MAP] + [
@@ -243,7 +244,7 @@ _MAP = [
 
 
 def _become_attacker(home: DaemonHome) -> None:
-    """Let this process be the attacker's, who may write to the spool as in a system's."""
+    """Change this process's user to the attacker, who may write to the spool as on a system."""
     folder = Path(home.environment["RADRM_HOME"])
     folder.parent.chmod(0o711)
     folder.chmod(0o711)
@@ -253,20 +254,20 @@ def _become_attacker(home: DaemonHome) -> None:
     os.setuid(ATTACKER)
 
 
-def _order(home: DaemonHome, elements: int, **words: Any) -> None:
-    """Give an order about the array, from a process of its own: to read the answer takes time."""
-    orderer = _fork()
-    if not orderer:
-        told = Talker(home, 0).ask(jobs=["2"], **words)
-        os._exit(len(told) != elements or any(t["error"] for t in told))
-    _, status = os.waitpid(orderer, 0)
+def _command(home: DaemonHome, elements: int, **words: Any) -> None:
+    """Give a command about the array from a separate process, because its answer is long."""
+    child = _fork()
+    if not child:
+        results = Talker(home, 0).ask(jobs=["2"], **words)
+        os._exit(len(results) != elements or any(each["error"] for each in results))
+    _, status = os.waitpid(child, 0)
     if status:
-        raise RuntimeError(f"the order failed: {words['op']}")
+        raise RuntimeError(f"the command failed: {words['op']}")
 
 
 @contextlib.contextmanager
 def _measured(home: DaemonHome, what: str, rows: list[Row]) -> Iterator[None]:
-    """What another user and the memory notice meanwhile."""
+    """Add rows for the slowest answer to another user and the memory while the block runs."""
     assert home.process is not None
     daemon, over = psutil.Process(home.process.pid), threading.Event()
     before, most, times = daemon.memory_info().rss, 0, []
@@ -321,14 +322,14 @@ def measure(jobs: int = 20_000, elements: int = 100_000, seconds: float = 20.0) 
         _taken_in(home, elements)
         size = _on_disk(home)
         edit = {"op": "edit", "options": {"env": ["A=" + "x" * 60_000]}}
-        orders = {"first edit": edit, "second edit": edit, "cancel": {"op": "cancel"}}
-        for what, words in orders.items():
+        commands = {"first edit": edit, "second edit": edit, "cancel": {"op": "cancel"}}
+        for what, words in commands.items():
             with _measured(home, f"{what} of {elements:,} elements", rows):
                 began = time.monotonic()
-                _order(home, elements, **words)
+                _command(home, elements, **words)
             grown = f"{(_on_disk(home) - size) / 2**20:.0f} MiB more on disk"
             rows.append(
-                Row(f"{what}: the order itself", time.monotonic() - began, 120.0, "s", grown)
+                Row(f"{what}: the command itself", time.monotonic() - began, 120.0, "s", grown)
             )
     return rows
 

@@ -1,6 +1,6 @@
-"""A thousand job files in one `radrm submit`, beside as many files written as durably.
+"""Submit a thousand job files in one `radrm submit`, beside a thousand plain synced files.
 
-Both sync every file and then the folder: the least that an acknowledgement can cost.
+Both sync every file and then the folder, which is the least cost of an acknowledgement.
 """
 
 from __future__ import annotations

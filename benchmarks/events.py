@@ -1,22 +1,19 @@
-"""Work per event, by queue length, as function calls: no clock, so no noise.
+"""Count function calls per event, by queue length: no clock, so no noise.
 
     make bench
 
-The figure for a queue of ten thousand must be that for a queue of ten, give or
-take a binary search; `tests/contract/test_properties.py` holds it to that.
+The count for a queue of ten thousand must be nearly that for a queue of ten: only a binary search
+may grow. `tests/contract/lives/test_properties.py` checks it.
 """
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from pathlib import Path
-
-sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from radrm.core import events as ev
+from radrm.core.decision import Decision
 from radrm.core.settings import CoreSettings
-from radrm.core.state.state import Decision
 from radrm.policies.exclusive import Exclusive
 from tests.world import World, gpus
 
@@ -24,7 +21,7 @@ LENGTHS = (10, 100, 1_000, 10_000)
 
 
 def calls_during(act: Callable[[], object]) -> int:
-    """How many functions, Python's own and built-in ones, are called by `act`."""
+    """The number of functions, in Python and built in, that `act` calls."""
     count = 0
 
     def tally(frame: object, kind: str, arg: object) -> None:

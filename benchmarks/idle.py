@@ -1,7 +1,7 @@
-"""A daemon with nothing to do: what it takes of one core, its reading of devices included.
+"""The share of one core that a daemon without jobs uses, readings of its devices included.
 
-Once with software GPUs, whose modelled driver answers through a socket, and once with GPUs
-that are read through NVML (over the stand-in of its library).
+Once with simulated GPUs, whose driver answers through a socket, and once with GPUs that are read
+through NVML (with the stand-in of its library).
 """
 
 from __future__ import annotations

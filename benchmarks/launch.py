@@ -1,7 +1,7 @@
-"""From an acknowledged submission to the job's first instruction, and from end to next start.
+"""Time from an acknowledged submission to the job's first instruction, and from end to next start.
 
-The jobs say themselves when they run, by `date`: so the times hold the start of one
-small program, about 1 ms.
+The jobs print the time with `date`, so the times include the start of one small program: about
+1 ms.
 """
 
 from __future__ import annotations
@@ -9,9 +9,10 @@ from __future__ import annotations
 import os
 from itertools import pairwise
 
-from benchmarks.real import hand_in, running_daemon
+from benchmarks.real import running_daemon, submit
 from benchmarks.table import Row, median_ms, p95_ms
-from tests.daemon.harness import DaemonHome, wait_until
+from tests.daemon.harness import DaemonHome
+from tests.waiting import wait_until
 
 LIMIT_MS = 50
 _NOW = ("date", "+%s.%N")
@@ -19,7 +20,7 @@ _NOW_AND_SOON = ("sh", "-c", "date +%s.%N; sleep 0.1; exec date +%s.%N")
 
 
 def measure(jobs: int = 30) -> list[Row]:
-    """`jobs` one after another on an idle daemon, then as many queued for one device."""
+    """Time `jobs` one after another on an idle daemon, then the same number in one queue."""
     with running_daemon() as home:
         alone = [_first_instruction(home) for _ in range(jobs)]
         gaps = _between(home, jobs)
@@ -36,21 +37,21 @@ def _p95(seconds: list[float]) -> str:
 def _first_instruction(home: DaemonHome) -> float:
     """Seconds from the acknowledgement of a job to its first instruction."""
     logs = len(os.listdir(home.work))
-    (ticket,), acknowledged = hand_in(home, _NOW)
+    (ticket,), acknowledged = submit(home, _NOW)
     wait_until(lambda: len(os.listdir(home.work)) > logs, "the job's log")
     home.wait_end(ticket)
-    (began,) = _said(home, ticket)
+    (began,) = _printed_times(home, ticket)
     return began - acknowledged
 
 
 def _between(home: DaemonHome, jobs: int) -> list[float]:
     """Seconds from each job's last instruction to the next one's first."""
-    tickets, _ = hand_in(home, _NOW_AND_SOON, jobs)
+    tickets, _ = submit(home, _NOW_AND_SOON, jobs)
     home.ask("intake", jobs=tickets)  # answered once they are taken in
     wait_until(lambda: not home.ask("status"), "the jobs' end")
-    times = [_said(home, ticket) for ticket in tickets]
+    times = [_printed_times(home, ticket) for ticket in tickets]
     return [later[0] - earlier[1] for earlier, later in pairwise(times)]
 
 
-def _said(home: DaemonHome, ticket: str) -> list[float]:
+def _printed_times(home: DaemonHome, ticket: str) -> list[float]:
     return [float(line) for line in home.output(home.job(ticket)["id"]).split()]

@@ -1,7 +1,7 @@
-"""Ten thousand waiting jobs: the memory of a daemon that holds them, and the time of a decision.
+"""Ten thousand waiting jobs: the memory of their daemon, and the time of a decision.
 
-Decisions are timed in `Scheduler.step` alone, in turns with those of a short queue:
-rounds of a few events each, of which the slowest counts.
+Only `Scheduler.step` is timed, in turns with the step of a short queue. Each round has a few
+events, and the slowest counts.
 """
 
 from __future__ import annotations
@@ -10,13 +10,13 @@ import time
 
 import psutil
 
-from benchmarks.real import hand_in, occupy, running_daemon
+from benchmarks.real import occupy, running_daemon, submit
 from benchmarks.table import Row, median_ms
 from radrm.core import events as ev
+from radrm.core.decision import Decision
 from radrm.core.settings import CoreSettings
-from radrm.core.state.state import Decision
 from radrm.policies.exclusive import Exclusive
-from tests.daemon.harness import wait_until
+from tests.waiting import wait_until
 from tests.world import World, gpus
 
 LIMIT_MIB = 120
@@ -37,13 +37,13 @@ def measure(jobs: int = 10_000, decisions: int = 50) -> list[Row]:
 
 
 def _memory(jobs: int) -> tuple[float, float]:
-    """MiB that a daemon holds before and after it has taken in `jobs` that must wait."""
+    """The memory (MiB) of a daemon before and after it has taken in `jobs` that must wait."""
     with running_daemon() as home:
         assert home.process is not None
         occupy(home)
         daemon = psutil.Process(home.process.pid)
         before = daemon.memory_info().rss
-        tickets, _ = hand_in(home, ("true",), jobs)
+        tickets, _ = submit(home, ("true",), jobs)
         spool = home.folder / "home" / "spool"
         wait_until(lambda: not any(spool.iterdir()), "all to be taken in")
         after = daemon.memory_info().rss
@@ -56,7 +56,7 @@ class TimedWorld(World):
 
     def __init__(self, length: int) -> None:
         self.seconds: list[float] = []
-        """Of each decision in this round."""
+        """The time of each decision in this round."""
         settings = CoreSettings(stale_after_s=1e9, smact_warm_s=0, smact_after_exit_s=0)
         super().__init__(gpus(2), policy=Exclusive(), settings=settings)
         for _ in range(length + 2):
@@ -70,7 +70,7 @@ class TimedWorld(World):
         return decision
 
     def slowest(self) -> float:
-        """Of a submission, readings, a job's end with the next one's start, and a wake-up."""
+        """The slowest of a submission, readings, an end with the next start, and a wake-up."""
         self.seconds.clear()
         self.submit(1000)
         self.read()

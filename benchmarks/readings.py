@@ -1,8 +1,8 @@
-"""One round of readings through NVML, over the stand-in of its library (tests/standins/nvml).
+"""Time one round of readings through NVML, with the stand-in of its library (tests/standins/nvml).
 
-What is measured is radrm's part: the calls, `pynvml`, and what becomes of the answers. The
-library answers from a file and much faster than a driver; how long a driver takes, only a
-real GPU tells. A child does it: the loader finds the library when a process begins.
+This measures radrm's part: the calls, `pynvml`, and the work on the answers. The library answers
+from a file, much faster than a driver; only a real GPU shows the time of a driver. A child
+process reads, because the loader looks for the library at the start of a process.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ from tests.standins.nvml_state import (
 
 LIMIT_MS = 20.0
 PROCESSES = 4
-"""On each device."""
+"""Processes on each device."""
 
 
 def measure(rounds: int = 300, devices: int = 8) -> list[Row]:
-    """No row where there is no C compiler."""
+    """The row of this benchmark; none without a C compiler."""
     try:
         with standin(devices) as environment:
             done = subprocess.run(
@@ -57,7 +57,7 @@ def measure(rounds: int = 300, devices: int = 8) -> list[Row]:
 
 @contextmanager
 def standin(devices: int) -> Iterator[dict[str, str]]:
-    """What a process needs in its environment to find so many busy GPUs. Raises NoCompiler."""
+    """The environment in which a process finds this number of busy GPUs. Raises NoCompiler."""
     with TemporaryDirectory(prefix="radrm-bench-") as folder:
         driver = Nvml(Path(folder, "state"), compile_library(Path(folder)))
         for _ in range(devices):
@@ -70,7 +70,7 @@ def standin(devices: int) -> Iterator[dict[str, str]]:
 
 
 def _rounds(count: int) -> list[float]:
-    """Seconds of each round, a second of the clock apart, as the daemon asks for them."""
+    """The seconds of each round, with the clock a second later each time, as in the daemon."""
     assert os.environ.get(STATE_VARIABLE), "this is for `measure` to call"
     gpus = open_gpus(ReadingsConfig())
     uuids = [device.uuid for device in gpus.devices()]

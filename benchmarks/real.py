@@ -1,6 +1,6 @@
-"""A daemon of our own on software GPUs, and submissions without the command.
+"""A private daemon on simulated GPUs, and submissions without the command.
 
-The clock is real (no time scale), and everything is ended and removed afterwards.
+The clock is real (no time scale). Everything is ended and removed afterwards.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ def fresh_home(devices: int = 1) -> Iterator[DaemonHome]:
     with TemporaryDirectory(prefix="radrm-bench-") as folder:
         home = DaemonHome(Path(folder), f"sim:{devices}xA100-40GB", scale=1.0)
         home.settings = ["policy=exclusive"]
-        # Warm is what is measured, so Python may keep its bytecode.
+        # The benchmarks measure warm starts, so Python may keep its bytecode.
         home.environment.pop("PYTHONDONTWRITEBYTECODE", None)
         try:
             yield home
@@ -39,8 +39,9 @@ def running_daemon(devices: int = 1) -> Iterator[DaemonHome]:
         yield home
 
 
-def hand_in(home: DaemonHome, command: Sequence[str], jobs: int = 1) -> tuple[list[str], float]:
-    """Submit the same command several times: the tickets, and when all were acknowledged."""
+def submit(home: DaemonHome, command: Sequence[str], jobs: int = 1) -> tuple[list[str], float]:
+    """Submit the same command several times. Returns the tickets and the time of their
+    acknowledgement."""
     envelopes = [
         Envelope(
             ticket=new_ticket(),
@@ -60,8 +61,8 @@ def hand_in(home: DaemonHome, command: Sequence[str], jobs: int = 1) -> tuple[li
 
 
 def occupy(home: DaemonHome, devices: int = 1) -> None:
-    """Have every device taken for longer than any benchmark lasts, so that others wait."""
-    tickets, _ = hand_in(home, ("sleep", "3600"), devices)
+    """Fill every device for longer than any benchmark lasts, so that other jobs wait."""
+    tickets, _ = submit(home, ("sleep", "3600"), devices)
     home.ask("intake", jobs=tickets)
     for ticket in tickets:
         home.wait_state(ticket, "RUNNING")

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Row:
-    """What was measured, what came of it, and what it should stay below."""
+    """One measurement: its name, its value and its limit."""
 
     what: str
     measured: float
@@ -27,6 +27,6 @@ def median_ms(seconds: Sequence[float]) -> float:
 
 
 def p95_ms(seconds: Sequence[float]) -> float:
-    """The value that 95 % stay below, the largest where there are few."""
+    """The 95th percentile in milliseconds; of few values, the largest."""
     ordered = sorted(seconds)
     return ordered[min(len(ordered) - 1, len(ordered) * 95 // 100)] * 1e3

@@ -1,16 +1,16 @@
-"""The errors: one root, one line each, one table of exit codes.
+"""The errors that a user may see, and their exit codes. Each is one line of text.
 
     RadrmError                  the request failed                      1
-    ├── UsageError              the words of the request are off        2
+    ├── UsageError              the request is not valid                2
     ├── Unreachable             no daemon answers                       3
-    ├── Refused                 understood, and not allowed             1
+    ├── Refused                 the request is valid but not allowed    1
     ├── BadFile                 a job file or envelope cannot be read   1
     ├── BadConfig               a setting cannot be used                2
     ├── DeviceError             a GPU source cannot answer              1
     └── StoreError              the store or spool cannot be used       1
 
 An error's text names the thing, the cause and the next step, in one line.
-`transient` says whether trying the same again may help.
+`transient` says whether the same request may succeed later.
 """
 
 from __future__ import annotations
@@ -52,12 +52,14 @@ class StoreError(RadrmError):
     pass
 
 
-# Exit codes of `submit --wait` and `wait`, where a job has none of its own.
+# Exit codes of `submit --wait` and `wait` for a job that has no exit code of its own.
 EXIT_TIME_LIMIT = 124
 EXIT_NEVER_RAN = 125
 
 
 def plain(text: str) -> str:
-    """Text that others wrote, without what would move a cursor, recolour a screen or
-    forge a line."""
+    """Return untrusted text with every unprintable character replaced.
+
+    Such characters could move the cursor, change colours or forge a line.
+    """
     return "".join(c if c.isprintable() else "\ufffd" for c in text)

@@ -1,12 +1,15 @@
-"""Did an attempt die for want of GPU memory? Judged once, after its exit.
+"""Judge whether an attempt ran out of GPU memory. The daemon asks after its exit.
 
-Two things must agree: an exit that is not success, and a fatal signature in what
-the program said last. "Last" is the hard part. Programs catch such errors and go
-on, other processes print their own tracebacks over the one that matters, and
-libraries log failed allocations that did no harm. So the tail of the output is read
-backwards, traceback by traceback, until one explains the exit. No file is read here:
-the caller passes the last `TAIL_BYTES` of the attempt's output, decoded with
-replacement characters.
+Theory of operation:
+
+- Two things must agree: a failed exit, and a fatal signature at the end of the output. A
+  signature elsewhere proves nothing: programs catch such errors and continue, and
+  libraries log failed allocations that did no harm.
+- Other processes may print tracebacks after the one that matters. So the output is read
+  backwards, one traceback after another, until one explains the exit.
+- The result depends on the arguments alone, so a daemon that restarts before it has
+  judged gets the same one. No file is read here: the caller passes the last `TAIL_BYTES`
+  of the attempt's output, decoded with replacement characters.
 """
 
 from __future__ import annotations
@@ -20,15 +23,15 @@ from radrm.core.records import Exit, OutOfMemory
 TAIL_BYTES = 64 * 1024
 
 LAST_LINES = 20
-"""Lines that count as a program's last words, where no traceback is to be had."""
+"""Without a traceback, the number of lines at the end that are searched for a signature."""
 AFTERMATH_LINES = 100
-"""Lines that launchers, loggers and other ranks may still print after the fatal traceback."""
+"""The most lines that launchers, loggers and other ranks print after the fatal traceback."""
 
-# A crash by abort, fault, trap or illegal instruction follows an error that nobody caught.
-# Other signals come from outside; SIGKILL is how the host's own OOM killer works.
+# An abort, fault, trap or illegal instruction can follow an uncaught error. Other signals come
+# from outside; the host's own OOM killer uses SIGKILL.
 _CRASH_SIGNALS = frozenset({4, 5, 6, 11})
 
-# --------------------------------------------------------------------------- what is said
+# --------------------------------------------------------------------------- signatures
 
 _SIGNATURES: tuple[tuple[str, re.Pattern[str]], ...] = tuple(
     (name, re.compile(pattern))
@@ -59,19 +62,18 @@ _SIGNATURES: tuple[tuple[str, re.Pattern[str]], ...] = tuple(
         ("CUBLAS_STATUS_ALLOC_FAILED", r"CUBLAS_STATUS_ALLOC_FAILED when calling"),
     )
 )
+# A weak signature has a more common cause: an index outside its table.
 _WEAK = frozenset({"CUBLAS_STATUS_ALLOC_FAILED"})
-
-# What explains a weak signature better: an index outside its table.
 _BAD_INDEX = re.compile(
     r"device-side assert|Assertion `[^`]{0,200}` failed|index out of (?:range|bounds)|IndexError:"
     r"|indexSelect(?:Large|Small)Index"
 )
-# The memory that ran out was the host's.
+# The host's memory ran out, not a GPU's.
 _HOST_MEMORY = re.compile(
     r"DefaultCPUAllocator|device:CPU|by allocator (?:mkl_?)?cpu|SIGKILL|killed by signal: Killed"
     r"|[Cc]annot allocate memory"
 )
-# TensorFlow's, XLA's and glog's own log lines below FATAL: allocators report and try again.
+# Log lines of TensorFlow, XLA and glog below FATAL: their allocators report and retry.
 _NATIVE_LOG = re.compile(
     r"(?:\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{1,9}: [IWE] |[IWE]\d{4} \d\d:\d\d:)"
 )
@@ -89,11 +91,11 @@ _REQUEST = re.compile(
 _MIB_PER = {"b": 2.0**-20, "k": 2.0**-10, "m": 1.0, "g": 2.0**10, "t": 2.0**20}
 _MAX_REQUEST_MIB = 2**30
 
-# --------------------------------------------------------------------------- its shape
+# --------------------------------------------------------------------------- output
 
 _LINE_ENDS = re.compile(r"[\r\n]+")
 _COLOUR = re.compile(r"\x1b\[[0-9;]{0,30}m")
-# What torch, mpirun, Ray and srun put before each line of one process.
+# The prefix that torch, mpirun, Ray or srun puts before each line of a process.
 _SOURCE = re.compile(
     r"(?:\[[\w,:]{1,40}\](?:<std(?:err|out)>)?: ?|\(\w{1,60} pid=\d{1,9}[^)\n]{0,60}\) ?|\d{1,4}: )"
 )
@@ -101,7 +103,7 @@ _FRAME = re.compile(r"\s*(?:frame #\d+: |#\d+ |@ +0x)|\s+File \"")
 
 _HEADER = "Traceback (most recent call last)"
 _EXCEPTION = re.compile(r"[A-Za-z_][\w.]{0,200}(?:\([\w.]{1,100}\))?(?:: |:?$)")
-# After "During handling of ..." instead, the program had caught the error and failed of another.
+# "During handling of ..." is not here: there the program caught the error and failed later.
 _DIRECT_CAUSE = "The above exception was the direct cause"
 _ASIDES = (
     "Exception ignored in",
@@ -111,21 +113,21 @@ _ASIDES = (
     "Error in sys.excepthook",
     "exception was never retrieved",
 )
-# Exceptions that only pass on that another process, or this one from outside, came to its end.
+# Exceptions that only report how another process ended, or a stop from outside.
 _MESSENGER = re.compile(
     r"[\w.]*(?:ChildFailedError|CalledProcessError|ProcessRaisedException|ProcessExitedException"
     r"|DistBackendError|DistNetworkError|SignalException|BrokenPipeError|ConnectionResetError"
     r"|EOFError|KeyboardInterrupt|SystemExit)\b|RuntimeError: NCCL [Ee]rror"
 )
-# Exceptions whose message goes on over many lines before it says what ran out.
+# Exceptions with long messages, which name the cause only after many lines.
 _LONG_MESSAGE = re.compile(r"[\w.]*(?:ResourceExhaustedError|DistBackendError)\b")
 
 
 @dataclass(frozen=True, slots=True)
 class _Traceback:
-    """Lines `start..end` of a tail; its exception stands at `raised`.
+    """The lines `start..end`, with the exception at `raised`.
 
-    `aside` ones did not end anything; a `wrapper` was raised from the one before it.
+    One that is `aside` did not end the program. A `wrapper` was raised from the one before.
     """
 
     start: int
@@ -139,10 +141,10 @@ class _Traceback:
 
 
 def classify(exit: Exit, tail: str) -> OutOfMemory | None:
-    """Evidence that GPU memory ran out, or None: another cause, success, or not known.
+    """Return the evidence that GPU memory ran out. None: success, or no such evidence.
 
-    `tail` is the end of the program's output, of which the last `TAIL_BYTES`
-    characters are looked at. Never raises; takes time linear in what it looks at.
+    Only the last `TAIL_BYTES` characters of `tail` count. This function never raises, and
+    its time is linear in these characters: the output may come from any program.
     """
     if exit.ok or not _may_be_oom(exit):
         return None
@@ -157,20 +159,20 @@ def _search(lines: list[str]) -> OutOfMemory | None:
     tracebacks = _tracebacks(lines)
     printed_since = 0
     for traceback in reversed(tracebacks):
-        said = lines[traceback.raised : traceback.end]
-        printed_since += len(said) - 1
-        found = _in_exception(said) if printed_since <= AFTERMATH_LINES else None
+        message = lines[traceback.raised : traceback.end]
+        printed_since += len(message) - 1
+        found = _in_exception(message) if printed_since <= AFTERMATH_LINES else None
         if found is not None:
             return found
-        messenger = _MESSENGER.match(said[0]) and not _HOST_MEMORY.search(said[0])
+        messenger = _MESSENGER.match(message[0]) and not _HOST_MEMORY.search(message[0])
         if not (traceback.aside or traceback.wrapper or messenger):
             return None
     before = tracebacks[0].start if tracebacks else len(lines)
-    return _last_words(lines[:before])
+    return _in_last_lines(lines[:before])
 
 
 def _may_be_oom(exit: Exit) -> bool:
-    """A shell passes a signal on as 128+n, so both ways of saying it are read."""
+    """Return whether the exit fits: no signal, or a crash. A shell reports signal n as 128 + n."""
     code = exit.shell_code
     if code is None:
         return False
@@ -178,7 +180,7 @@ def _may_be_oom(exit: Exit) -> bool:
 
 
 def _lines(tail: str) -> list[str]:
-    """The lines that say something, without colours, prefixes and native stack frames."""
+    """Return the lines that are not empty, without colours, prefixes and native frames."""
     lines = []
     for line in _LINE_ENDS.split(tail):
         line = _COLOUR.sub("", line)
@@ -190,7 +192,7 @@ def _lines(tail: str) -> list[str]:
 
 
 def _tracebacks(lines: list[str]) -> list[_Traceback]:
-    """Python's tracebacks in order. One that was cut off before its exception is none."""
+    """Return Python's tracebacks in order, except those that end before their exception."""
     starts = [i for i, line in enumerate(lines) if _HEADER in line]
     found = []
     for start, end in zip(starts, [*starts, len(lines)][1:], strict=True):
@@ -202,18 +204,18 @@ def _tracebacks(lines: list[str]) -> list[_Traceback]:
     return found
 
 
-def _in_exception(said: list[str]) -> OutOfMemory | None:
-    """Evidence in an exception, or in the last words after it. `said` begins with it."""
-    own = _signature(said[0])
-    if own is None and not _LONG_MESSAGE.match(said[0]):
-        return _last_words(said[1:])
-    if any(map(_WENT_ON.search, said[1:])):
+def _in_exception(message: list[str]) -> OutOfMemory | None:
+    """Return the evidence in an exception or in the lines after it; `message` begins with it."""
+    own = _signature(message[0])
+    if own is None and not _LONG_MESSAGE.match(message[0]):
+        return _in_last_lines(message[1:])
+    if any(map(_WENT_ON.search, message[1:])):
         return None
-    return own or next(filter(None, map(_signature, said)), None)
+    return own or next(filter(None, map(_signature, message)), None)
 
 
-def _last_words(lines: list[str]) -> OutOfMemory | None:
-    """Evidence in the last lines, unless a later one tells that the program went on."""
+def _in_last_lines(lines: list[str]) -> OutOfMemory | None:
+    """Return the evidence in the last lines, unless a later line shows that the program went on."""
     for line in reversed(lines[-LAST_LINES:]):
         if _WENT_ON.search(line):
             return None
@@ -233,7 +235,7 @@ def _signature(line: str) -> OutOfMemory | None:
 
 
 def _requested_mib(line: str) -> int | None:
-    """The request that failed, rounded up; None where the line names none."""
+    """Return the size of the request that failed, rounded up. None: the line has no size."""
     found = _REQUEST.search(line)
     if found is None:
         return None

@@ -1,14 +1,12 @@
-"""From configuration to rules. The one reader of the registries.
+"""Make rules from the configuration. Only this module reads the registries.
 
-A rule's name leads to its class; the settings of its table become the class's
-fields. Third parties add rules through entry points of the same group names
-(`radrm.orders`, `radrm.policies`, ...). Names and settings are checked here; a rule
-that cannot work with a value raises ValueError.
+A rule's name selects its class, and the settings of its table become the class's fields. Third
+parties add rules by entry points (`radrm.orders`, `radrm.policies`, ...; see `radrm.rules`).
+Names and settings are checked here. A rule raises ValueError for a value that it cannot use.
 """
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, Field, dataclass, fields, is_dataclass, replace
@@ -18,13 +16,14 @@ from typing import Any
 
 from radrm.config import Config
 from radrm.core.records import Estimate
-from radrm.core.rules import Description, Estimator, Order, Planner, Policy, Recovery
+from radrm.core.rules import Order, Planner, Policy, Recovery, missing_members
 from radrm.core.scheduler import Rules
 from radrm.core.settings import CoreSettings
 from radrm.errors import BadConfig
 from radrm.estimators import ESTIMATORS
 from radrm.estimators.auto import Complain, ignore
 from radrm.estimators.declared import Declared
+from radrm.estimators.interface import Description, Estimator
 from radrm.jobfile.radfile import JobFile
 from radrm.orders import ORDERS
 from radrm.orders.fifo import Fifo
@@ -43,15 +42,23 @@ REGISTRIES: Mapping[str, Mapping[str, str]] = {
 }
 
 TABLES: Mapping[str, str] = {kind: kind for kind in REGISTRIES} | {"recovery": "recoveries"}
-"""The configuration's table for each kind of rule."""
+"""The table of the configuration for each kind of rule."""
+
+INTERFACES: Mapping[str, type] = {
+    "orders": Order,
+    "policies": Policy,
+    "planners": Planner,
+    "estimators": Estimator,
+    "recovery": Recovery,
+}
+"""The protocol that a rule of each kind must have."""
 
 AUTO_CHAIN = ("declared", "history", "trace", "summary", "gpumemnet", "horus")
-"""What the estimator `auto` asks, best first; for each quantity the first that tells it is
-believed."""
+"""The estimators that `auto` calls, best first. The first answer for each quantity counts."""
 QUICK = ("declared", "history")
-"""Those of them that answer at once, from what the job file and the store say."""
+"""Those of `AUTO_CHAIN` that answer at once, from the job file and the store."""
 
-# Fields of a rule that belong to the rule itself and are nobody's setting.
+# Fields of a rule that are not settings: its name, and its parts.
 _NOT_SETTINGS = frozenset(
     {
         *("name", "version", "listens", "whole_device"),
@@ -60,9 +67,9 @@ _NOT_SETTINGS = frozenset(
 )
 
 READINGS_MISSED = 5
-"""So many rounds of readings may be missed before the last one counts as stale."""
+"""A reading is stale after this many missed rounds of readings."""
 
-# Fields of the core's settings that follow from something else.
+# Fields of the core's settings that follow from other settings, and where these are.
 _NOT_CORE_SETTINGS = {
     "collocation": 'write collocation = "..." above the tables',
     "overcommit": "it follows from the policy: conditions = false in the policy's table",
@@ -74,14 +81,14 @@ _NOT_CORE_SETTINGS = {
 
 
 def find_rule(kind: str, name: str) -> Callable[..., Any]:
-    """The class of a rule. Raises `BadConfig` naming the nearest one there is."""
+    """Return the class of a rule. Raises `BadConfig`, which names the nearest known rule."""
     known = dict(REGISTRIES[kind])
     target = known.get(name)
     if target is not None:
         module, _, attribute = target.partition(":")
         found: Callable[..., Any] = getattr(import_module(module), attribute)
         return found
-    # Imported here: only rules that radrm does not bring along need it, and people wait.
+    # The import is slow, and only rules of third parties need it.
     from importlib.metadata import entry_points
 
     offered = {point.name: point for point in entry_points(group=f"radrm.{kind}")}
@@ -93,23 +100,33 @@ def find_rule(kind: str, name: str) -> Callable[..., Any]:
 
 
 def _make(kind: str, name: str, tables: Mapping[str, Mapping[str, Any]], **parts: Any) -> Any:
+    """Return a rule with the settings of its table. Raises `BadConfig`."""
     rule, where = find_rule(kind, name), f"{TABLES[kind]}.{name}"
     given = dict(tables.get(name, {}))
     settings = _checked(where, rule, given)
     try:
-        return rule(**settings, **parts)
+        made = rule(**settings, **parts)
     except ValueError as error:
         raise BadConfig(f"[{where}] {error}") from None
+    interface = INTERFACES[kind]
+    missing = missing_members(made, interface)
+    if missing:
+        wanted = f"radrm.rules.{interface.__name__}"
+        raise BadConfig(
+            f"[{where}] the rule has no {', '.join(missing)}; add what {wanted} has, "
+            "or use another rule"
+        )
+    return made
 
 
 def settings_of(rule: Callable[..., Any]) -> dict[str, Field[Any]]:
-    """The fields of a rule's class that are settings, by name."""
+    """Return the fields of a rule's class that are settings, by name."""
     found = fields(rule) if is_dataclass(rule) else ()
     return {f.name: f for f in found if f.init and f.name not in _NOT_SETTINGS}
 
 
 def _checked(where: str, rule: Callable[..., Any], given: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings of a table, each a known field of the right kind."""
+    """Return the settings of a table. Raises `BadConfig` for unknown keys and wrong kinds."""
     if not is_dataclass(rule):
         return dict(given)
     settings = settings_of(rule)
@@ -126,6 +143,7 @@ def _check_kind(where: str, setting: Field[Any], value: Any) -> None:
     if default is MISSING:
         return
     kind = type(default)
+    # Python counts a bool as an int, so it is checked first.
     if isinstance(value, bool) is not (kind is bool):
         right = False
     elif kind is float:
@@ -151,7 +169,7 @@ def _nearest(word: str, names: list[str]) -> str:
 
 
 def make_rules(config: Config) -> Rules:
-    """The rules that a configuration names."""
+    """Return the rules that a configuration names."""
     order: Order = _make("orders", config.order, config.orders)
     policy = _make_policy(config)
     planner: Planner = _make(
@@ -165,11 +183,11 @@ def make_rules(config: Config) -> Rules:
     recovery: Recovery = _make("recovery", config.recovery, config.recoveries)
     for kind, table in TABLES.items():
         for name in getattr(config, table):
-            find_rule(kind, name)  # a table of settings for a rule that does not exist
+            find_rule(kind, name)  # raises for a table of a missing rule
     first: Any = Fifo()
     alone: Any = Exclusive()
-    instead = OrderPolicy(first, alone, alone, name="instead")
-    return Rules(order=order, planners=(planner,), recovery=recovery, instead=instead)
+    fallback = OrderPolicy(first, alone, alone, name="fallback")
+    return Rules(order=order, planners=(planner,), recovery=recovery, fallback=fallback)
 
 
 def _make_policy(config: Config) -> Policy:
@@ -183,21 +201,21 @@ def make_settings(
     cpus: int | None = None,
     patience_s: float = 0.0,
 ) -> CoreSettings:
-    """The core's settings; nothing is stale before a few readings could have been taken, nor
-    before `patience_s`.
+    """Return the core's settings.
 
-    `overcommit` and `whole_devices` follow from the policy and are nobody's to set: with a
-    policy that looks at memory the first would only void what that policy promises.
+    A reading is stale only after `READINGS_MISSED` rounds and `patience_s`.
+    `overcommit` and `whole_devices` follow from the policy. They cannot be set: with a policy
+    that checks memory, `overcommit` would only disable the core's own check.
     """
     for key in config.core.keys() & _NOT_CORE_SETTINGS.keys():
         raise BadConfig(f"[core] {key} is not set here; {_NOT_CORE_SETTINGS[key]}")
-    given = _checked("core", CoreSettings, {**config.strangers.for_core, **config.core})
+    given = _checked("core", CoreSettings, {**config.unmanaged.for_core, **config.core})
     if cpus is not None:
         given.setdefault("gpuless_at_once", cpus)
     policy = _make_policy(config)
     follows = {
         "collocation": config.collocation,
-        "overcommit": bool(getattr(policy, "overcommits", False)),
+        "overcommit": policy.overcommits,
         "whole_devices": policy.whole_device,
     }
     settings = CoreSettings(**{**given, **follows})
@@ -205,53 +223,42 @@ def make_settings(
     return replace(settings, stale_after_s=stale_after_s)
 
 
-def settings_markdown() -> str:
-    """Every setting of every rule, with its default: the table of the documentation."""
-    lines = ["| table | settings and their defaults |", "| --- | --- |"]
-    for kind, rules in REGISTRIES.items():
-        for name in rules:
-            settings = settings_of(find_rule(kind, name)).values()
-            shown = ", ".join(f"`{s.name} = {json.dumps(s.default)}`" for s in settings)
-            lines += [f"| `[{TABLES[kind]}.{name}]` | {shown} |"] if shown else []
-    return "\n".join(lines)
-
-
 # ------------------------------------------------------------------ estimates
 
 
 @dataclass(frozen=True, slots=True)
 class Estimating:
-    """The estimator of a configuration, and that part of it which answers at once."""
+    """The estimator of a configuration, and its part `quick` that answers at once."""
 
     estimator: Estimator
     quick: Estimator
 
     def at_once(self, job: Description) -> tuple[Estimate, ...]:
-        """What needs no thought."""
+        """Return the estimates that need no work."""
         return _declared_first(self.quick, job)
 
     def estimate(self, job: Description) -> tuple[Estimate, ...]:
-        """All that can be told: it may take a while, and a third party's may raise anything."""
+        """Return all estimates. This may take long. An estimator of third parties may raise."""
         return _declared_first(self.estimator, job)
 
 
 def _declared_first(estimator: Estimator, job: Description) -> tuple[Estimate, ...]:
-    """What is declared beats every estimator; the rest is theirs to tell."""
-    told = Declared().estimate(replace(job, published={}))
-    known = {e.quantity for e in told}
-    return told + tuple(e for e in estimator.estimate(job) if e.quantity not in known)
+    """Return the declared figures, and the estimator's for the other quantities."""
+    declared = Declared().estimate(replace(job, published={}))
+    known = {e.quantity for e in declared}
+    return declared + tuple(e for e in estimator.estimate(job) if e.quantity not in known)
 
 
-def _as_it_is(estimator: Estimator) -> Estimator:
+def _unchanged(estimator: Estimator) -> Estimator:
     return estimator
 
 
 def make_estimating(
     config: Config,
-    timed: Callable[[Estimator], Estimator] = _as_it_is,
+    timed: Callable[[Estimator], Estimator] = _unchanged,
     complain: Complain = ignore,
 ) -> Estimating:
-    """The estimator that a configuration names. `timed` wraps each route of `auto`."""
+    """Return the estimator of a configuration. `timed` wraps each route of `auto`."""
     if config.estimator != "auto":
         chosen: Estimator = _make("estimators", config.estimator, config.estimators)
         nothing: Estimator = _make("estimators", "none", {})
@@ -267,14 +274,14 @@ def make_estimating(
 def make_auto(
     config: Config, routes: Sequence[Estimator], complain: Complain = ignore
 ) -> Estimator:
-    """`auto` with its configured settings over these routes, best first."""
+    """Return `auto` with its settings, for these routes, best first."""
     words = {"routes": tuple(routes), "complain": complain}
     made: Estimator = _make("estimators", "auto", config.estimators, **words)
     return made
 
 
 def describe(job_file: JobFile) -> Description:
-    """What a job file tells an estimator."""
+    """Return the description of a job file for estimators."""
     options = job_file.options
     named = {
         "measured": job_file.measured,

@@ -46,7 +46,7 @@ def shared_daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DaemonHo
 
 @pytest.fixture
 def daemon(home: DaemonHome) -> DaemonHome:
-    """A running daemon with two modelled GPUs."""
+    """A running daemon with two simulated GPUs."""
     home.start()
     return home
 

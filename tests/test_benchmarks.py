@@ -9,11 +9,12 @@ from collections.abc import Callable
 import pytest
 from rich.console import Console
 
-from benchmarks import bulk, idle, launch, long_queue, readings, run, simulator, submit
+from benchmarks import bulk, commands, idle, launch, long_queue, readings, run
+from benchmarks.simulation import simulator
 from benchmarks.table import Row, median_ms, p95_ms
 
 SMALL: dict[str, Callable[[], list[Row]]] = {
-    "submit": lambda: submit.measure(runs=1),
+    "commands": lambda: commands.measure(runs=1),
     "launch": lambda: launch.measure(jobs=2),
     "bulk": lambda: bulk.measure(jobs=3, rounds=1),
     "long_queue": lambda: long_queue.measure(jobs=5, decisions=2),

@@ -20,7 +20,7 @@ from pathlib import Path
 
 import pytest
 
-REPOSITORY = Path(__file__).parents[1]
+from tests.paths import REPOSITORY
 
 # What reaches out of the process, or gives another answer each time it is asked.
 # fmt: off

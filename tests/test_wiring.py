@@ -10,12 +10,15 @@ from pytest_mock import MockerFixture
 
 from radrm.config import Config, parse_config
 from radrm.core.records import Estimate
+from radrm.core.rules import missing_members
+from radrm.core.units import WHOLE_DEVICE_MIB
 from radrm.core.words import Collocation, Quantity
 from radrm.errors import BadConfig
-from radrm.jobfile.radfile import WHOLE_DEVICE_MIB, read_job_file
+from radrm.jobfile.radfile import read_job_file
 from radrm.policies.magm import Magm
 from radrm.wiring import (
     AUTO_CHAIN,
+    INTERFACES,
     QUICK,
     REGISTRIES,
     TABLES,
@@ -115,12 +118,23 @@ def test_the_core_lets_jobs_overcommit_exactly_when_the_policy_looks_at_nothing(
     assert planner.policy.overcommits is overcommit  # type: ignore[attr-defined]
 
 
-def test_a_policy_that_does_not_say_never_overcommits(mocker: MockerFixture) -> None:
+def test_a_rule_that_lacks_a_part_of_its_interface_is_an_error(mocker: MockerFixture) -> None:
     class Theirs:
         name, version, floor_mib, whole_device = "theirs", 1, 1024, False
 
+        def choose(self) -> None: ...
+
     mocker.patch("radrm.wiring.find_rule", return_value=Theirs)
-    assert make_settings(Config(policy="theirs")).overcommit is False
+    with pytest.raises(BadConfig, match=r"\[policies.theirs\] .* has no overcommits, refuse; add"):
+        make_settings(Config(policy="theirs"))
+
+
+@pytest.mark.parametrize("kind", REGISTRIES)
+def test_every_rule_here_has_all_of_its_interface(kind: str) -> None:
+    interface = INTERFACES[kind]
+    assert "name" in missing_members(object(), interface)
+    for name in REGISTRIES[kind]:
+        assert missing_members(find_rule(kind, name), interface) == [], name
 
 
 def test_every_kind_of_rule_has_its_table_in_the_configuration() -> None:

@@ -1,4 +1,4 @@
-"""A tiny modelled world around `Scheduler`, for tests: it obeys actions at once.
+"""A tiny simulated world around `Scheduler`, for tests: it obeys actions at once.
 
 Time moves only when a test says so. What was decided is kept for inspection, and
 `saved` mirrors what a store would hold, so that a restart can be played.
@@ -11,6 +11,8 @@ from dataclasses import replace
 
 from radrm.core import actions as act
 from radrm.core import events as ev
+from radrm.core.adoption import Kept
+from radrm.core.decision import Decision
 from radrm.core.records import (
     ArrayElement,
     Attempt,
@@ -32,9 +34,8 @@ from radrm.core.records import (
     RuleState,
 )
 from radrm.core.rules import Order, Planner, Policy, Recovery
-from radrm.core.scheduler import Kept, Rules, Scheduler
+from radrm.core.scheduler import Rules, Scheduler
 from radrm.core.settings import CoreSettings
-from radrm.core.state.state import Decision
 from radrm.core.words import JobState, Quantity
 from radrm.orders.fifo import Fifo
 from radrm.planners.order_policy import OrderPolicy
@@ -76,7 +77,7 @@ class World:
         policy: Policy | None = None,
         order: Order | None = None,
         recovery: Recovery | None = None,
-        instead: Planner | None = None,
+        fallback: Planner | None = None,
         settings: CoreSettings | None = None,
         warm: bool = True,
     ) -> None:
@@ -87,7 +88,7 @@ class World:
             order=self.order,
             planners=planners or (default_planner(policy, self.order),),
             recovery=recovery or IdleDevice(),
-            instead=instead,
+            fallback=fallback,
         )
         self.settings = settings or CoreSettings(smact_warm_s=0, smact_after_exit_s=0)
         self.scheduler = Scheduler(self.rules, self.settings)

@@ -1,19 +1,18 @@
-"""The reference in docs/configuration.md, made from the source that reads the settings.
+"""The reference in docs/configuration.md, made from the docstrings of the settings.
 
     python -m tools.config_reference
 
-writes it anew between its two markers; a test says when that is due.
+writes it between its two markers. A test fails while the reference is out of date.
 """
 
 from __future__ import annotations
 
 import ast
 import inspect
-import re
 import sys
 import textwrap
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +24,7 @@ from radrm.config import (
     EstimationConfig,
     MpsConfig,
     ReadingsConfig,
-    StrangersConfig,
+    UnmanagedConfig,
 )
 from radrm.core.settings import CoreSettings
 from radrm.wiring import REGISTRIES, find_rule
@@ -33,123 +32,113 @@ from radrm.wiring import REGISTRIES, find_rule
 DOCUMENT = Path(__file__).parents[1] / "docs" / "configuration.md"
 BEGIN, END = "<!-- reference: begin -->", "<!-- reference: end -->"
 
-_KINDS = {
-    bool: "true or false",
-    int: "whole number",
-    float: "number",
-    str: "text",
-    list: "list of texts",
+_TABLES: Mapping[str, type] = {
+    "mps": MpsConfig,
+    "readings": ReadingsConfig,
+    "estimation": EstimationConfig,
+    "unmanaged": UnmanagedConfig,
+    "daemon": DaemonConfig,
 }
-_SENTENCE = re.compile(r"(?<=[.])\s+(?=[A-Z`])")
 
 
 def reference() -> str:
-    """The whole reference, as Markdown."""
+    """Return the whole reference, as Markdown."""
+    whole = Config().to_table()
     return "\n\n".join(
         [
-            "### At the top",
-            _top_table(),
-            "### `[core]`: what holds whatever the rules",
+            "### Top level",
+            _top_table(whole),
+            "### `[core]`: under every rule",
             _settings_table(CoreSettings, core_settings()),
             *(part for table in RULE_TABLES for part in _rules(table)),
-            "### `[mps]`",
-            _settings_table(MpsConfig, Config().to_table()["mps"]),
-            "### `[readings]`",
-            _docstring(ReadingsConfig),
-            _settings_table(ReadingsConfig, Config().to_table()["readings"]),
-            "### `[estimation]`",
-            _docstring(EstimationConfig),
-            _settings_table(EstimationConfig, Config().to_table()["estimation"]),
-            "### `[strangers]`",
-            _docstring(StrangersConfig),
-            _settings_table(StrangersConfig, Config().to_table()["strangers"]),
-            "### `[daemon]`",
-            _docstring(DaemonConfig),
+            *(part for name, owner in _TABLES.items() for part in _plain_table(name, owner, whole)),
         ]
     )
 
 
-def _top_table() -> str:
+def _top_table(whole: Mapping[str, Any]) -> str:
+    registries = {key: registry_of(table) for table, key in RULE_TABLES.items()}
     rows = []
-    for key, default in Config().to_table().items():
+    for key, default in whole.items():
         if isinstance(default, dict):
             continue
-        kind = next((k for t, k in _registries() if t == key), None)
-        names = ", ".join(f"`{name}`" for name in sorted(REGISTRIES[kind])) if kind else ""
-        says = meaning(Config, key) + (f" Here: {names}." if names else "")
-        rows.append((f"`{key}`", "text", _code(default), says))
-    return _markdown(("key", "kind", "default", "meaning"), rows)
+        says = meaning(Config, key)
+        if key in registries:
+            says += f" Available: {_listed(sorted(REGISTRIES[registries[key]]))}."
+        rows.append((f"`{key}`", _code(default), says))
+    return _markdown(rows)
 
 
-def _registries() -> Iterator[tuple[str, str]]:
-    """Each key that chooses a rule, with the registry of its kind."""
-    yield from ((key, registry_of(table)) for table, key in RULE_TABLES.items())
+def _plain_table(name: str, owner: type, whole: Mapping[str, Any]) -> Iterator[str]:
+    yield f"### `[{name}]`"
+    yield _one_line(owner.__doc__ or "")
+    if whole[name]:
+        yield _settings_table(owner, whole[name])
 
 
 def _rules(table: str) -> Iterator[str]:
-    """A heading, what each rule is, and a table of what can be set."""
-    yield f"### `[{table}.NAME]`: settings of the {RULE_TABLES[table]} NAME"
-    rules: dict[str, Any] = {
-        name: find_rule(registry_of(table), name) for name in sorted(REGISTRIES[registry_of(table)])
-    }
+    """Yield a heading and the settings of one kind of rules.
+
+    Rules that take the same settings share the rows. Otherwise each row names its rule.
+    """
+    yield f"### `[{table}.NAME]`"
+    registry = registry_of(table)
+    rules: dict[str, Any] = {n: find_rule(registry, n) for n in sorted(REGISTRIES[registry])}
     defaults = {name: rule_settings(table, name) for name in rules}
-    yield "\n".join(f"- {_about(n, rule, defaults[n])}" for n, rule in rules.items())
+    keys = dict.fromkeys(key for settings in defaults.values() for key in settings)
+    takers = {key: tuple(name for name in rules if key in defaults[name]) for key in keys}
+    if len(set(takers.values())) == 1:
+        yield f"For {_listed(next(iter(takers.values())))}."
     rows = []
-    for key in dict.fromkeys(key for settings in defaults.values() for key in settings):
-        takers = [name for name in rules if key in defaults[name]]
-        shown = {name: _code(defaults[name][key]) for name in takers}
-        meant = {name: meaning(rules[name], key) for name in takers}
-        kind = _KINDS[type(defaults[takers[0]][key])]
-        rows.append((f"`{key}`", kind, _merged(shown), _merged(meant)))
-    if rows:
-        yield _markdown(("key", "kind", "default", "meaning"), rows)
+    for key, names in takers.items():
+        if len(set(takers.values())) == 1:
+            shown = _merged({name: _code(defaults[name][key]) for name in names})
+            rows.append((f"`{key}`", shown, _merged({n: meaning(rules[n], key) for n in names})))
+        else:
+            rows += [
+                (f"`{name}.{key}`", _code(defaults[name][key]), meaning(rules[name], key))
+                for name in names
+            ]
+    yield _markdown(rows)
 
 
-def _about(name: str, rule: Any, settings: Iterable[str]) -> str:
-    keys = ", ".join(f"`{key}`" for key in settings)
-    return f"`{name}`: {_first_line(inspect.getmodule(rule))} Takes {keys or 'no settings'}."
+def _listed(names: Iterable[str]) -> str:
+    return ", ".join(f"`{name}`" for name in names)
 
 
-def _merged(words: dict[str, str]) -> str:
-    """What most rules say, then what others say instead."""
+def _merged(words: Mapping[str, str]) -> str:
+    """Return the text of most rules, then the different texts with their rules."""
     most = Counter(words.values()).most_common(1)[0][0]
     others: dict[str, list[str]] = {}
     for name, said in words.items():
         if said != most:
-            others.setdefault(said, []).append(f"`{name}`")
-    return " ".join([most, *(f"({', '.join(n)}: {said})" for said, n in others.items())])
+            others.setdefault(said, []).append(name)
+    return " ".join([most, *(f"({_listed(n)}: {said})" for said, n in others.items())])
 
 
-def _settings_table(owner: type, settings: dict[str, Any]) -> str:
-    rows = [
-        (f"`{key}`", _KINDS[type(default)], _code(default), meaning(owner, key))
-        for key, default in settings.items()
-    ]
-    return _markdown(("key", "kind", "default", "meaning"), rows)
+def _settings_table(owner: type, settings: Mapping[str, Any]) -> str:
+    return _markdown(
+        (f"`{key}`", _code(default), meaning(owner, key)) for key, default in settings.items()
+    )
 
 
 # ------------------------------------------------------------------ what the source says
 
 
 def meaning(owner: type, key: str) -> str:
-    """What a field's own docstring says; else the first sentence of its class that names it.
+    """Return a field's own docstring, from the class or a base of it.
 
-    Raises `LookupError` where neither says anything: then the source must.
+    Raises `LookupError` if there is none.
     """
-    classes = [c for c in owner.__mro__ if c is not object]
-    for cls in classes:
+    for cls in owner.__mro__[:-1]:
         found = _field_docstrings(cls).get(key)
         if found is not None:
             return found
-    for cls in classes:
-        for sentence in _SENTENCE.split(_docstring(cls)):
-            if f"`{key}`" in sentence:
-                return sentence
-    raise LookupError(f"nothing says what {key!r} of {owner.__name__} means; give it a docstring")
+    raise LookupError(f"{key!r} of {owner.__name__} has no meaning; write a docstring behind it")
 
 
 def _field_docstrings(cls: type) -> dict[str, str]:
-    """The string that stands behind a field, by field."""
+    """Return the string behind each field that has one."""
     (tree,) = ast.parse(textwrap.dedent(inspect.getsource(cls))).body
     assert isinstance(tree, ast.ClassDef)
     found = {}
@@ -165,14 +154,6 @@ def _field_docstrings(cls: type) -> dict[str, str]:
     return found
 
 
-def _docstring(thing: object) -> str:
-    return _one_line(getattr(thing, "__doc__", None) or "")
-
-
-def _first_line(module: object) -> str:
-    return (getattr(module, "__doc__", None) or "").strip().partition("\n")[0]
-
-
 def _one_line(text: str) -> str:
     return " ".join(text.split())
 
@@ -184,13 +165,13 @@ def _code(value: Any) -> str:
     return f"`{toml_value(value)}`"
 
 
-def _markdown(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
-    lines = [head, ("---",) * len(head), *rows]
-    return "\n".join("| " + " | ".join(c.replace("|", "\\|") for c in row) + " |" for row in lines)
+def _markdown(rows: Iterable[tuple[str, str, str]]) -> str:
+    lines = [" | ".join(cell.replace("|", "\\|") for cell in row) for row in rows]
+    return "\n".join(["| key | default | meaning |", "|---|---|---|", *(f"| {r} |" for r in lines)])
 
 
 def placed(document: str) -> str:
-    """A document with the reference between its markers as it should be now."""
+    """Return the document with the present reference between its markers."""
     before, _, rest = document.partition(BEGIN)
     _, end, after = rest.partition(END)
     if not end:

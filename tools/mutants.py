@@ -1,10 +1,10 @@
-"""Break a rule of the core on purpose and see that the tests notice: `make mutants`.
+"""Break rules of the core on purpose, and check that the tests fail: `make mutants`.
 
     python -m tools.mutants [NAME ...] [--tests PATH ...]
 
 Each row of `MUTANTS` puts a defect into one file of a copy of the package, and runs the tests on
-it. A row whose old text is no longer there, or there twice, fails: then the rule has moved, and
-the row has to move with it. Ends with 1 where a mutant lives.
+it. A row whose old text does not occur exactly once fails: the rule has moved, and you must
+change the row. The exit code is 1 if the tests miss a defect.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 TESTS = ("tests/core",)
 LIMIT_S = 300.0
-"""For one run of the tests: on a busy machine a run that takes longer proves nothing."""
+"""Seconds for one run of the tests. A longer run on a busy machine proves nothing."""
 
 
 @dataclass(frozen=True, slots=True)
 class Mutant:
-    """A defect: `old`, which stands once in `file` (below `radrm/core`), becomes `new`."""
+    """A defect: `old`, which occurs once in `file` (below `radrm/core`), becomes `new`."""
 
     name: str
     file: str
@@ -39,44 +39,44 @@ class Mutant:
 MUTANTS = (
     Mutant(
         "clamped to the largest of mixed devices",
-        "validation.py",
+        "constraints/need.py",
         "return capacities[wanted - 1] if",
         "return capacities[0] if",
     ),
     Mutant(
         "clamped to the smallest of mixed devices",
-        "validation.py",
+        "constraints/need.py",
         "return capacities[wanted - 1] if",
         "return capacities[-1] if",
     ),
     Mutant(
         "what is declared is clamped",
-        "validation.py",
+        "constraints/need.py",
         "return need if not largest else max(certain, min(need, largest))",
         "return need if not largest else min(need, largest)",
     ),
     Mutant(
         "availability ends, and no limit says when the job does",
-        "validation.py",
+        "constraints/fit.py",
         "if limit is None or now.wall_s + limit > until:",
         "if limit is not None and now.wall_s + limit > until:",
     ),
     Mutant(
         "a second move during a migration",
-        "validation.py",
+        "constraints/proposal.py",
         "if job.target is not None or attempt.target is not None:",
         "if attempt.target is not None:",
     ),
     Mutant(
         "a second move during a resize",
-        "validation.py",
+        "constraints/proposal.py",
         "if job.target is not None or attempt.target is not None:",
         "if job.target is not None:",
     ),
     Mutant(
         "a whole device that is not idle",
-        "validation.py",
-        "if placement.collocation.whole_device and not ledger.idle_for(owner):",
+        "constraints/placement.py",
+        "if wanted.whole_device and not ledger.idle_for(owner_of(job.id)):",
         "if False:",
     ),
     Mutant(
@@ -87,56 +87,56 @@ MUTANTS = (
     ),
     Mutant(
         "settled for good",
-        "state/ledger.py",
+        "state/holding.py",
         "                self.settled = False\n",
         "",
     ),
     Mutant(
         "warm at once after an exit",
-        "state/ledger.py",
-        "self.warm_from_s = max(self._warm_from_s(), left_s + self._settings.smact_after_exit_s)",
-        "self.warm_from_s = self._warm_from_s()",
+        "state/load.py",
+        "latest_s + self._settings.smact_warm_s, left_s + self._settings.smact_after_exit_s",
+        "latest_s + self._settings.smact_warm_s, float('-inf')",
     ),
     Mutant(
         "one KILL and no other",
-        "lifecycle.py",
-        "    again = state.turn.now.boot_s + state.settings.grace_s\n"
+        "lifecycle/stops.py",
+        "    again = state.step.now.boot_s + state.settings.grace_s\n"
         "    state.wake(Timer(again, KILL, attempt.job_id, attempt.number))\n",
         "",
     ),
     Mutant(
         "a void launch was a start",
-        "lifecycle.py",
+        "lifecycle/ending.py",
         "    started = job.started if attempt.number > 1 else None\n",
         "    started = job.started\n",
     ),
     Mutant(
         "a void launch forgets the start before it",
-        "lifecycle.py",
+        "lifecycle/ending.py",
         "    started = job.started if attempt.number > 1 else None\n",
         "    started = None\n",
     ),
     Mutant(
         "the lowest exit code",
-        "lifecycle.py",
+        "lifecycle/outcomes.py",
         "return max((c for c in codes if c is not None), default=None)",
         "return min((c for c in codes if c is not None), default=None)",
     ),
     Mutant(
         "usage dropped at the end",
-        "lifecycle.py",
+        "lifecycle/ending.py",
         "            usage=usage,\n",
         "",
     ),
     Mutant(
         "usage dropped by a resize",
-        "lifecycle.py",
+        "lifecycle/resizing.py",
         "usage=merged(attempt.usage, usage)))",
         "usage=attempt.usage))",
     ),
     Mutant(
         "usage counted twice",
-        "state/ledger.py",
+        "state/holding.py",
         "return tuple({u.device: u for u in (*usage, *newer)}.values())",
         "return (*usage, *newer)",
     ),
@@ -149,24 +149,24 @@ MUTANTS = (
     Mutant(
         "limits before ends, after a restart",
         "scheduler.py",
-        "            self._unheard.append(event)\n            return self.state.finish()\n",
-        "            self._unheard.append(event)\n",
+        "            self._adoption.defer(event)\n            return self.state.finish()\n",
+        "            self._adoption.defer(event)\n",
     ),
     Mutant(
         "a stop that came too late",
-        "lifecycle.py",
-        "if attempt.stop is not None and _came_too_late(attempt.stop, event, end):",
+        "lifecycle/ending.py",
+        "if attempt.stop is not None and came_too_late(attempt.stop, event, end):",
         "if False:",
     ),
     Mutant(
         "an end is when it is heard of",
-        "lifecycle.py",
+        "lifecycle/ending.py",
         "            ended=end,\n",
-        "            ended=state.turn.now,\n",
+        "            ended=state.step.now,\n",
     ),
     Mutant(
         "what was seen before a restart weighs as one reading",
-        "state/ledger.py",
+        "state/holding.py",
         "self.smact_count = max(1, usage.smact_count)",
         "self.smact_count = 1",
     ),
@@ -174,7 +174,7 @@ MUTANTS = (
         "the energy of one that leaves is its neighbours'",
         "state/ledger.py",
         "        left_s = now_s if left_s is None else left_s\n"
-        "        self._holders_change(left_s)\n",
+        "        self._divide_energy_before(left_s)\n",
         "        left_s = now_s if left_s is None else left_s\n",
     ),
 )
@@ -202,8 +202,8 @@ def main() -> int:
 
 
 def verdict_on(mutant: Mutant | None, tests: Sequence[str]) -> str | None:
-    """What is wrong with a row; None where the tests notice the defect. Without a mutant: what
-    is wrong with the tests."""
+    """The error of a row; None if the tests notice the defect. Without a mutant, the failure of
+    the unchanged tests."""
     with tempfile.TemporaryDirectory(prefix="radrm-mutant-") as folder:
         copy = Path(folder)
         for path in ROOT.iterdir():
@@ -230,7 +230,7 @@ _CACHES = shutil.ignore_patterns("__pycache__")
 
 
 def _run(copy: Path, tests: Sequence[str]) -> tuple[bool, str]:
-    """Whether the tests pass on a copy, and the end of what they say."""
+    """Whether the tests pass on a copy, and the end of their output."""
     command = [sys.executable, "-m", "pytest", "-q", "-x", "-n0", "-p", "no:cacheprovider", *tests]
     environment = {**os.environ, "PYTHONPATH": str(copy), "PYTHONDONTWRITEBYTECODE": "1"}
     try:

@@ -1,6 +1,6 @@
-"""Runs the commands of a document's transcripts, and can write what they print into it.
+"""Run the commands of a document's transcripts, and write their output into the document.
 
-    python -m tools.transcript docs/tutorial.md     run, and write the output anew
+    python -m tools.transcript docs/tutorial.md     run, and replace the output
 
 A fenced block `console` holds commands, each after `$ `, and what they printed. A block
 whose info string has `file=NAME` is a file that the reader is told to write. All commands
@@ -38,7 +38,7 @@ _ESCAPE = re.compile(r"\x1b\[[0-9;?]*[a-zA-Z]")
 
 @dataclass(slots=True)
 class Ran:
-    """A command as it stands in the document, what it printed, and its exit code."""
+    """A command of the document, its output and its exit code."""
 
     command: str
     output: str
@@ -68,7 +68,7 @@ class Shell:
         os.close(theirs)
 
     def run(self, command: str) -> Ran:
-        """Run one command to its end. Raises TimeoutError when it does not come."""
+        """Run one command to its end. Raises TimeoutError if it does not end."""
         assert self._bash.stdin is not None
         self._bash.stdin.write(f"{command}\nprintf '\\001%d\\001' $?\n".encode())
         self._bash.stdin.flush()
@@ -114,7 +114,7 @@ def files_and_commands(text: str) -> Iterator[tuple[str | None, str]]:
 
 
 def run(text: str, shell: Shell) -> list[Ran]:
-    """Write the files and run the commands of a document; what came of each command."""
+    """Write the files and run the commands of a document. Returns the result of each command."""
     ran = []
     for name, content in files_and_commands(text):
         if name is not None:
@@ -125,7 +125,7 @@ def run(text: str, shell: Shell) -> list[Ran]:
 
 
 def rewritten(text: str, ran: list[Ran]) -> str:
-    """The document with what its commands have printed now."""
+    """The document with the new output of its commands."""
     outputs = iter(ran)
 
     def fill(fence: re.Match[str]) -> str:

@@ -1,4 +1,4 @@
-"""GPUMemNet's networks: what they are trained on, training them, and how good they are.
+"""GPUMemNet's networks: their training data, their training and their accuracy.
 
 Needs PyTorch and timm, radrm itself does not:
 

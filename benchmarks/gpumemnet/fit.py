@@ -22,7 +22,7 @@ import torch
 from torch import nn
 
 from benchmarks.gpumemnet.data import Row
-from radrm.estimators.gpumemnet_ensemble import Shapes
+from radrm.estimators.gpumemnet.ensemble import Shapes
 
 WIDTHS = (40, 36, 32, 28, 24, 24, 20)
 HIDDEN = tuple(WIDTHS[:depth] for depth in range(1, 8)) + tuple(
@@ -51,7 +51,7 @@ class Fitted:
         )
 
     def numbers(self) -> bytes:
-        """The weights as `Ensemble.of` takes them."""
+        """The weights as `Ensemble.from_bytes` takes them."""
         return b"".join(
             tensor.detach().numpy().astype("<f2").tobytes()
             for network in self.networks

@@ -1,4 +1,4 @@
-"""Random networks and how much memory training them takes, by radrm's tracer.
+"""Label random networks with the memory of their training, by radrm's tracer.
 
     python -m benchmarks.gpumemnet.label cnn 0 1500 --seconds 1500
 
@@ -33,9 +33,9 @@ import torch
 from benchmarks.gpumemnet import nets
 from benchmarks.gpumemnet.data import MODELLED, as_words, modelled
 from benchmarks.gpumemnet.summaries import summary_of
-from radrm.estimators.gpumemnet_features import Family, Features, features_of
-from radrm.estimators.overheads import context_mib
-from radrm.estimators.traced import Traced
+from radrm.estimators.gpumemnet.features import Family, Features, features_of
+from radrm.estimators.memory.overheads import context_mib
+from radrm.estimators.traces.traced import Traced
 
 TRACER = Path(__file__).parents[2] / "radrm" / "tracer"
 T = TypeVar("T")

@@ -30,8 +30,8 @@ def activation(name: str, in_place: bool) -> nn.Module:
 
 
 def _batch_size(draw: random.Random, least: int, most: int, sample_bytes: float) -> int:
-    """A third of them as it comes; the rest such that large jobs are as frequent as small
-    ones, where the network is large enough for it."""
+    """Draw a batch size: a third of them log-uniform, the others such that large jobs are as
+    frequent as small ones, if the network is large enough."""
     if draw.random() < 1 / 3:
         return round(least * (most / least) ** draw.random())
     wanted = draw.random() * _MOST_BYTES / sample_bytes

@@ -17,7 +17,7 @@ import torch
 
 from benchmarks.gpumemnet.data import TIMM_FEATURES, TIMM_MEASURED, write_features
 from benchmarks.gpumemnet.summaries import summary_of
-from radrm.estimators.gpumemnet_features import Features, features_of
+from radrm.estimators.gpumemnet.features import Features, features_of
 
 
 def main() -> None:

@@ -20,8 +20,8 @@ import torch
 
 from benchmarks.gpumemnet import data, fit, scores
 from benchmarks.gpumemnet.data import Row
-from radrm.estimators.gpumemnet_ensemble import Ensemble
-from radrm.estimators.gpumemnet_features import Family
+from radrm.estimators.gpumemnet.ensemble import Ensemble
+from radrm.estimators.gpumemnet.features import Family
 
 REPOSITORY = Path(__file__).parents[2]
 WEIGHTS = REPOSITORY / "radrm" / "estimators" / "weights"
@@ -81,7 +81,7 @@ def without(rows: Sequence[Row], groups: Iterable[str]) -> Split:
 
 def ensemble(fitted: fit.Fitted) -> Ensemble:
     """As radrm will read it, halves for floats and all."""
-    return Ensemble.of(fitted.shapes(), fitted.numbers())
+    return Ensemble.from_bytes(fitted.shapes(), fitted.numbers())
 
 
 def fit_mlps(rows: Split, edges_mib: tuple[int, ...]) -> fit.Fitted:
@@ -112,7 +112,7 @@ def mlps(shipped: bool) -> list[scores.Line]:
     for name, edges_mib in (("1 GB", MLP_1_GB), ("2 GB", MLP_2_GB)):
         one = split(rows, 0)
         told = scores.told(ensemble(fit_mlps(one, edges_mib)), one.test)
-        lines.append(scores.line(f"MLP, {name}, measured", told))
+        lines.append(scores.line(f"MLP, {name}", told))
     if shipped:
         _ship(Family.MLP, fit_mlps(everything(split(rows, 0)), MLP_1_GB))
     return lines
@@ -134,9 +134,9 @@ def others(family: Family, shipped: bool) -> list[scores.Line]:
     apart = without(timm, OF_PUBLISHED_JOBS)
     tested = ensemble(fit_others(split(random_nets, 0) + apart))
     lines = [
-        scores.line(f"{name}, 8 GB, random networks, modelled", of_random),
-        scores.line(f"{name}, 8 GB, TIMM, unseen families, measured", of_families),
-        scores.line(f"{name}, 8 GB, TIMM, unseen models, measured", of_models),
+        scores.line(f"{name}, random networks", of_random),
+        scores.line(f"{name}, unseen families", of_families),
+        scores.line(f"{name}, unseen models", of_models),
         *scores.published_lines(name, tested, family),
     ]
     if shipped:

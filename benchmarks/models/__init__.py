@@ -1,4 +1,4 @@
-"""Factories for the models of the published jobs, for `radrm.tracer` and whoever measures.
+"""Factories for the models of the published jobs, for `radrm.tracer` and for measurements.
 
     vision       ImageNet CNNs (torchvision, and timm's Xception), and an MNIST CNN
     cifar        timm's models for 32 x 32 images

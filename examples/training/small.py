@@ -1,4 +1,4 @@
-"""What the training scripts share: PyTorch or a clear word, a small network, made-up images."""
+"""Code that the training scripts share: options, a small network, synthetic images."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ IMAGES = 2048
 
 
 def import_torch() -> Any:
-    """PyTorch; where it is missing, one line and exit code 1 instead of a traceback."""
+    """Import PyTorch. If it is missing, print one line and exit with code 1."""
     try:
         import torch
     except ImportError as error:

@@ -1,4 +1,4 @@
-"""Train a small network on made-up images, on the GPU that radrm gave, else on the CPU."""
+"""Train a small network on synthetic images, on the job's GPU, else on the CPU."""
 
 from __future__ import annotations
 

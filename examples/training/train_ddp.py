@@ -1,4 +1,4 @@
-"""Train data-parallel, one process per GPU (NCCL), or on CPUs (gloo). Start it by torchrun."""
+"""Train data-parallel with one process per GPU (NCCL), or on CPUs (gloo). Start it by torchrun."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ EXIT_UNFINISHED = 75  # sysexits.h: a temporary failure, try again
 
 
 class Warned:
-    """Whether somebody has asked this process to come to an end."""
+    """Notes the signal that asks this process to end."""
 
     def __init__(self) -> None:
         self.by: str | None = None
@@ -23,7 +23,7 @@ class Warned:
             signal.signal(number, self._note)
 
     def _note(self, number: int, frame: FrameType | None) -> None:
-        # Only noted: a handler may run in the middle of anything, also of saving.
+        # Only note it: a handler may run at any point, also while a checkpoint is saved.
         self.by = signal.Signals(number).name
 
 
@@ -56,7 +56,7 @@ def main() -> int:
         done = epoch + 1
         if warned.by is not None and done < args.epochs:
             save(torch, file, model, optimizer, done)
-            print(f"{warned.by}: saved after epoch {done}, to be continued", flush=True)
+            print(f"{warned.by}: saved after epoch {done}; run again to continue", flush=True)
             return EXIT_UNFINISHED
         if done % args.save_every == 0:
             save(torch, file, model, optimizer, done)
@@ -65,7 +65,7 @@ def main() -> int:
 
 
 def save(torch: Any, file: Path, model: Any, optimizer: Any, epochs: int) -> None:
-    """All or nothing: whoever is killed in the middle leaves the checkpoint before."""
+    """Save completely or not at all: a kill in between leaves the previous checkpoint."""
     state = {"epochs": epochs, "model": model.state_dict(), "optimizer": optimizer.state_dict()}
     new = file.with_suffix(".new")
     with new.open("wb") as out:
@@ -76,7 +76,7 @@ def save(torch: Any, file: Path, model: Any, optimizer: Any, epochs: int) -> Non
 
 
 def load(torch: Any, file: Path, model: Any, optimizer: Any, device: str) -> int:
-    """Take up the last checkpoint; how many epochs it has behind it, 0 without one."""
+    """Load the last checkpoint. Returns the number of its epochs, 0 without a checkpoint."""
     if not file.exists():
         return 0
     state = torch.load(file, map_location=device, weights_only=True)

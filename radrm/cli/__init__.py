@@ -1,14 +1,16 @@
-"""Layer 7: the commands people type. One command per file; rendering apart.
+"""Layer 7: the commands that users type, one per file, and what they show.
 
 The files, in the order in which they may import one another:
     listing      every command with its line of help
-    options      what several commands take alike
-    simulations  variants of a run, their options, and running many
-    toml_text    writing TOML that people read
-    settings     every setting there is, and what is wrong with those given
-    usage        what is wrong with a command line, in one line
+    parameters   the parameters of everyday commands, and reading them
+    typed        the same parameters for typer
+    options      options that several other commands share
+    simulation_options  options that `simulate`, `compare` and `replay` share
+    toml_text    write TOML that people read
+    settings     list all settings, and check those that are given
+    usage        one line about a wrong command line
     show         tables, cards and plots (a folder)
-    orders       orders about jobs and devices, and what came of them
+    results      the results of commands about jobs and devices
     commands     the commands, one file each (a folder)
     app          all commands but `submit`, by typer
     main         the entry points

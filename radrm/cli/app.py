@@ -1,4 +1,4 @@
-"""All commands, by typer. `submit` stands here for the help only: `main` runs it itself."""
+"""The typer application of all commands. It lists `submit` for the help; `main` runs it."""
 
 from __future__ import annotations
 
@@ -7,15 +7,16 @@ from importlib import import_module
 import typer
 
 from radrm.cli.commands.submit import run as run_submit
-from radrm.cli.listing import COMMANDS
+from radrm.cli.listing import COMMANDS, EVERYDAY
+from radrm.cli.typed import typed
 
 _OWN_WORDS = {"allow_extra_args": True, "ignore_unknown_options": True}
-"""For commands whose options are those of the one option table."""
+"""For commands that read their options from the option table."""
 
 
 def make_app(only: str | None = None) -> typer.Typer:
-    """The application. With the name of a command it has that one alone: people wait for
-    what is imported, and `status` has no use for what `doctor` needs."""
+    """Make the application. `only` names the single command that it contains: importing all
+    commands takes long."""
     app = typer.Typer(
         add_completion=False,
         pretty_exceptions_enable=False,
@@ -26,8 +27,11 @@ def make_app(only: str | None = None) -> typer.Typer:
     for name in (only,) if only in COMMANDS else COMMANDS:
         if name == "submit":
             continue
-        command = getattr(import_module(f"radrm.cli.commands.{name}"), str(name))
-        if isinstance(command, typer.Typer):
+        module = import_module(f"radrm.cli.commands.{name}")
+        command = getattr(module, str(name))
+        if name in EVERYDAY:
+            app.command()(typed(command, module.PARAMETERS))
+        elif isinstance(command, typer.Typer):
             app.add_typer(command)
         elif name == "edit":
             app.command(context_settings=_OWN_WORDS, add_help_option=False)(command)
@@ -39,7 +43,7 @@ def make_app(only: str | None = None) -> typer.Typer:
 
 
 def _radrm() -> None:
-    """`main` answers `--help` and `--version` itself; this makes one command a group of one."""
+    """Do nothing. Without a callback, typer would drop the name of a single command."""
 
 
 def submit(context: typer.Context) -> None:

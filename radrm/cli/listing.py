@@ -1,5 +1,5 @@
-"""Every command with its line of help. `radrm --help` and a mistyped command need no more
-than this, so neither waits for typer and for what the commands import."""
+"""Every command with its line of help. `radrm --help` and a mistyped command need only this file,
+so neither waits for the imports of typer and of the commands."""
 
 from __future__ import annotations
 
@@ -10,47 +10,54 @@ if TYPE_CHECKING:
 GROUPS: dict[str, dict[str, str]] = {
     "Jobs": {
         "submit": "Submit job files, or one command after `--`.",
-        "status": "Show jobs: where they are, why they wait, how they ended.",
+        "status": "Show jobs: where they run, why they wait, how they ended.",
         "explain": "Say why a job waits, or where and how it ran.",
         "logs": "Print a job's log.",
         "wait": "Wait for jobs to end.",
         "cancel": "Cancel jobs, waiting or running.",
         "hold": "Keep waiting jobs from starting, until they are released.",
-        "release": "Let jobs that were held start.",
+        "release": "Let held jobs start.",
         "requeue": "Put jobs back into the queue.",
-        "edit": "Change what jobs ask for: priority, time limit, memory...",
+        "edit": "Change options of jobs: priority, time limit, memory...",
     },
     "Job files in folders": {
         "spool": "Print your spool folder, whose .rad files become jobs.",
         "watch": "Submit the .rad files that are put into a folder.",
     },
     "GPUs": {
-        "gpus": "Show the devices: memory, SM activity, power, jobs.",
-        "drain": "Give no more jobs to GPUs; those on them run on.",
+        "gpus": "Show the GPUs: memory, SM activity, power, jobs.",
+        "drain": "Start no more jobs on GPUs; running jobs go on.",
         "resume": "Let drained GPUs take jobs again.",
         "mps": "CUDA MPS: jobs of one user share a GPU, each with a memory cap.",
         "bench": "Measure on this server.",
     },
     "Estimates and simulation": {
-        "estimate": "Say how much GPU memory a job will need, before it runs.",
+        "estimate": "Estimate the GPU memory of a job before it runs.",
         "estimators": "List the estimators, or try them on measured jobs.",
-        "summarize": "Write a model's summary and its training step, without a GPU.",
+        "summarize": "Write the summary of a model for estimators, without a GPU.",
         "simulate": "Run a trace on a simulated server and show the result.",
         "compare": "Run a trace under several policies, beside the lower bounds.",
         "replay": "Run the daemon's own past jobs under other policies.",
     },
     "The daemon": {
-        "daemon": "Run the daemon until Ctrl-C or TERM; jobs run on without it.",
+        "daemon": "Run the daemon until Ctrl-C or TERM; jobs go on without it.",
         "doctor": "Check this machine, the configuration and the daemon.",
-        "config": "Show or check the configuration; no daemon is needed.",
+        "config": "Show or check the configuration, without a daemon.",
         "demo": "Show it all once on simulated GPUs, in less than a minute.",
     },
 }
 COMMANDS: dict[str, str] = {name: line for group in GROUPS.values() for name, line in group.items()}
+EVERYDAY = frozenset(
+    {
+        *("cancel", "drain", "explain", "gpus", "hold", "logs"),
+        *("release", "requeue", "resume", "status", "wait"),
+    }
+)
+"""Commands that start without typer: their modules have `PARAMETERS`."""
 
 
 def overview() -> str:
-    """What `radrm --help` prints."""
+    """The text of `radrm --help`."""
     width = max(map(len, COMMANDS)) + 2
     lines = [
         "Usage: radrm COMMAND [ARGS]...",
@@ -69,14 +76,14 @@ def overview() -> str:
 
 
 def unknown(word: str) -> str:
-    """What is wrong with a first word that is no command, in one line."""
+    """One line about a first word that is no command."""
     if word.startswith("-"):
         return f"radrm: unknown option {word}{_hint(word, ('--help', '--version'))}"
     return f"radrm: unknown command {word}{_hint(word, COMMANDS)}"
 
 
 def _hint(word: str, known: Iterable[str]) -> str:
-    from difflib import get_close_matches  # here: only a mistake needs it
+    from difflib import get_close_matches  # imported here, because only a mistake needs it
 
     near = get_close_matches(word, known, n=1)
     return f"; did you mean {near[0]}?" if near else "; see radrm --help"

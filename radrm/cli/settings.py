@@ -1,7 +1,7 @@
-"""Every setting that a configuration may hold, and everything that is wrong with one.
+"""List every setting of a configuration, and find every error in one.
 
-What a rule takes is for `wiring` to say: here it is asked, one setting at a time, so that
-nothing is called fine that a daemon would refuse.
+`wiring` checks the settings of rules for the daemon too. It is asked here for one setting at a
+time, so that this check accepts nothing that a daemon would refuse.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ RULE_TABLES: Mapping[str, str] = {
 
 
 def registry_of(table: str) -> str:
-    """The name under which `wiring` knows the kind of rules that a table configures."""
+    """The registry in `wiring` of the rules that a table configures."""
     return next(kind for kind, name in TABLES.items() if name == table)
 
 
 def chosen_rules(config: Config) -> dict[str, tuple[str, ...]]:
-    """The rules in force, by the table of their kind."""
+    """The rules that a configuration selects, by the table of their kind."""
     chosen: dict[str, tuple[str, ...]] = {
         table: (getattr(config, key),) for table, key in RULE_TABLES.items()
     }
@@ -49,17 +49,17 @@ def chosen_rules(config: Config) -> dict[str, tuple[str, ...]]:
     return chosen
 
 
-# ------------------------------------------------------------------ what there is to set
+# ------------------------------------------------------------------ the settings
 
 
 def rule_settings(table: str, name: str) -> dict[str, Any]:
-    """A rule's settings and their defaults. Raises `BadConfig` where there is no such rule."""
+    """A rule's settings and their defaults. Raises `BadConfig` if there is no such rule."""
     settings = settings_of(find_rule(registry_of(table), name))
     return {key: s.default for key, s in settings.items() if s.default is not MISSING}
 
 
 def core_settings() -> dict[str, Any]:
-    """The settings of `[core]` and their defaults: all whose own default `wiring` takes there."""
+    """The settings of `[core]` and their defaults: those that `wiring` accepts there."""
     return {
         f.name: f.default
         for f in fields(CoreSettings)
@@ -69,7 +69,7 @@ def core_settings() -> dict[str, Any]:
 
 
 def filled(config: Config) -> Config:
-    """The same configuration, with every default that is in force written out."""
+    """The configuration with all defaults of the selected rules written out."""
     tables: dict[str, Any] = {table: dict(getattr(config, table)) for table in RULE_TABLES}
     for table, names in chosen_rules(config).items():
         for name in names:
@@ -81,48 +81,51 @@ def filled(config: Config) -> Config:
     return replace(config, core=core, **tables)
 
 
-# ------------------------------------------------------------------ what is wrong
+# ------------------------------------------------------------------ errors
 
 
-def find_troubles(text: str, source: str) -> list[str]:
-    """One line, source first, on everything for which a daemon would not start with this
-    text, and on what it would pass over: rules that do not exist, settings that contradict
-    each other. Empty: it is fine."""
-    config, troubles = examine_config(text, source)
-    found = list(_rule_troubles(config)) + contradictions(config)
-    if not troubles and not found:
-        found = list(_whole_troubles(config))
-    return troubles + [f"{source}: {trouble}" for trouble in dict.fromkeys(found)]
+def find_errors(text: str, source: str) -> list[str]:
+    """All errors of a configuration text, one line each, source first; empty if there are none.
+
+    These are the errors with which a daemon would not start, and those that it would only warn
+    of: unknown rules, contradicting settings.
+    """
+    examined = examine_config(text, source)
+    config, errors = examined.config, list(examined.errors)
+    found = list(_rule_errors(config)) + contradictions(config)
+    if not errors and not found:
+        found = list(_whole_errors(config))
+    return errors + [f"{source}: {cause}" for cause in dict.fromkeys(found)]
 
 
-def _rule_troubles(config: Config) -> Iterator[str]:
+def _rule_errors(config: Config) -> Iterator[str]:
     for table, chosen in chosen_rules(config).items():
         given: Mapping[str, Mapping[str, Any]] = getattr(config, table)
         for name in dict.fromkeys([*chosen, *given]):
-            yield from _table_troubles(_make_rule(table, name), given.get(name, {}))
-    yield from _table_troubles(_make_core, config.core)
+            yield from _table_errors(_make_rule(table, name), given.get(name, {}))
+    yield from _table_errors(_make_core, config.core)
 
 
-def _whole_troubles(config: Config) -> Iterator[str]:
-    """What shows only when all of it comes together, in the order in which a daemon starts."""
+def _whole_errors(config: Config) -> Iterator[str]:
+    """The errors of the configuration as a whole, in the order of a daemon's start."""
     makers: tuple[Callable[[Config], object], ...] = (make_rules, make_estimating, make_settings)
     for make in makers:
-        trouble = _complaint(make, config)
-        if trouble is not None:
-            yield trouble
+        cause = _complaint(make, config)
+        if cause is not None:
+            yield cause
 
 
-def _table_troubles(make: Callable[[Any], object], given: Mapping[str, Any]) -> list[str]:
-    """Every setting that is refused by itself; else what is wrong with them together."""
+def _table_errors(make: Callable[[Any], object], given: Mapping[str, Any]) -> list[str]:
+    """Return the error of each setting alone; without one, the error of all together."""
     whole = _complaint(make, given)
     if whole is None:
         return []
     single = [_complaint(make, {key: value}) for key, value in given.items()]
-    return [trouble for trouble in single if trouble is not None] or [whole]
+    return [cause for cause in single if cause is not None] or [whole]
 
 
 def _make_rule(table: str, name: str) -> Callable[[Any], object]:
-    """Makes one rule with the settings that it is called with, beside defaults only."""
+    """A function that makes one rule from given settings, with defaults for everything else."""
     make: Callable[[Config], object] = make_rules
     if table == "estimators":
         make = make_estimating

@@ -1,7 +1,7 @@
-"""Writing TOML that people read: tables of settings, with a remark where one is due.
+"""Write TOML that people read: tables of settings, with comments behind values.
 
-What is written reads back as the same values, and holds no character that a terminal
-would obey. Only what a configuration can hold is written; there is no reader here.
+The text reads back as the same values and holds no control character. This writes only what a
+configuration can hold; the standard library reads it.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ _SHORT = {'"': '\\"', "\\": "\\\\", "\n": "\\n", "\t": "\\t", "\r": "\\r"}
 
 
 def toml_text(table: Mapping[str, Any], remarks: Mapping[Path, str] | None = None) -> str:
-    """A table as TOML, subtables under headers of their own after the values.
+    """A table as TOML: first the values, then each subtable under its header.
 
-    `remarks` are one-line comments behind values, by path. Raises `ValueError` for
-    what TOML cannot hold.
+    `remarks` are one-line comments behind values, by path. Raises `ValueError` for a value that
+    TOML cannot hold.
     """
     return "\n".join(_lines(table, (), remarks or {})).strip("\n") + "\n"
 
@@ -45,7 +45,7 @@ def toml_key(key: str) -> str:
 
 
 def toml_value(value: Any) -> str:
-    """A value on one line. Raises `ValueError` for what TOML cannot hold."""
+    """A value on one line. Raises `ValueError` for a value that TOML cannot hold."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, (int, float)):

@@ -1,4 +1,4 @@
-"""What is wrong with a command line, in one line, as `submit` says it too."""
+"""One line about a wrong command line, in the same form as that of `submit`."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from typing import Any
 
 import typer
 
-UsageTrouble: Any = typer.BadParameter.__mro__[1]
-"""The error that typer, whichever click it brings along, raises for a wrong command line."""
+WrongUsage: Any = typer.BadParameter.__mro__[1]
+"""The error that typer raises for a wrong command line: `UsageError` of its own click."""
 
 
 def in_one_line(error: Any) -> str:
-    """The thing, the cause, the next step. Help, where it was the help that was wanted."""
+    """The command, the mistake and the next step; the help text if no argument was given."""
     context = error.ctx
     command = context.command_path if context is not None else "radrm"
     if type(error).__name__ == "NoArgsIsHelpError":

@@ -1,9 +1,11 @@
-"""Layer 5: talking to a daemon: requests, following, tails, exit codes. No typer, no rich.
+"""Layer 5: talk to a daemon: requests, following, log files, exit codes. No typer, no rich.
 
 The files, in the order in which they may import one another:
+    states      which states of a job are waiting, live, final
     text        plain text and JSON, without rich
     connection  the connection to a daemon
-    exits       exit codes of commands that wait for jobs
-    tail        a log file, read as it grows
-    follow      following jobs: their states and logs
+    commands    commands about many jobs or devices
+    exits       wait for jobs, and convert their ends to exit codes
+    tail        read a log file as it grows
+    follow      follow jobs: their states and logs
 """

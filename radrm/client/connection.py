@@ -1,12 +1,19 @@
-"""The connection to a daemon: the user's own, else the system's. Light to import."""
+"""The connection to a daemon: the user's own, else the system's. Light to import.
+
+Theory of operation. One connection carries one request at a time. An answer that did not arrive
+completely closes the connection, so that the next request never gets an old answer. The next
+request connects again, perhaps to a restarted daemon. A client must therefore expect that a
+command without an answer was carried out.
+"""
 
 from __future__ import annotations
 
 import json
 import os
 
+from radrm.client.states import LIVE
 from radrm.errors import RadrmError, Refused, Unreachable, UsageError
-from radrm.host.storage.paths import Paths, client_paths
+from radrm.host.storage.paths import Paths, client_paths, prepare, system_mode
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -18,11 +25,10 @@ if TYPE_CHECKING:
 
 _ERRORS: dict[int, type[RadrmError]] = {1: Refused, 2: UsageError, 3: Unreachable}
 _LIMIT_S = 90.0
-_LIVE = frozenset({"LAUNCHING", "RUNNING", "STOPPING"})
 
 
 class Client:
-    """Finds the daemon when first asked. Used as a context manager, or closed by `close`."""
+    """Finds the daemon at the first request. Use it as a context manager, or call `close`."""
 
     def __init__(self, candidates: tuple[Paths, ...] | None = None) -> None:
         self.candidates = candidates or client_paths(os.environ, os.getuid())
@@ -37,12 +43,12 @@ class Client:
         self.close()
 
     def connect(self) -> Paths:
-        """The places of the daemon that answers. Raises `Unreachable` when none does."""
+        """Connect to the first daemon that answers. Returns its paths. Raises `Unreachable`."""
         if self._socket is None:
             for paths in self.candidates:
                 if not os.path.exists(paths.socket):
                     continue
-                # Imported here: to submit needs no daemon, and without one no socket.
+                # Imported here, because `submit` without a daemon needs no socket.
                 from radrm.host.sockets import connect
 
                 try:
@@ -59,7 +65,7 @@ class Client:
         return self.paths
 
     def ask(self, op: str, **words: Any) -> Any:
-        """One request, one answer. What the daemon refuses is raised as it says it."""
+        """Send one request and return its result. A refusal is raised with the daemon's text."""
         self.connect()
         answer = None
         try:
@@ -68,11 +74,11 @@ class Client:
         except (OSError, ValueError):
             pass
         finally:
-            # Interrupted as well: the next question would get this one's answer.
+            # Also after Ctrl-C: the next request would read the answer to this one.
             if answer is None:
                 self.close()
         if answer is None:
-            raise Unreachable("the radrm daemon went away while it was asked; try again")
+            raise Unreachable("the radrm daemon closed the connection without an answer; try again")
         if not answer["ok"]:
             raise _ERRORS.get(answer["code"], Refused)(answer["error"])
         return answer["result"]
@@ -82,7 +88,7 @@ class Client:
         try:
             self._socket.sendall(request)
         except BrokenPipeError:
-            pass  # a daemon that lets nobody more in has said so before it closed
+            pass  # a daemon without a free connection sends its reason before it closes
         line: bytes = self._lines.readline()
         return line
 
@@ -93,9 +99,25 @@ class Client:
             self._socket = self._lines = None
 
 
+def find_spool(client: Client) -> tuple[Paths, bool]:
+    """The paths of the daemon to submit to, and whether it answers. A user without an own daemon
+    gets the system's paths if they exist."""
+    try:
+        return client.connect(), True
+    except Unreachable:
+        pass
+    own = client.candidates[0]
+    if not os.path.exists(own.database):
+        for paths in client.candidates[1:]:
+            if os.path.isdir(paths.spool):
+                return paths, False  # jobs wait there for the system's daemon
+    prepare(own, system_mode(os.environ, os.getuid()))
+    return own, False
+
+
 def every_job(ask: Ask, **words: Any) -> list[dict[str, Any]]:
-    """All documents that the question `status` means with these words, asked for in pages; in
-    order of service, or by id where those that have ended are among them or the jobs are named.
+    """All documents of the question `status` with these words, fetched in pages. They are in
+    queue order; by id if ended jobs are among them or the jobs are named.
     """
     found: dict[int, dict[str, Any]] = {}
     after: int | None = 0
@@ -103,7 +125,7 @@ def every_job(ask: Ask, **words: Any) -> list[dict[str, Any]]:
     while after is not None:
         answer = ask("status", **words, after=after)
         if isinstance(answer, list):
-            return answer  # a daemon that knows no pages gives all at once
+            return answer  # an older daemon knows no pages and sends all at once
         found |= {job["id"]: job for job in answer["jobs"]}
         after, pages = answer["next"], pages + 1
     documents = list(found.values())
@@ -113,8 +135,8 @@ def every_job(ask: Ask, **words: Any) -> list[dict[str, Any]]:
 
 
 def _in_order(job: dict[str, Any]) -> tuple[int, int, int]:
-    """As the daemon has them: with an attempt, in line for GPUs, in the other line, the rest."""
+    """The daemon's order: live jobs, the line for GPUs, the line without GPUs, the others."""
     position = job["position"]
     if position is not None:
         return (1 if job["gpus"] else 2), position, job["id"]
-    return (0 if job["state"] in _LIVE else 3), 0, job["id"]
+    return (0 if job["state"] in LIVE else 3), 0, job["id"]

@@ -1,24 +1,29 @@
-"""The exit code that stands for a job's end, in `submit --wait` and `wait`."""
+"""Wait for jobs, and convert their ends to exit codes. Light to import."""
 
 from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable
-from typing import Any
 
-from radrm.client.connection import Client, every_job
+from radrm.client.connection import every_job
+from radrm.client.states import FINAL
 from radrm.errors import EXIT_NEVER_RAN, EXIT_TIME_LIMIT, Refused, Unreachable, plain
 
-FINAL = frozenset({"COMPLETED", "FAILED", "TIMEOUT", "CANCELLED"})
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from typing import Any
+
+    from radrm.client.connection import Client
+
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.05, 1.0
 _BATCH = 1000
 _WATCHED = 100
-"""All must end, so it is enough to look at a few of those that have not."""
+"""Unfinished jobs that are asked about at once: all must end, so a few are enough."""
 
 
 def exit_code(document: dict[str, Any]) -> int:
-    """The job's own code; 124 for its time limit, 125 where it was lost or never started."""
+    """The job's own code; 124 after its time limit, 125 if it was lost or never started."""
     if document["state"] == "TIMEOUT":
         return EXIT_TIME_LIMIT
     if document["outcome"] == "lost" or document["started_at"] is None:
@@ -30,12 +35,12 @@ def exit_code(document: dict[str, Any]) -> int:
 
 
 def wait_for(
-    client: Client, references: list[str], pause: Callable[[float], object] = time.sleep
+    client: Client, references: Sequence[str], pause: Callable[[float], object] = time.sleep
 ) -> list[dict[str, Any]]:
-    """Wait until all of these jobs have ended; their documents, each once.
+    """Wait until all of these jobs have ended. Returns their documents, each once.
 
-    What a reference means is settled when this begins. A daemon that is being restarted
-    is waited for, as long as it had answered once.
+    References are resolved once, at the beginning. After the first answer, the wait survives a
+    restart of the daemon.
     """
     found: dict[int, dict[str, Any]] = {}
     for i in range(0, len(references), _BATCH):
@@ -51,7 +56,7 @@ def wait_for(
             continue
         found |= now
         if all(d["state"] in FINAL for d in now.values()):
-            pause_s = _FIRST_PAUSE_S  # look at the next few at once
+            pause_s = _FIRST_PAUSE_S  # ask about the next jobs soon: they may have ended too
     return list(found.values())
 
 
@@ -60,13 +65,14 @@ def _by_id(documents: list[dict[str, Any]]) -> dict[int, dict[str, Any]]:
 
 
 def highest(documents: list[dict[str, Any]]) -> int:
+    """The highest exit code of these jobs. Raises `Refused` without a job."""
     if not documents:
         raise Refused("there is no job to wait for")
     return max(exit_code(d) for d in documents)
 
 
 def tell_failures(documents: list[dict[str, Any]]) -> None:
-    """On standard error a line for each job that did not complete."""
+    """Print a line on standard error for each job that did not complete."""
     for document in documents:
         if document["state"] != "COMPLETED":
             why = f": {document['reason']}" if document["reason"] else ""

@@ -1,8 +1,8 @@
-"""Following jobs: their changes of state, and their logs through every attempt.
+"""Follow jobs: their changes of state, and their logs through every attempt.
 
-Nothing here reads the terminal or draws: callers pass in where bytes and remarks go,
-and how to pause. The daemon is asked at most twice a second; a log is looked at
-more often, since that costs nobody else anything.
+Nothing here reads the terminal or draws: callers pass in where bytes and remarks go, and how to
+pause. The daemon is asked at most twice a second. A log is read more often, because that does
+not load the daemon.
 """
 
 from __future__ import annotations
@@ -10,28 +10,34 @@ from __future__ import annotations
 import select
 import sys
 import time
-from collections.abc import Callable, Iterator
-from typing import Any
 
-from radrm.client.connection import Client, every_job
-from radrm.client.exits import FINAL
-from radrm.client.tail import Tail, Write
-from radrm.client.text import Document, label
+from radrm.client.connection import every_job
+from radrm.client.states import FINAL, WAITING
+from radrm.client.tail import Tail
+from radrm.client.text import label
 from radrm.errors import Refused, Unreachable, plain
 
-Ask = Callable[..., Any]
-Say = Callable[[str], object]
-Pause = Callable[[float], object]
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from typing import Any
+
+    from radrm.client.connection import Ask, Client
+    from radrm.client.tail import Write
+    from radrm.client.text import Document
+
+    Say = Callable[[str], object]
+    Pause = Callable[[float], object]
 
 ASK_S = 0.5
 LOOK_S = 0.1
 _SHARE_OF_DAEMON = 0.1
-"""A question that is costly to answer is asked seldom: this much of the time at most."""
+"""Most of the time that questions may take: the longer an answer takes, the longer the pause."""
 _BATCH = 500
 
 
 def pause(seconds: float) -> None:
-    """Sleep; raises BrokenPipeError when whoever reads our output has gone meanwhile."""
+    """Sleep. Raises `BrokenPipeError` if the reader of standard output closes its end."""
     poll = select.poll()
     poll.register(sys.stdout, 0)
     if poll.poll(seconds * 1000):
@@ -39,25 +45,28 @@ def pause(seconds: float) -> None:
 
 
 class Patient:
-    """Asks as a client does, and waits for a daemon that is being restarted.
+    """Asks a daemon, and waits for one that restarts.
 
     Only one that has answered is waited for: otherwise `Unreachable` is raised at once.
+    `answering_s` is the time that the daemon has taken to answer; outages do not count.
     """
 
     def __init__(self, client: Client, say: Say, pause: Pause = pause) -> None:
         self._client, self._say, self._pause = client, say, pause
         self._answered = False
+        self.answering_s = 0.0
 
     def ask(self, op: str, **words: Any) -> Any:
         failures = 0
         while True:
+            began = time.monotonic()
             try:
                 answer = self._client.ask(op, **words)
             except Unreachable:
                 if not self._answered:
                     raise
                 failures += 1
-                if failures == 2:  # the first may be a connection that had been idle too long
+                if failures == 2:  # the first may be an idle connection that the daemon closed
                     self._say("the daemon does not answer; jobs run on, waiting for it")
                 if failures >= 2:
                     self._pause(ASK_S)
@@ -65,24 +74,25 @@ class Patient:
             if failures >= 2:
                 self._say("the daemon is back")
             self._answered = True
+            self.answering_s += time.monotonic() - began
             return answer
 
 
 # ------------------------------------------------------------------ states
 
 
-def changes(ask: Ask, words: Document, pause: Pause = pause) -> Iterator[list[Document]]:
-    """The jobs as they are, then those with a new state or attempt, until all have ended.
+def changes(patient: Patient, words: Document, pause: Pause = pause) -> Iterator[list[Document]]:
+    """Yield all jobs first, then those with a new state or attempt, until all have ended.
 
-    `words` are those of the question `status`. A job that leaves the selection (it has
-    ended, say) is told of once more, as it then is.
+    `words` are those of the question `status`. A job that leaves the selection (for example,
+    because it has ended) is yielded once more, in its new state.
     """
     seen: dict[int, Document] = {}
     while True:
-        began = time.monotonic()
-        found: list[Document] = every_job(ask, **words)
+        began_s = patient.answering_s
+        found: list[Document] = every_job(patient.ask, **words)
         here = {job["id"] for job in found}
-        found += _left(ask, [job for job in seen.values() if job["id"] not in here])
+        found += _left(patient.ask, [job for job in seen.values() if job["id"] not in here])
         changed = [j for j in found if j["id"] not in seen or _mark(seen[j["id"]]) != _mark(j)]
         seen |= {job["id"]: job for job in found}
         if changed:
@@ -91,7 +101,7 @@ def changes(ask: Ask, words: Document, pause: Pause = pause) -> Iterator[list[Do
             del seen[gone]
         if all(job["state"] in FINAL for job in seen.values()):
             return
-        pause(max(ASK_S, (time.monotonic() - began) / _SHARE_OF_DAEMON))
+        pause(max(ASK_S, (patient.answering_s - began_s) / _SHARE_OF_DAEMON))
 
 
 def _mark(job: Document) -> tuple[Any, ...]:
@@ -99,7 +109,7 @@ def _mark(job: Document) -> tuple[Any, ...]:
 
 
 def _left(ask: Ask, jobs: list[Document]) -> list[Document]:
-    """What has become of jobs that the selection no longer has."""
+    """The current documents of jobs that have left the selection."""
     found: list[Document] = []
     for i in range(0, len(jobs), _BATCH):
         found += every_job(ask, jobs=[label(job) for job in jobs[i : i + _BATCH]])
@@ -110,7 +120,7 @@ def _left(ask: Ask, jobs: list[Document]) -> list[Document]:
 
 
 class LogFollower:
-    """A job's log, live: waits for the start, goes on through later attempts to the end."""
+    """Copies a job's log as it grows: waits for the start and follows all attempts to the end."""
 
     def __init__(
         self, ask: Ask, reference: str, which: str, write: Write, say: Say, pause: Pause = pause
@@ -119,10 +129,10 @@ class LogFollower:
         self._reference, self._which = reference, which
 
     def follow(self, attempt: int | None, lines: int | None) -> Document:
-        """To the job's end, or to that of `attempt`; the job's last document.
+        """Follow to the end of the job, or of `attempt`. Returns the job's last document.
 
-        `lines` bounds what is shown of what was there before. Raises `Refused` when the
-        job ends without the attempt.
+        `lines` limits how much of the existing log is shown. Raises `Refused` if the job ends
+        without the attempt.
         """
         job = self._job()
         number = attempt or max(1, job["attempts"])
@@ -145,29 +155,29 @@ class LogFollower:
         return document
 
     def _started(self, number: int) -> Document:
-        """The job once it has this attempt."""
-        said = False
+        """Wait for this attempt. Returns the job."""
+        told_user = False
         while (job := self._job())["attempts"] < number:
             if job["state"] in FINAL:
                 what = "it started" if number == 1 else f"it had an attempt {number}"
                 raise Refused(f"job {label(job)} ended before {what} ({_end(job)})")
-            if not said:
+            if not told_user:
                 reason = plain(job["reason"] or "")
                 why = f": {reason}" if reason else ""
                 self._say(f"job {label(job)} is {job['state']}{why}; waiting for its start")
-                said = True
+                told_user = True
             self._pause(ASK_S)
         return job
 
     def _next(self, number: int) -> Document:
-        """The job once it has another attempt than `number`, or has ended for good."""
-        said = False
+        """Wait for an attempt after `number`, or the job's end. Returns the job."""
+        told_user = False
         while (job := self._job())["attempts"] <= number and job["state"] not in FINAL:
-            if not said and job["state"] in ("PENDING", "RECOVERING"):
+            if not told_user and job["state"] in WAITING:
                 reason = plain(job["reason"] or "")
                 why = f": {reason}" if reason else ""
                 self._say(f"attempt {number} has ended, the job is {job['state']}{why}")
-                said = True
+                told_user = True
             self._pause(ASK_S)
         return job
 
@@ -178,7 +188,7 @@ class LogFollower:
             if lines is not None:
                 tail.skip_to_last(lines)
             while True:
-                # Read after the answer: once the attempt has ended, this is all there is.
+                # Read after the answer: if that said the attempt had ended, the log is complete.
                 found = tail.copy_new(self._write)
                 if not place["live"]:
                     if not found:

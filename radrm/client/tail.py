@@ -1,8 +1,9 @@
-"""One log file, read as it grows: by the caller, with the caller's own rights.
+"""Read one log file as it grows, with the caller's own rights.
 
-A path may lead through links, since people keep logs where they like and the reader
-sees only what they could read anyway; but only a regular file is ever opened, so
-that no pipe or device waits, winds or rings because somebody looked at a log.
+Theory of operation. The job writes while this reads. It may cut the file (logrotate), replace it,
+or not have made it yet; each case is noticed at the next read. A path may lead through links,
+because the caller gets only what the caller could read anyway. But only a regular file is
+opened: opening a pipe or a device can block or have effects.
 """
 
 from __future__ import annotations
@@ -10,19 +11,22 @@ from __future__ import annotations
 import codecs
 import os
 import stat
-from collections.abc import Callable
 
 from radrm.errors import Refused, plain
 
-Write = Callable[[bytes], object]
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    Write = Callable[[bytes], object]
 
 _CHUNK = 64 * 1024
 
 
 class Tail:
-    """Copies what is new in a file. It may not exist yet, be cut, or be replaced.
+    """Copies what is new in a file. The file may not exist yet, be cut, or be replaced.
 
-    `notice` is told in a line when the file did not simply grow.
+    `notice` gets one line when the file was cut or replaced.
     """
 
     def __init__(self, path: str, notice: Callable[[str], object]) -> None:
@@ -37,16 +41,16 @@ class Tail:
         self._fd, self._at = None, 0
 
     def skip_to_last(self, lines: int) -> None:
-        """Begin with the last `lines` lines of what is there now."""
+        """Begin with the last `lines` lines of the present file."""
         if self._found():
             assert self._fd is not None
             self._at = _start_of_last(self._fd, lines)
 
     def copy_new(self, write: Write) -> bool:
-        """All that is there now and has not been copied; False while there is no file.
+        """Copy everything new, in pieces of 64 KiB. False while there is no file.
 
-        Bounded by the size the file has when this is called, in pieces of 64 KiB. Raises
-        `Refused` for what cannot be read.
+        It ends at the size that the file has at the call, so that a fast writer cannot keep it
+        here. Raises `Refused` for a file that cannot be read.
         """
         if not self._found():
             return False
@@ -76,7 +80,7 @@ class Tail:
         return self._fd is not None
 
     def _replaced(self, found: os.stat_result) -> bool:
-        """Whether another file lies under the name now; one removed is not one replaced."""
+        """Whether the path leads to another file now. A removed file is not a replaced one."""
         try:
             now = os.stat(self.path)
         except OSError:
@@ -85,7 +89,7 @@ class Tail:
 
 
 def _open_regular(path: str) -> int | None:
-    """A regular file, opened; None where there is none. Anything else is not even opened."""
+    """Open a regular file; None if there is no file. Raises `Refused` for anything else."""
     try:
         handle = os.open(path, os.O_PATH | os.O_CLOEXEC)
     except FileNotFoundError:
@@ -97,7 +101,7 @@ def _open_regular(path: str) -> int | None:
             raise Refused(
                 f"the log {plain(path)} is not a regular file, so there is nothing to read"
             )
-        # Through the handle: what was looked at is what is opened.
+        # Through the handle, so that the file that was checked is the file that is opened.
         return os.open(f"/proc/self/fd/{handle}", os.O_RDONLY | os.O_CLOEXEC)
     except OSError as error:
         raise _unreadable(path, error) from None
@@ -110,7 +114,7 @@ def _unreadable(path: str, error: OSError) -> Refused:
 
 
 def _start_of_last(fd: int, lines: int) -> int:
-    """Where the last `lines` lines begin; an unfinished last line counts as one."""
+    """The offset of the last `lines` lines; an unfinished last line counts as one."""
     end = os.fstat(fd).st_size
     if lines <= 0 or end == 0:
         return end
@@ -129,9 +133,8 @@ def _start_of_last(fd: int, lines: int) -> int:
 
 
 def harmless(write: Write) -> Write:
-    """For a terminal and another's log: text as `write` gets it, control characters made visible.
-
-    Lines, tabs and carriage returns (progress bars) stay.
+    """A `write` that makes control characters visible, because a log of another user could send
+    commands to the terminal. Newlines, tabs and carriage returns (progress bars) stay.
     """
     decode = codecs.getincrementaldecoder("utf-8")("replace").decode
 

@@ -1,14 +1,19 @@
-"""Plain text and JSON for people and programs, without rich."""
+"""Text and JSON for people and programs, without rich. Light to import."""
 
 from __future__ import annotations
 
 import json
 import sys
-from typing import Any
 
 from radrm.errors import plain
 
-Document = dict[str, Any]
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    Document = dict[str, Any]
+else:
+    Document = dict  # without the import of `typing`
 
 
 def print_json(document: Any) -> None:
@@ -16,10 +21,10 @@ def print_json(document: Any) -> None:
 
 
 def warn(text: str) -> None:
-    """One line for people on standard error, beside a command's own output."""
+    """Print one line for people on standard error."""
     print(f"radrm: {plain(text)}", file=sys.stderr, flush=True)
 
 
 def label(job: Document) -> str:
-    """What people call a job: `12`, or `12_3` for an element of an array."""
+    """The label of a job: `12`, or `12_3` for an element of an array."""
     return str(job.get("label") or job["id"])

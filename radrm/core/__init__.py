@@ -1,23 +1,24 @@
-"""Layer 0: what radrm knows and decides. No clock, no file, no process, no randomness.
+"""Layer 0: the records and decisions of radrm. No clock, no file, no process, no randomness.
 
-The files, in the order in which they may import one another:
-    units         sizes and durations as people write them
-    words         states, outcomes, ways of sharing
-    records       what is known of jobs, attempts, devices, placements
-    actions       what `step` may ask of the world
-    proposals     what a planner may want
-    events        what `step` may learn of the world
-    transitions   the table of a job's life
-    settings      the numbers that a site may change
-    physics       how jobs slow one another down (for software GPUs and the simulator)
-    state         what `step` remembers (a folder)
-    validation    what no rule may break
-    view          what a rule may see
-    rules         the shapes of the rules that plug in
-    lifecycle     what starts, stops and ends an attempt
-    service       which devices are in service, and who stands aside meanwhile
-    dependencies  who follows whom, and what an end means for them
-    edits         what people change about a job
-    planning      how rules are asked (a folder)
-    scheduler     `step`
+Events go in, decisions come out. The files, in the order in which they may import one another:
+    units        sizes and durations as users write them
+    words        states, outcomes, collocation modes
+    records      jobs, attempts, devices, placements (a folder)
+    actions      what `step` tells the host to do
+    proposals    what a planner may propose
+    decision     the result of one step
+    events       what `step` can learn
+    transitions  the table of all state changes of a job
+    settings     the settings of the table `[core]`
+    state        what `step` remembers (a folder)
+    snapshot     what code outside the core can see of the state
+    constraints  what a placement or proposal must satisfy (a folder)
+    view         what a rule can see of the state
+    rules        the interfaces of the rules
+    lifecycle    how jobs and attempts start, change and end (a folder)
+    planning     how the core calls rules (a folder)
+    service      which devices are in service, and which jobs stand aside
+    adoption     restart: restores stored records, adopts running attempts
+    applying     carries out or rejects a proposal
+    scheduler    `step`, the entry point
 """

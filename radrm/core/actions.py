@@ -1,7 +1,7 @@
-"""The actions: everything that `step` may ask of the world.
+"""The actions: everything that `step` can tell the host to do.
 
-The host saves the changed records first, then acts. What came of an action
-comes back as an event.
+The host saves the changed records first, then does the actions. The result of an action
+returns as an event.
 """
 
 from __future__ import annotations
@@ -13,20 +13,22 @@ from radrm.core.records import Placement, Share
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Action:
-    """Something for the host to do."""
+    """An instruction to the host."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttemptAction(Action):
+    """An instruction about one attempt of a job, by its number."""
+
     job_id: int
     attempt: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Launch(AttemptAction):
-    """Start the attempt. `cap_mib` is its memory cap per GPU, None for no cap.
+    """Start the attempt. `cap_mib` is its memory cap per GPU; None: no cap.
 
-    `shared` says that other jobs may be on its devices, now or later.
+    `shared`: other jobs can be on its devices, now or later.
     """
 
     serial: int
@@ -37,49 +39,49 @@ class Launch(AttemptAction):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Terminate(AttemptAction):
-    """Ask the whole process tree to end (TERM)."""
+    """Send TERM to the whole process tree."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kill(AttemptAction):
-    """End the whole process tree (KILL)."""
+    """Send KILL to the whole process tree."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SendSignal(AttemptAction):
-    """Send this signal to those of the job's processes that have a handler for it."""
+    """Send this signal to the processes of the job that have a handler for it."""
 
     number: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TakeCheckpoint(AttemptAction):
-    """Ask the job to save its state now."""
+    """Tell the job to save its state now."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApplyShares(AttemptAction):
-    """Put new CPU and SM caps in force on a running attempt."""
+    """Apply new CPU and SM caps to a running attempt."""
 
     shares: tuple[Share, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resize(AttemptAction):
-    """Add or end tasks until the attempt has its target placement."""
+    """Start and stop tasks until the attempt has its target placement."""
 
     target: Placement
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TakeReadings(Action):
-    """Read these devices now: something has just changed on them."""
+    """Read these devices now: their jobs have just changed."""
 
     devices: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EstimateJob(Action):
-    """Run the estimators for a job; the answer is `EstimateReady`."""
+    """Run the estimators for a job; the result is `EstimateReady`."""
 
     job_id: int

@@ -1,7 +1,7 @@
-"""The events: everything that `step` may learn about the world.
+"""The events: everything that `step` can learn.
 
-Each carries the time of the step, on both clocks: `step` has no other clock.
-Results of actions come back as events too.
+Each event holds the time of its step on both clocks, since `step` reads no clock. Results of
+actions are events too.
 """
 
 from __future__ import annotations
@@ -27,22 +27,24 @@ from radrm.core.records import (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Event:
+    """Something that happened. `at`: the time of the step that handles it."""
+
     at: Instant
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tick(Event):
-    """Nothing happened but time."""
+    """Only time has passed."""
 
 
-# ------------------------------------------------------------------ from people
+# ------------------------------------------------------------------ from users
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobSubmitted(Event):
     """A new job, PENDING, with its id and, unless `estimating`, its estimates.
 
-    `refused` is why it cannot be run at all, where that is known already.
+    `refused` is why it can never run, if the host knows that already; else None.
     """
 
     job: Job
@@ -51,19 +53,23 @@ class JobSubmitted(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CancelRequested(Event):
+    """A user cancels a job. `by`: the user's name."""
+
     job_id: int
     by: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HoldRequested(Event):
+    """A user holds (True) or releases (False) a waiting job."""
+
     job_id: int
     held: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequeueRequested(Event):
-    """Run a job again: one that has ended (as `job` tells), or one that runs."""
+    """A user has a job run again. `job` is its record: the core forgets jobs that have ended."""
 
     job: Job
     by: str
@@ -71,10 +77,10 @@ class RequeueRequested(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EditRequested(Event):
-    """Let an unfinished job be what `spec`, `estimates` and `after` say.
+    """A user changes an unfinished job's `spec`, `estimates` and `after`.
 
-    `estimates` None: those that it has still hold, and so does its fingerprint.
-    `estimating`: the estimators are to be asked anew, of a job that waits.
+    `estimates` None: its estimates and its fingerprint stay. `estimating`: run the estimators
+    again; only for a waiting job.
     """
 
     job_id: int
@@ -87,7 +93,7 @@ class EditRequested(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DrainRequested(Event):
-    """Take no new job on a device (reason), or take them again (None)."""
+    """A user drains a device (`reason`), or resumes it (None)."""
 
     device: str
     reason: str | None
@@ -98,6 +104,8 @@ class DrainRequested(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EstimateReady(Event):
+    """The estimators have answered. `notes`: why some of them gave no estimate."""
+
     job_id: int
     estimates: tuple[Estimate, ...]
     notes: tuple[str, ...] = ()
@@ -108,13 +116,15 @@ class EstimateReady(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DevicesSeen(Event):
-    """The whole list of devices as they are now: others have appeared or vanished."""
+    """The complete list of devices now. A device that is not in it has vanished."""
 
     devices: tuple[Device, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadingsTaken(Event):
+    """New readings of some devices."""
+
     readings: tuple[Reading, ...]
 
 
@@ -123,8 +133,10 @@ class ReadingsTaken(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttemptEvent(Event):
-    """`happened` is when, where the host knows that better than `at`: a record may be read long
-    after it was written."""
+    """Something happened to one attempt of a job.
+
+    `happened`: the time in the attempt's own record, which can be long before `at`. None: `at`.
+    """
 
     job_id: int
     attempt: int
@@ -138,16 +150,16 @@ class AttemptStarted(AttemptEvent):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LaunchVoided(AttemptEvent):
-    """The attempt never began and never will: as if it had not been made."""
+    """The attempt never started and never will. It does not count."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttemptEnded(AttemptEvent):
-    """The attempt's process trees are gone.
+    """All processes of the attempt have ended.
 
-    `exits` has one entry per task. `lost` means that nobody saw the end.
-    `never_started` is the reason why the command could not be run at all; `passing`
-    says that it lies with the server (a full disk) and may be over soon.
+    `exits` has one entry per task. `lost` is why the end is unknown. `never_started` is why
+    the command could not be started. `passing`: that reason lies with the server (a full
+    disk) and can be over soon.
     """
 
     exits: tuple[Exit, ...] = ()
@@ -159,39 +171,43 @@ class AttemptEnded(AttemptEvent):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttemptsAdopted(Event):
-    """What became of all attempts of an earlier life has been told. Until then, after a restart,
-    no timer runs and no planner is asked: a job may have ended before its limit."""
+    """All attempts of an earlier daemon have been reported. It ends a restart.
+
+    Before it no timer runs and no planner is called: a job may have ended before its limit.
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProgressReported(AttemptEvent):
+    """The job has reported its progress."""
+
     progress: Progress
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckpointTaken(AttemptEvent):
-    """The job's state, as of `progress`, is safe."""
+    """The job has saved its state, as of `progress` (None: its last report)."""
 
     progress: Progress | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resized(AttemptEvent):
-    """The attempt now runs on its target placement."""
+    """The attempt runs on its target placement."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SharesApplied(AttemptEvent):
-    """These CPU and SM caps are now in force."""
+    """These CPU and SM caps apply now."""
 
     shares: tuple[Share, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ActionFailed(Event):
-    """An action could not be carried out; what it was to change stays as it was.
+    """An action failed and has changed nothing.
 
-    `passing`: that lies with the server (a full disk) and may be over soon.
+    `passing`: the reason lies with the server (a full disk) and can be over soon.
     """
 
     action: Action
@@ -204,7 +220,7 @@ class ActionFailed(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanReady(Event):
-    """A slow planner's answer, stamped with the version of the view it saw."""
+    """A slow planner's answer. `version` is that of the view which the planner saw."""
 
     planner: str
     version: int

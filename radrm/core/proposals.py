@@ -1,7 +1,7 @@
-"""The proposals: everything that a planner may want.
+"""The proposals: everything that a planner can ask for.
 
-A proposal is only a wish. `validation` checks each against capacity, cohorts and
-the job's own limits, whoever made it, before `step` does anything about it.
+A proposal is only a request. `constraints` checks each one against capacity, cohorts and the
+job's own limits before `step` carries it out.
 """
 
 from __future__ import annotations
@@ -13,49 +13,51 @@ from radrm.core.records import Placement, Share
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Proposal:
+    """A planner's request about one job."""
+
     job_id: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Start(Proposal):
-    """Launch a waiting job here."""
+    """Launch a waiting job on this placement."""
 
     placement: Placement
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Preempt(Proposal):
-    """Stop a running job and put it back in its queue, with its saved work."""
+    """Stop a running job and return it to its queue with its saved work."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TakeCheckpointNow(Proposal):
-    """Have a running job save its state."""
+    """Tell a running job to save its state."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Migrate(Proposal):
-    """Checkpoint a running job, stop it, and go on at `placement`."""
+    """Checkpoint a running job, stop it, and continue it on `placement`."""
 
     placement: Placement
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResizeTo(Proposal):
-    """Let a running job have this placement, within its roles' counts."""
+    """Give a running job this placement, within the counts of its roles."""
 
     placement: Placement
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SetShares(Proposal):
-    """New CPU and SM caps for a running job; devices and memory stay."""
+    """Give a running job new CPU and SM caps; its devices and memory stay."""
 
     shares: tuple[Share, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hopeless(Proposal):
-    """This waiting job can never run here, and this is why."""
+    """Fail a waiting job that can never run here, for this reason."""
 
     reason: str

@@ -1,4 +1,4 @@
-"""The numbers of the core that a site may change, with their units and why they are so."""
+"""The settings of the core, with their units and meanings."""
 
 from __future__ import annotations
 
@@ -9,69 +9,67 @@ from radrm.core.words import Collocation
 
 @dataclass(frozen=True, slots=True)
 class CoreSettings:
-    """Settings of the table `[core]` of the configuration file."""
+    """The settings of the table `[core]` of the configuration file."""
 
     smact_window_s: float = 90.0
-    """SM activity is a mean over at most this long (RAD-RM thesis, section 6.2.1)."""
+    """SM activity is a mean over at most this time (RAD-RM thesis, section 6.2.1)."""
     smact_warm_s: float = 60.0
-    """So long after a job has come, the mean of its device is trusted again: a training job
-    starts up for 30 to 60 s, and what is read meanwhile tells nothing of it..."""
+    """Delay after a job starts before a device's mean is used again. Training starts up for 30 to
+    60 s; readings meanwhile do not show its load."""
     smact_after_exit_s: float = 10.0
-    """...and so long after one has gone: the others go on as they did."""
+    """The same delay after a job leaves."""
     use_coarse_smact: bool = False
-    """Take "share of time with any kernel running" for SMACT where nothing better is read."""
+    """Where SM activity is not measured, use the share of time with any kernel running."""
     stale_after_s: float = 5.0
     """A device whose last reading is older takes no new job."""
     out_of_service_s: float = 60.0
-    """A device that cannot be read, is faulty or is left to unmanaged processes for so long is
-    out of service: a job that needs it stands aside until it is back, and others pass. So does a
-    job that wants an idle device, where unmanaged processes have used one for so long."""
+    """A device that is unreadable, faulty or left to unmanaged processes for this long is out of
+    service. Jobs that need it stand aside, and others pass. For jobs that need an idle device, use
+    by unmanaged processes for this long suffices."""
     gone_after_s: float = 600.0
-    """Once no device here could ever run a waiting job for so long, the job fails: a MIG
-    instance was cut away for good, or a GPU is missing since the daemon's start. A GPU that
-    vanishes later may come back, and its jobs stand aside."""
+    """A waiting job fails after this time if no device could ever run it: a MIG instance was
+    removed, or a GPU is missing since the start. Jobs of a GPU that vanishes later stand aside."""
     settle_s: float = 120.0
-    """A job is settled when its memory has not grown for so long..."""
+    """A job is settled if its memory grew by at most `settle_growth_mib` for this long."""
     settle_growth_mib: int = 64
-    """...by more than this. Longer than the start-up of a training job (30 to 60 s)."""
+    """See `settle_s`."""
     headroom_mib: int = 1024
-    """A settled job's promise is its peak plus this."""
+    """A settled job reserves its peak plus this."""
     stretch: float = 3.0
-    """Until it has settled, an MPS client whose need is estimated, not declared, is promised up
-    to so many times that (or the policy's `floor_mib`, if that is more), into half of what is
-    free beyond it at most: its cap does not kill it for a poor estimate. 1: the estimate."""
+    """Until it is settled, an MPS client with an estimated need reserves up to this multiple of it
+    (or `floor_mib`). The surplus is at most half of the memory free beyond its need. So a low
+    estimate does not end the job at its limit. 1: no surplus."""
     idle_unmanaged_mib: int = 256
-    """A device counts as idle in spite of this much unmanaged memory (a desktop, a monitor)."""
+    """A device with at most this much unmanaged memory (a desktop) counts as idle."""
     mps_cohort_s: float = 1800.0
-    """An MPS server has one user at a time. Once jobs of one have been on a GPU for so long
-    without a gap, no further one of theirs joins them there while others wait for a GPU."""
+    """An MPS server has one user at a time. After this time without a gap, no more jobs of that
+    user join while other users wait."""
     mps_timeslice_others: bool = False
-    """Let jobs that cannot be clients of a GPU's MPS server (those of other users, and those on
-    several GPUs) join its clients there all the same, time-sliced and without a memory cap."""
+    """Let jobs that cannot be MPS clients (other users' jobs, jobs on several GPUs) share the GPU
+    with clients, time-sliced, without a memory limit."""
     yield_to_unmanaged: bool = False
-    """Give no new job to a device while processes that radrm did not start use more than
-    `idle_unmanaged_mib` of it. Otherwise what they use is only counted."""
+    """A device takes no new job while unmanaged processes use more than `idle_unmanaged_mib` of it.
+    `false`: only count their memory."""
     unused_report_s: float = 600.0
-    """A job that has had a device for so long and used no memory of it is reported."""
+    """Report a job that has had a device for this long without using its memory."""
     unused_reclaim_s: float = 0.0
-    """...and for so long is cancelled; 0: never."""
+    """Cancel such a job after this time; 0: never."""
     grace_s: float = 30.0
-    """From TERM to KILL."""
+    """Time from TERM to KILL."""
     gpuless_at_once: int = 16
-    """So many jobs that need no GPU run at a time. The daemon's own default: as many as the
-    server has CPUs."""
+    """Limit of running jobs without GPUs. The daemon's default is the number of CPUs."""
     launch_retry_s: float = 5.0
-    """Until jobs are started again on a server that could not (its disk was full, say); doubles
-    with each try that fails, up to a minute."""
+    """Pause after the server could not start a job (full disk). It doubles up to a minute."""
     retry_s: float = 10.0
-    """Before the first retry of a job (`--retries`); doubles with each further one. So do the
-    pauses of a job that is lost again and again at once, and of a rule that fails..."""
+    """Pause before a job's first retry (`--retries`). It doubles up to `retry_most_s`. Repeatedly
+    lost attempts and failing rules have the same pauses."""
     retry_most_s: float = 600.0
-    """...up to this."""
+    """The longest of these pauses."""
     whole_devices: bool = False
-    """Every job wants idle devices; `wiring` sets it with a policy that gives only those."""
+    """Every job gets idle devices. `wiring` sets this for such a policy."""
     overcommit: bool = False
-    """Let a policy place a job where its need does not fit. Only for policies of the
-    literature that look at no memory (round-robin); `wiring` sets it with such a policy."""
+    """Let a policy place a job where its need does not fit. `wiring` sets this for published
+    policies that ignore memory (round-robin)."""
     collocation: Collocation = Collocation.AUTO
-    """How jobs that do not say share a device: AUTO is MPS where enabled, else time-slices."""
+    """How jobs share a device if they do not say. AUTO is MPS where it is enabled, else time-
+    slicing."""

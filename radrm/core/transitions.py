@@ -1,8 +1,7 @@
-"""A job's life: every state change that exists, in one table.
+"""Every possible state change of a job, in one table.
 
-The rule: nothing else in radrm sets `Job.state`; a pair (state, trigger) that is
-not in the table is a defect and raises. The diagram in docs/architecture.md is
-drawn from this table, and a test compares them.
+Nothing else in radrm sets `Job.state`. A pair (state, trigger) that the table lacks is a defect
+and raises. `diagram` draws the table; a test compares it with docs/architecture.md.
 """
 
 from __future__ import annotations
@@ -13,16 +12,18 @@ from radrm.core.words import JobState
 
 
 class Trigger(str, Enum):
+    """What changes a job's state."""
+
     START = "start"  # a placement was accepted
     STARTED = "started"  # the processes exist
     STOP = "stop"  # a cancel, time limit or preemption begins
     COMPLETE = "complete"  # every task ended with 0, before any stop
-    FAIL = "fail"  # it ended badly for good, or can never run
-    TIME_OUT = "time out"  # the stop for its time limit is done
+    FAIL = "fail"  # it failed and is not run again, or can never run
+    TIME_OUT = "time out"  # the stop at its time limit is done
     CANCEL = "cancel"  # cancelled while waiting, or the stop for a cancel is done
-    RETURN = "return"  # back to the main queue: void launch, retry, preemption, requeue
+    RETURN = "return"  # to the main queue: void launch, retry, preemption, requeue of a live job
     RECOVER = "recover"  # into (or back to) the recovery queue
-    AGAIN = "requeue"  # one that has ended is run again because somebody says so
+    REQUEUE = "requeue"  # a user has a job that has ended run again
 
 
 _S = JobState
@@ -51,19 +52,19 @@ TABLE: dict[tuple[JobState, Trigger], JobState] = {
     (_S.STOPPING, _T.RETURN): _S.PENDING,
     (_S.STOPPING, _T.RECOVER): _S.RECOVERING,
     (_S.STOPPING, _T.FAIL): _S.FAILED,
-    (_S.COMPLETED, _T.AGAIN): _S.PENDING,
-    (_S.FAILED, _T.AGAIN): _S.PENDING,
-    (_S.TIMEOUT, _T.AGAIN): _S.PENDING,
-    (_S.CANCELLED, _T.AGAIN): _S.PENDING,
+    (_S.COMPLETED, _T.REQUEUE): _S.PENDING,
+    (_S.FAILED, _T.REQUEUE): _S.PENDING,
+    (_S.TIMEOUT, _T.REQUEUE): _S.PENDING,
+    (_S.CANCELLED, _T.REQUEUE): _S.PENDING,
 }
 
 
 class ImpossibleTransition(Exception):
-    """A defect in radrm: the table has no such row."""
+    """The table has no such row: a defect in radrm."""
 
 
 def after(state: JobState, trigger: Trigger) -> JobState:
-    """The state that follows. Raises `ImpossibleTransition` where there is none."""
+    """Return the next state. Raises `ImpossibleTransition` if the table has none."""
     try:
         return TABLE[state, trigger]
     except KeyError:
@@ -71,7 +72,7 @@ def after(state: JobState, trigger: Trigger) -> JobState:
 
 
 def diagram() -> str:
-    """The table as a Mermaid state diagram."""
+    """Return the table as a Mermaid state diagram."""
     lines = ["stateDiagram-v2", "    [*] --> PENDING: submit"]
     lines += [f"    {a.value} --> {b.value}: {t.value}" for (a, t), b in TABLE.items()]
     lines += [f"    {s.value} --> [*]" for s in JobState if s.final]

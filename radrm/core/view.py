@@ -1,7 +1,7 @@
-"""What a rule may see: the state, read-only, as it is at this moment.
+"""The state as a rule can see it: read-only, and always current.
 
-A view is live: after a proposal was accepted it shows what that changed. Its
-queue is walked lazily; a rule pays only for the jobs it looks at.
+After a proposal is carried out, the view shows the change. The queue is read lazily, so a rule
+pays only for the jobs that it looks at.
 """
 
 from __future__ import annotations
@@ -9,11 +9,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from radrm.core.constraints.modes import mode_on
+from radrm.core.constraints.need import effective_need_mib
+from radrm.core.constraints.placement import refuse_device
+from radrm.core.constraints.turns import turns
 from radrm.core.records import Attempt, Device, Instant, Job, Refusal, Reservation, Role
 from radrm.core.settings import CoreSettings
 from radrm.core.state.isolation import Isolation
 from radrm.core.state.state import State, owner_of
-from radrm.core.validation import effective_need_mib, mode_on, refuse_device, turns
 from radrm.core.words import Collocation
 
 
@@ -21,8 +24,8 @@ from radrm.core.words import Collocation
 class Offer:
     """One device as one job would find it.
 
-    `refusal` is the core's own no; a policy need not look at such an offer.
-    `smact` is None with `smact_doubt` saying why.
+    `refusal` is why the core refuses the device; a policy can skip such an offer. `smact` is
+    the SM activity, 0..1; if it is None, `smact_refusal` says why. `occupants` are job ids.
     """
 
     device: Device
@@ -30,85 +33,93 @@ class Offer:
     idle: bool
     free_mib: int | None
     smact: float | None
-    smact_doubt: str | None
+    smact_refusal: str | None
     occupants: tuple[int, ...]
     refusal: Refusal | None
 
 
 class View:
+    """What the rules see of the state."""
+
     def __init__(self, state: State) -> None:
         self._state = state
 
     @property
     def now(self) -> Instant:
-        return self._state.turn.now
+        """The time of the current step."""
+        return self._state.step.now
 
     @property
     def isolation(self) -> Isolation:
-        """Which rules have failed and rest: for a planner that asks other rules."""
+        """The rules that rest after a failure, for a planner that calls other rules."""
         return self._state.isolation
 
     @property
     def settings(self) -> CoreSettings:
+        """The settings of the table `[core]`."""
         return self._state.settings
 
     @property
     def version(self) -> int:
-        """Grows with every change; a slow planner returns it with its answer."""
+        """Grows with every change. A slow planner returns it with its answer."""
         return self._state.version
 
     def head(self, gpuless: bool = False) -> Job | None:
-        """The job to serve next, of those for GPUs or of those that need none."""
+        """Return the first job of the line for GPUs, or of the line for jobs without."""
         lines = self._state.waiting
         job_id = (lines.gpuless if gpuless else lines.gpu).head()
         return None if job_id is None else self._state.jobs[job_id]
 
     def waiting(self, gpuless: bool = False) -> Iterator[Job]:
-        """The jobs of one line that could start, in the order of service."""
+        """Yield the jobs of one line, in the order of service."""
         lines = self._state.waiting
         for job_id in lines.gpuless if gpuless else lines.gpu:
             yield self._state.jobs[job_id]
 
     def running(self) -> Iterator[tuple[Job, Attempt]]:
-        """Jobs with a live attempt, by id."""
+        """Yield the jobs with a live attempt, by id."""
         yield from self._state.running()
 
     def job(self, job_id: int) -> Job | None:
+        """Return an unfinished job; None if there is none with this id."""
         return self._state.jobs.get(job_id)
 
     def devices(self) -> tuple[Device, ...]:
-        """The devices there are, by index."""
+        """Return the devices that have not vanished, by index."""
         found = [le.device for le in self._state.ledgers.values() if not le.vanished]
         return tuple(sorted(found, key=lambda d: (d.node, d.index)))
 
     def reservations(self, device: str) -> tuple[Reservation, ...]:
+        """Return the reservations on a device."""
         return tuple(self._state.ledgers[device].reservations.values())
 
     def need_mib(self, job: Job, role: Role) -> int | None:
-        """What must be promised per GPU; None when nothing is known."""
+        """Return the MiB that must be reserved per GPU; None if the need is unknown."""
         return effective_need_mib(self._state, job, role)
 
     def next_by_turn(self, device: str) -> Job | None:
-        """The job whose turn it is next on the device's MPS server, where one user has had
-        its turn there and another waits."""
+        """Return the job whose turn is next on the device's MPS server.
+
+        None unless one user has had a turn there and another waits.
+        """
         job_id = turns(self._state).get(device)
         return None if job_id is None else self._state.jobs[job_id]
 
     def offers(self, job: Job, role: Role) -> tuple[Offer, ...]:
-        """Every device, by index, as `job` would find it."""
+        """Return an offer of every device, by index, as `job` would find it."""
         return tuple(self.offer(job, role, device.uuid) for device in self.devices())
 
     def offer(self, job: Job, role: Role, uuid: str, mode: Collocation | None = None) -> Offer:
-        """One device as `job` would find it; `mode`: sharing it so, not as it would itself."""
+        """Return one device as `job` would find it. `mode` replaces the job's own mode there."""
         ledger = self._state.ledgers[uuid]
-        owner = owner_of(job.id)
+        owner, smact = owner_of(job.id), ledger.smact
         return Offer(
             device=ledger.device,
             mode=mode_on(self._state, job, role, ledger) if mode is None else mode,
             idle=ledger.idle_for(owner),
             free_mib=ledger.free_mib(owner),
-            smact=ledger.smact,
-            smact_doubt=ledger.smact_doubt,
+            smact=smact,
+            smact_refusal=ledger.smact_refusal if smact is None else None,
             occupants=tuple(ledger.holdings),
             refusal=refuse_device(self._state, job, role, ledger, mode),
         )

@@ -1,4 +1,4 @@
-"""The words: states, outcomes, reasons, ways of sharing. Each has one spelling everywhere."""
+"""The enumerations: states, outcomes, reasons, collocation modes. One spelling everywhere."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from enum import Enum
 
 
 class JobState(str, Enum):
-    """Where a job is. How it ended is its `Outcome`."""
+    """The state of a job. How an attempt ended is its `Outcome`."""
 
     PENDING = "PENDING"
     LAUNCHING = "LAUNCHING"
@@ -20,6 +20,7 @@ class JobState(str, Enum):
 
     @property
     def waiting(self) -> bool:
+        """True while the job waits to be started."""
         return self in (JobState.PENDING, JobState.RECOVERING)
 
     @property
@@ -29,6 +30,7 @@ class JobState(str, Enum):
 
     @property
     def final(self) -> bool:
+        """True when the job has ended. Only a requeue leads out of such a state."""
         return not self.waiting and not self.live
 
 
@@ -45,7 +47,7 @@ class Outcome(str, Enum):
 
 
 class StopReason(str, Enum):
-    """Why a live attempt is being stopped; each names the outcome it leads to. Highest first."""
+    """Why an attempt is stopped. Each value is also the outcome that follows. Highest first."""
 
     CANCELLED = "cancelled"
     TIMEOUT = "timeout"
@@ -53,13 +55,13 @@ class StopReason(str, Enum):
     PREEMPTED = "preempted"
 
     def overrides(self, other: StopReason) -> bool:
-        """Whether this reason replaces `other` while a stop is under way."""
+        """Return whether this reason replaces `other` while a stop is under way."""
         ranking = list(StopReason)
         return ranking.index(self) < ranking.index(other)
 
 
 class Collocation(str, Enum):
-    """How sharers of one device share it. AUTO is a wish, never a placement's mode."""
+    """How jobs share a device. A job can ask for AUTO; no placement has it."""
 
     AUTO = "auto"
     EXCLUSIVE = "exclusive"
@@ -69,7 +71,7 @@ class Collocation(str, Enum):
 
     @property
     def whole_device(self) -> bool:
-        """True where one job has the device to itself."""
+        """True if one job has the device to itself."""
         return self in (Collocation.EXCLUSIVE, Collocation.MIG)
 
 
@@ -79,39 +81,45 @@ class DeviceKind(str, Enum):
 
 
 class CheckpointKind(str, Enum):
+    """How a job saves its state."""
+
     NONE = "none"
     SIGNAL = "signal"
     API = "api"
 
 
 class Condition(str, Enum):
-    """How a job must have ended for another to follow it."""
+    """How a job must end before a job that follows it can start."""
 
     OK = "ok"
     ANY = "any"
     FAILED = "failed"
 
     def met_by(self, state: JobState) -> bool:
-        """Whether an end in `state` will do. Whatever did not complete counts as failed."""
+        """Return whether an end in `state` meets it. All ends but COMPLETED count as failed."""
         if self is Condition.ANY:
             return state.final
         return state.final and (state is JobState.COMPLETED) is (self is Condition.OK)
 
 
 class Queue(str, Enum):
-    """The recovery queue is always served before the main one."""
+    """The queue of a job. The recovery queue is served before the main one."""
 
     MAIN = "main"
     RECOVERY = "recovery"
 
 
 class Quantity(str, Enum):
+    """What an estimate is about."""
+
     MEMORY = "memory"
     SMACT = "smact"
     DURATION = "duration"
 
 
 class ReservationKind(str, Enum):
+    """What a reservation is for. BACKFILL and MAINTENANCE are for later rules."""
+
     RUNNING = "running"
     BACKFILL = "backfill"
     MIGRATION = "migration"

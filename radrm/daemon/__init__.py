@@ -1,15 +1,20 @@
 """Layer 4: the daemon. It waits, gathers events, steps, saves, acts.
 
 The files, in the order in which they may import one another:
-    learning   what an attempt that has ended teaches
-    monitor    a thread that reads the devices
-    serving    the socket: connections, requests in turn, answers as bytes (a folder)
-    views      what clients name and are shown (a folder)
-    intake     from the spool to jobs (a folder)
-    launching  from a placement to the environment and logs of real processes
-    watching   a thread that has `.rad` files made jobs
-    probing    the CUDA context measured, by a job
-    loop       wait, gather, step, save, act
-    answers    what clients may ask and order (a folder)
-    main       putting it together, and ending it
+    past_runs    convert ended attempts to past runs, which estimators learn from
+    monitor      a thread that reads the devices
+    serving      the socket: connections, requests in turn, answers as bytes (a folder)
+    views        what clients name and are shown (a folder)
+    intake       from the spool to jobs (a folder)
+    checkpoints  the folder of each job for its checkpoints
+    launching    plan a launch: environment and logs
+    watching     a thread that submits the `.rad` files of watched folders
+    probing      measure the CUDA context, by a job
+    wakeups      what wakes the loop's thread
+    attempts     convert what attempts' folders prove into events
+    effects      carry out actions, one handler for each kind
+    decisions    step, save, act
+    loop         wait, gather events, process them
+    answers      what clients may ask and command (a folder)
+    main         put the daemon together, and end it
 """

@@ -1,30 +1,28 @@
-"""From a placement to real processes: their environment, their logs, their folder.
+"""Plan a launch: environment and logs of a placement's processes.
 
-What a job is told of its devices stands in docs/job-file.md; the order here is:
-what it was submitted with, what radrm knows, what it sets for itself by `--env`.
+docs/job-file.md lists the variables that describe a job's devices. Precedence, the last wins: the
+submitted environment, what radrm sets, the job's own `--env`.
 """
 
 from __future__ import annotations
 
-import contextlib
-import errno
 import os
 import secrets
 import socket
-import stat
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from radrm.core.actions import Launch
 from radrm.core.records import Device, Job
 from radrm.core.words import Collocation
-from radrm.daemon.intake.envelopes import read_envelope, user_name
-from radrm.host.attempts.launcher import LaunchPlan
-from radrm.host.mps.service import Access, Mps
-from radrm.host.storage.store import Submission
+from radrm.daemon.checkpoints import Checkpoints
+from radrm.daemon.intake.envelopes import user_name
+from radrm.host.attempts.plan import LaunchPlan
+from radrm.host.mps.interface import Access, Mps
+from radrm.host.storage.submitted import Submission
 from radrm.jobfile.options import Options
 
-# What a submitter's shell says of devices is about the shell, not about the job.
+# These describe the submitter's shell, not the job.
 _DEVICE_VARIABLES = frozenset(
     {
         "CUDA_VISIBLE_DEVICES",
@@ -36,23 +34,22 @@ _DEVICE_VARIABLES = frozenset(
         "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE",
     }
 )
-# Frameworks that grab the whole card defeat sharing; a job that says otherwise is left alone.
+# Frameworks that take the whole GPU prevent sharing. A job that sets these keeps its values.
 _SHARING_VARIABLES = {
     "TF_FORCE_GPU_ALLOW_GROWTH": "true",
     "XLA_PYTHON_CLIENT_PREALLOCATE": "false",
 }
-_LONGEST_ID = 16
 
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """What launching needs to know of this server.
+    """The properties of the server that a launch needs.
 
-    `extra` goes into every job's environment (where the software GPUs are, say).
+    `extra` goes into every job's environment (for example, the socket of the simulated GPUs).
     """
 
     device_ids: str
-    checkpoints: str
+    checkpoints: Checkpoints
     extra: Mapping[str, str]
     mps: Mps | None
     drop_privileges: bool
@@ -62,13 +59,12 @@ class Site:
 def plan_launch(
     action: Launch, job: Job, submission: Submission, devices: Sequence[Device], site: Site
 ) -> LaunchPlan:
-    """All that the runner needs. Raises `RadrmError` where the job file can no longer be used."""
-    envelope = submission.envelope
-    job_file = read_envelope(envelope)
+    """The plan that the runner carries out. Raises `RadrmError` for an unusable job file."""
+    envelope, job_file = submission.envelope, submission.job_file()
     options = job_file.options
     cwd = os.path.join(envelope.cwd, options.chdir or "")
     stdout, stderr = log_paths(job, action.attempt, options, cwd)
-    says_itself = (job_file.script or "").startswith("#!")
+    has_interpreter_line = (job_file.script or "").startswith("#!")
     return LaunchPlan(
         serial=action.serial,
         job_id=job.id,
@@ -78,8 +74,8 @@ def plan_launch(
         user=user_name(submission.uid),
         argv=job_file.argv or None,
         script=job_file.script,
-        # A script that says itself what runs it is left to say so, also in its errors.
-        interpreter=None if says_itself else job_file.interpreter_words() or None,
+        # The kernel reads a `#!` line itself, so its errors name the script's own interpreter.
+        interpreter=None if has_interpreter_line else job_file.interpreter_words() or None,
         cwd=cwd,
         environment=job_environment(action, job, envelope.environment, options, devices, site),
         stdout=stdout,
@@ -103,10 +99,10 @@ def job_environment(
     if action.shared:
         environment = {**_SHARING_VARIABLES, **environment}
     client = action.placement.collocation is Collocation.MPS and site.mps is not None
-    # An MPS control daemon numbers its GPUs anew: its clients are told UUIDs, always.
+    # An MPS control daemon numbers its GPUs from 0, so indices would mean other GPUs there.
     by_index = (options.device_ids or site.device_ids) == "index" and not client
     names = [str(d.index) if by_index else d.uuid for d in devices]
-    promised = [s.reserved_mib for s in action.placement.shares if s.device is not None]
+    reserved = [s.reserved_mib for s in action.placement.shares if s.device is not None]
     environment |= {
         **site.extra,
         "CUDA_VISIBLE_DEVICES": ",".join(names),
@@ -116,21 +112,21 @@ def job_environment(
         "RADRM_JOB_NAME": job.spec.name,
         "RADRM_ATTEMPT": str(action.attempt),
         "RADRM_ARRAY_TASK_ID": str(job.array.index) if job.array is not None else "",
-        "RADRM_GPU_MEMORY_MIB": str(action.cap_mib or min(promised, default=0) or ""),
-        "RADRM_CHECKPOINT_DIR": os.path.join(site.checkpoints, str(job.id)),
+        "RADRM_GPU_MEMORY_MIB": str(action.cap_mib or min(reserved, default=0) or ""),
+        "RADRM_CHECKPOINT_DIR": os.path.join(site.checkpoints.path, str(job.id)),
         "MASTER_PORT": str(free_port()),
     }
     if site.mps is not None and devices:
         uuids = [device.uuid for device in devices]
         if client:
             environment |= client_environment(site.mps.access(uuids), uuids, action.cap_mib)
-        elif site.mps.apart is not None:
-            environment["CUDA_MPS_PIPE_DIRECTORY"] = site.mps.apart
+        elif site.mps.empty_pipes is not None:
+            environment["CUDA_MPS_PIPE_DIRECTORY"] = site.mps.empty_pipes
     return environment | dict(options.env)
 
 
 def client_environment(access: Access, uuids: Sequence[str], cap_mib: int | None) -> dict[str, str]:
-    """What makes a job's processes MPS clients. The cap holds for each process and device."""
+    """The variables that make processes MPS clients. The cap is per process and device."""
     environment = {"CUDA_MPS_PIPE_DIRECTORY": access.pipes}
     if access.logs is not None:
         environment["CUDA_MPS_LOG_DIRECTORY"] = access.logs
@@ -143,10 +139,10 @@ def client_environment(access: Access, uuids: Sequence[str], cap_mib: int | None
 
 
 def log_paths(job: Job, attempt: int, options: Options, cwd: str) -> tuple[str, str]:
-    """Standard output and error of an attempt. Only `--output` given: both go there.
+    """The paths of an attempt's standard output and error. `--output` alone is for both.
 
-    From the second attempt on, a pattern without `%t` gets the attempt before its
-    suffix, so that no attempt writes over another's log.
+    From the second attempt on, a pattern without `%t` gets the attempt's number before its
+    suffix, so that no attempt overwrites another's log.
     """
     stem = "radrm-%j" if job.array is None else "radrm-%A_%a"
     output = options.output or f"{stem}.out"
@@ -181,70 +177,8 @@ def _log_path(pattern: str, job: Job, attempt: int, cwd: str) -> str:
     return os.path.join(cwd, text)
 
 
-def make_checkpoint_folder(site: Site, job: Job, uid: int, gid: int) -> None:
-    """The job's own folder for what it saves, there before its first attempt. Raises `OSError`."""
-    name, folder = str(job.id), _checkpoints(site)
-    try:
-        try:
-            os.mkdir(name, 0o700, dir_fd=folder)
-        except FileExistsError:
-            found = os.stat(name, dir_fd=folder, follow_symlinks=False)
-            if found.st_uid != os.geteuid() or not stat.S_ISDIR(found.st_mode):
-                return
-            # Perhaps from a daemon that was killed before it gave the folder away.
-        if site.drop_privileges:
-            os.chown(name, uid, gid, dir_fd=folder, follow_symlinks=False)
-    finally:
-        os.close(folder)
-
-
-def remove_checkpoint_folder(site: Site, job_id: int, uid: int) -> None:
-    """Once a job of `uid` has ended for good: if it saved nothing there, its folder goes."""
-    with contextlib.suppress(OSError):  # it holds something, which is the user's to remove
-        folder = _checkpoints(site)
-        try:
-            _remove_empty(folder, str(job_id), uid if site.drop_privileges else os.geteuid())
-        finally:
-            os.close(folder)
-
-
-def remove_left_checkpoint_folders(site: Site, ended_owner: Callable[[int], int | None]) -> None:
-    """At the start: those of an earlier daemon that was killed between storing the end of a job
-    and removing its folder. `ended_owner` tells the user of a job that has ended."""
-    with contextlib.suppress(OSError):
-        folder = _checkpoints(site)
-        try:
-            for name in os.listdir(folder):
-                if not (name.isascii() and name.isdigit() and len(name) < _LONGEST_ID):
-                    continue
-                uid = ended_owner(int(name))
-                if uid is not None:
-                    with contextlib.suppress(OSError):
-                        owner = uid if site.drop_privileges else os.geteuid()
-                        _remove_empty(folder, name, owner)
-        finally:
-            os.close(folder)
-
-
-def _remove_empty(folder: int, name: str, owner: int) -> None:
-    """Remove the empty folder `name` of its owner, or of a daemon that was killed before it
-    gave the folder away."""
-    found = os.stat(name, dir_fd=folder, follow_symlinks=False)
-    if found.st_uid in (owner, os.geteuid()):
-        os.rmdir(name, dir_fd=folder)
-
-
-def _checkpoints(site: Site) -> int:
-    """A descriptor of the folder, which may be the daemon's own link to another disk."""
-    folder = os.open(site.checkpoints, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    if os.fstat(folder).st_uid != os.geteuid():
-        os.close(folder)
-        raise PermissionError(errno.EPERM, "it is another user's", site.checkpoints)
-    return folder
-
-
 def free_port() -> int:
-    """A TCP port that nobody has at this moment (for `torch.distributed`)."""
+    """A TCP port that is free at this moment (for `torch.distributed`)."""
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]

@@ -1,4 +1,10 @@
-"""Putting the daemon together, and ending it: one foreground process."""
+"""Put the daemon together, and end it: one foreground process.
+
+Theory of operation. Settings are checked first, so that a mistake changes nothing on disk. Then
+the lock keeps other daemons of this home away, until this process ends. Only the holder of the
+lock opens the store. The socket answers before the loop adopts running attempts: requests wait
+in the queue until then.
+"""
 
 from __future__ import annotations
 
@@ -14,10 +20,11 @@ from pathlib import Path
 import filelock
 
 from radrm import __version__
-from radrm.config import Config, contradictions, load_config
+from radrm.config import Config, contradictions, load_config, with_set
 from radrm.core.events import DevicesSeen
 from radrm.core.scheduler import Scheduler
 from radrm.daemon.answers.requests import Requests
+from radrm.daemon.checkpoints import Checkpoints
 from radrm.daemon.intake.estimation import Estimation
 from radrm.daemon.launching import Site
 from radrm.daemon.loop import Loop, Parts
@@ -34,32 +41,34 @@ from radrm.host.estimation.probe import SIMULATED_DRIVER, driver_version
 from radrm.host.estimation.service import EstimationService
 from radrm.host.gpus.readings import open_gpus
 from radrm.host.gpus.source import GpuSource
-from radrm.host.gpus.unmanaged_watch import StrangerWatch
+from radrm.host.gpus.unmanaged_watch import UnmanagedWatch
 from radrm.host.home import Home
-from radrm.host.mps.compute_mode import of_driver
-from radrm.host.mps.modelled import ModelledMps
-from radrm.host.mps.service import Around, Mps, MpsService
-from radrm.host.mps.source import MpsGpus, OnlySome
-from radrm.host.simulated.source import SoftwareGpus, ensure_driver
+from radrm.host.mps.compute_mode import driver_compute_modes
+from radrm.host.mps.interface import DaemonHooks, Mps
+from radrm.host.mps.mps_gpus import EnabledOnly, MpsGpus
+from radrm.host.mps.service import MpsService
+from radrm.host.mps.simulated import SimulatedMps
+from radrm.host.simulated.simulated_gpus import SimulatedGpus
+from radrm.host.simulated.start_driver import ensure_driver
 from radrm.host.storage.arrivals import Arrivals
 from radrm.host.storage.paths import Paths, paths_for, prepare, system_mode
 from radrm.host.watched.names import reserved
-from radrm.modelled.spec import parse
+from radrm.simulated.spec import parse
 from radrm.wiring import make_rules, make_settings
 
 log = logging.getLogger("radrm")
 
 SHORTEST_INTERVAL_S = 0.1
-"""Real seconds between two rounds of readings, however fast the clock runs."""
+"""Fewest real seconds between two rounds of readings, at any speed of the clock."""
 SHORTEST_PATIENCE_S = 1.0
-"""Real seconds for which a reading is good at the least, however fast the clock runs."""
+"""Fewest real seconds for which a reading stays valid, at any speed of the clock."""
 KILL_GRACE_S = 2.0
-"""Real seconds that the rest of a tree gets once a job's main process has ended."""
+"""Real seconds from the end of a job's main process until the rest of its tree is killed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Devices:
-    """Where devices come from, and what that means for clock, jobs and MPS."""
+    """The source of devices, with the clock, environment and MPS that belong to it."""
 
     source: GpuSource
     clock: Clock
@@ -67,24 +76,24 @@ class Devices:
     mps: Mps | None
     description: str
     renew: Callable[[], GpuSource] | None = None
-    """Makes a source as good as new, for when `source` never returns from a call."""
+    """Opens a new source, for when a call of `source` never returns."""
 
 
 def run(gpus: str | None, time_scale: float, settings: Sequence[str]) -> None:
-    """Serve until TERM or INT; jobs run on. Raises `RadrmError` when it cannot begin."""
+    """Serve until TERM or INT; jobs run on. Raises `RadrmError` if the daemon cannot start."""
     system = system_mode(os.environ, os.getuid())
     paths = paths_for(os.environ, os.getuid())
     config = load_config(os.environ, system)
     for setting in settings:
-        config = config.with_set(setting)
-    for trouble in contradictions(config):
-        log.warning("%s", trouble)
+        config = with_set(config, setting)
+    for cause in contradictions(config):
+        log.warning("%s", cause)
     rules = make_rules(config)
-    Asking(config)  # a bad word in its settings is said before anything is locked or made
+    Asking(config)  # raises for a bad setting, before anything is locked or made
     if gpus is not None:
-        parse(gpus)  # a bad word is said before anything is locked or made
+        parse(gpus)  # raises for a bad specification, before anything is locked or made
     prepare(paths, system)
-    with _alone(paths):
+    with _lock(paths):
         home = Home(paths, system)
         devices = find_devices(paths, config, gpus, time_scale)
         interval_s = max(SHORTEST_INTERVAL_S, devices.clock.real_s(1.0))
@@ -118,13 +127,13 @@ def run(gpus: str | None, time_scale: float, settings: Sequence[str]) -> None:
             ),
             site=Site(
                 device_ids=config.device_ids,
-                checkpoints=paths.checkpoints,
+                checkpoints=Checkpoints(paths.checkpoints, os.getuid() == 0),
                 extra=devices.environment,
                 mps=devices.mps,
                 drop_privileges=os.getuid() == 0,
                 kill_grace_s=KILL_GRACE_S,
             ),
-            strangers=StrangerWatch(config.strangers, launcher.owner_of, os.getuid() == 0),
+            unmanaged=UnmanagedWatch(config.unmanaged, launcher.owner_of, os.getuid() == 0),
         )
         about = {
             "gpus": devices.description,
@@ -137,8 +146,8 @@ def run(gpus: str | None, time_scale: float, settings: Sequence[str]) -> None:
         loop = Loop(parts, Requests(about, watching.folder_of).answer)
         first = DevicesSeen(at=devices.clock.now(), devices=devices.source.devices())
         if devices.mps is not None:
-            around = Around(launcher.owner_of, loop.read_soon, loop.devices_seen, core.grace_s)
-            devices.mps.begin(around)
+            daemon = DaemonHooks(launcher.owner_of, loop.read_soon, loop.devices_seen, core.grace_s)
+            devices.mps.begin(daemon)
         server = Server(paths.socket, system, loop.post)
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: loop.stop())
@@ -163,11 +172,11 @@ def run(gpus: str | None, time_scale: float, settings: Sequence[str]) -> None:
                 devices.mps.close()
             devices.source.close()
             store.close()
-        log.info("radrm ends; running jobs run on and are taken up by the next daemon")
+        log.info("radrm ends; running jobs run on, and the next daemon re-adopts them")
 
 
 class _OneLine(logging.Formatter):
-    """Names, reasons and paths come from anybody: a line of the log stays one, and plain."""
+    """Makes each entry one plain line, because names, reasons and paths are users' text."""
 
     def formatMessage(self, record: logging.LogRecord) -> str:
         return plain(super().formatMessage(record))
@@ -180,8 +189,11 @@ def set_up_logging() -> None:
     logging.basicConfig(level=logging.INFO, handlers=[handler])
 
 
-def _alone(paths: Paths) -> AbstractContextManager[object]:
-    """One daemon per spool: the lock is the kernel's, so no stale one can be left."""
+def _lock(paths: Paths) -> AbstractContextManager[object]:
+    """The lock that admits one daemon per spool. The kernel holds it, so no stale lock stays.
+
+    Raises `Refused` if another daemon has it.
+    """
     try:
         return filelock.FileLock(paths.lock, timeout=0, mode=0o600).acquire()
     except filelock.Timeout:
@@ -192,27 +204,29 @@ def _alone(paths: Paths) -> AbstractContextManager[object]:
 
 
 def find_devices(paths: Paths, config: Config, gpus: str | None, time_scale: float) -> Devices:
-    """Software GPUs if asked for; else the real ones. Never one for the other."""
+    """Simulated GPUs if `gpus` is given, else the real ones; never one in place of the other."""
     if gpus is not None:
         driver = ensure_driver(Path(paths.run), gpus, time_scale)
-        source = SoftwareGpus(driver.socket, mps=config.mps.enabled)
+        source = SimulatedGpus(driver.socket, mps=config.mps.enabled)
         return Devices(
-            source=OnlySome(source, config.mps) if config.mps.only else source,
+            source=EnabledOnly(source, config.mps) if config.mps.only else source,
             clock=driver.clock,
-            environment={"RADRM_SOFTWARE_GPUS": str(driver.socket)},
-            mps=ModelledMps(paths.run, config.mps) if config.mps.enabled else None,
+            environment={"RADRM_SIMULATED_GPUS": str(driver.socket)},
+            mps=SimulatedMps(paths.run, config.mps) if config.mps.enabled else None,
             description=gpus,
         )
     if time_scale != 1.0:
-        raise UsageError("--time-scale goes with software GPUs only: add --gpus sim:4xA100-40GB")
+        raise UsageError("--time-scale goes with simulated GPUs only: add --gpus sim:4xA100-40GB")
     try:
         gpus_here = open_gpus(config.readings)
     except DeviceError as error:
         raise DeviceError(
             f"no NVIDIA GPU can be used ({error}); "
-            "to run on software GPUs: radrm daemon --gpus sim:4xA100-40GB"
+            "to run on simulated GPUs: radrm daemon --gpus sim:4xA100-40GB"
         ) from error
-    mps = MpsService(config.mps, paths.run, of_driver(f"{paths.state}/compute-modes.json"))
+    mps = MpsService(
+        config.mps, paths.run, driver_compute_modes(f"{paths.state}/compute-modes.json")
+    )
     return Devices(
         source=MpsGpus(gpus_here, mps),
         clock=Clock(),

@@ -1,8 +1,10 @@
-"""A thread that reads the devices, regularly and on request, and one that watches it.
+"""Read the devices in a thread, regularly and on request, and watch that thread.
 
-The reading thread may hang in the driver or die without taking anything along: the watcher
-says so within 5 s, as readings that could not be taken, so that the devices take no new job.
-A thread that does not come back is given up and another one started, with a source of its own.
+Theory of operation. The reading thread may hang in the driver, or die. The watcher then posts
+error readings within 5 s, so that the devices take no new job. The result of a late call is out
+of date and is dropped. A thread that does not return is given up: another thread starts with a
+source of its own, which takes over what the old source knew. The loop's thread restarts a dead
+watcher. Nothing here is stored; a restart lists and reads all devices again.
 """
 
 from __future__ import annotations
@@ -17,32 +19,30 @@ from radrm.core.events import DevicesSeen, Event, ReadingsTaken
 from radrm.core.records import Device, Reading
 from radrm.errors import DeviceError
 from radrm.host.clock import Clock
-from radrm.host.gpus.readings import take_over
 from radrm.host.gpus.source import GpuSource, OwnerOf
 
 log = logging.getLogger("radrm")
 
 RELIST_EVERY = 60
-"""Rounds of reading between two looks at which devices there are..."""
+"""Rounds of readings between two listings of the devices."""
 RELIST_SOON = 5
-"""...and between two that something has given reason to."""
+"""Fewest rounds between two listings, when a device has changed or fails."""
 LOOK_S = 1.0
 """Real seconds between two looks at the reading thread."""
 HANG_S = 4.0
-"""Real seconds in one call after which the driver is said not to answer: with `LOOK_S` this
-makes 5 s."""
+"""Real seconds of one call after which the driver counts as hanging; with `LOOK_S`, 5 s pass."""
 GIVE_UP_S = 30.0
-"""Real seconds in one call after which another thread is started."""
+"""Real seconds of one call after which another thread is started."""
 MOST_GIVEN_UP = 4
-"""Threads that hang. With so many of them there is no point in one more."""
+"""Most threads that may hang at once. After that, another one would hang too."""
 STOP_LIMIT_S = 2.0
-"""Real seconds for which a source may hold up the daemon's end."""
+"""Real seconds that a source may delay the daemon's end."""
 
 
 class Monitor:
     """Posts `ReadingsTaken` every `interval_s` real seconds, and at once when asked.
 
-    `renew` makes a source as good as new, for when `source` never returns from a call.
+    `renew` opens a new source, for when a call of `source` never returns.
     """
 
     def __init__(
@@ -63,7 +63,7 @@ class Monitor:
         self._renew = renew
         self._reader = _Reader(self, lambda: source)
         self._given_up: list[_Reader] = []
-        self._said: str | None = None
+        self._logged: str | None = None
         self._begun = False
         self._stopping = threading.Event()
         self._watcher = threading.Thread(target=self._watch, name="monitor-watch", daemon=True)
@@ -75,25 +75,25 @@ class Monitor:
         self._watcher.start()
 
     def read_soon(self) -> None:
-        """Something has changed on a device: do not wait for the next round."""
+        """Read at once, because something has changed on a device."""
         self.wanted.set()
 
     def acknowledge(self, uuid: str) -> None:
-        """Somebody has seen to this device: what the source holds against it is over."""
-        acknowledge = getattr(self._reader.source, "acknowledge", None)
-        if acknowledge is not None:
-            acknowledge(uuid)
+        """Forget the faults that were read on this device; an administrator has checked it."""
+        source = self._reader.source
+        if source is not None:
+            source.acknowledge(uuid)
             self.read_soon()
 
     def ensure_alive(self) -> None:
-        """Start again after a death that nobody expected."""
+        """Start the watching thread again if it has died."""
         if self._begun and not self._stopping.is_set() and not self._watcher.is_alive():
             log.error("the thread that watches the readings has died and is started again")
             self._watcher = threading.Thread(target=self._watch, name="monitor-watch", daemon=True)
             self._watcher.start()
 
     def stop(self) -> None:
-        """End the threads and close the source. One that hangs is left to the process's end."""
+        """End the threads and close the source. A thread that hangs ends with the process."""
         self._stopping.set()
         self._reader.over.set()
         self.wanted.set()
@@ -108,7 +108,7 @@ class Monitor:
             self.look(time.monotonic())
 
     def look(self, now_s: float) -> None:
-        """See to the reading thread; `now_s` is real time on the monotonic clock."""
+        """Check the reading thread; `now_s` is real time on the monotonic clock."""
         reader = self._reader
         if not reader.thread.is_alive():
             log.error("the reading thread has died and is started again")
@@ -118,12 +118,12 @@ class Monitor:
         busy_s = now_s - since_s if since_s is not None else 0.0
         if busy_s < HANG_S:
             return
-        trouble = f"the driver has not answered for {busy_s:.0f} s"
+        cause = f"the driver has not answered for {busy_s:.0f} s"
         if not reader.late:
             reader.late = True
-            self.say("the driver does not answer")
+            self.log_error("the driver does not answer")
         at = self.clock.now()
-        errors = tuple(Reading(device=d.uuid, at=at, error=trouble) for d in self.devices)
+        errors = tuple(Reading(device=d.uuid, at=at, error=cause) for d in self.devices)
         self.post(ReadingsTaken(at=at, readings=errors))
         self._given_up = [other for other in self._given_up if other.thread.is_alive()]
         if busy_s >= GIVE_UP_S and self._renew and len(self._given_up) < MOST_GIVEN_UP:
@@ -135,7 +135,7 @@ class Monitor:
     def _replace(
         self, open_source: Callable[[], GpuSource], given_up: _Reader | None = None
     ) -> None:
-        """Have another thread read; its source learns what that of one given up knew."""
+        """Start another thread; its source takes over what that of `given_up` knew."""
         self._reader.over.set()
         self._reader = _Reader(self, open_source, first=False)
         if given_up is not None:
@@ -143,7 +143,7 @@ class Monitor:
         self._reader.thread.start()
 
     def _close(self, reader: _Reader) -> threading.Thread:
-        """Close a source in a thread of its own, which may hang with it."""
+        """Close a source in a thread of its own, because closing may hang too."""
         source = reader.source
         closing = threading.Thread(target=_quietly, args=(source,), name="closing", daemon=True)
         closing.start()
@@ -151,18 +151,18 @@ class Monitor:
 
     # ------------------------------------------------------------- for both threads
 
-    def say(self, trouble: str | None) -> None:
-        """Once when it begins, once when it is over."""
-        if trouble != self._said:
-            if trouble is not None:
-                log.error("the devices cannot be read: %s", trouble)
+    def log_error(self, cause: str | None) -> None:
+        """Log an error once when it begins, and once when it is over."""
+        if cause != self._logged:
+            if cause is not None:
+                log.error("the devices cannot be read: %s", cause)
             else:
                 log.info("the devices can be read again")
-            self._said = trouble
+            self._logged = cause
 
 
 class _Reader:
-    """One thread with one source: it reads until it is `over`."""
+    """One thread with one source. It reads until `over` is set."""
 
     def __init__(
         self, monitor: Monitor, open_source: Callable[[], GpuSource], first: bool = True
@@ -173,22 +173,22 @@ class _Reader:
         self._erring: frozenset[str] = frozenset()
         self.source: GpuSource | None = open_source() if first else None
         self.before: GpuSource | None = None
-        """The source in whose place that of this reader is opened."""
+        """The source that this reader's own source replaces."""
         self.over = threading.Event()
         self.late = False
-        """Whether the call at hand was said not to return; what it brings is out of date."""
+        """Whether error readings were posted for the current call; its result is out of date."""
         self.busy_since_s: float | None = None
-        """Since when a call of the source lasts (real, monotonic); None between calls."""
+        """When the current call of the source began (real, monotonic); None between calls."""
         self.thread = threading.Thread(target=self._run, name="monitor", daemon=True)
 
     def open_again(self) -> GpuSource:
-        """The source of this reader, for one that follows it."""
+        """The source of this reader, for the reader that replaces it."""
         return self.source if self.source is not None else self._opened()
 
     def _opened(self) -> GpuSource:
         source = self._open()
         if self.before is not None:
-            take_over(source, self.before)
+            source.take_over(self.before)
             self.before = None
         return source
 
@@ -208,9 +208,9 @@ class _Reader:
             monitor.wanted.clear()
 
     def _round(self) -> ReadingsTaken:
-        """List if it is time, and read. Troubles are readings too."""
+        """List the devices if that is due, and read them. A failure gives error readings."""
         monitor = self._monitor
-        # The time before the reading: what ended after it may still have been seen by it.
+        # The time before the reading: a process that ended after it may still be in it.
         at = monitor.clock.now()
         try:
             if self.source is None:
@@ -219,38 +219,38 @@ class _Reader:
             at = monitor.clock.now()
             uuids = [device.uuid for device in monitor.devices]
             readings = self.source.read(uuids, at, monitor.owner_of)
-            trouble = None
+            cause = None
         except DeviceError as error:
-            trouble = str(error)
-        except Exception as error:  # a source may fail in ways that nobody has foreseen
-            trouble = f"reading failed: {type(error).__name__}: {error}"
+            cause = str(error)
+        except Exception as error:  # a source may fail in unforeseen ways
+            cause = f"reading failed: {type(error).__name__}: {error}"
         self._rounds += 1
-        if trouble is not None:
+        if cause is not None:
             readings = tuple(
-                Reading(device=device.uuid, at=at, error=trouble) for device in monitor.devices
+                Reading(device=device.uuid, at=at, error=cause) for device in monitor.devices
             )
         if not self.over.is_set() and not self.late:
-            monitor.say(trouble)
-        self._take_errors(readings if trouble is None else ())
+            monitor.log_error(cause)
+        self._take_errors(readings if cause is None else ())
         return ReadingsTaken(at=at, readings=readings)
 
     def _take_errors(self, readings: tuple[Reading, ...]) -> None:
-        """A device that begins to fail may be there no more: look soon."""
+        """List the devices soon if one begins to fail: it may have vanished."""
         erring = frozenset(reading.device for reading in readings if reading.error is not None)
         if erring - self._erring and self._rounds >= RELIST_SOON:
             self._rounds = RELIST_EVERY
         self._erring = erring
 
     def _list(self, source: GpuSource) -> None:
-        """See which devices there are, now and then and when there is reason to."""
-        changed = getattr(source, "changed", False) and self._rounds >= RELIST_SOON
+        """List the devices regularly, and soon after a change. Post them if they differ."""
+        changed = source.changed and self._rounds >= RELIST_SOON
         if self._rounds < RELIST_EVERY and not changed:
             return
         self._rounds = 0
         try:
             devices = source.devices()
         except Exception:
-            return  # the readings say so, device by device
+            return  # the readings report the failure, device by device
         if self.over.is_set() or devices == self._monitor.devices:
             return
         self._monitor.devices = devices

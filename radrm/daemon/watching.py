@@ -1,6 +1,12 @@
-"""A thread that has `.rad` files made jobs: in a system daemon those in each user's folder, in
-a user's own daemon those in its spool. What it makes are envelopes, which the loop takes in as
-it does any."""
+"""A thread that submits the `.rad` files of watched folders.
+
+A system daemon watches each user's folder; a user's own daemon watches its spool.
+
+Theory of operation. The thread starts looks (`host/watched/`), processes that write envelopes to
+the spool. The loop takes these in like all others, so the two threads share nothing but the
+spool. A look that ends half done loses nothing: the next look, also of the next daemon, continues
+with the files that are left.
+"""
 
 from __future__ import annotations
 
@@ -23,11 +29,11 @@ from radrm.host.watched.users import Owned, UserFolders
 log = logging.getLogger("radrm")
 
 _LINES = 5
-"""Of each kind that one look may add to the log."""
+"""Lines of each level that one look may add to the log."""
 
 
 class Watching:
-    """Begun by `start`; `folder_of` is asked in the loop's thread."""
+    """`start` begins the thread; the loop's thread calls `folder_of`."""
 
     def __init__(self, paths: Paths, system: bool) -> None:
         self._users = UserFolders(paths.users) if system else None
@@ -36,33 +42,33 @@ class Watching:
         self._keeper = Keeper(
             self._users.all if self._users else lambda: [own],
             paths.spool,
-            self._tell,
+            self._log_report,
             drop=system,
             above=paths.users if system else None,
-            # A job that submits another does so to this daemon.
+            # So that a job which submits another job submits it to this daemon.
             extra={"RADRM_HOME": os.path.abspath(home)} if home and not system else {},
         )
         self._spool = paths.spool
-        self._told: dict[str, str] = {}
+        self._logged: dict[str, str] = {}
         self._thread = threading.Thread(target=self._run, name="watching", daemon=True)
 
     def start(self) -> None:
-        """Without such folders a daemon serves as well as with them."""
+        """Begin to watch. A failure does not keep the daemon from serving."""
         remove_leftover_groups()
         if self._users is not None:
-            # At once, before anybody else makes it. What is wrong, the first look at it says.
+            # Before another user can make the folder. The first look reports an error.
             with contextlib.suppress(StoreError):
                 self._users.prepare()
         self._thread.start()
 
     def close(self) -> None:
-        """End the looks that are under way: a later one goes on where they stopped."""
+        """End the running looks; the next daemon's looks continue where they stopped."""
         self._keeper.stop()
         self._thread.join(10.0)
 
     def folder_of(self, client: Peer) -> str:
-        """The watched folder of whoever asks, made if it is missing. Raises `StoreError`,
-        `Refused`."""
+        """The watched folder of the client's user, made if it is missing. Raises `StoreError`
+        and `Refused`."""
         if self._users is not None:
             return self._users.make(client.uid, *_group(client))
         if client.uid != os.getuid():
@@ -72,12 +78,12 @@ class Watching:
     def _run(self) -> None:
         try:
             self._keeper.run()
-        except Exception:  # whatever it is, the daemon serves on
+        except Exception:  # the rest of the daemon works without watched folders
             log.exception("no .rad file is taken any more; start the daemon again")
 
-    # ------------------------------------------------------------- telling
+    # ------------------------------------------------------------- the log
 
-    def _tell(self, owned: Owned, report: Report) -> None:
+    def _log_report(self, owned: Owned, report: Report) -> None:
         whose = user_name(owned.uid)
         lines: Counter[int] = Counter()
 
@@ -93,14 +99,17 @@ class Watching:
         for level, count in lines.items():
             if count > _LINES:
                 log.log(level, "%d more of %s", count - _LINES, whose)
-        said = "; ".join(filter(None, [report.trouble, *report.notes[:1]]))
-        if said and said != self._told.get(owned.path):
-            log.warning("watched folder of %s: %s", whose, said)
-        self._told[owned.path] = said
+        cause = "; ".join(filter(None, [report.error, *report.notes[:1]]))
+        if cause and cause != self._logged.get(owned.path):
+            log.warning("watched folder of %s: %s", whose, cause)
+        self._logged[owned.path] = cause
 
 
 def _group(client: Peer) -> tuple[int, bool]:
-    """The group of a user's files: the login's. And whether the server knows that user."""
+    """The login group of a user, and whether the server knows the user.
+
+    A user without a login (as in a container) has the group of the connection.
+    """
     try:
         return pwd.getpwuid(client.uid).pw_gid, True
     except KeyError:

@@ -1,4 +1,4 @@
-"""The best estimate there is: each route is asked, the first that answers is believed."""
+"""The first answer of several estimators, corrected by what earlier runs showed."""
 
 from __future__ import annotations
 
@@ -6,33 +6,33 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from radrm.core.records import DECLARED, Estimate
-from radrm.core.rules import Description, Estimator
 from radrm.core.words import Quantity
-from radrm.estimators.learned import learned_for
+from radrm.estimators.interface import Description, Estimator
+from radrm.estimators.learning.learned import learned_for
 
 Complain = Callable[[str, Exception], None]
-"""Takes the name of an estimator that broke, and its error."""
+"""Takes the name of an estimator that failed, and its error."""
 
 
 def ignore(name: str, error: Exception) -> None:
-    """Nobody wants to know."""
+    """Drop the error."""
 
 
 @dataclass(frozen=True, slots=True)
 class Auto:
-    """The routes, best first. For each quantity the first that tells it is believed.
+    """Asks its `routes`, best first. The first answer for each quantity counts.
 
-    What an estimator says of memory is corrected by what the CUDA context takes on this machine
-    and by what its past errors say: a shift, and as upper bound the `quantile` (0..1) of its
-    ratios of measured to estimated. A declared figure is nobody's estimate and stays as it is.
-    The figures of the routes behind the first follow it, so that their errors, too, are
-    learned from.
-    An estimator that breaks is told to `complain` and counts as silent. Raises ValueError for
-    a `quantile` beyond 0..1.
+    A memory figure is corrected by the size of the CUDA context on this machine and by the
+    estimator's past errors; they give its upper bound, too. A declared figure is not
+    corrected. The figures of later routes are kept behind the first, so that radrm learns
+    their errors as well. `complain` gets the error of an estimator that fails; it counts as
+    no answer. Raises ValueError for a `quantile` outside 0..1.
     """
 
     routes: Sequence[Estimator] = ()
     quantile: float = 0.95
+    """The upper bound of a memory estimate: this quantile (0 to 1) of the estimator's past ratios
+    of measured to estimated memory. The CUDA context measured here corrects it first."""
     complain: Complain = ignore
     name: str = "auto"
 
@@ -41,30 +41,30 @@ class Auto:
             raise ValueError(f"quantile = {self.quantile} is not between 0 and 1")
 
     def estimate(self, job: Description) -> tuple[Estimate, ...]:
-        told: list[Estimate] = []
+        estimates: list[Estimate] = []
         for route in self.routes:
             try:
                 answers = route.estimate(job)
-            except Exception as error:  # a third party's may raise anything
+            except Exception as error:  # an estimator of a third party can raise anything
                 self.complain(route.name, error)
                 continue
-            told += [self._bounded(job, answer) for answer in answers]
-        return _with_guesses_of_one(told)
+            estimates += [self._bounded(job, answer) for answer in answers]
+        return _with_guesses_of_first(estimates)
 
-    def _bounded(self, job: Description, told: Estimate) -> Estimate:
-        if told.quantity is not Quantity.MEMORY or told.source == DECLARED:
-            return told
-        seen, context = learned_for(told, job)
-        here = max(told.value + context.shift_mib, 1.0)
+    def _bounded(self, job: Description, estimate: Estimate) -> Estimate:
+        if estimate.quantity is not Quantity.MEMORY or estimate.source == DECLARED:
+            return estimate
+        seen, context = learned_for(estimate, job)
+        here = max(estimate.value + context.shift_mib, 1.0)
         value, upper = seen.value(here), seen.upper(here, self.quantile)
-        own_upper = value + max(told.upper - told.value, 0.0)
-        guesses = told.guesses + ((context.why,) if context.why else ())
+        own_upper = value + max(estimate.upper - estimate.value, 0.0)
+        guesses = estimate.guesses + ((context.why,) if context.why else ())
         return replace(
-            told, value=value, upper=max(upper, own_upper), raw=told.value, guesses=guesses
+            estimate, value=value, upper=max(upper, own_upper), raw=estimate.value, guesses=guesses
         )
 
 
-def _with_guesses_of_one(told: Sequence[Estimate]) -> tuple[Estimate, ...]:
-    """Only what the believed figure takes for granted: a record is kept of every job."""
-    believed = next((e for e in told if e.quantity is Quantity.MEMORY), None)
-    return tuple(e if e is believed or not e.guesses else replace(e, guesses=()) for e in told)
+def _with_guesses_of_first(estimates: Sequence[Estimate]) -> tuple[Estimate, ...]:
+    """Keep only the guesses of the first memory figure: every job's record stores them."""
+    first = next((e for e in estimates if e.quantity is Quantity.MEMORY), None)
+    return tuple(e if e is first or not e.guesses else replace(e, guesses=()) for e in estimates)

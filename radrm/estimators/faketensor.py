@@ -1,26 +1,25 @@
-"""PyTorch's FakeTensor, used as RAD-RM used it."""
+"""PyTorch's FakeTensor, as RAD-RM used it."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 from radrm.core.records import Estimate
-from radrm.core.rules import Description
+from radrm.core.units import WHOLE_DEVICE_MIB
 from radrm.core.words import Quantity
+from radrm.estimators.interface import Description
 from radrm.estimators.trace import trace_of
-from radrm.jobfile.radfile import WHOLE_DEVICE_MIB
 
 
 @dataclass(frozen=True, slots=True)
 class FakeTensor:
-    """The most that activations and gradients take in one forward and backward pass.
+    """The peak of activations and gradients in one forward and backward pass.
 
-    RAD-RM thesis, section 5.3.2. A prototype job file's own FakeTensor line is taken
-    first (40000 there means a whole device), else what the job's trace gives. Weights, the
-    optimizer's state, the allocator and the CUDA context are not in it: all published
-    figures lie below the measurements. How the figures came about is read off those
-    published: from the trace they are met within 0.1 % (docs/tracing.md). Only for the very batch
-    size of the trace: anything else is no FakeTensor figure.
+    RAD-RM thesis, section 5.3.2. A prototype job file's own FakeTensor line comes first
+    (40000 there means a whole device), then the figure of the job's trace. Weights, optimizer
+    state, allocator and CUDA context are not part of it, so all published figures are below
+    the measurements. The rules follow from the published figures, which the trace meets
+    within 0.1 % (docs/tracing.md). It answers only for the batch size of the trace.
     """
 
     name: str = "faketensor"

@@ -1,4 +1,4 @@
-"""What the very same thing needed when it ran here before: no model comes near that."""
+"""The need of earlier runs of the same job: more accurate than every model."""
 
 from __future__ import annotations
 
@@ -7,21 +7,21 @@ from dataclasses import dataclass
 from statistics import median
 
 from radrm.core.records import Estimate
-from radrm.core.rules import Description, PastRun
 from radrm.core.words import Quantity
+from radrm.estimators.interface import Description, PastRun
 
 LATEST = 10
-"""So many of the latest runs count: what is older may have been another version of it."""
+"""The number of latest runs that count. Older ones may be of another version of the program."""
 
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """The highest peak of the latest runs with this job's fingerprint, mean SMACT and duration
-    of those that were alone on their GPUs.
+    """The highest peak of the latest runs with this job's fingerprint, and the median SM
+    activity and duration of those that were alone on their GPUs.
 
-    Runs on the kind of GPU that the job will get are believed first; those on others only
-    where there is none, as the CUDA context and the libraries differ between kinds. Upper
-    bound: the next run may lie above the highest by as much as that lies above the middle one.
+    Runs on the job's kind of GPU come first. Others count only if there are none, since the
+    CUDA context and the libraries differ. Upper bound: the next run may exceed the highest
+    peak by as much as that exceeds the median.
     """
 
     name: str = "history"
@@ -34,25 +34,25 @@ class History:
         peak = float(max(peaks))
         spread = peak - median(peaks)
         reading = _reading(job, runs)
-        told = [Estimate(Quantity.MEMORY, peak, peak + spread, self.name, guesses=reading)]
+        estimates = [Estimate(Quantity.MEMORY, peak, peak + spread, self.name, guesses=reading)]
         alone = [run for run in runs if run.alone]
         smacts = [run.smact for run in alone if run.smact is not None]
         if smacts:
-            told.append(Estimate(Quantity.SMACT, median(smacts), max(smacts), self.name))
+            estimates.append(Estimate(Quantity.SMACT, median(smacts), max(smacts), self.name))
         durations = [run.duration_s for run in alone if run.duration_s is not None]
         if durations:
             longest = max(durations)
-            told.append(Estimate(Quantity.DURATION, median(durations), longest, self.name))
-        return tuple(told)
+            estimates.append(Estimate(Quantity.DURATION, median(durations), longest, self.name))
+        return tuple(estimates)
 
 
 def _reading(job: Description, runs: Sequence[PastRun]) -> tuple[str, ...]:
-    """What is taken for the same thing as this job."""
+    """Return notes for the user on the runs that count as the same job."""
     count = len(runs)
-    lines = [f"runs: {count} of the same thing" if count > 1 else "runs: one of the same thing"]
+    lines = [f"runs: {count} of the same job" if count > 1 else "runs: one of the same job"]
     kind = runs[0].device_kind
     if job.device_kind is not None and kind != job.device_kind:
-        lines.append(f"kind of GPU: as on {kind}, none has run on {job.device_kind}")
+        lines.append(f"kind of GPU: figures from {kind}, no run on {job.device_kind} yet")
     return tuple(lines)
 
 

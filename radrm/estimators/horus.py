@@ -1,20 +1,20 @@
-"""Horus: a formula over what a model's summary tells."""
+"""Horus: a formula over the figures of a model summary."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 from radrm.core.records import Estimate
-from radrm.core.rules import Description
+from radrm.core.units import WHOLE_DEVICE_MIB
 from radrm.core.words import Quantity
+from radrm.estimators.interface import Description
 from radrm.estimators.summaries.layers import ModelSummary
 from radrm.estimators.summaries.read import read_summary
 from radrm.estimators.summaries.text import BadSummary
-from radrm.jobfile.radfile import WHOLE_DEVICE_MIB
 
-# The layers whose outputs are counted as activations. Those that RAD-RM's published
-# figures turn out to count, and their sisters. Not counted there: pooling (but for the
-# adaptive kind), containers (whose output is their last layer's), Identity, Flatten.
+# The layers whose outputs count as activations: those that RAD-RM's published figures count,
+# and similar ones. Pooling (except the adaptive kind), containers (their output is their last
+# layer's), Identity and Flatten do not count there.
 # fmt: off
 ACTIVE_KINDS = frozenset({
     "Conv1d", "Conv2d", "Conv3d", "ConvTranspose1d", "ConvTranspose2d", "ConvTranspose3d",
@@ -35,22 +35,22 @@ _MIB = 2**20
 
 @dataclass(frozen=True, slots=True)
 class Horus:
-    """Mem = (B * A + P) + (B * G) + d, as RAD-RM's thesis has it (section 5.3.1).
+    """Mem = (B * A + P) + (B * G) + d, as in RAD-RM's thesis, section 5.3.1.
 
-    B is the batch size, A the activations of one sample, P the parameters, G the
-    gradients (as many as there are parameters), 4 bytes each; d = `overhead_mib` is the
-    initialization overhead, CUDA context included. That G counts once per sample, and d =
-    800 MiB, are read off the figures published with the prototype's CNN jobs: this comes
-    within 0.01 % of most and 0.8 % of all. Original: Yeung et al., "Horus", IEEE TPDS
-    33(1), 2022.
+    B is the batch size, A the activations of one sample, P the parameters, G the gradients
+    (as many as parameters), 4 bytes each; d is `overhead_mib`. That G counts once per
+    sample, and d = 800 MiB, follow from the figures published with the prototype's CNN
+    jobs: the formula is within 0.01 % of most and 0.8 % of all. Original: Yeung et al.,
+    "Horus", IEEE TPDS 33(1), 2022.
 
-    A prototype job file's own Horus line is taken first. Value and upper bound are one:
-    the formula says nothing of its error, and margins are the policy's. No summary, no
-    whole one in it, no shapes (transformers are printed without), no layer that counts, or
-    no batch size: no estimate.
+    A prototype job file's own Horus line comes first. The upper bound equals the value: the
+    formula has no error figure, and margins are the policy's. There is no estimate without a
+    batch size or a complete summary with shapes (printed transformers have none), nor for a
+    model without layers that count.
     """
 
     overhead_mib: int = 800
+    """The start-up overhead d of Horus's formula, with the CUDA context."""
     name: str = "horus"
 
     def estimate(self, job: Description) -> tuple[Estimate, ...]:
@@ -80,6 +80,6 @@ class Horus:
 
 
 def activations_of(summary: ModelSummary) -> int:
-    """The elements that the layers of one sample leave for the backward pass."""
+    """Return the elements that the layers keep for the backward pass, for one sample."""
     kinds = _ACTIVE_IN_SMALL_LETTERS
     return sum(layer.elements for layer in summary.layers if layer.kind.casefold() in kinds)

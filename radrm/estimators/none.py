@@ -1,16 +1,16 @@
-"""No estimate: the policy's floor is promised and recovery does the rest."""
+"""No estimate: the policy reserves its `floor_mib`, and recovery reruns jobs that need more."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 from radrm.core.records import Estimate
-from radrm.core.rules import Description
+from radrm.estimators.interface import Description
 
 
 @dataclass(frozen=True, slots=True)
 class NoEstimate:
-    """RAD-RM thesis, section 6.4.2: relying on the recovery method alone."""
+    """The variant of RAD-RM's thesis, section 6.4.2, that relies on recovery alone."""
 
     name: str = "none"
 

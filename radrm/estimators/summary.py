@@ -1,13 +1,14 @@
-"""The training step that a model's summary describes, replayed without a GPU."""
+"""The training step of a model's summary, replayed without a GPU."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 from radrm.core.records import Estimate
-from radrm.core.rules import Description
+from radrm.core.units import WHOLE_DEVICE_MIB
 from radrm.core.words import Quantity
-from radrm.estimators.overheads import CUDNN_MIB, Overheads, overheads
+from radrm.estimators.interface import Description
+from radrm.estimators.memory.overheads import CUDNN_MIB, Overheads, overheads
 from radrm.estimators.summaries.layers import Form, Layer, ModelSummary
 from radrm.estimators.summaries.read import read_summary
 from radrm.estimators.summaries.text import BadSummary
@@ -16,38 +17,35 @@ from radrm.estimators.symbolic.kinds import Role, role_of
 from radrm.estimators.symbolic.operations import Network
 from radrm.estimators.symbolic.replay import replay
 from radrm.estimators.symbolic.settings import Precision, optimizer, precision
-from radrm.jobfile.radfile import WHOLE_DEVICE_MIB
 from radrm.jobfile.values import shown
 
-# What the process takes beside its tensors, on the A100s of the measurements: fitted on
-# half of the measured MLPs, and on the published CNN jobs (docs/summaries.md).
+# The memory of a process without tensors on an A100. Fitted on half of the measured MLPs, and on
+# the published CNN jobs (docs/summaries.md).
 CONTEXT_MIB = 1429.0
 
 UNOPENED = 0.05
-"""With more of the parameters than this in modules that are not opened, nothing is said."""
+"""There is no estimate if modules without rows of their own hold more of the parameters."""
 
 _MIB = 2**20
 
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """Parameters, gradients, optimizer state, what the layers keep for their backward
-    passes, workspaces and fragments of the caching allocator, and the CUDA context.
+    """The need of two training steps on one device, from the text of the model summary alone.
 
-    One device's need in MiB, of two training steps at the job's batch size (else the
-    summary's own), from the text of its model summary alone. Nothing without a summary.
-    Value and upper bound are one: margins are the policy's.
+    It covers parameters, gradients, optimizer state, activations that the layers keep,
+    workspaces, fragments of the caching allocator, and the CUDA context. The batch size is
+    the job's, else the summary's. The upper bound equals the value: margins are the policy's.
 
-    Raises `BadSummary`, for the user, where the summary cannot be read whole, for want of a
-    batch size, for shapes that it does not tell (of transformers printed as modules,
-    without a sequence length; of a tree that is cut off, what it does not open), and for an
-    optimizer or precision that is not known.
+    Raises `BadSummary`, for the user, if the summary is incomplete, or without batch size or
+    shapes. A transformer printed as modules needs a sequence length, and a tree that is cut off
+    hides shapes. An unknown optimizer or precision is an error, too.
     """
 
     context_mib: float = CONTEXT_MIB
-    """What a process takes on an A100 before its first tensor."""
+    """The memory of a process on an A100 before its first tensor."""
     cudnn_mib: float = CUDNN_MIB
-    """What it takes more once convolutions have loaded cuDNN's kernels."""
+    """The memory that cuDNN's kernels add once a convolution has loaded them."""
     name: str = "summary"
 
     def estimate(self, job: Description) -> tuple[Estimate, ...]:
@@ -55,7 +53,7 @@ class Summary:
             return ()
         summary = read_summary(job.summary, job.batch_size)
         memory_mib = min(self._memory_mib(summary, job), float(WHOLE_DEVICE_MIB))
-        told = Estimate(
+        estimate = Estimate(
             quantity=Quantity.MEMORY,
             value=memory_mib,
             upper=memory_mib,
@@ -63,7 +61,7 @@ class Summary:
             guesses=_guesses(summary, job),
             context_mib=self._context_mib(overheads(job.device_kind)),
         )
-        return (told,)
+        return (estimate,)
 
     def _context_mib(self, on: Overheads) -> float:
         return self.context_mib + on.context_mib - overheads().context_mib
@@ -72,19 +70,20 @@ class Summary:
         rule, how = optimizer(job.optimizer), precision(job.precision)
         if not summary.complete:
             cause = summary.problems[0] if summary.problems else "a part of it is missing"
-            raise BadSummary(f"the model summary is not whole: {cause}; print it anew")
+            raise BadSummary(f"the model summary is incomplete: {cause}; print it again")
         if summary.batch_size is None:
             raise BadSummary("the model summary is for any batch size; add --batch-size=N")
         if rule is None or how is None:
             word = job.precision if how is None else job.optimizer
-            raise BadSummary(f"{shown(word or '')} is not known to it; leave it out or correct it")
+            what = "precision" if how is None else "optimizer"
+            raise BadSummary(f"the {what} {shown(word or '')} is unknown; correct or remove it")
         if any(0 in shape for layer in summary.layers for shape in layer.shapes):
-            raise BadSummary("a layer of the model summary puts out nothing (size 0); correct it")
+            raise BadSummary("a layer of the model summary has an output of size 0; correct it")
         on = overheads(job.device_kind)
         network = network_for(summary, job, how, on)
         if network is None:
             raise BadSummary(
-                "the model summary does not tell the shapes of its layers; add "
+                "the model summary has no shapes of its layers; add "
                 "--sequence-length=N for a transformer, or use a summary with shapes"
             )
         beside_mib = self._context_mib(on)
@@ -94,19 +93,19 @@ class Summary:
 
 
 def _guesses(summary: ModelSummary, job: Description) -> tuple[str, ...]:
-    """What neither the job nor its summary says, and how several GPUs are taken to be used."""
+    """Return the assumptions: values that the job does not specify, and its use of GPUs."""
     lines = []
     if job.batch_size is None:
-        lines.append(f"batch size: {summary.batch_size}, the model summary's")
+        lines.append(f"batch size: {summary.batch_size}, from the model summary")
     if job.optimizer is None:
         lines.append("optimizer: adam, as the job names none")
     if job.precision is None:
         lines.append("precision: fp32, as the job names none")
     if summary.form is Form.REPR and job.sequence_length is None:
         tokens = trees.tokens_of(summary, job.input_shape)
-        lines.append(f"sequence length: {tokens}, as the model summary has it")
+        lines.append(f"sequence length: {tokens}, from the model summary")
     if job.spec.gpus > 1 and summary.layers[0].kind.casefold() == "dataparallel":
-        lines.append(f"GPUs: {job.spec.gpus}, DataParallel: the model summary says so")
+        lines.append(f"GPUs: {job.spec.gpus}, DataParallel: in the model summary")
     elif job.spec.gpus > 1:
         lines.append(
             f"GPUs: {job.spec.gpus}, one process for each (DDP): the summary shows no DataParallel"
@@ -115,7 +114,7 @@ def _guesses(summary: ModelSummary, job: Description) -> tuple[str, ...]:
 
 
 def _is_convolution(layer: Layer) -> bool:
-    """Not what Hugging Face calls `Conv1D`, a matrix product."""
+    """Return whether a layer is a convolution. Hugging Face's `Conv1D` is a matrix product."""
     kind = layer.kind.casefold()
     return role_of(kind, layer.parameters) is Role.CONVOLUTION and (
         kind != "conv1d" or bool(layer.shapes)
@@ -123,7 +122,7 @@ def _is_convolution(layer: Layer) -> bool:
 
 
 def _unopened(summary: ModelSummary) -> int:
-    """Parameters of modules that the table does not open: what is in them is not told."""
+    """Return the parameters of modules whose content the table does not show."""
     return sum(
         layer.parameters
         for layer in summary.layers
@@ -134,7 +133,7 @@ def _unopened(summary: ModelSummary) -> int:
 def network_for(
     summary: ModelSummary, job: Description, how: Precision, on: Overheads
 ) -> Network | None:
-    """The job's forward pass on one GPU: of DataParallel's, the one that gathers."""
+    """Return the forward pass on one GPU; with DataParallel, on the one that gathers."""
     batch, gpus = summary.batch_size or 1, max(job.spec.gpus, 1)
     gathers = summary.layers[0].kind.casefold() == "dataparallel"
     share = -(-batch // gpus) if gathers else batch
@@ -147,7 +146,7 @@ def network_for(
         tokens = job.sequence_length or trees.tokens_of(summary, job.input_shape)
         if tokens is None or not trees.is_transformer(summary):
             return None
-        network = trees.network_of(summary, share, tokens, how, on, gpus if gathers else 1)
+        network = trees.network_of(summary, share, tokens, how, gpus if gathers else 1)
     if network is not None:
         network.reduced = gpus > 1
     return network

@@ -1,10 +1,13 @@
-"""Layer 6: what benchmarks, commands and tests share: measuring, simulating, replaying. No tables.
+"""Layer 6: experiments that commands, benchmarks and tests share. Nothing here draws tables.
 
 The files, in the order in which they may import one another:
-    accuracy   the figures by which estimators are compared
-    estimates  one job file put to the estimators
-    datasets   measured jobs to try estimators on
-    traces     traces, profiles and tables of typical jobs, from files
-    demo       the parts of the tour (a folder)
+    ending     clean up an experiment that a signal stops
+    accuracy   the figures that compare estimators
+    estimates  ask the estimators about a job file
+    datasets   read measured jobs, to try estimators on
+    evaluation  try estimators on measured jobs
+    traces     read traces, profiles and tables of typical jobs from files
+    simulations  traces under policies, with many seeds (a folder)
+    demo       the parts of `radrm demo` (a folder)
     collocate  copies of a program on one GPU (a folder)
 """

@@ -1,7 +1,7 @@
-"""How good estimates were: the figures by which estimators are compared.
+"""The accuracy of estimates: the figures that compare estimators.
 
-Sizes in MiB. An error is estimated less measured; relative errors are shares of what was
-measured, 0.05 being 5 %.
+Sizes are in MiB. An error is the estimate minus the measurement. A relative error is a share of
+the measurement; 0.05 is 5 %.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One job: what was measured, and what was said of it. `None`: nothing was said."""
+    """One job: its measurement and its estimate. `None`: the estimator gave none."""
 
     name: str
     measured_mib: float
@@ -22,17 +22,17 @@ class Case:
     upper_mib: float | None = None
     seconds: float | None = None
     whole_device: bool = False
-    """The estimator said no more than that it takes a whole device."""
+    """Whether the estimate is a whole device, without a figure."""
 
 
 @dataclass(frozen=True, slots=True)
 class Accuracy:
-    """Of `jobs` jobs `estimated` got a figure; all else is about those.
+    """`estimated` of `jobs` jobs got a figure; all other fields are about these.
 
     `mape` and `median_error`: mean and median of the absolute relative errors.
-    `under`: how many were estimated below what was measured; `upper_under`: how many
-    exceeded even the upper bound. `over_mib`: mean of how far the figure lay above, where
-    it did; `upper_over_mib`: the same of the upper bound; `upper_over`: as a share.
+    `under`: the number of estimates below the measurement; `upper_under`: the number of upper
+    bounds below it. `over_mib`: the mean overestimate of the others; `upper_over_mib`: the same
+    for the upper bound; `upper_over`: the same as a share.
     """
 
     jobs: int
@@ -54,19 +54,19 @@ class Accuracy:
 
 
 def accuracy(cases: Sequence[Case]) -> Accuracy:
-    """The figures of some cases."""
-    told = [c for c in cases if c.value_mib is not None and not c.whole_device]
-    errors = [c.value_mib - c.measured_mib for c in told if c.value_mib is not None]
-    shares = [abs(e) / c.measured_mib for e, c in zip(errors, told, strict=True)]
+    """The figures for these cases."""
+    known = [c for c in cases if c.value_mib is not None and not c.whole_device]
+    errors = [c.value_mib - c.measured_mib for c in known if c.value_mib is not None]
+    shares = [abs(e) / c.measured_mib for e, c in zip(errors, known, strict=True)]
     beyond = [
-        (c.upper_mib - c.measured_mib, c.measured_mib) for c in told if c.upper_mib is not None
+        (c.upper_mib - c.measured_mib, c.measured_mib) for c in known if c.upper_mib is not None
     ]
     over = [e for e in errors if e > 0]
     upper_over = [(e, whole) for e, whole in beyond if e > 0]
-    seconds = [c.seconds for c in told if c.seconds is not None]
+    seconds = [c.seconds for c in known if c.seconds is not None]
     return Accuracy(
         jobs=len(cases),
-        estimated=len(told),
+        estimated=len(known),
         whole_device=sum(c.whole_device for c in cases),
         mape=fmean(shares) if shares else None,
         median_error=median(shares) if shares else None,

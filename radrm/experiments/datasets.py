@@ -1,4 +1,4 @@
-"""Measured jobs to try estimators on: a folder of job files, a table, or one's own history.
+"""Read measured jobs, to try estimators on: a folder of job files, a table, or the history.
 
     FOLDER    job files of the prototype's form, each with its measured memory
     TABLE     CSV with a header; its columns:
@@ -6,11 +6,11 @@
                   file, or summary              a job file, or a model summary, beside the table
                   factory                       MODULE:FUNCTION
                   batch_size sequence_length input_shape optimizer precision gpus
-                  NAME_mib                      what the estimator NAME once said
-                  valid                         0: the row is passed over
-    history   the runs that the daemon remembers
+                  NAME_mib                      the recorded estimate of the estimator NAME
+                  valid                         0: the row is skipped
+    history   the runs that the daemon has recorded
 
-Nothing of a dataset is trusted; a row that cannot be used is named, by its line.
+A dataset may contain anything: each unusable row becomes a message with its line.
 """
 
 from __future__ import annotations
@@ -19,10 +19,12 @@ import csv
 import os
 from dataclasses import dataclass, field, replace
 
+from radrm.core.units import WHOLE_DEVICE_MIB
 from radrm.errors import BadFile, RadrmError
 from radrm.experiments.estimates import learned
-from radrm.jobfile.options import RawOptions, typed
-from radrm.jobfile.radfile import WHOLE_DEVICE_MIB, JobFile, read_job_file, wrap_command
+from radrm.jobfile.options import RawOptions
+from radrm.jobfile.parsing import typed
+from radrm.jobfile.radfile import JobFile, read_job_file, wrap_command
 
 MAX_ROWS = 1_000_000
 MAX_FILE = 8 << 20
@@ -35,28 +37,29 @@ _OPTIONS = (
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """A job whose need is known. `said`: what estimators once said of it, in MiB.
+    """A job whose need was measured. `recorded`: earlier estimates in MiB, by estimator.
 
-    `job_file` is None where nothing but the figures is known; its paths are `folder`'s.
+    `job_file` is None if only figures are known. Its paths are relative to `folder`.
     """
 
     name: str
     measured_mib: float
     job_file: JobFile | None = None
     folder: str = "."
-    said: dict[str, float] = field(default_factory=dict)
+    recorded: dict[str, float] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
 class Dataset:
-    """The jobs, and a line on each thing that could not be used."""
+    """The jobs, and a line about each row or file that is unusable."""
 
     jobs: list[Measured] = field(default_factory=list)
-    troubles: list[str] = field(default_factory=list)
+    errors: list[str] = field(default_factory=list)
 
 
 def read_dataset(path: str, options: RawOptions | None = None) -> Dataset:
-    """Raises `RadrmError` where there is nothing to evaluate on. `options` beat what jobs say."""
+    """The dataset at a path. `options` override those of the jobs. Raises `RadrmError` if it has
+    no measured job."""
     beside = options or {}
     if path == "history":
         found = _history()
@@ -65,20 +68,20 @@ def read_dataset(path: str, options: RawOptions | None = None) -> Dataset:
     else:
         found = _table(path, beside)
     if not found.jobs:
-        what = f" ({found.troubles[0]})" if found.troubles else ""
+        what = f" ({found.errors[0]})" if found.errors else ""
         raise BadFile(f"{path}: holds no job whose memory was measured{what}")
     return found
 
 
-# ------------------------------------------------------------------ one's own history
+# ------------------------------------------------------------------ the history
 
 
 def _history() -> Dataset:
     runs = learned(None).recent
     if not runs:
-        raise BadFile("history: no run is remembered, or no daemon answers; see `radrm status`")
+        raise BadFile("history: no run is recorded, or no daemon answers; see `radrm status`")
     jobs = [
-        Measured(f"run {at}", float(run.peak_mib), said=dict(run.told))
+        Measured(f"run {at}", float(run.peak_mib), recorded=dict(run.told))
         for at, run in enumerate(runs, 1)
     ]
     return Dataset(jobs)
@@ -95,21 +98,21 @@ def _folder(folder: str, options: RawOptions) -> Dataset:
         try:
             job_file = _job_file(os.path.join(folder, name), options)
         except RadrmError as error:
-            found.troubles.append(str(error))
+            found.errors.append(str(error))
             continue
         measured = job_file.measured
         if measured is None or measured >= WHOLE_DEVICE_MIB:
-            found.troubles.append(f"{name}: says no measured memory")
+            found.errors.append(f"{name}: has no measured memory")
             continue
-        job_file, trouble = _with_summary(job_file, folder)
-        if trouble:
-            found.troubles.append(f"{name}: {trouble}")
-        said = {
+        job_file, cause = _with_summary(job_file, folder)
+        if cause:
+            found.errors.append(f"{name}: {cause}")
+        recorded = {
             "horus": job_file.horus,
             "faketensor": job_file.faketensor,
             "gpumemnet": job_file.gpumemnet,
         }
-        known = {key: mib for key, mib in said.items() if mib is not None}
+        known = {key: mib for key, mib in recorded.items() if mib is not None}
         found.jobs.append(Measured(name, measured, job_file, folder, known))
     return found
 
@@ -119,7 +122,8 @@ def _job_file(path: str, options: RawOptions) -> JobFile:
 
 
 def _with_summary(job_file: JobFile, folder: str) -> tuple[JobFile, str | None]:
-    """The job with the text of its summary, found even if its name is written in another case."""
+    """The job with the text of its summary. Published job files spell some names in another case,
+    so a single match without regard to case is accepted."""
     named = job_file.options.model_summary
     if named is None:
         return job_file, None
@@ -158,7 +162,7 @@ def _table(path: str, options: RawOptions) -> Dataset:
                 )
             for row in rows:
                 if rows.line_num > MAX_ROWS:
-                    found.troubles.append(f"line {rows.line_num}: the rest is passed over")
+                    found.errors.append(f"line {rows.line_num}: this and later rows are skipped")
                     break
                 _take(found, row, rows.line_num, measured, folder, options)
     except OSError as error:
@@ -180,9 +184,9 @@ def _take(
         return
     mib = _number(row.get(measured))
     if mib is None or mib <= 0:
-        found.troubles.append(f"line {line}: {measured} is not a number above zero")
+        found.errors.append(f"line {line}: {measured} is not a number above zero")
         return
-    said = {
+    recorded = {
         name.removesuffix("_mib"): value
         for name in row
         if name and name.endswith("_mib") and name != measured
@@ -192,13 +196,13 @@ def _take(
     try:
         job_file = _of_row(row, folder, options)
     except RadrmError as error:
-        found.troubles.append(f"line {line}: {error}")
+        found.errors.append(f"line {line}: {error}")
         job_file = None
-    found.jobs.append(Measured(name, mib, job_file, folder, said))
+    found.jobs.append(Measured(name, mib, job_file, folder, recorded))
 
 
 def _of_row(row: dict[str, str | None], folder: str, options: RawOptions) -> JobFile | None:
-    """The job that a row describes; None where it names neither file, summary nor factory."""
+    """The job that a row describes; None if it names neither file, summary nor factory."""
     given: RawOptions = {
         "model-factory" if name == "factory" else name.replace("_", "-"): value.strip()
         for name in _OPTIONS
@@ -214,9 +218,9 @@ def _of_row(row: dict[str, str | None], folder: str, options: RawOptions) -> Job
         job_file = wrap_command(["true"], dict(given))
     else:
         return None
-    job_file, trouble = _with_summary(job_file, folder)
-    if trouble:
-        raise BadFile(trouble)
+    job_file, cause = _with_summary(job_file, folder)
+    if cause:
+        raise BadFile(cause)
     return job_file
 
 

@@ -1,21 +1,21 @@
-"""One job file put to the estimators, without a daemon or with what one has learned."""
+"""Ask the estimators about a job file, with what a daemon has learned if one answers."""
 
 from __future__ import annotations
 
 import os
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import msgspec
 
 from radrm.client.connection import Client
 from radrm.config import Config
 from radrm.core.records import Estimate
-from radrm.core.rules import Description, PastRun
 from radrm.core.words import Quantity
-from radrm.daemon.intake.envelopes import read_envelope
 from radrm.daemon.intake.estimation import command_of, fingerprint_of
 from radrm.errors import BadFile, RadrmError
 from radrm.estimators import ESTIMATORS
+from radrm.estimators.interface import Description, PastRun
 from radrm.host.estimation.asking import Answer, Asking, with_trace
 from radrm.host.estimation.tracing import NotTraced, TraceRequest, trace, tracer_arguments
 from radrm.host.storage.submission import envelope_of, load
@@ -23,12 +23,12 @@ from radrm.jobfile.options import Options, RawOptions
 from radrm.jobfile.radfile import read_job_file
 
 TRACED = frozenset({"auto", "trace", "faketensor"})
-"""The estimators that a trace tells something."""
+"""The estimators that use a trace."""
 
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """A job file as the estimators are told of it."""
+    """A job file as estimators see it."""
 
     file: str
     options: Options
@@ -38,7 +38,7 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class Learned:
-    """What a daemon has learned; nothing where none answers."""
+    """What a daemon has learned; empty if no daemon answers."""
 
     device_kind: str | None = None
     driver: str | None = None
@@ -54,7 +54,7 @@ def read(file: str, options: RawOptions) -> tuple[Asked, str, TraceRequest | Non
     data = load(file)
     job_file = read_job_file(data, file, options)
     envelope = envelope_of(job_file, file, data, options)
-    job_file = read_envelope(envelope)
+    job_file = job_file.with_summary(envelope.summary)
     request = None
     if job_file.options.model_factory is not None:
         request = TraceRequest(
@@ -83,7 +83,7 @@ def with_history(asked: Asked, mark: str) -> Asked:
 
 
 def learned(mark: str | None) -> Learned:
-    """What has been learned of a fingerprint's runs, and of all; nothing without a daemon."""
+    """The recorded runs with a fingerprint, and the latest of all; none without a daemon."""
     with Client() as client:
         try:
             return msgspec.convert(client.ask("runs", fingerprint=mark), Learned)
@@ -97,12 +97,12 @@ def traced(asked: Asked, request: TraceRequest, config: Config) -> Asked:
         events = trace(request, config.estimation)
     except NotTraced as error:
         return replace(asked, notes=(*asked.notes, f"trace: {error}"))
-    job, trouble = with_trace(asked.job, events)
-    return replace(asked, job=job, notes=(*asked.notes, *([trouble] if trouble else [])))
+    job, cause = with_trace(asked.job, events)
+    return replace(asked, job=job, notes=(*asked.notes, *([cause] if cause else [])))
 
 
 def answer(asked: Asked, config: Config, name: str) -> Answer:
-    """What one estimator says of a job."""
+    """The answer of one estimator about a job."""
     return Asking(replace(config, estimator=name)).ask(asked.job)
 
 
@@ -115,7 +115,7 @@ def value_of(found: Answer, quantity: Quantity) -> float | None:
 
 
 def names_of(word: str, config: Config) -> tuple[str, ...]:
-    """The estimators that `--estimator` means. Raises `RadrmError` for one there is not."""
+    """The estimators that `--estimator` names. Raises `RadrmError` for an unknown one."""
     if word == "all":
         return tuple(name for name in ESTIMATORS if name != "none")
     Asking(replace(config, estimator=word))
@@ -123,6 +123,22 @@ def names_of(word: str, config: Config) -> tuple[str, ...]:
 
 
 def one_shape(asked: Asked) -> None:
-    """Raises `BadFile` for a job that has no GPU to estimate."""
+    """Raise `BadFile` for a job without a GPU: there is nothing to estimate."""
     if asked.options.gpus == 0:
-        raise BadFile(f"{asked.file}: it takes no GPU, so there is nothing to estimate")
+        raise BadFile(f"{asked.file}: it uses no GPU, so there is nothing to estimate")
+
+
+def estimate_document(path: str, name: str, found: Answer) -> dict[str, Any]:
+    memory = memory_of(found)
+    return {
+        "file": path,
+        "estimator": name,
+        "memory_mib": None if memory is None else round(memory.value, 1),
+        "upper_mib": None if memory is None else round(memory.upper, 1),
+        "smact": value_of(found, Quantity.SMACT),
+        "duration_s": value_of(found, Quantity.DURATION),
+        "seconds": None if memory is None else memory.seconds,
+        "source": None if memory is None else memory.source,
+        "guesses": [] if memory is None else list(memory.guesses),
+        "notes": list(found.notes),
+    }

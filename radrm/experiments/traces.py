@@ -1,4 +1,4 @@
-"""Traces, profiles and tables of typical jobs, from the files that people name."""
+"""Read traces, profiles and tables of typical jobs from the files that users name."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from typing import TextIO
 from radrm.errors import BadFile, plain
 from radrm.host.storage.submission import load
 from radrm.jobfile.radfile import JobFile, read_job_file
-from radrm.simulator.fill import Fill, read_fill
-from radrm.simulator.importers.aids import Aids
-from radrm.simulator.importers.forms import read_any
-from radrm.simulator.importers.profiles import Alone, joined, read_profile
-from radrm.simulator.job import TraceJob
-from radrm.simulator.trace import Trace, trace_lines
+from radrm.simulator.traces.fill import Fill, read_fill
+from radrm.simulator.traces.importers.aids import Aids
+from radrm.simulator.traces.importers.forms import read_any
+from radrm.simulator.traces.importers.profiles import Alone, joined, read_profile
+from radrm.simulator.traces.job import TraceJob
+from radrm.simulator.traces.trace import Trace, trace_lines
 
 _PIECE = 1 << 17
-"""A line longer than this comes in pieces, each too long for a trace."""
+"""A longer line is read in pieces, each of which is too long for a trace and is refused."""
 
 
 def load_trace(
@@ -62,7 +62,7 @@ def _fill(path: str | None, seed: int) -> Fill:
 
 
 def _job_files(folder: str) -> Callable[[str], JobFile]:
-    """Reads the job files that a script beside them, or above their folder, names."""
+    """A function that reads the job files that a script names, in its folder or below."""
 
     @cache
     def read(name: str) -> JobFile:

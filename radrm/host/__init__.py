@@ -1,16 +1,17 @@
 """Layer 3: the real world. Clocks, processes, files, sockets and GPUs.
 
 The files, in the order in which they may import one another:
-    clock       both clocks, scaled for software GPUs
-    trouble     which failures lie with the server and may pass
-    sockets     AF_UNIX sockets of any path depth; who is at the other end
-    storage     what lies on disk (a folder)
+    clock       both clocks, scaled for simulated GPUs
+    transient   which failures the server causes and may pass
+    sockets     AF_UNIX sockets at any path depth; the process at the other end
+    storage     files of radrm on disk (a folder)
+    processes   the identity of processes, and how to end them (a folder)
     attempts    one launch of a job (a folder)
     watched     folders whose `.rad` files become jobs (a folder)
-    home        which folders are radrm's own, and which numbers were given
-    estimation  how estimators are asked, so that none delays anybody (a folder)
+    home        which folders belong to radrm, and which numbers it has used
+    estimation  runs estimators in processes of their own, with time limits (a folder)
     gpus        reading GPUs (a folder)
     mps         CUDA's MPS: control daemons kept alive, jobs as their clients (a folder)
-    health      what `radrm doctor` looks at (a folder)
+    health      what `radrm doctor` checks (a folder)
     simulated   simulated GPUs: the driver, its clients (a folder)
 """

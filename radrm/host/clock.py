@@ -1,8 +1,8 @@
-"""The host's two clocks, and the boot that they belong to.
+"""The host's two clocks (date and time since boot), and the boot that they belong to.
 
-With software GPUs the whole clock may run faster than real time. Where it started to do
-so (its anchors) belongs to the modelled driver, so that jobs and daemon agree and a new
-daemon goes on where the old one was.
+With simulated GPUs both clocks may run faster than real time. The simulated driver keeps the
+anchors: the real times at which the faster clocks started. So jobs and daemon show the same
+time, and a restarted daemon continues at the time of the earlier one.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from radrm.core.records import Instant
 
 
 class Clock:
-    """Tells the time; with `scale` 60 a real second counts as a minute.
+    """Two clocks that run `scale` times as fast as real time.
 
-    `anchor_boot_s` and `anchor_wall_s` are the real times at which the scaled clocks
-    showed real time; left out, they are now.
+    With `scale` 60 a real second counts as a minute. `anchor_boot_s` and `anchor_wall_s` are
+    the real times at which the scaled clocks showed real time; the default is now.
     """
 
     def __init__(
@@ -40,18 +40,21 @@ class Clock:
         return self.at(_boot_s())
 
     def at(self, boot_s: float) -> Instant:
-        """The instant of a real boot time, as this clock shows it: a date is as the clock on
-        the wall is set now. A scaled clock's date is its own, whatever is set there."""
+        """The instant of a real time since boot.
+
+        At scale 1 its date follows the system's date as it is set now. The date of a scaled
+        clock depends on its anchors only.
+        """
         if self.scale == 1.0:
             return Instant(boot_s, time.time() - (_boot_s() - boot_s), self._boot)
         passed_s = (boot_s - self.anchor_boot_s) * self.scale
         return Instant(self.anchor_boot_s + passed_s, self.anchor_wall_s + passed_s, self._boot)
 
     def noted(self, boot: str, boot_s: float, wall_s: float) -> Instant:
-        """The instant of a record with these real times, of the boot that it names.
+        """The instant of a record that was written in boot `boot` at these real times.
 
-        Of an earlier boot there is the date, and time within that boot: compared with other
-        instants of it, it gives durations. What a scaled clock had shown then is not known.
+        An instant of an earlier boot can be compared with others of that boot only. If the
+        clock is scaled, what it showed in an earlier boot is unknown.
         """
         if boot == self._boot_id:
             return self.at(boot_s)
@@ -63,12 +66,12 @@ class Clock:
 
 
 def boot_id() -> str:
-    """Names this boot of the machine: boot times of two boots cannot be compared."""
+    """The kernel's name of this boot. Times since boot of two boots cannot be compared."""
     return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
 
 
 def _short(boot: str) -> str:
-    """Enough to tell boots apart, in each instant that is stored."""
+    """The start of a boot's name: enough to tell boots apart, and every instant stores it."""
     return boot[:8]
 
 

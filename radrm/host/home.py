@@ -1,14 +1,17 @@
-"""The home's marker: which folders are radrm's own, and up to where numbers were given.
+"""The home's marker: which folders belong to radrm, and which job ids and serials it has used.
 
-    state/radrm-home.json   the daemon's alone, written anew as a whole
+    state/radrm-home.json   only the daemon writes it, always as a whole file
 
-A folder is radrm's where the marker recorded it (owner, device, inode). A folder that no
-marker knows is adopted only where nothing foreign lies in it; a link never is. So a spool
-that leads to a shared folder is refused before anything in it is looked at.
+Theory of operation:
 
-Job ids and serials name folders that may outlive the store. They are given in blocks that
-the marker reserves beforehand, so that a store that was deleted, or an older copy of it,
-never leads to the same number twice. A block costs a few milliseconds once in a thousand.
+- **Folders.** A folder belongs to radrm if the marker records its owner, device and inode.
+  radrm adopts an unrecorded folder only if it holds nothing foreign. It never adopts a link.
+  So it refuses a spool that leads to a shared folder before it reads any file there.
+- **Numbers.** Job ids and serials name folders that may outlive the store. The marker reserves
+  numbers in blocks of a thousand before radrm uses the first of a block. So no number is used
+  twice, even if the store is deleted or replaced by an older copy.
+- **One writer.** The daemon's lock allows one daemon per home, so nothing else writes the marker.
+- **Restart.** A kill after a reservation leaves at most one block unused.
 """
 
 from __future__ import annotations
@@ -31,7 +34,7 @@ from radrm.host.storage.store import Store
 log = logging.getLogger("radrm")
 
 BLOCK = 1000
-"""Numbers that are reserved at once. After a store was lost, at most so many stay unused."""
+"""Numbers that one write reserves. After the loss of a store at most this many stay unused."""
 _LARGEST_NUMBER = 10**15
 _LARGEST_MARKER = 1 << 20
 _ELSEWHERE = "move it away and radrm makes a new one, or set RADRM_HOME to a folder of your own"
@@ -39,7 +42,7 @@ _ELSEWHERE = "move it away and radrm makes a new one, or set RADRM_HOME to a fol
 
 @dataclass(frozen=True, slots=True)
 class Reserved:
-    """Numbers of one kind: every one below `seen` was given, none from `below` on."""
+    """Numbers of one kind: all below `seen` are used, and none from `below` on is used."""
 
     seen: int = 1
     below: int = 1
@@ -47,7 +50,7 @@ class Reserved:
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """A folder that radrm must have made. `ours` tells whether it wrote an entry there."""
+    """A folder that radrm must have made. `ours` is true for an entry that radrm writes there."""
 
     name: str
     path: str
@@ -56,7 +59,7 @@ class _Place:
 
 
 class Home:
-    """The home of one daemon, which holds its lock. Raises `StoreError`, with the next step."""
+    """The home of one daemon, which holds its lock. Raises `StoreError` with the next step."""
 
     def __init__(self, paths: Paths, system: bool) -> None:
         self._paths = paths
@@ -66,10 +69,10 @@ class Home:
         self._serials = Reserved()
         known = self._read_marker()
         self.had_store = os.path.isfile(paths.database)
-        """Whether a store lay here before this daemon began."""
+        """Whether a store existed here before this daemon started."""
         self._folders = self._check_folders(known, system)
         self._marked: object = None
-        """The store that numbers were given for; None where no marker tells."""
+        """The identity of the store that the marker was written for; None without a marker."""
         numbers = _numbers(known.get("numbers"))
         if numbers is not None:
             self._marked, self._jobs, self._serials = numbers
@@ -77,11 +80,11 @@ class Home:
     # ------------------------------------------------------------- folders
 
     def _check_folders(self, known: dict[str, Any], system: bool) -> dict[str, Any]:
-        """What is to be recorded of each folder."""
+        """The marker's record of each folder. Raises `StoreError` for a foreign one."""
         state_device = os.stat(self._paths.state).st_dev
         recorded = known.get("folders")
         recorded = recorded if isinstance(recorded, dict) else {}
-        # Earlier releases wrote no marker. Where they kept a store, the folders are theirs.
+        # Earlier releases wrote no marker. If they kept a store here, they made the folders.
         adopt = not known and self.had_store
         found = {}
         for place in _places(self._paths, system):
@@ -106,7 +109,7 @@ class Home:
         return found
 
     def _adopt(self, place: _Place, folder: int, status: os.stat_result) -> None:
-        """Refuse a folder that holds anything that radrm does not write there."""
+        """Raise `StoreError` for a folder that holds anything that radrm does not write there."""
         mode = stat.S_IMODE(status.st_mode)
         if mode & 0o777 & ~place.mode:
             raise StoreError(
@@ -118,7 +121,7 @@ class Home:
                 try:
                     ours = place.ours(folder, entry.name, entry.stat(follow_symlinks=False))
                 except FileNotFoundError:
-                    continue
+                    continue  # a client has removed it meanwhile
                 if not ours:
                     raise StoreError(
                         f"the {place.name} folder {place.path} was not made by radrm: it holds "
@@ -128,7 +131,7 @@ class Home:
     # ------------------------------------------------------------- numbers
 
     def open_store(self) -> Store:
-        """The store, which gives no job id and no serial that was given before."""
+        """The store. It uses no job id and no serial that was used before."""
         store = Store(self._paths.database, self.cover)
         self._store_id = store.identity()
         jobs, serials = store.next_job_id(), store.next_serial()
@@ -140,28 +143,32 @@ class Home:
             store.begin_numbers(jobs, serials)
             log.warning(
                 "the store %s is not the one that was here before (deleted, or an older copy): "
-                "jobs that it does not hold are forgotten, and new ids go on from %d; to have them "
-                "back, stop the daemon and restore a copy of the store",
+                "radrm knows only the jobs in it, and new job ids start at %d; to get the other "
+                "jobs back, stop the daemon and restore a copy of the store",
                 self._paths.database,
                 jobs,
             )
         try:
             self._reserve(jobs, serials)
-        except StoreError as error:  # on a full disk it serves all the same, from what it has
+        except StoreError as error:
+            # On a full disk the daemon starts all the same. `cover` tries again before it uses a
+            # number that is not reserved.
             log.error("%s", error)
         return store
 
     def _has_replaced_store(self, jobs: int, serials: int) -> bool:
-        """Whether the store, which would give these numbers next, is not the one that the
-        marker was written for, as it then was. Of one that earlier releases kept nothing is
-        known."""
+        """Whether this store is another one than the marker's, or an older copy of it.
+
+        `jobs` and `serials` are the numbers that it would use next. Without a marker, an
+        existing store of an earlier release counts as the right one.
+        """
         if self._marked is None:
             return not self.had_store
         behind = jobs < self._jobs.seen or serials < self._serials.seen
         return self._marked != self._store_id or behind
 
     def cover(self, job_id: int, serial: int) -> None:
-        """Have these numbers reserved on disk before they are given. Raises `StoreError`."""
+        """Reserve these numbers on disk, before they are used. Raises `StoreError`."""
         if job_id >= self._jobs.below or serial >= self._serials.below:
             self._reserve(max(job_id, self._jobs.seen), max(serial, self._serials.seen))
 
@@ -185,7 +192,7 @@ class Home:
         self._jobs, self._serials = jobs, serials
 
     def _job_ids_on_disk(self) -> list[int]:
-        """Of jobs that have a folder for checkpoints, or an attempt that was not forgotten."""
+        """The ids of jobs that have a checkpoint folder or an attempt folder."""
         found = _numbers_in(self._paths.checkpoints)
         for serial in _numbers_in(self._paths.attempts):
             folder = os.path.join(self._paths.attempts, str(serial))
@@ -197,7 +204,7 @@ class Home:
     # ------------------------------------------------------------- the marker
 
     def _read_marker(self) -> dict[str, Any]:
-        """What the marker says; nothing where there is none, or none that can be read."""
+        """The marker's content; empty if there is no marker, or it cannot be read."""
         try:
             fd = os.open(self._marker, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
             with open(fd, "rb") as file:
@@ -205,10 +212,10 @@ class Home:
         except FileNotFoundError:
             return {}
         except (OSError, ValueError, RecursionError) as error:
-            log.warning("%s cannot be read and is written anew: %s", self._marker, error)
+            log.warning("%s cannot be read, so radrm replaces it: %s", self._marker, error)
             return {}
         if not isinstance(document, dict) or document.get("version") != 1:
-            log.warning("%s is of another version and is written anew", self._marker)
+            log.warning("%s has another version, so radrm replaces it", self._marker)
             return {}
         return document
 
@@ -217,11 +224,11 @@ def _places(paths: Paths, system: bool) -> tuple[_Place, ...]:
     me = os.geteuid()
 
     def in_spool(_: int, name: str, found: os.stat_result) -> bool:
-        """A system's spool is open to all: what others put there says nothing about it."""
+        # All users may write to a system's spool, so their files prove nothing about its maker.
         return kind_of(name) is not FOREIGN or (system and found.st_uid != me)
 
     def in_store(_: int, name: str, found: os.stat_result) -> bool:
-        """With copies that somebody keeps beside it, as radrm advises."""
+        # By its start, because radrm advises to keep copies of the database beside it.
         return name.startswith(os.path.basename(paths.database)) and stat.S_ISREG(found.st_mode)
 
     def in_attempts(parent: int, name: str, found: os.stat_result) -> bool:
@@ -242,8 +249,11 @@ def _places(paths: Paths, system: bool) -> tuple[_Place, ...]:
 
 
 def _is_recorded(recorded: object, found: os.stat_result, state_device: int) -> bool:
-    """Device numbers may change with every boot, but a folder stays on the home's own disk,
-    unless the marker was written for another."""
+    """True if the marker records this folder.
+
+    A boot may change device numbers. So the folder's device must be the recorded one, or that
+    of the state folder, which lies on the same disk in most homes.
+    """
     if not isinstance(recorded, dict):
         return False
     same = (recorded.get("uid"), recorded.get("inode")) == (found.st_uid, found.st_ino)
@@ -251,7 +261,7 @@ def _is_recorded(recorded: object, found: os.stat_result, state_device: int) -> 
 
 
 def _numbers_in(path: str) -> list[int]:
-    """Of the folders in there that are named by one."""
+    """The numbers that name folders in `path`."""
     try:
         with os.scandir(path) as entries:
             names = [e.name for e in entries if e.is_dir(follow_symlinks=False)]
@@ -262,7 +272,7 @@ def _numbers_in(path: str) -> list[int]:
 
 
 def _numbers(found: object) -> tuple[object, Reserved, Reserved] | None:
-    """The store that numbers were given for, and those of jobs and of attempts."""
+    """The marker's store, its job ids and its serials; None if the marker holds none."""
     if not isinstance(found, dict) or found.get("store") is None:
         return None
     reserved = []

@@ -1,8 +1,8 @@
-"""AF_UNIX sockets at any path depth, and who is at the other end.
+"""AF_UNIX sockets at any path depth, and the process at the other end.
 
-A socket's address holds 107 bytes; folders may lie deeper. So the parent folder is opened
-and the socket addressed through it, as `/proc/self/fd/N/name`. Imported by the light
-submit path: nothing heavier than `socket` belongs here.
+A socket's address holds 107 bytes, and a path may be longer. So these functions open the
+parent folder and address the socket through it, as `/proc/self/fd/N/name`. `radrm submit`
+imports this file and has to start fast: import nothing heavier than `socket` here.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _UCRED = struct.Struct("iII")
 
 
 class Peer(Record):
-    """The process that connected (or listened), as the kernel tells it."""
+    """The process that connected (or listened), as the kernel identifies it."""
 
     pid: int
     uid: int
@@ -31,15 +31,16 @@ class Peer(Record):
 def listen(
     path: str | os.PathLike[str], mode: int = 0o600, backlog: int = _BACKLOG
 ) -> socket.socket:
-    """A listening stream socket at `path` with this file mode; `backlog` connections may wait
-    to be accepted.
+    """A listening stream socket at `path` with this file mode.
 
-    A socket file that lies there is replaced: the caller holds a lock which proves that
-    nobody listens on it. Raises OSError; anything but a socket is left alone.
+    At most `backlog` connections wait to be accepted. An existing socket file is replaced, so
+    the caller must hold a lock that no other listener can hold. Any other file stays, and the
+    call raises OSError.
     """
     server = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
-        os.fchmod(server.fileno(), mode)  # so the file never has more rights than this
+        # Before `bind`, so that the file never grants more rights than `mode`, not even briefly.
+        os.fchmod(server.fileno(), mode)
         parent, address = _through_parent(path)
         try:
             try:
@@ -48,7 +49,7 @@ def listen(
             except FileNotFoundError:
                 pass
             server.bind(address)
-            os.chmod(address, mode)  # the umask took some away
+            os.chmod(address, mode)  # `bind` applied the umask
         finally:
             os.close(parent)
         server.listen(backlog)
@@ -59,13 +60,14 @@ def listen(
 
 
 def connect(path: str | os.PathLike[str], timeout_s: float) -> socket.socket:
-    """A stream socket connected to `path`; its reads and writes have the same time limit.
+    """A stream socket connected to `path`. `timeout_s` limits the connection, each read and write.
 
-    Raises Unreachable when nobody listens there, or nobody accepts in time.
+    Raises Unreachable if no process listens there, or none accepts in time.
     """
     client = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
-        # A connect waits for a full backlog only while the socket blocks, up to this limit.
+        # A non-blocking connect fails at once on a full backlog. A blocking one waits, and only
+        # SO_SNDTIMEO limits that wait; `settimeout` would make the socket non-blocking.
         limit = divmod(max(1, int(timeout_s * 1e6)), 1_000_000)
         client.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, _TIMEVAL.pack(*limit))
         parent, address = _through_parent(path)
@@ -76,19 +78,20 @@ def connect(path: str | os.PathLike[str], timeout_s: float) -> socket.socket:
         client.settimeout(timeout_s)
     except OSError as error:
         client.close()
-        cause = "nobody accepts" if isinstance(error, BlockingIOError) else error.strerror
-        raise Unreachable(f"nobody answers at {os.fspath(path)}: {cause}") from error
+        late = f"no connection within {timeout_s:g} s"
+        cause = late if isinstance(error, BlockingIOError) else error.strerror
+        raise Unreachable(f"no process answers at {os.fspath(path)}: {cause}") from error
     return client
 
 
 def peer(sock: socket.socket) -> Peer:
-    """Who is at the other end of a connected socket."""
+    """The process at the other end of a connected socket, as it was when it connected."""
     found = sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _UCRED.size)
     return Peer(*_UCRED.unpack(found))
 
 
 def _through_parent(path: str | os.PathLike[str]) -> tuple[int, str]:
-    """A descriptor of the parent folder, to be closed, and the address through it."""
+    """A descriptor of the parent folder (the caller closes it), and the address through it."""
     parent, name = os.path.split(os.path.abspath(path))
     folder = os.open(parent, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     return folder, f"/proc/self/fd/{folder}/{name}"

@@ -1,8 +1,11 @@
-"""Layer 1: the job file: the one option table, its values, its reader.
+"""Layer 1: job files and the options of a submission.
 
 The files, in the order in which they may import one another:
-    record   records that `radrm submit` imports
-    values   how the values of options are read
-    options  the one table of options
-    radfile  a job file, read
+    record        records that import quickly, for `radrm submit`
+    values        parsers of the values of options
+    options       the one table of options
+    parsing       from words to options, from options to typed values
+    command_line  the arguments of `radrm submit` and `radrm edit`
+    option_help   the table of options as help and documentation
+    radfile       job files
 """

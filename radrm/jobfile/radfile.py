@@ -1,17 +1,19 @@
-"""Job files: bytes in, a `JobFile` out. Nothing here touches a disk or starts a thing.
+"""Parse the bytes of a job file to a `JobFile`. Nothing here reads a disk or starts a process.
 
-Three forms lead to a `JobFile`:
-    directive   a script whose `#RAD` lines stand before its first command
-    positional  a file of the published prototype: one thing per line, by place
-    command     a bare command line, wrapped without a script
+A submission has one of three forms:
+    directive   a script with `#RAD` lines before its first command
+    positional  a file of the published prototype: the position of a line gives its meaning
+    command     a command line without a script
 """
 
 from __future__ import annotations
 
 import re
 
+from radrm.core.units import WHOLE_DEVICE_MIB
 from radrm.errors import BadFile, UsageError
-from radrm.jobfile.options import Options, RawOptions, merged, parse_words, typed_whole
+from radrm.jobfile.options import Options, RawOptions
+from radrm.jobfile.parsing import merged, parse_words, typed_whole
 from radrm.jobfile.record import Record
 from radrm.jobfile.values import MAX_GPUS, shown
 
@@ -22,13 +24,11 @@ if TYPE_CHECKING:
     from radrm.core.records import JobSpec
 
 MAX_BYTES = 1 << 20
-# shlex takes time that grows with the square of a line's length.
+# The time that shlex needs grows with the square of a line's length.
 MAX_DIRECTIVE = 8192
 DEFAULT_INTERPRETER = "/bin/bash"
 LOGIN_SHELL = "/bin/bash -l"
 
-WHOLE_DEVICE_MIB = 2**30
-"""Stands for a whole device, however large: the prototype's mark for "failed or too large"."""
 _PUBLISHED_WHOLE_DEVICE = 40000
 
 _DIRECTIVE = "#RAD"
@@ -49,12 +49,12 @@ _POSITIONS = (
 
 
 class JobFile(Record):
-    """What one submission says: the thing to run, and what it asks for.
+    """One submission: its program and its options.
 
-    `script` is the text to run with `interpreter` (a `#!` line without its `#!`);
-    for the form `command` both are None and `argv` is the command. The published
-    figures are MiB per GPU, None where the file gives none. `summary` is the text of the
-    model summary that came with the submission. `notes` are for the user.
+    `interpreter` (a `#!` line without the `#!`) runs the text `script`. In the form
+    `command` both are None, and `argv` is the command. `measured`, `horus`, `faketensor` and
+    `gpumemnet` are a prototype file's figures in MiB per GPU; None if it has none.
+    `summary` is the text of the model summary. `notes` are lines for the user.
     """
 
     form: str
@@ -73,12 +73,23 @@ class JobFile(Record):
     notes: tuple[str, ...] = ()
 
     def interpreter_words(self) -> tuple[str, ...]:
-        """What runs the script: the program and its one argument, split as the kernel does."""
+        """Return the interpreter's program and its one argument, split as the kernel does."""
         return tuple((self.interpreter or "").split(None, 1))
 
+    def with_summary(self, summary: str | None) -> JobFile:
+        """Return this job file with the text of its model summary."""
+        return JobFile(**{**self.as_dict(), "summary": summary})
+
+    def edited(self, changes: RawOptions) -> JobFile:
+        """Return this job file with changed options. Raises `UsageError`."""
+        raw = merged(self.raw, changes)
+        options = typed_whole(raw, "edited options")
+        named = {"name": options.name or self.name, "raw": raw, "options": options}
+        return JobFile(**{**self.as_dict(), **named})
+
     def spec(self, user: str, uid: int) -> JobSpec:
-        """The job as the core knows it."""
-        # Imported here: `submit` reads job files and has no use for the records.
+        """Return the core's record of what the job asks for."""
+        # Imported here, since `submit` reads job files but does not need the records.
         from radrm.core.records import EarlySignal, JobSpec, Needs, Role
         from radrm.core.words import Collocation
 
@@ -108,9 +119,9 @@ class JobFile(Record):
 
 
 def read_job_file(data: bytes, filename: str, overrides: RawOptions) -> JobFile:
-    """Read a job file; `overrides` (the command line's options) beat what it says.
+    """Read a job file. `overrides`, the options of the command line, override its options.
 
-    Raises BadFile when the file cannot be read as a job, UsageError for its options.
+    Raises `BadFile` for a file that is not a job file, and `UsageError` for a wrong option.
     """
     base = filename.rpartition("/")[2]
     stem = base.rpartition(".")[0] or base
@@ -143,11 +154,11 @@ def read_job_file(data: bytes, filename: str, overrides: RawOptions) -> JobFile:
 
 
 def wrap_command(argv: Sequence[str], overrides: RawOptions) -> JobFile:
-    """A job that runs one command, its arguments untouched. Raises UsageError."""
+    """Return a job that runs one command with its arguments unchanged. Raises `UsageError`."""
     if not argv or not argv[0]:
         raise UsageError("command line: no command after --; write the command to run")
     if any("\0" in word for word in argv):
-        raise UsageError("command line: an argument holds a NUL byte; no program can be given one")
+        raise UsageError("command line: an argument has a NUL byte, which no program can take")
     options = typed_whole(overrides, "command line")
     return JobFile(
         form="command",
@@ -162,7 +173,7 @@ def wrap_command(argv: Sequence[str], overrides: RawOptions) -> JobFile:
 
 
 def _decode(data: bytes, where: str) -> tuple[str, list[str]]:
-    """The text with plain line ends, and notes on what had to be changed."""
+    """Return the text with plain line ends, and notes about what was changed."""
     if len(data) > MAX_BYTES:
         raise BadFile(f"{where}: larger than 1 MiB; submit a script that starts your program")
     if not data.strip():
@@ -178,7 +189,7 @@ def _decode(data: bytes, where: str) -> tuple[str, list[str]]:
     notes = []
     if text.startswith("\ufeff"):
         text = text[1:]
-        notes.append("the byte order mark at the start of the file is left out")
+        notes.append("the byte order mark at the start of the file is ignored")
     # A `\r` after an interpreter or a command would become part of its name.
     plain = text.replace("\r\n", "\n").removesuffix("\r")
     if plain != text:
@@ -202,7 +213,7 @@ def _interpreter(first_line: str, where: str) -> str | None:
 def _directives(
     lines: Sequence[str], first_command: int, where: str
 ) -> tuple[RawOptions | None, list[str]]:
-    """The options of the `#RAD` lines, None when there is no such line, and notes."""
+    """Return the options of the `#RAD` lines (None: no such line), and notes."""
     raw: RawOptions | None = None
     slurm: list[int] = []
     notes = []
@@ -225,36 +236,36 @@ def _directives(
                 raise BadFile(f"{here}: {str(cause).lower()}; close the quotes") from None
             raw = parse_words(words, here, raw)
         elif number < first_command and _nearly_directive(line):
-            notes.append(f"line {number} is only a comment; an option's line begins with #RAD")
+            notes.append(f"line {number} is only a comment; lines with options begin with #RAD")
         elif line.startswith("#SBATCH"):
             slurm.append(number)
     if slurm:
         what = f"line {slurm[0]} is" if len(slurm) == 1 else f"lines {slurm[0]}-{slurm[-1]} are"
-        notes.append(f"{what} for Slurm and not read here; an option's line begins with #RAD")
+        notes.append(f"{what} for Slurm and not read here; lines with options begin with #RAD")
     return raw, notes
 
 
 def _split(text: str) -> list[str]:
-    """Words as a shell reads them. Raises ValueError for quotes that are not closed."""
+    """Return words as a shell splits them. Raises ValueError for quotes that are not closed."""
     if not any(mark in text for mark in "'\"\\"):
         return [word for word in re.split("[ \t\r]+", text) if word]
-    import shlex  # for the few lines that need it: everyone waits for imports
+    import shlex  # slow to import, and few lines need it
 
     return shlex.split(text)
 
 
 def _nearly_directive(line: str) -> bool:
-    # Looked for the cheap way first: most comments are far from it.
+    # The substring test is cheap, and most comments fail it.
     return "rad" in line.lower() and re.match(_NEARLY_DIRECTIVE, line.strip(), re.I) is not None
 
 
 def _printable(name: str) -> str:
-    """`name` without what could disturb a terminal or a log line."""
+    """Return at most 128 characters of `name`, with unprintable ones replaced by `?`."""
     return "".join(c if c.isprintable() else "?" for c in name)[:128]
 
 
 def name_from(stem: str) -> str:
-    """A job's name made of a file's or a program's."""
+    """Return a job's name made from the name of a file or program."""
     name = _printable(stem).replace("?", "_").strip()
     return name if name.strip(".") else "job"
 
@@ -269,9 +280,9 @@ def _positional(
     overrides: RawOptions,
     notes: list[str],
 ) -> JobFile:
-    """The prototype's form. It may stop early: only the command is indispensable.
+    """Read the prototype's form. Only its command is required; later lines may be missing.
 
-    A file with a `#!` line is never read so: it is a script that says how it runs.
+    A file with a `#!` line is a script and never read in this form.
     """
     activate, fields = commands[0][1], commands[1:]
     if not fields:
@@ -282,10 +293,10 @@ def _positional(
             "begin a script with #!/bin/bash -l"
         )
     found = {what: (line, word) for what, (line, word) in zip(_POSITIONS, fields, strict=False)}
-    notes = [*notes, "read by position, as the published form is; a script begins with #!"]
+    notes = [*notes, "read in the prototype's form, line by line; a script begins with #!"]
     if "policy" in found:
         policy = shown(found["policy"][1])
-        notes.append(f"policy {policy} in the file is ignored: the server's policy rules")
+        notes.append(f"policy {policy} in the file is ignored; the server's configuration decides")
 
     lines: RawOptions = {}
     if "model summary" in found:

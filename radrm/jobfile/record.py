@@ -1,9 +1,9 @@
-"""Frozen records made without `dataclasses`, for the path of `radrm submit`.
+"""Frozen records without `dataclasses`, for the modules that `radrm submit` imports.
 
-To import `dataclasses`, and to have it write the code of a dozen classes, takes as long
-as all else that `submit` does. A `Record` is declared as a frozen dataclass is, and is
-one to type checkers and to `dataclasses.fields`, `replace` and `asdict`. What `submit`
-does not import is better off as a real one.
+Importing `dataclasses` and generating a dozen classes takes as long as the rest of `submit`.
+A `Record` is declared like a frozen dataclass. Type checkers and `dataclasses.fields`,
+`replace` and `asdict` treat it as one. Use a real dataclass for everything that `submit` does
+not import.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ else:
 
 
 class _Described:
-    """`__dataclass_fields__`, worked out when `dataclasses` first asks a class for it."""
+    """A descriptor that makes `__dataclass_fields__` of a class when `dataclasses` reads it."""
 
     def __get__(self, _: object, cls: type[Record]) -> dict[str, Field[Any]]:
         from dataclasses import MISSING, field, make_dataclass
@@ -38,27 +38,38 @@ class _Described:
 
 @dataclass_transform(frozen_default=True)
 class Record:
-    """Holds what its class annotates; a value beside an annotation is the default.
+    """The base of records. The fields are the class's annotations, with defaults.
 
-    Equal to records of the same class with equal values. A class that has fields is
-    not to be inherited from.
+    Two records of the same class with equal values are equal. Do not derive from a class
+    that has fields.
     """
 
-    _fields: ClassVar[tuple[str, ...]] = ()
-    __dataclass_fields__: ClassVar[dict[str, Field[Any]]] = _Described()  # type: ignore[assignment]
+    if TYPE_CHECKING:
+        _fields: ClassVar[tuple[str, ...]]
+        _names: ClassVar[frozenset[str]]
+        _required: ClassVar[frozenset[str]]
+        __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
+    else:
+        # No annotations at run time: msgspec would have to resolve them for every record.
+        _fields = ()
+        _names = _required = frozenset()
+        __dataclass_fields__ = _Described()
 
     def __init_subclass__(cls) -> None:
+        # Once per class: `submit` makes all options of the table each time it starts.
         cls._fields = tuple(cls.__annotations__)
+        cls._names = frozenset(cls._fields)
+        cls._required = cls._names - vars(cls).keys()
 
     def __init__(self, *values: Any, **named: Any) -> None:
         given = {**dict(zip(self._fields, values)), **named}  # noqa: B905
-        needed = {name for name in self._fields if name not in vars(type(self))}
-        if not needed <= given.keys() <= set(self._fields) or len(given) < len(values) + len(named):
+        twice = len(given) < len(values) + len(named)
+        if twice or not self._required <= given.keys() <= self._names:
             raise TypeError(f"a {type(self).__name__} has these fields: {', '.join(self._fields)}")
         self.__dict__.update(given)
 
     def as_dict(self) -> dict[str, Any]:
-        """Every field's value by its name; what is in the values is left as it is."""
+        """Return every field's value by name. Nested records stay records."""
         return {name: getattr(self, name) for name in self._fields}
 
     def __eq__(self, other: object) -> bool:
@@ -74,7 +85,7 @@ class Record:
         return f"{type(self).__name__}({shown})"
 
     def __setattr__(self, name: str, value: object) -> NoReturn:
-        raise AttributeError(f"a {type(self).__name__} does not change; make another")
+        raise AttributeError(f"a {type(self).__name__} is frozen; make another")
 
     def __delattr__(self, name: str) -> NoReturn:
-        raise AttributeError(f"a {type(self).__name__} does not change; make another")
+        raise AttributeError(f"a {type(self).__name__} is frozen; make another")

@@ -1,9 +1,8 @@
-"""How the value of each kind of option is read, and the small records some become.
+"""Parsers of the values of options, and the records of some values.
 
-Every parser takes the text as written and returns the value, or raises ValueError
-with a text that says what is wrong with it and what to write. The text may come
-from anybody: everything is bounded before it is looked at closely. Which option
-uses which parser stands in `options`.
+Every parser takes the text as written. It returns the value, or raises ValueError with what is
+wrong and what to write. Any user may have written the text, so every parser limits its length
+first. The table in `options` names the parser of each option.
 """
 
 from __future__ import annotations
@@ -22,34 +21,41 @@ MAX_ARRAY = 100_000
 MAX_TEXT = 65_536
 _MAX_MIB = 2**40
 _MAX_SECONDS = 10 * 366 * 86_400.0
-# Beyond this no honest number goes, and some of the patterns would become slow.
+# Real values are shorter. Some patterns are slow on very long texts.
 _MAX_NUMBER_LENGTH = 32
 
 
-class Dependency(Record):
-    """Start after `job` (an id or a ticket) has ended in this way: ok, any or failed."""
+class AfterOption(Record):
+    """The value of `--after`: start after `job` (an id or a ticket) ended as `condition` says.
+
+    `condition` is `ok`, `any` or `failed`. The core's record is `Dependency`, which has the id
+    of an existing job.
+    """
 
     job: str
     condition: str
 
 
-class Array(Record):
-    """Elements `first..last`, at most `at_once` of them live (None: no limit)."""
+class ArrayOption(Record):
+    """The value of `--array`: elements `first..last`, at most `at_once` at a time.
+
+    `at_once` is None for no limit.
+    """
 
     first: int
     last: int
     at_once: int | None
 
 
-class EarlySignal(Record):
-    """Send signal `number` this many seconds before the time limit."""
+class SignalOption(Record):
+    """The value of `--signal`: send signal `number` this many seconds before the time limit."""
 
     number: int
     seconds: float
 
 
 def shown(text: str) -> str:
-    """A user's text for use in an error: quoted, on one line, not too long."""
+    """Return a user's text for an error message: quoted, on one line, shortened."""
     return repr(text if len(text) <= 60 else text[:57] + "...")
 
 
@@ -103,12 +109,12 @@ def number(low: float, high: float) -> Callable[[str], float]:
 
 
 def flag(given: str) -> bool:
-    """A flag has no text of its own: to be there is its value."""
+    """Return True: a flag has no text."""
     return True
 
 
 def shape(given: str) -> tuple[int, ...]:
-    """The sizes of one sample's dimensions, without the batch."""
+    """Return the dimensions of one sample, without the batch."""
     if re.fullmatch(r"[1-9][0-9]{0,8}([x,][1-9][0-9]{0,8}){0,7}", given):
         return tuple(int(size) for size in re.split("[x,]", given))
     raise ValueError(f"{shown(given)} is not a shape such as 3x224x224")
@@ -118,14 +124,14 @@ def shape(given: str) -> tuple[int, ...]:
 
 
 def size(given: str) -> int:
-    """A size in MiB."""
+    """Return a size in MiB."""
     if len(given) > _MAX_NUMBER_LENGTH or (mib := parse_mib(given)) > _MAX_MIB:
-        raise ValueError(f"{shown(given)} is beyond any size of memory")
+        raise ValueError(f"{shown(given)} is larger than any memory")
     return mib
 
 
 def size_or_auto(given: str) -> int | None:
-    """A size in MiB; None for `auto`: let the estimators tell."""
+    """Return a size in MiB, or None for `auto`: then the estimators predict it."""
     return None if given == "auto" else size(given)
 
 
@@ -136,7 +142,7 @@ def seconds(given: str) -> float:
 
 
 def moment(given: str) -> float:
-    """A date and time (of this server, unless it names its zone) in seconds since the epoch."""
+    """Return a date and time in seconds since the epoch. The default zone is the server's."""
     from datetime import datetime
 
     try:
@@ -163,7 +169,7 @@ mig_profile = matching(
 
 
 def job_name(given: str) -> str:
-    """A name that may become part of a file's name (`%x`)."""
+    """Return a job's name. It can become part of a file's name (`%x`)."""
     text(128)(given)
     if "/" in given or given in (".", ".."):
         raise ValueError(f"{shown(given)} cannot be part of a file's name; leave out the '/'")
@@ -179,7 +185,7 @@ def log_path(given: str) -> str:
 
 
 def variable(given: str) -> tuple[str, str]:
-    """NAME=VALUE. What decides which GPUs a job sees is not a job's to set."""
+    """Return NAME and VALUE. Refuse the variables that select the GPUs of a job."""
     name, equals, value = given.partition("=")
     if not equals or not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
         raise ValueError(f"{shown(given)} is not NAME=VALUE")
@@ -191,8 +197,8 @@ def variable(given: str) -> tuple[str, str]:
 # --------------------------------------------------------------------------- relations
 
 
-def dependency(given: str) -> Dependency | None:
-    """`none` takes back what was said before it: of a job file, say."""
+def after_option(given: str) -> AfterOption | None:
+    """Return the value; None for `none`, which removes earlier values, such as a job file's."""
     if given == "none":
         return None
     found = re.fullmatch(
@@ -202,31 +208,31 @@ def dependency(given: str) -> Dependency | None:
         raise ValueError(
             f"{shown(given)} is not ID, ID:ok, ID:any or ID:failed, with an id or a ticket"
         )
-    return Dependency(found[1], found[2] or "ok")
+    return AfterOption(found[1], found[2] or "ok")
 
 
-def array(given: str) -> Array:
+def array_option(given: str) -> ArrayOption:
     found = re.fullmatch(r"([0-9]{1,9})(?:-([0-9]{1,9}))?(?:%([0-9]{1,9}))?", given)
     if not found:
         raise ValueError(f"{shown(given)} is not N, FIRST-LAST or FIRST-LAST%N, as in 0-9%4")
     first, last = int(found[1]), int(found[2] or found[1])
     at_once = int(found[3]) if found[3] else None
     if at_once == 0:
-        raise ValueError(f"{shown(given)} lets none run; after the % comes 1 or more")
+        raise ValueError(f"{shown(given)} allows no element to run; write 1 or more after the %")
     if not first <= last < first + MAX_ARRAY:
         raise ValueError(f"{shown(given)} is not an array of 1 to {MAX_ARRAY} elements")
-    return Array(first, last, at_once)
+    return ArrayOption(first, last, at_once)
 
 
-def early_signal(given: str) -> EarlySignal:
+def signal_option(given: str) -> SignalOption:
     import signal
 
     name, at, lead = given.partition("@")
     if not at:
-        raise ValueError(f"{shown(given)} does not say when; write NAME@SECONDS, as in USR1@60")
+        raise ValueError(f"{shown(given)} has no time; write NAME@SECONDS, as in USR1@60")
     known = signal.Signals.__members__.get("SIG" + name.removeprefix("SIG"))
     if known is None or known > 30:
-        raise ValueError(f"{shown(given)} names no signal; write NAME@SECONDS, as in USR1@60")
+        raise ValueError(f"{shown(given)} is not a signal; write NAME@SECONDS, as in USR1@60")
     if known in (signal.SIGKILL, signal.SIGSTOP):
         raise ValueError(f"{name} cannot be caught by a job; name another, as in USR1@60")
-    return EarlySignal(int(known), number(1, 86_400)(lead))
+    return SignalOption(int(known), number(1, 86_400)(lead))

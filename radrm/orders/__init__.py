@@ -1,4 +1,4 @@
-"""Which waiting job next? One rule per file; a rule is a class, named here once."""
+"""Orders: which waiting job is next? One class per file, registered below."""
 
 ORDERS = {
     "fifo": "radrm.orders.fifo:Fifo",

@@ -9,12 +9,10 @@ from radrm.core.records import Job
 
 @dataclass(frozen=True, slots=True)
 class Fifo:
-    """By submission; a job that had ended and was requeued, by its requeue.
-
-    `strict` (as published): nobody overtakes a head that cannot start.
-    """
+    """Sort jobs by their submission. A job that was requeued after its end counts from then."""
 
     strict: bool = True
+    """`true` (as published): no job passes one that cannot start yet."""
     name: str = "fifo"
 
     def key(self, job: Job) -> tuple[float, ...]:

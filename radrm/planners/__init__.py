@@ -1,4 +1,4 @@
-"""What should change? One planner per file; a planner is a class, named here once."""
+"""Planners: what should change now? One class per file, registered below."""
 
 PLANNERS = {
     "default": "radrm.planners.order_policy:OrderPolicy",

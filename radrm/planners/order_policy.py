@@ -1,4 +1,8 @@
-"""The default planner: an order says who is next, a policy says where."""
+"""The default planner: an order chooses the next job, a policy chooses its devices.
+
+A plan is a generator. The core carries out each proposal before it asks for the next, so
+the view changes between two of them: another job may have started, or be the head.
+"""
 
 from __future__ import annotations
 
@@ -9,14 +13,14 @@ from typing import Any
 
 from radrm.core import events as ev
 from radrm.core.planning.assembly import Found
-from radrm.core.planning.fallback import find_or_instead
+from radrm.core.planning.fallback import find_with_fallback
 from radrm.core.proposals import Proposal, Start
 from radrm.core.records import Job, Refusal
 from radrm.core.rules import Order, Plan, Planner, Policy
 from radrm.core.view import View
 from radrm.core.words import Queue
 
-# After these there may be a job to start or a device to start it on.
+# Only these events can make a job startable or a device available.
 _OCCASIONS = frozenset(
     {
         ev.JobSubmitted,
@@ -38,15 +42,13 @@ _OCCASIONS = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class OrderPolicy(Planner):
-    """Starts waiting jobs, recovery queue first (that by `recovery_policy`).
-
-    Under a strict order only the head of a line is tried; else its first `depth` jobs are.
-    """
+    """Start waiting jobs: first the recovery queue, with `recovery_policy`."""
 
     order: Order
     policy: Policy
     recovery_policy: Policy
     depth: int = 100
+    """The number of jobs of a queue that are tried. With a strict order only the first is."""
     name: str = "default"
     version: int = 1
     listens: frozenset[type[ev.Event]] = _OCCASIONS
@@ -62,7 +64,7 @@ class OrderPolicy(Planner):
                 yield from self._by_head(view, plan, gpuless)
             else:
                 for job in list(islice(view.waiting(gpuless), self.depth)):
-                    if view.job(job.id) is job:  # it has not passed another by now
+                    if view.job(job.id) is job:  # a job that took its turn has started already
                         yield from self._start(view, job, plan)
 
     def _by_head(self, view: View, plan: Plan, gpuless: bool) -> Iterator[Proposal]:
@@ -82,19 +84,19 @@ class OrderPolicy(Planner):
             yield Start(job_id=job.id, placement=found.placement)
         elif only is None:
             for refusal in found.refusals:
-                yield from self._its_turn(view, refusal, plan)
+                yield from self._start_next_by_turn(view, refusal, plan)
 
-    def _its_turn(self, view: View, refusal: Refusal, plan: Plan) -> Iterator[Proposal]:
-        """Whoever a job makes way for on a device may pass it there, and nowhere else."""
+    def _start_next_by_turn(self, view: View, refusal: Refusal, plan: Plan) -> Iterator[Proposal]:
+        """Start the job that has the turn on a device's MPS server, on that device only."""
         if refusal.rule == "turn" and refusal.device is not None:
             following = view.next_by_turn(refusal.device)
             if following is not None:
                 yield from self._start(view, following, plan, refusal.device)
 
     def _find(self, view: View, job: Job, policy_state: Any, only: str | None = None) -> Found:
-        """By the job's policy, or by the recovery queue's where that fails."""
+        """Ask the job's policy, or the recovery queue's policy if the first one fails."""
         policy = self._policy_for(job)
-        return find_or_instead(view, policy, job, policy_state, self.recovery_policy, only)
+        return find_with_fallback(view, policy, job, policy_state, self.recovery_policy, only)
 
     def _policy_for(self, job: Job) -> Policy:
         return self.recovery_policy if job.queue is Queue.RECOVERY else self.policy

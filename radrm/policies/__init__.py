@@ -1,4 +1,4 @@
-"""Which devices, for this job, now? One rule per file; a rule is a class, named here once.
+"""Policies: which devices does this job get now? One class per file, registered below.
 
 The files, in the order in which they may import one another:
     sharing        the conditions that the policies of the literature have in common

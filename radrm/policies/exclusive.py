@@ -1,4 +1,4 @@
-"""Idle devices only, one job each: the baseline, and the way out of a crash."""
+"""Exclusive: idle devices only, one job each. The baseline, and the policy of recovery."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from radrm.core.view import Offer
 class Exclusive:
     """RAD-RM's *Exclusive* (thesis, section 6.2.2): any idle device; here the first.
 
-    `floor_mib` has no meaning where a job has the whole device. Without `whole_device` others
-    may join the job later: so are recovered jobs placed (section 6.2.1, step 7).
+    `floor_mib` has no meaning where a job has the whole device. Without `whole_device` other
+    jobs may join later; recovered jobs are placed this way (section 6.2.1, step 7).
     """
 
     floor_mib: int = field(default=0, init=False)
@@ -33,7 +33,9 @@ class Exclusive:
         if offer.occupants:
             return Refusal("not idle", f"job {offer.occupants[0]} is on it", uuid)
         if not offer.idle:
-            return Refusal("not idle", "memory on it is reserved or in unmanaged use", uuid)
+            return Refusal(
+                "not idle", "its memory is reserved, or used by unmanaged processes", uuid
+            )
         return None
 
     def choose(

@@ -16,9 +16,8 @@ class Lug(Sharing):
     """RAD-RM's *LUG*: argmin of SMACT over the eligible devices.
 
     Thesis, section 6.2.2; with known needs it is the oracle's OLUG (section 6.3.3). An
-    idle device that nobody measures counts as 0: by the books nobody is on it. A busy
-    device of unknown activity (eligible only without conditions) comes last. Ties go by
-    index.
+    idle device without a measurement counts as 0, since no job is on it. A busy device of
+    unknown activity (eligible only without conditions) comes last. Ties go by index.
     """
 
     name: str = "lug"

@@ -1,4 +1,4 @@
-"""Most Utilized GPU: fill the busy devices first, so that idle ones may stay idle."""
+"""Most Utilized GPU: fill the busy devices first, so that idle ones stay idle."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ class Mug(Sharing):
     """RAD-RM's *MUG*: argmax of SMACT over the eligible devices, idle devices last.
 
     Thesis, section 6.2.2 and Figure 6.4. A busy device of unknown activity (eligible
-    only without conditions) comes after those that are measured, before the idle ones.
-    Ties go by index.
+    only without conditions) comes after the measured ones and before the idle ones. Ties
+    go by index.
     """
 
     name: str = "mug"

@@ -1,4 +1,4 @@
-"""Round-robin: devices take turns, whatever is on them."""
+"""Round-robin: the next device in a fixed cycle, with any load."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ Place = tuple[str, int, str]
 class RoundRobin(Sharing):
     """RAD-RM's *RR*: the next eligible devices in a fixed cycle, by index.
 
-    Thesis, section 6.2.2. As published it looks at neither memory nor SM activity;
-    `conditions` on makes it pass over devices beyond the thresholds. Its state is the
-    place last given, so a restart goes on from there, and a device that has vanished
-    since or come anew moves nobody else's turn.
+    Thesis, section 6.2.2. Its state is the device that it chose last, not a position: so the
+    cycle continues after a restart, and a device that vanishes or returns moves no other turn.
     """
 
     conditions: bool = False
+    """`false` (as published): neither memory nor SM activity counts. `true`: skip devices beyond
+    the limits."""
     name: str = "rr"
     version: int = 1
 
@@ -43,7 +43,7 @@ def _place(offer: Offer) -> Place:
 
 
 def _place_in(state: Any) -> Place | None:
-    """The place last given; None where none was."""
+    """Return the device that was chosen last. None: no device was chosen yet."""
     if state is None:
         return None
     node, index, uuid = state

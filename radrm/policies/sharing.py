@@ -1,6 +1,6 @@
 """The conditions that the sharing policies of the literature have in common.
 
-What a policy adds is its preference among the devices that pass.
+A policy adds its preference among the devices that meet the conditions.
 """
 
 from __future__ import annotations
@@ -16,27 +16,31 @@ from radrm.core.words import Collocation
 
 @dataclass(frozen=True, slots=True)
 class Sharing:
-    """Free memory of at least max(`min_free_mib`, need + `margin_mib`), SMACT of at most
-    `max_smact` (`timeslice_max_smact` where jobs would take turns); on an idle device it
-    suffices that the need fits, which the core sees to.
+    """A busy device must have free memory and SM activity within limits.
 
-    RAD-RM thesis, section 6.2.2: 5 GiB (the smallest MIG slice) and 80 %; the margin of
-    2 GiB is section 6.3.3's allowance for the fragmentation of a GPU's memory. The limit for
-    time-slices is ours: GPUs whose jobs take turns never show how much is asked of them, and
-    with 80 % sharing costs more than it gains there (docs/reproduction.md).
+    On an idle device the need only has to fit, which the core checks.
 
-    A job of unknown need is promised `floor_mib`, and finds room where that much is free.
-    `conditions` off gives the thesis' "no condition" variants (section 6.4.2, Table 6.3):
-    nothing is refused for memory or SM activity, and what does not fit dies and is
-    recovered. Raises ValueError for an SMACT outside 0..1.
+    RAD-RM thesis, section 6.2.2: 5 GiB (the smallest MIG slice) and 80 %. The margin of 2 GiB
+    is section 6.3.3's allowance for the fragmentation of a GPU's memory. The limit for
+    time-slicing is ours: such a GPU never shows its full demand, and with 80 % sharing costs
+    more there than it gains (docs/reproduction.md). Raises ValueError for an SM activity
+    outside 0..1.
     """
 
     min_free_mib: int = 5120
+    """A busy device must have this much free memory, and at least need + `margin_mib`. An idle
+    device only needs room for the job."""
     margin_mib: int = 2048
+    """The margin for fragmentation; see `min_free_mib`."""
     max_smact: float = 0.80
+    """A busy device above this SM activity is refused."""
     timeslice_max_smact: float = 0.50
+    """The same limit on a device where jobs would be time-sliced."""
     floor_mib: int = 5120
+    """A job of unknown need reserves this much, and needs this much free memory."""
     conditions: bool = True
+    """`false`: the thesis' "no condition" variants (section 6.4.2, Table 6.3). Memory and SM
+    activity refuse no device; jobs that do not fit run out of memory and are recovered."""
     whole_device: bool = False
 
     def __post_init__(self) -> None:
@@ -46,11 +50,11 @@ class Sharing:
 
     @property
     def overcommits(self) -> bool:
-        """Without conditions a job may be placed where its need does not fit."""
+        """Return whether a job may be placed where its need does not fit."""
         return not self.conditions
 
     def wanted_mib(self, ask: Ask) -> int:
-        """The free memory that makes a busy device eligible."""
+        """Return the free memory that a busy device must have."""
         if ask.need_mib is None:
             return max(self.min_free_mib, self.floor_mib)
         return max(self.min_free_mib, ask.need_mib + self.margin_mib)
@@ -65,7 +69,7 @@ class Sharing:
         if free is None:
             return Refusal("memory", "its free memory is unknown", uuid, wanted)
         if free < wanted:
-            why = f"{show_mib(wanted)} free wanted (margin included), {show_mib(free)} there"
+            why = f"needs {show_mib(wanted)} (margin included), {show_mib(free)} free"
             return Refusal("memory", why, uuid, wanted, free)
         return None
 
@@ -74,22 +78,20 @@ class Sharing:
         if offer.mode is Collocation.TIMESLICE:
             most = min(most, self.timeslice_max_smact)
         if smact is None:
-            return Refusal("smact", offer.smact_doubt or "its SM activity is unknown", uuid, most)
+            return Refusal("smact", offer.smact_refusal or "its SM activity is unknown", uuid, most)
         if smact > most:
-            why = f"SM activity of at most {most:.2f} wanted, it is {smact:.2f}"
+            why = f"needs SM activity of at most {most:.2f}, it is {smact:.2f}"
             return Refusal("smact", why, uuid, most, smact)
         return None
 
 
 @dataclass(frozen=True, slots=True)
 class Fitting(Sharing):
-    """The oracle policies' conditions: need + `margin_mib` and SMACT, no least free memory.
-
-    RAD-RM thesis, section 6.3.3. An oracle knows every need; where one is unknown,
-    `floor_mib` stands for it, margin and all.
-    """
+    """The conditions of the oracle policies: RAD-RM thesis, section 6.3.3."""
 
     min_free_mib: int = 0
+    floor_mib: int = 5120
+    """A job of unknown need counts as if it needed this much; `margin_mib` is added."""
 
     def wanted_mib(self, ask: Ask) -> int:
         need = self.floor_mib if ask.need_mib is None else ask.need_mib

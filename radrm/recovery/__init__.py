@@ -1,8 +1,8 @@
-"""An attempt died of GPU out-of-memory: what now? One rule per file, named here once.
+"""Recoveries: what follows GPU out-of-memory? One class per file, registered below.
 
 The files, in the order in which they may import one another:
     exclusive      an idle device, which others may join
-    own_device     a device that nobody joins
+    own_device     a device of its own, which no job joins
     none           the job fails
 """
 

@@ -1,4 +1,4 @@
-"""Recovery as published: next in line, on an idle device that others may join later."""
+"""Recovery as published: the job is next, on an idle device that others may join later."""
 
 from __future__ import annotations
 
@@ -15,13 +15,14 @@ class IdleDevice:
     """RAD-RM's recovery (thesis, sections 6.2.1 step 7, and 6.2.3): the recovery queue is
     served first, by *Exclusive*; "afterward, other tasks can be collocated with this one".
 
-    Here others are held until its memory has settled. What the job held when it died plus
-    the request that failed is a lower bound of its need from now on, and stays reserved. One
-    that dies again beside others gets a device of its own. After `max_recoveries` deaths, or
-    once that bound is beyond every device, the job fails; as published it never does.
+    Here no job joins it until its memory has settled. What it held when it died, plus the
+    request that failed, is a lower bound of its need from now on and stays reserved. After a
+    second death beside others it gets a device of its own.
     """
 
     max_recoveries: int = 3
+    """The job fails after this many recoveries, or if its proven need exceeds every device. As
+    published, no job fails."""
     name: str = "exclusive"
 
     def after_oom(
@@ -29,7 +30,7 @@ class IdleDevice:
     ) -> Again | GiveUp:
         floor = lower_bound_mib(job, attempt, evidence)
         if job.oom_count > self.max_recoveries:
-            return GiveUp(f"it was recovered {self.max_recoveries} times, which is the limit")
+            return GiveUp(f"recovery limit ({self.max_recoveries}) reached")
         if floor is not None and largest_mib and floor > largest_mib:
             return GiveUp(
                 f"it needs at least {show_mib(floor)} and "
@@ -38,13 +39,13 @@ class IdleDevice:
         return Again(memory_floor_mib=floor, own_device=self.wants_own_device(job, attempt))
 
     def wants_own_device(self, job: Job, attempt: Attempt) -> bool:
-        """Whether nobody may join the job from now on."""
+        """Return whether no job may join this one from now on."""
         beside_others = any(usage.shared for usage in attempt.usage)
         return job.own_device or (job.queue is Queue.RECOVERY and beside_others)
 
 
 def lower_bound_mib(job: Job, attempt: Attempt, evidence: OutOfMemory) -> int | None:
-    """What a death has proven: the peak seen plus the request refused, never less than before."""
+    """Return the need that deaths have proven: the peak plus the request that failed."""
     seen = attempt.peak_mib
     proven = [job.memory_floor_mib or 0]
     if seen is not None:

@@ -1,4 +1,4 @@
-"""No recovery: a death for want of memory is the job's end."""
+"""No recovery: a job that runs out of GPU memory fails."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from radrm.core.rules import GiveUp
 
 @dataclass(frozen=True, slots=True)
 class NoRecovery:
-    """The baseline without the method of RAD-RM's thesis, section 6.2.3.
+    """The baseline: RAD-RM without the recovery of its thesis, section 6.2.3.
 
     The job fails with outcome `oom`; `--retries` is for plain failures and does not help.
     """

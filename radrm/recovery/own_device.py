@@ -1,4 +1,4 @@
-"""Recovery on a device of its own: nobody joins, however much of it stays unused."""
+"""Recovery on a device of its own: no job joins it, even if memory stays unused."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from radrm.recovery.exclusive import IdleDevice
 
 @dataclass(frozen=True, slots=True)
 class OwnDevice(IdleDevice):
-    """The safest and most wasteful: no neighbour can make a recovered job die again.
+    """The safest and most wasteful rule: no neighbour can make a recovered job die again.
 
-    Otherwise as `exclusive`.
+    All else is as in `exclusive`.
     """
 
     name: str = "own-device"
 
     def wants_own_device(self, job: Job, attempt: Attempt) -> bool:
-        """Always."""
+        """Return True: every recovered job has a device of its own."""
         return True

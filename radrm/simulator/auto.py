@@ -1,7 +1,7 @@
-"""What `auto` says of a trace's jobs: its routes are the trace's columns, its past is the run's.
+"""The daemon's estimator `auto` in the simulator.
 
-The daemon's own estimator decides; only what it is told is modelled. `history`, its first
-route, has no part: no column of a trace says that two jobs are the very same thing.
+Only its input is simulated: its routes are the trace's columns, its past runs those of the
+simulated run. The route `history` is missing, since no column says that two jobs are equal.
 """
 
 from __future__ import annotations
@@ -13,40 +13,40 @@ from math import ceil
 
 from radrm.config import Config
 from radrm.core.records import Estimate, JobSpec
-from radrm.core.rules import Description, Estimator, PastRun
 from radrm.core.words import Quantity
 from radrm.errors import UsageError
-from radrm.estimators.learned import MOST_RUNS
-from radrm.modelled.spec import ModelledDevice
-from radrm.simulator.estimates import AUTO, told_mib
-from radrm.simulator.job import TraceJob
+from radrm.estimators.interface import Description, Estimator, PastRun
+from radrm.estimators.learning.learned import MOST_RUNS
+from radrm.simulated.spec import SimulatedDevice
+from radrm.simulator.estimates import AUTO, figure_mib
+from radrm.simulator.traces.job import TraceJob
 from radrm.wiring import AUTO_CHAIN, make_auto
 
 _ROUTES = tuple(name for name in AUTO_CHAIN if name not in ("declared", "history"))
 
 
-class AutoTelling:
-    """`auto` over one run: corrects a job's estimates by the runs that have ended before.
+class AutoEstimates:
+    """The estimator `auto` for one run. It corrects estimates by the runs that have ended.
 
-    Raises `UsageError` if no job has an estimate of any of its routes.
+    Raises `UsageError` if no job has an estimate of any route.
     """
 
     def __init__(
-        self, config: Config, devices: Sequence[ModelledDevice], jobs: Sequence[TraceJob]
+        self, config: Config, devices: Sequence[SimulatedDevice], jobs: Sequence[TraceJob]
     ) -> None:
         known = {name for job in jobs for name in job.estimates}
         routes = [name for name in _ROUTES if name in known]
         if not routes:
             raise UsageError(
-                f"the trace has no estimates for {AUTO} ({', '.join(_ROUTES)}): add a column "
-                f"such as {_ROUTES[0]}_mib, or name an estimator whose errors are to be drawn"
+                f"the trace has no estimates for {AUTO} ({', '.join(_ROUTES)}); add a column "
+                f"such as {_ROUTES[0]}_mib, or choose an estimator whose errors can be drawn"
             )
         self._auto: Estimator = make_auto(config, [_Column(name) for name in routes])
-        self._kinds = [modelled.device.name for modelled in devices]
+        self._kinds = [simulated.device.name for simulated in devices]
         self._runs: deque[PastRun] = deque(maxlen=MOST_RUNS)
 
-    def tell(self, job: TraceJob, spec: JobSpec) -> tuple[Estimate, ...]:
-        """What is believed of a job that is submitted now; the first is the best."""
+    def estimate(self, job: TraceJob, spec: JobSpec) -> tuple[Estimate, ...]:
+        """Return the estimates of a job that is submitted now, the best first."""
         kinds = set(self._kinds)
         return self._auto.estimate(
             Description(
@@ -57,21 +57,24 @@ class AutoTelling:
             )
         )
 
-    def ran(self, job: TraceJob, devices: Sequence[int], peak_mib: float) -> None:
-        """A run has ended well on these devices, and has shown its peak."""
+    def add_run(self, job: TraceJob, devices: Sequence[int], peak_mib: float) -> None:
+        """Learn from a run that completed on these devices with this peak.
+
+        Runs on several kinds of GPU do not count: their peak belongs to no single kind.
+        """
         kinds = {self._kinds[at] for at in devices}
         if len(kinds) == 1:
             self._runs.appendleft(PastRun(ceil(peak_mib), kinds.pop(), told=_figures(job)))
 
 
 def _figures(job: TraceJob) -> dict[str, float]:
-    told = {name: told_mib(job, name) for name in job.estimates}
-    return {name: mib for name, mib in told.items() if mib is not None}
+    figures = {name: figure_mib(job, name) for name in job.estimates}
+    return {name: mib for name, mib in figures.items() if mib is not None}
 
 
 @dataclass(slots=True)
 class _Column:
-    """An estimator whose figures stand in the trace."""
+    """An estimator whose figures are a column of the trace."""
 
     name: str
 

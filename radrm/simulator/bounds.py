@@ -1,20 +1,21 @@
-"""Lower bounds: what no policy can beat on this server, in the model of `core.physics`.
+"""Lower bounds: no policy does better on this server, in the model of `simulated.physics`.
 
-A job's work on a GPU is its solo SMACT times its solo time; a GPU delivers so much work per
-second at best, however many share it (`physics.delivered`). The server is relaxed to one
-machine that delivers what all its GPUs together can, whose work can be cut, paused and
-moved at will; memory is forgotten. Whatever holds there holds on the server.
+A job's work on a GPU is its solo SMACT times its solo time. The work that a GPU delivers per
+second is limited, for any number of jobs (`physics.delivered`).
 
-    makespan    from each release on, the work still to come over the capacity; and no job
-                ends before its release plus its solo time
-    mean JCT    the best of three: the mean solo time; shortest remaining work first on the
-                one machine (Schrage 1968), where it is optimal; and, stronger, the least sum
-                of mean busy times (Goemans 1997: smallest job first, preemptively) plus half
-                of each solo time, since a job ends at least half its solo time after the
-                middle of its work
+The bounds are for an easier problem: one machine with the capacity of all GPUs, on which
+work can be split, paused and moved, without memory limits. A bound there is also a bound
+on the server.
 
-`fluid` is no bound but a mark close to one: shortest remaining work first, each job at its
-own speed at best. A policy that pauses jobs at will could come near it.
+- Makespan: the larger of two. After each release, the remaining work over the capacity; and
+  each job's release plus its solo time.
+- Mean JCT: the largest of three. (1) The mean solo time. (2) Shortest remaining work first,
+  which is optimal on one machine (Schrage 1968). (3) The least sum of mean busy times
+  (Goemans 1997: preemptive, smallest job first), plus half of each solo time: a job ends at
+  least half its solo time after the middle of its work.
+
+`fluid` is close to a bound but none: shortest remaining work first, each job at most at
+its solo speed. A policy that can pause jobs may come near it.
 """
 
 from __future__ import annotations
@@ -24,10 +25,10 @@ from dataclasses import dataclass
 from heapq import heappop, heappush
 from statistics import fmean
 
-from radrm.core.physics import delivered
 from radrm.core.words import Outcome
-from radrm.simulator.job import TraceJob
+from radrm.simulated.physics import delivered
 from radrm.simulator.run import Run
+from radrm.simulator.traces.job import TraceJob
 
 _MUCH = 1e6
 _LITTLE = 1e-9
@@ -35,7 +36,7 @@ _LITTLE = 1e-9
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """Seconds from the first submission, and from each job's own submission."""
+    """Makespans count from the first submission, JCTs from each job's own, in seconds."""
 
     makespan_s: float
     mean_jct_s: float
@@ -45,19 +46,22 @@ class Bounds:
 
 @dataclass(frozen=True, slots=True)
 class Solo:
-    """A job alone on a whole server: how long it loads its GPUs, and how long it takes."""
+    """A job alone on the server: the seconds of load on its GPUs, and its least duration."""
 
     loading_s: float
     least_s: float
 
 
 def nominal(jobs: Sequence[TraceJob], start_up_s: float = 0.0) -> list[Solo]:
-    """Jobs as the trace has them; each loads no GPU for so long, half its time at most."""
+    """Return the jobs as in the trace. `start_up_s` is without load, half the time at most."""
     return [Solo(j.duration_s - min(start_up_s, j.duration_s / 2), j.duration_s) for j in jobs]
 
 
 def drawn(run: Run, start_up_s: float) -> tuple[list[TraceJob], list[Solo]]:
-    """The jobs that completed, as the run's seed has made them; `start_up_s`: at least."""
+    """Return the completed jobs with the values that the run's seed has drawn.
+
+    `start_up_s` is the least start-up that the seed can draw.
+    """
     jobs, solos = [], []
     for each in run.jobs:
         done = next((a for a in each.attempts if a.outcome is Outcome.COMPLETED), None)
@@ -69,13 +73,13 @@ def drawn(run: Run, start_up_s: float) -> tuple[list[TraceJob], list[Solo]]:
 
 
 def bounds(jobs: Sequence[TraceJob], solos: Sequence[Solo], fractions: Sequence[float]) -> Bounds:
-    """The bounds of these jobs on devices that are these parts (0..1] of a whole GPU."""
+    """Return the bounds of these jobs on devices that are parts (0..1] of a whole GPU."""
     if not jobs or not fractions:
         return Bounds(0.0, 0.0, 0.0, 0.0)
     ceiling = delivered(_MUCH)
     whole = all(fraction >= 1 for fraction in fractions)
-    # A job alone may use a whole GPU beyond the sharers' ceiling, and a part of one fully.
-    # What is beyond is forgotten in the first case, and the ceiling in the second.
+    # A job alone may exceed the ceiling of shared GPUs. On whole GPUs the excess is ignored;
+    # with parts of GPUs the ceiling is. Both make the problem easier, so the bounds hold.
     most = ceiling if whole else 1.0
     capacity = sum(fractions) * most
     begin_s = min(job.submit_s for job in jobs)
@@ -107,13 +111,13 @@ def bounds(jobs: Sequence[TraceJob], solos: Sequence[Solo], fractions: Sequence[
 
 
 def mean_of(found: Sequence[Bounds]) -> Bounds:
-    """Over several seeds, at least one."""
+    """Return the means over one or more seeds."""
     return Bounds(*(fmean(getattr(each, name) for each in found) for name in Bounds.__slots__))
 
 
 @dataclass(frozen=True, slots=True)
 class _Piece:
-    """A job as the relaxed server sees it; work in GPU-seconds of full activity."""
+    """A job of the easier problem. `work` is in GPU-seconds of full activity."""
 
     release_s: float
     work: float
@@ -133,7 +137,7 @@ def _work_over_capacity(pieces: Sequence[_Piece], capacity: float) -> float:
 
 
 def _shortest_remaining(pieces: Sequence[_Piece], capacity: float) -> float:
-    """The sum of completion times less releases, with shortest remaining work first."""
+    """Return the sum of completion minus release, with shortest remaining work first."""
     waiting: list[tuple[float, float]] = []
     now, total, at = 0.0, 0.0, 0
     while at < len(pieces) or waiting:
@@ -153,7 +157,7 @@ def _shortest_remaining(pieces: Sequence[_Piece], capacity: float) -> float:
 
 
 def _mean_busy(pieces: Sequence[_Piece], capacity: float) -> float:
-    """The least sum of (mean busy time + half the solo time - release)."""
+    """Return the least sum of (mean busy time + half the solo time - release)."""
     waiting: list[tuple[float, int, float]] = []  # whole work, which, work left
     now, total, at = 0.0, 0.0, 0
     while at < len(pieces) or waiting:
@@ -176,8 +180,10 @@ def _mean_busy(pieces: Sequence[_Piece], capacity: float) -> float:
 
 
 def _fluid(pieces: Sequence[_Piece], capacity: float) -> tuple[float, float]:
-    """When the last one ends, and the sum of completion times less releases, when those
-    with the least work left share the server, each at no more than its own rate."""
+    """Return the last end, and the sum of completion minus release, of the fluid schedule.
+
+    The jobs with the least remaining work share the server, each at most at its own rate.
+    """
     running: list[tuple[float, int, float]] = []  # work left, which, its rate now
     paused: list[tuple[float, int]] = []
     now, total, at = 0.0, 0.0, 0
@@ -209,7 +215,7 @@ def _share_out(
     pieces: Sequence[_Piece],
     capacity: float,
 ) -> None:
-    """Those with the least work left run, as many as the capacity feeds, the last in part."""
+    """Give the capacity to the jobs with the least remaining work; the last may get a part."""
     running.sort()
     while running and (
         running[-1][2] < pieces[running[-1][1]].rate or (paused and paused[0][0] < running[-1][0])

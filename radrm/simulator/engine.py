@@ -1,4 +1,4 @@
-"""A trace in, a run out."""
+"""Simulate a trace: make its tasks from a seed, run a loop over them, return the run."""
 
 from __future__ import annotations
 
@@ -14,29 +14,27 @@ from radrm.core.scheduler import Rules
 from radrm.core.words import Condition
 from radrm.errors import UsageError
 from radrm.planners.order_policy import OrderPolicy
-from radrm.simulator.auto import AutoTelling
+from radrm.simulator.auto import AutoEstimates
 from radrm.simulator.estimates import AS_DECLARED, AUTO, as_records, errors_of, estimate_of
 from radrm.simulator.history import History
-from radrm.simulator.job import TraceJob
 from radrm.simulator.published import PublishedLoop
 from radrm.simulator.run import Run
 from radrm.simulator.scenario import FIDELITIES, Life, Scenario
 from radrm.simulator.scheduling import OwnLoop, Task
+from radrm.simulator.traces.job import TraceJob
 from radrm.simulator.world import Course, course_of
 from radrm.wiring import make_rules, make_settings
 
 
 def simulate(jobs: Sequence[TraceJob], scenario: Scenario) -> Run:
-    """What becomes of these jobs. The same arguments give the same run, bit for bit.
+    """Return the run of these jobs. The same arguments give the same run, bit for bit.
 
-    `Run.jobs` are in the order of `jobs`, which need not be sorted by time. A job that
-    fits no device has no attempts, and a reason. Raises `BadConfig` for rules or settings
-    that do not exist, `UsageError` for an unknown estimator or fidelity.
+    `Run.jobs` have the order of `jobs`, which need not be sorted by time. A job that fits no
+    device has no attempts, but a reason. Raises `BadConfig` for unknown rules or settings,
+    `UsageError` for an unknown estimator or fidelity.
     """
     if scenario.fidelity not in FIDELITIES:
-        raise UsageError(
-            f"{scenario.fidelity!r} is no fidelity; there are: {', '.join(FIDELITIES)}"
-        )
+        raise UsageError(f"fidelity {scenario.fidelity!r} is not one of {', '.join(FIDELITIES)}")
     known = frozenset(name for job in jobs for name in job.estimates)
     errors = errors_of(scenario.estimator, known)
     order = sorted(range(len(jobs)), key=lambda at: jobs[at].submit_s)
@@ -47,22 +45,27 @@ def simulate(jobs: Sequence[TraceJob], scenario: Scenario) -> Run:
     loop: OwnLoop | PublishedLoop
     if scenario.fidelity == "published":
         if any(job.after or job.after_arrays or job.at_once is not None for job in jobs):
-            raise UsageError("the published loop knows neither --after nor limits of arrays")
+            raise UsageError(
+                "the published loop has no --after and no array limits, and the trace uses them; "
+                "choose fidelity radrm"
+            )
         if scenario.estimator == AUTO:
-            raise UsageError("the published loop has no estimator auto; name one of its columns")
+            raise UsageError(
+                "the published loop has no estimator auto; choose a column of the trace"
+            )
         policy = _policy(rules)
         loop = PublishedLoop(scenario.devices, scenario.mps, policy, tasks, history)
     else:
         auto = None
         if scenario.estimator == AUTO:
-            auto = AutoTelling(scenario.config, scenario.devices, jobs)
+            auto = AutoEstimates(scenario.config, scenario.devices, jobs)
         loop = OwnLoop(scenario.devices, scenario.mps, rules, settings, tasks, history, auto)
     loop.run()
     return history.run(loop.world.device_runs())
 
 
 def _in_order_of(order: Sequence[int], run: Run) -> Run:
-    """The run with its jobs where the caller had them: the first in time is at order[0]."""
+    """Return the run with its jobs in the caller's order. `order[0]` is the first in time."""
     back = sorted(range(len(order)), key=order.__getitem__)
     return replace(
         run,
@@ -83,20 +86,23 @@ def _policy(rules: Rules) -> Policy:
 def _tasks(
     jobs: Sequence[TraceJob], scenario: Scenario, errors: Sequence[float] | None
 ) -> list[Task]:
-    """The jobs with all that chance has in store for them, drawn in the order of the trace:
-    so every policy meets the same jobs."""
+    """Return the tasks, with all their random values.
+
+    The values are drawn in the order of the trace, before the run. So they depend on the seed
+    alone, and every policy gets the same jobs.
+    """
     life_rng, error_rng = Random(f"life {scenario.seed}"), Random(f"errors {scenario.seed}")
     tasks = []
     arrays = _arrays(jobs)
-    before = _before(jobs, arrays)
+    before = _dependencies(jobs, arrays)
     for at, job in enumerate(jobs):
-        told = estimate_of(job, scenario.estimator, errors, error_rng)
-        declared = scenario.estimator in AS_DECLARED and told is not None
+        estimate_mib = estimate_of(job, scenario.estimator, errors, error_rng)
+        declared = scenario.estimator in AS_DECLARED and estimate_mib is not None
         tasks.append(
             Task(
                 job=job,
                 course=_course(job, scenario.life, life_rng),
-                estimates=as_records(job, scenario.estimator, told, scenario.smact_known),
+                estimates=as_records(job, scenario.estimator, estimate_mib, scenario.smact_known),
                 declared_mib=ceil(job.memory_mib) if declared else None,
                 after=before.get(at, ()),
                 array=arrays.get(at),
@@ -105,10 +111,10 @@ def _tasks(
     return tasks
 
 
-def _before(
+def _dependencies(
     jobs: Sequence[TraceJob], arrays: Mapping[int, tuple[int, int]]
 ) -> dict[int, tuple[Dependency, ...]]:
-    """What each job waits for. Only what came earlier is waited for."""
+    """Return the dependencies of each job; only earlier jobs count."""
     if not any(job.after or job.after_arrays for job in jobs):
         return {}
     place = {job.line: at for at, job in enumerate(jobs)}
@@ -127,7 +133,7 @@ def _earlier(at: int, positions: Sequence[int], array: bool = False) -> list[Dep
 
 
 def _arrays(jobs: Sequence[TraceJob]) -> dict[int, tuple[int, int]]:
-    """For each job of an array the position of its first job, and its own number there."""
+    """Return, for each job of an array, the position of the first job and its own number."""
     first: dict[str, int] = {}
     count: Counter[str] = Counter()
     found = {}
@@ -146,7 +152,7 @@ def _course(job: TraceJob, life: Life, rng: Random) -> Course:
 
     start_up_s, ramp_s, hold_s = map(spread, (life.start_up_s, life.ramp_s, life.hold_s))
     part = low + (high - low) * (rng.random() if life.spread else 0.5)
-    # At most three deviations: a job is never faster than light.
+    # At most three deviations, so that one extreme draw does not distort a run.
     off = max(-3.0, min(3.0, rng.gauss(0.0, 1.0))) * life.work_sd
     return course_of(
         job, start_up_s, ramp_s, hold_s, life.first_mib, part, 1 + off, life.start_up_s

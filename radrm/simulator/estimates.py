@@ -1,4 +1,4 @@
-"""What the estimators say of a trace's jobs."""
+"""The estimates of a trace's jobs: from its columns, or drawn from known errors."""
 
 from __future__ import annotations
 
@@ -7,43 +7,49 @@ from math import ceil
 from random import Random
 
 from radrm.core.records import DECLARED, Estimate
+from radrm.core.units import WHOLE_DEVICE_MIB
 from radrm.core.words import Quantity
 from radrm.errors import UsageError
-from radrm.estimators.errors_seen import ERRORS_SEEN
-from radrm.jobfile.radfile import WHOLE_DEVICE_MIB
-from radrm.simulator.job import TraceJob
+from radrm.estimators.learning.errors_seen import ERRORS_SEEN
+from radrm.simulator.traces.job import TraceJob
 
 AS_DECLARED = ("oracle", DECLARED)
 NONE = "none"
 AUTO = "auto"
-"""The daemon's, over the columns of the trace: see `radrm.simulator.auto`."""
+"""The daemon's own estimator over the columns of the trace (`radrm.simulator.auto`)."""
 
 _FAILED_MIB = 40000
-"""In the prototype's files and traces: it failed, or found more than the device has."""
+"""The prototype writes this if the estimator failed or found more than the device has."""
 
 
 def estimate_of(
     job: TraceJob, estimator: str, errors: Sequence[float] | None, rng: Random
 ) -> float | None:
-    """MiB per GPU; None where the estimator tells nothing. `errors`: see `errors_of`."""
+    """Return the estimate in MiB per GPU. None: the estimator gives none.
+
+    `errors` are the ratios of `errors_of`.
+    """
     if estimator in AS_DECLARED:
         return job.memory_mib
     if errors is not None:
         return job.memory_mib / rng.choice(errors)
-    return told_mib(job, estimator)
+    return figure_mib(job, estimator)
 
 
-def told_mib(job: TraceJob, estimator: str) -> float | None:
-    """What stands in the trace; a figure that tells of a failure asks for a whole device."""
-    told = job.estimates.get(estimator)
-    if told is None:
+def figure_mib(job: TraceJob, estimator: str) -> float | None:
+    """Return the trace's figure. The prototype's mark of a failure becomes a whole device."""
+    figure = job.estimates.get(estimator)
+    if figure is None:
         return None
-    return float(WHOLE_DEVICE_MIB) if told >= _FAILED_MIB else told
+    return float(WHOLE_DEVICE_MIB) if figure >= _FAILED_MIB else figure
 
 
 def errors_of(estimator: str, known: frozenset[str]) -> Sequence[float] | None:
-    """The ratios, measured over estimated, to draw from; None where the trace itself tells
-    (`known`) or nothing is told. Raises `UsageError` for an estimator that nobody knows."""
+    """Return the ratios of measured to estimated memory to draw from.
+
+    None: the trace has the estimates (`known`), or there are none. Raises `UsageError` for an
+    unknown estimator.
+    """
     names = {*AS_DECLARED, NONE, AUTO, *known, *ERRORS_SEEN}
     if estimator not in names:
         raise UsageError(
@@ -57,6 +63,7 @@ def errors_of(estimator: str, known: frozenset[str]) -> Sequence[float] | None:
 def as_records(
     job: TraceJob, estimator: str, mib: float | None, smact: bool
 ) -> tuple[Estimate, ...]:
+    """Return the estimates of a job: its memory if known, and its SM activity if `smact`."""
     found = []
     if mib is not None:
         source = DECLARED if estimator in AS_DECLARED or job.declared else estimator

@@ -1,34 +1,34 @@
-"""What is written down while a run goes on, and the `Run` that it becomes."""
+"""Collect attempts and ends of jobs during a run, and make its `Run`."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 from radrm.core.words import Outcome
-from radrm.simulator.job import TraceJob
 from radrm.simulator.run import AttemptRun, DeviceRun, JobRun, Run
-from radrm.simulator.world import Lived
+from radrm.simulator.traces.job import TraceJob
+from radrm.simulator.world import LiveAttempt
 
 
 class History:
-    """Attempts and ends of the jobs of a trace, by their positions in it."""
+    """The attempts and ends of a trace's jobs. A job is known by its position in the trace."""
 
     def __init__(self, jobs: Sequence[TraceJob]) -> None:
         self._jobs = jobs
         self._attempts: list[list[AttemptRun]] = [[] for _ in jobs]
         self._ended: dict[int, float] = {}
         self._reasons: dict[int, str] = {}
-        self._reserved: dict[Lived, int] = {}
+        self._reserved: dict[LiveAttempt, int] = {}
         self._decisions: list[tuple[int, tuple[int, ...]]] = []
         self._ooms = 0
         self._last_s = 0.0
 
-    def placed(self, attempt: Lived, reserved_mib: int) -> None:
+    def attempt_started(self, attempt: LiveAttempt, reserved_mib: int) -> None:
         self._decisions.append((attempt.job, attempt.devices))
         self._reserved[attempt] = reserved_mib
 
-    def over(self, attempt: Lived, now_s: float, outcome: Outcome) -> None:
-        """An attempt has ended, so."""
+    def attempt_ended(self, attempt: LiveAttempt, now_s: float, outcome: Outcome) -> None:
+        """Record an attempt that has ended now, with its outcome."""
         self._ooms += outcome is Outcome.OOM
         self._last_s = max(self._last_s, now_s)
         self._attempts[attempt.job].append(
@@ -44,13 +44,14 @@ class History:
         )
 
     def job_ended(self, job: int, ended_s: float | None, reason: str | None) -> None:
-        """For good: well (`ended_s`), or not."""
+        """Record the end of a job: `ended_s` if it completed, else the reason why it did not."""
         if ended_s is not None:
             self._ended[job] = ended_s
         if reason is not None:
             self._reasons[job] = reason
 
     def unfinished(self) -> list[int]:
+        """Return the jobs that have neither completed nor failed."""
         return [
             at for at in range(len(self._jobs)) if at not in self._ended and at not in self._reasons
         ]

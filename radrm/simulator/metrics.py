@@ -1,10 +1,12 @@
-"""What a run came to: the metrics of the RAD-RM thesis, section 6.3.4, from a `Run`.
+"""The metrics of a `Run`, as the RAD-RM thesis defines them (section 6.3.4).
 
-Trace total time (`makespan_s`): from the first submission until the last job has ended.
-Execution time: all the time that a job's attempts ran, those that died included. Completion
-time: from its submission until it has ended. Waiting time: the rest, so that waiting and
-execution always add up to completion. The 95th percentile is the nearest rank. Means are
-over the jobs that ended; how many did not is told beside them.
+- Trace total time (`makespan_s`): from the first submission to the end of the last job.
+- Execution time: the sum over a job's attempts, including those that died.
+- Completion time (JCT): from a job's submission to its end.
+- Waiting time: completion time minus execution time.
+
+The 95th percentile is the nearest rank. Means are over the jobs that completed;
+`unfinished` counts the others.
 """
 
 from __future__ import annotations
@@ -19,12 +21,12 @@ from radrm.simulator.run import DeviceRun, DeviceStep, JobRun, Run
 
 @dataclass(frozen=True, slots=True)
 class Metrics:
-    """One run. None: there was nothing to take a mean of.
+    """The metrics of one run. None: there was nothing to take a mean of.
 
     `gpu_smact_mean` (0..1) and `gpu_memory_mean` (0..1, of the device's memory) are means
-    over the devices and over the time from the first submission until the last end; so is
-    `energy_j` a sum. `tardiness_s` is the weighted mean of how late jobs with a due time
-    ended.
+    over all devices, from the first submission to the last end. `energy_j` is the sum over
+    the same devices and time. `tardiness_s` is the weighted mean delay of the jobs with a
+    due time.
     """
 
     jobs: int
@@ -46,7 +48,7 @@ MEASURED = tuple(name for name in NAMES if name not in ("jobs", "unfinished"))
 
 
 def metrics(run: Run) -> Metrics:
-    """The figures of one run."""
+    """Return the metrics of one run."""
     begin_s = min((each.job.submit_s for each in run.jobs), default=0.0)
     end_s = max(run.ended_s, begin_s)
     ended = [each for each in run.jobs if each.ended_s is not None]
@@ -70,12 +72,12 @@ def metrics(run: Run) -> Metrics:
 
 
 def execution_s(job: JobRun) -> float:
-    """All the time that its attempts ran."""
+    """Return the total run time of a job's attempts."""
     return sum(attempt.ended_s - attempt.started_s for attempt in job.attempts)
 
 
 def percentile(values: Sequence[float], part: float) -> float:
-    """The nearest rank: the least value that at least `part` (0..1) of them do not exceed."""
+    """Return the nearest rank: the least value that at least `part` (0..1) do not exceed."""
     ordered = sorted(values)
     return ordered[max(0, ceil(part * len(ordered)) - 1)]
 
@@ -100,7 +102,7 @@ def _tardiness_s(ended: Sequence[JobRun]) -> float | None:
 
 @dataclass(frozen=True, slots=True)
 class _Used:
-    """One device: its means (0..1) and its energy."""
+    """One device's means (0..1) and energy."""
 
     smact: float
     memory: float
@@ -109,7 +111,7 @@ class _Used:
 
 def _used(device: DeviceRun, begin_s: float, end_s: float) -> _Used:
     smact = memory = energy_j = 0.0
-    for step, seconds in lasting(device, begin_s, end_s):
+    for step, seconds in step_durations(device, begin_s, end_s):
         smact += step.smact * seconds
         memory += step.memory_mib * seconds
         energy_j += step.power_w * seconds
@@ -119,8 +121,10 @@ def _used(device: DeviceRun, begin_s: float, end_s: float) -> _Used:
     return _Used(smact / whole_s, memory / device.total_mib / whole_s, energy_j)
 
 
-def lasting(device: DeviceRun, begin_s: float, end_s: float) -> Iterator[tuple[DeviceStep, float]]:
-    """Each step and how long it lasts within these times, in order."""
+def step_durations(
+    device: DeviceRun, begin_s: float, end_s: float
+) -> Iterator[tuple[DeviceStep, float]]:
+    """Yield each step, in order, with its seconds between `begin_s` and `end_s`."""
     steps = device.steps
     for at, step in enumerate(steps):
         until = steps[at + 1].at_s if at + 1 < len(steps) else end_s
@@ -144,12 +148,12 @@ class Spread:
 
 
 def over_seeds(runs: Sequence[Metrics]) -> dict[str, Spread]:
-    """Every metric over some runs (at least one) of the same jobs."""
+    """Return the spread of every metric over one or more runs of the same jobs."""
     return {name: spread([getattr(run, name) for run in runs]) for name in NAMES}
 
 
 def spread(values: Sequence[float | None]) -> Spread:
-    """Mean and standard deviation, of what is known all the time."""
+    """Return mean and standard deviation. Both are None if any value is unknown."""
     known = [v for v in values if v is not None]
     if not known or len(known) < len(values):
         return Spread(None, None)
@@ -159,9 +163,9 @@ def spread(values: Sequence[float | None]) -> Spread:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """How much one figure is below another, as a share of the other: 0.23 is 23 % less.
+    """How far one figure is below another, as a share of the other: 0.23 is 23 % less.
 
-    `low` to `high` is about a 95 % interval of the mean over the seeds; None with one seed.
+    `low` to `high` is about the 95 % interval of the mean over the seeds; None with one seed.
     """
 
     gain: float
@@ -170,9 +174,9 @@ class Change:
 
 
 def gain(values: Sequence[float], others: Sequence[float]) -> Change | None:
-    """How much `values` are below `others`, seed by seed; None where that says nothing.
+    """Return how far `values` are below `others`, paired by seed. None: a pair has no ratio.
 
-    The interval is two standard errors of the mean of the seeds' own gains.
+    The interval is the mean gain plus or minus two standard errors.
     """
     pairs = [1 - v / o for v, o in zip(values, others, strict=True) if o > 0]
     if not pairs or len(pairs) < len(values):

@@ -1,16 +1,17 @@
-"""The published prototype's own loop, to reproduce its tables (RAD-RM).
+"""The loop of the published prototype of RAD-RM, to reproduce its tables.
 
-Its decisions come from measurements, not from bookkeeping. One thread goes round:
+It decides from measurements, without reservations. One thread repeats a round:
 
-    every 5 s     it looks for tasks that have died of GPU out-of-memory, and whether any waits
-    a task waits  30 s for the readings to settle; then an idle device takes it, whatever the policy
-    none is idle  30 s more; then the collocation policy, on readings averaged over 90 s that
-                  are 20 s old, whatever has changed in that time
-    each round    one placement at most; only the head of the queue; a task in the recovery
-                  queue goes first, wants devices of its own, and nothing is collocated
-                  while it waits
+1. Every 5 s it looks for tasks that died of GPU out-of-memory, and for waiting tasks.
+2. If a task waits, it lets the readings settle for 30 s. Then the task gets an idle device,
+   with any policy.
+3. If no device is idle, it waits 30 s more. Then the collocation policy decides. Its
+   readings are means over 90 s and 20 s old; later changes do not show.
 
-The policies are those of `radrm.policies`: only what they are shown differs.
+A round places one task at most, the head of a queue. The recovery queue comes first; its
+tasks want idle devices, and no task is collocated while one of them waits.
+
+The policies are those of `radrm.policies`; only their input differs.
 """
 
 from __future__ import annotations
@@ -24,16 +25,19 @@ from radrm.core.records import Instant, Job, JobSpec, Needs, Role
 from radrm.core.rules import Ask, Policy
 from radrm.core.view import Offer
 from radrm.core.words import Collocation, Outcome
-from radrm.modelled.spec import ModelledDevice
+from radrm.simulated.spec import SimulatedDevice
 from radrm.simulator.history import History
 from radrm.simulator.scheduling import Task
-from radrm.simulator.world import Happened, World
+from radrm.simulator.world import World, WorldEvent
 
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """The prototype's times, in seconds. `stale_s`, how old its readings are when they
-    decide, is not published: it was chosen by the published deaths and times of both traces."""
+    """The prototype's times in seconds.
+
+    `stale_s`, the age of its readings, is not published. It is fitted to the published
+    out-of-memory counts and times of both traces.
+    """
 
     scan_s: float = 5.0
     settle_s: float = 30.0
@@ -42,7 +46,8 @@ class Pace:
 
 
 _MOST_DEATHS = 20
-"""The prototype would go on for ever where the idle device that it finds is too small."""
+"""After this many deaths a task fails. The prototype would retry it forever on a device that is
+too small."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +60,7 @@ class PublishedLoop:
 
     def __init__(
         self,
-        devices: Sequence[ModelledDevice],
+        devices: Sequence[SimulatedDevice],
         mps: bool,
         policy: Policy,
         tasks: Sequence[Task],
@@ -63,7 +68,7 @@ class PublishedLoop:
         pace: Pace = Pace(),
     ) -> None:
         self._world = World(devices)
-        self._devices = [modelled.device for modelled in devices]
+        self._devices = [simulated.device for simulated in devices]
         self._mps = mps
         self._policy = policy
         self._policy_state: Any = None
@@ -82,9 +87,9 @@ class PublishedLoop:
         return self._world
 
     def run(self) -> None:
-        """Until every task has ended."""
+        """Run until every task has ended."""
         for at, task in enumerate(self._tasks):
-            never = self._never(task)
+            never = self._why_impossible(task)
             if never is not None:
                 self._history.job_ended(at, None, never)
                 continue
@@ -93,9 +98,9 @@ class PublishedLoop:
         while self._coming or self._alive or self._main or self._recovery or self._crashed:
             self._round()
 
-    def _never(self, task: Task) -> str | None:
+    def _why_impossible(self, task: Task) -> str | None:
         if task.job.gpus > len(self._devices):
-            return f"it wants {task.job.gpus} GPUs and there are {len(self._devices)}"
+            return f"it needs {task.job.gpus} GPUs, the server has {len(self._devices)}"
         sizes = sorted((gpu.room_mib for gpu in self._world.gpus), reverse=True)
         if task.job.memory_mib > sizes[task.job.gpus - 1]:
             return (
@@ -123,14 +128,14 @@ class PublishedLoop:
             self._collocate()
 
     def _sleep(self) -> None:
-        """Rounds that find nothing: up to the last one before something happens."""
+        """Skip the rounds before the next event: they would find nothing."""
         next_s = self._world.next_s
         if next_s is not None:
             left = int((next_s - self._world.now_s) / self._pace.scan_s)
             self._world.pass_to(self._world.now_s + left * self._pace.scan_s)
 
     def _wait(self, seconds: float) -> None:
-        """Let time pass, and the world go on."""
+        """Wait, and process the events that happen meanwhile."""
         until_s = self._world.now_s + seconds
         while (next_s := self._world.next_s) is not None and next_s <= until_s:
             self._on(self._world.advance())
@@ -140,24 +145,24 @@ class PublishedLoop:
         if isinstance(happened, _Arrival):
             self._coming -= 1
             self._main.append(happened.job)
-        elif isinstance(happened, Happened) and happened.ended:
+        elif isinstance(happened, WorldEvent) and happened.ended:
             attempt, now_s = happened.attempt, self._world.now_s
             self._alive -= 1
             if happened.missing_mib is None:
-                self._history.over(attempt, now_s, Outcome.COMPLETED)
+                self._history.attempt_ended(attempt, now_s, Outcome.COMPLETED)
                 self._history.job_ended(attempt.job, now_s, None)
             else:
-                self._history.over(attempt, now_s, Outcome.OOM)
+                self._history.attempt_ended(attempt, now_s, Outcome.OOM)
                 self._crashed.append(attempt.job)
 
     def _scan(self) -> None:
-        """Read the tasks' error files."""
+        """Move the tasks that died to the recovery queue, as a scan of their error files does."""
         for job in self._crashed:
             self._deaths[job] += 1
             if self._deaths[job] < _MOST_DEATHS:
                 self._recovery.append(job)
             else:
-                why = f"it died of GPU out-of-memory {_MOST_DEATHS} times"
+                why = f"it ran out of GPU memory {_MOST_DEATHS} times"
                 self._history.job_ended(job, None, why)
         self._crashed.clear()
 
@@ -166,7 +171,7 @@ class PublishedLoop:
     def _place_idle(self) -> bool:
         queue = self._recovery or self._main
         wanted = self._tasks[queue[0]].job.gpus
-        idle = [at for at, gpu in enumerate(self._world.gpus) if not gpu.here]
+        idle = [at for at, gpu in enumerate(self._world.gpus) if not gpu.attempts]
         if len(idle) < wanted:
             return False
         self._start(queue.popleft(), tuple(idle[:wanted]))
@@ -192,7 +197,7 @@ class PublishedLoop:
         self._start(self._main.popleft(), tuple(offer.device.index for offer in chosen))
 
     def _offer(self, at: int, read_s: float) -> Offer:
-        """A device as the readings up to `read_s` have it."""
+        """Return a device as its readings up to `read_s` show it."""
         gpu = self._world.gpus[at]
         used_mib, smact = gpu.mean(max(0.0, read_s - self._pace.window_s), read_s)
         return Offer(
@@ -201,8 +206,8 @@ class PublishedLoop:
             idle=False,
             free_mib=int(gpu.capacity_mib - used_mib),
             smact=smact,
-            smact_doubt=None,
-            occupants=tuple(attempt.job + 1 for attempt in gpu.here),
+            smact_refusal=None,
+            occupants=tuple(attempt.job + 1 for attempt in gpu.attempts),
             refusal=None,
         )
 
@@ -213,7 +218,7 @@ class PublishedLoop:
         course = self._tasks[job].course
         attempt = self._world.launch(job, course, devices, mode, mps=self._mps)
         self._alive += 1
-        self._history.placed(attempt, 0)
+        self._history.attempt_started(attempt, 0)
 
 
 def _record(position: int, task: Task, now_s: float) -> Job:

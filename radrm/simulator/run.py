@@ -1,17 +1,20 @@
-"""What a simulated run was: every attempt, and every device over time."""
+"""The record of a simulated run: every attempt, and every device over time."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 from radrm.core.words import Outcome
-from radrm.simulator.job import TraceJob
+from radrm.simulator.traces.job import TraceJob
 
 
 @dataclass(frozen=True, slots=True)
 class AttemptRun:
-    """One attempt. `devices` are positions in `Run.devices`; times are seconds from the
-    beginning of the trace; `solo_s` is the work done, in seconds alone on the server."""
+    """One attempt. Times are seconds since the beginning of the trace.
+
+    `devices` are positions in `Run.devices`. `solo_s` is the work done: the seconds that it
+    would take alone on the server.
+    """
 
     started_s: float
     ended_s: float
@@ -24,7 +27,7 @@ class AttemptRun:
 
 @dataclass(frozen=True, slots=True)
 class JobRun:
-    """A job's way. `ended_s` None: it never ended well (`reason` says why)."""
+    """A job and its attempts. `ended_s` is None if it did not complete; `reason` says why."""
 
     job: TraceJob
     attempts: tuple[AttemptRun, ...] = ()
@@ -34,7 +37,7 @@ class JobRun:
 
 @dataclass(frozen=True, slots=True)
 class DeviceStep:
-    """What a device shows from `at_s` until the next step."""
+    """A device's memory, SM activity and power from `at_s` to the next step."""
 
     at_s: float
     memory_mib: float
@@ -44,7 +47,7 @@ class DeviceStep:
 
 @dataclass(frozen=True, slots=True)
 class DeviceRun:
-    """One device over the whole run; steps are in order, the first at 0."""
+    """One device over the whole run. The steps are in order; the first is at 0."""
 
     name: str
     total_mib: int
@@ -53,8 +56,10 @@ class DeviceRun:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """One run with one seed. `ended_s`: when the last job had ended. `decisions`: the
-    (job's position in the trace, devices) of every placement, in order."""
+    """One run with one seed. `ended_s` is the end of the last job.
+
+    `decisions` has every placement in order: the job's position in the trace, and its devices.
+    """
 
     jobs: tuple[JobRun, ...]
     devices: tuple[DeviceRun, ...]

@@ -1,4 +1,4 @@
-"""What is simulated beside the jobs: the server, the configuration, the loop, the seed."""
+"""The settings of a run: the server, the configuration, the loop, the seed."""
 
 from __future__ import annotations
 
@@ -6,27 +6,27 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from radrm.config import Config
-from radrm.modelled.spec import ModelledDevice
+from radrm.simulated.spec import SimulatedDevice
 
 Fidelity = Literal["radrm", "published"]
 FIDELITIES: tuple[Fidelity, ...] = ("radrm", "published")
 
 ORACLE = "oracle"
-"""The estimator that says the trace's own memory and SM activity; `declared` is the same."""
+"""The estimator that knows the trace's memory and SM activity; `declared` is the same."""
 
 
 @dataclass(frozen=True, slots=True)
 class Life:
-    """How an attempt begins, as on the published runs' A100s (about 30 s, 15 s, 20 s).
+    """How an attempt begins. The defaults fit the published runs on A100s.
 
-    `start_up_s` without load, then it computes; `ramp_s` later its memory is at its peak,
-    `hold_s` later at its steady part of the peak. Before the peak it holds
-    `first_mib`. Where a trace does not tell a job's steady memory it is drawn from
-    `steady`, a range of parts of the peak; with `spread` 0 their middle is taken.
+    - `start_up_s`: it does not compute; it holds `first_mib` until its peak.
+    - `ramp_s` after that its memory reaches the peak, `hold_s` later its steady size.
+    - `steady`: the range of steady memory as parts of the peak, for a job whose trace does
+      not give it. The value is drawn; with `spread` 0 it is the middle.
+    - `spread`: start-up, ramp and hold are drawn between 1 - spread and 1 + spread of these.
+    - `work_sd`: the standard deviation of a job's work from run to run, as a fraction.
 
-    `spread`: start-up, ramp and hold are drawn between 1 - spread and 1 + spread of these.
-    `work_sd`: the work of each job, from run to run (standard deviation, a fraction of it).
-    Both 0: every seed gives the same run, but for what estimators draw.
+    If `spread` and `work_sd` are 0, seeds change only the estimates that are drawn.
     """
 
     start_up_s: float = 30.0
@@ -40,20 +40,19 @@ class Life:
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
-    """One run of a trace but for its jobs.
+    """The settings of one run of a trace.
 
-    `devices`: from `radrm.modelled.spec.parse("sim:4xA100-40GB")`. `config` names policy,
-    order, recovery and their settings, as the daemon's does. `fidelity`: radrm's own
-    bookkeeping and loop, or those of the published prototype. `mps`: the server's GPUs are
-    under MPS, of which every job is a client; else jobs that share take turns.
-
-    `estimator`: `oracle` or `declared` (the trace's memory), `none`, a name in the jobs'
-    `estimates`, `auto` (the daemon's own, over all of those), or one whose errors are on
-    record (`radrm.estimators.errors_seen`): the ratio is drawn by the seed. `smact_known`:
-    estimators tell a job's SM activity too.
+    - `devices`: from `radrm.simulated.spec.parse("sim:4xA100-40GB")`.
+    - `config`: policy, order, recovery and their settings, as in the daemon's configuration.
+    - `fidelity`: radrm's own loop, or the loop of the published prototype.
+    - `mps`: every job is a client of MPS; without it jobs that share a GPU are time-sliced.
+    - `estimator`: `oracle` or `declared` (the trace's memory), `none`, a name in the jobs'
+      `estimates`, or `auto` (the daemon's own, over all of these). For a name with known
+      errors (`radrm.estimators.learning.errors_seen`) the seed draws a ratio.
+    - `smact_known`: each job has an estimate of its SM activity, too.
     """
 
-    devices: tuple[ModelledDevice, ...]
+    devices: tuple[SimulatedDevice, ...]
     config: Config = field(default_factory=Config)
     fidelity: Fidelity = "radrm"
     seed: int = 0

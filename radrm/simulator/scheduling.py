@@ -1,10 +1,9 @@
-"""radrm's own loop in virtual time: `Scheduler.step` and a modelled host that obeys it.
+"""radrm's own loop in virtual time: `Scheduler.step`, and a simulated host for its actions.
 
-The daemon reads every device each second. Here a device is read where a reading can
-tell something new: memory has changed or settled, somebody has left. While jobs
-wait, also when a device's activity is first trusted again and while its mean falls. The
-windows in between are exact (`window`). A mean that rises lets nobody in and is not
-waited for.
+The daemon reads every device each second. This loop must decide the same, and reads a
+device only if that can change a decision: its memory has changed or settled, or a job has
+left. While jobs wait, also if its activity is trusted again, or its mean activity falls. A
+rising mean lets no job start. Between readings the windows are exact (`window`).
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from math import ceil
 
 from radrm.core import actions as act
 from radrm.core import events as ev
-from radrm.core.dependencies import is_open
+from radrm.core.decision import Decision
 from radrm.core.records import (
     ArrayElement,
     AttemptMemory,
@@ -34,18 +33,17 @@ from radrm.core.records import (
 )
 from radrm.core.scheduler import Rules, Scheduler
 from radrm.core.settings import CoreSettings
-from radrm.core.state.state import Decision
 from radrm.core.words import Collocation, DeviceKind, Outcome
 from radrm.errors import RadrmError
-from radrm.modelled.spec import ModelledDevice
-from radrm.simulator.auto import AutoTelling
+from radrm.simulated.spec import SimulatedDevice
+from radrm.simulator.auto import AutoEstimates
 from radrm.simulator.history import History
-from radrm.simulator.job import TraceJob
+from radrm.simulator.traces.job import TraceJob
 from radrm.simulator.window import PiecewiseWindow
-from radrm.simulator.world import Course, Happened, Lived, Stage, World
+from radrm.simulator.world import Course, LiveAttempt, Stage, World, WorldEvent
 
 READING_INTERVAL_S = 1.0
-"""The daemon's own."""
+"""The interval of the daemon's readings."""
 _FALLING_POLL_S = 2.0
 _FALL_STEP = 0.02
 _NO_FALL = 0.002
@@ -60,7 +58,7 @@ class _Arrival:
 
 @dataclass(frozen=True, slots=True)
 class _Look:
-    """Somebody may get in now: the device's activity is known again, or has fallen."""
+    """A job may fit now: the device's activity is known again, or has fallen."""
 
     device: int
     restarted_s: float
@@ -68,13 +66,13 @@ class _Look:
 
 @dataclass(frozen=True, slots=True)
 class _Wake:
-    """The core asked for it."""
+    """The core asked to be woken at this time."""
 
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """A job of the trace as the loop meets it. `auto` tells its estimates at submission,
-    before those that stand here."""
+    """A job of the trace with its random values. At submission `auto` puts its estimates
+    before the ones here."""
 
     job: TraceJob
     course: Course
@@ -82,7 +80,7 @@ class Task:
     declared_mib: int | None
     after: tuple[Dependency, ...] = ()
     array: tuple[int, int] | None = None
-    """The position of its array's first job, and its own number in the array."""
+    """The position of the array's first job, and this job's number in the array."""
 
 
 class OwnLoop:
@@ -90,32 +88,40 @@ class OwnLoop:
 
     def __init__(
         self,
-        devices: Sequence[ModelledDevice],
+        devices: Sequence[SimulatedDevice],
         mps: bool,
         rules: Rules,
         settings: CoreSettings,
         tasks: Sequence[Task],
         history: History,
-        auto: AutoTelling | None = None,
+        auto: AutoEstimates | None = None,
     ) -> None:
-        # With room for every answer there is: a device is read when something has changed.
+        # No reading is stale: an old one still holds, since nothing has changed since.
         self._settings = replace(settings, stale_after_s=float("inf"))
-        # The first reading after its memory has been quiet for so long.
+        # The daemon sees settled memory at its first reading after `settle_s`.
         self._world = World(devices, self._settings.settle_s + READING_INTERVAL_S)
-        self._scheduler = Scheduler(rules, self._settings)
+        self._scheduler = Scheduler(rules, self._settings, self._window)
         self._tasks = tasks
         self._history = history
         self._auto = auto
-        self._devices = tuple(_under(mps, modelled) for modelled in devices)
+        self._devices = tuple(_under(mps, simulated) for simulated in devices)
         self._place = {device.uuid: at for at, device in enumerate(self._devices)}
-        self._lived: dict[int, Lived] = {}
+        self._live: dict[int, LiveAttempt] = {}
         self._number: dict[int, int] = {}
         self._reserved: dict[int, int] = {}
         self._uids: dict[str, int] = {}
         self._events: deque[ev.Event] = deque()
         self._wake_at: float | None = None
         self._falling: set[int] = set()
-        self._windows: list[PiecewiseWindow] = []
+        length_s, world = self._settings.smact_window_s, self._world
+        self._windows = [
+            PiecewiseWindow(length_s, READING_INTERVAL_S, gpu, lambda: world.now_s)
+            for gpu in world.gpus
+        ]
+
+    def _window(self, device: Device) -> PiecewiseWindow:
+        """Return the window of a device's ledger, which needs no readings."""
+        return self._windows[self._place[device.uuid]]
 
     @property
     def world(self) -> World:
@@ -124,7 +130,7 @@ class OwnLoop:
     # ------------------------------------------------------------- time
 
     def run(self) -> None:
-        """Until nothing can happen any more."""
+        """Run until no event is left."""
         self._step(ev.DevicesSeen(at=self._now, devices=self._devices))
         self._begin()
         self._drain()
@@ -136,23 +142,18 @@ class OwnLoop:
             self._drain()
             if self._waiting:
                 self._watch_falls()
-        self._stuck()
-
-    def _stuck(self) -> None:
-        """Nothing can happen any more: who waits now would wait for ever."""
-        for position in self._history.unfinished():
-            refusals = self._scheduler.why_waiting(position + 1, self._now)
-            why = "; ".join(dict.fromkeys(r.message for r in refusals)) or "nothing starts it"
-            self._history.job_ended(position, None, f"it would wait for ever: {why}")
+        self._end_stuck_jobs()
 
     def _begin(self) -> None:
-        """The ledgers' windows are to know what the devices show without being told."""
-        length_s, world = self._settings.smact_window_s, self._world
-        for device, gpu in zip(self._devices, world.gpus, strict=True):
-            window = PiecewiseWindow(length_s, READING_INTERVAL_S, gpu, lambda: world.now_s)
-            self._windows.append(window)
-            self._scheduler.state.ledgers[device.uuid].window = window
+        """Read every device once; until then the core places no job on it."""
         self._read(range(len(self._devices)))
+
+    def _end_stuck_jobs(self) -> None:
+        """End the jobs that still wait: without further events they would wait forever."""
+        for position in self._history.unfinished():
+            refusals = self._scheduler.why_waiting(position + 1, self._now)
+            why = "; ".join(dict.fromkeys(r.message for r in refusals)) or "no rule starts it"
+            self._history.job_ended(position, None, f"it would wait forever: {why}")
 
     @property
     def _now(self) -> Instant:
@@ -160,11 +161,11 @@ class OwnLoop:
 
     @property
     def _waiting(self) -> bool:
-        return len(self._scheduler.state.waiting) > 0
+        return self._scheduler.snapshot.waiting > 0
 
     def _on(self, happened: object) -> None:
-        if isinstance(happened, Happened):
-            self._lived_on(happened)
+        if isinstance(happened, WorldEvent):
+            self._on_world_event(happened)
         elif isinstance(happened, _Arrival):
             self._events.append(ev.JobSubmitted(at=self._now, job=self._job(happened.job)))
         elif isinstance(happened, _Look):
@@ -174,16 +175,17 @@ class OwnLoop:
             self._events.append(ev.Tick(at=self._now))
 
     def _drain(self) -> None:
-        """Step through what has happened at this moment, and obey."""
+        """Process the events of this moment, and those that their actions cause."""
         while self._events:
             self._step(self._events.popleft())
 
     def _step(self, event: ev.Event) -> None:
         decision = self._scheduler.step(event)
-        if decision.said:
-            raise RadrmError(f"this would be a run of other rules: {decision.said[0]}")
+        if decision.log_lines:
+            # The core isolates a rule that fails and goes on without it.
+            raise RadrmError(f"no result, since a rule failed: {decision.log_lines[0]}")
         for action in decision.actions:
-            self._obey(action)
+            self._carry_out(action)
         if isinstance(event, (ev.JobSubmitted, ev.AttemptEnded)):
             self._note_ends(decision)
         wake_at = decision.wake_at
@@ -198,27 +200,27 @@ class OwnLoop:
                 ended_s = self._world.now_s if well else None
                 self._history.job_ended(record.id - 1, ended_s, record.reason)
 
-    # ------------------------------------------------------------- what the core asks for
+    # ------------------------------------------------------------- actions of the core
 
-    def _obey(self, action: act.Action) -> None:
+    def _carry_out(self, action: act.Action) -> None:
         if isinstance(action, act.Launch):
             self._launch(action)
         elif isinstance(action, act.TakeReadings):
             self._read([self._place[uuid] for uuid in action.devices])
         elif isinstance(action, (act.Terminate, act.Kill)):
-            attempt = self._lived.get(action.job_id)
+            attempt = self._live.get(action.job_id)
             if attempt is not None and self._number[action.job_id] == action.attempt:
                 self._world.end(attempt)
                 self._ended(attempt, (Exit(signal=_TERM),), None)
         elif not isinstance(action, act.SendSignal):
-            # As this release's host answers what it cannot do.
+            # The daemon's host gives the same answer to actions that it does not support.
             refused = ev.ActionFailed(at=self._now, action=action, reason="not in the simulator")
             self._events.append(refused)
 
     def _launch(self, action: act.Launch) -> None:
         placement, job_id = action.placement, action.job_id
         devices = tuple(self._place[uuid] for uuid in placement.devices)
-        # Alone on its device a job has no neighbour that a cap would protect.
+        # A cap protects neighbours; a job alone on its device has none.
         client = placement.collocation is Collocation.MPS
         attempt = self._world.launch(
             job_id - 1,
@@ -228,28 +230,30 @@ class OwnLoop:
             mps=client,
             cap_mib=action.cap_mib if client else None,
         )
-        self._lived[job_id] = attempt
+        self._live[job_id] = attempt
         self._number[job_id] = action.attempt
         reserved = max((s.reserved_mib for s in placement.shares), default=0)
         self._reserved[job_id] = reserved
-        self._history.placed(attempt, reserved)
+        self._history.attempt_started(attempt, reserved)
         self._events.append(ev.AttemptStarted(at=self._now, job_id=job_id, attempt=action.attempt))
         if attempt.held_mib > reserved:
             self._read(devices)
         self._look_again(devices, self._settings.smact_warm_s)
 
-    def _ended(self, attempt: Lived, exits: tuple[Exit, ...], oom: OutOfMemory | None) -> None:
+    def _ended(
+        self, attempt: LiveAttempt, exits: tuple[Exit, ...], oom: OutOfMemory | None
+    ) -> None:
         job_id = attempt.job + 1
-        del self._lived[job_id]
+        del self._live[job_id]
         outcome = Outcome.COMPLETED
         if oom is not None:
             outcome = Outcome.OOM
         elif not all(e.ok for e in exits):
             outcome = Outcome.CANCELLED
-        self._history.over(attempt, self._world.now_s, outcome)
+        self._history.attempt_ended(attempt, self._world.now_s, outcome)
         if self._auto is not None and outcome is Outcome.COMPLETED:
             job = self._tasks[attempt.job].job
-            self._auto.ran(job, attempt.devices, attempt.course.peak_mib)
+            self._auto.add_run(job, attempt.devices, attempt.course.peak_mib)
         self._events.append(
             ev.AttemptEnded(
                 at=self._now, job_id=job_id, attempt=self._number[job_id], exits=exits, oom=oom
@@ -257,21 +261,20 @@ class OwnLoop:
         )
         self._look_again(attempt.devices, self._settings.smact_after_exit_s)
 
-    # ------------------------------------------------------------- what the world does
+    # ------------------------------------------------------------- events of the world
 
-    def _lived_on(self, happened: Happened) -> None:
+    def _on_world_event(self, happened: WorldEvent) -> None:
         attempt = happened.attempt
         if happened.missing_mib is not None:
             wanted = OutOfMemory(_SIGNATURE, ceil(happened.missing_mib))
             self._ended(attempt, (Exit(code=1),), wanted)
         elif happened.ended:
             self._ended(attempt, (Exit(code=0),), None)
-        elif happened.stage is not Stage.COMPUTES and self._tells(attempt):
+        elif happened.stage is not Stage.COMPUTES and self._changes_free_memory(attempt):
             self._read(attempt.devices)
 
-    def _tells(self, attempt: Lived) -> bool:
-        """Whether its memory changes what is free: it has its devices with others, and uses more
-        than it was promised, or may be promised less once it has settled."""
+    def _changes_free_memory(self, attempt: LiveAttempt) -> bool:
+        """Return whether an attempt on a shared device can exceed its reservation, or shrink it."""
         if attempt.collocation.whole_device:
             return False
         reserved, course = self._reserved[attempt.job + 1], attempt.course
@@ -281,11 +284,11 @@ class OwnLoop:
             or course.peak_s >= self._settings.settle_s
         )
 
-    def _seen_mib(self, attempt: Lived) -> int:
-        """What a reading has of it. Where its peak is not worth a reading of its own, the next
-        one has it, lest less than that be taken for all it needs."""
+    def _seen_mib(self, attempt: LiveAttempt) -> int:
+        """Return the memory that a reading shows of an attempt."""
+        # A peak that got no reading must appear in the next: a lower figure would count as peak.
         past_peak = self._world.now_s >= attempt.started_s + attempt.course.peak_s
-        if past_peak and not self._tells(attempt):
+        if past_peak and not self._changes_free_memory(attempt):
             return ceil(attempt.course.peak_mib)
         return ceil(attempt.held_mib)
 
@@ -299,12 +302,13 @@ class OwnLoop:
     def _reading(self, at: int, now: Instant) -> Reading:
         gpu = self._world.gpus[at]
         seen = tuple(
-            AttemptMemory(a.job + 1, self._number[a.job + 1], self._seen_mib(a)) for a in gpu.here
+            AttemptMemory(a.job + 1, self._number[a.job + 1], self._seen_mib(a))
+            for a in gpu.attempts
         )
         return Reading(
             device=self._devices[at].uuid,
             at=now,
-            used_mib=gpu.modelled.unmanaged_mib + sum(m.used_mib or 0 for m in seen),
+            used_mib=gpu.simulated.unmanaged_mib + sum(m.used_mib or 0 for m in seen),
             attempts=seen,
             smact=gpu.activity,
             smact_source="simulated",
@@ -312,31 +316,33 @@ class OwnLoop:
         )
 
     def _look_again(self, devices: Sequence[int], after_s: float) -> None:
-        """Once what is read tells again, after the change that is made now."""
+        """Plan a look `after_s` from now, when the activity is trusted again."""
         now_s = self._world.now_s
         for at in devices:
             if self._shared(at):
                 self._world.at(now_s + after_s, _Look(at, now_s))
 
     def _shared(self, at: int) -> bool:
-        """Whether anybody is there who would take company."""
-        return any(not attempt.collocation.whole_device for attempt in self._world.gpus[at].here)
+        """Return whether a job on the device accepts others beside it."""
+        return any(
+            not attempt.collocation.whole_device for attempt in self._world.gpus[at].attempts
+        )
 
     def _look(self, look: _Look) -> None:
         at = look.device
         self._falling.discard(at)
         if not self._waiting or self._windows[at].restarted_s > look.restarted_s:
             return
-        warm_from_s = self._scheduler.state.ledgers[self._devices[at].uuid].warm_from_s
-        if warm_from_s > self._world.now_s:
-            self._world.at(warm_from_s, look)
+        device = self._scheduler.snapshot.device(self._devices[at].uuid)
+        if device is not None and device.warm_from_s > self._world.now_s:
+            self._world.at(device.warm_from_s, look)
             return
-        if self._world.gpus[at].here:
+        if self._world.gpus[at].attempts:
             self._read([at])
         self._watch(at, self._windows[at])
 
     def _watch_falls(self) -> None:
-        """A device whose neighbours' jobs slow it down: its mean falls without a new job."""
+        """Watch devices whose mean falls without an event: a job may fit when it is low."""
         for at, window in enumerate(self._windows):
             self._watch(at, window)
 
@@ -345,7 +351,7 @@ class OwnLoop:
         if at in self._falling or fall < _NO_FALL:
             return
         self._falling.add(at)
-        # The mean falls evenly over the window's length: look about each so many hundredths.
+        # The mean falls evenly over the window's length: look about every `_FALL_STEP` of it.
         length_s = self._settings.smact_window_s
         next_s = max(_FALLING_POLL_S, min(length_s, length_s * _FALL_STEP / fall))
         self._world.at(self._world.now_s + next_s, _Look(at, window.restarted_s))
@@ -365,14 +371,14 @@ class OwnLoop:
             weight=job.weight,
             due_s=job.due_s,
         )
-        told = self._auto.tell(job, spec) if self._auto is not None else ()
+        learned = self._auto.estimate(job, spec) if self._auto is not None else ()
         return Job(
             id=position + 1,
             ticket=str(position + 1),
             spec=spec,
             submitted=self._now,
-            estimates=told + task.estimates,
-            after=tuple(d for d in task.after if is_open(self._scheduler.state, d)),
+            estimates=learned + task.estimates,
+            after=tuple(d for d in task.after if self._scheduler.is_open(d)),
             array=_element(task),
         )
 
@@ -384,7 +390,7 @@ def _element(task: Task) -> ArrayElement | None:
     return ArrayElement(first + 1, number, task.job.at_once)
 
 
-def _under(mps: bool, modelled: ModelledDevice) -> Device:
-    device = modelled.device
+def _under(mps: bool, simulated: SimulatedDevice) -> Device:
+    device = simulated.device
     served = mps and device.kind is DeviceKind.GPU
     return replace(device, mps=served, mps_spans=served)

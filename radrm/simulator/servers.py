@@ -1,7 +1,7 @@
-"""Many servers alike: every job goes to one of them, by a hash, and stays there.
+"""Simulate many equal servers. A hash sends each job to one server, where it stays.
 
-A cluster's trace on one server's resource manager each, as a site has it that deals its
-users out to machines: nothing is decided above the servers.
+Each server has its own resource manager, and no decision is made above the servers, as on
+a site that assigns its users to machines.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ from dataclasses import replace
 from zlib import crc32
 
 from radrm.simulator.engine import simulate
-from radrm.simulator.job import TraceJob
 from radrm.simulator.run import AttemptRun, JobRun, Run
 from radrm.simulator.scenario import Scenario
+from radrm.simulator.traces.job import TraceJob
 
 Lot = tuple[Sequence[TraceJob], Scenario]
-"""The jobs of one server, and how it is simulated."""
+"""The jobs of one server, and its scenario."""
 
 
 def simulate_lot(lot: Lot) -> Run:
@@ -33,11 +33,11 @@ def simulate_servers(
     servers: int,
     each: Callable[[Callable[[Lot], Run], Sequence[Lot]], Iterable[Run]] = _in_turn,
 ) -> Run:
-    """`jobs` on so many servers (1 or more), each as `scenario` has one, as one run.
+    """Simulate `jobs` on one or more servers of `scenario`; return everything as one run.
 
-    A server's devices stand together in `Run.devices`. `each` does the servers' work in
-    any way that keeps their order (the `map` of a pool of processes, say) and the run is
-    the same. Raises what `simulate` raises.
+    The devices of one server are adjacent in `Run.devices`. `each` may run the servers in
+    parallel (the `map` of a pool of processes, say); it must keep their order. Raises what
+    `simulate` raises.
     """
     lots: list[list[int]] = [[] for _ in range(servers)]
     for position in range(len(jobs)):
@@ -53,7 +53,7 @@ def simulate_servers(
     for number, (lot, run) in enumerate(zip(lots, runs, strict=True)):
         first = number * len(scenario.devices)
         for at, job in zip(lot, run.jobs, strict=True):
-            attempts = tuple(_from(first, attempt) for attempt in job.attempts)
+            attempts = tuple(_with_devices_from(first, attempt) for attempt in job.attempts)
             done[at] = replace(job, attempts=attempts)
     found = tuple(job for job in done if job is not None)
     placed = [(a.started_s, at, a.devices) for at, job in enumerate(found) for a in job.attempts]
@@ -66,6 +66,6 @@ def simulate_servers(
     )
 
 
-def _from(first: int, attempt: AttemptRun) -> AttemptRun:
-    """With the positions of its devices among those of all servers."""
+def _with_devices_from(first: int, attempt: AttemptRun) -> AttemptRun:
+    """Return the attempt with its devices counted from `first`."""
     return replace(attempt, devices=tuple(first + at for at in attempt.devices))

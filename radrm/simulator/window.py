@@ -1,7 +1,7 @@
-"""SM activity over a window, from what a device shows rather than from readings of it.
+"""The mean SM activity of a simulated device over a window, without readings.
 
-A modelled device's activity is constant between events, so what readings at a steady
-interval would tell is known at any time without one of them being taken.
+Between two events a simulated device's activity is constant. So the mean that readings at
+a steady interval would give is known at any time.
 """
 
 from __future__ import annotations
@@ -9,46 +9,47 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol
 
-from radrm.core.state.window import SmactWindow
-
 _ROUNDING_S = 1e-6
 
 
-class Shown(Protocol):
-    """A device that remembers what it has shown."""
+class ObservedDevice(Protocol):
+    """A device that remembers its activity over time."""
 
     activity: float
 
     def mean(self, from_s: float, until_s: float) -> tuple[float, float]:
-        """Mean memory (MiB) and SM activity from then to then."""
+        """Return the mean memory (MiB) and SM activity between the two times."""
         ...
 
 
-class PiecewiseWindow(SmactWindow):
-    """What a `SmactWindow` would tell that had a reading every `interval_s` seconds."""
+class PiecewiseWindow:
+    """A ledger's window, as if the device were read every `interval_s` seconds."""
 
-    __slots__ = ("_clock", "_device", "_interval_s", "_told", "_told_for", "restarted_s")
+    __slots__ = (
+        *("_clock", "_device", "_interval_s", "_length_s", "_cached", "_cached_for"),
+        "restarted_s",
+    )
 
     def __init__(
-        self, length_s: float, interval_s: float, device: Shown, clock: Callable[[], float]
+        self, length_s: float, interval_s: float, device: ObservedDevice, clock: Callable[[], float]
     ) -> None:
-        super().__init__(length_s)
+        self._length_s = length_s
         self._interval_s = interval_s
         self._device = device
         self._clock = clock
         self.restarted_s = clock()
-        self._told_for: tuple[float, float] | None = None
-        self._told = 0.0
+        self._cached_for: tuple[float, float] | None = None
+        self._cached = 0.0
 
     def add(self, boot_s: float, smact: float) -> None:
-        """A reading tells nothing new."""
+        """Do nothing: a reading adds no information."""
 
     def forget(self, now_s: float) -> None:
-        """Nothing is kept that could be too old."""
+        """Do nothing: no reading is kept that could be too old."""
 
     def restart(self) -> None:
         self.restarted_s = self._clock()
-        self._told_for = None
+        self._cached_for = None
 
     def __len__(self) -> int:
         seen_s = min(self._length_s, self._clock() - self.restarted_s)
@@ -61,14 +62,14 @@ class PiecewiseWindow(SmactWindow):
     @property
     def mean(self) -> float | None:
         now_s = self._clock()
-        if (now_s, self._device.activity) != self._told_for:
-            self._told_for = now_s, self._device.activity
+        if (now_s, self._device.activity) != self._cached_for:
+            self._cached_for = now_s, self._device.activity
             from_s = max(self.restarted_s, now_s - self._length_s)
-            self._told = min(1.0, max(0.0, self._device.mean(from_s, now_s)[1]))
-        return self._told if len(self) else None
+            self._cached = min(1.0, max(0.0, self._device.mean(from_s, now_s)[1]))
+        return self._cached if len(self) else None
 
     @property
     def falls_by(self) -> float:
-        """How far the mean has still to fall; it is then that time alone may let somebody in."""
+        """Return how far the mean will still fall. If it falls, a job may fit without an event."""
         mean = self.mean
         return 0.0 if mean is None else max(0.0, mean - self._device.activity)

@@ -1,9 +1,14 @@
-"""The modelled server in virtual time: attempts, their memory, speed and end, what GPUs draw.
+"""The simulated server in virtual time: attempts, their memory, speed and end, and GPU power.
 
-Nothing here decides anything. Between two events every rate is constant, so that work,
-activity and energy are sums over few steps. When somebody comes, goes or begins to
-compute, only the devices are looked at whose rates may have changed: the cost of an event
-depends on who shares a device with whom, not on the size of the server.
+Theory of operation:
+
+- Nothing here makes a decision; a loop (`scheduling`, `published`) launches attempts.
+- Between two events every rate is constant, so work, activity and energy are sums over a
+  few steps.
+- An event changes only the devices whose rates can change. So its cost depends on the
+  jobs that share these devices, not on the size of the server.
+- A new speed moves an attempt's end. The old end stays in the heap with an older
+  `finish_version`, so `next_s` drops it. `advance` does not look: read `next_s` before.
 """
 
 from __future__ import annotations
@@ -13,17 +18,17 @@ from dataclasses import dataclass, field
 from enum import Enum
 from heapq import heappop, heappush
 
-from radrm.core.physics import Demand, activity, joint_speed, share_weight, speeds, watts
 from radrm.core.words import Collocation
-from radrm.modelled.spec import ModelledDevice
-from radrm.simulator.job import TraceJob
+from radrm.simulated.physics import Demand, activity, joint_speed, share_weight, speeds, watts
+from radrm.simulated.spec import SimulatedDevice
 from radrm.simulator.run import DeviceRun, DeviceStep
+from radrm.simulator.traces.job import TraceJob
 
 _SHORTEST_S = 1e-6
 
 
 class Stage(Enum):
-    """What happens next in an attempt's life."""
+    """The stages of an attempt. SETTLED: the loop's `settle_s` has passed since the peak."""
 
     COMPUTES = "computes"
     PEAK = "peak"
@@ -33,8 +38,11 @@ class Stage(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Course:
-    """How one job behaves in this run, drawn once: every attempt of it, and every policy,
-    meets the same job. Seconds from the launch to each stage; `work_s` is computing alone."""
+    """How one job behaves in this run. It is the same for all its attempts and all policies.
+
+    `computes_s`, `peak_s` and `steady_s` are seconds from the launch to the stage. `work_s`
+    is the computing time alone on the server.
+    """
 
     computes_s: float
     peak_s: float
@@ -47,8 +55,8 @@ class Course:
 
 
 @dataclass(slots=True, eq=False)
-class Lived:
-    """An attempt that is alive."""
+class LiveAttempt:
+    """An attempt that is running."""
 
     job: int
     devices: tuple[int, ...]
@@ -58,51 +66,59 @@ class Lived:
     cap_mib: float | None
     started_s: float
     held_mib: float = 0.0
-    """On each of its devices alike."""
+    """The memory in use on each of its devices."""
     computing: bool = False
     speed: float = 0.0
     done_s: float = 0.0
     since_s: float = 0.0
     finish_version: int = 0
     joint: float | None = None
-    """Its speed, where it has several devices."""
+    """The common speed of an attempt with several devices. None: it has one device."""
     alone: dict[int, float] = field(default_factory=dict)
-    """The speed that each of its devices would give it."""
+    """The speed that each device would allow if the attempt did not wait for the others."""
     over: bool = False
 
 
 @dataclass(frozen=True, slots=True)
-class Happened:
-    """What an event of the world was: memory that changed, or an end (`ended`)."""
+class WorldEvent:
+    """An event of an attempt: it reached a stage, or it ended (`ended`)."""
 
-    attempt: Lived
+    attempt: LiveAttempt
     stage: Stage | None = None
     ended: bool = False
     missing_mib: float | None = None
-    """It died: so much was asked for and not there."""
+    """It ran out of GPU memory: the size of the request that failed."""
 
 
 class Gpu:
-    """One device: who is on it and what it shows."""
+    """One device: the attempts on it, its memory in use, SM activity and power."""
 
-    __slots__ = ("activity", "capacity_mib", "here", "modelled", "power_w", "steps", "used_mib")
+    __slots__ = (
+        "activity",
+        "attempts",
+        "capacity_mib",
+        "power_w",
+        "simulated",
+        "steps",
+        "used_mib",
+    )
 
-    def __init__(self, modelled: ModelledDevice) -> None:
-        self.modelled = modelled
-        self.capacity_mib = modelled.device.capacity_mib
-        self.used_mib: float = modelled.unmanaged_mib
+    def __init__(self, simulated: SimulatedDevice) -> None:
+        self.simulated = simulated
+        self.capacity_mib = simulated.device.capacity_mib
+        self.used_mib: float = simulated.unmanaged_mib
         self.activity = 0.0
-        self.power_w = watts(0.0, modelled.idle_w, modelled.peak_w)
-        self.here: dict[Lived, None] = {}
+        self.power_w = watts(0.0, simulated.idle_w, simulated.peak_w)
+        self.attempts: dict[LiveAttempt, None] = {}
         self.steps = [DeviceStep(0.0, self.used_mib, 0.0, self.power_w)]
 
     @property
     def room_mib(self) -> int:
-        """What jobs can have of it at most."""
-        return self.capacity_mib - self.modelled.unmanaged_mib
+        """Return the most memory that jobs can have: the capacity less unmanaged memory."""
+        return self.capacity_mib - self.simulated.unmanaged_mib
 
     def note(self, now_s: float) -> None:
-        """Write down what it shows from now on."""
+        """Record the present memory, activity and power as a step that begins now."""
         step = DeviceStep(now_s, self.used_mib, self.activity, self.power_w)
         if self.steps[-1].at_s == now_s:
             self.steps[-1] = step
@@ -110,7 +126,7 @@ class Gpu:
             self.steps.append(step)
 
     def mean(self, from_s: float, until_s: float) -> tuple[float, float]:
-        """Mean memory (MiB) and SM activity from then to then, which is not to come."""
+        """Return mean memory (MiB) and SM activity between two times that have passed."""
         memory = smact = 0.0
         left_s = until_s
         for step in reversed(self.steps):
@@ -129,33 +145,35 @@ class Gpu:
 
 
 class World:
-    """Time goes on by `next_s` and `advance`; `at` puts an event of the caller's own between."""
+    """The server. `advance` goes to the next event; `at` adds an event of the caller."""
 
-    def __init__(self, devices: Sequence[ModelledDevice], settle_s: float | None = None) -> None:
-        self.gpus = [Gpu(modelled) for modelled in devices]
+    def __init__(self, devices: Sequence[SimulatedDevice], settle_s: float | None = None) -> None:
+        self.gpus = [Gpu(simulated) for simulated in devices]
         self.now_s = 0.0
         self._settle_s = settle_s
-        self._heap: list[tuple[float, int, Lived | None, object, int]] = []
+        self._heap: list[tuple[float, int, LiveAttempt | None, object, int]] = []
         self._count = 0
 
     # ------------------------------------------------------------- time
 
     @property
     def next_s(self) -> float | None:
-        """When something happens next; None: nothing ever will by itself."""
+        """Return the time of the next event. None: nothing will happen by itself."""
         heap = self._heap
         while heap and heap[0][2] is not None and self._stale(heap[0]):
             heappop(heap)
         return heap[0][0] if heap else None
 
     def at(self, when_s: float, what: object) -> None:
-        """Have `advance` return `what` at this time."""
+        """Make `advance` return `what` at this time."""
         self._push(when_s, None, what, 0)
 
     def advance(self) -> object:
-        """Go to the next event and let it happen. Call only where `next_s` is not None.
+        """Go to the next event, carry it out and return it.
 
-        Returns a `Happened`, or what `at` was given.
+        Read `next_s` before: it drops outdated ends, and must not be None.
+
+        The result is a `WorldEvent`, or the object that `at` was given.
         """
         when_s, _, attempt, what, _ = heappop(self._heap)
         self.now_s = max(self.now_s, when_s)
@@ -163,19 +181,19 @@ class World:
             return what
         if what is None:
             self.end(attempt)
-            return Happened(attempt, ended=True)
+            return WorldEvent(attempt, ended=True)
         assert isinstance(what, Stage)
-        return self._live_on(attempt, what)
+        return self._enter_stage(attempt, what)
 
     def pass_to(self, until_s: float) -> None:
-        """Let time pass in which nothing happens."""
+        """Move the clock to a time before the next event."""
         self.now_s = max(self.now_s, until_s)
 
-    def _push(self, when_s: float, attempt: Lived | None, what: object, version: int) -> None:
+    def _push(self, when_s: float, attempt: LiveAttempt | None, what: object, version: int) -> None:
         self._count += 1
         heappush(self._heap, (when_s, self._count, attempt, what, version))
 
-    def _stale(self, entry: tuple[float, int, Lived | None, object, int]) -> bool:
+    def _stale(self, entry: tuple[float, int, LiveAttempt | None, object, int]) -> bool:
         attempt, what, version = entry[2:]
         assert attempt is not None
         return attempt.over or (what is None and version != attempt.finish_version)
@@ -190,29 +208,32 @@ class World:
         collocation: Collocation,
         mps: bool,
         cap_mib: float | None = None,
-    ) -> Lived:
-        """Start an attempt now. What it holds first is there at once if there is room."""
+    ) -> LiveAttempt:
+        """Start an attempt now. It takes its first memory at once if there is room.
+
+        Without room it fails later, when it begins to compute.
+        """
         now_s = self.now_s
-        attempt = Lived(job, devices, collocation, mps, course, cap_mib, now_s, since_s=now_s)
+        attempt = LiveAttempt(job, devices, collocation, mps, course, cap_mib, now_s, since_s=now_s)
         for at in devices:
-            self.gpus[at].here[attempt] = None
+            self.gpus[at].attempts[attempt] = None
         if self._missing(attempt, course.first_mib) is None:
             self._hold(attempt, course.first_mib)
         self._push(now_s + course.computes_s, attempt, Stage.COMPUTES, 0)
         return attempt
 
-    def end(self, attempt: Lived) -> None:
-        """It is gone, whatever the reason, and its memory is free."""
-        self._settle(attempt)
+    def end(self, attempt: LiveAttempt) -> None:
+        """End an attempt for any reason, and free its memory."""
+        self._add_up_work(attempt)
         attempt.over = True
         attempt.speed = 0.0
         for at in attempt.devices:
-            del self.gpus[at].here[attempt]
+            del self.gpus[at].attempts[attempt]
         self._hold(attempt, 0.0)
         if attempt.computing:
-            self._retune(attempt.devices)
+            self._update_speeds(attempt.devices)
 
-    def _live_on(self, attempt: Lived, stage: Stage) -> Happened:
+    def _enter_stage(self, attempt: LiveAttempt, stage: Stage) -> WorldEvent:
         course = attempt.course
         wanted_mib = attempt.held_mib
         if stage is Stage.COMPUTES:
@@ -228,17 +249,17 @@ class World:
         missing_mib = self._missing(attempt, wanted_mib)
         if missing_mib is not None:
             self.end(attempt)
-            return Happened(attempt, stage, ended=True, missing_mib=missing_mib)
+            return WorldEvent(attempt, stage, ended=True, missing_mib=missing_mib)
         if wanted_mib != attempt.held_mib:
             self._hold(attempt, wanted_mib)
         if stage is Stage.COMPUTES:
             attempt.computing = True
             attempt.since_s = self.now_s
-            self._retune(attempt.devices)
-        return Happened(attempt, stage)
+            self._update_speeds(attempt.devices)
+        return WorldEvent(attempt, stage)
 
-    def _missing(self, attempt: Lived, wanted_mib: float) -> float | None:
-        """What it would ask for in vain to hold so much; None where there is room."""
+    def _missing(self, attempt: LiveAttempt, wanted_mib: float) -> float | None:
+        """Return the size of the request that fails if it wants this much. None: it fits."""
         more_mib = wanted_mib - attempt.held_mib
         if more_mib <= 0:
             return None
@@ -248,33 +269,34 @@ class World:
                     for at in attempt.devices)  # fmt: skip
         return more_mib if short else None
 
-    def _hold(self, attempt: Lived, mib: float) -> None:
+    def _hold(self, attempt: LiveAttempt, mib: float) -> None:
         more_mib = mib - attempt.held_mib
         attempt.held_mib = mib
         for at in attempt.devices:
             gpu = self.gpus[at]
             gpu.used_mib += more_mib
-            if not gpu.here:
-                gpu.used_mib = gpu.modelled.unmanaged_mib  # no dust of floating point
+            if not gpu.attempts:
+                gpu.used_mib = gpu.simulated.unmanaged_mib  # drop the rounding errors
             gpu.note(self.now_s)
 
     # ------------------------------------------------------------- rates
 
-    def _settle(self, attempt: Lived) -> None:
-        """Add up the work done at the speed that has held."""
+    def _add_up_work(self, attempt: LiveAttempt) -> None:
+        """Add the work since the last change of speed."""
         attempt.done_s += attempt.speed * (self.now_s - attempt.since_s)
         attempt.since_s = self.now_s
 
-    def _retune(self, changed: Iterable[int]) -> None:
-        """New speeds where the jobs at work have changed, and where that reaches.
+    def _update_speeds(self, changed: Iterable[int]) -> None:
+        """Compute new speeds for the jobs on these devices, and for the devices that follow.
 
-        As `physics.running_speeds` has it, for these devices alone: a job on several goes at
-        its joint speed, and its other devices' jobs share what it then leaves.
+        This is `physics.running_speeds` limited to the affected devices. A job on several
+        devices runs at its joint speed on all of them. If that changes, the jobs on its other
+        devices get new speeds, too.
         """
         affected = dict.fromkeys(changed)
-        moved: dict[Lived, None] = {}
+        moved: dict[LiveAttempt, None] = {}
         for at in list(affected):
-            working = [a for a in self.gpus[at].here if a.computing]
+            working = [a for a in self.gpus[at].attempts if a.computing]
             for attempt, speed in zip(working, self._speeds(at, working, {}), strict=True):
                 attempt.alone[at] = speed
                 if len(attempt.devices) > 1:
@@ -287,14 +309,14 @@ class World:
             joint = joint_speed([attempt.alone[at] for at in attempt.devices])
             if joint != attempt.joint:
                 attempt.joint = joint
-                self._go(attempt, joint)
+                self._set_speed(attempt, joint)
                 affected.update(dict.fromkeys(attempt.devices))
         for at in affected:
-            self._ease(at)
+            self._update_device(at)
 
-    def _ease(self, at: int) -> None:
+    def _update_device(self, at: int) -> None:
         gpu = self.gpus[at]
-        working = [a for a in gpu.here if a.computing]
+        working = [a for a in gpu.attempts if a.computing]
         fixed = {place: a.joint for place, a in enumerate(working) if a.joint is not None}
         if fixed:
             found = self._speeds(at, working, fixed)
@@ -302,39 +324,41 @@ class World:
             found = tuple(attempt.alone[at] for attempt in working)
         for attempt, speed in zip(working, found, strict=True):
             if attempt.joint is None:
-                self._go(attempt, speed)
+                self._set_speed(attempt, speed)
         gpu.activity = activity(
             [a.course.demand for a in working],
             [a.speed for a in working],
-            fraction=gpu.modelled.fraction,
+            fraction=gpu.simulated.fraction,
         )
-        gpu.power_w = watts(gpu.activity, gpu.modelled.idle_w, gpu.modelled.peak_w)
+        gpu.power_w = watts(gpu.activity, gpu.simulated.idle_w, gpu.simulated.peak_w)
         gpu.note(self.now_s)
 
-    def _speeds(self, at: int, working: list[Lived], fixed: dict[int, float]) -> tuple[float, ...]:
+    def _speeds(
+        self, at: int, working: list[LiveAttempt], fixed: dict[int, float]
+    ) -> tuple[float, ...]:
         return speeds(
             [a.course.demand for a in working],
             mps=all(a.mps for a in working),
-            fraction=self.gpus[at].modelled.fraction,
+            fraction=self.gpus[at].simulated.fraction,
             fixed=fixed,
         )
 
-    def _go(self, attempt: Lived, speed: float) -> None:
-        """From now on at this speed: when it will be done follows."""
+    def _set_speed(self, attempt: LiveAttempt, speed: float) -> None:
+        """Set the speed from now on, and schedule the end that follows from it."""
         if speed == attempt.speed:
             return
-        self._settle(attempt)
+        self._add_up_work(attempt)
         attempt.speed = speed
         attempt.finish_version += 1
         if speed > 0:
             left_s = max(0.0, attempt.course.work_s - attempt.done_s)
             self._push(self.now_s + left_s / speed, attempt, None, attempt.finish_version)
 
-    # ------------------------------------------------------------- what was seen
+    # ------------------------------------------------------------- the record
 
     def device_runs(self) -> tuple[DeviceRun, ...]:
         return tuple(
-            DeviceRun(g.modelled.device.name, g.modelled.device.total_mib, tuple(g.steps))
+            DeviceRun(g.simulated.device.name, g.simulated.device.total_mib, tuple(g.steps))
             for g in self.gpus
         )
 
@@ -349,10 +373,10 @@ def course_of(
     work_factor: float,
     nominal_start_s: float,
 ) -> Course:
-    """The course of a job whose start-up, ramp and hold are so long.
+    """Return the course of a job with this start-up, ramp and hold.
 
-    `job.duration_s` has a start-up of `nominal_start_s` in it. A job shorter than all that
-    goes through the same stages faster: it reaches its peak before half its work is done.
+    `job.duration_s` includes a start-up of `nominal_start_s`. A short job goes through the
+    same stages faster: it reaches its peak before half of its work is done.
     """
     nominal_s = min(nominal_start_s, job.duration_s / 2)
     work_s = max(_SHORTEST_S, (job.duration_s - nominal_s) * work_factor)

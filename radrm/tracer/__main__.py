@@ -1,18 +1,22 @@
 """Trace the training step of a model without a GPU: `PYTHON radrm/tracer MODULE:FUNCTION`.
 
-This folder runs in the *user's* Python (3.9 or later, with PyTorch 2.1 or later), as a
-program of its own: it imports nothing of radrm, and its files import one another by their
-plain names. It builds the model, runs two training steps and an evaluation step on a GPU
-that is not there, and writes one JSON document to `--output`: which tensors came and went.
-What the user's code prints goes where it always goes.
+Theory of operation:
+
+- This folder runs in the *user's* Python (3.9 or later, with PyTorch 2.1 or later), as its
+  own program. It imports nothing of radrm; its files import one another by their plain names.
+- It builds the model and runs two training steps and an evaluation step on a GPU that does
+  not exist. The result is one JSON document in `--output`: each allocation and each free.
+- A failure is the document's `error`. There is no document if the process is killed, or if
+  the user's code calls `os._exit`.
+- The user's code prints where it always prints. If it forks, only the first process writes.
 
 **What FUNCTION is.** MODULE is looked for in the current directory first. FUNCTION is
-called once, with those of the keywords `batch_size`, `sequence_length` and `input_shape`
-(one sample's, as a tuple) that it accepts and that the job says something of: elsewhere its
-own defaults stand. It returns one of
+called once. It gets those of the keywords `batch_size`, `sequence_length` and `input_shape`
+(of one sample, a tuple) that it accepts and the job specifies; else its defaults apply. It
+returns one of
 
-- a module: the input is random, `batch_size` samples of `--input-shape`, and the loss is
-  a cross-entropy where the output looks like classes, else the sum of the output;
+- a module: the input is random, `batch_size` samples of `--input-shape`. The loss is a
+  cross-entropy if the output looks like classes, else the sum of the output;
 - a tuple: (model, inputs), (model, inputs, targets) or (model, inputs, loss), or
   (model, inputs, targets, loss);
 - a dict, or an object with attributes, of `model` and any of `inputs`, `targets`, `loss`,
@@ -20,24 +24,24 @@ own defaults stand. It returns one of
 - a function without arguments: one whole training step, called twice.
 
 `inputs` are a tensor, a tuple of positional or a dict of keyword arguments. `loss` is
-called as `loss(output, targets)`, or as `loss(output)` where there are no targets. A
-model whose output has a `loss`, as those of `transformers` do, needs none. `optimizer` is an
-optimizer, or a function that makes one of the model's parameters. Tensors may lie on the
-CPU: they are moved. `torch.cuda.is_available()` is true here.
+called as `loss(output, targets)`, without targets as `loss(output)`. A model whose output
+has a `loss`, as in `transformers`, needs none. `optimizer` is an optimizer, or a function
+that makes one from the model's parameters. Tensors on the CPU are moved to the GPU.
+`torch.cuda.is_available()` is true here.
 
 The files, in the order in which they may import one another:
-    problem    what stops a trace, in one line
-    pretend    a GPU that is not there
-    kernels    what CUDA kernels take for themselves while they run
-    watch      storages that come and go
-    factory    the user's function, found, and what it returns
-    batches    batches on their way to the GPU, and the loss where none is given
-    command    what the job's command says of batch size and GPUs
-    guesses    what nobody says, and what is taken instead
+    problem    an error that ends a trace, in one line
+    pretend    makes PyTorch believe in a GPU that does not exist
+    kernels    the memory that CUDA kernels use while they run
+    watch      records when storages are allocated and freed
+    factory    finds the user's function and reads its result
+    batches    copies batches to the GPU; the loss if the user gives none
+    command    finds batch size and use of GPUs in the job's command
+    guesses    chooses values that the job does not specify
     parallel   DataParallel and DistributedDataParallel, as GPU 0 sees them
-    table      the layers' table
+    table      the table of layers
     step       training and evaluation steps
-    probe      what a CUDA context takes: a program of its own, for a real GPU
+    probe      measures a CUDA context: its own program, for a real GPU
 """
 
 from __future__ import annotations
@@ -45,8 +49,8 @@ from __future__ import annotations
 import os
 import sys
 
-# Before PyTorch is imported: no GPU is touched, even where there is one, and a trace
-# computes nothing that threads could share.
+# Set before PyTorch is imported: PyTorch must not touch a real GPU. A trace computes almost
+# nothing, so threads would only cost memory.
 os.environ["CUDA_VISIBLE_DEVICES"] = ""
 for _name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMEXPR_NUM_THREADS"):
     os.environ[_name] = "1"
@@ -63,12 +67,12 @@ from problem import Problem, in_one_line  # noqa: E402
 
 VERSION = 1
 COMMAND_VARIABLE = "RADRM_TRACED_COMMAND"
-"""Holds the command's text: arguments of a process can be read by anybody."""
+"""The text of the job's command. It is not an argument: every user can read these."""
 PRECISIONS = ("fp32", "tf32", "fp16", "bf16", "amp", "amp-bf16")
 
 
 def main(argv: list[str]) -> int:
-    """0 where the step was traced; 1 where not, and the document says why."""
+    """Trace the step and write the document. Return 0, or 1 if the document has an error."""
     output = _output(argv)
     writer = os.getpid()
     started = time.monotonic()
@@ -87,21 +91,21 @@ def main(argv: list[str]) -> int:
         line = f"{type(error).__name__}: {error}"
         document = {"version": VERSION, "error": in_one_line(line)}
     if os.getpid() != writer:
-        # The user's code forked, and the child came back here.
+        # A child that the user's code forked has returned here: only its parent writes.
         os._exit(1)
     _write(document, output)
     return 1 if "error" in document else 0
 
 
 class _Parser(argparse.ArgumentParser):
-    """What is wrong with the arguments is told in the document, as all else."""
+    """A parser that reports wrong arguments in the document, like all other errors."""
 
     def error(self, message: str) -> NoReturn:
         raise Problem(in_one_line(message))
 
 
 def _output(argv: list[str]) -> str:
-    """Where to write, before anything can go wrong."""
+    """Return the output first, so that every later error can be written there."""
     parser = argparse.ArgumentParser(prog="radrm tracer", add_help=False, allow_abbrev=False)
     parser.add_argument("--output", required=True)
     return str(parser.parse_known_args(argv)[0].output)
@@ -124,17 +128,17 @@ def _arguments(argv: list[str]) -> argparse.Namespace:
         "--parallel",
         choices=("none", "dp", "ddp", "auto"),
         default="none",
-        help="auto: as the job's command tells",
+        help="auto: as in the job's command",
     )
     parser.add_argument(
         "--command",
         default=os.environ.pop(COMMAND_VARIABLE, ""),
-        help="the text of what the job runs",
+        help="the text of the job's command",
     )
     parser.add_argument(
         "--evaluation-batch", type=int, help="0: no evaluation; default: the batch size"
     )
-    parser.add_argument("--summary", action="store_true", help="the layers' table, too")
+    parser.add_argument("--summary", action="store_true", help="add the table of layers")
     return parser.parse_args(argv)
 
 
@@ -164,7 +168,7 @@ def _shape(text: str) -> tuple[int, ...]:
 
 
 def _write(document: dict[str, object], output: str) -> None:
-    """Whole or not at all: a reader of a path never sees half a document."""
+    """Write the document atomically: a reader of the path never sees a part of it."""
     text = json.dumps(document, separators=(",", ":"))
     if output.isdigit():
         with os.fdopen(int(output), "w", encoding="utf-8") as file:
@@ -185,5 +189,5 @@ if __name__ == "__main__":
     finally:
         sys.stdout.flush()
         sys.stderr.flush()
-        # Threads and exit handlers of the user's code are not waited for.
+        # Do not wait for threads and exit handlers of the user's code: they may never end.
         os._exit(_status)

@@ -1,4 +1,4 @@
-"""Batches on their way to the GPU, and the loss where the user gives none."""
+"""Copy batches to the GPU, and compute a loss if the user gives none."""
 
 from __future__ import annotations
 
@@ -10,11 +10,13 @@ from torch.utils._pytree import tree_flatten, tree_map
 
 
 def copied(value: Any) -> Any:
-    """A fresh copy on the GPU."""
+    """Return a copy on the GPU."""
     return tree_map(lambda t: t.to(CUDA) if isinstance(t, torch.Tensor) else t, value)
 
 
 def resized(value: Any, old: int, new: int) -> Any:
+    """Return the batch with `new` samples instead of `old`."""
+
     def one(tensor: Any) -> Any:
         if isinstance(tensor, torch.Tensor) and tensor.dim() and tensor.shape[0] == old:
             return tensor.new_empty((new, *tensor.shape[1:]))
@@ -24,6 +26,7 @@ def resized(value: Any, old: int, new: int) -> Any:
 
 
 def call(model: Any, batch: Any) -> Any:
+    """Call the model with a batch: keyword arguments, positional arguments, or one tensor."""
     if isinstance(batch, dict) or hasattr(batch, "keys"):
         return model(**batch)
     if isinstance(batch, (tuple, list)):
@@ -32,7 +35,8 @@ def call(model: Any, batch: Any) -> Any:
 
 
 def usual_loss(output: Any, targets: Any, inputs: Any) -> Any:
-    """The model's own, else a cross-entropy over what looks like classes, else a sum."""
+    """Return the model's own loss, else a cross-entropy if the output looks like classes, else
+    a sum."""
     own = getattr(output, "loss", None)
     if own is None and isinstance(output, dict):
         own = output.get("loss")

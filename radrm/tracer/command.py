@@ -1,5 +1,7 @@
-"""What the job's command, and the scripts that it starts, say of a training step: the batch
-size, and how several GPUs are used. Text is looked at, nothing is run. No PyTorch here."""
+"""Find the batch size and the use of several GPUs in a job's command and its scripts.
+
+It searches text and runs nothing. It does not need PyTorch.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,10 @@ _COMMENT = re.compile(r"(?m)^\s*#.*$")
 
 
 def batch_size(command: str) -> tuple[int, str] | None:
-    """The batch size that the command names, and by which words; of several the largest."""
+    """Return the batch size in the command and the words that name it. None: there is none.
+
+    The largest counts if there are several.
+    """
     found = []
     for name, digits in _OPTION.findall(_plain(command)):
         if name.lower().replace("_", "-") in _BATCH and 0 < int(digits) <= 1 << 24:
@@ -46,11 +51,10 @@ def batch_size(command: str) -> tuple[int, str] | None:
 
 
 def how_parallel(command: str, folder: str) -> tuple[str, str]:
-    """`dp` or `ddp`, and how that is known.
+    """Return `dp` or `ddp`, and the evidence.
 
-    A launcher starts one process for each GPU, with a batch of its own. DataParallel shares
-    one batch among the GPUs. Where neither can be told it is taken for the first, which
-    needs more memory.
+    A launcher starts one process for each GPU, each with its own batch. DataParallel divides
+    one batch among the GPUs. Without evidence the answer is `ddp`, which needs more memory.
     """
     command = _plain(command)
     launcher = _LAUNCHER.search(command)
@@ -67,17 +71,22 @@ def how_parallel(command: str, folder: str) -> tuple[str, str]:
         if launcher is not None:
             return DDP, f"{name} starts {_words(launcher)}"
         if each is not None:
-            return DDP, f"{name} speaks of {each.group()}"
+            return DDP, f"{name} mentions {each.group()}"
         if one_process is None and _ONE_PROCESS.search(text) is not None:
             one_process = name
     if one_process is not None and complete:
-        return DP, f"{one_process} speaks of DataParallel and nothing of one process for each GPU"
-    return DDP, "nothing tells how the GPUs are used; this way needs more than DataParallel"
+        return DP, f"{one_process} mentions DataParallel, and no file one process for each GPU"
+    return DDP, (
+        "the job's command does not show how it uses the GPUs; "
+        "DDP needs more memory than DataParallel"
+    )
 
 
 def _texts(command: str, folder: str) -> Iterator[tuple[str, str | None]]:
-    """The programs that the command names, and those that they name if they are scripts. The
-    text is None for one that cannot be read."""
+    """Yield each program that the command or one of its scripts names, with its text.
+
+    The text is None if it cannot be read.
+    """
     seen: set[str] = set()
     waiting = [command]
     while waiting:
@@ -109,7 +118,7 @@ def _names(text: str) -> Iterator[str]:
 
 def _read(path: str) -> str | None:
     try:
-        # Never waiting for a FIFO, nor reading a device.
+        # O_NONBLOCK: opening a FIFO must not wait. The check below refuses devices.
         handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except (OSError, ValueError):
         return None
@@ -123,7 +132,7 @@ def _read(path: str) -> str | None:
 
 
 def _plain(text: str) -> str:
-    """Without comments, and with the lines joined that go on."""
+    """Return the text without comments, with continued lines joined."""
     return _COMMENT.sub("", text[:MOST_TEXT].replace("\\\n", " "))
 
 

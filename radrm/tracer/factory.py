@@ -1,4 +1,4 @@
-"""The user's function, found, and what it returns."""
+"""Find the user's function, and read what it returns."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _NAMES = ("model", "inputs", "targets", "loss", "optimizer")
 
 @dataclass
 class Made:
-    """What a factory made. `step` alone: a whole training step."""
+    """The result of a factory. If `step` is set, it is a whole training step and all else None."""
 
     model: torch.nn.Module | None = None
     inputs: Any = None
@@ -28,10 +28,10 @@ class Made:
 
 
 def found(name: str) -> Callable[..., Any]:
-    """The function that `MODULE:FUNCTION` names. Raises Problem."""
+    """Return the function that `MODULE:FUNCTION` names. Raises `Problem`."""
     module_name, colon, function_name = name.partition(":")
     if not colon or not module_name or not function_name:
-        raise Problem(f"{name!r} is no MODULE:FUNCTION, such as train:make_model")
+        raise Problem(f"{name!r} is not MODULE:FUNCTION; write it as in train:make_model")
     sys.path[0] = os.getcwd()
     try:
         module = importlib.import_module(module_name)
@@ -39,7 +39,7 @@ def found(name: str) -> Callable[..., Any]:
         if error.name == module_name.partition(".")[0]:
             raise Problem(
                 f"there is no module {module_name!r} in {os.getcwd()} or this Python; "
-                "start from the directory in which it lies"
+                "start from the module's directory"
             ) from None
         raise Problem(f"importing {module_name} failed: {in_one_line(error)}") from None
     except Exception as error:
@@ -48,13 +48,14 @@ def found(name: str) -> Callable[..., Any]:
     for part in function_name.split("."):
         function = getattr(function, part, None)
         if function is None:
-            raise Problem(f"the module {module_name} has no {function_name!r}")
+            raise Problem(f"the module {module_name} has no {function_name!r}; correct the name")
     if not callable(function):
         raise Problem(f"{name} cannot be called; it is of type {type(function).__name__}")
     return function  # type: ignore[no-any-return]
 
 
 def read(made: Any, name: str) -> Made:
+    """Read what the function `name` has returned. Raises `Problem`."""
     if isinstance(made, Made):
         return made
     if isinstance(made, torch.nn.Module):

@@ -1,8 +1,9 @@
-"""What nobody says of a training step, and what is taken instead: each a line for the user.
+"""Choose the values of a training step that the job does not specify, each with a line for the
+user.
 
-Who says it, in this order: the job's own option, the job's command, the factory (its
-default, or the inputs that it returns). What remains is guessed, the way that needs more
-memory where there are two.
+Values come from, in this order: the job's option, the job's command, the factory (its
+default, or the inputs that it returns). Other values are guessed; of two choices the one
+that needs more memory is taken.
 """
 
 from __future__ import annotations
@@ -22,7 +23,10 @@ _OFFERED = ("batch_size", "sequence_length", "input_shape")
 
 
 class Guesses:
-    """Fills in what `asked` leaves open, before the factory is called and after."""
+    """Fills in the open values of `asked`, in part before and in part after the factory's call.
+
+    `lines` has a line for the user by subject.
+    """
 
     def __init__(self, asked: argparse.Namespace, factory: Callable[..., Any]) -> None:
         self.lines: dict[str, str] = {}
@@ -31,15 +35,17 @@ class Guesses:
         try:
             found = inspect.signature(factory).parameters
         except (TypeError, ValueError):
-            pass  # it says nothing of its parameters
+            pass  # a callable without a signature
         self._open_ended = any(p.kind is p.VAR_KEYWORD for p in found.values())
         self._defaults = {name: p.default for name, p in found.items() if name in _OFFERED}
         self._before()
 
     @property
     def offered(self) -> dict[str, Any]:
-        """The keywords for the factory, those that it takes. Its own defaults stand where
-        nothing else is said."""
+        """Return the keywords for the factory: those that it takes and that have a value.
+
+        A value that the job does not specify stays the factory's own default.
+        """
         asked = self._asked
         found = {name: getattr(asked, name) for name in _OFFERED}
         if found["batch_size"] is None and self._default("batch_size") is inspect.Parameter.empty:
@@ -61,7 +67,7 @@ class Guesses:
                 self.lines["batch size"] = f"{named[0]}, by {named[1]}"
 
     def after(self, made: Any, folder: str) -> None:
-        """Settle the rest, once it is known what the factory made."""
+        """Choose the other values, once the factory has returned."""
         asked = self._asked
         offered = self.offered.get("batch_size")
         if made.step is not None:
@@ -106,12 +112,14 @@ class Guesses:
         if size is None:
             size = BATCH_SIZE
         if not known and "batch size" not in self.lines:
-            given = "the factory's own default" if size == default else "as nothing names another"
-            self.lines["batch size"] = f"{size}, {given}"
+            source = "the factory's own default"
+            if size != default:
+                source = "as neither the job nor its factory names one"
+            self.lines["batch size"] = f"{size}, {source}"
         asked.batch_size = size
 
     def _show_shape(self, made: Any, size: int | None) -> None:
-        """Of the factory's inputs, where the job says nothing of theirs."""
+        """Add a line on the shape of the factory's inputs, if the job does not specify one."""
         first = next((t for t in batches.tensors(made.inputs) if t.dim()), None)
         if first is None or self._asked.input_shape or self._asked.sequence_length:
             return

@@ -1,7 +1,8 @@
-"""What CUDA kernels take for themselves while they run, and what has to be guessed.
+"""Operators whose memory or result on a GPU differs from that of fake tensors.
 
-A fake tensor knows shapes and no values, and its operators give results without running.
-Here stand the operators of which that is not the whole story on a GPU.
+A fake tensor has a shape but no values, and its operators make results without running. The
+handlers here add the memory that CUDA kernels use while they run, and guess results that
+depend on values.
 """
 
 from __future__ import annotations
@@ -15,8 +16,8 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensor
 
 CUBLAS, CUBLASLT, FORWARD, DATA, WEIGHT = range(5)
-"""Kinds of call: a cuBLAS handle is used (number: 0 in forward, 1 in backward); cuBLASLt
-borrows its workspace; a convolution runs (number: which)."""
+"""Kinds of call. CUBLAS uses a handle (number: 0 in forward, 1 in backward). CUBLASLT borrows
+its workspace. FORWARD, DATA and WEIGHT are passes of a convolution (number: its index)."""
 
 aten = torch.ops.aten
 Handler = Callable[[Any, Any, Any, Any], Any]
@@ -24,7 +25,7 @@ HANDLERS: dict[Any, Handler] = {}
 
 
 def handles(*names: str) -> Callable[[Handler], Handler]:
-    """Of `aten`, those names that this PyTorch has."""
+    """Register a handler for these operators of `aten`, as far as this PyTorch has them."""
 
     def register(handler: Handler) -> Handler:
         for name in names:
@@ -54,7 +55,7 @@ def size_of(tensor: Any) -> int:
     "erfinv_", "trunc_", "masked_fill_", "relu_", "sigmoid_", "tanh_", "exp_", "abs_", "sign_",
 )  # fmt: skip
 def in_place(watch: Any, func: Any, args: Any, kwargs: Any) -> Any:
-    """The tensor itself, and no time spent on it."""
+    """Return the tensor itself: the values do not matter, and computing takes time."""
     target = args[0]
     fake = isinstance(target, FakeTensor) and getattr(target, "constant", None) is None
     if fake and func._schema.name.endswith("_"):
@@ -70,7 +71,7 @@ def in_place(watch: Any, func: Any, args: Any, kwargs: Any) -> Any:
 
 
 def _copied(watch: Any, target: Any, source: Any) -> Any:
-    """Between host and GPU, what is not contiguous or of another type is laid out first."""
+    """Copy to the GPU. A tensor that is not contiguous, or of another type, needs a buffer."""
     if not on_gpu(source) and (source.dtype != target.dtype or not source.is_contiguous()):
         with watch.borrowed(source.numel() * source.element_size()):
             pass
@@ -79,8 +80,10 @@ def _copied(watch: Any, target: Any, source: Any) -> Any:
 
 @handles("_to_copy")
 def to_copy(watch: Any, func: Any, args: Any, kwargs: Any) -> Any:
-    """What is known of small tensors' values stays behind on the CPU: else the copy of a
-    known value would be made on a real GPU."""
+    """Copy to the GPU without the values that PyTorch knows of small tensors.
+
+    With its values the copy would be made on a real GPU.
+    """
     tensor, device = args[0], kwargs.get("device")
     if device is None or torch.device(device).type != "cuda":
         return func(*args, **kwargs)
@@ -101,7 +104,7 @@ def _foreach_in_place(watch: Any, func: Any, args: Any, kwargs: Any) -> Any:
 
 
 def _foreach(watch: Any, func: Any, args: Any, kwargs: Any) -> Any:
-    """As many results as tensors, each as large."""
+    """Return a result for each tensor, of the same size; for a norm a single element."""
     tensors = next((a for a in args if isinstance(a, (list, tuple))), None)
     if func._schema.name.endswith("norm"):
         return [t.new_empty(()) for t in _noted(watch, tensors)]
@@ -118,12 +121,12 @@ def _register_foreach() -> None:
             HANDLERS[getattr(aten, name)] = _foreach_in_place if name.endswith("_") else _foreach
 
 
-# ------------------------------------------------------------------ values not known
+# ------------------------------------------------------------------ unknown values
 
 
 @handles("_local_scalar_dense")
 def scalar(watch: Any, func: Any, args: Any, kwargs: Any) -> Any:
-    """Code that asks for a value is told 0, False, or 1 where it may be a size."""
+    """Return a value for code that reads one: False, 0.0, or 1, since it may be a size."""
     tensor = args[0]
     constant = getattr(tensor, "constant", None)
     if not isinstance(tensor, FakeTensor) or constant is not None:
@@ -138,14 +141,14 @@ def scalar(watch: Any, func: Any, args: Any, kwargs: Any) -> Any:
 def truth(watch: Any, func: Any, args: Any, kwargs: Any) -> Any:
     try:
         return func(*args, **kwargs)
-    except RuntimeError:  # what tensors without data raise where their values decide
+    except RuntimeError:  # tensors without data raise this if the result depends on values
         watch.guesses.add("a value read from the GPU")
         return False
 
 
 @handles("nonzero")
 def nonzero(watch: Any, func: Any, args: Any, kwargs: Any) -> Any:
-    """At most every place."""
+    """Return the largest result: every element is selected."""
     tensor = args[0]
     watch.guesses.add("how many elements a mask selects")
     return tensor.new_empty((max(tensor.numel(), 1), tensor.dim()), dtype=torch.long)
@@ -160,7 +163,7 @@ def masked_select(watch: Any, func: Any, args: Any, kwargs: Any) -> Any:
 
 @handles("index")
 def index(watch: Any, func: Any, args: Any, kwargs: Any) -> Any:
-    """A mask selects at most every place."""
+    """Return the largest result: a mask selects every element."""
     tensor, indices = args[0], args[1]
     if not isinstance(tensor, FakeTensor) or not any(_is_mask(each) for each in indices):
         return func(*args, **kwargs)
@@ -204,7 +207,7 @@ def convolution(watch: Any, func: Any, args: Any, kwargs: Any) -> Any:
 
 @handles("convolution_backward")
 def convolution_backward(watch: Any, func: Any, args: Any, kwargs: Any) -> Any:
-    """cuDNN computes the input's gradient, then the weights', each with its workspace."""
+    """Add the two passes of cuDNN: the input's gradient, then the weights', with workspaces."""
     result = func(*args, **kwargs)
     output, inputs, weight = args[0], args[1], args[2]
     shape = _shape(inputs, weight, output, args[4], args[7], args[9])
@@ -229,8 +232,10 @@ def _geometry(func: Any, args: Any) -> tuple[Any, bool, int]:
 def _shape(
     inputs: Any, weight: Any, output: Any, stride: Any, transposed: bool, groups: int
 ) -> Any:
-    """A convolution as `radrm.estimators.workspaces` reads it; a transposed one is the
-    other way round. None for what runs on no GPU."""
+    """Return the figures of a convolution for `radrm.estimators.memory.workspaces`.
+
+    A transposed one has input and output exchanged. None: it does not run on the GPU.
+    """
     if not on_gpu(inputs) or inputs.dim() < 3 or not 0 < inputs.dim() - 2 <= 3:
         return None
     if transposed:
@@ -251,14 +256,14 @@ def _shape(
 
 
 def _native(inputs: Any, shape: Any) -> bool:
-    """Depthwise convolutions in 32 bits have a kernel of PyTorch's own, without workspace."""
+    """Return whether PyTorch's own kernel runs: depthwise and 32 bits, without a workspace."""
     in_channels, out_channels, groups, element_bytes = shape[1], shape[2], shape[7], shape[8]
     depthwise = groups > 1 and groups == in_channels and out_channels % in_channels == 0
     return bool(depthwise and element_bytes != 2)
 
 
 def _copies(shape: Any, *tensors: Any) -> list[int]:
-    """What does not lie as the kernel wants it is laid out anew for the call."""
+    """Return the sizes of copies of tensors that do not have the layout of the kernel."""
     channels_last, sizes = shape[9], []
     for tensor in tensors:
         if channels_last and tensor.dim() in (4, 5):
@@ -276,8 +281,10 @@ def _copies(shape: Any, *tensors: Any) -> list[int]:
 
 @handles("_thnn_fused_gru_cell")
 def gru_cell(watch: Any, func: Any, args: Any, kwargs: Any) -> Any:
-    """A fused kernel that fake tensors know nothing of: the new state, and five values for
-    each of its elements that the backward pass needs."""
+    """Return the result of a fused kernel that fake tensors do not support.
+
+    It is the new state, and five values for each of its elements for the backward pass.
+    """
     hidden = args[2]
     return torch.empty_like(hidden), hidden.new_empty((hidden.shape[0], 5 * hidden.shape[1]))
 

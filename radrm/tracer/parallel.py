@@ -1,5 +1,7 @@
-"""DataParallel and DistributedDataParallel, as GPU 0 sees them: what lies on the other
-GPUs is left out, what comes to GPU 0 from them is not."""
+"""DataParallel and DistributedDataParallel, as GPU 0 sees them.
+
+Tensors on other GPUs are left out. Copies that arrive on GPU 0 from them are counted.
+"""
 
 from __future__ import annotations
 
@@ -14,10 +16,10 @@ FIRST_BUCKET, BUCKET = 1 << 20, 25 << 20
 
 
 class _Replicate(torch.autograd.Function):
-    """The weights, as replica 0 uses them; the gradients of all replicas come to GPU 0.
+    """The weights of replica 0. The backward pass sums the replicas' gradients on GPU 0.
 
-    `torch/nn/parallel/comm.py`, `reduce_add_coalesced`: in groups of 10 MiB, each made
-    flat, added into a new flat tensor that the gradients are views of.
+    As in `torch/nn/parallel/comm.py`, `reduce_add_coalesced`: each group of 10 MiB is made
+    flat and added into a new flat tensor. The gradients are views of it.
     """
 
     @staticmethod
@@ -54,7 +56,7 @@ def _add_group(gradients: Any, group: list[int], reduced: list[Any]) -> None:
 
 
 class _Gather(torch.autograd.Function):
-    """The outputs of all replicas, side by side on GPU 0."""
+    """The outputs of all replicas, joined on GPU 0."""
 
     @staticmethod
     def forward(ctx: Any, part: torch.Tensor, whole: int) -> Any:
@@ -104,7 +106,10 @@ class DataParallel(torch.nn.Module):
 
 
 def _plain(output: Any) -> Any:
-    """Outputs that are mappings of their own kind, such as those of `transformers`."""
+    """Return an output without mapping classes of a library, such as those of `transformers`.
+
+    PyTorch's tree functions know plain containers only.
+    """
     if isinstance(output, dict) and type(output) is not dict:
         return _Output({key: _plain(value) for key, value in output.items()})
     if isinstance(output, (list, tuple)):
@@ -113,7 +118,7 @@ def _plain(output: Any) -> Any:
 
 
 class _Output(dict):  # type: ignore[type-arg]
-    """A mapping whose values are attributes too."""
+    """A dict whose values are attributes, too."""
 
     def __getattr__(self, name: str) -> Any:
         try:
@@ -131,10 +136,10 @@ _register = getattr(torch.utils._pytree, "register_pytree_node", None)
 
 
 class Buckets:
-    """The flat copies of all gradients that DistributedDataParallel reduces.
+    """The flat copies of all gradients, which DistributedDataParallel reduces.
 
-    `torch/csrc/distributed/c10d/reducer.cpp`: the first of 1 MiB, the others of 25 MiB,
-    in the reverse order of the parameters; made anew before the second step.
+    As in `torch/csrc/distributed/c10d/reducer.cpp`: the first bucket has 1 MiB, the others
+    25 MiB, in the reverse order of the parameters. They are replaced before the second step.
     """
 
     def __init__(self, module: torch.nn.Module) -> None:

@@ -1,7 +1,8 @@
-"""A GPU that is not there, as far as PyTorch's own code looks.
+"""Make PyTorch believe in a GPU that does not exist.
 
-Fake tensors say that they lie on `cuda:0`. What is done here keeps PyTorch from asking
-the driver, in builds with CUDA (where no GPU is visible) and without.
+Theory of operation: fake tensors have the device `cuda:0`, so PyTorch would ask the CUDA
+driver about it. `begin` replaces every function of PyTorch that does. It works in builds with
+CUDA (where no GPU is visible) and without. It changes this process for good.
 """
 
 from __future__ import annotations
@@ -30,18 +31,18 @@ _PASSED_OVER = (
     "contextlib.py",
 )
 _keep: list[Any] = []
-"""What must not be collected; empty until all is pretended."""
+"""Objects that must stay alive; empty until `begin` has run."""
 _REGISTRY = "_ZN3c104impl26device_guard_impl_registryE"
 
 
 def begin(gpus: int) -> None:
-    """From here on PyTorch believes in `gpus` GPUs."""
+    """Make PyTorch believe in `gpus` GPUs from now on."""
     _answers(gpus)
     if _keep:
         return
     _keep.append(True)
     _no_device_switching()
-    # One thread runs the backward pass: there is no queue for a device that is not there.
+    # The backward pass needs one thread: the engine has no queue for a device without a driver.
     torch.autograd.set_multithreading_enabled(False)
     _no_context()
     _tensors_from_values()
@@ -52,10 +53,10 @@ def begin(gpus: int) -> None:
 
 
 def in_backward_engine() -> bool:
-    """Whether the engine itself asks, and not Python code that it runs.
+    """Return whether the caller is autograd's engine itself, not Python code that it runs.
 
-    The engine would ask a real GPU for its streams. It is told `meta` for a tensor's
-    device, which has none.
+    The engine would ask a real GPU for its streams. So it gets `meta` as a tensor's device,
+    which has no streams.
     """
     frame = sys._getframe(1)
     while frame is not None and frame.f_code.co_filename.endswith(_PASSED_OVER):
@@ -71,7 +72,7 @@ def in_backward_engine() -> bool:
 
 
 def _no_device_switching() -> None:
-    """PyTorch's own do-nothing guard, which `meta` has, serves for `cuda` too."""
+    """Use the device guard of `meta`, which does nothing, for `cuda`, too."""
     with contextlib.suppress(OSError, ValueError, AttributeError):
         library = os.path.join(os.path.dirname(torch.__file__), "lib", "libc10.so")
         registry = (ctypes.c_void_p * (_META_TYPE + 1)).in_dll(ctypes.CDLL(library), _REGISTRY)
@@ -84,7 +85,7 @@ def _no_device_switching() -> None:
 
 
 def _answers(gpus: int) -> None:
-    """What code asks of `torch.cuda`, answered as an A100 would."""
+    """Replace the functions of `torch.cuda` with the answers of an A100."""
     properties = types.SimpleNamespace(
         name="NVIDIA A100-SXM4-40GB", major=8, minor=0, total_memory=42_298_834_944,
         multi_processor_count=108, is_integrated=False, is_multi_gpu_board=False,
@@ -121,11 +122,11 @@ def _answers(gpus: int) -> None:
         "set_per_process_memory_fraction", "_set_stream_by_id", "set_stream",
     )  # fmt: skip
     for name, answer in answers.items():
-        _say(torch.cuda, name, answer)
+        _answer_with(torch.cuda, name, answer)
     for name in silent:
-        _say(torch.cuda, name, None)
+        _answer_with(torch.cuda, name, None)
     for name in ("get_rng_state", "set_rng_state", "manual_seed", "manual_seed_all"):
-        _say(torch.cuda.random, name, answers.get(name))
+        _answer_with(torch.cuda.random, name, answers.get(name))
     stream, event = _stand_in(torch.cuda.Stream), _stand_in(torch.cuda.Event)
     torch.cuda.Stream, torch.cuda.Event = stream, event  # type: ignore[misc,assignment]
     torch.cuda.current_stream = torch.cuda.default_stream = stream  # type: ignore[assignment]
@@ -133,13 +134,16 @@ def _answers(gpus: int) -> None:
 
 
 def _no_context() -> None:
-    """Fake tensors would make a real context first where they believe in a GPU."""
+    """Keep fake tensors from making a real CUDA context, which they do if there is a GPU."""
     for name in ("init_cuda_context", "init_gpu_context"):
-        _say(torch._subclasses.fake_tensor, name, None)
+        _answer_with(torch._subclasses.fake_tensor, name, None)
 
 
 def _tensors_from_values() -> None:
-    """`torch.tensor(..., device="cuda")` would go to the device below all that is fake."""
+    """Make tensors from values on the CPU first.
+
+    `torch.tensor(..., device="cuda")` would use the real device, below the fake tensors.
+    """
     for name in ("tensor", "as_tensor", "asarray"):
         setattr(torch, name, _on_cpu_first(getattr(torch, name)))
 
@@ -159,14 +163,17 @@ def _on_cpu_first(real: Callable[..., Any]) -> Callable[..., Any]:
 
 
 replaced: dict[int, Any] = {}
-"""What took a moved weight's or buffer's place, by the id of what was moved."""
+"""The tensor that replaced a moved weight or buffer, by the id of the moved one."""
 _moved: list[Any] = []
-"""Those that were moved: their ids must not be given out again."""
+"""The moved tensors. They stay alive, so that no new object gets the id of one."""
 
 
 def _moving() -> None:
-    """`Module.to` and its like. PyTorch's own puts the new tensor into the old object, which
-    fake tensors do not allow: here a new parameter takes its place."""
+    """Replace `Module._apply`, which `Module.to` and its like use.
+
+    PyTorch's own puts the new tensor into the old object, which fake tensors do not allow.
+    This one puts a new parameter in its place.
+    """
 
     def _apply(self: Any, fn: Callable[[Any], Any], recurse: bool = True) -> Any:
         if recurse:
@@ -197,14 +204,14 @@ def _replacement(tensor: Any, fn: Callable[[Any], Any]) -> Any:
 
 
 def latest(tensor: Any) -> Any:
-    """What stands for a tensor after all moves."""
+    """Return the tensor that has replaced this one after all moves."""
     while id(tensor) in replaced:
         tensor = replaced[id(tensor)]
     return tensor
 
 
 def _without_the_driver() -> None:
-    """Choices between kernels that ask the driver, made without it."""
+    """Replace the choices between kernels that ask the driver."""
     _C = torch._C
     real = _C._select_conv_backend
 
@@ -220,12 +227,12 @@ def _without_the_driver() -> None:
         with contextlib.suppress(AttributeError):
             setattr(torch._VF, name, _without_cudnn(getattr(torch._VF, name)))
     with contextlib.suppress(AttributeError):
-        # One fused operator in evaluation, of which fake tensors know nothing.
+        # Evaluation would use a fused operator that fake tensors do not support.
         torch.backends.mha.set_fastpath_enabled(False)
 
 
 def _without_cudnn(real: Callable[..., Any]) -> Callable[..., Any]:
-    """Step by step: cuDNN's recurrent kernels cannot be asked without a GPU."""
+    """Run a recurrent layer without cuDNN, whose kernels need a GPU for their sizes."""
 
     def run(*args: Any, **kwargs: Any) -> Any:
         with torch.backends.cudnn.flags(enabled=False):
@@ -234,13 +241,13 @@ def _without_cudnn(real: Callable[..., Any]) -> Callable[..., Any]:
     return run
 
 
-def _say(module: types.ModuleType, name: str, answer: Any) -> None:
+def _answer_with(module: types.ModuleType, name: str, answer: Any) -> None:
     if hasattr(module, name):
         setattr(module, name, lambda *args, **kwargs: answer)
 
 
 class _Nothing:
-    """Stands for a stream or event."""
+    """A stand-in for a stream or event that does nothing."""
 
     def __init__(self, *args: object, **kwargs: object) -> None:
         self.device = CUDA
@@ -265,21 +272,20 @@ class _Nothing:
 
 
 def _stand_in(real: type) -> type:
-    """With the abstract ancestors of the real class, since PyTorch asks for them."""
+    """Return a stand-in class with the real class's abstract bases: PyTorch checks for them."""
     abstract = [base for base in real.__mro__ if getattr(base, "__abstractmethods__", None)]
     missing = {name for base in abstract for name in base.__abstractmethods__}
     nothing = {name: lambda self, *args, **kwargs: None for name in missing}
     return type(real.__name__, (_Nothing, *abstract[:1]), nothing)
 
 
-# Operators with a CUDA kernel of their own that a build without CUDA would take apart
-# into smaller ones, with other temporaries than on a GPU.
-# Only those are claimed that are known to.
+# Operators that have a CUDA kernel. A build without CUDA would split them into smaller ones,
+# with other temporary tensors than on a GPU. The list has only the known cases.
 _CLAIMED = ("silu_backward", "mish_backward", "_pad_circular")
 
 
 def _claims() -> None:
-    """A build without CUDA is told that these have kernels there; none is ever run."""
+    """Register CUDA kernels for these operators in a build without CUDA; none ever runs."""
     if torch.backends.cuda.is_built():
         return
     library = torch.library.Library("aten", "IMPL")
@@ -290,11 +296,11 @@ def _claims() -> None:
 
 
 def _never(*args: object, **kwargs: object) -> None:
-    raise RuntimeError("a kernel was run that is not there")
+    raise RuntimeError("a CUDA kernel was run during a trace; please report this")
 
 
 def _attention() -> None:
-    """The fused kernels that an A100 takes, chosen here since the choice asks the driver."""
+    """Choose the fused attention kernel of an A100 here: PyTorch's choice asks the driver."""
     functional = torch.nn.functional
     plain = functional.scaled_dot_product_attention
     aten = torch.ops.aten

@@ -1,7 +1,7 @@
-"""What a CUDA context takes: `PYTHON radrm/tracer/probe.py`, as a job on a GPU of its own.
+"""Measure the memory of a CUDA context: `PYTHON radrm/tracer/probe.py`, a job alone on a GPU.
 
-It makes a context, multiplies two small matrices and waits until its memory has been read a
-few times; the daemon's readings are the result. A program of its own in the *user's* Python.
+It makes a context, multiplies two small matrices and waits while the daemon reads its memory
+a few times. These readings are the result. It runs in the *user's* Python, as its own program.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import sys
 import time
 
 SHOWN_S = 6.0
-"""Seconds for which the context stays, so that several rounds of readings see it."""
+"""The context stays for these seconds, so that several readings see it."""
 
 
 def main() -> int:

@@ -1,4 +1,4 @@
-"""What stops a trace, in one line."""
+"""The error that ends a trace, in one line."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ _LONGEST = 400
 
 
 class Problem(Exception):
-    """The thing, the cause and the next step, in one line, for the user."""
+    """An error for the user: the thing, the cause and the next step, in one line."""
 
 
 def in_one_line(error: object) -> str:
-    """An error's text without line ends and without its tail."""
+    """Return an error's text in one line, shortened."""
     text = f"{type(error).__name__}: {error}" if isinstance(error, BaseException) else str(error)
     return " ".join(text.split())[:_LONGEST]

@@ -1,4 +1,4 @@
-"""Training and evaluation steps on a GPU that is not there."""
+"""Training and evaluation steps on a GPU that does not exist."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ _OURS = (
 
 
 def traced(asked: argparse.Namespace) -> dict[str, Any]:
-    """The document, but for version and seconds. Raises Problem."""
+    """Trace the step. Return the document without version and seconds. Raises `Problem`."""
     pretend.begin(asked.gpus)
-    # The user's modules may have the names of these files.
+    # The user's modules may have the names of these files: forget ours before their import.
     for name in _OURS:
         sys.modules.pop(name, None)
     function = factory.found(asked.factory)
@@ -48,7 +48,7 @@ def traced(asked: argparse.Namespace) -> dict[str, Any]:
     except Exception as error:
         raise Problem(f"{asked.factory} failed: {in_one_line(error)}") from None
     guesses.after(made, folder)
-    # An operator that fake tensors know nothing of is named, and never run on a GPU.
+    # An operator that fake tensors do not support is an error; it never runs on a GPU.
     fake.allow_fallback_kernels = False
     trace = _Trace(asked, fake, watch, made)
     try:
@@ -61,12 +61,12 @@ def traced(asked: argparse.Namespace) -> dict[str, Any]:
             f"the training step of {asked.factory} failed at batch size "
             f"{asked.batch_size}: {in_one_line(error)}"
         ) from error
-    return {**trace.document(), "guesses": _told(guesses, watch)}
+    return {**trace.document(), "guesses": _lines_for_user(guesses, watch)}
 
 
-def _told(guesses: Guesses, watch: Watch) -> list[str]:
-    lines = [f"{what}: {taken}" for what, taken in guesses.lines.items()]
-    return lines + [f"values: {what} was guessed" for what in sorted(watch.guesses)]
+def _lines_for_user(guesses: Guesses, watch: Watch) -> list[str]:
+    lines = [f"{subject}: {line}" for subject, line in guesses.lines.items()]
+    return lines + [f"values: {subject} was guessed" for subject in sorted(watch.guesses)]
 
 
 class _Trace:
@@ -106,8 +106,8 @@ class _Trace:
     # -------------------------------------------------------------- steps
 
     def _train(self, forward: Any, buckets: Any, optimizer: Any, inputs: Any, targets: Any) -> None:
-        """As a usual loop does, names and all: the last batch and output are alive until
-        the next take their place."""
+        """Run two steps with the variables of a usual loop: they keep the last batch and output
+        alive until the next step."""
         watch, amp = self.watch, self.asked.precision in ("amp", "amp-bf16")
         dtype = torch.bfloat16 if self.asked.precision == "amp-bf16" else torch.float16
         scaler = torch.cuda.amp.GradScaler() if self.asked.precision == "amp" else None
@@ -140,7 +140,7 @@ class _Trace:
             gc.collect()
 
     def _note_matrices(self, model: Any) -> None:
-        """Where the gradients of matrices lie; none of them is held."""
+        """Record the allocations of matrices' gradients, without a reference to any."""
         self.gradients = [
             self.watch.number_of(weight.grad)
             for weight in model.parameters()
@@ -148,7 +148,7 @@ class _Trace:
         ]
 
     def _shown(self, step: int) -> Any:
-        """Have the first forward pass write the layers' table, where it is wanted."""
+        """Fill the table of layers in the first forward pass, if the caller asked for it."""
         if step == 1 and self.asked.summary and self.made.model is not None:
             return self.table.watching(self.made.model)
         return contextlib.nullcontext()
@@ -195,20 +195,23 @@ class _Trace:
         elif callable(made):
             optimizer = made(weights)
         else:
-            raise Problem(f"the optimizer of {self.asked.factory} is no torch optimizer")
+            raise Problem(
+                f"the optimizer of {self.asked.factory} is of type {type(made).__name__}; "
+                "return a torch optimizer"
+            )
         if optimizer is None:
             self.optimizer_name = "none"
             return None
         if self.asked.optimizer is None and made is not None:
             self.optimizer_name = type(optimizer).__name__.lower()
         for group in optimizer.param_groups:
-            # What PyTorch chooses by itself for weights on a GPU, not for fake ones.
+            # PyTorch chooses `foreach` for weights on a GPU, but not for fake ones.
             if "foreach" in group and group["foreach"] is None and not group.get("fused"):
                 group["foreach"] = True
         return optimizer
 
     def _batch(self, model: Any, size: int, half: Any) -> tuple[Any, Any]:
-        """Inputs and targets, on the CPU."""
+        """Return inputs and targets, on the CPU."""
         if self.made.inputs is not None:
             inputs, targets = tree_map(self._faked, (self.made.inputs, self.made.targets))
         else:
@@ -231,7 +234,7 @@ class _Trace:
             shape, tokens = (self.asked.sequence_length,), True
         if shape is None:
             raise Problem(
-                f"{self.asked.factory} returned a model without inputs: give the shape of one "
+                f"{self.asked.factory} returned a model without inputs; give the shape of one "
                 "sample (--input-shape 3,224,224), or return (model, inputs)"
             )
         dtype = torch.long if tokens else torch.float32
@@ -249,7 +252,7 @@ class _Trace:
             return result
         return result.mean() if result.dim() else result
 
-    # -------------------------------------------------------------- what is told
+    # -------------------------------------------------------------- the document
 
     def _measure(self, model: Any, optimizer: Any) -> None:
         weights = {id(w): w for w in model.parameters()}.values()
@@ -267,11 +270,11 @@ class _Trace:
         )
 
     def _faketensor_bytes(self) -> int:
-        """What RAD-RM's use of FakeTensor gives (thesis, section 5.3.2), as its published
-        figures turn out: the most that is alive in a first forward and backward pass, of
-        activations and gradients without weights; the batch counts a second time, as it
-        lies on the CPU; and a matrix's gradient, which is a transposed view, counts twice
-        when it is handed over, since it is copied. No optimizer.
+        """Return the figure of FakeTensor as RAD-RM used it (thesis, section 5.3.2).
+
+        The rules follow from the published figures. It is the peak of activations and gradients
+        in the first forward and backward pass, without weights and optimizer. The batch on the
+        CPU is added. A matrix's gradient counts twice at its end: a transposed view is copied.
         """
         marks = {name: at for at, name in self.watch.marks}
         if "backward 1" not in marks:
@@ -316,7 +319,7 @@ class _Trace:
 
 
 def _on_gpu(tensor: Any) -> Any:
-    """A fake tensor in its place, laid out as it is."""
+    """Return a fake tensor on the GPU with the same shape and layout."""
     if isinstance(tensor, FakeTensor) and tensor.fake_device.type == "cuda":
         return tensor
     shape, stride = tuple(tensor.shape), tuple(tensor.stride())
@@ -324,7 +327,7 @@ def _on_gpu(tensor: Any) -> Any:
 
 
 def _checkpoint_blocks(model: torch.nn.Module) -> None:
-    """By the model's own switch, else every block of its longest list of equal blocks."""
+    """Switch on checkpointing by the model's own method, else for its longest list of blocks."""
     for name, arguments in (("gradient_checkpointing_enable", ()), ("set_grad_checkpointing", ())):
         switch = getattr(model, name, None)
         if callable(switch):
@@ -341,7 +344,7 @@ def _checkpoint_blocks(model: torch.nn.Module) -> None:
         default=[],
     )
     if len(blocks) < 2:
-        raise Problem("the model has no list of blocks that could be checkpointed")
+        raise Problem("the model has no list of blocks to checkpoint; drop the option")
     for block in blocks:
         block.forward = _checkpointed(block.forward)  # type: ignore[method-assign]
 
@@ -386,5 +389,5 @@ def _new_optimizer(name: str, weights: list[Any]) -> Any:
     short = "".join(letter for letter in name.lower() if letter.isalnum())
     short = {"sgdmomentum": "momentum", "sgdnesterov": "nesterov"}.get(short, short)
     if short not in makers:
-        raise Problem(f"the optimizer {name!r} is none of {', '.join(makers)}")
+        raise Problem(f"the optimizer {name!r} is not one of {', '.join(makers)}")
     return makers[short]()

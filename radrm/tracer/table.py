@@ -1,4 +1,4 @@
-"""A model's layers as a table, in the form of torchsummary: what ran, in the order it ended."""
+"""The table of a model's layers in the form of torchsummary, in the order in which they end."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _DOUBLE_RULE = "=" * 64
 
 
 class Table:
-    """Rows as they come from a forward pass; `text` is empty where none came."""
+    """The rows of a forward pass. `text` is empty without rows, or with too many."""
 
     def __init__(self) -> None:
         self._rows: list[tuple[str, list[list[int]], int]] = []
@@ -23,7 +23,7 @@ class Table:
 
     @contextlib.contextmanager
     def watching(self, model: Any) -> Iterator[None]:
-        """While it lasts, a forward pass of the model writes rows."""
+        """Add a row for each layer that runs in a forward pass inside the `with` block."""
         self._model = model
         hooks = [
             module.register_forward_hook(self._ran)
@@ -63,7 +63,7 @@ class Table:
 
 
 def _shapes(output: Any) -> Iterator[list[int]]:
-    """The shapes of the tensors in a module's output, batch dimension first."""
+    """Yield the shapes of the tensors in a module's output, batch dimension first."""
     if isinstance(output, torch.Tensor):
         if output.dim():
             yield [int(size) for size in output.shape]

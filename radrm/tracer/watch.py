@@ -1,4 +1,9 @@
-"""Storages that come and go on GPU 0, in the order in which they do."""
+"""Record when storages on GPU 0 are allocated and freed.
+
+Theory of operation: PyTorch calls `Watch` for every operator, in one thread. A storage is
+allocated when an operator first returns a tensor in it. It is freed when Python collects it,
+so a tracing loop must drop references exactly as a usual training loop does.
+"""
 
 from __future__ import annotations
 
@@ -19,10 +24,10 @@ _TO = torch.ops.aten._to_copy.default
 
 
 class Watch(TorchDispatchMode):
-    """Follows every storage on `cuda:0` that an operator makes, until it is gone.
+    """Records every storage on `cuda:0` that an operator makes, until it is freed.
 
-    `events`: n > 0 is an allocation of n bytes, the first is number 1, the next 2, ...;
-    -k gives number k back. `calls`: [before which event, kind, number], see `kernels`.
+    `events`: n > 0 is an allocation of n bytes. Allocations are numbered from 1, and -k frees
+    number k. `calls`: [index of the next event, kind, number], see `kernels`.
     """
 
     def __init__(self) -> None:
@@ -32,13 +37,13 @@ class Watch(TorchDispatchMode):
         self.marks: list[list[Any]] = []
         self.convolutions: list[list[Any]] = []
         self.guesses: set[str] = set()
-        """What could not be known without values, and was guessed."""
+        """The subjects of guesses: results that depend on unknown values."""
         self.sizes: list[int] = []
-        """Of every allocation, by its number less one."""
+        """The size of allocation k, at index k - 1."""
         self._numbers: dict[int, tuple[int, int, Any]] = {}
         self._shapes: dict[Any, int] = {}
 
-    # -------------------------------------------------------------- what is written
+    # -------------------------------------------------------------- writing
 
     def mark(self, name: str) -> None:
         self.marks.append([len(self.events), name])
@@ -54,7 +59,7 @@ class Watch(TorchDispatchMode):
         self.call(kind, number)
 
     def allocate(self, size: int) -> int:
-        """A block that no tensor shows, such as a kernel's own; 0 for none."""
+        """Record an allocation and return its number. A size of 0 is none; its number is 0."""
         if size <= 0:
             return 0
         self.sizes.append(size)
@@ -66,22 +71,22 @@ class Watch(TorchDispatchMode):
             self.events.append(-number)
 
     def number_of(self, tensor: Any) -> int:
-        """The allocation in which a tensor lies; 0 for none."""
+        """Return the number of a tensor's allocation; 0: it has none."""
         known = self._numbers.get(tensor.untyped_storage()._cdata)
         return known[0] if known is not None else 0
 
     @contextlib.contextmanager
     def borrowed(self, *sizes: int) -> Iterator[None]:
-        """Blocks that a kernel takes and gives back."""
+        """Record blocks that a kernel uses only inside the `with` block."""
         taken = [self.allocate(size) for size in sizes]
         yield
         for number in reversed(taken):
             self.free(number)
 
-    # -------------------------------------------------------------- what is watched
+    # -------------------------------------------------------------- watching
 
     def note(self, result: Any) -> None:
-        """Every tensor in what an operator gave."""
+        """Record every tensor in an operator's result."""
         if isinstance(result, FakeTensor):
             self._note(result)
         elif isinstance(result, (list, tuple)):
@@ -98,7 +103,7 @@ class Watch(TorchDispatchMode):
         if known is not None:
             if known[1] == size:
                 return
-            # Resized in place.
+            # The storage was resized in place.
             self.free(known[0])
         number = self.allocate(size)
         gone = known[2] if known is not None else weakref.ref(storage, self._gone(key))
@@ -128,8 +133,10 @@ class Watch(TorchDispatchMode):
 
 
 class Builder(TorchDispatchMode):
-    """While the user's function builds: large tensors are fake, small ones are real, so
-    that code may read the values of small ones."""
+    """Makes large new tensors fake while the user's function builds the model.
+
+    Small ones stay real, so that code can read their values.
+    """
 
     _SMALL = 1 << 16
     _CREATION = frozenset(
@@ -147,7 +154,7 @@ class Builder(TorchDispatchMode):
             tensor = args[0]
             return tensor.fake_device if isinstance(tensor, FakeTensor) else func(*args)
         if func is _TO and kwargs.get("device") == pretend.META:
-            # `cuda` without a number: the guard that stands in for CUDA's names itself.
+            # `cuda` without an index: the replaced device guard answers with its own, `meta`.
             kwargs = {**kwargs, "device": pretend.CUDA}
         if self._is_fake(func, args, kwargs):
             with self._fake, self._watch:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console, RenderableType
 
 from radrm.errors import Refused
+
+if TYPE_CHECKING:
+    from radrm.cli.show.styled import Part
 
 Document = dict[str, Any]
 
@@ -95,8 +98,12 @@ def page(jobs: list[Document], total: int | None = None, **counts: int) -> Docum
     }
 
 
-def shown(thing: RenderableType, width: int = 80, terminal: bool = True) -> list[str]:
-    """The lines that a console of this width prints, colours left out."""
+def shown(
+    thing: RenderableType | Sequence[Part], width: int = 80, terminal: bool = True
+) -> list[str]:
+    """The lines that a console of this width prints, colours left out; in a pipe they must be
+    the same with and without rich."""
+    parts: Sequence[Any] = thing if isinstance(thing, list) else [thing]
     console = Console(
         file=io.StringIO(),
         width=width if terminal else 4096,
@@ -104,8 +111,11 @@ def shown(thing: RenderableType, width: int = 80, terminal: bool = True) -> list
         color_system=None,
         highlight=False,
     )
-    console.print(thing)
+    for part in parts:
+        console.print(part, soft_wrap=True)
     text: str = console.file.getvalue()  # type: ignore[attr-defined]
+    if not terminal:
+        assert "".join(f"{line}\n" for part in parts for line in part.plain_lines()) == text
     return text.splitlines()
 
 

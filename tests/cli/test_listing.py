@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 from typer.main import get_command
@@ -13,7 +12,8 @@ from radrm import __version__
 from radrm.cli import main as entry
 from radrm.cli.app import make_app
 from radrm.cli.listing import COMMANDS, overview
-from tests.cli.test_submit import HEAVY
+from tests.cli.heavy import HEAVY
+from tests.paths import REPOSITORY
 
 
 def run(
@@ -83,10 +83,17 @@ def test_they_import_little(word: str) -> None:
     )
     done = subprocess.run(
         [sys.executable, "-c", code, word],
-        env={"PYTHONPATH": str(Path(__file__).parents[2])},
+        env={"PYTHONPATH": str(REPOSITORY)},
         capture_output=True,
         text=True,
         check=True,
         timeout=60,
     )
     assert set(done.stderr.splitlines()[-1].split()).isdisjoint(HEAVY - {"difflib"})
+
+
+def test_the_listing_says_what_the_help_of_the_command_says() -> None:
+    commands = get_command(make_app()).commands  # type: ignore[attr-defined]
+    for name, line in COMMANDS.items():
+        help_text = " ".join((commands[name].help or "").split())
+        assert help_text.startswith(line.rstrip(".")), name

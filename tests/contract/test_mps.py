@@ -1,5 +1,5 @@
 """Who may share a GPU under MPS with whom: cohorts, servers of several users, and time-slices
-beside clients; and what a promise that shrinks means for a cap that does not."""
+beside clients; and what a reservation that shrinks means for a cap that does not."""
 
 from __future__ import annotations
 
@@ -242,10 +242,10 @@ def test_who_comes_next_may_pass_the_head_on_that_gpu_alone() -> None:
     assert world.where(other) == ("GPU-1",)
 
 
-# ------------------------------------------------------------------ promises with room to spare
+# ------------------------------------------------------------------ reservations with room to spare
 
 
-def first_promise(world: World, job: Job) -> int:
+def first_reservation(world: World, job: Job) -> int:
     return world.attempts[job.id, 1].placement.shares[0].reserved_mib
 
 
@@ -254,10 +254,12 @@ def test_an_estimate_is_stretched_into_half_of_what_is_free() -> None:
         gpus(1, mps=True), settings=CoreSettings(smact_warm_s=0, smact_after_exit_s=0, stretch=3.0)
     )
     small, large = world.submit(4 * GIB, smact=0.1), world.submit(20 * GIB, smact=0.1)
-    assert first_promise(world, small) == 12 * GIB, "three times its estimate"
-    assert first_promise(world, large) == 24 * GIB, "half of the 28 GiB that are free, and its own"
+    assert first_reservation(world, small) == 12 * GIB, "three times its estimate"
+    assert first_reservation(world, large) == 24 * GIB, (
+        "half of the 28 GiB that are free, and its own"
+    )
     caps = [a.cap_mib for a in world.actions if isinstance(a, act.Launch)]
-    assert caps == [12 * GIB, 24 * GIB], "a process can use what it is promised"
+    assert caps == [12 * GIB, 24 * GIB], "a process can use what is reserved for it"
     # Once it is known what they use, the rest is given back.
     world.used = {small.id: 5 * GIB, large.id: 15 * GIB}
     world.pass_time(1.0)
@@ -266,22 +268,22 @@ def test_an_estimate_is_stretched_into_half_of_what_is_free() -> None:
     assert world.state(given_back) is JobState.RUNNING
 
 
-def test_a_tiny_estimate_is_stretched_to_what_unknown_jobs_are_promised() -> None:
+def test_a_tiny_estimate_is_stretched_to_what_unknown_jobs_are_reserved() -> None:
     world = World(gpus(1, mps=True), settings=CoreSettings(smact_warm_s=0, smact_after_exit_s=0))
-    assert first_promise(world, world.submit(90, smact=0.1)) == 5 * GIB
+    assert first_reservation(world, world.submit(90, smact=0.1)) == 5 * GIB
 
 
 @pytest.mark.parametrize("mps", [True, False])
-def test_what_is_declared_is_promised_as_it_is_and_without_caps_all_is(mps: bool) -> None:
+def test_what_is_declared_is_reserved_as_it_is_and_without_caps_all_is(mps: bool) -> None:
     world = World(gpus(1, mps=mps), settings=CoreSettings(smact_warm_s=0, smact_after_exit_s=0))
     source = "declared" if mps else "horus"
-    assert first_promise(world, world.submit(4 * GIB, smact=0.1, source=source)) == 4 * GIB
+    assert first_reservation(world, world.submit(4 * GIB, smact=0.1, source=source)) == 4 * GIB
 
 
 def test_without_a_limit_half_of_what_is_free_is() -> None:
     settings = CoreSettings(smact_warm_s=0, smact_after_exit_s=0, stretch=float("inf"))
     world = World(gpus(1, mps=True), settings=settings)
-    assert first_promise(world, world.submit(90, smact=0.1)) == (40 * GIB + 90) // 2
+    assert first_reservation(world, world.submit(90, smact=0.1)) == (40 * GIB + 90) // 2
 
 
 @pytest.mark.parametrize("times", [1.0, 0.0, float("nan")])
@@ -290,14 +292,14 @@ def test_it_can_be_switched_off(times: float) -> None:
         gpus(1, mps=True),
         settings=CoreSettings(smact_warm_s=0, smact_after_exit_s=0, stretch=times),
     )
-    assert first_promise(world, world.submit(90, smact=0.1)) == 90
+    assert first_reservation(world, world.submit(90, smact=0.1)) == 90
 
 
-# ------------------------------------------------------------------ caps that outlive promises
+# ------------------------------------------------------------------ caps that outlive reservations
 
 
 def settled(peak_mib: int) -> tuple[World, Job, int]:
-    """A job whose promise has shrunk to its peak and headroom, and the cap it was started with."""
+    """A job whose reservation has shrunk to its peak and headroom, and its cap from the start."""
     world = World(gpus(1, mps=True), settings=SETTINGS, recovery=OwnDevice())
     job = world.submit(20 * GIB, smact=0.1)
     world.used[job.id] = peak_mib
@@ -308,18 +310,18 @@ def settled(peak_mib: int) -> tuple[World, Job, int]:
     return world, job, launch.cap_mib
 
 
-def test_a_promise_is_given_back_and_the_cap_stays() -> None:
+def test_a_reservation_is_given_back_and_the_cap_stays() -> None:
     world, job, cap_mib = settled(4 * GIB)
-    promise = world.reservations[f"job:{job.id}", "GPU-0"].mib
-    assert (cap_mib, promise) == (20 * GIB, 4 * GIB + world.settings.headroom_mib)
+    reservation = world.reservations[f"job:{job.id}", "GPU-0"].mib
+    assert (cap_mib, reservation) == (20 * GIB, 4 * GIB + world.settings.headroom_mib)
 
 
-def test_who_grows_again_within_its_cap_is_believed_at_once_and_bars_newcomers() -> None:
-    """The risk that remains: between promise and cap it may grow into what others were given."""
+def test_who_grows_again_within_its_cap_is_believed_at_once_and_bars_new_jobs() -> None:
+    """The risk that remains: between reservation and cap it may grow into what others have."""
     world, job, cap_mib = settled(4 * GIB)
-    newcomer = world.submit(30 * GIB, smact=0.1)
-    assert world.state(newcomer) is JobState.RUNNING, "what was given back is given out"
-    world.used[newcomer.id] = 30 * GIB
+    new_job = world.submit(30 * GIB, smact=0.1)
+    assert world.state(new_job) is JobState.RUNNING, "what was given back is given out"
+    world.used[new_job.id] = 30 * GIB
     world.used[job.id] = 10 * GIB - 1
     assert world.used[job.id] < cap_mib, "CUDA lets it"
     world.pass_time(1.0)
@@ -328,9 +330,9 @@ def test_who_grows_again_within_its_cap_is_believed_at_once_and_bars_newcomers()
     late = world.submit(GIB, smact=0.1)
     assert world.state(late) is JobState.PENDING
     # Whichever of them asks for more dies for want of memory, is known to, and runs again alone.
-    died = world.end(newcomer, 1, oom=OutOfMemory("test", requested_mib=GIB))
+    died = world.end(new_job, 1, oom=OutOfMemory("test", requested_mib=GIB))
     assert died.state is JobState.RECOVERING
-    assert world.attempts[newcomer.id, 1].outcome is Outcome.OOM
+    assert world.attempts[new_job.id, 1].outcome is Outcome.OOM
     assert world.state(job) is JobState.RUNNING
     world.end(job)
-    assert mode(world, newcomer) is Collocation.EXCLUSIVE
+    assert mode(world, new_job) is Collocation.EXCLUSIVE

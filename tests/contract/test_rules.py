@@ -21,10 +21,11 @@ from radrm.core.records import (
     Share,
     Usage,
 )
-from radrm.core.rules import Again, Ask, Description, GiveUp
+from radrm.core.rules import Again, Ask, GiveUp
 from radrm.core.view import Offer
 from radrm.core.words import Collocation
 from radrm.errors import RadrmError
+from radrm.estimators.interface import Description
 from radrm.wiring import REGISTRIES, find_rule, settings_of
 
 NOW = Instant(100.0, 1_700_000_000.0)
@@ -63,7 +64,7 @@ def offers(draw: st.DrawFn) -> list[Offer]:
                 idle=idle,
                 free_mib=total if idle else draw(st.one_of(st.none(), st.integers(0, total))),
                 smact=draw(st.one_of(st.none(), st.floats(0, 1))),
-                smact_doubt="not warm",
+                smact_refusal="not warm",
                 occupants=() if idle else (7,),
                 refusal=None,
             )
@@ -138,11 +139,11 @@ def test_what_a_policy_takes_fits_unless_it_says_that_it_overcommits(
     if rule.overcommits:
         assert all(rule.refuse(ask, offer) is None for offer in offered)
         return
-    promised = rule.floor_mib if ask.need_mib is None else ask.need_mib
+    reserved = rule.floor_mib if ask.need_mib is None else ask.need_mib
     for offer in offered:
         if not offer.idle and rule.refuse(ask, offer) is None:
             assert offer.free_mib is not None
-            assert offer.free_mib >= promised
+            assert offer.free_mib >= reserved
 
 
 @rules("orders")

@@ -1,4 +1,4 @@
-"""Jobs that cannot start on the devices in service stand aside; what can never start fails."""
+"""Jobs that cannot start on the devices in service stand aside, and keep their place."""
 
 from __future__ import annotations
 
@@ -8,68 +8,25 @@ from dataclasses import replace
 import pytest
 
 from benchmarks.events import CountingWorld
-from radrm.core import events as ev
-from radrm.core.records import ArrayElement, Device, Job, Needs, OutOfMemory, Reading, Role
-from radrm.core.settings import CoreSettings
+from radrm.core.records import ArrayElement, Device, Job, Needs, OutOfMemory, Role
 from radrm.core.words import Collocation, DeviceKind, JobState
 from radrm.orders.fifo import Fifo
 from radrm.policies.exclusive import Exclusive
+from tests.contract.outages import (
+    CORE,
+    OUTAGES,
+    Faulty,
+    bring_back,
+    drain,
+    pass_grace,
+    see,
+    take_away,
+)
 from tests.world import GIB, World, gpus
-
-CORE = CoreSettings(smact_warm_s=0, smact_after_exit_s=0)
-
-
-def see(world: World, devices: tuple[Device, ...]) -> None:
-    world.devices = devices
-    world.step(ev.DevicesSeen(at=world.now, devices=devices))
-    world.read()
-
-
-def drain(world: World, uuid: str, reason: str | None = "fan") -> None:
-    world.step(ev.DrainRequested(at=world.now, device=uuid, reason=reason))
 
 
 def summary(world: World, job: Job) -> str:
     return world.scheduler.why_waiting(job.id, world.now)[0].message
-
-
-class Faulty(World):
-    """Its devices can be read and are not well."""
-
-    faults: dict[str, str] = {}
-
-    def _reading(self, uuid: str) -> Reading:
-        return replace(super()._reading(uuid), fault=self.faults.get(uuid))
-
-
-OUTAGES = ("vanished", "drained", "unreadable", "fault")
-
-
-def take_away(world: Faulty, how: str) -> None:
-    """GPU-3 goes out of service."""
-    if how == "vanished":
-        see(world, world.devices[:3])
-    elif how == "drained":
-        drain(world, "GPU-3")
-    elif how == "unreadable":
-        world.broken["GPU-3"] = "GPU is lost"
-    else:
-        world.faults = {"GPU-3": "Xid 48: a memory error"}
-
-
-def bring_back(world: Faulty, how: str) -> None:
-    if how == "vanished":
-        see(world, gpus(4))
-    elif how == "drained":
-        drain(world, "GPU-3", None)
-    world.broken, world.faults = {}, {}
-    world.read()
-
-
-def pass_grace(world: World) -> None:
-    """Longer than a device may be in trouble and still count as in service."""
-    for _ in range(2):
-        world.pass_time(world.settings.out_of_service_s + 1)
 
 
 # ------------------------------------------------------------------ standing aside
@@ -89,7 +46,7 @@ def test_who_needs_more_gpus_than_are_in_service_stands_aside_and_keeps_its_plac
     assert world.state(wide) is JobState.PENDING
     assert summary(world, wide).startswith("needs 4 GPUs, 3 are in service")
     waiting = world.scheduler.state.waiting
-    assert waiting.of(wide).position(wide.id) is None, "it is not in line"
+    assert waiting.line_of_job(wide).position(wide.id) is None, "it is not in line"
     assert "GPU 3" in summary(world, wide)
     bring_back(world, how)
     assert world.why(behind[2])[0] == "order", "its place is taken back at once"
@@ -237,8 +194,7 @@ def test_who_wants_an_idle_gpu_waits_aside_while_unmanaged_processes_use_it(
     pass_grace(world)
     assert world.state(behind) is JobState.RUNNING
     assert summary(world, first) == (
-        "needs 1 idle GPU, 0 are in service "
-        "(GPU 0: processes that radrm did not start use 456M of it)"
+        "needs 1 idle GPU, 0 are in service (GPU 0: unmanaged processes use 456M of it)"
     )
     world.unmanaged.clear()
     world.read()
@@ -275,119 +231,6 @@ def test_what_unmanaged_processes_use_counts_from_when_they_came_last() -> None:
     assert told == [False, False, False, False, False]
     world.pass_time(CORE.out_of_service_s * 0.8)
     assert ledger.never_idle(world.now) is not None
-
-
-# ------------------------------------------------------------------ what can never start
-
-
-def test_a_gpu_that_vanished_may_come_back_so_its_jobs_are_accepted() -> None:
-    world = World(gpus(2))
-    see(world, gpus(1))
-    late = world.submit(GIB, gpus=2)
-    assert world.state(late) is JobState.PENDING
-    for _ in range(3):
-        world.pass_time(2 * world.settings.gone_after_s)
-    assert world.state(late) is JobState.PENDING
-    see(world, gpus(2))
-    assert world.state(late) is JobState.RUNNING
-
-
-def test_what_a_new_mig_layout_can_never_run_fails_once_the_layout_stands() -> None:
-    world = World(gpus(2, 20 * GIB, kind=DeviceKind.MIG, profile="3g.20gb"))
-    wish = (Role(needs=Needs(mig_profile="3g.20gb")),)
-    waiting = [world.submit(roles=wish) for _ in range(3)][2]
-    small = replace(gpus(1, 5 * GIB, kind=DeviceKind.MIG)[0], profile="1g.5gb")
-    after = tuple(replace(small, uuid=f"MIG-{index}", index=index) for index in range(4))
-    see(world, ())
-    see(world, after[:1])
-    assert world.state(waiting) is JobState.PENDING, "the layout is still being cut"
-    assert world.state(world.submit(GIB)) is JobState.RUNNING, "others go on"
-    see(world, after)
-    world.pass_time(world.settings.gone_after_s - 1)
-    assert world.state(waiting) is JobState.PENDING
-    world.pass_time(2)
-    assert world.state(waiting) is JobState.FAILED
-    assert "its profile is 1g.5gb" in (world.jobs[waiting.id].reason or "")
-
-
-def test_a_gpu_that_was_cut_into_instances_does_not_come_back() -> None:
-    world = World(gpus(2))
-    running, waiting = (world.submit(30 * GIB, gpus=2) for _ in range(2))
-    part = replace(gpus(1, 5 * GIB)[0], uuid="MIG-1", kind=DeviceKind.MIG, profile="1g.5gb")
-    see(world, gpus(1))
-    world.end(running)
-    see(world, (*gpus(1), replace(part, index=1, parent="GPU-1")))
-    assert world.state(waiting) is JobState.PENDING
-    for _ in range(2):
-        world.pass_time(world.settings.gone_after_s)
-    assert world.state(waiting) is JobState.FAILED
-
-
-def test_a_layout_that_comes_back_in_time_fails_nobody() -> None:
-    before = gpus(1, 20 * GIB, kind=DeviceKind.MIG, profile="3g.20gb")
-    world = World(before)
-    wish = (Role(needs=Needs(mig_profile="3g.20gb")),)
-    waiting = [world.submit(roles=wish) for _ in range(2)][1]
-    other = replace(before[0], uuid="MIG-1", profile="1g.5gb")
-    drain(world, before[0].uuid)
-    for _ in range(3):
-        see(world, (other,))
-        world.pass_time(world.settings.gone_after_s - 1)
-        see(world, before)
-        world.pass_time(1)
-    drain(world, before[0].uuid, None)
-    assert world.state(waiting) is JobState.RUNNING
-
-
-def test_a_gpu_that_a_daemon_does_not_find_after_its_start_is_gone_for_good() -> None:
-    world = World(gpus(2))
-    running, waiting, held = (world.submit(30 * GIB, gpus=2) for _ in range(3))
-    world.hold(held)
-    world.devices = gpus(1)
-    world.restart()
-    assert world.state(waiting) is JobState.PENDING, "it may be late"
-    world.end(running)
-    assert world.state(world.submit(GIB)) is JobState.RUNNING, "others go on"
-    world.pass_time(world.settings.gone_after_s + 1)
-    assert world.state(waiting) is JobState.FAILED
-    assert "at most 1" in (world.jobs[waiting.id].reason or "")
-    world.hold(held, False)
-    for _ in range(2):
-        world.pass_time(world.settings.gone_after_s)
-    assert world.state(held) is JobState.FAILED
-
-
-def test_mps_that_is_down_makes_nobody_hopeless_who_waits() -> None:
-    world = World(gpus(1, mps=True))
-    world.submit(30 * GIB, smact=0.9)
-    client = world.submit(GIB, collocation=Collocation.MPS, user="bob", uid=1001)
-    see(world, gpus(1))
-    other = world.submit(GIB, smact=0.1)
-    world.end(1)
-    assert world.state(other) is JobState.RUNNING, "who insists on MPS stands aside"
-    for _ in range(3):
-        world.pass_time(world.settings.gone_after_s)
-    assert world.state(client) is JobState.PENDING
-    world.end(other)
-    see(world, gpus(1, mps=True))
-    assert world.state(client) is JobState.RUNNING
-
-
-def test_two_kinds_of_device_do_not_make_one_placement() -> None:
-    """A placement has one way of sharing: a GPU and a MIG instance are not two of a kind."""
-    mig = replace(gpus(2, 5 * GIB)[1], kind=DeviceKind.MIG, profile="1g.5gb")
-    world = World((*gpus(1), mig))
-    job = world.submit(roles=(Role(count_min=2, count_max=2),))
-    assert world.state(job) is JobState.FAILED
-    assert "at most 1" in (world.jobs[job.id].reason or "")
-
-
-def test_roles_do_not_share_their_devices() -> None:
-    world = World(gpus(3))
-    two = Role("a", 2, 2), Role("b", 2, 2)
-    job = world.submit(roles=two)
-    assert world.state(job) is JobState.FAILED
-    assert "4 GPUs" in (world.jobs[job.id].reason or "")
 
 
 # ------------------------------------------------------------------ the cost

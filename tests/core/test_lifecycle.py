@@ -8,11 +8,12 @@ import pytest
 
 from radrm.core import actions as act
 from radrm.core import events as ev
-from radrm.core.records import Exit, Instant, Job, OutOfMemory, Role
+from radrm.core.records import Exit, Job, OutOfMemory, Role
 from radrm.core.settings import CoreSettings
-from radrm.core.state.state import State, Timer
+from radrm.core.state.state import State
+from radrm.core.state.timers import Timer
 from radrm.core.words import JobState, Outcome, Queue
-from tests.core.test_small import admit, ledger, reading
+from tests.core.ledgers import admit, ledger, reading
 from tests.world import GIB, World, gpus
 
 GRACE_S = CoreSettings().grace_s
@@ -174,8 +175,7 @@ def test_pruning_leaves_the_timers_of_rules_and_of_those_that_live() -> None:
         state.wake(timer)
     for number in range(2000):
         state.wake(Timer(9002.0 + number, "time limit", 77, 1))  # ended long ago
-    state.begin(Instant(1e9, 1e9))
-    due = state.due()
+    due = state.timers.take_due(1e9)
     assert wanted <= set(due)
     assert Timer(world.boot_s + 9000.0, "time limit", job.id, 1) in due
     assert len(due) < 1000, "the others are gone"

@@ -27,10 +27,10 @@ from radrm.core.settings import CoreSettings
 from radrm.core.state.ledger import DeviceLedger
 from radrm.core.view import View
 from radrm.core.words import CheckpointKind, Condition, DeviceKind, JobState, Outcome
-from tests.core.test_small import admit, ledger, reading
+from tests.core.ledgers import admit, ledger, reading
 from tests.world import EPOCH_S, GIB, World, default_planner, gpus
 
-BEGIN_S = 1000.0  # when the modelled world begins
+BEGIN_S = 1000.0  # when the simulated world begins
 QUICK = CoreSettings(smact_warm_s=0, smact_after_exit_s=0)
 
 

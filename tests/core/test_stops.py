@@ -6,7 +6,7 @@ from itertools import product
 
 import pytest
 
-from radrm.core import lifecycle as life
+from radrm.core.lifecycle import stops
 from radrm.core.words import JobState, StopReason
 from tests.world import GIB, World, gpus
 
@@ -31,7 +31,7 @@ def stopping(first: StopReason, requeue: bool = False) -> World:
 def stop(world: World, reason: StopReason) -> None:
     state = world.scheduler.state
     state.begin(world.now)
-    life.stop(state, state.jobs[1], state.attempts[1], reason)
+    stops.stop(state, state.jobs[1], state.attempts[1], reason)
     world._save(state.finish())
 
 

@@ -12,12 +12,13 @@ from radrm.core import events as ev
 from radrm.core.proposals import ResizeTo
 from radrm.core.records import Attempt, Placement, Role, Share, Usage
 from radrm.core.settings import CoreSettings
-from radrm.core.state.ledger import NOTED_EVERY_S, merged
+from radrm.core.state.holding import merged
+from radrm.core.state.ledger import NOTED_EVERY_S
 from radrm.core.words import Collocation
-from tests.core.test_small import admit, ledger, reading
+from tests.core.ledgers import admit, ledger, reading
 from tests.world import GIB, World, gpus
 
-WATTS = 100.0  # of each device of the modelled world, always
+WATTS = 100.0  # of each device of the simulated world, always
 
 
 def usage_of(attempt: Attempt) -> dict[str, Usage]:

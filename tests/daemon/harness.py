@@ -1,4 +1,4 @@
-"""A real daemon on software GPUs, in a folder of its own, for tests.
+"""A real daemon on simulated GPUs, in a folder of its own, for tests.
 
 It is started and killed as a process; commands are run as a user would. Whatever
 a test leaves running is ended by its pid. Nothing here sleeps to wait: a condition
@@ -12,35 +12,17 @@ import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from radrm.client.connection import Client, every_job
 from radrm.errors import DeviceError, Unreachable
 from radrm.host.simulated.client import DriverClient
-from radrm.host.simulated.source import SOCKET_NAME
+from radrm.host.simulated.start_driver import SOCKET_NAME
 from radrm.host.storage.paths import paths_for
-
-T = TypeVar("T")
-PATIENCE_S = 60.0
-
-
-def wait_until(
-    condition: Callable[[], T], what: str = "the condition", patience_s: float = PATIENCE_S
-) -> T:
-    """The first true value of `condition`."""
-    deadline = time.monotonic() + patience_s
-    pause = 0.005
-    while True:
-        found = condition()
-        if found:
-            return found
-        if time.monotonic() > deadline:
-            raise AssertionError(f"waited in vain for {what}")
-        time.sleep(pause)
-        pause = min(0.1, pause * 1.5)
+from tests.paths import REPOSITORY
+from tests.waiting import PATIENCE_S, wait_until
 
 
 class DaemonHome:
@@ -59,7 +41,7 @@ class DaemonHome:
             **{k: v for k, v in os.environ.items() if not k.startswith("RADRM_")},
             "RADRM_HOME": str(folder / "home"),
             "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
-            "PYTHONPATH": str(Path(__file__).parents[2]),
+            "PYTHONPATH": str(REPOSITORY),
         }
         self.process: subprocess.Popen[bytes] | None = None
         self.served = False
@@ -182,3 +164,9 @@ class DaemonHome:
 
     def output(self, job: int, suffix: str = "out") -> str:
         return (self.work / f"radrm-{job}.{suffix}").read_text()
+
+
+def simjob(gigabytes: int, smact: float, seconds: int) -> list[str]:
+    """The command of a job that uses a simulated GPU."""
+    words = ["radrm-simjob", "--gpu-memory", f"{gigabytes}G", "--smact", str(smact)]
+    return [*words, "--seconds", str(seconds), "--ramp", "2", "--print-every", "2"]

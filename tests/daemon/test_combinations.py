@@ -23,12 +23,12 @@ from tests.world import GIB, World, gpus
 WAYS = ("auto", "exclusive", "timeslice", "mps")
 MEASURED_MIB, HORUS_MIB, FLOOR_MIB = 8000, 6000, 5120
 PROTOTYPE = f"conda activate tf\npython a.py\na.model\nwiki\n8\nx\n1\n{MEASURED_MIB}\n{HORUS_MIB}\n"
-PROMISED_MIB = {
+RESERVED_MIB = {
     "declared": MEASURED_MIB,
     "auto": MEASURED_MIB,
     "horus": HORUS_MIB,
 }
-"""The others know nothing of such a job: the policy's floor is promised. (In a prototype's
+"""The others know nothing of such a job: the policy's floor is reserved. (In a prototype's
 file the measured memory counts as declared, and what is declared as nobody's estimate.)"""
 TABLE = """\
         Layer (type)               Output Shape         Param #
@@ -95,10 +95,10 @@ def test_every_combination_runs_jobs(
     (share,) = attempt.placement.shares
     whole = mode is Collocation.EXCLUSIVE
     assert attempt.placement.collocation is mode
-    promised = PROMISED_MIB.get(estimator, FLOOR_MIB)
+    reserved = RESERVED_MIB.get(estimator, FLOOR_MIB)
     if mode is Collocation.MPS and estimator == "horus":
-        promised = round(promised * make_settings(config).stretch)  # an estimate, and a cap
-    assert share.reserved_mib == (40 * GIB if whole else promised)
+        reserved = round(reserved * make_settings(config).stretch)  # an estimate, and a cap
+    assert share.reserved_mib == (40 * GIB if whole else reserved)
 
     world.read()
     second = submit(world, config)
@@ -137,12 +137,12 @@ def test_a_jobs_own_wish_for_mps_is_not_turned_into_another(mps: bool) -> None:
     else:
         assert attempt is None
         assert world.state(job) is JobState.FAILED
-        assert "no device here suits it" in (world.jobs[job.id].reason or "")
+        assert "no device here can run it" in (world.jobs[job.id].reason or "")
 
 
 @pytest.mark.parametrize("conditions", [True, False])
 @pytest.mark.parametrize("policy", [name for name in POLICIES if name != "exclusive"])
-def test_only_without_conditions_more_is_promised_than_there_is(
+def test_only_without_conditions_more_is_reserved_than_there_is(
     policy: str, conditions: bool
 ) -> None:
     config = parse_config(

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.daemon.harness import DaemonHome, wait_until
-
-BIN = Path(__file__).parents[1] / "standins" / "bin"
+from tests.daemon.harness import DaemonHome
+from tests.paths import BIN
+from tests.waiting import wait_until
 
 
 @pytest.fixture

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.daemon.harness import DaemonHome, wait_until
+from tests.daemon.harness import DaemonHome
+from tests.waiting import wait_until
 
 pytestmark = pytest.mark.daemon
 

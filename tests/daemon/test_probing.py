@@ -10,15 +10,17 @@ from typing import Any, cast
 import msgspec
 import pytest
 
+from radrm.core.decision import Decision
 from radrm.core.records import Estimate, Instant, Job, JobSpec
-from radrm.core.rules import PastRun
-from radrm.core.state.state import Decision
 from radrm.core.words import Collocation, Quantity
 from radrm.daemon.probing import Probing
 from radrm.errors import StoreError
 from radrm.host.estimation.probe import driver_version, options
+from radrm.host.storage.runs import Run, Said, context_mark
 from radrm.host.storage.spool import Envelope
-from radrm.host.storage.store import Run, Store, Submission, context_mark
+from radrm.host.storage.store import Store
+from radrm.host.storage.submitted import Submission
+from tests.host.storage.stores import ended_attempt
 
 NOW = Instant(0.0, 0.0)
 MARK = context_mark("550.54", "12.4")
@@ -52,7 +54,8 @@ class Loop:
 
     @property
     def scheduler(self) -> Any:
-        return SimpleNamespace(state=SimpleNamespace(jobs=self.jobs))
+        jobs = tuple(self.jobs.values())
+        return SimpleNamespace(snapshot=SimpleNamespace(job=self.jobs.get, jobs=jobs))
 
     @property
     def clock(self) -> Any:
@@ -60,7 +63,8 @@ class Loop:
 
     @property
     def store(self) -> Any:
-        return SimpleNamespace(submission=self.submission, next_job_id=lambda: 77)
+        submissions = SimpleNamespace(of_job=self.submission)
+        return SimpleNamespace(submissions=submissions, next_job_id=lambda: 77)
 
     def submission(self, job_id: int) -> Submission:
         if self.fails:
@@ -148,14 +152,15 @@ def test_what_the_store_knows_of_contexts(tmp_path: Path) -> None:
         (5, 7, context_mark("550.54", "11.8"), 900), (6, 7, context_mark("470", "12.4"), 1700),
         (7, 7, "0" * 32, 4000), (8, 7, None, 5000),
     ]  # fmt: skip
-    runs = [Run(at, uid, mark, PastRun(mib, "A100")) for at, uid, mark, mib in rows]
-    changed = Decision((), (job(ticket=THEIRS.ticket),), (), None, ())
+    runs = [Run(at, uid, mark, "A100", Said()) for at, uid, mark, _ in rows]
+    attempts = [ended_attempt(at, mib, job_id=5) for at, _, _, mib in rows]
+    changed = Decision((), (job(ticket=THEIRS.ticket), *attempts), (), None, ())
     store.save([changed], [Submission(7, 7, THEIRS)], runs=runs)
-    assert store.contexts("A100", "550.54", 7) == {"12.4": 510.0, "11.8": 900.0}
-    assert store.contexts("A100", "550.54", 99) == {"12.4": 520.0, "11.8": 900.0}
-    assert store.contexts("H100", "550.54", 7) == store.contexts("A100", "550.5", 7) == {}
+    assert store.runs.contexts("A100", "550.54", 7) == {"12.4": 510.0, "11.8": 900.0}
+    assert store.runs.contexts("A100", "550.54", 99) == {"12.4": 520.0, "11.8": 900.0}
+    assert store.runs.contexts("H100", "550.54", 7) == store.runs.contexts("A100", "550.5", 7) == {}
     for kind in ("A100", None):
-        assert [run.peak_mib for run in store.recent_runs(kind, 10)] == [5000, 4000]
+        assert [run.peak_mib for run in store.runs.recent(kind, 10)] == [5000, 4000]
     store.close()
 
 
@@ -182,5 +187,5 @@ def test_estimates_and_runs_of_the_last_release_load() -> None:
     kept = b'{"quantity": "memory", "value": 5.0, "upper": 6.0, "source": "trace", "raw": 4.0}'
     estimate = msgspec.json.decode(kept, type=Estimate)
     assert (estimate.guesses, estimate.context_mib, estimate.cuda) == ((), None, None)
-    past = msgspec.json.decode(b'{"peak_mib": 5, "device_kind": "A100"}', type=PastRun)
-    assert (past.driver, past.cuda) == (None, None)
+    said = msgspec.json.decode(b'{"peak_mib": 5, "device_kind": "A100"}', type=Said)
+    assert (said.told, said.driver, said.cuda) == ({}, None, None)

@@ -9,7 +9,8 @@ import pytest
 
 from radrm.host.storage.spool import Envelope, Spool
 from radrm.host.storage.tickets import new_ticket
-from tests.daemon.harness import DaemonHome, wait_until
+from tests.daemon.harness import DaemonHome
+from tests.waiting import wait_until
 
 SWEEP = """#!/bin/bash
 #RAD --name=sweep --gpus=0 --array=3-7%2

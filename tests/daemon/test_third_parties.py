@@ -8,7 +8,7 @@ from tests.daemon.harness import DaemonHome
 
 RULES = """
 class Broken:
-    name, version, floor_mib, whole_device = "broken", 1, 1024, False
+    name, version, floor_mib, whole_device, overcommits = "broken", 1, 1024, False, False
 
     def refuse(self, ask, offer):
         raise KeyError(offer.device.uuid)

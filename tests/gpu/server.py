@@ -55,7 +55,7 @@ class RealServer(DaemonHome):
         return last_json(self.output(job))
 
     def until(self, condition: Callable[[], T], what: str) -> T:
-        """The first true value of `condition`; longer patience than with modelled GPUs."""
+        """The first true value of `condition`; longer patience than with simulated GPUs."""
         deadline = time.monotonic() + PATIENCE_S
         while not (found := condition()):
             if time.monotonic() > deadline:

@@ -12,6 +12,7 @@ import pytest
 
 from radrm.core.records import Device
 from tests.gpu.server import PROGRAMS
+from tests.paths import REPOSITORY
 
 pytestmark = pytest.mark.gpu
 
@@ -29,7 +30,7 @@ def test_copies_of_a_small_program(device: Device, python: str, tmp_path: Path) 
         timeout=900,
         check=False,
     )
-    if "is given out by the radrm daemon" in done.stderr:
+    if "is managed by the radrm daemon" in done.stderr:
         pytest.skip(done.stderr)
     assert done.returncode == 0, done.stderr
     document = json.loads(done.stdout)
@@ -45,5 +46,5 @@ def test_copies_of_a_small_program(device: Device, python: str, tmp_path: Path) 
 
 
 def _with_repository() -> str:
-    paths = [str(Path(__file__).parents[2]), os.environ.get("PYTHONPATH", "")]
+    paths = [str(REPOSITORY), os.environ.get("PYTHONPATH", "")]
     return os.pathsep.join(filter(None, paths))

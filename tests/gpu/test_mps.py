@@ -52,7 +52,7 @@ def mps(make_server: MakeServer, device: Device) -> Iterator[RealServer]:
     server = make_server(*PACKING, f"mps.enabled={json.dumps([device.uuid])}")
     (row,) = server.until(lambda: _settled(server), "MPS to be up, or not")
     if row["state"] != "up":
-        pytest.skip(f"no MPS server can be had here: {row['trouble']}")
+        pytest.skip(f"no MPS server can be had here: {row['fault']}")
     server.until(lambda: server.device()["mps"], "the GPU to be served")
     yield server
     server.radrm("mps", "stop", "--all", "--force")

@@ -15,8 +15,9 @@ from radrm.host.attempts import folder as attempts
 from radrm.host.home import BLOCK, Home
 from radrm.host.storage.paths import Paths, prepare
 from radrm.host.storage.spool import Spool
-from radrm.host.storage.store import Store, Submission
-from tests.host.test_spool import envelope
+from radrm.host.storage.store import Store
+from radrm.host.storage.submitted import Submission
+from tests.host.storage.envelopes import envelope
 from tests.world import World, gpus
 
 
@@ -154,7 +155,7 @@ def test_a_marker_that_cannot_be_read_is_written_anew(
     start(paths)
     Path(f"{paths.state}/radrm-home.json").write_bytes(data)
     start(paths)
-    assert "written anew" in caplog.text
+    assert "radrm replaces it" in caplog.text
     assert json.loads(Path(f"{paths.state}/radrm-home.json").read_bytes())["version"] == 1
 
 
@@ -181,7 +182,7 @@ def test_numbers_go_on_where_they_were_after_a_restart(
         store = Home(paths, False).open_store()
         assert make_jobs(store, 3) == expected
         store.close()
-    assert "forgotten" not in caplog.text
+    assert "not the one that was here" not in caplog.text
 
 
 def delete_store(paths: Paths, _: Path) -> None:
@@ -221,14 +222,16 @@ def test_after_a_lost_store_no_number_is_given_twice_and_it_is_said(
     assert serials >= 6
     lose(paths, copy)
     store = Home(paths, False).open_store()
-    assert "new ids go on from" in caplog.text and "restore a copy" in caplog.text
+    assert "new job ids start at" in caplog.text and "restore a copy" in caplog.text
     assert store.kept().next_serial > serials
     later = make_jobs(store, 2)
     assert min(later) > max(given) and max(later) <= max(given) + BLOCK + 2
     store.close()
     caplog.clear()
     store = Home(paths, False).open_store()
-    assert make_jobs(store, 1) == [max(later) + 1] and "forgotten" not in caplog.text
+    assert (
+        make_jobs(store, 1) == [max(later) + 1] and "not the one that was here" not in caplog.text
+    )
 
 
 def test_without_a_marker_the_folders_tell_which_numbers_were_given(

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from radrm.core.records import Device
+from radrm.core.state.window import SmactWindow
 from radrm.simulator.scheduling import READING_INTERVAL_S, OwnLoop
 
 
@@ -17,6 +19,9 @@ class Second:
 
 
 class EverySecond(OwnLoop):
+    def _window(self, device: Device) -> SmactWindow:  # type: ignore[override]
+        return SmactWindow(self._settings.smact_window_s)
+
     def _begin(self) -> None:
         self._read(range(len(self._devices)))
         self._world.at(READING_INTERVAL_S, Second())

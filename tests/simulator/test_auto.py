@@ -15,11 +15,11 @@ from tests.simulator.traces import job, scenario
 
 @pytest.fixture(autouse=True)
 def no_errors_seen_elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What ships would have to be known here to tell what is promised."""
-    monkeypatch.setattr("radrm.estimators.learned.ERRORS_SEEN", {})
+    """What ships would have to be known here to tell what is reserved."""
+    monkeypatch.setattr("radrm.estimators.learning.learned.ERRORS_SEEN", {})
 
 
-def promised(run: Run) -> list[int]:
+def reserved(run: Run) -> list[int]:
     return [found.attempts[0].reserved_mib for found in run.jobs]
 
 
@@ -34,15 +34,15 @@ def test_the_best_route_that_tells_is_believed() -> None:
         job(0, 330, 3000, estimates={"faketensor": 4000}),
     ]
     run = simulate(jobs, exactly(policy="first-fit"))
-    assert promised(run)[:2] == [8000, 9000]
-    assert promised(run)[2] == 5120, "the chain has no such route: the policy's floor"
+    assert reserved(run)[:2] == [8000, 9000]
+    assert reserved(run)[2] == 5120, "the chain has no such route: the policy's floor"
 
 
 def test_it_learns_from_the_runs_that_have_ended() -> None:
     """An estimator that always says half of the need. All runs are of one size."""
     jobs = [job(500.0 * at, 330, 10000, estimates={"horus": 5000}) for at in range(12)]
     run = simulate(jobs, exactly())
-    first, *later = promised(run)
+    first, *later = reserved(run)
     assert first == 5000
     assert run.jobs[0].attempts[0].outcome is Outcome.OOM
     assert later[0] > 5000, "its second attempt has shown what it needs"
@@ -53,8 +53,8 @@ def test_it_learns_from_the_runs_that_have_ended() -> None:
 
 def test_runs_on_other_kinds_of_gpus_teach_nothing() -> None:
     jobs = [job(500.0 * at, 330, 9000, gpus=2, estimates={"horus": 12000}) for at in range(4)]
-    alike = promised(simulate(jobs, exactly(spec="sim:2xA100-40GB")))
-    mixed = promised(simulate(jobs, exactly(spec="sim:1xA100-40GB,1xH100-80GB")))
+    alike = reserved(simulate(jobs, exactly(spec="sim:2xA100-40GB")))
+    mixed = reserved(simulate(jobs, exactly(spec="sim:1xA100-40GB,1xH100-80GB")))
     assert alike[-1] < 12000
     assert mixed == [12000] * 4, "a run over both kinds is of neither"
 
@@ -63,5 +63,5 @@ def test_the_quantile_is_configured_as_the_daemons() -> None:
     jobs = [job(500.0 * at, 330, 4000 + 400 * at, estimates={"horus": 6000}) for at in range(10)]
     setting = exactly()
     bold = replace(setting.config, estimators={"auto": {"quantile": 0.1}})
-    cautious = promised(simulate(jobs, setting))
-    assert promised(simulate(jobs, replace(setting, config=bold)))[-1] < cautious[-1]
+    cautious = reserved(simulate(jobs, setting))
+    assert reserved(simulate(jobs, replace(setting, config=bold)))[-1] < cautious[-1]

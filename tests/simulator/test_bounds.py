@@ -2,25 +2,23 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from radrm.config import Config
-from radrm.core.physics import delivered
-from radrm.modelled.spec import parse
+from radrm.simulated.physics import delivered
+from radrm.simulated.spec import parse
 from radrm.simulator.bounds import Bounds, bounds, drawn, nominal
 from radrm.simulator.engine import simulate
-from radrm.simulator.importers.aids import Aids
-from radrm.simulator.importers.forms import read_any
-from radrm.simulator.importers.profiles import read_profile
-from radrm.simulator.job import TraceJob
 from radrm.simulator.metrics import metrics
 from radrm.simulator.scenario import Scenario
+from radrm.simulator.traces.importers.aids import Aids
+from radrm.simulator.traces.importers.forms import read_any
+from radrm.simulator.traces.importers.profiles import read_profile
+from radrm.simulator.traces.job import TraceJob
+from tests.paths import SHARED_DATA
 
-DATA = Path(__file__).parents[3] / "shared" / "data"
 FULL = delivered(1e6)
 
 
@@ -103,12 +101,14 @@ def test_no_policy_beats_the_bounds(
     assert limits.fluid_mean_jct_s >= limits.mean_jct_s * (1 - 1e-6)
 
 
-@pytest.mark.skipif(not DATA.is_dir(), reason="the development data is not here")
+@pytest.mark.skipif(not SHARED_DATA.is_dir(), reason="the development data is not here")
 def test_the_published_trace() -> None:
     """413 and 100 minutes were found before, with the start-up taken for work."""
-    with open(DATA / "measured/measured_solo_profile_a100.csv") as file:
+    with open(SHARED_DATA / "measured/measured_solo_profile_a100.csv") as file:
         aids = Aids(profile=read_profile(file, "profile"))
-    jobs = read_any((DATA / "traces/heavy60.csv").read_text().splitlines(True), "t", "auto", aids)
+    jobs = read_any(
+        (SHARED_DATA / "traces/heavy60.csv").read_text().splitlines(True), "t", "auto", aids
+    )
     found = bounds(jobs.jobs, nominal(jobs.jobs), [1.0] * 4)
     assert found.makespan_s / 60 == pytest.approx(413.4, abs=0.1)
     assert found.fluid_mean_jct_s / 60 == pytest.approx(100.1, abs=0.1)

@@ -12,23 +12,23 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from radrm.config import Config
-from radrm.core.physics import Demand, running_speeds, speeds, watts
-from radrm.core.physics import Load as PhysicsLoad
 from radrm.core.words import Collocation, Outcome
 from radrm.errors import BadConfig, UsageError
-from radrm.modelled.spec import parse
+from radrm.simulated.physics import Demand, running_speeds, speeds, watts
+from radrm.simulated.physics import Load as PhysicsLoad
+from radrm.simulated.spec import parse
 from radrm.simulator import estimates
 from radrm.simulator.engine import simulate
-from radrm.simulator.job import TraceJob
 from radrm.simulator.run import DeviceRun, Run
 from radrm.simulator.scenario import Scenario
 from radrm.simulator.servers import simulate_servers
+from radrm.simulator.traces.job import TraceJob
 from radrm.simulator.world import World, course_of
 from tests.simulator.traces import PLAIN, POLICIES, drawn, job, scenario, traces
 
 FIDELITIES = ("radrm", "published")
 EXACT = {"stretch": 1.0}
-"""What is estimated is promised, no more."""
+"""What is estimated is reserved, no more."""
 
 
 def energy_j(device: DeviceRun, until_s: float) -> float:
@@ -55,15 +55,15 @@ def check(run: Run, jobs: list[TraceJob], setting: Scenario) -> None:
             assert len(set(attempt.devices)) == found.job.gpus
         assert times == sorted(times)
         assert found.ended_s == found.attempts[-1].ended_s <= run.ended_s
-    for device, modelled in zip(run.devices, setting.devices, strict=True):
+    for device, simulated in zip(run.devices, setting.devices, strict=True):
         assert all(a.at_s < b.at_s for a, b in pairwise(device.steps))
         for step in device.steps:
-            assert -1e-6 <= step.memory_mib <= modelled.device.capacity_mib + 1e-6
+            assert -1e-6 <= step.memory_mib <= simulated.device.capacity_mib + 1e-6
             assert 0 <= step.smact <= 1
-            drawn_w = watts(step.smact, modelled.idle_w, modelled.peak_w)
+            drawn_w = watts(step.smact, simulated.idle_w, simulated.peak_w)
             assert isclose(step.power_w, drawn_w)
         last = device.steps[-1]
-        assert (last.memory_mib, last.smact) == (modelled.unmanaged_mib, 0.0)
+        assert (last.memory_mib, last.smact) == (simulated.unmanaged_mib, 0.0)
     assert run.oom_count == sum(
         attempt.outcome is Outcome.OOM for found in run.jobs for attempt in found.attempts
     )
@@ -176,7 +176,7 @@ def test_memory_lives_as_on_the_published_runs() -> None:
     assert seen == [(0, 1500), (30, 1500), (45, 20000), (65, 15000), (330, 0)]
 
 
-def test_a_newcomer_without_room_dies_and_is_run_again_on_an_idle_gpu() -> None:
+def test_a_new_job_without_room_dies_and_is_run_again_on_an_idle_gpu() -> None:
     jobs = [job(0, 1030, 30000, name="first"), job(100, 330, 20000, name="second")]
     setting = scenario("rr", "sim:1xA100-40GB", estimator="none")
     run = simulate(jobs, setting)
@@ -188,7 +188,7 @@ def test_a_newcomer_without_room_dies_and_is_run_again_on_an_idle_gpu() -> None:
     assert len(run.jobs[0].attempts) == 1
 
 
-def test_a_promise_is_a_clients_cap() -> None:
+def test_a_reservation_is_a_clients_cap() -> None:
     jobs = [job(0, 330, 20000, estimates={"short": 12000})]
     run = simulate(jobs, scenario(estimator="short", core=EXACT))
     died, again = run.jobs[0].attempts
@@ -234,13 +234,13 @@ def test_what_fits_nowhere_is_refused_with_the_reason() -> None:
 
 def test_who_would_wait_for_ever_is_told_why() -> None:
     run = simulate([job(0)], scenario("exclusive", "sim:1xA100-40GB,unmanaged@0=8000"))
-    assert "it would wait for ever: memory on it is" in (run.jobs[0].reason or "")
+    assert "it would wait forever: its memory is" in (run.jobs[0].reason or "")
 
 
 def test_the_published_loop_gives_up_where_the_prototype_never_would() -> None:
     jobs = [job(0, memory_mib=30000), job(0, memory_mib=35000)]
     run = simulate(jobs, scenario(spec="sim:1xT4-16GB,1xA100-40GB", fidelity="published"))
-    assert run.jobs[0].reason == "it died of GPU out-of-memory 20 times"
+    assert run.jobs[0].reason == "it ran out of GPU memory 20 times"
     taken = simulate(jobs, scenario(spec="sim:1xA100-40GB,unmanaged@0=8000", fidelity="published"))
     assert taken.jobs[0].ended_s is not None
     assert "the largest here have 32536 MiB free" in (taken.jobs[1].reason or "")
@@ -285,12 +285,12 @@ def test_drawn_errors_are_those_on_record(monkeypatch: pytest.MonkeyPatch) -> No
 def test_what_cannot_be_simulated() -> None:
     with pytest.raises(UsageError, match="no estimates of 'oracel'; there are: auto, declared, "):
         simulate([job()], scenario(estimator="oracel"))
-    with pytest.raises(UsageError, match=r"no estimates for auto .*: add a column such as trace_"):
+    with pytest.raises(UsageError, match=r"no estimates for auto .*; add a column such as trace_"):
         simulate([job()], scenario(estimator="auto"))
     told = [job(estimates={"horus": 9000})]
     with pytest.raises(UsageError, match="published loop has no estimator auto"):
         simulate(told, scenario(estimator="auto", fidelity="published"))
-    with pytest.raises(UsageError, match="no fidelity; there are: radrm, published"):
+    with pytest.raises(UsageError, match="is not one of radrm, published"):
         simulate([job()], scenario(fidelity="exact"))
     with pytest.raises(BadConfig, match="did you mean magm"):
         simulate([job()], Scenario(parse("sim:1xA100-40GB"), Config(policy="mgm")))
@@ -321,7 +321,7 @@ def test_an_array_keeps_its_limit() -> None:
     jobs = [job(0, 330, line=n, array="sweep", at_once=2) for n in range(1, 6)]
     run = simulate(jobs, scenario(spec="sim:8xA100-40GB"))
     assert [found.attempts[0].started_s for found in run.jobs] == [0, 0, 330, 330, 660]
-    with pytest.raises(UsageError, match="neither --after nor limits of arrays"):
+    with pytest.raises(UsageError, match="no --after and no array limits"):
         simulate(jobs, scenario(spec="sim:8xA100-40GB", fidelity="published"))
 
 

@@ -1,4 +1,4 @@
-"""The simulator and the real daemon on software GPUs place the same jobs alike."""
+"""The simulator and the real daemon on simulated GPUs place the same jobs alike."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ from pathlib import Path
 
 from radrm.config import Config
 from radrm.simulator.engine import simulate
-from radrm.simulator.job import TraceJob
-from tests.daemon.harness import DaemonHome, wait_until
+from radrm.simulator.traces.job import TraceJob
+from tests.daemon.harness import DaemonHome
 from tests.simulator.through_daemon import devices_of, same_scenario, submitted
+from tests.waiting import wait_until
 
 GPUS = "sim:4xA100-40GB"
 SCALE = 20.0

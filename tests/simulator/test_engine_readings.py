@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from radrm.core.state.window import SmactWindow
-from radrm.modelled.spec import parse
+from radrm.simulated.spec import parse
 from radrm.simulator import engine
 from radrm.simulator.engine import simulate
 from radrm.simulator.run import Run

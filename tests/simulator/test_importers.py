@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -11,17 +10,16 @@ from hypothesis import strategies as st
 
 from radrm.errors import BadFile, UsageError
 from radrm.jobfile.radfile import JobFile, read_job_file
-from radrm.simulator.fill import TYPICAL, Fill, read_fill
-from radrm.simulator.importers.aids import Aids
-from radrm.simulator.importers.forms import read_any
-from radrm.simulator.importers.moments import moment
-from radrm.simulator.importers.profiles import Alone, joined, read_profile
-from radrm.simulator.importers.slurm import gpus_of
-from radrm.simulator.trace import Trace
+from radrm.simulator.traces.fill import TYPICAL, Fill, read_fill
+from radrm.simulator.traces.importers.aids import Aids
+from radrm.simulator.traces.importers.forms import read_any
+from radrm.simulator.traces.importers.moments import moment
+from radrm.simulator.traces.importers.profiles import Alone, joined, read_profile
+from radrm.simulator.traces.importers.slurm import gpus_of
+from radrm.simulator.traces.trace import Trace
+from tests.paths import REPOSITORY, SHARED_DATA
 
-ROOT = Path(__file__).parents[2]
-DATA = ROOT.parent / "shared" / "data"
-needs_data = pytest.mark.skipif(not DATA.is_dir(), reason="the development data is not here")
+needs_data = pytest.mark.skipif(not SHARED_DATA.is_dir(), reason="the development data is not here")
 
 
 def read(text: str, form: str = "auto", aids: Aids | None = None) -> Trace:
@@ -88,7 +86,7 @@ def test_the_prototype_s_script() -> None:
 
 
 def test_a_script_that_tells_too_little() -> None:
-    with pytest.raises(BadFile, match=r"t line 4: nothing tells how long 'one' runs; add --prof"):
+    with pytest.raises(BadFile, match=r"t line 4: the duration of 'one' is unknown; add --prof"):
         read(SCRIPT, aids=Aids(job_file=job_file))
     with pytest.raises(BadFile, match=r"t line 2: 'rm -rf /' is neither"):
         read("sleep 5\nrm -rf /\n", "prototype")
@@ -142,7 +140,7 @@ def test_a_table_of_typical_jobs_that_cannot_be_used() -> None:
 
 
 def test_the_example_from_slurm() -> None:
-    found = read((ROOT / "examples/traces/sacct.txt").read_text())
+    found = read((REPOSITORY / "examples/traces/sacct.txt").read_text())
     resnet, sweep, gpt, bert = found.jobs
     assert (resnet.name, resnet.user, resnet.gpus, resnet.duration_s) == ("resnet", "ada", 1, 2400)
     assert (resnet.memory_mib, resnet.smact) == (8200, 0.62)
@@ -215,10 +213,10 @@ def test_any_text_gives_a_trace_or_one_clear_line(head: str, lines: list[str]) -
 
 @needs_data
 def test_the_traces_of_the_thesis() -> None:
-    with open(DATA / "measured/measured_solo_profile_a100.csv") as file:
+    with open(SHARED_DATA / "measured/measured_solo_profile_a100.csv") as file:
         profile = read_profile(file, "profile")
     for name, jobs, guesses in (("heavy60", 60, 0), ("mix90", 90, 61)):
-        found = read((DATA / f"traces/{name}.csv").read_text(), aids=Aids(profile=profile))
+        found = read((SHARED_DATA / f"traces/{name}.csv").read_text(), aids=Aids(profile=profile))
         assert len(found.jobs) == jobs
         assert not guesses or f"{guesses} jobs" in found.notes[0]
         assert {len(job.estimates) for job in found.jobs} == {3}
@@ -226,5 +224,5 @@ def test_the_traces_of_the_thesis() -> None:
 
 @needs_data
 def test_the_sample_of_philly() -> None:
-    found = read((DATA / "public/philly_sample_500.csv").read_text())
+    found = read((SHARED_DATA / "public/philly_sample_500.csv").read_text())
     assert len(found.jobs) == 500 and {job.gpus for job in found.jobs} <= {1, 2, 4}

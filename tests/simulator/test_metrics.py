@@ -7,12 +7,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from radrm.core.words import Outcome
-from radrm.modelled.spec import parse
+from radrm.simulated.spec import parse
 from radrm.simulator.engine import simulate
-from radrm.simulator.job import TraceJob
 from radrm.simulator.metrics import MEASURED, gain, metrics, over_seeds, percentile, spread
 from radrm.simulator.run import AttemptRun, DeviceRun, DeviceStep, JobRun, Run
 from radrm.simulator.scenario import Scenario
+from radrm.simulator.traces.job import TraceJob
 
 
 def job(submit_s: float, due_s: float | None = None, weight: float = 1.0) -> TraceJob:

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from functools import cache
-from pathlib import Path
 
 import pytest
 
-from benchmarks.published import DATA, ROWS, Row, known, measure
+from benchmarks.simulation.published import ROWS, Row, known, measure
 from radrm.core.rules import Planner
 from radrm.core.scheduler import Rules
 from radrm.core.words import Outcome
@@ -16,10 +15,11 @@ from radrm.orders.fifo import Fifo
 from radrm.recovery.own_device import OwnDevice
 from radrm.simulator import engine
 from radrm.simulator.engine import simulate
-from radrm.simulator.job import TraceJob
 from radrm.simulator.metrics import Spread
 from radrm.simulator.run import Run
 from radrm.simulator.scenario import Scenario
+from radrm.simulator.traces.job import TraceJob
+from tests.paths import SHARED_DATA
 from tests.simulator.traces import job, scenario
 
 ONE = "sim:1xA100-40GB"
@@ -56,7 +56,7 @@ def test_idle_devices_come_first_whatever_the_policy() -> None:
 
 
 def test_readings_are_means_over_a_window_that_is_old() -> None:
-    """A newcomer's memory is hardly seen when the next decides: so it dies."""
+    """A new job's memory is hardly seen when the next decides: so it dies."""
     jobs = [job(0, 3000, 18000, 0.1, steady_mib=18000), job(0, 3000, 18000, 0.1)]
     settings = {"min_free_mib": 30000, "floor_mib": 0}
     run = published(*jobs, estimator="none", settings=settings)
@@ -114,12 +114,12 @@ def figures(trace: str, what: str) -> dict[str, Spread]:
 
 
 needs_data = pytest.mark.skipif(
-    not Path(DATA, "traces").is_dir(), reason="the published traces are not here"
+    not (SHARED_DATA / "traces").is_dir(), reason="the published traces are not here"
 )
 
 
 @needs_data
-@pytest.mark.parametrize("what", ["Exclusive", "MAGM + GPUMemNet (80 %)"])
+@pytest.mark.parametrize("what", ["Exclusive", "MAGM + GPUMemNet (80%)"])
 def test_heavy60_time_and_energy(what: str) -> None:
     row = the_row("heavy60", what)
     found = figures(row.trace, row.what)
@@ -130,9 +130,7 @@ def test_heavy60_time_and_energy(what: str) -> None:
 
 
 @needs_data
-@pytest.mark.parametrize(
-    "what", ["Oracle worst fit", "LUG (80 %, 5 GB)", "MAGM + GPUMemNet (80 %)"]
-)
+@pytest.mark.parametrize("what", ["Oracle worst fit", "LUG (80%, 5 GB)", "MAGM + GPUMemNet (80%)"])
 def test_mix90_improvement(what: str) -> None:
     row = the_row("mix90", what)
     exclusive_s = known(figures("mix90", "Exclusive"), "makespan_s")
@@ -144,11 +142,11 @@ def test_mix90_improvement(what: str) -> None:
 @pytest.mark.parametrize(
     ("trace", "what"),
     [
-        ("heavy60", "MAGM + GPUMemNet (80 %)"),
-        ("heavy60", "MAGM + Horus (80 %)"),
+        ("heavy60", "MAGM + GPUMemNet (80%)"),
+        ("heavy60", "MAGM + Horus (80%)"),
         ("mix90", "RR (no condition)"),
         ("mix90", "MAGM (no condition)"),
-        ("mix90", "LUG (80 %, 5 GB)"),
+        ("mix90", "LUG (80%, 5 GB)"),
         ("mix90", "MAGM + GPUMemNet"),
     ],
 )

@@ -9,13 +9,13 @@ import pytest
 from pytest_mock import MockerFixture
 
 from radrm.core import events as ev
+from radrm.core.decision import Decision
 from radrm.core.rules import Planner
 from radrm.core.scheduler import Scheduler
-from radrm.core.state.state import Decision
 from radrm.errors import RadrmError
 from radrm.simulator.engine import simulate
 from radrm.wiring import make_rules
-from tests.contract.test_isolation import Broken, Stubborn, flip, raising
+from tests.contract.broken import Broken, Stubborn, flip, raising
 from tests.simulator.traces import job, scenario
 
 

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from radrm.core.physics import FAMILIES
 from radrm.errors import BadFile
-from radrm.simulator import table
-from radrm.simulator.job import TraceJob
-from radrm.simulator.trace import Trace, fitting, read_trace, trace_lines
+from radrm.simulated.physics import FAMILIES
+from radrm.simulator.traces import table
+from radrm.simulator.traces.job import TraceJob
+from radrm.simulator.traces.trace import Trace, fitting, read_trace, trace_lines
 
 HEAD = "submit_s,name,gpus,duration_s,memory_mib,smact"
 GOOD = "0,a,1,60,1000,0.5"
@@ -23,7 +23,7 @@ def read(*rows: str, head: str = HEAD) -> Trace:
     return read_trace([f"{line}\n" for line in (head, *rows)], "t.csv")
 
 
-def trouble(*rows: str, head: str = HEAD) -> str:
+def error_of(*rows: str, head: str = HEAD) -> str:
     with pytest.raises(BadFile) as caught:
         read(*rows, head=head)
     assert "\n" not in str(caught.value)
@@ -76,7 +76,7 @@ def test_columns_in_any_order_with_a_byte_order_mark_and_windows_line_ends() -> 
     ],
 )
 def test_a_row_that_cannot_be_used_is_named_by_its_line(row: str, words: str) -> None:
-    said = trouble(GOOD, row)
+    said = error_of(GOOD, row)
     assert said.startswith("t.csv line 3: ") and words in said
 
 
@@ -93,22 +93,22 @@ def test_a_row_that_cannot_be_used_is_named_by_its_line(row: str, words: str) ->
     ],
 )
 def test_a_bad_value_beside(column: str, value: str, words: str) -> None:
-    assert words in trouble(f"{GOOD},{value}", head=f"{HEAD},{column}")
+    assert words in error_of(f"{GOOD},{value}", head=f"{HEAD},{column}")
 
 
 def test_many_bad_lines_are_one_line() -> None:
-    said = trouble(*["0,a,1,nan,5,0.5"] * 50)
+    said = error_of(*["0,a,1,nan,5,0.5"] * 50)
     assert "(49 more lines: 3, 4, 5, 6, 7, ...)" in said and len(said) < 200
 
 
 def test_no_trace_at_all() -> None:
-    assert "no columns gpus, smact" in trouble(GOOD, head="submit_s,name,duration_s,memory_mib")
-    assert "--import=FORM" in trouble(head="JobID|State")
-    assert "separated by ';'" in trouble(head=HEAD.replace(",", ";"))
-    assert "stands there twice" in trouble(GOOD, head=f"{HEAD},name")
-    assert "holds no job" in trouble()
-    assert "NUL byte" in trouble("\0")
-    assert "longer than" in trouble("x" * 70_000)
+    assert "no columns gpus, smact" in error_of(GOOD, head="submit_s,name,duration_s,memory_mib")
+    assert "--import=FORM" in error_of(head="JobID|State")
+    assert "separated by ';'" in error_of(head=HEAD.replace(",", ";"))
+    assert "two columns 'name'; rename one" in error_of(GOOD, head=f"{HEAD},name")
+    assert "holds no job" in error_of()
+    assert "NUL byte" in error_of("\0")
+    assert "longer than" in error_of("x" * 70_000)
     with pytest.raises(BadFile, match="empty"):
         read_trace([], "t.csv")
 
@@ -116,7 +116,7 @@ def test_no_trace_at_all() -> None:
 def test_a_trace_beyond_the_limit_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(table, "MAX_ROWS", 3)
     assert len(read(*[f"{i},a,1,60,1000,0.5" for i in range(3)]).jobs) == 3
-    assert "line 5: more than 3 rows" in trouble(*[f"{i},a,1,60,1000,0.5" for i in range(4)])
+    assert "line 5: more than 3 rows" in error_of(*[f"{i},a,1,60,1000,0.5" for i in range(4)])
 
 
 def test_unsorted_times_are_sorted_and_said() -> None:

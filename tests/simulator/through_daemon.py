@@ -1,4 +1,4 @@
-"""The jobs of a trace through a real daemon on software GPUs, in scaled time."""
+"""The jobs of a trace through a real daemon on simulated GPUs, in scaled time."""
 
 from __future__ import annotations
 
@@ -7,10 +7,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from radrm.config import Config
-from radrm.modelled.spec import parse
-from radrm.simulator.job import TraceJob
+from radrm.simulated.spec import parse
 from radrm.simulator.scenario import Life, Scenario
-from tests.daemon.harness import DaemonHome, wait_until
+from radrm.simulator.traces.job import TraceJob
+from tests.daemon.harness import DaemonHome
+from tests.waiting import wait_until
 
 SIMJOBS = Life(0.0, 5.0, 0.0, 0.0, (1.0, 1.0), spread=0.0, work_sd=0.0)
 """How `radrm-simjob` lives: at its peak five seconds after it began, and no start-up."""

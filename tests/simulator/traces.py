@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 
 from radrm.config import Config
 from radrm.core.words import Collocation
-from radrm.modelled.spec import parse
-from radrm.simulator.job import TraceJob
+from radrm.simulated.spec import parse
 from radrm.simulator.scenario import Life, Scenario
+from radrm.simulator.traces.job import TraceJob
 
 PLAIN = Life(spread=0.0, work_sd=0.0)
 """Every start-up takes 30 s, and so on: no seed changes anything."""

@@ -7,11 +7,7 @@ from __future__ import annotations
 
 import os
 import subprocess
-import sys
-import threading
-import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pynvml
@@ -19,37 +15,28 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.standins.nvml_library import A100, H100, Nvml, build
-
-MIB = 1024 * 1024
-INVALID, NOT_SUPPORTED, NO_PERMISSION, NOT_FOUND, TIMEOUT = 2, 3, 4, 6, 10
-NO_DRIVER, NO_FUNCTION, LOST, RESET, MISMATCH, OLD_STRUCT = 9, 13, 15, 16, 18, 25
-UNINITIALIZED, NO_DATA, UNKNOWN = 1, 21, 999
-NO_INSTANCE = 0xFFFFFFFF
-VOLATILE, AGGREGATE, CORRECTED, UNCORRECTED = 0, 1, 0, 1
-XID = pynvml.nvmlEventTypeXidCriticalError
-
-
-@pytest.fixture
-def gpu(nvml: Nvml) -> str:
-    """One H100, and `pynvml` ready to be asked."""
-    uuid = nvml.gpu(model=H100)
-    pynvml.nvmlInit()
-    return uuid
-
-
-def handle(uuid: str) -> Any:
-    return pynvml.nvmlDeviceGetHandleByUUID(uuid)
-
-
-def error(call: Callable[..., Any], *given: Any) -> int:
-    with pytest.raises(pynvml.NVMLError) as caught:
-        call(*given)
-    number: int = caught.value.value
-    return number
-
+from tests.standins.nvml_calls import (
+    AGGREGATE,
+    CORRECTED,
+    INVALID,
+    LOST,
+    NO_INSTANCE,
+    NO_PERMISSION,
+    NOT_FOUND,
+    NOT_SUPPORTED,
+    OLD_STRUCT,
+    READERS,
+    UNCORRECTED,
+    VOLATILE,
+    error,
+    handle,
+    held,
+    memory,
+)
+from tests.standins.nvml_library import Nvml
 
 # ------------------------------------------------------------------ what the state says
+
 
 FIGURES = [
     ("power_mw", 310_000, pynvml.nvmlDeviceGetPowerUsage),
@@ -139,11 +126,6 @@ def test_the_compute_mode_is_set_for_all(nvml: Nvml, gpu: str) -> None:
 # ------------------------------------------------------------------ memory and processes
 
 
-def memory(uuid: str, version: int | None = pynvml.nvmlMemory_v2) -> dict[str, int]:
-    info = pynvml.nvmlDeviceGetMemoryInfo(handle(uuid), version=version)
-    return {name: getattr(info, name) // MIB for name, _ in info._fields_ if name != "version"}
-
-
 def test_memory_in_both_versions(nvml: Nvml, gpu: str) -> None:
     nvml.set(gpu, memory_total_mib=1000, memory_reserved_mib=100, memory_base_mib=5)
     nvml.process(gpu, 1, 200)
@@ -154,18 +136,6 @@ def test_memory_in_both_versions(nvml: Nvml, gpu: str) -> None:
     nvml.set(gpu, memory_used_mib=None)
     assert memory(gpu)["used"] == 205
     assert error(memory, gpu, pynvml.nvmlMemory_v2 + 1) == OLD_STRUCT
-
-
-READERS = {
-    "compute": pynvml.nvmlDeviceGetComputeRunningProcesses_v3,
-    "mps": pynvml.nvmlDeviceGetMPSComputeRunningProcesses_v3,
-    "graphics": pynvml.nvmlDeviceGetGraphicsRunningProcesses_v3,
-}
-
-
-def held(uuid: str, kind: str = "compute") -> dict[int, int | None]:
-    found = READERS[kind](handle(uuid))
-    return {p.pid: p.usedGpuMemory and p.usedGpuMemory // MIB for p in found}
 
 
 def test_each_list_has_its_processes(nvml: Nvml, gpu: str) -> None:
@@ -257,275 +227,3 @@ def test_processes_of_instances_stand_on_their_gpu_too(nvml: Nvml, gpu: str) -> 
         (22, 2, 0),
     ]
     assert memory(gpu)["used"] == 300
-
-
-# ------------------------------------------------------------------ GPM
-
-
-def sample(take: Callable[[Any], Any]) -> Any:
-    made = pynvml.nvmlGpmSampleAlloc()
-    take(made)
-    return made
-
-
-def metric(first: Any, second: Any, number: int = pynvml.NVML_GPM_METRIC_SM_UTIL) -> Any:
-    request = pynvml.c_nvmlGpmMetricsGet_t()
-    request.version, request.numMetrics = pynvml.NVML_GPM_METRICS_GET_VERSION, 1
-    request.sample1, request.sample2 = first, second
-    request.metrics[0].metricId = number
-    return pynvml.nvmlGpmMetricsGet(request).metrics[0]
-
-
-def settled(take: Callable[[Any], Any]) -> Any:
-    """The SM metric over two samples, the second taken again until it is far enough away."""
-    first, second = sample(take), pynvml.nvmlGpmSampleAlloc()
-    while True:
-        take(second)
-        found = metric(first, second)
-        if found.nvmlReturn != NO_DATA:
-            pynvml.nvmlGpmSampleFree(first)
-            pynvml.nvmlGpmSampleFree(second)
-            return found
-
-
-def test_sm_activity_takes_two_samples(nvml: Nvml, gpu: str) -> None:
-    nvml.set(gpu, sm_util=37.5)
-    device = handle(gpu)
-    assert pynvml.nvmlGpmQueryDeviceSupport(device).isSupportedDevice == 1
-
-    def take(into: Any) -> Any:
-        return pynvml.nvmlGpmSampleGet(device, into)
-
-    once = sample(take)
-    assert metric(once, once).nvmlReturn == NO_DATA
-    found = settled(take)
-    assert (found.nvmlReturn, found.value) == (0, 37.5)
-    nvml.set(gpu, sm_util=None)
-    assert settled(take).nvmlReturn == NOT_SUPPORTED
-
-
-def test_samples_of_instances_and_of_others(nvml: Nvml, gpu: str) -> None:
-    nvml.mig(gpu, "1g.10gb", gpu_instance=9, sm_util=80)
-    device = handle(gpu)
-    other = nvml.gpu(model=A100)
-    assert settled(lambda into: pynvml.nvmlGpmMigSampleGet(device, 9, into)).value == 80
-    made = pynvml.nvmlGpmSampleAlloc()
-    assert error(pynvml.nvmlGpmMigSampleGet, device, 3, made) == NOT_FOUND
-    assert pynvml.nvmlGpmQueryDeviceSupport(handle(other)).isSupportedDevice == 0
-    assert error(pynvml.nvmlGpmSampleGet, handle(other), made) == NOT_SUPPORTED
-    assert error(metric, made, made) == INVALID, "an empty sample"
-    mine = sample(lambda into: pynvml.nvmlGpmSampleGet(device, into))
-    pynvml.nvmlGpmMigSampleGet(device, 9, made)
-    assert error(metric, mine, made) == INVALID, "samples of two devices"
-
-
-# ------------------------------------------------------------------ events
-
-
-def listening(*uuids: str) -> Any:
-    events = pynvml.nvmlEventSetCreate()
-    for uuid in uuids:
-        pynvml.nvmlDeviceRegisterEvents(handle(uuid), XID, events)
-    return events
-
-
-def test_an_event_is_told_once_to_those_who_listened_before(nvml: Nvml, gpu: str) -> None:
-    other = nvml.gpu()
-    nvml.xid(gpu, 13)
-    events, second = listening(gpu, other), listening(gpu)
-    assert error(pynvml.nvmlEventSetWait_v2, events, 0) == TIMEOUT, "it was before"
-    nvml.xid(other, 79)
-    nvml.xid(gpu, 48)
-    nvml.event(gpu, 2, 0)  # of a type that nobody asked for
-    told = [pynvml.nvmlEventSetWait_v2(events, 0) for _ in range(2)]
-    assert {(pynvml.nvmlDeviceGetUUID(e.device), e.eventType, e.eventData) for e in told} == {
-        (other, XID, 79),
-        (gpu, XID, 48),
-    }
-    assert {e.gpuInstanceId for e in told} == {NO_INSTANCE}
-    assert error(pynvml.nvmlEventSetWait_v2, events, 0) == TIMEOUT
-    assert pynvml.nvmlEventSetWait_v2(second, 0).eventData == 48
-    for done_with in (events, second):
-        pynvml.nvmlEventSetFree(done_with)
-
-
-def test_a_wait_ends_with_the_event(nvml: Nvml, gpu: str) -> None:
-    events = listening(gpu)
-    found: list[Any] = []
-    waiter = threading.Thread(
-        target=lambda: found.append(pynvml.nvmlEventSetWait_v2(events, 60_000)), daemon=True
-    )
-    waiter.start()
-    nvml.xid(gpu, 31)
-    waiter.join(timeout=30)
-    assert [e.eventData for e in found] == [31]
-
-
-def test_events_of_instances_and_of_gpus_that_have_none(nvml: Nvml, gpu: str) -> None:
-    instance = nvml.mig(gpu, "1g.10gb")
-    deaf = nvml.gpu(event_types=None)
-    events = listening(gpu)
-    nvml.xid(instance, 43)
-    event = pynvml.nvmlEventSetWait_v2(events, 0)
-    assert (event.gpuInstanceId, event.computeInstanceId) == (1, 0)
-    assert pynvml.nvmlDeviceGetUUID(event.device) == gpu
-    for silent in (instance, deaf):
-        given = (handle(silent), XID, events)
-        assert error(pynvml.nvmlDeviceRegisterEvents, *given) == NOT_SUPPORTED
-
-
-# ------------------------------------------------------------------ trouble
-
-
-@pytest.mark.parametrize("number", [NOT_SUPPORTED, NO_PERMISSION, LOST, RESET, MISMATCH, UNKNOWN])
-def test_a_function_fails_for_all_or_for_one(nvml: Nvml, gpu: str, number: int) -> None:
-    other = nvml.gpu()
-    both = handle(gpu), handle(other)
-    nvml.fail("nvmlDeviceGetPowerUsage", number)
-    assert [error(pynvml.nvmlDeviceGetPowerUsage, h) for h in both] == [number] * 2
-    nvml.fail("nvmlDeviceGetPowerUsage", 0)
-    nvml.fail("nvmlDeviceGet*", number, other)
-    assert pynvml.nvmlDeviceGetPowerUsage(both[0]) == 60_000
-    assert error(pynvml.nvmlDeviceGetPowerUsage, both[1]) == number
-    assert error(pynvml.nvmlDeviceGetHandleByIndex, 1) == number
-    assert error(handle, other) == number
-    nvml.fail("nvmlDeviceGet*", 0, other)
-    assert pynvml.nvmlDeviceGetPowerUsage(both[1]) == 60_000
-
-
-def test_an_instance_shares_its_gpus_trouble(nvml: Nvml, gpu: str) -> None:
-    device = handle(nvml.mig(gpu, "1g.10gb"))
-    nvml.fail("*", LOST, gpu)
-    assert error(pynvml.nvmlDeviceGetName, device) == LOST
-
-
-def test_a_hang_holds_its_caller_only(nvml: Nvml, gpu: str) -> None:
-    device = handle(gpu)
-    nvml.hang("nvmlDeviceGetPowerUsage")
-    found: list[int] = []
-    stuck = threading.Thread(
-        target=lambda: found.append(pynvml.nvmlDeviceGetPowerUsage(device)), daemon=True
-    )
-    stuck.start()
-    while not nvml.calls("nvmlDeviceGetPowerUsage"):
-        assert stuck.is_alive()
-    assert pynvml.nvmlDeviceGetName(device) == "NVIDIA H100 80GB HBM3"
-    nvml.set(gpu, power_mw=1)
-    assert found == []
-    nvml.release("nvmlDeviceGetPowerUsage")
-    stuck.join(timeout=30)
-    assert found == [1], "it answers with what is true by then"
-
-
-def test_a_delay_is_served(nvml: Nvml, gpu: str) -> None:
-    device = handle(gpu)
-    nvml.delay("nvmlDeviceGetPowerUsage", 0.02, gpu)
-    before = time.monotonic()
-    assert pynvml.nvmlDeviceGetPowerUsage(device) == 60_000
-    assert time.monotonic() - before >= 0.02, "it cannot have been earlier"
-
-
-def test_opening_and_closing(nvml: Nvml) -> None:
-    nvml.gpu()
-    assert error(pynvml.nvmlDeviceGetCount) == UNINITIALIZED
-    pynvml.nvmlInit()
-    pynvml.nvmlInit()
-    pynvml.nvmlShutdown()
-    assert pynvml.nvmlDeviceGetCount() == 1
-    pynvml.nvmlShutdown()
-    assert error(pynvml.nvmlDeviceGetCount) == UNINITIALIZED
-    assert error(pynvml.nvmlShutdown) == UNINITIALIZED
-    nvml.fail("nvmlInit*", MISMATCH)
-    assert error(pynvml.nvmlInit) == MISMATCH
-
-
-def test_no_state_is_no_driver(nvml: Nvml) -> None:
-    nvml.state.unlink()
-    assert error(pynvml.nvmlInit) == NO_DRIVER
-
-
-@pytest.mark.parametrize(
-    "line",
-    [
-        "gpux GPU-a",
-        "set GPU-none power_mw 1",
-        "set {gpu} powr_mw 1",
-        "set {gpu} power_mw lots",
-        "process {gpu} 12",
-        "process {gpu} 12 100 computer",
-        "mig MIG-a GPU-none",
-        "fail nvmlInit",
-        "xid {gpu}",
-        "gpu",
-        "gone MIG-none",
-        "set {gpu} name " + "x" * 200,
-    ],
-)
-def test_a_typo_cannot_pass(
-    nvml: Nvml, gpu: str, line: str, capfd: pytest.CaptureFixture[str]
-) -> None:
-    nvml.write(line.format(gpu=gpu))
-    assert error(pynvml.nvmlDeviceGetCount) == UNKNOWN
-    count = len(nvml.state.read_text().splitlines())
-    assert f"line {count}: " in capfd.readouterr().err
-
-
-def test_half_a_line_is_not_read(nvml: Nvml, gpu: str) -> None:
-    with nvml.state.open("a") as file:
-        file.write(f"# a comment\n\nset {gpu} power_mw 77")
-    assert pynvml.nvmlDeviceGetPowerUsage(handle(gpu)) == 60_000
-    nvml.write("000")
-    assert pynvml.nvmlDeviceGetPowerUsage(handle(gpu)) == 77_000
-
-
-# ------------------------------------------------------------------ an old driver
-
-
-def test_an_old_driver_lacks_functions(old_nvml: Nvml) -> None:
-    device = old_nvml.gpu()
-    old_nvml.process(device, 5, 100)
-    old_nvml.process(device, 6, None, "mps")
-    pynvml.nvmlInit()
-    for call in (
-        *READERS.values(),
-        lambda h: pynvml.nvmlDeviceGetMemoryInfo(h, version=pynvml.nvmlMemory_v2),
-        lambda h: pynvml.nvmlDeviceGetTemperatureV(h, 0),
-        pynvml.nvmlDeviceGetCurrentClocksEventReasons,
-        pynvml.nvmlGpmQueryDeviceSupport,
-    ):
-        assert error(call, handle(device)) == NO_FUNCTION
-    assert memory(device, None)["used"] == 700
-    (one,) = pynvml.nvmlDeviceGetComputeRunningProcesses_v2(handle(device))
-    (two,) = pynvml.nvmlDeviceGetMPSComputeRunningProcesses_v2(handle(device))
-    assert [(p.pid, p.usedGpuMemory) for p in (one, two)] == [(5, 100 * MIB), (6, None)]
-
-
-# ------------------------------------------------------------------ other processes
-
-OTHER = """
-import pynvml
-pynvml.nvmlInit()
-print(pynvml.nvmlDeviceGetUUID(pynvml.nvmlDeviceGetHandleByIndex(0)))
-"""
-
-
-def test_another_process_finds_it_by_name(nvml_driver: Nvml) -> None:
-    uuid = nvml_driver.gpu()
-    done = subprocess.run(
-        [sys.executable, "-c", OTHER],
-        env={**os.environ, **nvml_driver.environment},
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
-    assert (done.stdout.strip(), done.stderr) == (uuid, "")
-    assert nvml_driver.calls("nvmlInitWithFlags") == ["nvmlInitWithFlags"]
-
-
-def test_without_a_compiler_tests_are_skipped_in_words(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(pytest.skip.Exception, match="no C compiler"):
-        build(tmp_path)

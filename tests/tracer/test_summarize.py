@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from radrm.estimators.summaries.read import read_summary
-from radrm.estimators.traced import Traced
+from radrm.estimators.traces.traced import Traced
+from tests.paths import REPOSITORY
 
 PYTHON = os.environ.get("RADRM_TEST_TORCH_PYTHON") or sys.executable
 NETS = """
@@ -44,7 +45,7 @@ def torch() -> None:
 def summarize(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
     (folder / "nets.py").write_text(NETS)
     command = [sys.executable, "-m", "radrm.cli.main", "summarize", *words, "--python", PYTHON]
-    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
+    environment = {**os.environ, "PYTHONPATH": str(REPOSITORY)}
     return subprocess.run(
         command, cwd=folder, env=environment, capture_output=True, text=True, check=False
     )

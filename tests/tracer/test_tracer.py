@@ -15,7 +15,8 @@ from typing import Any
 
 import pytest
 
-from radrm.estimators.traced import Traced, replayed
+from radrm.estimators.traces.replay import replayed
+from radrm.estimators.traces.traced import Traced
 
 HERE = Path(__file__).parent
 TRACER = HERE.parents[1] / "radrm" / "tracer"
@@ -206,7 +207,7 @@ def test_code_that_reads_values_is_guessed_for(documents: dict[str, Any]) -> Non
         ("fixed batch, asked", 128, "batch size: 128, that of the factory's inputs"),
         ("any keywords", 96, "batch size: 96, that of the factory's inputs"),
         ("any keywords, asked", 16, None),
-        ("no batch", 32, "batch size: 32, as nothing names another"),
+        ("no batch", 32, "batch size: 32, as neither the job nor its factory names one"),
     ],
 )
 def test_the_factorys_own_batch_size_rules_unless_the_job_says_another(
@@ -234,7 +235,7 @@ def test_each_guess_is_a_line(documents: dict[str, Any]) -> None:
 
 
 def test_a_launcher_means_a_process_for_each_gpu_and_so_does_silence(documents: Any) -> None:
-    for name, why in (("two, launched", "starts torchrun"), ("two, unknown", "nothing tells")):
+    for name, why in (("two, launched", "starts torchrun"), ("two, unknown", "does not show")):
         found = traced(documents, name)
         assert (found.gpus, found.parallel) == (2, "ddp")
         assert found.need_mib == traced(documents, "mlp ddp").need_mib

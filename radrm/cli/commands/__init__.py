@@ -1,4 +1,4 @@
-"""The commands, one file each: what it takes, whom it asks, what it shows.
+"""The commands, one file each: its parameters, its help and what it shows.
 
 The files, in the order in which they may import one another:
     submit      `radrm submit`, on a path that imports little

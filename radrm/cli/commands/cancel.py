@@ -1,38 +1,42 @@
-"""`radrm cancel`: end jobs: TERM, and KILL after the grace time."""
+"""`radrm cancel`: end jobs with TERM, then with KILL after the grace time."""
 
 from __future__ import annotations
 
-from radrm.cli.options import Json
-from radrm.cli.orders import Jobs, State, User, called, order_jobs
-from radrm.client.text import Document
+from radrm.cli.parameters import CHOSEN_JOBS, JSON, STATE, USER
+from radrm.cli.results import job_name, run_on_jobs
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from radrm.client.text import Document
 
 _MOST_NAMED = 10
+PARAMETERS = (CHOSEN_JOBS, USER, STATE, JSON)
 
 
-def cancel(jobs: Jobs = None, user: User = "", state: State = "", as_json: Json = False) -> None:
+def cancel(jobs: list[str], user: str, state: str, as_json: bool) -> int:
     """Cancel jobs, waiting or running.
 
-    A running job's whole process tree gets TERM, and KILL after the grace time. Jobs that
-    can only follow one that completes (--after) fail with it; they are named.
+    All processes of a running job get TERM, and KILL after the grace time. A job that can
+    only start after a cancelled one completes (--after) fails with it and is named.
 
     \b
     Examples:
       radrm cancel 12
       radrm cancel 12_3 'sweep-*'
-      radrm cancel --state pending          all of yours that wait
+      radrm cancel --state pending          all your waiting jobs
       radrm cancel 'sweep-*' --state running
     """
-    order_jobs("cancel", jobs, _done, as_json, user, state)
+    return run_on_jobs("cancel", jobs, _describe, as_json, user, state)
 
 
-def _done(result: Document) -> str:
-    said = f"Cancelled {called(result)}, it was {result['state']}"
+def _describe(result: Document) -> str:
+    line = f"Cancelled {job_name(result)}, it was {result['state']}"
     followers = result.get("followers") or []
     if not followers:
-        return said
+        return line
     named = ", ".join(map(str, followers[:_MOST_NAMED]))
     more = f" and {len(followers) - _MOST_NAMED} more" if len(followers) > _MOST_NAMED else ""
-    whom = (
+    failing = (
         "the job that follows it fails" if len(followers) == 1 else "the jobs that follow it fail"
     )
-    return f"{said}; {whom} with it: {named}{more}"
+    return f"{line}; {failing} with it: {named}{more}"

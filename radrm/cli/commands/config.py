@@ -1,9 +1,10 @@
-"""`radrm config`: what is set, where from, and whether a daemon would take it."""
+"""`radrm config`: show the settings and their source, and check them."""
 
 from __future__ import annotations
 
 import json
 import os
+import sys
 from datetime import date, time
 from pathlib import Path
 from typing import Annotated, Any
@@ -11,10 +12,18 @@ from typing import Annotated, Any
 import typer
 
 from radrm.cli.options import Json
-from radrm.cli.settings import filled, find_troubles
+from radrm.cli.settings import filled, find_errors
 from radrm.cli.toml_text import toml_text
 from radrm.client.text import print_json
-from radrm.config import Config, ConfigFile, find_config, parse_config, read_config
+from radrm.config import (
+    Config,
+    ConfigFile,
+    examine_config,
+    find_config,
+    parse_config,
+    read_config,
+    with_set,
+)
 from radrm.errors import BadConfig, plain
 from radrm.host.storage.paths import system_mode
 
@@ -22,7 +31,7 @@ Keys = tuple[str, ...]
 
 config = typer.Typer(
     name="config",
-    help="Show or check the configuration; no daemon is needed.",
+    help="Show or check the configuration, without a daemon.",
     no_args_is_help=True,
     rich_markup_mode=None,
 )
@@ -35,11 +44,11 @@ config = typer.Typer(
 def show(
     settings: Annotated[
         list[str] | None,
-        typer.Option("--set", metavar="KEY=VALUE", help="Show it with this setting changed."),
+        typer.Option("--set", metavar="KEY=VALUE", help="Change this setting first."),
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Show the configuration that a daemon of yours would have, defaults included.
+    """Show the configuration of a daemon of yours, defaults included.
 
     What it prints is a configuration file.
 
@@ -51,7 +60,7 @@ def show(
     file = _in_force()
     given = Config() if file.text is None else parse_config(file.text, str(file.path))
     for setting in settings or []:
-        given = given.with_set(setting)
+        given = with_set(given, setting)
     if as_json:
         print_json(config_document(given, file))
     else:
@@ -59,7 +68,7 @@ def show(
 
 
 def config_text(given: Config, file: ConfigFile) -> str:
-    """The whole configuration as TOML; what is a default is marked."""
+    """The whole configuration as TOML; defaults are marked."""
     remarks = dict.fromkeys(_defaults(given), "default")
     table = {k: v for k, v in filled(given).to_table().items() if v != {}}
     head = f"# What a daemon started now would use: {plain(_where(file))}"
@@ -67,7 +76,7 @@ def config_text(given: Config, file: ConfigFile) -> str:
 
 
 def config_document(given: Config, file: ConfigFile) -> dict[str, Any]:
-    """The same for programs. What JSON cannot hold is written as in TOML, in a string."""
+    """The same for programs. Values that JSON cannot hold are strings with their TOML text."""
     return {
         "file": None if file.path is None else str(file.path),
         "found": file.text is not None,
@@ -77,10 +86,9 @@ def config_document(given: Config, file: ConfigFile) -> dict[str, Any]:
 
 
 def _defaults(given: Config) -> list[Keys]:
-    """Where the whole configuration has a value that nobody chose.
+    """The keys of values that the user did not set.
 
-    A top-level value that was chosen to be its default cannot be told from one that was
-    not; nor does it matter.
+    A top-level value that the user set to its default counts as not set; the effect is the same.
     """
     default, before, whole = Config().to_table(), given.to_table(), filled(given).to_table()
     found: list[Keys] = []
@@ -128,13 +136,14 @@ def _for_json(value: Any) -> Any:
 @config.command()
 def check(
     file: Annotated[
-        Path | None, typer.Argument(help="A configuration file; the one in force otherwise.")
+        Path | None,
+        typer.Argument(metavar="FILE", help="A configuration file; by default the one in force."),
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Check a configuration as a daemon does at its start, and say all that is wrong.
+    """Check a configuration as a daemon does at its start, and list all errors.
 
-    The exit code is 1 if anything is.
+    The exit code is 1 if there is any error.
 
     \b
     Examples:
@@ -143,25 +152,29 @@ def check(
     """
     try:
         found = _in_force() if file is None else _named(file)
-        troubles = [] if found.text is None else find_troubles(found.text, str(found.path))
+        text, source = found.text, str(found.path)
+        errors = [] if text is None else find_errors(text, source)
+        notices = () if text is None else examine_config(text, source).notices
     except BadConfig as error:
-        found, troubles = ConfigFile(file, None), [str(error)]
+        found, errors, notices = ConfigFile(file, None), [str(error)], ()
+    for notice in notices:
+        print(plain(notice), file=sys.stderr)
     if as_json:
         path = None if found.path is None else str(found.path)
-        print_json({"file": path, "found": found.text is not None, "troubles": troubles})
-    elif troubles:
-        for trouble in troubles:
-            print(plain(trouble))
+        print_json({"file": path, "found": found.text is not None, "errors": errors})
+    elif errors:
+        for cause in errors:
+            print(plain(cause))
     else:
         print(plain(f"{found.path}: fine" if found.text is not None else _where(found)))
-    raise typer.Exit(1 if troubles else 0)
+    raise typer.Exit(1 if errors else 0)
 
 
 def _named(path: Path) -> ConfigFile:
     try:
         return ConfigFile(path, read_config(path))
     except (FileNotFoundError, NotADirectoryError):
-        raise BadConfig(f"{path}: no such file; name one that is there") from None
+        raise BadConfig(f"{path}: no such file; name an existing file") from None
 
 
 def _in_force() -> ConfigFile:

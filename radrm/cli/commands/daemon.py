@@ -1,4 +1,4 @@
-"""`radrm daemon`: the daemon itself, in the foreground."""
+"""`radrm daemon`: run the daemon in the foreground."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from radrm.errors import UsageError
 def daemon(
     gpus: Annotated[
         str | None,
-        typer.Option(metavar="sim:SPEC", help="Software GPUs, as sim:4xA100-40GB."),
+        typer.Option(metavar="sim:SPEC", help="Use simulated GPUs, as sim:4xA100-40GB."),
     ] = None,
     time_scale: Annotated[
-        float, typer.Option(help="Let the clock of software GPUs run this much faster.")
+        float, typer.Option(metavar="N", help="Run the clock of simulated GPUs N times as fast.")
     ] = 1.0,
     settings: Annotated[
         list[str] | None,
-        typer.Option("--set", metavar="KEY=VALUE", help="A setting, as policy=exclusive."),
+        typer.Option("--set", metavar="KEY=VALUE", help="Change a setting, as policy=exclusive."),
     ] = None,
 ) -> None:
-    """Run the daemon until Ctrl-C or TERM; jobs run on without it."""
+    """Run the daemon until Ctrl-C or TERM; jobs go on without it."""
     if not 0 < time_scale <= 10_000:
         raise UsageError(f"--time-scale={time_scale:g} is not above 0 and at most 10000")
-    # Imported here: no other command should wait for it.
+    # Imported here, so that the imports for the help text stay few.
     from radrm.daemon.main import run, set_up_logging
 
     set_up_logging()

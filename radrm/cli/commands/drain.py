@@ -1,30 +1,32 @@
-"""`radrm drain`: give no more jobs to a device; those on it run on."""
+"""`radrm drain`: start no more jobs on GPUs; running jobs go on."""
 
 from __future__ import annotations
 
 import sys
-from typing import Annotated
 
-import typer
-
-from radrm.cli.options import Devices, Json
-from radrm.cli.orders import order_devices
+from radrm.cli.parameters import DEVICES, FLAG, JSON, TEXT, Parameter
+from radrm.cli.results import show_results
+from radrm.client.commands import command_devices
 from radrm.errors import UsageError
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from radrm.client.text import Document
 
-def drain(
-    devices: Devices = None,
-    reason: Annotated[
-        str, typer.Option(metavar="TEXT", help="What people are told who wait for it.")
-    ] = "",
-    yes: Annotated[bool, typer.Option("--all", help="All devices, without asking.")] = False,
-    as_json: Json = False,
-) -> None:
-    """Give no more jobs to GPUs; those on them run on.
+_REASON = "Shown to users whose jobs wait for the GPU."
+PARAMETERS = (
+    DEVICES,
+    Parameter("reason", TEXT, _REASON, "TEXT", ("--reason",)),
+    Parameter("every", FLAG, "All GPUs, without asking.", flags=("--all",)),
+    JSON,
+)
 
-    For root and the daemon's own user.
 
-    With no DEVICE all are meant; on a terminal you are asked first.
+def drain(devices: list[str], reason: str, every: bool, as_json: bool) -> int:
+    """Start no more jobs on GPUs; running jobs go on.
+
+    Only root and the user of the daemon may do this. Without DEVICE, all GPUs are drained;
+    on a terminal you are asked first.
 
     \b
     Examples:
@@ -32,19 +34,24 @@ def drain(
       radrm drain --all --reason 'driver update at 18:00'
       radrm resume 3
     """
-    if yes and devices:
+    if every and devices:
         raise UsageError("--all does not go with named devices; leave out one of them")
-    if not devices and not yes and on_terminal():
-        typer.confirm("Drain all devices of this server?", abort=True, err=True)
-    order_devices(
-        "drain",
-        devices or [],
-        lambda r: f"Drained GPU {r['index']}; undo: radrm resume {r['index']}",
-        as_json,
-        reason=reason,
-    )
+    if not devices and not every and on_terminal():
+        confirm("Drain all GPUs of this server?")
+    return show_results(command_devices("drain", devices, reason=reason), _describe, as_json)
+
+
+def _describe(result: Document) -> str:
+    return f"Drained GPU {result['index']}; undo: radrm resume {result['index']}"
 
 
 def on_terminal() -> bool:
-    """Whether somebody is there to be asked."""
+    """Whether a user can answer a question."""
     return sys.stdin.isatty()
+
+
+def confirm(question: str) -> None:
+    """Ask the user. Any answer but yes ends the command."""
+    import typer
+
+    typer.confirm(question, abort=True, err=True)

@@ -1,4 +1,4 @@
-"""`radrm edit`: change what jobs ask for. The words are those of the one option table."""
+"""`radrm edit`: change options of jobs. The option table defines them."""
 
 from __future__ import annotations
 
@@ -6,9 +6,11 @@ from typing import Annotated
 
 import typer
 
-from radrm.cli.options import REFERENCES
-from radrm.cli.orders import called, order_jobs
-from radrm.jobfile.options import OPTIONS, parse_edit
+from radrm.cli.parameters import REFERENCES
+from radrm.cli.results import job_name, show_results
+from radrm.client.commands import command_jobs
+from radrm.jobfile.command_line import parse_edit
+from radrm.jobfile.options import OPTIONS
 
 _OF_LIVE_JOBS = ("time", "signal", "priority", "retries", "requeue", "comment")
 _FIXED = ("array", "hold")
@@ -18,14 +20,16 @@ def edit(
     context: typer.Context,
     show_help: Annotated[bool, typer.Option("--help", "-h", help="Show this text.")] = False,
 ) -> None:
-    """Change what jobs ask for: priority, time limit, memory... (radrm edit --help)."""
+    """Change options of jobs: priority, time limit, memory... (radrm edit --help)."""
     words = list(context.args)
     if show_help:
         print(edit_help())
         return
     as_json = "--json" in words
     jobs, options = parse_edit([word for word in words if word != "--json"])
-    order_jobs("edit", jobs, lambda r: f"Changed {called(r)}", as_json, options=options)
+    results = command_jobs("edit", jobs, options=options)
+    if code := show_results(results, lambda r: f"Changed {job_name(r)}", as_json):
+        raise typer.Exit(code)
 
 
 def edit_help() -> str:
@@ -34,8 +38,8 @@ def edit_help() -> str:
         "Usage: radrm edit JOB... OPTIONS",
         "",
         f"Change jobs: {REFERENCES}.",
-        "What is not named stays as it was. A waiting job may become anything that could",
-        "run here; of a running one only what is marked * can change.",
+        "Options that are not given stay as they are. All options of a waiting job can",
+        "change; of a running job only those marked *.",
         "",
         "Examples:",
         "  radrm edit 12 --priority=10",

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from radrm.cli.options import Json
-from radrm.cli.orders import Jobs, State, User, called, order_jobs
+from radrm.cli.parameters import CHOSEN_JOBS, JSON, STATE, USER
+from radrm.cli.results import job_name, run_on_jobs
+
+PARAMETERS = (CHOSEN_JOBS, USER, STATE, JSON)
 
 
-def hold(jobs: Jobs = None, user: User = "", state: State = "", as_json: Json = False) -> None:
+def hold(jobs: list[str], user: str, state: str, as_json: bool) -> int:
     """Keep waiting jobs from starting, until they are released.
 
-    They keep their age in the queue, and let others pass. `radrm submit --hold` submits a
-    job that waits so from the beginning.
+    A held job keeps its age in the queue; other jobs pass it. `radrm submit --hold` submits
+    a job as held.
 
     \b
     Examples:
       radrm hold 12
       radrm hold 'sweep-*'; radrm release 'sweep-*'
-      radrm hold --state pending            all of yours that wait
+      radrm hold --state pending            all your waiting jobs
     """
-    order_jobs("hold", jobs, lambda r: f"Held {called(r)}", as_json, user, state)
+    return run_on_jobs("hold", jobs, lambda r: f"Held {job_name(r)}", as_json, user, state)

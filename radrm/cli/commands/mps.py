@@ -1,4 +1,4 @@
-"""`radrm mps`: CUDA's MPS on this server's GPUs, looked at, started and stopped."""
+"""`radrm mps`: show, start and stop CUDA MPS on this server's GPUs."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from typing import Annotated, Any
 
 import typer
 
-from radrm.cli.commands.drain import on_terminal
+from radrm.cli.commands.drain import confirm, on_terminal
 from radrm.cli.options import Devices, Json
-from radrm.cli.orders import tell
+from radrm.cli.results import show_results
 from radrm.client.connection import Client
 from radrm.client.text import Document, print_json
 from radrm.errors import plain
@@ -29,7 +29,7 @@ _SETTLED = {True: ("up", "down"), False: ("off",)}
 
 @mps.command()
 def status(as_json: Json = False) -> None:
-    """Show the MPS control daemons: which GPUs they serve, their clients, what is wrong.
+    """Show the MPS control daemons: their GPUs, their clients, and errors.
 
     \b
     Examples:
@@ -46,38 +46,39 @@ def status(as_json: Json = False) -> None:
         for line in _lines(row):
             print(plain(line))
     if not rows:
-        modelled = [str(g["index"]) for g in served if g.get("mps")]
-        if modelled:
-            print(f"MPS is modelled on GPU {', '.join(modelled)}; no control daemon is needed.")
+        simulated = [str(g["index"]) for g in served if g.get("mps")]
+        if simulated:
+            print(f"MPS is simulated on GPU {', '.join(simulated)}; no control daemon is needed.")
         else:
-            print("There is no MPS here; to have it: mps.enabled = true in the configuration.")
+            print("MPS is off; to enable it, set mps.enabled = true in the configuration.")
 
 
 @mps.command()
 def start(devices: Devices = None, as_json: Json = False) -> None:
-    """Have MPS serve GPUs, also such as mps.enabled leaves out.
+    """Start MPS on GPUs, also on GPUs that the setting mps.enabled leaves out.
 
-    For root and the daemon's own user. It holds until the daemon is started again.
+    Only root and the user of the daemon may do this. It holds until the daemon restarts.
+    Without DEVICE, MPS starts on all GPUs.
 
     \b
     Examples:
       radrm mps start
       radrm mps start 0 1
     """
-    _order("mps-start", devices or [], True, as_json)
+    _command("mps-start", devices or [], True, as_json)
 
 
 @mps.command()
 def stop(
     devices: Devices = None,
-    force: Annotated[bool, typer.Option("--force", help="End the jobs that are clients.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="End the jobs that use MPS.")] = False,
     yes: Annotated[bool, typer.Option("--all", help="All GPUs, without asking.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Have MPS serve GPUs no more; jobs share them by time-slicing then.
+    """Stop MPS on GPUs; jobs then share them by time-slicing.
 
-    For root and the daemon's own user. It holds until the daemon is started again. Where jobs
-    are clients it is refused, unless they are to be ended.
+    Only root and the user of the daemon may do this. It holds until the daemon restarts.
+    While jobs use MPS, this is refused without --force.
 
     \b
     Examples:
@@ -85,27 +86,28 @@ def stop(
       radrm mps stop --all --force
     """
     if not devices and not yes and on_terminal():
-        typer.confirm("Stop MPS on all GPUs of this server?", abort=True, err=True)
-    _order("mps-stop", devices or [], False, as_json, force=force)
+        confirm("Stop MPS on all GPUs of this server?")
+    _command("mps-stop", devices or [], False, as_json, force=force)
 
 
-# ------------------------------------------------------------------ orders
+# ------------------------------------------------------------------ start and stop
 
 
-def _order(op: str, devices: list[str], on: bool, as_json: bool, **words: Any) -> None:
-    """Give the order, wait until it has had its effect, say what came of it."""
+def _command(command: str, devices: list[str], on: bool, as_json: bool, **words: Any) -> None:
+    """Start or stop MPS, wait until it has started or stopped, and show the results."""
     with Client() as client:
-        results = client.ask(op, devices=devices, **words)
+        results = client.ask(command, devices=devices, **words)
         wanted = [r["uuid"] for r in results if r["error"] is None]
         rows = _settled(client, wanted, on)
     for result in results:
         row = rows.get(result["uuid"])
         if result["error"] is None and (row is None or row["state"] not in _fine(on)):
-            why = row["trouble"] if row is not None else None
+            why = row["fault"] if row is not None else None
             state = row["state"] if row is not None else "unknown"
             result["error"] = f"MPS of GPU {result['index']} is {state}: {why or 'see the log'}"
-    done = "MPS serves" if on else "MPS serves no more"
-    tell(results, lambda r: f"{done}: GPU {r['index']}", as_json)
+    done = "Started" if on else "Stopped"
+    if code := show_results(results, lambda r: f"{done} MPS on GPU {r['index']}", as_json):
+        raise typer.Exit(code)
 
 
 def _fine(on: bool) -> tuple[str, ...]:
@@ -113,7 +115,7 @@ def _fine(on: bool) -> tuple[str, ...]:
 
 
 def _settled(client: Client, uuids: list[str], on: bool) -> dict[str, Document]:
-    """The row of each of these GPUs, once nothing more is to come or patience ends."""
+    """Wait until MPS has started or stopped on these GPUs, or time is up. Returns their rows."""
     deadline = time.monotonic() + _PATIENCE_S
     while True:
         rows = {uuid: row for row in client.ask("mps") for uuid in row["uuids"]}
@@ -123,7 +125,7 @@ def _settled(client: Client, uuids: list[str], on: bool) -> dict[str, Document]:
         time.sleep(_PAUSE_S)
 
 
-# ------------------------------------------------------------------ a page
+# ------------------------------------------------------------------ status
 
 
 def _lines(row: Document) -> list[str]:
@@ -135,8 +137,8 @@ def _lines(row: Document) -> list[str]:
         words.append(f"control daemon {row['pid']}")
         words.append(_clients(clients))
     lines = [f"{name}: {', '.join(words)}"]
-    if row["trouble"]:
-        lines.append(f"  {row['trouble']}")
+    if row["fault"]:
+        lines.append(f"  {row['fault']}")
     if row["wanted"] or row["pid"] is not None:
         lines.append(f"  pipes {row['pipes']}, logs {row['logs']}")
     return lines
@@ -144,9 +146,9 @@ def _lines(row: Document) -> list[str]:
 
 def _clients(clients: list[Document]) -> str:
     jobs = sorted({c["job"] for c in clients if c["job"] is not None})
-    strangers = sum(c["job"] is None for c in clients)
+    unmanaged = sum(c["job"] is None for c in clients)
     parts = [f"job {job}" for job in jobs]
-    if strangers:
-        parts.append(f"{strangers} that radrm did not start")
+    if unmanaged:
+        parts.append(f"{unmanaged} unmanaged")
     many = f"{len(clients)} client{'s' if len(clients) != 1 else ''}"
     return f"{many} ({', '.join(parts)})" if parts else many

@@ -1,18 +1,20 @@
-"""`radrm release`: let held jobs start again."""
+"""`radrm release`: let held jobs start."""
 
 from __future__ import annotations
 
-from radrm.cli.options import Json
-from radrm.cli.orders import Jobs, State, User, called, order_jobs
+from radrm.cli.parameters import CHOSEN_JOBS, JSON, STATE, USER
+from radrm.cli.results import job_name, run_on_jobs
+
+PARAMETERS = (CHOSEN_JOBS, USER, STATE, JSON)
 
 
-def release(jobs: Jobs = None, user: User = "", state: State = "", as_json: Json = False) -> None:
-    """Let jobs that were held start, and those that pause before a retry.
+def release(jobs: list[str], user: str, state: str, as_json: bool) -> int:
+    """Let held jobs start, and jobs that pause before a retry.
 
     \b
     Examples:
       radrm release 12
       radrm release 'sweep-*'
-      radrm release --state pending         all of yours that are held or pause
+      radrm release --state pending         all your jobs that are held or pause
     """
-    order_jobs("release", jobs, lambda r: f"Released {called(r)}", as_json, user, state)
+    return run_on_jobs("release", jobs, lambda r: f"Released {job_name(r)}", as_json, user, state)

@@ -1,15 +1,21 @@
-"""`radrm requeue`: run jobs again, those that run and those that have ended."""
+"""`radrm requeue`: run jobs again, running or ended."""
 
 from __future__ import annotations
 
-from radrm.cli.options import Json
-from radrm.cli.orders import Jobs, State, User, called, order_jobs
+from radrm.cli.parameters import CHOSEN_JOBS, JSON, STATE, USER
+from radrm.cli.results import job_name, run_on_jobs
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from radrm.client.text import Document
+
+PARAMETERS = (CHOSEN_JOBS, USER, STATE, JSON)
 
 
-def requeue(jobs: Jobs = None, user: User = "", state: State = "", as_json: Json = False) -> None:
+def requeue(jobs: list[str], user: str, state: str, as_json: bool) -> int:
     """Put jobs back into the queue.
 
-    One that runs is stopped first; one that has ended runs again.
+    A running job is stopped first; a job that has ended runs again.
 
     \b
     Examples:
@@ -17,11 +23,8 @@ def requeue(jobs: Jobs = None, user: User = "", state: State = "", as_json: Json
       radrm requeue 12_3 12_7
       radrm requeue 'sweep-*' --state failed,timeout
     """
-    order_jobs(
-        "requeue",
-        jobs,
-        lambda r: f"Requeued {called(r)}, it was {r['state']}",
-        as_json,
-        user,
-        state,
-    )
+    return run_on_jobs("requeue", jobs, _describe, as_json, user, state)
+
+
+def _describe(result: Document) -> str:
+    return f"Requeued {job_name(result)}, it was {result['state']}"

@@ -1,19 +1,23 @@
-"""`radrm resume`: a drained device takes jobs again."""
+"""`radrm resume`: let drained GPUs take jobs again."""
 
 from __future__ import annotations
 
-from radrm.cli.options import Devices, Json
-from radrm.cli.orders import order_devices
+from radrm.cli.parameters import DEVICES, JSON
+from radrm.cli.results import show_results
+from radrm.client.commands import command_devices
+
+PARAMETERS = (DEVICES, JSON)
 
 
-def resume(devices: Devices = None, as_json: Json = False) -> None:
+def resume(devices: list[str], as_json: bool) -> int:
     """Let drained GPUs take jobs again.
 
-    For root and the daemon's own user. With no DEVICE all are meant.
+    Only root and the user of the daemon may do this. Without DEVICE, all GPUs are resumed.
 
     \b
     Examples:
       radrm resume 3
       radrm resume
     """
-    order_devices("resume", devices or [], lambda r: f"Resumed GPU {r['index']}", as_json)
+    results = command_devices("resume", devices)
+    return show_results(results, lambda r: f"Resumed GPU {r['index']}", as_json)

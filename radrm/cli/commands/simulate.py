@@ -1,4 +1,4 @@
-"""`radrm simulate`: a trace of jobs on a modelled server, in virtual time."""
+"""`radrm simulate`: run a trace of jobs on a simulated server, in virtual time."""
 
 from __future__ import annotations
 
@@ -6,29 +6,33 @@ from typing import Annotated
 
 import typer
 
-from radrm.cli import simulations as options
+from radrm.cli import simulation_options as options
 from radrm.cli.options import Json
-from radrm.cli.show.plots import check_plot, plot_run
-from radrm.cli.show.render import out
-from radrm.cli.show.simulations import document, heading, one_table, unfinished_line
-from radrm.cli.simulations import (
+from radrm.cli.show.experiments.plots import check_plot, plot_run
+from radrm.cli.show.experiments.simulations import heading, one_table, unfinished_line
+from radrm.cli.show.progress import progress_bar
+from radrm.cli.show.styled import show
+from radrm.client.text import print_json, warn
+from radrm.experiments.simulations.documents import document
+from radrm.experiments.simulations.runs import capacities_mib, results
+from radrm.experiments.simulations.variants import (
     Choices,
-    capacities_mib,
     check_settings,
     configured,
     make_variant,
-    results,
 )
-from radrm.client.text import print_json, warn
 from radrm.experiments.traces import load_trace, save_trace
-from radrm.simulator.trace import fitting
+from radrm.simulator.traces.trace import fitting
 
-TraceFile = Annotated[str, typer.Argument(metavar="TRACE", help="A trace; - for standard input.")]
+TraceFile = Annotated[
+    str, typer.Argument(metavar="TRACE", help="A trace file; - for standard input.")
+]
 Policy = Annotated[
-    str | None, typer.Option("--policy", metavar="NAME", help="Which devices; as configured.")
+    str | None,
+    typer.Option("--policy", metavar="NAME", help="The policy; by default the configured one."),
 ]
 Save = Annotated[
-    str | None, typer.Option("--save", metavar="FILE", help="Write the trace as radrm's own CSV.")
+    str | None, typer.Option("--save", metavar="FILE", help="Write the trace as radrm's CSV.")
 ]
 
 
@@ -54,7 +58,7 @@ def simulate(
     save: Save = None,
     as_json: Json = False,
 ) -> None:
-    """Run a trace on a modelled server and tell what came of it.
+    """Run a trace on a simulated server and show the result.
 
     \b
     Examples:
@@ -76,13 +80,13 @@ def simulate(
         warn(note)
     if save is not None:
         save_trace(save, loaded.jobs)
-    (result,) = results(fit.jobs, [variant], seeds, whole=plot is not None)
+    with progress_bar() as progress:
+        (result,) = results(fit.jobs, [variant], seeds, plot is not None, progress)
     if as_json:
         print_json(document(result, len(loaded.jobs) - len(fit.jobs)))
     else:
-        console = out()
-        console.print(heading(result), soft_wrap=True)
-        console.print(one_table(result))
+        show(heading(result))
+        show(one_table(result))
     if line := unfinished_line([result]):
         warn(line)
     if plot is not None and result.run is not None:

@@ -1,22 +1,21 @@
-"""`radrm spool`: the folder whose `.rad` files become the caller's jobs."""
+"""`radrm spool`: print the folder whose `.rad` files become the caller's jobs."""
 
 from __future__ import annotations
 
 import os
 
-from radrm.cli.commands.submit import find_spool
-from radrm.client.connection import Client
+from radrm.client.connection import Client, find_spool
 from radrm.errors import Unreachable
 from radrm.host.storage.paths import Paths, paths_for
 from radrm.host.watched.users import UserFolders
 
 
 def spool() -> None:
-    """Print your spool folder, and make it if it is missing.
+    """Print your spool folder, whose .rad files become jobs.
 
-    A file NAME.rad that is put there becomes a job of yours. The job runs in your home
-    folder, with the environment of your login. The file is moved to the folder done, with
-    the job's ticket in its name, or to the folder refused, with the reason beside it.
+    The command makes the folder if it is missing. A job runs in your home folder, with the
+    environment of your login. Its file is moved to the folder done, with the job's ticket in
+    its name, or to the folder refused, with the reason beside it.
 
     \b
     Example:
@@ -41,4 +40,4 @@ def _folder(client: Client, paths: Paths, up: bool) -> str:
             f"the system's daemon makes your folder in {paths.users}, and it does not run; ask "
             "the administrator to start it, or use radrm submit"
         )
-    return users.of(me)
+    return users.path_of(me)

@@ -1,35 +1,37 @@
-"""`radrm submit`: hand in jobs. People wait for this command, so it imports little.
+"""`radrm submit`: submit jobs. Users wait for this command, so it imports little.
 
-What it prints as submitted is on disk in the spool: from then on no crash of
-anything loses it. A daemon that is up is asked before, whether it could ever run
-such a job, and after, which id it gave.
+Theory of operation. A job that it prints as submitted is on disk in the spool, so no crash can
+lose it. Before that it asks a running daemon whether the job can ever run; after that it asks
+for the job's id. If the daemon dies in between, the ticket still names the job.
 """
 
 from __future__ import annotations
 
 import json
-import os
 import sys
 
-from radrm.client.connection import Client
+from radrm.client.connection import Client, find_spool
 from radrm.errors import RadrmError, Unreachable
-from radrm.host.storage.paths import Paths, prepare, system_mode
 from radrm.host.storage.spool import Spool
 from radrm.host.storage.submission import envelope_of, load
-from radrm.jobfile.options import SubmitRequest, parse_submit, submit_help
+from radrm.jobfile.command_line import SubmitRequest, parse_submit
 from radrm.jobfile.radfile import read_job_file, wrap_command
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
+    from radrm.host.storage.paths import Paths
+
 _BATCH = 1000
 
 
 def run(argv: list[str]) -> int:
-    """The whole command; the exit code. Raises `RadrmError` when nothing could be done."""
+    """Run the command. Returns its exit code. Raises `RadrmError` if it can submit nothing."""
     request = parse_submit(argv)
     if request.help:
+        from radrm.jobfile.option_help import submit_help  # only the help needs it
+
         print(submit_help())
         return 0
     results = _read_all(request)
@@ -44,8 +46,8 @@ def run(argv: list[str]) -> int:
             _print(request, results, None if up else paths)
         except OSError as error:
             print(
-                f"radrm: the output cannot be written: {error.strerror}; what was submitted is "
-                "queued all the same: do not submit it again",
+                f"radrm: cannot write the output: {error.strerror}; the jobs are submitted "
+                "nevertheless: do not submit them again",
                 file=sys.stderr,
             )
             return 1
@@ -59,7 +61,7 @@ def run(argv: list[str]) -> int:
 
 
 def _read_all(request: SubmitRequest) -> list[dict[str, Any]]:
-    """One result per job; `job_file` and `envelope` only where it can be read."""
+    """One result per job; with `job_file` and `envelope` if the job can be read."""
     if request.command:
         return [_result(None, None, request)]
     return [_result(name, load, request) for name in request.files]
@@ -83,26 +85,11 @@ def _result(name: str | None, load: Any, request: SubmitRequest) -> dict[str, An
     return result
 
 
-# ------------------------------------------------------------------ handing in
-
-
-def find_spool(client: Client) -> tuple[Paths, bool]:
-    """Where to put envelopes, and whether a daemon is up there."""
-    try:
-        return client.connect(), True
-    except Unreachable:
-        pass
-    own = client.candidates[0]
-    if not os.path.exists(own.database):
-        for paths in client.candidates[1:]:
-            if os.path.isdir(paths.spool):
-                return paths, False  # the server's, whose daemon will come back
-    prepare(own, system_mode(os.environ, os.getuid()))
-    return own, False
+# ------------------------------------------------------------------ submitting
 
 
 def _refuse_hopeless(client: Client, results: list[dict[str, Any]]) -> None:
-    """What could never run here is refused before it is handed in."""
+    """Mark jobs that can never run on this server. Marked jobs are not submitted."""
     sound = [r for r in results if r["error"] is None]
     for batch in _batches(sound):
         needs = [
@@ -127,12 +114,12 @@ def _spool(spool: Spool, results: list[dict[str, Any]]) -> None:
 
 
 def _learn_ids(client: Client, results: list[dict[str, Any]]) -> None:
-    """Ask the daemon for the ids it gave. If it has just died, the tickets do."""
-    handed_in = [r for r in results if r["ticket"] is not None]
+    """Ask the daemon for the ids. If it has died meanwhile, only the tickets are shown."""
+    submitted = [r for r in results if r["ticket"] is not None]
     try:
-        for batch in _batches(handed_in):
+        for batch in _batches(submitted):
             unknown, before = batch, len(batch) + 1
-            # A daemon takes in only so much at a time, and others have their turn between.
+            # The daemon takes in a limited number at once, in turn with other users' jobs.
             while unknown and len(unknown) < before:
                 before = len(unknown)
                 found = client.ask("intake", jobs=[r["ticket"] for r in unknown])
@@ -166,7 +153,7 @@ def _wait(client: Client, results: list[dict[str, Any]]) -> int:
     return highest(ended)
 
 
-# ------------------------------------------------------------------ telling
+# ------------------------------------------------------------------ printing
 
 
 def _print(request: SubmitRequest, results: list[dict[str, Any]], unserved: Paths | None) -> None:

@@ -1,4 +1,4 @@
-"""`radrm summarize`: a model's summary and what its training step needs, beside the job."""
+"""`radrm summarize`: write a model's summary and the memory of its training step to a file."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from radrm.client.text import print_json, warn
 from radrm.config import load_config
 from radrm.core.units import show_mib
 from radrm.errors import BadFile, UsageError, plain
-from radrm.estimators.overheads import context_mib
-from radrm.estimators.traced import Traced
+from radrm.estimators.memory.overheads import context_mib
+from radrm.estimators.traces.traced import Traced
 from radrm.host.estimation.tracing import TraceRequest, trace, tracer_arguments
 from radrm.host.storage.paths import system_mode
-from radrm.jobfile.options import parse_words, typed
+from radrm.jobfile.parsing import parse_words, typed
 
 MAX_SUMMARY = 1 << 19
 _SETTINGS = (
@@ -26,12 +26,17 @@ _SETTINGS = (
     "chdir",
 )
 
-Factory = Annotated[str, typer.Argument(metavar="MODULE:FUNCTION", help="What builds the model.")]
+Factory = Annotated[
+    str, typer.Argument(metavar="MODULE:FUNCTION", help="The function that builds the model.")
+]
 Output = Annotated[
-    Path | None, typer.Option("--output", "-o", metavar="FILE", help="Where to (FUNCTION.model).")
+    Path | None,
+    typer.Option(
+        "--output", "-o", metavar="FILE", help="Write to this file; FUNCTION.model by default."
+    ),
 ]
 Python = Annotated[str, typer.Option("--python", metavar="PATH", help="A Python that has PyTorch.")]
-Force = Annotated[bool, typer.Option("--force", help="Write over a file that is there.")]
+Force = Annotated[bool, typer.Option("--force", help="Overwrite an existing file.")]
 
 
 def summarize(
@@ -42,10 +47,11 @@ def summarize(
     force: Force = False,
     as_json: Json = False,
 ) -> None:
-    """Write a model's summary and the estimate of its training step, without a GPU.
+    """Write the summary of a model for estimators, without a GPU.
 
-    Takes --batch-size, --input-shape, --sequence-length, --optimizer, --precision and
-    --gpus as `radrm submit` does. The file is for `--model-summary`.
+    It also estimates the memory of a training step. It takes --batch-size, --input-shape,
+    --sequence-length, --optimizer, --precision and --gpus as `radrm submit` does. Give the
+    file to `radrm submit --model-summary`.
 
     \b
     Examples:
@@ -55,11 +61,11 @@ def summarize(
     raw = parse_words([*context.args, f"--model-factory={factory}"], "command line")
     foreign = sorted(raw.keys() - {*_SETTINGS, "model-factory"})
     if foreign:
-        raise UsageError(f"command line: --{foreign[0]} says nothing of a model; leave it out")
+        raise UsageError(f"--{foreign[0]} does not describe a model; leave it out")
     options = typed(raw, "command line")
     target = output or Path(f"{factory.rpartition(':')[2].rpartition('.')[2]}.model")
     if target.exists() and not force:
-        raise BadFile(f"{target} is there already; name another with --output, or add --force")
+        raise BadFile(f"{target} exists; name another file with --output, or add --force")
     config = load_config(os.environ, system_mode(os.environ, os.getuid()))
     request = TraceRequest(
         arguments=("--summary", *tracer_arguments(options)),
@@ -102,9 +108,9 @@ def _read(data: bytes) -> dict[str, object]:
     try:
         document = json.loads(data)
     except (ValueError, RecursionError):
-        raise BadFile("what the tracer wrote cannot be read; trace again") from None
+        raise BadFile("the output of the tracer cannot be read; try again") from None
     if not isinstance(document, dict):
-        raise BadFile("what the tracer wrote is no document; trace again")
+        raise BadFile("the output of the tracer is not a JSON object; try again")
     return document
 
 

@@ -1,20 +1,20 @@
-"""`radrm wait`: until jobs have ended; the exit code is theirs."""
+"""`radrm wait`: wait until jobs have ended. Its exit code is the highest of the jobs'."""
 
 from __future__ import annotations
 
-import typer
-
-from radrm.cli.options import Jobs, Json
+from radrm.cli.parameters import JOBS, JSON
 from radrm.client.connection import Client
 from radrm.client.exits import highest, tell_failures, wait_for
 from radrm.client.text import print_json
 
+PARAMETERS = (JOBS, JSON)
 
-def wait(jobs: Jobs, as_json: Json = False) -> None:
+
+def wait(jobs: list[str], as_json: bool) -> int:
     """Wait for jobs to end.
 
-    The exit code is the highest of theirs; 124 for a time limit, 125 for a job that was
-    lost or never started, 128+n for a signal.
+    The exit code is the highest of the jobs' own; 124 for a time limit, 125 for a job that
+    was lost or never started, 128+n for signal n.
 
     \b
     Examples:
@@ -27,4 +27,4 @@ def wait(jobs: Jobs, as_json: Json = False) -> None:
         print_json(documents)
     else:
         tell_failures(documents)
-    raise typer.Exit(highest(documents))
+    return highest(documents)

@@ -1,4 +1,4 @@
-"""`radrm watch`: a folder of one's own whose `.rad` files become jobs while it runs."""
+"""`radrm watch`: submit the `.rad` files of a folder while the command runs."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ from typing import Annotated
 
 import typer
 
-from radrm.cli.commands.submit import find_spool
-from radrm.client.connection import Client
+from radrm.client.connection import Client, find_spool
 from radrm.errors import Refused
 from radrm.host.storage.paths import Paths
 from radrm.host.watched.folder import Folder
@@ -27,7 +26,7 @@ def watch(
         bool, typer.Option("--once", help="Submit the files that are there now, and end.")
     ] = False,
 ) -> None:
-    """Submit the `.rad` files that are put into a folder, until Ctrl-C or TERM.
+    """Submit the .rad files that are put into a folder, until Ctrl-C or TERM.
 
     A job runs in your home folder, with the environment of your login. Its file is moved to
     DIR/done, with the job's ticket in its name. A file that cannot be a job is moved to
@@ -47,48 +46,48 @@ def watch(
     with Client() as client:
         paths, up = find_spool(client)
     with Folder(folder):
-        pass  # what is wrong with it is said before anything begins
+        pass  # an unusable folder raises before anything begins
     if not up:
         wait = f"no daemon is running; jobs wait in {paths.state} until one is: radrm daemon"
         print(f"radrm: {wait}", file=sys.stderr)
-    told = _Told()
+    printer = _Printer()
     if once:
-        if not _take_all(folder, paths, told):
+        if not _take_all(folder, paths, printer):
             raise typer.Exit(1)
         return
     owned = Owned(folder, os.getuid(), os.getgid())
-    keeper = Keeper(lambda: [owned], paths.spool, told.report, drop=False, extra=_extra())
+    keeper = Keeper(lambda: [owned], paths.spool, printer.report, drop=False, extra=_extra())
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: keeper.stop())
     print(f"Watching {folder} for .rad files; Ctrl-C ends it", file=sys.stderr, flush=True)
     keeper.run()
 
 
-def _take_all(folder: str, paths: Paths, told: _Told) -> bool:
-    """Take what is there. False where something could not be made a job."""
+def _take_all(folder: str, paths: Paths, printer: _Printer) -> bool:
+    """Submit the files that are there now. False if one of them could not be submitted."""
     fine = True
     while True:
         try:
             report = look_now(Wanted(folder, paths.spool, extra=_extra()))
         except OSError as error:
-            raise Refused(f"{folder} cannot be looked into: {error.strerror}; try again") from error
-        told.report(None, report)
-        fine = fine and not (report.refused or report.trouble or report.unsettled)
-        if report.trouble or not report.more:
+            raise Refused(f"{folder} cannot be read: {error.strerror}; try again") from error
+        printer.report(None, report)
+        fine = fine and not (report.refused or report.error or report.unsettled)
+        if report.error or not report.more:
             return fine
 
 
 def _extra() -> dict[str, str]:
-    """What ties the jobs to the daemon that is meant here."""
+    """The variables with which jobs of these files reach the same daemon."""
     home = os.environ.get("RADRM_HOME")
     return {"RADRM_HOME": os.path.abspath(home)} if home else {}
 
 
-class _Told:
-    """Prints what looks come to; trouble that goes on is printed once."""
+class _Printer:
+    """Prints the reports of looks. An error that lasts is printed once."""
 
     def __init__(self) -> None:
-        self._trouble: str | None = None
+        self._error: str | None = None
 
     def report(self, _: Owned | None, report: Report) -> None:
         for name, ticket, job in report.taken:
@@ -97,6 +96,6 @@ class _Told:
             print(f"radrm: {name} is refused: {reason}", file=sys.stderr)
         for note in report.notes:
             print(f"radrm: note: {note}", file=sys.stderr)
-        if report.trouble is not None and report.trouble != self._trouble:
-            print(f"radrm: {report.trouble}", file=sys.stderr)
-        self._trouble = report.trouble
+        if report.error is not None and report.error != self._error:
+            print(f"radrm: {report.error}", file=sys.stderr)
+        self._error = report.error

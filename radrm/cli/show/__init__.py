@@ -1,11 +1,17 @@
-"""What people see: tables, cards, plots. What programs read is `--json`.
+"""Show results to people: tables, cards, plots. Programs use `--json`.
 
 The files, in the order in which they may import one another:
-    columns      rows and columns that fit the width there is
-    render       tables and lines for people
-    card         one job on one card
+    styled       text with styles: plain in a pipe, drawn on a terminal
+    columns      rows and columns that fit the terminal's width
+    amounts      amounts and times as people read them
+    jobs         rows of jobs, and the words that describe a job
+    devices      rows of GPUs
+    card         one job with all its facts
+    explanation  why a job waits, device by device
+    log          a job's log on standard output
     live         the live picture of `radrm status --follow`
-    demo         the demo's screen and table
-    simulations  what simulations came to
-    plots        pictures of simulations
+    follow       `radrm status --follow`
+    findings     the findings of `radrm doctor`
+    progress     a progress bar for long work
+    experiments  the results of experiments (a folder)
 """

@@ -1,26 +1,29 @@
-"""Rows and columns that fit: whole in a pipe, one line a row on a terminal of any width.
+"""Rows and columns: complete in a pipe, and one line per row on a terminal of any width.
 
-On a terminal too narrow for all, columns are left out in an order that their table
-says, then long texts are shortened with an ellipsis. Nothing is ever wrapped.
+On a narrow terminal, columns are left out by their rank. Then long texts are shortened with an
+ellipsis. A row is never wrapped.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from radrm.cli.show.styled import Styled, cell_width
+from radrm.jobfile.record import Record
 
-from rich.console import Console, ConsoleOptions
-from rich.text import Text
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from rich.console import Console, ConsoleOptions
+    from rich.text import Text
 
 _GAP = 2
 
 
-@dataclass(frozen=True, slots=True)
-class Column:
-    """One column. `least` is the width it may be cut to (0: it is never cut).
+class Column(Record):
+    """One column. `least` is the smallest width that it may be cut to (0: never cut).
 
-    `rank` is the order of leaving out: the highest goes first, 0 always stays. `most`
-    bounds its width on a terminal (0: no bound).
+    On a narrow terminal the column with the highest `rank` is left out first; one with rank 0
+    always stays. `most` bounds its width on a terminal (0: no bound).
     """
 
     title: str
@@ -30,28 +33,31 @@ class Column:
     most: int = 0
 
 
-@dataclass(slots=True)
 class Rows:
-    """A table without lines. What others wrote must be made plain before it is added."""
+    """A table without lines. Make users' text plain before you add it."""
 
-    columns: Sequence[Column]
-    rows: list[list[Text]] = field(default_factory=list)
+    def __init__(self, columns: Sequence[Column]) -> None:
+        self.columns = columns
+        self.rows: list[list[Styled]] = []
 
-    def add(self, *cells: Text | str) -> None:
-        """One row, a cell per column; texts are taken as they are, never as markup."""
-        self.rows.append([cell if isinstance(cell, Text) else Text(cell) for cell in cells])
+    def add(self, *cells: Styled | str) -> None:
+        """Add one row, with a cell per column."""
+        self.rows.append([cell if isinstance(cell, Styled) else Styled(cell) for cell in cells])
+
+    def plain_lines(self) -> list[str]:
+        return [line.plain for line in self.lines(None)]
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[Text]:
-        yield from self.lines(options.max_width if console.is_terminal else None)
+        for line in self.lines(options.max_width if console.is_terminal else None):
+            yield line.__rich__()
 
-    def lines(self, width: int | None) -> list[Text]:
+    def lines(self, width: int | None) -> list[Styled]:
         """The header and the rows, each at most `width` cells wide (None: no bound)."""
-        heads = [Text(column.title, style="bold") for column in self.columns]
-        wanted = [
-            max(cells[i].cell_len for cells in [heads, *self.rows]) for i in range(len(heads))
-        ]
+        rows = [[Styled(column.title, "bold") for column in self.columns], *self.rows]
+        taken = [[cell_width(cell.plain) for cell in cells] for cells in rows]
+        wanted = [max(column) for column in zip(*taken, strict=True)]
         widths = dict(enumerate(wanted)) if width is None else self._fitted(wanted, width)
-        return [self._line(cells, widths) for cells in [heads, *self.rows]]
+        return [self._line(*row, widths) for row in zip(rows, taken, strict=True)]
 
     def _fitted(self, wanted: Sequence[int], width: int) -> dict[int, int]:
         """The widths of the columns that stay, by their place."""
@@ -74,41 +80,49 @@ class Rows:
         least[last] = max(1, least[last] + min(0, spare))
         return least
 
-    def _line(self, cells: Sequence[Text], widths: dict[int, int]) -> Text:
-        line = Text(no_wrap=True, overflow="ellipsis")
+    def _line(self, cells: list[Styled], taken: list[int], widths: dict[int, int]) -> Styled:
+        line = Styled(cut=True)
         gap = 0
         for i, width in widths.items():
-            cell = cells[i].copy()
-            cell.truncate(width, overflow="ellipsis")
-            free = width - cell.cell_len
+            cell = cells[i] if taken[i] <= width else cells[i].shortened(width)
+            free = max(0, width - taken[i])
             before = free if self.columns[i].right else 0
-            if cell:
+            if cell.pieces:
                 line.append(" " * (gap + before))
-                line.append_text(cell)
+                line.extend(cell)
                 gap = free - before + _GAP
             else:
                 gap += width + _GAP
         return line
 
 
-@dataclass(frozen=True, slots=True)
-class Field:
-    """A name and its text beside it; on a terminal a long text goes on below its beginning.
+class Field(Record):
+    """A name and its text beside it. On a terminal a long text is wrapped below its beginning.
 
-    `whole` is for what people copy, such as paths: it is left to the terminal to break.
+    A `whole` text is not wrapped, so that users can copy it: paths, for example.
     """
 
     name: str
-    text: Text
+    text: Styled
     indent: int = 14
     whole: bool = False
 
+    def plain_lines(self) -> list[str]:
+        return [f"{self._head}{self.text.plain.rstrip()}"]
+
+    @property
+    def _head(self) -> str:
+        return f"  {self.name}".ljust(self.indent)
+
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[Text]:
+        from rich.text import Text
+
         room = options.max_width - self.indent
-        lines = [self.text]
+        text = self.text.__rich__()
+        lines = [text]
         if console.is_terminal and not self.whole and room > 0:
-            lines = list(self.text.wrap(console, room, no_wrap=False))
-        name = f"  {self.name}".ljust(self.indent)
+            lines = list(text.wrap(console, room, no_wrap=False))
+        name = self._head
         for line in lines:
             line.rstrip()
             shown = Text(name, end="", no_wrap=True, overflow="ignore")

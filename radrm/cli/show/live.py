@@ -6,19 +6,14 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from rich.console import Console, Group
-from rich.text import Text
+from rich.console import Group
+from rich.live import Live
 
+from radrm.cli.show.amounts import show_smact, show_watts
 from radrm.cli.show.columns import Column, Rows
-from radrm.cli.show.render import (
-    counts_line,
-    device_jobs,
-    device_name,
-    job_rows,
-    memory_bar,
-    show_smact,
-    show_watts,
-)
+from radrm.cli.show.devices import device_jobs, device_name, memory_bar
+from radrm.cli.show.jobs import counts_line, job_rows
+from radrm.cli.show.styled import Styled, console
 from radrm.client.connection import Client
 from radrm.client.text import Document
 from radrm.core.units import show_mib
@@ -28,43 +23,39 @@ _REFRESH_S = 1.0
 _FEWEST_JOBS = 5
 
 
-def watch(
-    client: Client, console: Console, words: Mapping[str, Any], first: int, most: int
-) -> None:
+def watch(client: Client, words: Mapping[str, Any], first: int, most: int) -> None:
     """Draw until Ctrl-C: up to `most` rows from row `first` on, as many as fit.
 
-    The daemon must answer once (`Unreachable`); later it may be away for as long as it likes.
+    Raises `Unreachable` if the daemon does not answer at first. Later it may restart.
     """
-    from rich.live import Live
-
-    shown: Group | None = None
+    drawing, shown = console(), None
     try:
-        with Live(console=console, screen=True, auto_refresh=False) as live:
+        with Live(console=drawing, screen=True, auto_refresh=False) as live:
             while True:
-                trouble = None
+                cause = None
                 try:
                     devices = client.ask("gpus")
-                    room = rows_for_jobs(console.height, len(devices))
+                    room = rows_for_jobs(drawing.height, len(devices))
                     page = client.ask("page", **words, offset=first, limit=min(most, room))
-                    shown = picture(page, devices, console.height, first)
+                    shown = picture(page, devices, drawing.height, first)
                 except Unreachable:
                     if shown is None:
                         raise
-                    trouble = Text("The daemon does not answer; trying again. Jobs run on.")
-                    trouble.stylize("bold red")
-                live.update(Group(trouble, shown) if trouble else shown, refresh=True)
+                    text = "The daemon does not answer; trying again. Jobs run on."
+                    cause = Styled(text, "bold red")
+                live.update(Group(cause, shown) if cause else shown, refresh=True)
                 time.sleep(_REFRESH_S)
     except KeyboardInterrupt:
         pass
 
 
 def rows_for_devices(height: int, devices: int) -> int:
-    """Devices get what there is, as long as some jobs find room below them."""
+    """The rows for devices, such that a few jobs fit below them."""
     return max(1, min(devices, height - _FEWEST_JOBS - 6))
 
 
 def rows_for_jobs(height: int, devices: int) -> int:
-    """Beside the counts, two headers, an empty line and the line of what is left out."""
+    """The rows for jobs. Six lines hold other things: counts, headers, what is left out."""
     return max(1, height - rows_for_devices(height, devices) - 6)
 
 
@@ -74,13 +65,13 @@ def picture(page: Document, devices: Sequence[Document], height: int, first: int
     jobs, total = page["jobs"], page["total"]
     parts: list[Any] = [counts_line(page["counts"], len(devices)), _bars(devices[:room])]
     if len(devices) > room:
-        parts.append(Text(f"... and {len(devices) - room} more (radrm gpus)", style="dim"))
+        parts.append(Styled(f"... and {len(devices) - room} more (radrm gpus)", "dim"))
     else:
-        parts.append(Text(""))
-    parts.append(job_rows(jobs, page["devices"], page["now"]))
+        parts.append(Styled(""))
+    parts.append(job_rows(jobs, page["devices"]))
     left = total - first - len(jobs)
     if left > 0:
-        parts.append(Text(f"... and {left} more (radrm status)", style="dim"))
+        parts.append(Styled(f"... and {left} more (radrm status)", "dim"))
     return Group(*parts)
 
 
@@ -93,7 +84,7 @@ def _bars(devices: Sequence[Document]) -> Rows:
             Column("USED", right=True),
             Column("TOTAL", right=True, rank=4),
             Column("SMACT", right=True),
-            Column("WATT", right=True, rank=3),
+            Column("POWER", right=True, rank=3),
             Column("STATE", rank=1),
             Column("JOBS", least=8),
         )

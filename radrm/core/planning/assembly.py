@@ -1,6 +1,6 @@
-"""From a policy's choice of devices to a placement, and to refusals with numbers.
+"""Turn a policy's choice of devices into a placement, or into refusals with numbers.
 
-Shared by every planner that asks a policy.
+Every planner that uses a policy shares this.
 """
 
 from __future__ import annotations
@@ -10,16 +10,16 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from radrm.core.constraints.modes import can_be_time_sliced
 from radrm.core.records import Job, Placement, Refusal, Role, Share
 from radrm.core.rules import Ask, Policy
-from radrm.core.validation import can_be_time_sliced
 from radrm.core.view import Offer, View
 from radrm.core.words import Collocation, Queue
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """A placement and the policy's new state, or the refusals that stand in the way."""
+    """A placement, or None with the refusals; and the policy's new state."""
 
     placement: Placement | None
     refusals: tuple[Refusal, ...]
@@ -29,28 +29,28 @@ class Found:
 def find_placement(
     view: View, policy: Policy, job: Job, policy_state: Any, only: str | None = None
 ) -> Found:
-    """Ask `policy` for the devices of `job` at its smallest size: all of them or none.
+    """Return a placement of `job` at its smallest size, on devices that `policy` chooses.
 
-    A placement has one way of sharing. A job on several devices gets devices that it would
-    share alike; where there are not enough of those, it is time-sliced on all, also on those
-    where it could be an MPS client. `only`: no other device will do.
+    A placement has one collocation mode. A job on several devices gets devices with the same
+    mode. If these are too few, it is time-sliced on all, also where it could be an MPS client.
+    `only`: use no other device.
     """
-    asked = _asked(view, job, only)
-    modes = [None] if job.spec.gpus == 1 else _modes(policy, job, asked)
+    by_role = _offers_by_role(view, job, only)
+    modes = [None] if job.spec.gpus == 1 else _modes(policy, job, by_role)
     tried: list[Found] = []
     for mode in modes or [None]:
-        tried.append(_find(view, policy, job, policy_state, asked, mode))
+        tried.append(_find(view, policy, job, policy_state, by_role, mode))
         if tried[-1].placement is not None:
             return tried[-1]
-    # The one that tells of the most devices.
+    # The result with a reason for the most devices is the most useful one.
     return max(tried, key=lambda found: len(found.refusals))
 
 
-_Asked = Sequence[tuple[Role, Sequence[Offer]]]
+_Offers = Sequence[tuple[Role, Sequence[Offer]]]
 
 
-def _asked(view: View, job: Job, only: str | None) -> _Asked:
-    """Each role that wants devices, with all of them as the job would find them."""
+def _offers_by_role(view: View, job: Job, only: str | None) -> _Offers:
+    """Return each role that needs devices, with the offers of all devices."""
     return [
         (role, [o for o in view.offers(job, role) if only is None or o.device.uuid == only])
         for role in job.spec.roles
@@ -58,9 +58,9 @@ def _asked(view: View, job: Job, only: str | None) -> _Asked:
     ]
 
 
-def _modes(policy: Policy, job: Job, asked: _Asked) -> list[Collocation | None]:
-    """The ways of sharing to try, those of more of the devices that take the job first."""
-    offers = [offer for _, offers in asked for offer in offers]
+def _modes(policy: Policy, job: Job, by_role: _Offers) -> list[Collocation | None]:
+    """Return the modes to try; first those that more of the eligible devices have."""
+    offers = [offer for _, offers in by_role for offer in offers]
     often = Counter(_mode(policy, offer) for offer in offers if offer.refusal is None)
     modes: list[Collocation | None] = [*sorted(often, key=lambda mode: -often[mode])]
     if any(can_be_time_sliced(job, _mode(policy, offer)) for offer in offers):
@@ -73,10 +73,10 @@ def _find(
     policy: Policy,
     job: Job,
     policy_state: Any,
-    asked: _Asked,
+    by_role: _Offers,
     mode: Collocation | None,
 ) -> Found:
-    """A placement in this way of sharing; None: as the devices have it."""
+    """Return a placement in this mode; None: in the mode of the devices."""
     shares = [
         _cpu_share(role.name, task, role.needs.cpus)
         for role in job.spec.roles
@@ -85,11 +85,11 @@ def _find(
     refusals: list[Refusal] = []
     taken: set[str] = set()
     found = Collocation.EXCLUSIVE
-    for role, offers in asked:
+    for role, offers in by_role:
         need = view.need_mib(job, role)
         ask = Ask(job=job, gpus=role.count_min * role.needs.gpus, need_mib=need)
         eligible: list[Offer] = []
-        for offer in _alike(view, policy, job, role, offers, mode):
+        for offer in _offers_in_mode(view, policy, job, role, offers, mode):
             refusal = offer.refusal or policy.refuse(ask, offer)
             if refusal is not None:
                 refusals.append(refusal)
@@ -110,7 +110,7 @@ def _find(
                 Share(
                     device=offer.device.uuid,
                     node=offer.device.node,
-                    reserved_mib=_promise(view, policy, job, need, offer),
+                    reserved_mib=_reservation_mib(view, policy, job, need, offer),
                     role=role.name,
                     task=number // role.needs.gpus,
                     cpus=role.needs.cpus,
@@ -119,7 +119,7 @@ def _find(
     return Found(Placement(shares=tuple(shares), collocation=found), tuple(refusals), policy_state)
 
 
-def _alike(
+def _offers_in_mode(
     view: View,
     policy: Policy,
     job: Job,
@@ -127,7 +127,7 @@ def _alike(
     offers: Sequence[Offer],
     mode: Collocation | None,
 ) -> Iterator[Offer]:
-    """The devices that can be shared in this way, as the job would then find them."""
+    """Yield the offers of the devices that can be shared in this mode (None: in any)."""
     for offer in offers:
         natural = _mode(policy, offer)
         if mode is None or natural is mode:
@@ -135,7 +135,7 @@ def _alike(
         elif mode is Collocation.TIMESLICE and can_be_time_sliced(job, natural):
             yield view.offer(job, role, offer.device.uuid, mode)
         elif offer.refusal is not None:
-            yield offer  # to say why
+            yield offer  # only for its refusal
 
 
 def _cpu_share(role: str, task: int, cpus: float | None) -> Share:
@@ -143,14 +143,16 @@ def _cpu_share(role: str, task: int, cpus: float | None) -> Share:
 
 
 def _mode(policy: Policy, offer: Offer) -> Collocation:
+    """Return the mode on an offered device under this policy."""
     if policy.whole_device and not offer.mode.whole_device:
         return Collocation.EXCLUSIVE
     return offer.mode
 
 
-def _promise(view: View, policy: Policy, job: Job, need: int | None, offer: Offer) -> int:
+def _reservation_mib(view: View, policy: Policy, job: Job, need: int | None, offer: Offer) -> int:
+    """Return the MiB to reserve on an offered device."""
     if _mode(policy, offer).whole_device or job.queue is Queue.RECOVERY:
-        # A recovered job's is its device's until its memory has settled.
+        # A recovered job has the whole device until its memory has settled.
         return offer.device.capacity_mib
     if need is None:
         return min(policy.floor_mib, offer.device.capacity_mib)
@@ -160,8 +162,11 @@ def _promise(view: View, policy: Policy, job: Job, need: int | None, offer: Offe
 
 
 def _stretched(need: int, free_mib: int, times: float, floor_mib: int) -> int:
-    """The promise for an estimated need. It becomes the cap of an MPS client, which dies there
-    if the estimate was too low, however much is free: so half of what nobody else has been
-    promised is lent to it until it has settled."""
+    """Return the reservation for an estimated need of an MPS client, in MiB.
+
+    It becomes the client's memory cap. With too low an estimate the client would die at the cap
+    while memory is free. So until it settles, it also gets half of the free memory beyond its
+    need. The limit is `times` its need, or `floor_mib` if that is more.
+    """
     most = max(need * times, floor_mib) if times > 1.0 else need
     return int(max(need, min(most, need + (free_mib - need) // 2)))

@@ -1,24 +1,28 @@
-"""The records: what radrm knows of jobs, attempts, devices and placements.
+"""The records of jobs, attempts, devices and placements.
 
-Every record is frozen; a change is a new record (`dataclasses.replace`). Nothing
-here decides anything. Units stand in the names: `_mib _s _w _j`. `None` means
-"not known", never zero.
+Every record is frozen; a change makes a new record (`dataclasses.replace`). Nothing here
+decides anything. Names end with their units: `_mib _s _w _j`. `None` means unknown, never
+zero.
+
+Records are frozen, slotted dataclasses: small in memory for 10,000 jobs, and quick to make and
+compare. `radrm/jobfile/record.py` is the other mechanism, only for the classes that `radrm
+submit` imports: importing `dataclasses` takes as long as the rest of `submit`.
 
 The files, in the order in which they may import one another:
     time       moments on both clocks
-    devices    GPUs and MIG instances, and what is read of them
-    needs      what a job asks for
-    estimates  what a job will need, and how far it has got
-    placement  which devices an attempt has, what is reserved there, and why not others
+    devices    GPUs and MIG instances, and their readings
+    needs      the specification of a job
+    estimates  predictions of a job's needs, and its progress
+    placement  placements, reservations and refusals
     attempts   one launch of a job: its tasks, its usage, its end
-    jobs       a job, and why it waits
-    kept       what is kept of devices and rules over a restart
+    jobs       a job and its dependencies
+    kept       what a restart keeps of devices and rules
 """
 
 from __future__ import annotations
 
 from radrm.core.records.attempts import Attempt, Exit, OutOfMemory, Stop, Task, Usage
-from radrm.core.records.devices import LOCAL_NODE, AttemptMemory, Device, Reading, Stranger
+from radrm.core.records.devices import LOCAL_NODE, AttemptMemory, Device, Reading, UnmanagedProcess
 from radrm.core.records.estimates import DECLARED, Estimate, Progress
 from radrm.core.records.jobs import ArrayElement, Dependency, Job, Pause, Requeued
 from radrm.core.records.kept import DeviceStatus, RuleState
@@ -55,7 +59,7 @@ __all__ = [
     "RuleState",
     "Share",
     "Stop",
-    "Stranger",
     "Task",
+    "UnmanagedProcess",
     "Usage",
 ]

@@ -11,18 +11,19 @@ from radrm.core.words import Outcome, StopReason
 
 @dataclass(frozen=True, slots=True)
 class Exit:
-    """How a task's main process ended: `code` (0..255) or `signal`, or neither if unseen."""
+    """How a task's main process ended: `code` (0..255) or `signal`; neither if unknown."""
 
     code: int | None = None
     signal: int | None = None
 
     @property
     def ok(self) -> bool:
+        """True if the exit code is 0."""
         return self.code == 0
 
     @property
     def shell_code(self) -> int | None:
-        """The exit code as a shell would give it: 128+n for a signal."""
+        """The exit code as a shell reports it: 128+n for signal n."""
         return 128 + self.signal if self.signal is not None else self.code
 
 
@@ -39,7 +40,8 @@ class Task:
 class OutOfMemory:
     """Evidence that an attempt died of GPU out-of-memory.
 
-    `requested_mib` is the request that failed, where the program named it.
+    `signature` names the pattern that was found. `requested_mib` is the failed request, or None
+    if the program did not print it.
     """
 
     signature: str
@@ -48,11 +50,12 @@ class OutOfMemory:
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """What an attempt was seen to use on one device.
+    """The measured use of one device by an attempt.
 
-    `energy_j` is the device's energy, shared equally among the attempts on it. `shared`:
-    another attempt was there at some time, so that `smact_mean` is not its own.
-    `smact_count`: the readings that it is the mean of; 0 where that was not noted.
+    The ledger updates it while the attempt lives; past runs read it here. `energy_j` is an
+    equal share of the device's energy. `shared`: another attempt was there at some time, so
+    `smact_mean` is not only this attempt's. `smact_count` is the number of readings in the
+    mean; 0 if unknown.
     """
 
     device: str
@@ -65,7 +68,7 @@ class Usage:
 
 @dataclass(frozen=True, slots=True)
 class Stop:
-    """A stop under way: why, since when, and when TERM becomes KILL."""
+    """A stop under way: the reason, when it was asked for, and when KILL follows TERM."""
 
     reason: StopReason
     asked: Instant
@@ -88,7 +91,7 @@ class Attempt:
     target: Placement | None = None
     """The placement that a resize under way leads to."""
     signalled: bool = False
-    """True once it has had its signal before the time limit."""
+    """True after the signal before the time limit was sent."""
     outcome: Outcome | None = None
     exit_code: int | None = None
     reason: str | None = None
@@ -96,12 +99,12 @@ class Attempt:
 
     @property
     def used(self) -> dict[str, Usage]:
-        """Its usage by device. Earlier releases stored a device twice: the last entry holds."""
+        """Its usage by device. Earlier releases stored a device twice: the last entry counts."""
         return {u.device: u for u in self.usage}
 
     @property
     def ran_s(self) -> float | None:
-        """Seconds from its start to its end, by time since boot; None where that is not known."""
+        """Seconds from its start to its end, by time since boot; None if unknown."""
         return self.ended.since(self.started) if self.started and self.ended else None
 
     @property
@@ -112,12 +115,12 @@ class Attempt:
 
     @property
     def energy_j(self) -> float | None:
-        """What it used on all its devices together."""
+        """The energy on all its devices together; None if unknown."""
         parts = [u.energy_j for u in self.used.values() if u.energy_j is not None]
         return sum(parts) if parts else None
 
     @property
     def smact_mean(self) -> float | None:
-        """The mean over its devices, 0..1."""
+        """The mean SM activity over its devices, 0..1; None if unknown."""
         means = [u.smact_mean for u in self.used.values() if u.smact_mean is not None]
         return sum(means) / len(means) if means else None

@@ -1,4 +1,4 @@
-"""GPUs and MIG instances, and what is read of them."""
+"""GPUs and MIG instances, and their readings."""
 
 from __future__ import annotations
 
@@ -14,11 +14,10 @@ LOCAL_NODE = "local"
 class Device:
     """A GPU or a MIG instance.
 
-    `overhead_mib` is what the driver keeps for itself: total - overhead is what
-    jobs can have. `mps` says whether an MPS control daemon serves this device,
-    `mps_spans` whether that daemon serves others with it, so that a job on several
-    devices can be its client, and `mps_multiuser` whether its server was seen to take
-    clients of several users at once.
+    `overhead_mib` is the driver's own memory, which jobs cannot have. `mps`: an MPS control
+    daemon serves this device. `mps_spans`: that daemon serves other devices too, so a job on
+    several devices can be its client. `mps_multiuser`: its server has taken clients of several
+    users at once.
     """
 
     uuid: str
@@ -38,12 +37,13 @@ class Device:
 
     @property
     def capacity_mib(self) -> int:
+        """The memory that jobs can have."""
         return self.total_mib - self.overhead_mib
 
 
 @dataclass(frozen=True, slots=True)
 class AttemptMemory:
-    """What one attempt's processes hold on the read device (None: cannot be told)."""
+    """The memory of one attempt's processes on a device (None: unknown)."""
 
     job_id: int
     attempt: int
@@ -51,8 +51,8 @@ class AttemptMemory:
 
 
 @dataclass(frozen=True, slots=True)
-class Stranger:
-    """A process on a device that radrm did not start. What is not known of it is None."""
+class UnmanagedProcess:
+    """A process on a device that radrm did not start. Unknown fields are None."""
 
     pid: int
     used_mib: int | None = None
@@ -62,24 +62,24 @@ class Stranger:
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """One device at one time. A reading that failed has `error` and nothing else.
+    """One measurement of one device. A failed reading has only `error`.
 
-    `fault` is why the device takes no job although it can be read (an Xid, a reset that
-    it needs); `notes` are what people should know besides (ECC errors, heat).
-    `smact_trouble` is why SM activity that could be read before cannot be read now.
+    `fault` is why the device takes no job although it can be read (an Xid, a required reset).
+    `notes` are lines for users (ECC errors, heat). `smact_error` is why SM activity cannot
+    be read now although it was read before.
     """
 
     device: str
     at: Instant
     used_mib: int | None = None
-    """All memory in use on the device, the driver's own overhead left out."""
+    """All memory in use on the device, without the driver's overhead."""
     attempts: tuple[AttemptMemory, ...] = ()
     smact: float | None = None
     smact_source: str | None = None
     smact_coarse: bool = False
-    """True where SMACT is only the share of time with any kernel running."""
-    smact_trouble: str | None = None
-    strangers: tuple[Stranger, ...] = ()
+    """True if `smact` is only the share of time with any kernel running."""
+    smact_error: str | None = None
+    unmanaged: tuple[UnmanagedProcess, ...] = ()
     fault: str | None = None
     notes: tuple[str, ...] = ()
     power_w: float | None = None

@@ -1,4 +1,4 @@
-"""What a job will need, and how far it has got."""
+"""Predictions of a job's needs, and the progress that it reports."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from radrm.core.records.time import Instant
 from radrm.core.words import Quantity
 
 DECLARED = "declared"
-"""The source of an estimate that is its submitter's word."""
+"""The source of an estimate that the submitter declared."""
 
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """What an estimator expects: a value and an upper bound of one quantity.
+    """A prediction of one quantity: a value and an upper bound.
 
-    `raw` is its own figure, before what this machine has learned of its errors was
-    applied; None where the two are one. `seconds`: how long the answer took. `guesses`: what
-    nobody said of the job and the figure takes for granted, each a line for the user.
-    `context_mib`: what of its own figure is the CUDA context, None where it counts none
-    apart; `cuda`: the CUDA version that the job's program was built with, where it is known.
+    `source`: the route that gave it. `raw`: the estimator's own figure before the correction
+    by past runs; None if they are equal. `seconds`: how long the answer took. `guesses`:
+    assumptions about the job, each a line for the user. `context_mib`: the part of the raw
+    figure that is the CUDA context; None if it is not counted apart. `cuda`: the CUDA version
+    of the job's program; None if unknown.
     """
 
     quantity: Quantity
@@ -35,7 +35,7 @@ class Estimate:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """What a job reports of itself. `work_done` is a fraction of the whole, 0..1."""
+    """The progress that a job reports. `work_done` is a fraction of all its work, 0..1."""
 
     at: Instant
     step: float | None = None

@@ -1,4 +1,4 @@
-"""A job, and why it waits."""
+"""A job and its dependencies."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from radrm.core.words import Condition, JobState, Outcome, Quantity, Queue
 
 @dataclass(frozen=True, slots=True)
 class Dependency:
-    """Start after a job, or every element of an array (by the array's id), has ended so."""
+    """A condition on the end of a job, or of every element of an array (by the array's id)."""
 
     job_id: int
     condition: Condition
@@ -22,9 +22,9 @@ class Dependency:
 
 @dataclass(frozen=True, slots=True)
 class ArrayElement:
-    """A job's place in its array, whose id is its first element's.
+    """A job's place in its array. The array's id is that of its first element.
 
-    At most `at_once` elements are live or next in line at a time; None: no limit.
+    At most `at_once` elements are live or in the queue at a time; None: no limit.
     """
 
     array_id: int
@@ -34,7 +34,7 @@ class ArrayElement:
 
 @dataclass(frozen=True, slots=True)
 class Requeued:
-    """A job that had ended waits as if new since `at`, behind the jobs up to the id `behind`."""
+    """The last requeue of an ended job, at `at`. It waits behind the jobs up to the id `behind`."""
 
     at: Instant
     behind: int
@@ -42,9 +42,9 @@ class Requeued:
 
 @dataclass(frozen=True, slots=True)
 class Pause:
-    """A waiting job stands aside until then, outside the queue; its place stays its own.
+    """A waiting job stands aside until this boot time. It keeps its order key.
 
-    `reason` goes on after "waits 20s".
+    `reason` continues the text "waits 20s".
     """
 
     since: Instant
@@ -52,7 +52,7 @@ class Pause:
     reason: str
 
     def left_s(self, now: Instant) -> float:
-        """Seconds left; 0 once it is over. Boot time that began anew ends it, too."""
+        """Return the seconds left; 0 when it is over, and after a reboot."""
         if now.boot_s < self.since.boot_s:
             return 0.0
         return max(0.0, self.until_boot_s - now.boot_s)
@@ -60,7 +60,7 @@ class Pause:
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """One submitted .rad file (or array element) and all that has become of it.
+    """One submitted job file or command, or one array element, and its history.
 
     The elements of an array share their submission's `ticket`.
     """
@@ -73,35 +73,35 @@ class Job:
     queue: Queue = Queue.MAIN
     held: bool = False
     after: tuple[Dependency, ...] = ()
-    """What it still waits for; what is met is no longer here..."""
+    """Its unmet dependencies."""
     followed: tuple[Dependency, ...] = ()
-    """...but here."""
+    """Its met dependencies."""
     array: ArrayElement | None = None
     estimating: bool = False
-    """True until the estimators have answered; the job waits outside the queue."""
+    """True until the estimators have answered. The job is not in the queue meanwhile."""
     estimates: tuple[Estimate, ...] = ()
     estimate_notes: tuple[str, ...] = ()
-    """Why an estimator that was asked gave no answer, for the user."""
+    """Why an estimator gave no answer, for the user."""
     fingerprint: str | None = None
-    """What runs of the same thing have in common; None where that is not known."""
+    """Equal for runs of the same program; None if unknown."""
     requeued: Requeued | None = None
-    """When a job that had ended was last requeued; `submitted` stays."""
+    """The last requeue after an end; `submitted` stays."""
     attempts: int = 0
     oom_count: int = 0
     retries_used: int = 0
     setbacks: int = 0
-    """Attempts in a row that were over at once and through no doing of the job's own."""
+    """Attempts in a row that were lost, void or preempted soon after their launch."""
     pause: Pause | None = None
     memory_floor_mib: int | None = None
-    """What its out-of-memory deaths have proven it needs at least, per GPU."""
+    """The least need per GPU that its out-of-memory deaths have proven."""
     own_device: bool = False
-    """True when recovery demands a device that nobody else is on."""
+    """True if recovery requires a device of its own."""
     progress: Progress | None = None
     saved: Progress | None = None
-    """The progress that the last good checkpoint holds: it survives an attempt."""
+    """The progress of the last good checkpoint. It survives an attempt."""
     saved_at: Instant | None = None
     target: Placement | None = None
-    """Where a migrating job goes on; its devices are reserved until it is there."""
+    """The placement where a migrating job continues; its devices are reserved."""
     outcome: Outcome | None = None
     exit_code: int | None = None
     reason: str | None = None
@@ -110,23 +110,23 @@ class Job:
 
     @property
     def label(self) -> str:
-        """The id as people read it: `12`, or `12_3` for element 3 of array 12."""
+        """The id for users: `12`, or `12_3` for element 3 of array 12."""
         return str(self.id) if self.array is None else f"{self.array.array_id}_{self.array.index}"
 
     @property
     def place(self) -> tuple[int, float]:
-        """Sorts jobs by submission, and those that were requeued after their end by requeue."""
+        """A sort key: by submission; by requeue for a job that was requeued after its end."""
         if self.requeued is None:
             return self.id, 0.0
         return self.requeued.behind, self.requeued.at.wall_s
 
     def estimate(self, quantity: Quantity) -> Estimate | None:
-        """The first estimate of a quantity: estimators answer best first."""
+        """Return the first estimate of a quantity, which is the best one; None without any."""
         return next((e for e in self.estimates if e.quantity is quantity), None)
 
     @property
     def need_mib(self) -> int | None:
-        """The job's *need* per GPU: upper bound, raised by what its deaths have proven."""
+        """The job's *need* per GPU: the upper bound, or its proven need if that is more."""
         found = self.estimate(Quantity.MEMORY)
         known = [int(max(found.upper, found.value))] if found else []
         if self.memory_floor_mib is not None:
@@ -135,6 +135,6 @@ class Job:
 
     @property
     def declared(self) -> bool:
-        """Whether the need is its submitter's word, not an estimate."""
+        """True if the submitter declared the need."""
         found = self.estimate(Quantity.MEMORY)
         return found is not None and found.source == DECLARED

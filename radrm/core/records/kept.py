@@ -1,4 +1,4 @@
-"""What is kept of devices and rules over a restart."""
+"""The records of devices and rules that a restart keeps."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class DeviceStatus:
-    """What people and health rules have said about a device."""
+    """What users have set for a device."""
 
     uuid: str
     drained: str | None = None
@@ -17,11 +17,11 @@ class DeviceStatus:
 
 @dataclass(frozen=True, slots=True)
 class RuleState:
-    """A rule's own memory, JSON-serialisable, kept with the version that wrote it."""
+    """A rule's own memory, as JSON can hold it, with the rule's version that wrote it."""
 
     kind: str
     name: str
     version: int
     state: Any = None
     wake_boot_s: float | None = None
-    """When it asked to be called again."""
+    """The boot time at which it asked to be called; None: it did not."""

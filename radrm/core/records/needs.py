@@ -1,4 +1,4 @@
-"""What a job asks for."""
+"""The specification of a job: what its submitter asked for."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from radrm.core.words import CheckpointKind, Collocation
 
 @dataclass(frozen=True, slots=True)
 class Needs:
-    """What one task of a role needs. `gpu_memory_mib` is per GPU and as declared."""
+    """The needs of one task of a role. `gpu_memory_mib` is the declared memory per GPU."""
 
     gpus: int = 1
     gpu_memory_mib: int | None = None
@@ -21,7 +21,7 @@ class Needs:
 
 @dataclass(frozen=True, slots=True)
 class Role:
-    """A kind of task of a job, and how many of it may run (`count_min..count_max`)."""
+    """A kind of task of a job, with the allowed number of tasks: `count_min..count_max`."""
 
     name: str = "main"
     count_min: int = 1
@@ -30,13 +30,14 @@ class Role:
     needs: Needs = Needs()
 
     def allows(self, count: int) -> bool:
+        """Return whether the role can run with this many tasks."""
         inside = self.count_min <= count <= self.count_max
         return inside and (count - self.count_min) % self.step == 0
 
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """What a job can do about its own state, and what that costs in seconds."""
+    """How a job saves its state, and how many seconds that takes."""
 
     kind: CheckpointKind = CheckpointKind.NONE
     cost_s: float | None = None
@@ -52,7 +53,7 @@ class EarlySignal:
 
 @dataclass(frozen=True, slots=True)
 class JobSpec:
-    """What the submitter asked for; it never changes by itself (`edit` replaces it)."""
+    """What the submitter asked for. Only an edit replaces it."""
 
     name: str
     user: str
@@ -72,5 +73,5 @@ class JobSpec:
 
     @property
     def gpus(self) -> int:
-        """GPUs at the smallest size that may run."""
+        """The number of GPUs at the job's smallest size."""
         return sum(role.count_min * role.needs.gpus for role in self.roles)

@@ -1,4 +1,4 @@
-"""Which devices an attempt has, what is reserved there, and why not others."""
+"""Placements, reservations and refusals."""
 
 from __future__ import annotations
 
@@ -13,8 +13,7 @@ from radrm.core.words import Collocation, ReservationKind
 class Share:
     """One task's part of one device. `device` is None for a task without a GPU.
 
-    `reserved_mib` is the memory promised; `sm_fraction` (0..1] and `cpus` are
-    caps, None where there is none.
+    `sm_fraction` (0..1] and `cpus` are caps; None: no cap.
     """
 
     device: str | None
@@ -28,7 +27,7 @@ class Share:
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """All shares of one attempt: all of them or none."""
+    """All shares of one attempt, in one collocation mode. It gets all of them or none."""
 
     shares: tuple[Share, ...]
     collocation: Collocation
@@ -39,7 +38,7 @@ class Placement:
         return tuple(dict.fromkeys(s.device for s in self.shares if s.device is not None))
 
     def tasks(self) -> dict[str, int]:
-        """How many tasks of each role the placement holds."""
+        """Return the number of tasks of each role."""
         seen: dict[str, set[int]] = {}
         for share in self.shares:
             seen.setdefault(share.role, set()).add(share.task)
@@ -48,10 +47,10 @@ class Placement:
 
 @dataclass(frozen=True, slots=True)
 class Reservation:
-    """Memory of a device promised to an owner for an interval.
+    """Memory of a device reserved for an owner for an interval.
 
-    `mib` None promises the whole device. A job has one of kind RUNNING for each
-    device that its live attempt holds; `until` is None when the end is unknown.
+    `mib` None reserves the whole device. A job has one of kind RUNNING for each device of its
+    live attempt. `until` is None if the end is unknown.
     """
 
     owner: str
@@ -65,7 +64,7 @@ class Reservation:
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """Why not: the first rule that said no, with the number wanted and the number there."""
+    """Why a placement is impossible now: the first rule that said no, with both numbers."""
 
     rule: str
     message: str

@@ -1,4 +1,4 @@
-"""Moments on both clocks."""
+"""Moments on two clocks: time since boot, and wall-clock time."""
 
 from __future__ import annotations
 
@@ -9,12 +9,10 @@ from dataclasses import dataclass
 class Instant:
     """One moment on both clocks.
 
-    `boot_s` (seconds since boot, suspend included) measures durations and
-    deadlines: nobody can set it. `wall_s` (seconds since the epoch) is what
-    people read and what means something after a reboot.
-
-    `boot` names what `boot_s` counts from (a boot, a scaled clock); None where there is
-    one only, and in records of releases that did not note it.
+    `boot_s` (seconds since boot, with suspend) measures durations and deadlines: setting the
+    clock does not change it. `wall_s` (seconds since the epoch) is for users, and stays valid
+    after a reboot. `boot` identifies the boot, or the scaled clock, that `boot_s` counts from.
+    It is None if there is only one, and in records of earlier releases.
     """
 
     boot_s: float
@@ -22,8 +20,10 @@ class Instant:
     boot: str | None = None
 
     def since(self, earlier: Instant) -> float | None:
-        """Seconds from `earlier` until this, by time since boot; None where a reboot lies
-        between or, where a name is missing, may lie there: then the two clocks disagree."""
+        """Return the seconds from `earlier` until this moment; None if a reboot lies between.
+
+        Without `boot`, a reboot is assumed if the two clocks disagree about the duration.
+        """
         passed_s = self.boot_s - earlier.boot_s
         if self.boot is None or earlier.boot is None:
             off_s = abs(passed_s - (self.wall_s - earlier.wall_s))

@@ -1,11 +1,19 @@
-"""What `step` remembers, indexed so that no event looks at every job.
+"""The memory of `step`, with indices so that no event looks at every job.
 
 The files, in the order in which they may import one another:
-    pauses     how long what failed waits before it is tried again
+    pauses     growing pauses after failures
+    timers     when `step` must be called again, and why
     window     mean SM activity since the last change
-    ledger     who holds how much of a device
-    isolation  a rule that fails is set aside and harms nobody
-    waiting    the queue, kept in order
-    arrays     which elements of an array may be in the queue
-    state      everything `step` remembers
+    holding    the measured use of an attempt on a device
+    energy     how a device's energy is divided
+    cohort     the user whose clients are on an MPS server
+    load       the SM activity of a device that a policy uses
+    readings   checks of readings, and memory by job
+    ledger     the occupants and reservations of a device
+    isolation  a failed rule rests, and a default replaces it
+    order_key  the key of an order, safe for a sorted queue
+    waiting    the sorted queue
+    arrays     the elements of an array that may be in the queue
+    followers  an index from a job to its followers
+    state      all of it together
 """

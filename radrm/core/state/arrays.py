@@ -1,8 +1,22 @@
-"""One array's elements: which have not ended, and which may be in the queue now.
+"""The elements of one array: which have not ended, and which may be in the queue now.
 
-`--array=0-99%4` lets four elements at a time be live or next in line. The others
-stand aside here, in the order of service, so that a throttled array of any length
-costs an event no more than a single job does.
+Theory of operation
+-------------------
+`--array=0-99%4` gives an array four *places*. A live element has one. The free places go to
+the first elements that could start, in the order of service: these are in the queue. All
+others stand aside here. So a limited array of any length costs an event no more than a single
+job, and jobs behind it pass.
+
+Invariants:
+- `_next` is the head of `_ready`, one element per free place. No other element is in the queue.
+- Elements that are held, paused, being estimated or waiting for other jobs take no place.
+- If more elements are live than there are places (after a requeue, say), none is next.
+
+What may interleave: any change of an element's record. Each one goes through `put`, which
+returns the elements that leave and enter the queue.
+
+What a restart sees: nothing of this is stored. The places follow from the records alone, if
+live elements are put first (`core/adoption.py`).
 """
 
 from __future__ import annotations
@@ -12,8 +26,7 @@ from radrm.core.state.waiting import OrderKey, WaitingQueue
 
 
 class Array:
-    """Its places go to the live elements, then to the first of those that could start, in the
-    order of service: what came before does not count, so a restart changes nothing."""
+    """The elements of one array and their places."""
 
     def __init__(self, at_once: int | None, order_key: OrderKey) -> None:
         self.at_once = at_once
@@ -21,12 +34,12 @@ class Array:
         self._live: set[int] = set()
         self._ready = WaitingQueue(order_key)
         self._next: set[int] = set()
-        """As many of the first of `_ready` as there are places left."""
+        """The elements in the queue: the first ones of `_ready`, one per free place."""
 
     def put(self, job: Job, eligible: bool) -> tuple[list[int], list[int]]:
-        """Take in an element's changed record. Who leaves the queue by that, and who enters.
+        """Take in an element's changed record. Returns the ids that leave and enter the queue.
 
-        `eligible`: it waits, and nothing but the array's limit keeps it from the queue.
+        `eligible`: it waits, and only the array's limit can keep it out of the queue.
         """
         (self.unfinished.discard if job.state.final else self.unfinished.add)(job.id)
         (self._live.add if job.state.live else self._live.discard)(job.id)
@@ -48,8 +61,9 @@ class Array:
             following = self._ready.at(len(self._next))
             self._next.add(following)
             entered.append(following)
+        # The changed element may have entered as the last one, and left again.
         return left, [i for i in entered if i in self._next]
 
     def stands_aside(self, job_id: int) -> bool:
-        """True for an element that waits only for others of its array to end."""
+        """Return whether only the array's limit keeps an element out of the queue."""
         return job_id in self._ready and job_id not in self._next

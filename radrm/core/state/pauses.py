@@ -1,7 +1,7 @@
-"""How long something that failed waits before it is tried again: longer each time, up to a limit.
+"""Growing pauses after failures of rules, launches and proposals.
 
-For rules that raise and for proposals that come to nothing: kept in memory, since a new
-start tries everything anew. A job's own pause stands in its record (`records.Pause`).
+They are kept in memory only: after a restart everything is tried at once. A job's own pause
+is in its record (`records.Pause`).
 """
 
 from __future__ import annotations
@@ -11,21 +11,24 @@ from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 SHORTEST_S = 1.0
-"""No setting makes a pause shorter: what fails at once would fail without end in one moment."""
+"""The shortest pause under any setting. Without it, a failure could repeat without end."""
 _MOST_DOUBLINGS = 60
 
 K = TypeVar("K", bound=Hashable)
 
 
 def growing_s(first_s: float, times: int, most_s: float) -> float:
-    """Seconds to wait after `times` (from 1 on) failures in a row: doubles from `first_s`."""
+    """Return the pause in seconds after `times` (from 1) failures in a row.
+
+    It doubles from `first_s` up to `most_s`.
+    """
     doubled = first_s * 2.0 ** min(times - 1, _MOST_DOUBLINGS)
     return max(SHORTEST_S, min(doubled, most_s))
 
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """Something has failed `times` in a row, last for the reason `why`; a pause until then."""
+    """A failure, the last of `times` in a row, with its reason and its pause."""
 
     times: int
     since_s: float
@@ -34,7 +37,7 @@ class Failed:
 
 
 class Pauses(Generic[K]):
-    """What has failed, by key. A failure is forgotten after twice its pause without another."""
+    """Failures by key. A failure is forgotten after twice its pause without another one."""
 
     def __init__(self, first_s: float, most_s: float) -> None:
         self._first_s = first_s
@@ -43,30 +46,32 @@ class Pauses(Generic[K]):
         self._many = 256
 
     def fail(self, key: K, now_s: float, why: str) -> Failed:
-        """Note a failure; how long it means to wait is in what is returned."""
+        """Note a failure. Returns it with its pause."""
         before = self._failed.get(key)
         times = before.times + 1 if before is not None and not self._stale(before, now_s) else 1
         until_s = now_s + growing_s(self._first_s, times, self._most_s)
         found = self._failed[key] = Failed(times, now_s, until_s, why)
         if len(self._failed) > self._many:
+            # Drop forgotten failures when the number has doubled, so that memory stays bounded.
             self._failed = {k: f for k, f in self._failed.items() if not self._stale(f, now_s)}
             self._many = 256 + 2 * len(self._failed)
         return found
 
     def pausing(self, key: K, now_s: float) -> Failed | None:
-        """The failure for which `key` has to wait at this moment."""
+        """Return the failure whose pause is not over; None if there is none."""
         found = self._failed.get(key)
         return found if found is not None and now_s < found.until_s else None
 
     def last(self, key: K) -> Failed | None:
-        """The last failure, whether its pause is over or not."""
+        """Return the last failure, also after its pause; None if there is none."""
         return self._failed.get(key)
 
     def forget(self, key: K) -> None:
-        """It has worked."""
+        """Forget the failures of a key: it works now."""
         self._failed.pop(key, None)
 
     def all(self) -> Iterator[tuple[K, Failed]]:
+        """Yield all failures that are not forgotten, with their keys."""
         yield from self._failed.items()
 
     @staticmethod
@@ -75,13 +80,13 @@ class Pauses(Generic[K]):
 
 
 class Proposals:
-    """Proposals whose action failed, by job and kind: each kind of a job has its own pause.
+    """Failures of proposals. Each job and kind of proposal has its own pause.
 
-    One that is carried out again and again in a moment fails, too.
+    A proposal that is carried out more than `MOST_AT_ONCE` times in a second fails, too.
     """
 
     MOST_AT_ONCE = 8
-    """So often within a second is one kind of proposal carried out for one job."""
+    """How many proposals of one kind are carried out for one job within a second."""
     LONGEST_S = 60.0
 
     def __init__(self) -> None:
@@ -90,15 +95,16 @@ class Proposals:
         self._kinds: dict[int, set[str]] = {}
 
     def fail(self, job_id: int, kind: str, now_s: float, why: str) -> Failed:
-        """Note that one failed; when the next may be made is in what is returned."""
+        """Note that a proposal failed. Returns the failure with its pause."""
         self._kinds.setdefault(job_id, set()).add(kind)
         return self._pauses.fail((job_id, kind), now_s, why)
 
     def pausing(self, job_id: int, kind: str, now_s: float) -> Failed | None:
+        """Return the failure whose pause is not over; None if there is none."""
         return self._pauses.pausing((job_id, kind), now_s)
 
     def too_many(self, job_id: int, kind: str, now_s: float) -> bool:
-        """Count one that may be carried out; True where it is one too many in this second."""
+        """Count a proposal. Returns whether it is one too many within a second."""
         of_job = self._done.setdefault(job_id, {})
         since_s, count = of_job.get(kind, (now_s, 0))
         if not since_s <= now_s < since_s + SHORTEST_S:
@@ -107,15 +113,15 @@ class Proposals:
         return count >= self.MOST_AT_ONCE
 
     def forget(self, job_id: int, kind: str) -> None:
-        """One of this kind has worked."""
+        """Forget the failures of a kind: it works now."""
         self._pauses.forget((job_id, kind))
 
     def forget_failures(self, job_id: int) -> None:
-        """The job is another now: what failed may work."""
+        """Forget a job's failures: the job has changed."""
         for kind in self._kinds.pop(job_id, ()):
             self._pauses.forget((job_id, kind))
 
     def forget_job(self, job_id: int) -> None:
-        """It has ended."""
+        """Forget a job that has ended."""
         self.forget_failures(job_id)
         self._done.pop(job_id, None)

@@ -1,17 +1,30 @@
-"""Everything `step` remembers, indexed so that no event has to look at every job.
+"""Everything that `step` remembers, with indices so that no event looks at every job.
 
-`State` keeps the records consistent with their indices and notes what one step
-has changed. It decides nothing.
+Theory of operation
+-------------------
+`State` keeps the records and their indices (queue, arrays, followers, ledgers) consistent, and
+collects what one step changes. It decides nothing.
+
+Invariants:
+- A record changes only through a `put_*` method, `reserve` or `unreserve`. Each one also updates
+  the indices and notes the record for the step's `Decision`.
+- A job's state changes only in `move`, by a row of the transition table.
+- `version` grows with each noted change, so a slow planner's view can be compared with it.
+- Ended jobs are forgotten at the end of their step; the store keeps them.
+
+What may interleave: nothing. One thread calls `step`, and only `core/` has a `State`.
+
+What a restart sees: the saved records. The indices, timers and pauses are built again from them
+(`core/adoption.py`); readings, failures and times out of service are lost.
 """
 
 from __future__ import annotations
 
-import heapq
-from collections.abc import Hashable, Iterable, Set
+from collections.abc import Callable, Hashable, Iterable, Set
 from dataclasses import dataclass, field, replace
-from typing import TypeAlias
 
 from radrm.core.actions import Action
+from radrm.core.decision import Decision, Record
 from radrm.core.proposals import Proposal
 from radrm.core.records import (
     Attempt,
@@ -26,36 +39,21 @@ from radrm.core.records import (
 )
 from radrm.core.settings import CoreSettings
 from radrm.core.state.arrays import Array
-from radrm.core.state.isolation import Isolation, Placing
-from radrm.core.state.ledger import DeviceLedger, merged
+from radrm.core.state.followers import Followers
+from radrm.core.state.isolation import Isolation
+from radrm.core.state.ledger import DeviceLedger
+from radrm.core.state.order_key import SafeOrderKey
 from radrm.core.state.pauses import Pauses, Proposals
+from radrm.core.state.timers import RULES_AGAIN, Timer, Timers
 from radrm.core.state.waiting import Lines, OrderKey
+from radrm.core.state.window import SmactWindow, Window
 from radrm.core.transitions import Trigger, after
-from radrm.core.words import Condition, DeviceKind, JobState
-
-Record: TypeAlias = Job | Attempt | Reservation | DeviceStatus | RuleState
-
-
-@dataclass(frozen=True, slots=True)
-class Decision:
-    """What one step decided: save `changed` and `dropped`, then do `actions` in order.
-
-    `dropped` names reservations (owner, device) that are no more. `wake_at` is
-    the boot-time second at which `step` wants a `Tick` if nothing happens before.
-    """
-
-    actions: tuple[Action, ...]
-    changed: tuple[Record, ...]
-    dropped: tuple[tuple[str, str], ...]
-    wake_at: float | None
-    rejections: tuple[tuple[Proposal, Refusal], ...]
-    said: tuple[str, ...] = ()
-    """What the log should have of rules that have failed."""
+from radrm.core.words import DeviceKind
 
 
 @dataclass(slots=True)
-class Turn:
-    """What the step under way has done so far."""
+class Step:
+    """What the current step has done so far."""
 
     now: Instant
     actions: list[Action] = field(default_factory=list)
@@ -63,144 +61,138 @@ class Turn:
     dropped: dict[tuple[str, str], None] = field(default_factory=dict)
     rejections: list[tuple[Proposal, Refusal]] = field(default_factory=list)
     ended: list[Job] = field(default_factory=list)
-    """Jobs that have ended in it and whose followers have not heard of that yet."""
-
-
-@dataclass(frozen=True, slots=True, order=True)
-class Timer:
-    """Something to look at again: `what` for a job's attempt, or for a rule."""
-
-    boot_s: float
-    what: str
-    job_id: int = 0
-    attempt: int = 0
+    """Jobs that ended in this step and whose followers are not settled yet."""
 
 
 LAUNCH_PAUSE_S = 60.0
-"""The longest time between two tries to start anything on a server that could not."""
-RULES_AGAIN = "rules"
-"""What a timer is for: to ask rules again that have rested."""
-_FEW_TIMERS = 256
-"""So many are never worth a look at which are still wanted."""
+"""The longest pause of all launches after the server could not start a job."""
 
 
 def owner_of(job_id: int) -> str:
-    """The name under which a job owns reservations."""
+    """Return the name of a job as an owner of reservations."""
     return f"job:{job_id}"
 
 
 class State:
+    """The records of unfinished jobs, and the devices, with their indices."""
+
     def __init__(
-        self, settings: CoreSettings, order_key: OrderKey, order_name: str = "order"
+        self,
+        settings: CoreSettings,
+        order_key: OrderKey,
+        order_name: str = "order",
+        windows: Callable[[Device], Window] | None = None,
     ) -> None:
         self.settings = settings
+        self._windows = windows or (lambda device: SmactWindow(settings.smact_window_s))
         self.jobs: dict[int, Job] = {}
-        """Unfinished jobs only: what has ended is the store's to remember."""
+        """The unfinished jobs by id. The store keeps the others."""
         self.attempts: dict[int, Attempt] = {}
-        """The live attempt of a job: at most one, by construction."""
+        """The live attempt of each job that has one, by job id."""
         self.isolation = Isolation(settings)
-        self.placing = Placing(order_name, order_key, self.isolation)
-        self.waiting = Lines(self.placing)
+        self.order_key = SafeOrderKey(order_name, order_key, self.isolation)
+        self.waiting = Lines(self.order_key)
         self.arrays: dict[int, Array] = {}
         """Arrays with unfinished elements, by the id of the array."""
         self.ledgers: dict[str, DeviceLedger] = {}
         self.absent: dict[str, Device] = {}
-        """GPUs that have vanished in this life of the daemon: they may come back."""
+        """GPUs that vanished since this daemon started. They may return."""
         self.out_of_service: dict[str, str] = {}
-        """Why a device takes no job for longer than a moment, by its UUID."""
+        """Why a device is out of service, by UUID."""
         self.never_idle: dict[str, str] = {}
-        """Why a device that may be in service would not be idle without radrm's jobs."""
+        """Why a device would not be idle even without radrm's jobs, by UUID."""
         self.never_since: dict[Hashable, float] = {}
-        """Since when (boot-time seconds) no device is known that could serve a need."""
+        """By need: the boot-time second since which no known device could serve it."""
         self.drained: dict[str, str] = {}
         self.largest_mib: dict[tuple[int, int, str | None], int] = {}
-        """What `validation.largest_mib` has found for these devices: every device that is
-        looked at asks again."""
+        """A cache of `constraints.need.largest_mib`, which is called for each device."""
         self.rule_states: dict[tuple[str, str], RuleState] = {}
-        self.launch_trouble: str | None = None
-        """Why nothing can be started at the moment, for a reason that lies with the server."""
+        self.launch_error: str | None = None
+        """Why the server cannot start any job now; None if it can."""
         self.launch_again_s = 0.0
-        """Boot-time second of the next try."""
+        """Boot-time second at which launches are tried again."""
         self.launches: Pauses[str] = Pauses(settings.launch_retry_s, LAUNCH_PAUSE_S)
-        """That nothing could be started, and how often in a row."""
+        """Failures of launches for the server's reasons."""
         self.proposals = Proposals()
-        """What was proposed and came to nothing, and is not to be tried at once again."""
+        """Proposals whose action failed, with their pauses."""
         self.version = 0
         self.jobs_version = 0
-        """Changes with every change of a job's record; readings leave it alone."""
+        """Grows with every change of a job's record, not with readings."""
         self.next_serial = 1
         self.last_id = 0
-        """No job in the queue stands behind a higher id than this."""
-        self.turn = Turn(Instant(0.0, 0.0))
-        self._timers: list[Timer] = []
-        self._most_timers = _FEW_TIMERS
-        self._followers: dict[tuple[bool, int, Condition], set[int]] = {}
+        """The highest id in any job's `place`: a requeued job goes behind it."""
+        self.step = Step(Instant(0.0, 0.0))
+        self.timers = Timers(self._is_wanted)
+        self._followers = Followers()
         self._touched: dict[int, int] = {}
 
     # ------------------------------------------------------------- one step
 
     def begin(self, now: Instant) -> None:
-        self.turn = Turn(now)
+        """Begin a step at this time."""
+        self.step = Step(now)
         self.isolation.now_s = now.boot_s
 
     def finish(self) -> Decision:
-        for job_id in [r.id for r in self.turn.changed.values() if isinstance(r, Job)]:
+        """Forget the jobs that ended, and return what the step decided."""
+        # Only now: followers and planners of this step may still need the records.
+        for job_id in [r.id for r in self.step.changed.values() if isinstance(r, Job)]:
             if job_id in self.jobs and self.jobs[job_id].state.final:
                 self._forget(self.jobs.pop(job_id))
-        turn = self.turn
-        for boot_s in self.isolation.take_again_s():
+        step = self.step
+        for boot_s in self.isolation.take_retry_times():
             self.wake(Timer(boot_s, RULES_AGAIN))
         return Decision(
-            actions=tuple(turn.actions),
-            changed=tuple(turn.changed.values()),
-            dropped=tuple(turn.dropped),
-            wake_at=self._timers[0].boot_s if self._timers else None,
-            rejections=tuple(turn.rejections),
-            said=self.isolation.take_unsaid(),
+            actions=tuple(step.actions),
+            changed=tuple(step.changed.values()),
+            dropped=tuple(step.dropped),
+            wake_at=self.timers.next_s,
+            rejections=tuple(step.rejections),
+            log_lines=self.isolation.take_log_lines(),
         )
 
     def _forget(self, job: Job) -> None:
-        """What has ended is the store's to remember."""
+        """Remove an ended job from the indices."""
         self._touched.pop(job.id, None)
-        self.placing.without.discard(job.id)
+        self.order_key.without.discard(job.id)
         self.proposals.forget_job(job.id)
         array_id = job.array.array_id if job.array is not None else None
         if array_id is not None and not self.array_unfinished(array_id):
             self.arrays.pop(array_id, None)
 
     def act(self, action: Action) -> None:
-        self.turn.actions.append(action)
+        """Add an action to the step's decision."""
+        self.step.actions.append(action)
 
     def _note(self, kind: str, key: object, record: Record) -> None:
         self.version += 1
-        self.turn.changed[kind, key] = record
+        self.step.changed[kind, key] = record
 
     # ------------------------------------------------------------- jobs and attempts
 
     def put_job(self, job: Job) -> Job:
-        """Save a job's record; the waiting queue follows from it."""
+        """Save a job's record and update its place in the queue."""
         self.jobs[job.id] = job
         self.jobs_version += 1
         self.last_id = max(self.last_id, job.place[0])
         self._note("job", job.id, job)
         self._touched[job.id] = self.version
-        for dependency in () if job.state.final else job.after:
-            key = (dependency.array, dependency.job_id, dependency.condition)
-            self._followers.setdefault(key, set()).add(job.id)
         if job.state.final:
-            self.turn.ended.append(job)
-        self._line_up(job)
+            self.step.ended.append(job)
+        elif job.after:
+            self._followers.add(job)
+        self._update_queue(job)
         return job
 
-    def place_again(self) -> None:
-        """Ask an order that has failed for its key once more, for the jobs that have none."""
-        without, self.placing.without = self.placing.without, set()
+    def retry_order_keys(self) -> None:
+        """Compute the order's key again for the jobs for which it failed."""
+        without, self.order_key.without = self.order_key.without, set()
         for job_id in sorted(without):
             if job_id in self.jobs:
-                self._line_up(self.jobs[job_id])
+                self._update_queue(self.jobs[job_id])
 
-    def _line_up(self, job: Job) -> None:
-        """Into the queue with a job that could start, out of it with any other."""
+    def _update_queue(self, job: Job) -> None:
+        """Put a job that could start into the queue, and remove any other from it."""
         aside = job.held or job.estimating or job.after or job.pause is not None
         eligible = job.state.waiting and not aside
         array = self._array_of(job)
@@ -211,45 +203,41 @@ class State:
             self.waiting.put(self.jobs[job_id])
 
     def _array_of(self, job: Job) -> Array | None:
+        """Return the array of an element, made on first use; None for another job."""
         if job.array is None:
             return None
         found = self.arrays.get(job.array.array_id)
         if found is None:
-            found = Array(job.array.at_once, self.placing)
+            found = Array(job.array.at_once, self.order_key)
             self.arrays[job.array.array_id] = found
         return found
 
     def array_unfinished(self, array_id: int) -> Set[int]:
-        """The elements of an array that have not ended; none of one that is not known."""
+        """Return the ids of an array's unfinished elements; empty if the array is unknown."""
         array = self.arrays.get(array_id)
         return array.unfinished if array is not None else frozenset()
 
     def take_followers(self, ended: Job) -> list[Job]:
-        """The waiting jobs for whom this end decides something, by id; each end is for once.
+        """Return the waiting jobs that this end concerns, by id, and drop them from the index.
 
-        Those that follow an array hear of the end that breaks their condition, or of the
-        last: so an element's end costs nothing more where many follow its array.
+        `Followers.take` says which ends of elements concern the followers of an array.
         """
-        keys = [(False, ended.id, condition) for condition in Condition]
-        if ended.array is not None:
-            array_id = ended.array.array_id
-            over = not self.array_unfinished(array_id)
-            keys += [(True, array_id, c) for c in Condition if over or not c.met_by(ended.state)]
-        ids = {i for key in keys for i in self._followers.pop(key, ())}
+        over = ended.array is not None and not self.array_unfinished(ended.array.array_id)
+        ids = self._followers.take(ended, over)
         return [self.jobs[i] for i in sorted(ids) if i in self.jobs and self.jobs[i].state.waiting]
 
     def move(self, job: Job, trigger: Trigger, **changes: object) -> Job:
-        """The only way a job's state changes: by a row of the table."""
+        """Change a job's state by a row of the transition table, and save it."""
         return self.put_job(
             replace(job, state=after(job.state, trigger), **changes)  # type: ignore[arg-type]
         )
 
     def touched_since(self, job_id: int, version: int) -> bool:
-        """True when a job has changed since a view of that version, or is gone."""
+        """Return whether a job has changed since that version of the view, or is gone."""
         return self._touched.get(job_id, self.version + 1) > version
 
     def put_attempt(self, attempt: Attempt) -> Attempt:
-        """Save an attempt's record; an attempt that has ended is live no more."""
+        """Save an attempt's record. An ended attempt is no longer live."""
         if attempt.ended is None:
             self.attempts[attempt.job_id] = attempt
         else:
@@ -258,31 +246,20 @@ class State:
         return attempt
 
     def live_attempt(self, job_id: int, number: int) -> Attempt | None:
+        """Return a job's live attempt if it has this number, else None."""
         attempt = self.attempts.get(job_id)
         return attempt if attempt is not None and attempt.number == number else None
-
-    def used_now(self, attempt: Attempt) -> Attempt:
-        """An attempt with what it was seen to use up to now; its record may be a minute older."""
-        if attempt.job_id not in self.attempts or attempt.ended is not None:
-            return attempt
-        placements = [p for p in (attempt.placement, attempt.target) if p is not None]
-        held = [
-            (uuid, self.ledgers[uuid].holdings.get(attempt.job_id))
-            for uuid in {d for placement in placements for d in placement.devices}
-            if uuid in self.ledgers
-        ]
-        newer = [holding.usage(uuid) for uuid, holding in held if holding is not None]
-        return replace(attempt, usage=merged(attempt.usage, newer))
 
     # ------------------------------------------------------------- devices
 
     def set_devices(self, devices: Iterable[Device]) -> None:
-        """Take over the list of devices; one that vanished keeps its holders until they end."""
+        """Replace the list of devices. A vanished device stays while attempts are on it."""
         listed = {d.uuid: d for d in devices}
         for uuid, device in listed.items():
             ledger = self.ledgers.get(uuid)
             if ledger is None:
-                ledger = self.ledgers[uuid] = DeviceLedger(device, self.settings)
+                ledger = DeviceLedger(device, self.settings, self._windows(device))
+                self.ledgers[uuid] = ledger
             ledger.device = device
             ledger.drained = self.drained.get(uuid)
             ledger.vanished = False
@@ -300,12 +277,14 @@ class State:
         self.version += 1
 
     def known_devices(self) -> list[Device]:
-        """Those that are there, and GPUs that may come back."""
+        """Return the devices of the list, and vanished GPUs that may return."""
         return [ledger.device for ledger in self.ledgers.values()] + list(self.absent.values())
 
     def forget_device(self, uuid: str) -> None:
-        """One that vanished and that nobody holds any more. A GPU may come back; of a MIG
-        instance nobody knows."""
+        """Remove a vanished device without attempts.
+
+        A GPU may return, so it stays known. A removed MIG instance counts as gone for good.
+        """
         device = self.ledgers.pop(uuid).device
         self.out_of_service.pop(uuid, None)
         self.never_idle.pop(uuid, None)
@@ -314,6 +293,7 @@ class State:
         self.largest_mib.clear()
 
     def put_drained(self, uuid: str, reason: str | None) -> None:
+        """Drain a device for this reason, or resume it (None)."""
         if reason is None:
             self.drained.pop(uuid, None)
         else:
@@ -323,22 +303,26 @@ class State:
         self._note("device", uuid, DeviceStatus(uuid=uuid, drained=reason))
 
     def reserve(self, reservation: Reservation) -> None:
+        """Save a reservation; it replaces the owner's earlier one on the device."""
         self.ledgers[reservation.device].reserve(reservation)
         key = (reservation.owner, reservation.device)
-        self.turn.dropped.pop(key, None)
+        # Dropped and made again in one step: the store must not delete it after saving it.
+        self.step.dropped.pop(key, None)
         self._note("reservation", key, reservation)
 
     def unreserve(self, owner: str, device: str) -> None:
+        """Delete an owner's reservation on a device."""
         ledger = self.ledgers.get(device)
         if ledger is not None:
             ledger.unreserve(owner)
-        self.turn.changed.pop(("reservation", (owner, device)), None)
-        self.turn.dropped[owner, device] = None
+        # Made or changed in this step: the store must not save it after deleting it.
+        self.step.changed.pop(("reservation", (owner, device)), None)
+        self.step.dropped[owner, device] = None
         self.version += 1
 
     @staticmethod
-    def promises(placement: Placement) -> dict[str, int | None]:
-        """MiB promised on each device of a placement; None where it is the whole device."""
+    def reserved_on(placement: Placement) -> dict[str, int | None]:
+        """Return the MiB reserved on each device of a placement; None: the whole device."""
         whole = placement.collocation.whole_device
         totals: dict[str, int | None] = {}
         for share in placement.shares:
@@ -350,39 +334,27 @@ class State:
     # ------------------------------------------------------------- rules and time
 
     def put_rule_state(self, record: RuleState) -> None:
+        """Save a rule's own memory if it has changed."""
         key = (record.kind, record.name)
         if self.rule_states.get(key) != record:
             self.rule_states[key] = record
             self._note("rule", key, record)
 
     def wake(self, timer: Timer) -> None:
-        heapq.heappush(self._timers, timer)
-        if len(self._timers) > self._most_timers:
-            # Those of attempts that have ended would stay until they are due: for days.
-            kept = {t for t in self._timers if self._is_wanted(t)}
-            self._timers = sorted(kept)
-            self._most_timers = 2 * len(kept) + _FEW_TIMERS
+        """Have `step` called at a timer's time."""
+        self.timers.add(timer)
 
     def _is_wanted(self, timer: Timer) -> bool:
+        """Return whether a timer's job is live or paused, or the timer is not about a job."""
         job = self.jobs.get(timer.job_id)
         paused = job is not None and job.pause is not None
         return not timer.job_id or timer.job_id in self.attempts or paused
 
-    def due(self) -> list[Timer]:
-        """The timers whose time has come, each once."""
-        found: list[Timer] = []
-        while self._timers and self._timers[0].boot_s <= self.turn.now.boot_s:
-            found.append(heapq.heappop(self._timers))
-        return found
-
     def running(self) -> Iterable[tuple[Job, Attempt]]:
-        """Jobs with a live attempt, by id."""
+        """Yield the jobs with a live attempt, by id."""
         for job_id in sorted(self.attempts):
             yield self.jobs[job_id], self.attempts[job_id]
 
     def gpuless_running(self) -> int:
-        """Live attempts without a GPU."""
+        """Return the number of live attempts without a GPU."""
         return sum(1 for a in self.attempts.values() if not a.placement.devices)
-
-    def count(self, state: JobState) -> int:
-        return sum(1 for job in self.jobs.values() if job.state is state)

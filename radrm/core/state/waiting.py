@@ -1,4 +1,28 @@
-"""The jobs that could start if there were room, in the order in which they are served."""
+"""The jobs that could start if there were room, in the order of service.
+
+Theory of operation
+-------------------
+There are two lines: jobs for GPUs, and jobs without. Each is sorted by recovery queue,
+priority, the order's key, and id. Under a strict order no job passes the head of its line.
+So a job that no idle device in service could run must not be the head. It stands *aside*,
+with the reason, and keeps its sort key.
+
+Whether a job stands aside depends only on its *need* (roles, size class of memory, mode)
+and on the devices in service. So the verdict is made once for each need, when its first job
+comes, and again when devices come, go or change service.
+
+Invariants:
+- A job for GPUs is in exactly one of `gpu` and `aside`; one in `gpu` is also in its user's line
+  (`of_user`, for turns on MPS servers). A job that is held, paused, being estimated or waiting
+  for other jobs is in none of them; `State` ensures that.
+- All jobs of one need are on the same side.
+- An event costs the logarithm of the queue's length; a change of the devices costs the needs.
+
+What may interleave: an order may return another key for a job at each call. So the key of a
+job is kept until the job's record changes.
+
+What a restart sees: nothing of this is stored. The lines follow from the records.
+"""
 
 from __future__ import annotations
 
@@ -15,11 +39,7 @@ Key: TypeAlias = "tuple[Any, ...]"
 
 
 class WaitingQueue:
-    """Recovery queue first, then priority, then the order rule's key, then the id.
-
-    Kept sorted: adding, removing and looking at the head cost the logarithm of
-    the length, so that an event's cost does not grow with the queue.
-    """
+    """Jobs sorted by recovery queue, priority, the order's key, and id."""
 
     def __init__(self, order_key: OrderKey) -> None:
         self._order_key = order_key
@@ -27,7 +47,7 @@ class WaitingQueue:
         self._key_of: dict[int, Key] = {}
 
     def put(self, job: Job) -> None:
-        """Add a job, or move it to where its changed record belongs."""
+        """Add a job, or move it to the place of its changed record."""
         self.discard(job.id)
         recovering = job.queue is Queue.RECOVERY
         key = (not recovering, -job.spec.priority, self._order_key(job), job.id)
@@ -35,32 +55,41 @@ class WaitingQueue:
         insort(self._sorted, key)
 
     def discard(self, job_id: int) -> None:
+        """Remove a job, if it is in the queue."""
         key = self._key_of.pop(job_id, None)
         if key is not None:
             del self._sorted[bisect_left(self._sorted, key)]
 
     def take(self, job_ids: Collection[int]) -> list[Key]:
-        """Remove many jobs at once; their keys, in order, for `add`."""
+        """Remove many jobs at once. Returns their keys, in order, for `add`."""
         taken = [key for key in self._sorted if key[-1] in job_ids]
         self._sorted = [key for key in self._sorted if key[-1] not in job_ids]
         self._key_of = {key[-1]: key for key in self._sorted}
         return taken
 
     def add(self, keys: list[Key]) -> None:
-        """Put back what `take` removed, here or from another queue: each into its old place."""
+        """Add jobs that `take` removed from this or another queue, by their old keys."""
         self._sorted = sorted(self._sorted + keys)
         self._key_of.update({key[-1]: key for key in keys})
 
+    def copy(self) -> WaitingQueue:
+        """Return a copy that later changes of this queue do not change."""
+        found = WaitingQueue(self._order_key)
+        found._sorted = self._sorted.copy()
+        found._key_of = self._key_of.copy()
+        return found
+
     def position(self, job_id: int) -> int | None:
-        """0 for the head; None for a job that is not in the queue."""
+        """Return a job's place, 0 for the head; None if it is not in the queue."""
         key = self._key_of.get(job_id)
         return None if key is None else bisect_left(self._sorted, key)
 
     def head(self) -> int | None:
+        """Return the id of the first job; None if the queue is empty."""
         return self._sorted[0][-1] if self._sorted else None
 
     def at(self, position: int) -> int:
-        """The job at a place; 0 is the head's."""
+        """Return the id of the job at a place; 0 is the head's."""
         job_id: int = self._sorted[position][-1]
         return job_id
 
@@ -77,7 +106,7 @@ class WaitingQueue:
 
 @dataclass(frozen=True, slots=True)
 class Aside:
-    """Why a job stands aside. `never`: why no device that is known could ever run it."""
+    """Why a job stands aside. `never`: why no known device could ever run it; None if one could."""
 
     refusal: Refusal
     never: str | None = None
@@ -85,21 +114,18 @@ class Aside:
 
 @dataclass(slots=True)
 class _Alike:
-    """The waiting jobs of one need: what holds for one of them holds for all."""
+    """The waiting jobs of one need, and why they stand aside."""
 
     members: set[int]
     aside: Aside | None
 
 
 class Lines:
-    """Two lines beside each other: jobs for GPUs, and jobs that need none.
+    """The line of jobs for GPUs, the line of jobs without, and the jobs that stand aside.
 
-    Under a strict order nobody passes the head of a line. A job without a GPU takes
-    nothing that the head of the other line waits for, so it stands in a line of its own.
-
-    Jobs that could not start on the devices in service, were they all idle, stand aside in
-    the order of service, so that nobody waits behind them. `judge` says which they are. It
-    is asked once for jobs of the same need, not once for each job.
+    A job without a GPU takes nothing that the head of the other line waits for, so it has a
+    line of its own. `judge` returns why a job stands aside, None if it does not. It is called
+    once for all jobs of the same need.
     """
 
     def __init__(self, order_key: OrderKey) -> None:
@@ -110,8 +136,7 @@ class Lines:
         """The jobs of each user in the line for GPUs."""
         self.judge: Callable[[Job], Aside | None] = lambda job: None
         self.sizes: tuple[int, ...] = ()
-        """MiB of the devices there are, each once, ascending: between two of them needs are
-        alike."""
+        """Sizes of the known devices in MiB, ascending. Needs between two neighbours are alike."""
         self._order_key = order_key
         self._alike: dict[Hashable, _Alike] = {}
         self._need_of: dict[int, Hashable] = {}
@@ -119,13 +144,15 @@ class Lines:
 
     @property
     def lines(self) -> tuple[WaitingQueue, WaitingQueue]:
+        """The two lines: jobs for GPUs, and jobs without."""
         return self.gpu, self.gpuless
 
-    def of(self, job: Job) -> WaitingQueue:
-        """The line that the job stands in, or stands aside from."""
+    def line_of_job(self, job: Job) -> WaitingQueue:
+        """Return the line that the job stands in, or stands aside from."""
         return self.gpu if job.spec.gpus else self.gpuless
 
     def put(self, job: Job) -> None:
+        """Put a job into its line, or aside."""
         self.discard(job.id)
         if not job.spec.gpus:
             self.gpuless.put(job)
@@ -141,9 +168,10 @@ class Lines:
             self.aside.put(job)
             return
         self.gpu.put(job)
-        self._line_of(job.spec.uid).put(job)
+        self._line_of_user(job.spec.uid).put(job)
 
     def discard(self, job_id: int) -> None:
+        """Remove a job from its line, or from those aside."""
         need = self._need_of.pop(job_id, None)
         if need is None:
             self.gpuless.discard(job_id)
@@ -160,34 +188,34 @@ class Lines:
             self._drop_empty(uid)
 
     def why_aside(self, job_id: int) -> Aside | None:
-        """Why a job stands aside; None for one that does not."""
+        """Return why a job stands aside; None if it does not."""
         need = self._need_of.get(job_id)
         return None if need is None else self._alike[need].aside
 
     # ------------------------------------------------------------- needs
 
-    def judge_anew(self, job_of: Callable[[int], Job]) -> None:
-        """What is in service has changed: who stands aside now?"""
+    def judge_again(self, job_of: Callable[[int], Job]) -> None:
+        """Decide again which needs stand aside, after a change of the devices in service."""
         for alike in self._alike.values():
             before, alike.aside = alike.aside, self.judge(job_of(next(iter(alike.members))))
             if (before is None) is not (alike.aside is None):
                 self._move(alike.members, into_line=alike.aside is None)
 
     def resize(self, sizes: tuple[int, ...], job_of: Callable[[int], Job]) -> None:
-        """There are devices of other sizes now."""
+        """Set the sizes of the devices, and classify all needs by them."""
         if sizes != self.sizes:
             self.sizes = sizes
             for job_id in list(self._need_of):
                 self.put(job_of(job_id))
 
     def hopeless(self) -> Iterator[tuple[Hashable, str, set[int]]]:
-        """Each need that no device that is known could ever serve, why, and whose it is."""
+        """Yield each need that no known device could ever serve, with the reason and its jobs."""
         for need, alike in self._alike.items():
             if alike.aside is not None and alike.aside.never is not None:
                 yield need, alike.aside.never, alike.members
 
     def _need(self, job: Job) -> Hashable:
-        """What decides whether a job could start on a set of idle devices."""
+        """Return all that decides whether a job could start on a set of idle devices."""
         roles = tuple(
             (
                 role.count_min,
@@ -203,18 +231,19 @@ class Lines:
         return roles, proven, estimated, wishes, job.queue
 
     def _move(self, job_ids: set[int], into_line: bool) -> None:
+        """Move the jobs of one need into the line, or aside, with their old keys."""
         source, target = (self.aside, self.gpu) if into_line else (self.gpu, self.aside)
         keys = source.take(job_ids)
         target.add(keys)
         uid_of = self._uid_of
         for uid in {uid_of[job_id] for job_id in job_ids}:
             if into_line:
-                self._line_of(uid).add([key for key in keys if uid_of[key[-1]] == uid])
+                self._line_of_user(uid).add([key for key in keys if uid_of[key[-1]] == uid])
             else:
                 self.of_user[uid].take(job_ids)
                 self._drop_empty(uid)
 
-    def _line_of(self, uid: int) -> WaitingQueue:
+    def _line_of_user(self, uid: int) -> WaitingQueue:
         return self.of_user.setdefault(uid, WaitingQueue(self._order_key))
 
     def _drop_empty(self, uid: int) -> None:

@@ -1,10 +1,13 @@
-"""What clients may ask and order: one file for each kind of answer.
+"""What users may ask of the daemon: *questions*, which change nothing, and *commands*.
 
 The files, in the order in which they may import one another:
-    chosen         which jobs an order is about
-    questions      what anybody may ask
-    followers      which jobs can never start once others are cancelled
-    device_orders  what may be ordered about devices and MPS
-    orders         what people may order
-    requests       the protocol's words, and who answers each
+    selection        which jobs a command is about
+    status           the questions about many jobs, in pages
+    questions        all questions
+    followers        which jobs can never start once others are cancelled
+    device_commands  the commands about devices and MPS
+    each_job         a command, carried out job by job
+    edit             the command that changes what jobs ask for
+    commands         the other commands about jobs; all commands
+    requests         who answers which request
 """

@@ -1,12 +1,12 @@
-"""Which jobs can never start once others are cancelled, for whoever is about to cancel those.
+"""Which jobs can never start once others are cancelled, for the answer of a cancel.
 
-It foretells what `core.dependencies` then does, end by end, and changes nothing.
+It predicts what `core.lifecycle.dependencies` does after the cancel, and changes nothing.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable
 
 from radrm.core.records import Job
 from radrm.core.words import Condition, JobState
@@ -15,25 +15,30 @@ _Key = tuple[bool, int]
 
 
 class Followers:
-    """Who follows whom among these jobs, filled by `note`. `chosen`: those that are themselves
-    to be cancelled, which are left out."""
+    """The waiting jobs, by what they follow; filled by `note`.
 
-    def __init__(self, jobs: Mapping[int, Job], chosen: Iterable[int]) -> None:
-        self._jobs = jobs
+    `find` gives an unfinished job by its id. `selected` are the jobs of the cancel itself,
+    which are never reported as followers.
+    """
+
+    def __init__(self, find: Callable[[int], Job | None], selected: Iterable[int]) -> None:
+        self._find = find
         self._following: dict[_Key, list[tuple[Job, Condition]]] = defaultdict(list)
-        self._seen = set(chosen)
+        self._seen = set(selected)
 
     def note(self, job: Job) -> None:
+        """Add a job, under each job or array that it follows; nothing if it does not wait."""
         for dependency in job.after if job.state.waiting else ():
             key = (dependency.array, dependency.job_id)
             self._following[key].append((job, dependency.condition))
 
-    def doomed(self, cancelled: Iterable[int]) -> dict[int, list[Job]]:
-        """The waiting jobs that fail because they follow a cancelled one, or one that fails so;
-        each once, by the cancelled job that comes first."""
+    def failing_with(self, cancelled: Iterable[int]) -> dict[int, list[Job]]:
+        """The waiting jobs that fail because they follow a cancelled job, directly or through
+        others. Each job appears once, under the first cancelled job that it follows."""
         found: dict[int, list[Job]] = {}
         for job_id in dict.fromkeys(cancelled) if self._following else ():
-            ended = [(self._jobs[job_id], JobState.CANCELLED)] if job_id in self._jobs else []
+            first = self._find(job_id)
+            ended = [(first, JobState.CANCELLED)] if first is not None else []
             hit: list[Job] = []
             while ended:
                 job, state = ended.pop()
@@ -49,6 +54,6 @@ class Followers:
 
 
 def _keys(job: Job) -> list[_Key]:
-    """What others may have named who follow this job: itself, its array."""
+    """The keys under which others may follow a job: the job itself, and its array."""
     mine = [(False, job.id)]
     return mine if job.array is None else [*mine, (True, job.array.array_id)]

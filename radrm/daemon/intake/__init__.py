@@ -1,8 +1,8 @@
 """From envelopes in the spool to jobs with ids and estimates.
 
 The files, in the order in which they may import one another:
-    envelopes   an envelope read anew: its job file, and whose it is
-    estimation  what a job will need, as the daemon comes to know it
-    batch       from what lies in the spool to jobs
-    scan        one look into the spool
+    envelopes   the owner of a submission, and the kernel's limits for it
+    estimation  estimate what a job needs, at once or by asking the estimators
+    batch       convert an envelope to jobs
+    scan        look into the spool
 """

@@ -1,7 +1,7 @@
-"""From what lies in the spool to jobs: read, checked, estimated.
+"""Convert an envelope to jobs: parsed, checked, estimated.
 
-Whatever was acknowledged becomes a job with an id, even where it can never run:
-then it is a FAILED one that says why. An array becomes one job per element.
+Every acknowledged envelope becomes a job with an id. One that can never run becomes a FAILED
+job that says why. An array becomes one job per element.
 """
 
 from __future__ import annotations
@@ -10,28 +10,28 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Protocol, TypeAlias
 
-from radrm.core.dependencies import unmet
 from radrm.core.events import JobSubmitted
+from radrm.core.lifecycle.dependencies import unmet
 from radrm.core.records import ArrayElement, Dependency, Instant, Job, JobSpec
 from radrm.core.words import Condition
-from radrm.daemon.intake.envelopes import read_envelope, too_large_to_start, user_name
-from radrm.daemon.intake.estimation import NOTHING_KNOWN, Told
+from radrm.daemon.intake.envelopes import too_large_to_start, user_name
+from radrm.daemon.intake.estimation import NOTHING_KNOWN, Knowledge
 from radrm.daemon.views.references import Target
 from radrm.errors import RadrmError, Refused, StoreError
 from radrm.host.storage.spool import Arrival, Envelope
+from radrm.host.storage.submitted import parse_envelope
 from radrm.jobfile.radfile import JobFile, name_from
-from radrm.jobfile.values import Array
-from radrm.jobfile.values import Dependency as Wanted
+from radrm.jobfile.values import AfterOption, ArrayOption
 
 
 class Knows(Protocol):
-    """Tells what is known of a job at once."""
+    """What intake calls on `Estimation`."""
 
-    def told(self, job_file: JobFile, envelope: Envelope, uid: int) -> Told: ...
+    def known_at_once(self, job_file: JobFile, envelope: Envelope, uid: int) -> Knowledge: ...
 
 
 FindTarget: TypeAlias = Callable[[str], Target]
-"""What an id or a ticket means to a job that is to follow it. Raises `Refused`."""
+"""Finds the job or array of an id or ticket in `--after`. Raises `Refused`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,11 +40,13 @@ class Batch:
 
     ticket: str
     spec: JobSpec
-    told: Told = NOTHING_KNOWN
+    known: Knowledge = NOTHING_KNOWN
     after: tuple[Dependency, ...] = ()
-    array: Array | None = None
+    array: ArrayOption | None = None
     held: bool = False
     refused: str | None = None
+    parsed: JobFile | None = None
+    """Its job file; None if that cannot be read."""
 
     @property
     def size(self) -> int:
@@ -53,7 +55,10 @@ class Batch:
     def events(
         self, done: int, first_id: int, next_id: int, now: Instant
     ) -> Iterator[JobSubmitted]:
-        """The jobs from number `done` on; `first_id` is the id of the first of all."""
+        """The events for the elements from number `done` on, with ids from `next_id` on.
+
+        `first_id` is the id of the first element.
+        """
         for place in range(done, self.size):
             element = None
             if self.array is not None:
@@ -64,9 +69,9 @@ class Batch:
                 ticket=self.ticket,
                 spec=self.spec,
                 submitted=now,
-                estimates=self.told.estimates,
-                estimating=self.told.estimating,
-                fingerprint=self.told.fingerprint,
+                estimates=self.known.estimates,
+                estimating=self.known.estimating,
+                fingerprint=self.known.fingerprint,
                 after=self.after,
                 array=element,
                 held=self.held,
@@ -74,25 +79,33 @@ class Batch:
             yield JobSubmitted(at=now, job=job, refused=self.refused)
 
 
-def take_in(arrival: Arrival, envelope: Envelope, estimation: Knows, find: FindTarget) -> Batch:
-    """Make jobs of an envelope: what is wrong with it becomes the reason to refuse.
+def take_in(
+    arrival: Arrival,
+    envelope: Envelope,
+    estimation: Knows,
+    find: FindTarget,
+    parsed: JobFile | None = None,
+) -> Batch:
+    """Convert an envelope to a batch of jobs. An error in it becomes the reason of refusal.
 
-    Raises `StoreError` and what SQLite raises: the store's trouble is not the envelope's.
+    `parsed` is its job file, if an earlier slice of its array has stored that. Raises
+    `StoreError` and SQLite's errors, because a failing store is no error of the envelope.
     """
     user = user_name(arrival.uid)
     try:
-        job_file = read_envelope(envelope)
+        job_file = parsed if parsed is not None else parse_envelope(envelope)
     except RadrmError as error:
         return refused_batch(arrival, envelope, str(error))
     if (reason := too_large_to_start(envelope)) is not None:
         return refused_batch(arrival, envelope, reason)
-    known = estimation.told(job_file, envelope, arrival.uid)
+    known = estimation.known_at_once(job_file, envelope, arrival.uid)
     batch = Batch(
         ticket=envelope.ticket,
         spec=job_file.spec(user, arrival.uid),
-        told=known,
+        known=known,
         array=job_file.options.array,
         held=bool(job_file.options.hold),
+        parsed=job_file,
     )
     try:
         return replace(batch, after=dependencies(job_file.options.after, find))
@@ -103,13 +116,13 @@ def take_in(arrival: Arrival, envelope: Envelope, estimation: Knows, find: FindT
 
 
 def refused_batch(arrival: Arrival, envelope: Envelope, reason: str) -> Batch:
-    """One job of its user that can never run, for this reason."""
+    """A batch of one job that can never run, for this reason."""
     spec = JobSpec(name=_stem(envelope), user=user_name(arrival.uid), uid=arrival.uid)
     return Batch(ticket=envelope.ticket, spec=spec, refused=reason)
 
 
-def dependencies(wanted: tuple[Wanted, ...], find: FindTarget) -> tuple[Dependency, ...]:
-    """Those that are still open. Raises `Refused` for one that can never be met."""
+def dependencies(wanted: tuple[AfterOption, ...], find: FindTarget) -> tuple[Dependency, ...]:
+    """The dependencies that are not met yet. Raises `Refused` for one that can never be met."""
     found: dict[Dependency, None] = {}
     for each in dict.fromkeys(wanted):
         condition = Condition(each.condition)

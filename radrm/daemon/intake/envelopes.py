@@ -1,15 +1,12 @@
-"""An envelope read anew: the job file it carries, and whose it is."""
+"""The owner of a submission, and the kernel's limits for its environment."""
 
 from __future__ import annotations
 
 import os
 import pwd
 import resource
-from dataclasses import replace
 
 from radrm.host.storage.spool import Envelope
-from radrm.jobfile.options import RawOptions
-from radrm.jobfile.radfile import JobFile, read_job_file, wrap_command
 
 _LARGEST_STRING = 32 * os.sysconf("SC_PAGE_SIZE")
 _LARGEST_OF_ALL = 6 * 1024 * 1024
@@ -17,25 +14,11 @@ _SMALLEST_OF_ALL = 128 * 1024
 _POINTER = 8
 
 
-def read_envelope(envelope: Envelope, options: RawOptions | None = None) -> JobFile:
-    """The job file that was submitted, with its own options beside it, or with these.
-
-    Raises `RadrmError` for one that cannot be used.
-    """
-    beside = envelope.options if options is None else options
-    if envelope.command is not None:
-        job_file = wrap_command(list(envelope.command), beside)
-    else:
-        data = (envelope.script or "").encode("utf-8", "surrogateescape")
-        job_file = read_job_file(data, envelope.file or "job", beside)
-    return replace(job_file, summary=envelope.summary)
-
-
 def too_large_to_start(envelope: Envelope) -> str | None:
-    """Why the kernel would start no program in this environment; None where it would.
+    """Why the kernel would start no program in this environment; None if it would.
 
-    Such a job would be stored, launched and read anew by its runner, only to fail then. The
-    limits are those of execve(2), and a job has the daemon's own limit of the stack.
+    Without this check such a job would fail only at its launch. The limits are those of
+    execve(2); a job has the daemon's own limit of the stack.
     """
     stack, _ = resource.getrlimit(resource.RLIMIT_STACK)
     limit = _LARGEST_OF_ALL if stack == resource.RLIM_INFINITY else stack // 4
@@ -46,20 +29,20 @@ def too_large_to_start(envelope: Envelope) -> str | None:
         if size > _LARGEST_STRING:
             return (
                 f"variable {name[:40]!r} of its environment has {size} bytes, and the kernel "
-                f"takes {_LARGEST_STRING} at the most; shorten it"
+                f"takes at most {_LARGEST_STRING}; shorten it"
             )
         total += size + _POINTER
     if total > limit:
         return (
-            f"its environment has {total} bytes, and the kernel takes {limit} at the most; "
-            "submit it from a smaller one"
+            f"its environment has {total} bytes, and the kernel takes at most {limit}; "
+            "submit it with fewer or shorter variables"
         )
     return None
 
 
 def group_of(uid: int, claimed: int) -> int:
-    """The group that a submission's jobs run as: the envelope's, if its owner is a member. (A
-    folder can give a file another group than its writer's.)"""
+    """The group of a submission's jobs: the envelope's, if its owner is a member, else the
+    owner's login group. (A setgid folder gives its files a group that the writer may lack.)"""
     try:
         user = pwd.getpwuid(uid)
     except KeyError:
@@ -68,7 +51,7 @@ def group_of(uid: int, claimed: int) -> int:
 
 
 def user_name(uid: int) -> str:
-    """The login name, or the number where there is none."""
+    """The login name of a user, or the number as text if there is none."""
     try:
         return pwd.getpwuid(uid).pw_name
     except KeyError:

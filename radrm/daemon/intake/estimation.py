@@ -1,7 +1,9 @@
-"""What a job will need, as the daemon comes to know it: at once, or asked of the estimators.
+"""Estimate what a job needs: at intake, or by asking the estimators.
 
-What is declared, and what the very same thing needed before, is known at intake. All else
-takes thought, elsewhere: the job waits for it outside the queue.
+Theory of operation. Declared needs, and the needs of equal past jobs, are known at intake. For
+all others the estimators run in another process, and the job waits outside the queue until the
+event `EstimateReady`. Nothing of a question is stored: after a restart the daemon asks again for
+every job that is still `estimating`. Jobs of one ticket with the same edits share one question.
 """
 
 from __future__ import annotations
@@ -13,13 +15,13 @@ from dataclasses import dataclass, replace
 
 from radrm.config import Config
 from radrm.core.records import Estimate, Job
-from radrm.core.rules import Description
 from radrm.core.words import Quantity
-from radrm.daemon.intake.envelopes import group_of, read_envelope
+from radrm.daemon.intake.envelopes import group_of
 from radrm.estimators import ESTIMATORS
-from radrm.estimators.fingerprint import fingerprint, variables_of
-from radrm.estimators.learned import MOST_RUNS
-from radrm.estimators.traced import Traced
+from radrm.estimators.interface import Description
+from radrm.estimators.learning.fingerprint import fingerprint, variables_of
+from radrm.estimators.learning.learned import MOST_RUNS
+from radrm.estimators.traces.traced import Traced
 from radrm.host.estimation.asking import Asking
 from radrm.host.estimation.service import EstimationService, Wanted
 from radrm.host.estimation.tracing import TraceRequest, tracer_arguments
@@ -32,24 +34,27 @@ log = logging.getLogger("radrm")
 
 _TRACING = frozenset({"auto", "trace", "faketensor"})
 SAME_RUNS = 20
-"""So many of the latest runs of the very same thing are looked at."""
+"""Latest runs with the same fingerprint that an estimate uses."""
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
-    """What is known of a job at once. `estimating`: the estimators may know more."""
+class Knowledge:
+    """What intake knows of a job. `estimating`: the estimators may know more."""
 
     estimates: tuple[Estimate, ...] = ()
     estimating: bool = False
     fingerprint: str | None = None
 
 
-NOTHING_KNOWN = Told()
+NOTHING_KNOWN = Knowledge()
 
 
 class Estimation:
-    """Used by the loop's thread. `device_kind` tells the kind of all GPUs, None for several;
-    `driver` is their driver's version, None where it is not known."""
+    """Estimates jobs. Used by the loop's thread.
+
+    `device_kind` gives the kind of all GPUs, None for several kinds; `driver` is their driver's
+    version, None if unknown.
+    """
 
     def __init__(
         self,
@@ -66,8 +71,8 @@ class Estimation:
         self.driver = driver
         self._asking = Asking(config)
 
-    def told(self, job_file: JobFile, envelope: Envelope, uid: int) -> Told:
-        """What is known at once of a job that `uid` submits. Never raises for what it is like."""
+    def known_at_once(self, job_file: JobFile, envelope: Envelope, uid: int) -> Knowledge:
+        """What is known at intake of a job that `uid` submits. No content of a job raises."""
         if job_file.options.gpus == 0:
             return NOTHING_KNOWN
         mark = fingerprint_of(job_file, envelope)
@@ -77,18 +82,16 @@ class Estimation:
         estimates = self._asking.at_once(description)
         known = {e.quantity for e in estimates}
         more = Quantity.MEMORY not in known and self._is_worth_asking(description, job_file)
-        return Told(estimates, more, mark)
+        return Knowledge(estimates, more, mark)
 
     def begin(self, job: Job) -> None:
-        """Have the estimators asked about a job. Raises `RadrmError` where its file cannot be
-        read any more."""
-        key = f"{job.ticket} {self._store.edited(job.id)}"
+        """Ask the estimators about a job. Raises `RadrmError` if its file cannot be read."""
+        key = f"{job.ticket} {self._store.submissions.edits_digest(job.id)}"
         if self._service.join(key, job.id):
             return
-        submission = self._store.submission(job.id)
-        envelope = submission.envelope
-        job_file = read_envelope(envelope)
-        # Anew: a job of an earlier release brings one along that may match another thing's.
+        submission = self._store.submissions.of_job(job.id)
+        envelope, job_file = submission.envelope, submission.job_file()
+        # Computed again, because an earlier release may have made the stored fingerprint.
         mark = fingerprint_of(job_file, envelope)
         description = self._described(job_file, mark, submission.uid)
         description = self._with_recent(description, submission.uid)
@@ -108,7 +111,7 @@ class Estimation:
         self._service.ask(key, job.id, Wanted(description, request))
 
     def _described(self, job_file: JobFile, mark: str | None, uid: int) -> Description:
-        same = self._store.same_runs(mark, uid, SAME_RUNS) if mark is not None else ()
+        same = self._store.runs.same(mark, uid, SAME_RUNS) if mark is not None else ()
         return replace(
             describe(job_file),
             device_kind=self.device_kind(),
@@ -117,23 +120,23 @@ class Estimation:
         )
 
     def contexts(self, uid: int) -> dict[str, float]:
-        """What a CUDA context takes on the GPUs here, as far as it was measured."""
+        """The memory of a CUDA context (MiB) by CUDA version, as measured on these GPUs."""
         kind = self.device_kind()
         if kind is None or self.driver is None:
             return {}
-        return self._store.contexts(kind, self.driver, uid)
+        return self._store.runs.contexts(kind, self.driver, uid)
 
     def _with_recent(self, job: Description, uid: int) -> Description:
-        """With what estimates are corrected by: looked up where there are any."""
-        recent = self._store.recent_runs(job.device_kind, MOST_RUNS)
+        """The description with recent runs and measured contexts, which correct estimates."""
+        recent = self._store.runs.recent(job.device_kind, MOST_RUNS)
         return replace(job, recent_runs=recent, contexts=self.contexts(uid))
 
     def _is_worth_asking(self, job: Description, job_file: JobFile) -> bool:
         name = self._config.estimator
         if name not in ESTIMATORS:
-            return True  # a third party's may know something that we do not
-        told = job.summary or job.published or job_file.options.model_factory
-        return bool(told) and name not in ("none", "declared", "history")
+            return True  # a third party's estimator may need none of the inputs below
+        given = job.summary or job.published or job_file.options.model_factory
+        return bool(given) and name not in ("none", "declared", "history")
 
     def _is_to_be_traced(self, job: Description, job_file: JobFile) -> bool:
         config = self._config
@@ -145,12 +148,12 @@ class Estimation:
 
 
 def command_of(job_file: JobFile) -> str:
-    """The text of what a job runs."""
+    """The script or command of a job, as text."""
     return job_file.script or " ".join(job_file.argv)
 
 
 def fingerprint_of(job_file: JobFile, envelope: Envelope) -> str:
-    """What this job has in common with all runs of the same thing."""
+    """A digest that equals that of another job if both run the same thing."""
     options = job_file.options
     matters: dict[str, object] = {
         "gpus": 1 if options.gpus is None else options.gpus,

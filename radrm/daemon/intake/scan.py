@@ -1,8 +1,11 @@
-"""One look into the spool: from envelopes to jobs, saved before the envelopes are removed.
+"""Look into the spool: envelopes become jobs, and are removed once the jobs are saved.
 
-A look is short, so that the loop answers questions between two of them. What an envelope
-says wrong is refused; what the machine cannot do leaves the envelope for a later look. So
-nothing that lies in the spool ends the daemon, and nothing that was acknowledged is lost.
+Theory of operation. A look has a budget of time, bytes and array elements, so that the loop
+answers questions between two looks. An envelope stays in the spool until its jobs are
+committed, so a kill at any moment loses nothing. An envelope that is read again finds its ticket
+in the store and makes only the missing jobs. Wrong content is refused with a reason. An error of
+the machine leaves the envelope for a later look, after a pause that doubles. So no content of
+the spool ends the daemon. All memory here is a cache of the folder; a restart lists it again.
 """
 
 from __future__ import annotations
@@ -23,37 +26,43 @@ from radrm.daemon.views.references import References, Target
 from radrm.errors import RadrmError, StoreError, plain
 from radrm.host.clock import Clock
 from radrm.host.storage.arrivals import Arrivals
+from radrm.host.storage.database import DamagedRow
 from radrm.host.storage.spool import SUFFIX, Arrival, Envelope
-from radrm.host.storage.store import DamagedRow, Store, Submission
+from radrm.host.storage.store import Store
+from radrm.host.storage.submitted import Submission
 from radrm.host.storage.tickets import is_ticket
+from radrm.jobfile.radfile import JobFile
 
 log = logging.getLogger("radrm")
 
 ELEMENTS_AT_ONCE = 1000
-"""Elements of a long array that are taken in before others have their turn again."""
+"""Elements of a long array that are taken in before other envelopes have their turn again."""
 LOOK_S = 0.25
-"""Seconds of one look: a question that comes meanwhile is answered within a second, though the
-last envelope of a look may take as long again and the answer its own time."""
+"""Seconds of one look, so that a question is answered within a second. The last envelope of a
+look may take as long again."""
 LOOK_BYTES = 1024 * 1024
-"""A look that has read so much reads no more: 200 usual envelopes, or one of the largest, which
-takes 0.1 s and 60 MiB of memory until it is saved."""
+"""Bytes after which a look reads no more: 200 usual envelopes, or one of the largest. That one
+takes 0.1 s, and 60 MiB of memory until it is saved."""
 RELIST_S = 60.0
-"""Network file systems do not notify, and a queue may overflow: list the spool anyway."""
+"""Seconds between two lists of the spool: network file systems do not notify, and the kernel's
+queue of notices may overflow."""
 SHORTEST_PAUSE_S = 1.0
 LONGEST_PAUSE_S = 60.0
-"""An envelope that the machine kept from being taken in waits so long: doubled each time."""
+"""Pause after an error of the machine; it doubles each time."""
 LONGEST_REASON = 300
 MACHINE = (sqlite3.Error, StoreError, OSError, MemoryError)
-"""Trouble of the machine, not of what an envelope says: it may be over at the next look."""
+"""Errors of the machine, not of an envelope's content: the next look may succeed."""
 
 
 class Taker(Protocol):
-    """What the look needs of the loop that it is taken in."""
+    """What intake calls on the loop."""
 
     clock: Clock
     scheduler: Scheduler
     store: Store
-    broken: bool
+
+    @property
+    def broken(self) -> bool: ...
 
     @property
     def unsaved(self) -> bool: ...
@@ -65,7 +74,7 @@ class Taker(Protocol):
 
 @dataclass(slots=True)
 class _Pause:
-    """How long something waits after trouble, and until when by the look's clock."""
+    """The length of a pause after an error, and its end by the look's clock."""
 
     length_s: float = 0.0
     until_s: float = 0.0
@@ -76,7 +85,7 @@ class _Pause:
 
 
 class _Held:
-    """What one look has read and not saved."""
+    """What a look has read and not saved yet."""
 
     def __init__(self) -> None:
         self.events: list[ev.JobSubmitted] = []
@@ -85,7 +94,7 @@ class _Held:
 
 
 class Scan:
-    """All looks of one daemon. `tick` is a clock that only goes forward, in real seconds."""
+    """All looks of one daemon. `tick` is a monotonic clock in real seconds."""
 
     def __init__(
         self,
@@ -100,17 +109,17 @@ class Scan:
         self._tick = tick
         self._list_at_s = float("-inf")
         self._paused: dict[str, int] = {}
-        """Envelopes that wait after trouble, and their users."""
+        """Envelopes that wait after an error, and their users."""
         self._pauses: dict[str, _Pause] = {}
-        """Of every envelope that had trouble, until it is taken in."""
+        """The pause of every envelope that had an error, until it is taken in."""
         self._paused_now = 0
         self._has_followers = self._has_saved = False
-        self._trouble = _Pause()
-        """With the spool or the store: it holds all envelopes."""
+        self._error = _Pause()
+        """After an error of the spool or the store: all envelopes wait."""
         self._filling: dict[str, int] = {}
-        """Arrays of which some elements are still to come: by file, the array's id."""
+        """Arrays that lack elements: the array's id, by file."""
         self._later: list[tuple[str, int]] = []
-        """To be looked at again in the next look."""
+        """Envelopes that the next look reads again, with their users."""
         self._held = _Held()
         self._next_id = 0
         self._room = 0
@@ -119,39 +128,39 @@ class Scan:
     # ------------------------------------------------------------- a look
 
     def notice(self, names: Iterable[str]) -> None:
-        """Names of files that have just come into the spool, or that somebody asks for."""
+        """Note files for the next look: new ones, or those that a client asks for."""
         try:
             self._arrivals.notice(names)
         except OSError as error:
-            self._say(error)
-            self.list_soon()  # which finds them again
+            self._pause_all(error)
+            self.list_soon()  # the listing finds them again
 
     def list_soon(self) -> None:
         """Have the next look list the whole folder."""
         self._list_at_s = float("-inf")
 
     def run(self, first: int | None = None) -> float:
-        """Take in what can be taken in now; in how many real seconds the next look is due.
+        """Take in what is possible now. Returns in how many real seconds the next look is due.
 
-        The user `first` is served first. Raises only where a step failed half done, or what
-        no look may catch (an end that was asked for).
+        The user `first` is served first. Raises only if a step failed half done, or for what
+        no look may catch (`KeyboardInterrupt`, `SystemExit`).
         """
         now_s = self._tick()
-        if now_s < self._trouble.until_s:
-            return self._trouble.until_s - now_s
+        if now_s < self._error.until_s:
+            return self._error.until_s - now_s
         self._room, self._read, self._paused_now = ELEMENTS_AT_ONCE, 0, 0
         self._has_followers = self._has_saved = False
         try:
             more = self._look(now_s, first)
-        except Exception as error:  # whatever it is, it must not end the daemon
+        except Exception as error:  # no content of the spool may end the daemon
             self._drop_held()
             if self._loop.broken:
                 raise
-            self._say(error)
+            self._pause_all(error)
             more = False
         else:
             if not self._loop.unsaved:
-                self._trouble = _Pause()
+                self._error = _Pause()
         finally:
             for name, uid in self._later:
                 self._arrivals.turns.add(name, uid)
@@ -159,7 +168,7 @@ class Scan:
         return self._next_look_s(more)
 
     def _look(self, now_s: float, first: int | None) -> bool:
-        """True when there is more to take in at once."""
+        """Take in envelopes until the budget is spent. True if there is more to take in now."""
         turns = self._arrivals.turns
         self._next_id = self._loop.store.next_job_id()
         for name, uid in list(self._paused.items()):
@@ -179,11 +188,11 @@ class Scan:
                 break
         self._save()
         filling = not self._filling.keys() <= self._paused.keys()
-        # Who waited for another's ticket may be served, now that others have been.
+        # An envelope that waits for another's ticket may be ready now that others are saved.
         return listing or bool(turns) or filling or (self._has_followers and self._has_saved)
 
     def _take_turn(self, name: str, uid: int) -> None:
-        """One envelope. Trouble with it is its own; trouble with the store is everybody's."""
+        """Take in one envelope. Its own error pauses it alone; an error of the store is raised."""
         if name in self._paused:
             return
         try:
@@ -216,37 +225,37 @@ class Scan:
             except Exception as error:
                 if self._loop.broken:
                     raise
-                wrong = f"it cannot be taken in: {_said(error)}"
+                wrong = f"it cannot be taken in: {_in_short(error)}"
         if wrong is not None:
             log.error("the spool's file %r is refused: %s", arrival.name, wrong)
             self._arrivals.refuse(arrival)
             self._forget(arrival.name)
 
     def _forget(self, name: str) -> None:
-        """A file that is not in the spool any more."""
+        """Forget a file that is no longer in the spool."""
         self._filling.pop(name, None)
         self._pauses.pop(name, None)
 
     def _pause(self, name: str, uid: int, error: Exception) -> None:
-        """The machine's trouble with one envelope: those behind it go on."""
+        """Let one envelope wait after an error of the machine; the others continue."""
         pause = self._pauses.setdefault(name, _Pause())
         pause.grow(self._tick())
         self._paused[name] = uid
         self._paused_now += 1
-        if self._paused_now == 1:  # a thousand have the same trouble, as a rule
-            wait_s, why = pause.length_s, _said(error)
+        if self._paused_now == 1:  # the others of this look mostly have the same error
+            wait_s, why = pause.length_s, _in_short(error)
             log.error("the spool's file %r has to wait %.0f s: %s", name, wait_s, why)
 
-    def _say(self, error: Exception) -> None:
-        """The machine's trouble with the spool or the store: everything waits."""
-        self._trouble.grow(self._tick())
-        wait_s = self._trouble.length_s
-        log.error("no job can be taken in for the next %.0f s: %s", wait_s, _said(error))
+    def _pause_all(self, error: Exception) -> None:
+        """Let all envelopes wait after an error of the spool or the store."""
+        self._error.grow(self._tick())
+        wait_s = self._error.length_s
+        log.error("no job can be taken in for the next %.0f s: %s", wait_s, _in_short(error))
 
     def _next_look_s(self, more: bool) -> float:
         now_s = self._tick()
-        if self._trouble.until_s > now_s:
-            return self._trouble.until_s - now_s
+        if self._error.until_s > now_s:
+            return self._error.until_s - now_s
         if self._loop.unsaved:
             return RELIST_S  # the loop looks again as soon as it can save
         if more:
@@ -257,16 +266,17 @@ class Scan:
     # ------------------------------------------------------------- one envelope
 
     def _take(self, arrival: Arrival, envelope: Envelope) -> None:
-        """Make jobs of an envelope, of a long array the next few."""
+        """Make the jobs of an envelope; of a long array, the next elements."""
         taken = self._loop.store.taken(envelope.ticket)
+        parsed = None
         if taken is not None:
-            # What was stored under this ticket rules, whatever lies there now.
-            stored = self._loop.store.submitted(envelope.ticket)
+            # The stored submission of a ticket rules: the file may have been changed since.
+            stored = self._loop.store.submissions.of_ticket(envelope.ticket)
             if taken.uid != arrival.uid:
                 self._finish(arrival)
                 return
-            envelope = stored.envelope
-        batch = self._batch(arrival, envelope)
+            envelope, parsed = stored.envelope, stored.parsed
+        batch = self._batch(arrival, envelope, parsed)
         made = taken.jobs if taken else 0
         first_id = taken.first_id if taken else self._next_id
         room = 1 - min(made, 1)
@@ -277,7 +287,7 @@ class Scan:
         events = list(islice(batch.events(made, first_id, self._next_id, at), room))
         if taken is None and room:
             gid = group_of(arrival.uid, arrival.gid)
-            self._held.submissions.append(Submission(arrival.uid, gid, envelope))
+            self._held.submissions.append(Submission(arrival.uid, gid, envelope, batch.parsed))
         self._held.events += events
         self._next_id += room
         if made + room >= batch.size:
@@ -286,35 +296,43 @@ class Scan:
             self._filling[arrival.name] = first_id
             self._later.append((arrival.name, arrival.uid))
 
-    def _batch(self, arrival: Arrival, envelope: Envelope) -> Batch:
-        """Whatever is wrong with what it says makes a FAILED job that tells so."""
+    def _batch(self, arrival: Arrival, envelope: Envelope, parsed: JobFile | None) -> Batch:
+        """The jobs of an envelope. Content that raises becomes a FAILED job with the reason."""
         try:
             return take_in(
-                arrival, envelope, self._estimation, lambda word: self._find(word, arrival.name)
+                arrival,
+                envelope,
+                self._estimation,
+                lambda word: self._find(word, arrival.name),
+                parsed,
             )
         except (_NotYet, *MACHINE):
             raise
-        except Exception as error:  # it was acknowledged, and it must not end the daemon
+        except Exception as error:  # an acknowledged envelope gets a job, whatever it contains
             if self._loop.broken:
                 raise
-            return refused_batch(arrival, envelope, f"it cannot be read as a job: {_said(error)}")
+            return refused_batch(
+                arrival, envelope, f"it cannot be read as a job: {_in_short(error)}"
+            )
 
     def _finish(self, arrival: Arrival) -> None:
         self._filling.pop(arrival.name, None)
         self._held.done.append(arrival)
 
     def _find(self, word: str, asking: str) -> Target:
-        """What a dependency is on. It may stand before it in this very look, or still lie in
-        the spool; only an older ticket is waited for, so that nobody waits for himself."""
+        """The target of a dependency. Raises `_NotYet` if it is in the spool or half taken in.
+
+        An envelope waits only for older tickets, so that none waits for itself or in a circle.
+        """
         file = f"{word.upper()}{SUFFIX}"
         if is_ticket(word.upper()) and file < asking and self._is_coming(file):
             raise _NotYet
-        self._save()
+        self._save()  # the target may be among the jobs that this look has read
         if self._loop.unsaved:
             raise _NotYet
         number = word.partition("_")[0]
         if number.isascii() and number.isdigit() and int(number) in self._filling.values():
-            raise _NotYet  # some of its elements are not there yet
+            raise _NotYet  # the array lacks elements
         return References(self._loop.scheduler, self._loop.store).target(word)
 
     def _is_coming(self, file: str) -> bool:
@@ -336,7 +354,7 @@ class Scan:
             self._later += [(arrival.name, arrival.uid) for arrival in held.done]
             if self._loop.broken or isinstance(error, MACHINE):
                 raise
-            raise StoreError(f"what was read could not be saved: {_said(error)}") from error
+            raise StoreError(f"what was read could not be saved: {_in_short(error)}") from error
         for arrival in held.done:
             if self._loop.unsaved:
                 self._later.append((arrival.name, arrival.uid))
@@ -348,7 +366,7 @@ class Scan:
                 self._pause(arrival.name, arrival.uid, error)
 
     def _drop_held(self) -> None:
-        """What was read and not handed on is read again."""
+        """Let the next look read again what this look could not save."""
         self._later += [(arrival.name, arrival.uid) for arrival in self._held.done]
         self._held = _Held()
 
@@ -357,7 +375,7 @@ class _NotYet(Exception):
     """This envelope stays in the spool until the next look."""
 
 
-def _said(error: Exception) -> str:
-    """An error in a few words, whatever it is: others' text may stand in it."""
+def _in_short(error: Exception) -> str:
+    """An error as a short plain line, because it may contain users' text."""
     text = str(error) if isinstance(error, (RadrmError, OSError)) else repr(error)
     return plain(text[:LONGEST_REASON])

@@ -1,4 +1,9 @@
-"""Answers on their way: as bytes, and how many of those are held for clients that do not read."""
+"""Answers as bytes, and a bound on the bytes that wait for clients to read them.
+
+Theory of operation. Each connection's thread sends its own answer, and counts it under one lock.
+A thread that exceeds a bound ends the slowest connections; their threads then fail to send and
+uncount themselves. So a client that does not read costs a bounded amount of memory.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +20,7 @@ from radrm.host.sockets import Peer
 
 MAX_HELD = 64 * 2**20
 MAX_HELD_OF_ONE_USER = 16 * 2**20
-"""Bytes of answers that nobody has read yet."""
+"""Bytes of answers that are not read yet."""
 _ENTRY = 256
 """Bytes that an entry of a long list takes, roughly."""
 _PIECE = 500
@@ -23,12 +28,12 @@ _PIECE = 500
 
 
 def refusal(error: str, code: int) -> dict[str, Any]:
-    """The answer that says why there is no other; `code` is the command's exit code."""
+    """The answer to a request that failed; `code` is the exit code of the client's command."""
     return {"ok": False, "error": error, "code": code}
 
 
 def encoded(answer: dict[str, Any]) -> Iterator[bytes]:
-    """An answer's line; of a long list in pieces, so that it is never there as a whole."""
+    """An answer's line. A long list comes in pieces and is never in memory as a whole."""
     result = answer.get("result")
     if not isinstance(result, list) or len(result) <= _PIECE:
         yield _encoded(answer) + b"\n"
@@ -41,13 +46,13 @@ def encoded(answer: dict[str, Any]) -> Iterator[bytes]:
 
 
 def weight(answer: dict[str, Any]) -> int:
-    """About as many bytes as an answer takes until it is sent: a long one is not encoded yet."""
+    """Roughly the bytes that an answer takes until it is sent; a long list is not encoded yet."""
     result = answer.get("result")
     return _ENTRY * len(result) if isinstance(result, list) else 0
 
 
 def _encoded(value: Any) -> bytes:
-    """As JSON. Text of users may hold halves of characters, which only `json` can spell."""
+    """A value as JSON. Users' text may hold lone surrogates, which only `json` can encode."""
     try:
         return msgspec.json.encode(value)
     except UnicodeEncodeError:
@@ -55,7 +60,7 @@ def _encoded(value: Any) -> bytes:
 
 
 class Reader(Protocol):
-    """A client that is being sent something."""
+    """A connection that an answer is sent to; its client has read nothing since `since`."""
 
     client: Peer
     since: float
@@ -67,8 +72,9 @@ C = TypeVar("C", bound=Reader)
 
 
 class Held(Generic[C]):
-    """Bytes that wait for their readers. Where they are too many, of one user or of all, the
-    connections that have not read for the longest time are ended: first his who holds most."""
+    """Counts the bytes that wait for their readers. When one user or all users hold too many,
+    it ends the connections that have not read for the longest time. It begins with the user who
+    holds most."""
 
     def __init__(self, most: int = MAX_HELD, of_one_user: int = MAX_HELD_OF_ONE_USER) -> None:
         self._most = most
@@ -79,7 +85,7 @@ class Held(Generic[C]):
 
     @contextlib.contextmanager
     def while_sent(self, connection: C, size: int) -> Iterator[None]:
-        """Count these bytes until they have been read, or the client was given up."""
+        """Count these bytes until they are sent or the connection ends."""
         with self._lock:
             self._bytes[connection] = size
             self._of_user[connection.client.uid] += size

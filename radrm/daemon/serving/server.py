@@ -1,9 +1,11 @@
 """The socket: one request a line, one answer a line, both JSON.
 
-Who asks is what the kernel says (SO_PEERCRED), never what the request says. A thread per
-connection reads requests and writes answers; the daemon's own thread works on them. What one
-user can hold here is bounded in connections, in bytes and in time, so that a slow or hostile
-client delays nobody.
+Theory of operation. The kernel names the client's user (SO_PEERCRED); the request cannot. A
+thread per connection reads requests and writes answers, and the loop's thread works on them. The
+two meet in `Request`: under its lock, either the work begins or the request is given up. So a
+client that got "nothing was done" can rely on it. Connections, bytes and time of one user are
+bounded, so that a slow or hostile client does not delay others. A restart ends all connections;
+clients ask again.
 """
 
 from __future__ import annotations
@@ -28,27 +30,27 @@ log = logging.getLogger("radrm")
 MAX_REQUEST = 512 * 1024
 IDLE_S = 60.0
 PATIENCE_S = 60.0
-"""So long a request waits for its turn; then it is withdrawn."""
+"""A request that waits this long for its turn is withdrawn."""
 LONGEST_S = 600.0
-"""So long a request is worked on in all."""
+"""A request that has taken this long in all is stopped."""
 _STOPPING_S = 30.0
 _LOOK_S = 0.5
-"""Between two looks at whether the client is still there."""
+"""Seconds between two looks at whether the client is still connected."""
 _SIGN_OF_LIFE_S = 20.0
-"""Between two blanks before an answer, which every JSON reader passes over."""
+"""Seconds between two blanks that are sent before an answer; JSON readers skip them."""
 _SEND_S = 15.0
-"""For the client to read what it is sent, an answer or a piece of a long one."""
+"""Seconds in which a client must read an answer, or a piece of a long one."""
 _BACKLOG = 512
-"""So that a client does not wait behind thousands of another's connections."""
-_AFTER_TROUBLE_S = 0.2
-"""Out of descriptors, say: before the next try."""
+"""Connections that the kernel queues, so that a burst of one client does not refuse others."""
+_AFTER_ERROR_S = 0.2
+"""Seconds until the next try when no connection can be accepted (too many open files)."""
 
 
 class Request:
-    """One question or order, how far it has come, and the place for its answer.
+    """One question or command, its progress, and the place for its answer.
 
-    It is *given up* when its client is gone or has waited too long. One that has not begun by
-    then never will; one that has is stopped where it is.
+    It is *given up* when its client has gone or has waited too long. Work that has not begun by
+    then never begins; work that has begun is stopped between two pieces.
     """
 
     def __init__(self, line: bytes, client: Peer) -> None:
@@ -56,7 +58,7 @@ class Request:
         self.client = client
         self.words: dict[str, Any] = {}
         self.done = self.total = 0
-        """Of an order, the jobs that it was carried out for, and those that it is about."""
+        """For how many jobs a command was carried out, and how many it is about."""
         self.given_up = False
         self._begun = False
         self._lock = threading.Lock()
@@ -66,7 +68,7 @@ class Request:
     # ------------------------------------------------------------- for the loop's thread
 
     def begin(self) -> bool:
-        """False where it has been given up: then nothing may be done about it."""
+        """Begin the work. False if the request was given up: then do nothing."""
         with self._lock:
             self._begun = not self.given_up
             return self._begun
@@ -80,11 +82,11 @@ class Request:
         self._answered.set()
 
     def stopped(self) -> None:
-        """It was given up, and nothing more is done about it."""
+        """Answer that the work was stopped, because the request was given up."""
         why = "the request took too long and was stopped; nothing was changed"
         if self.total:
             why = (
-                f"the order took too long and was stopped after {self.done} of {self.total} "
+                f"the command took too long and was stopped after {self.done} of {self.total} "
                 "jobs; give it again for the others"
             )
             log.info("uid %d: %s", self.client.uid, why)
@@ -94,34 +96,34 @@ class Request:
     # ------------------------------------------------------------- for the client's thread
 
     def withdraw(self) -> bool:
-        """Take it back. False where it has begun; then it goes on."""
+        """Give the request up if its work has not begun. False if it has: the work goes on."""
         with self._lock:
             if not self._begun:
                 self.given_up, self.line = True, b""
             return not self._begun
 
     def give_up(self) -> None:
-        """Have it stopped, wherever it is."""
+        """Give the request up. The loop's thread stops work that has begun."""
         with self._lock:
             self.given_up, self.line = True, b""
 
     def wait(self, seconds: float) -> dict[str, Any] | None:
-        """The answer; None where there is none by then."""
+        """The answer; None if there is none within this time."""
         return self._answer if self._answered.wait(seconds) else None
 
 
 @dataclass(eq=False, slots=True)
 class Connection:
-    """One client that was let in."""
+    """The open connection of one client."""
 
     socket: socket.socket
     client: Peer
     since: float = field(default_factory=time.monotonic)
-    """Since when it has been silent: neither asked, nor read what it was sent."""
+    """Since when the client neither asks nor reads."""
     silent: bool = True
 
     def end(self) -> None:
-        """From any thread: whatever it waits for comes to an end."""
+        """End all reads and writes of this connection. Safe in any thread."""
         try:
             self.socket.shutdown(socket.SHUT_RDWR)
         except OSError:
@@ -129,14 +131,14 @@ class Connection:
 
     @property
     def gone(self) -> bool:
-        """Whether the client has closed its end."""
+        """True when the client has closed its end."""
         look = select.poll()
         look.register(self.socket, 0)
         return bool(look.poll(0))
 
 
 class Server:
-    """Listens at `path`; hands each request to `submit`, from threads of its own."""
+    """Listens at `path`; calls `submit` with each request, from threads of its own."""
 
     def __init__(self, path: str, everybody: bool, submit: Callable[[Request], None]) -> None:
         self._socket = listen(path, 0o666 if everybody else 0o600, _BACKLOG)
@@ -161,7 +163,7 @@ class Server:
         self._socket.close()
 
     def _accept(self) -> None:
-        """Let clients in. Nothing in here waits for any of them."""
+        """Accept connections. Nothing here waits for a client."""
         while True:
             try:
                 accepted, _ = self._socket.accept()
@@ -169,7 +171,7 @@ class Server:
                 if self._closing:
                     return
                 log.error("a client cannot be let in: %s", error)
-                self._pause.wait(_AFTER_TROUBLE_S)
+                self._pause.wait(_AFTER_ERROR_S)
                 continue
             try:
                 accepted.settimeout(IDLE_S)
@@ -217,7 +219,7 @@ class Server:
                 connection.socket.sendall(data)
 
     def _ask(self, line: bytes, connection: Connection) -> dict[str, Any] | None:
-        """The answer; None where the client has gone."""
+        """The answer; None when the client has gone."""
         if len(line) > MAX_REQUEST:
             return refusal(f"the request is longer than {MAX_REQUEST // 1024} KiB", 2)
         request = Request(line, connection.client)
@@ -246,7 +248,7 @@ class Server:
 
 
 def _turn_away(accepted: socket.socket, why_not: str) -> None:
-    """One line to a client that is not let in, if it can be sent at once."""
+    """Send one line to a client that gets no connection, if that is possible at once."""
     try:
         accepted.setblocking(False)
         for data in encoded(refusal(why_not, 1)):

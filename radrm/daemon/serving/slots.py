@@ -1,4 +1,9 @@
-"""Who may have a connection: so many in all, so many of one user, and some kept for root."""
+"""Limit the connections: in all, of one user, and with some kept for root.
+
+Theory of operation. One lock covers the table. `admit` runs in the accepting thread, `leave` in
+each connection's thread. A connection may be ended from here while its thread works; the thread
+then calls `leave` for an entry that is gone, which does nothing.
+"""
 
 from __future__ import annotations
 
@@ -13,13 +18,13 @@ from radrm.host.sockets import Peer
 MAX_CONNECTIONS = 256
 MAX_OF_ONE_USER = 64
 KEPT = 16
-"""For root and the daemon's own user, beyond all others."""
+"""Further connections for root and the daemon's own user."""
 _GRACE_S = 1.0
-"""So long a connection may be silent before it has to give way."""
+"""Seconds of silence after which a connection may lose its place to a new one."""
 
 
 class Guest(Protocol):
-    """A connection that was let in."""
+    """A connection that has a place; `silent` since `since`."""
 
     client: Peer
     since: float
@@ -32,8 +37,8 @@ G = TypeVar("G", bound=Guest)
 
 
 class Slots(Generic[G]):
-    """The connections there are. Who comes when there is no room takes the place of one that
-    is silent: of his own, else of the user who has most, if that is more than he has himself."""
+    """The open connections. When there is no room, a new connection takes the place of a silent
+    one: of the same user, else of the user with most, if that user has more connections."""
 
     def __init__(
         self,
@@ -52,7 +57,7 @@ class Slots(Generic[G]):
         self._count = 0
 
     def admit(self, guest: G) -> str | None:
-        """Let a connection in, or say why not: one line for its client."""
+        """Give a connection a place. Returns None, or one line that says why it gets none."""
         uid = guest.client.uid
         with self._lock:
             mine = len(self._guests.get(uid, ()))
@@ -70,7 +75,7 @@ class Slots(Generic[G]):
         return None
 
     def leave(self, guest: G) -> None:
-        """A connection has ended."""
+        """Forget a connection that has ended."""
         with self._lock:
             self._remove(guest)
 
@@ -85,9 +90,9 @@ class Slots(Generic[G]):
             del self._guests[uid]
 
     def _has_kept(self, uid: int) -> bool:
-        """Whether one of the places that are kept is free for this user."""
-        masters = {0, os.getuid()}
-        return uid in masters and self._count < self._most + self._kept
+        """True if a place that is kept for root or the daemon's user is free for this user."""
+        administrators = {0, os.getuid()}
+        return uid in administrators and self._count < self._most + self._kept
 
     def _end_silent(self, uid: int) -> bool:
         """End the connection of this user that has been silent for the longest time."""

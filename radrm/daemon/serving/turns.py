@@ -1,8 +1,9 @@
-"""The requests under way: each in small pieces, in turn, fair over users.
+"""Work on requests in small pieces, in turn, with the same time for each user.
 
-A request's work is a generator that yields between pieces. The loop has them worked on for a
-short time in each of its rounds, so that neither an order about 100,000 jobs nor a hundred
-clients keep events, or another user, waiting.
+Theory of operation. A request's work is a generator that yields between pieces. Each round of
+the loop gives a short time to requests. So neither a command on 100,000 jobs nor a hundred
+clients delay events or other users. Between two pieces jobs and devices may change: work must
+read the snapshot again after each `yield`.
 """
 
 from __future__ import annotations
@@ -15,24 +16,24 @@ from typing import TypeAlias, TypeVar
 from radrm.daemon.serving.server import Request
 
 ROUND_S = 0.05
-"""Work on requests in one round of the loop; the piece that is begun is finished."""
+"""Seconds of work on requests in one round of the loop. A piece that has begun is finished."""
 PIECE_S = 0.005
 MOST_EVENTS = 100
-"""Events of one piece of an order: one transaction."""
+"""Events of one piece of a command: one transaction."""
 AT_ONCE = 4
-"""Requests of one user that are under way; more of them wait. So quick ones pass long ones,
-and what is held for a user stays small."""
+"""Requests of one user that are worked on at a time; others wait. More than one, so that quick
+requests pass long ones; few, so that the memory for a user stays small."""
 
 _MANY = 100
-"""More of one user wait only where their clients have gone: then those are left out."""
+"""Waiting requests of one user from which on those of disconnected clients are dropped."""
 
 T = TypeVar("T")
 Work: TypeAlias = Generator[None, None, T]
-"""Yields between pieces, returns what came of it."""
+"""Yields between pieces, returns the result."""
 
 
 class Pace:
-    """Tells a piece of work when it has had its share of time."""
+    """Measures the time of a piece of work."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -40,10 +41,11 @@ class Pace:
 
     @property
     def spent(self) -> bool:
+        """True if the piece has used its time and should `rest`."""
         return self._clock() >= self._until
 
     def rest(self) -> Work[None]:
-        """Let others have their turn."""
+        """Yield once, so that others have their turn; then begin a new piece."""
         yield
         self._until = self._clock() + PIECE_S
 
@@ -51,13 +53,17 @@ class Pace:
 class _User:
     def __init__(self, used_s: float) -> None:
         self.used_s = used_s
-        """Work for him so far; who comes anew begins with what he who has had least has had."""
+        """Seconds of work for this user. A new user starts with the least time of the others,
+        so that old users do not wait until the new one has caught up."""
         self.waiting: deque[Request] = deque()
         self.begun: deque[tuple[Request, Work[None]]] = deque()
 
 
 class Turns:
-    """`answer` gives the work of a request, which answers it. Used by the loop's thread."""
+    """The requests under way, by user. Used by the loop's thread.
+
+    `answer` gives the work of a request; the work itself sends the answer.
+    """
 
     def __init__(
         self,
@@ -67,7 +73,7 @@ class Turns:
         self._answer = answer
         self._clock = clock
         self._users: dict[int, _User] = {}
-        """Those for whom there is work."""
+        """The users who have requests."""
 
     def add(self, request: Request) -> None:
         uid = request.client.uid
@@ -80,11 +86,11 @@ class Turns:
 
     @property
     def pending(self) -> bool:
-        """True while there is work to be done."""
+        """True while there is work."""
         return bool(self._users)
 
     def run(self) -> None:
-        """Work for one round: always a piece for the user who has had the least time."""
+        """Work for one round. Each piece goes to the user who has had the least time."""
         now = self._clock()
         until = now + ROUND_S
         while self._users and now < until:
@@ -116,7 +122,7 @@ class Turns:
 
 
 def finish(work: Work[T]) -> T:
-    """All the pieces at once, for work that is known to be small."""
+    """Do all pieces at once, for small work."""
     while True:
         try:
             next(work)

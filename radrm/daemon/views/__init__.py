@@ -1,10 +1,13 @@
-"""What clients name and what they are shown: jobs found, rows, cards.
+"""What requests name and what answers show: jobs looked up, rows, documents.
 
 The files, in the order in which they may import one another:
-    globs         many globs against one name
-    references    which jobs a word means
-    asked         what clients say, read with suspicion
-    documents     what clients are shown, as JSON
-    explanations  why a job waits, and how its attempts ran
-    tables        the rows of `status`, kept while no job changes
+    globs             many globs against one name
+    names             names and globs, looked up for one request
+    references        which jobs a word means
+    arguments         the arguments of requests, checked
+    rows              the rows of `status`
+    documents         the JSON documents of jobs
+    device_documents  the JSON documents of devices, and the server in one line
+    explanations      why a job waits, and how its attempts ran
+    tables            the rows of `status`, kept while no job changes
 """

@@ -1,84 +1,53 @@
-"""Why a job waits, device by device with both numbers; where and how its attempts ran."""
+"""The document of `radrm explain`: why a job waits, device by device with both numbers, and
+where and how its attempts ran."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from radrm.core.records import Attempt, Instant, Job, Refusal
 from radrm.core.scheduler import Scheduler
-from radrm.daemon.views.documents import Document, Documents
+from radrm.core.snapshot import DeviceSnapshot, Snapshot
+from radrm.daemon.views.documents import Document, JobDocuments, in_one_line
 from radrm.host.storage.store import Store
 
-_UNITS = {"memory": "MiB", "capacity": "MiB", "promise": "MiB"}
+_UNITS = {"memory": "MiB", "capacity": "MiB", "reservation": "MiB"}
 
 
-class Explanations:
-    """Reads the scheduler's state and the store; changes neither."""
+def explain(scheduler: Scheduler, store: Store, job: Job, now: Instant) -> Document:
+    """All that is known of one job."""
+    snapshot, waiting = scheduler.snapshot, job.state.waiting
+    refusals = scheduler.why_waiting(job.id, now) if waiting else ()
+    why = in_one_line(snapshot, refusals)
+    ahead = snapshot.position(job)
+    document = JobDocuments(scheduler, store).job(job, now, why)
+    return {
+        "job": {**document, "position": None if ahead is None else ahead + 1},
+        "now": now.wall_s,
+        "summary": why if waiting else job.reason,
+        "ahead": ahead,
+        "reasons": [_refusal(r) for r in refusals if r.device is None],
+        "devices": _devices(snapshot.devices, refusals) if waiting and job.spec.gpus else [],
+        "attempts": [_attempt(snapshot, a, now) for a in _attempts(snapshot, store, job)],
+    }
 
-    def __init__(self, scheduler: Scheduler, store: Store) -> None:
-        self._scheduler = scheduler
-        self._store = store
 
-    def of(self, job: Job, now: Instant) -> Document:
-        """Everything on one job: the document of `radrm explain --json`."""
-        documents = Documents(self._scheduler, self._store)
-        refusals = self._scheduler.why_waiting(job.id, now) if job.state.waiting else ()
-        position = self._scheduler.state.waiting.of(job).position(job.id)
-        return {
-            "job": documents.one(job, now),
-            "now": now.wall_s,
-            "summary": documents.why(job, now) if job.state.waiting else job.reason,
-            "ahead": position,
-            "reasons": [_refusal(r) for r in refusals if r.device is None],
-            "devices": self._devices(refusals) if job.state.waiting and job.spec.gpus else [],
-            "attempts": [self._attempt(a, now) for a in self._attempts(job)],
+def _devices(devices: Sequence[DeviceSnapshot], refusals: Sequence[Refusal]) -> list[Document]:
+    """Each device with the first rule that refuses it, if one does."""
+    first: dict[str, Refusal] = {}
+    for refusal in refusals:
+        if refusal.device is not None:
+            first.setdefault(refusal.device, refusal)
+    nothing = Refusal(rule="", message="")
+    return [
+        {
+            "index": each.device.index,
+            "uuid": each.device.uuid,
+            "name": each.device.name,
+            **_refusal(first.get(each.device.uuid, nothing)),
         }
-
-    def _devices(self, refusals: tuple[Refusal, ...]) -> list[Document]:
-        """Each device with the first rule that refuses it; no rule where none does."""
-        first: dict[str, Refusal] = {}
-        for refusal in refusals:
-            if refusal.device is not None:
-                first.setdefault(refusal.device, refusal)
-        nothing = Refusal(rule="", message="")
-        return [
-            {
-                "index": ledger.device.index,
-                "uuid": uuid,
-                "name": ledger.device.name,
-                **_refusal(first.get(uuid, nothing)),
-            }
-            for uuid, ledger in sorted(
-                self._scheduler.state.ledgers.items(), key=lambda item: item[1].device.index
-            )
-        ]
-
-    def _attempts(self, job: Job) -> list[Attempt]:
-        live = self._scheduler.state.attempts.get(job.id)
-        stored = [a for a in self._store.attempts(job.id) if live is None or a.serial < live.serial]
-        return stored if live is None else [*stored, live]
-
-    def _attempt(self, attempt: Attempt, now: Instant) -> Document:
-        attempt = self._scheduler.state.used_now(attempt)
-        ledgers = self._scheduler.state.ledgers
-        promised = [s.reserved_mib for s in attempt.placement.shares if s.device is not None]
-        return {
-            "number": attempt.number,
-            "outcome": attempt.outcome.value if attempt.outcome else None,
-            "exit_code": attempt.exit_code,
-            "reason": attempt.reason,
-            "devices": [
-                ledgers[uuid].device.index if uuid in ledgers else uuid
-                for uuid in attempt.placement.devices
-            ],
-            "collocation": attempt.placement.collocation.value,
-            "launched_at": attempt.launched.wall_s,
-            "started_at": attempt.started.wall_s if attempt.started else None,
-            "ended_at": attempt.ended.wall_s if attempt.ended else None,
-            "ran_s": (attempt.ended or now).since(attempt.started) if attempt.started else None,
-            "reserved_mib": max(promised, default=None),
-            "peak_mib": attempt.peak_mib,
-            "smact": attempt.smact_mean,
-            "energy_j": attempt.energy_j,
-        }
+        for each in devices
+    ]
 
 
 def _refusal(refusal: Refusal) -> Document:
@@ -89,3 +58,38 @@ def _refusal(refusal: Refusal) -> Document:
         "available": refusal.available,
         "unit": _UNITS.get(refusal.rule),
     }
+
+
+def _attempts(snapshot: Snapshot, store: Store, job: Job) -> list[Attempt]:
+    """All attempts of a job, the live one last. The live record replaces its older copy in the
+    store."""
+    live = snapshot.attempt(job.id)
+    stored = [a for a in store.attempts(job.id) if live is None or a.serial < live.serial]
+    return stored if live is None else [*stored, live]
+
+
+def _attempt(snapshot: Snapshot, attempt: Attempt, now: Instant) -> Document:
+    attempt = snapshot.used_now(attempt)
+    reserved = [s.reserved_mib for s in attempt.placement.shares if s.device is not None]
+    return {
+        "number": attempt.number,
+        "outcome": attempt.outcome.value if attempt.outcome else None,
+        "exit_code": attempt.exit_code,
+        "reason": attempt.reason,
+        "devices": [_index(snapshot, uuid) for uuid in attempt.placement.devices],
+        "collocation": attempt.placement.collocation.value,
+        "launched_at": attempt.launched.wall_s,
+        "started_at": attempt.started.wall_s if attempt.started else None,
+        "ended_at": attempt.ended.wall_s if attempt.ended else None,
+        "ran_s": (attempt.ended or now).since(attempt.started) if attempt.started else None,
+        "reserved_mib": max(reserved, default=None),
+        "peak_mib": attempt.peak_mib,
+        "smact": attempt.smact_mean,
+        "energy_j": attempt.energy_j,
+    }
+
+
+def _index(snapshot: Snapshot, uuid: str) -> int | str:
+    """The index of a device; its UUID if the device is gone."""
+    found = snapshot.device(uuid)
+    return uuid if found is None else found.device.index

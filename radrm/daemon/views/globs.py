@@ -1,9 +1,9 @@
-"""Many globs against one name in one pass, in a time that no pattern can stretch.
+"""Match many globs against one name in one pass, without backtracking.
 
 The places of all patterns are the bits of one number, and a character of the name moves them
-all at once (the "Shift-And" method: Baeza-Yates and Gonnet, CACM 35(10), 1992). So a name
-costs its length times the length of the patterns in machine words, whatever stars they have:
-nothing is ever tried twice.
+all at once (the "Shift-And" method: Baeza-Yates and Gonnet, CACM 35(10), 1992). So the cost of a
+name is its length times the length of the patterns in machine words, for any number of stars.
+No pattern of a user can make a match slow.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from radrm.errors import UsageError
 MAX_PATTERN = 256
 MAX_GLOBS = 100
 MAX_SETS = 100
-"""Different `[...]` in one request: each is looked at for each new character."""
+"""Different `[...]` in one request: each is tested for each new character."""
 _MAX_CHARACTERS = 4096
-"""Characters that are remembered with what they match."""
+"""Characters whose matches are cached."""
 
 
 def is_glob(word: str) -> bool:
@@ -31,7 +31,7 @@ class Globs:
     """The patterns of one request, as of the shell: `*`, `?`, `[abc]`, `[!abc]`."""
 
     def __init__(self, patterns: Sequence[str]) -> None:
-        """Raises `UsageError` where they are more than a request may have."""
+        """Raises `UsageError` for more patterns than a request may have."""
         if len(patterns) > MAX_GLOBS:
             raise UsageError(
                 f"the request has {len(patterns)} globs, and {MAX_GLOBS} is the most; "
@@ -78,7 +78,7 @@ class Globs:
         return tuple(self._pattern_of[place] for place in _places(state & self._ends))
 
     def _move(self, character: str) -> int:
-        """The places that this character leads on from."""
+        """The places that match this character."""
         if len(self._moves) >= _MAX_CHARACTERS:
             self._moves.clear()
         moves = self._any | self._literal.get(character, 0)
@@ -104,13 +104,13 @@ def _tokens(pattern: str) -> Iterable[str]:
         if end > at:
             yield pattern[at : end + 1]
         else:
-            # Alone, a bracket that opens no set is itself: `_literal` knows no others.
+            # A bracket that opens no set is a literal of one character.
             yield pattern[at]
         at = end + 1
 
 
 def _end_of_set(pattern: str, at: int) -> int:
-    """Where the set that opens here is closed; `at` itself where it is not."""
+    """The place of the bracket that closes this set; `at` itself if there is none."""
     first = at + 1 + (pattern[at + 1 : at + 2] == "!")
     end = pattern.find("]", first + 1)
     return at if end < 0 else end

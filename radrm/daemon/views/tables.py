@@ -1,7 +1,8 @@
 """The rows of `status`: which jobs, in which order, and how many are in which state.
 
-They are gathered once for all who ask the same until a job changes; a page then costs what its
-rows cost. What has ended stays in the store until its row is shown.
+A table is gathered once for all clients that ask the same, until a job changes. A page then
+costs only its own rows. The record of an ended job is read from the store only when its row is
+shown.
 """
 
 from __future__ import annotations
@@ -12,34 +13,33 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, TypeAlias
+from typing import Any
 
 from radrm.core.records import Job
 from radrm.core.scheduler import Scheduler
 from radrm.core.words import JobState
 from radrm.daemon.serving.turns import Pace, Work
-from radrm.daemon.views.asked import MAX_FINISHED, Words, filters, references, states
-from radrm.daemon.views.documents import Row, collapsed
+from radrm.daemon.views.arguments import MAX_FINISHED, Words, filters, references, states
 from radrm.daemon.views.references import References
+from radrm.daemon.views.rows import Line, Row, collapse, job_id
 from radrm.host.storage.store import Store
 
 _MOST_TABLES = 16
 _MOST_LINES = 400_000
-"""Of all the tables that are kept."""
+"""Most lines of all kept tables together."""
 _MOST_USERS = 1000
 _GOOD_S = 1.0
+"""Seconds for which a long table is reused after a job has changed."""
 _LONG = 2000
-"""Lines of a table that takes long to gather."""
+"""Lines from which on a table is long, because gathering it takes long."""
 _BATCH = 500
 _STATES_AT_ONCE = 500
-
-Line: TypeAlias = "Row | int"
-"""An unfinished job's row, or the id of a job that has ended."""
 
 
 @dataclass
 class Table:
-    """`lines` as people read them, an element of an array each; `counts` by state."""
+    """`lines`: one for each job, in the order of display. `states`: the jobs in each state.
+    `since`: when the table was gathered."""
 
     lines: list[Line] = field(default_factory=list)
     states: Counter[JobState] = field(default_factory=Counter)
@@ -51,8 +51,8 @@ class Table:
 
     @cached_property
     def collapsed(self) -> list[Line]:
-        """With the waiting elements of an array in one line where they are alike."""
-        return collapsed(self.lines)
+        """The lines, with waiting elements of an array that are alike in one row."""
+        return collapse(self.lines)
 
     @cached_property
     def by_id(self) -> list[Line]:
@@ -67,59 +67,37 @@ class Table:
         self.states[state] += 1
 
 
-def job_id(line: Line) -> int:
-    return line if isinstance(line, int) else line.job.id
-
-
 class Tables:
-    """The tables that were asked for, as long as they are good: until a job changes. A long
-    one is good for a second more, but not for a user who has ordered something since: he sees
-    what he has done. (Its rows are shown as they then are.)"""
+    """Keeps tables until a job changes.
+
+    A long table is kept for a second more, but not for a user who has given a command since:
+    users see the effect of their commands. (The rows themselves always show the current job.)
+    """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._known: dict[Any, tuple[int, Table]] = {}
-        """With the version of the jobs that they were gathered at."""
-        self._ordered: dict[int, int] = {}
-        """At which version of the jobs a user has changed something last."""
+        """Each table with the version of the jobs at which it was gathered."""
+        self._commanded: dict[int, int] = {}
+        """The version of the jobs at each user's last command."""
         self.built = 0
-        """How many were gathered so far."""
+        """The number of tables gathered so far."""
 
-    def ordered(self, scheduler: Scheduler, uid: int) -> None:
-        """A user has given an order, or submitted something."""
-        if len(self._ordered) >= _MOST_USERS:
+    def note_command(self, scheduler: Scheduler, uid: int) -> None:
+        """Note that a user has given a command or submitted a job."""
+        if len(self._commanded) >= _MOST_USERS:
             self._known.clear()
-            self._ordered.clear()
-        self._ordered[uid] = scheduler.state.jobs_version
+            self._commanded.clear()
+        self._commanded[uid] = scheduler.snapshot.jobs_version
 
-    def _good(self, version: int, key: Any, uid: int) -> Table | None:
-        gathered, table = self._known.get(key, (-1, None))
-        if table is None or gathered == version:
-            return table
-        fresh = self._clock() < table.since + _GOOD_S and gathered >= self._ordered.get(uid, 0)
-        return table if len(table.lines) > _LONG and fresh else None
-
-    def _keep(self, version: int, key: Any, table: Table) -> None:
-        """Keep a table, and throw the old ones away."""
-        now = self._clock()
-        self._known = {
-            k: (gathered, kept)
-            for k, (gathered, kept) in self._known.items()
-            if k != key and (gathered == version or now < kept.since + _GOOD_S)
-        }
-        lines = len(table.lines) + sum(len(kept.lines) for _, kept in self._known.values())
-        if len(self._known) < _MOST_TABLES and lines <= _MOST_LINES:
-            self._known[key] = (version, table)
-
-    def of(self, scheduler: Scheduler, store: Store, words: Words, uid: int) -> Work[Table]:
-        """The table that these words ask for. Raises `RadrmError` for words that cannot be read,
-        and for a job that there is not."""
-        state = scheduler.state
+    def get(self, scheduler: Scheduler, store: Store, words: Words, uid: int) -> Work[Table]:
+        """The table that this request asks for. Raises `RadrmError` for an unusable argument and
+        for a job that does not exist."""
         jobs = tuple(references(words)) if words.get("jobs") else ()
         wanted = states(words)
         key = (jobs, uid if jobs else None, words.get("user"), wanted, bool(words.get("all")))
         keep = filters(words)
-        version = state.jobs_version
+        version = scheduler.snapshot.jobs_version
         table = self._good(version, key, uid)
         if table is not None:
             return table
@@ -136,9 +114,28 @@ class Tables:
         self._keep(version, key, gathering.table)
         return gathering.table
 
+    def _good(self, version: int, key: Any, uid: int) -> Table | None:
+        gathered, table = self._known.get(key, (-1, None))
+        if table is None or gathered == version:
+            return table
+        fresh = self._clock() < table.since + _GOOD_S and gathered >= self._commanded.get(uid, 0)
+        return table if len(table.lines) > _LONG and fresh else None
+
+    def _keep(self, version: int, key: Any, table: Table) -> None:
+        """Keep a table and drop the old ones."""
+        now = self._clock()
+        self._known = {
+            k: (gathered, kept)
+            for k, (gathered, kept) in self._known.items()
+            if k != key and (gathered == version or now < kept.since + _GOOD_S)
+        }
+        lines = len(table.lines) + sum(len(kept.lines) for _, kept in self._known.values())
+        if len(self._known) < _MOST_TABLES and lines <= _MOST_LINES:
+            self._known[key] = (version, table)
+
 
 _BY_ID = {id(state): state for state in JobState}
-"""An enumeration's own hash takes ten times as long."""
+"""For counting by `id`: the hash of an enumeration takes ten times as long."""
 
 
 class _Gathering:
@@ -151,14 +148,13 @@ class _Gathering:
     ) -> None:
         self.table = Table()
         self._scheduler = scheduler
-        self._state = scheduler.state
         self._store = store
         self._keep = keep
         self._wanted = wanted
         self._pace = Pace()
 
     def named(self, words: Iterable[str], uid: int) -> Work[None]:
-        """The jobs that are named, each once, in the order of the words."""
+        """Gather the jobs that are named, each once, in the order of the words."""
         found = yield from References(self._scheduler, self._store, uid).find(list(words))
         missing = next((each.error for each in found if each.error is not None), None)
         if missing is not None:
@@ -166,12 +162,14 @@ class _Gathering:
         ended: list[int] = []
         ids = list(dict.fromkeys(i for each in found for i in each.ids))
         for each in ids:
-            job = self._state.jobs.get(each)
+            snapshot = self._scheduler.snapshot
+            job = snapshot.job(each)
             if job is None:
                 ended.append(each)
             else:
-                place = self._state.waiting.of(job).position(each)
+                place = snapshot.position(job)
                 self._add(job, None if place is None else place + 1)
+            del snapshot
             if self._pace.spent:
                 yield from self._pace.rest()
         if ended:
@@ -180,19 +178,17 @@ class _Gathering:
             self.table.lines.sort(key=lambda line: order[job_id(line)])
 
     def unfinished(self) -> Work[None]:
-        """Those with an attempt, by id; in order of service those in line; then the others."""
-        state = self._state
-        live, lines = sorted(state.attempts), [list(line) for line in state.waiting.lines]
-        left = state.jobs.keys() - live
-        for line in lines:
-            left.difference_update(line)
-        jobs = [state.jobs[i] for i in live]
-        places: list[int | None] = [None] * len(live)
-        for line in lines:
-            jobs += map(state.jobs.__getitem__, line)
+        """Gather the jobs with a live attempt by id, the queued jobs in queue order, then the
+        jobs that stand aside."""
+        snapshot = self._scheduler.snapshot
+        jobs = [job for job, _ in snapshot.running]
+        places: list[int | None] = [None] * len(jobs)
+        for line in snapshot.lines:
+            jobs += line
             places += range(1, len(line) + 1)
-        jobs += map(state.jobs.__getitem__, sorted(left))
-        places += [None] * len(left)
+        jobs += snapshot.aside
+        places += [None] * (len(jobs) - len(places))
+        del snapshot  # so that a step between two pieces need not copy its tables
         for i in range(0, len(jobs), _BATCH):
             some = list(map(Row, jobs[i : i + _BATCH], places[i : i + _BATCH]))
             if self._keep is not None:
@@ -204,7 +200,7 @@ class _Gathering:
                 yield from self._pace.rest()
 
     def finished(self, ids: list[int]) -> Work[None]:
-        """Of them only the states are read, unless it is asked whose they are."""
+        """Gather ended jobs. Only their states are read, unless the request names a user."""
         for i in range(0, len(ids), _STATES_AT_ONCE):
             some = ids[i : i + _STATES_AT_ONCE]
             known = self._store.states(some)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 _PAIR = re.compile(r"\s*([A-Za-z_]\w*)\s*=\s*(.*)$", re.DOTALL)
 _WHOLE = re.compile(r"\d{1,12}$")
 
-# What the arguments that stand without a name mean, by the beginning of the kind.
+# The names of positional arguments, by the beginning of the kind.
 _NAMELESS = (
     ("conv", ("in_channels", "out_channels")),
     ("embedding", ("num_embeddings", "embedding_dim")),
@@ -27,8 +27,10 @@ _NAMELESS = (
 
 
 def attributes_of(text: str, kind: str = "") -> dict[str, str]:
-    """`in_features=768, kernel_size=(3, 3)` by name; what has no name is called `0`, `1`,
-    and by its meaning too where the kind of module gives it one."""
+    """Return arguments such as `in_features=768, kernel_size=(3, 3)` by name.
+
+    Arguments without a name are `0`, `1`, ..., and have the name that the module gives them.
+    """
     found: dict[str, str] = {}
     place = 0
     for part in _parts(text):
@@ -49,13 +51,13 @@ def attributes_of(text: str, kind: str = "") -> dict[str, str]:
 
 
 def whole(attributes: Mapping[str, str], name: str) -> int | None:
-    """A whole number among the attributes."""
+    """Return the attribute as a whole number, or None."""
     text = attributes.get(name, "")
     return int(text) if text.isascii() and _WHOLE.match(text) else None
 
 
 def sizes(attributes: Mapping[str, str], name: str) -> tuple[int, ...] | None:
-    """`(3, 3)`, `(768,)` or `3` among the attributes."""
+    """Return the attribute as sizes (`(3, 3)`, `(768,)` or `3`), or None."""
     words = [word.strip() for word in attributes.get(name, "").strip("()[] ").split(",")]
     words = [word for word in words if word]
     if not words or len(words) > 8 or not all(w.isascii() and _WHOLE.match(w) for w in words):
@@ -64,7 +66,7 @@ def sizes(attributes: Mapping[str, str], name: str) -> tuple[int, ...] | None:
 
 
 def parameters_of(kind: str, attributes: Mapping[str, str]) -> int | None:
-    """The parameters that a module's arguments tell; None where they tell nothing."""
+    """Return the number of parameters that follows from a module's arguments, or None."""
     bare = _bare(kind)
     for beginning, count in _COUNTS:
         if bare.startswith(beginning) or bare.endswith(beginning):
@@ -77,7 +79,7 @@ def _bare(kind: str) -> str:
 
 
 def _parts(text: str) -> list[str]:
-    """The text cut at the commas that stand in no parentheses."""
+    """Split the text at the commas outside parentheses."""
     found, depth, begin = [], 0, 0
     for at, char in enumerate(text):
         if char in "([{":

@@ -1,4 +1,4 @@
-"""What `model.summary()` of Keras prints: Keras 2's plain table, Keras 3's drawn one.
+"""The output of Keras's `model.summary()`: the plain table of Keras 2, the drawn one of Keras 3.
 
      Layer (type)                Output Shape              Param #
     =================================================================
@@ -8,7 +8,7 @@
     ┡━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━╇━━━━━━━━━━━━━━━━━━━━━━━━╇━━━━━━━━━━━━━━━┩
     │ conv2d (Conv2D)                 │ (None, 26, 26, 32)     │           320 │
 
-A cell may go on in the lines below. Channels stand last, unless the model says otherwise.
+A cell may continue in the lines below. Channels are the last dimension by default.
 """
 
 from __future__ import annotations
@@ -54,12 +54,12 @@ def is_plain_header(line: str) -> bool:
 
 
 def is_row(line: str) -> bool:
-    """A row of a plain table, or the beginning of one: `name (Kind)`."""
+    """Return whether a line is a row of a plain table, or begins one: `name (Kind)`."""
     return bool(_BEGUN.match(line))
 
 
 def read_drawn(lines: Sequence[str], start: int) -> Reading:
-    """The table whose header is `lines[start]`, with columns drawn. Raises BadSummary."""
+    """Read the table with drawn columns whose header is `lines[start]`. Raises `BadSummary`."""
     names = [cell.strip().casefold() for cell in _UPRIGHT.split(lines[start].strip())[1:-1]]
 
     def cells(line: str) -> list[str] | None:
@@ -77,7 +77,7 @@ def read_drawn(lines: Sequence[str], start: int) -> Reading:
             continue
         found = cells(line) if len(line) <= MAX_LINE and _UPRIGHT.match(line.lstrip()) else None
         if found is not None:
-            # A rule stands between rows; where none does, a row begins with its kind or name.
+            # Rules separate rows. Without a rule, a line with a name and a number begins a row.
             if (
                 between
                 or not rows
@@ -106,7 +106,10 @@ def read_drawn(lines: Sequence[str], start: int) -> Reading:
 
 
 def read_plain(lines: Sequence[str], start: int) -> Reading:
-    """The table whose header is `lines[start]`, with columns by place. Raises BadSummary."""
+    """Read the table with columns by position, with its header in `lines[start]`.
+
+    Raises `BadSummary`.
+    """
     header = lines[start]
     starts = _starts(header)
     names = [header[a:b].strip().casefold() for a, b in _spans(starts)]
@@ -121,7 +124,7 @@ def read_plain(lines: Sequence[str], start: int) -> Reading:
         line = lines[at]
         at += 1
         if is_rule(line):
-            # Rules stand below the header, between rows (older ones), and below the table.
+            # Rules appear below the header, between rows (older Keras), and below the table.
             continue
         if _FIGURE.match(line):
             at -= 1
@@ -151,7 +154,7 @@ _FIGURE = re.compile(r"\s*total params:", re.IGNORECASE)
 
 
 def _in_one_line(line: str, names: Sequence[str]) -> list[str] | None:
-    """A row whose cells two spaces part: then it may stand out of its columns."""
+    """Read a row with two spaces between its cells, which need not be in their columns."""
     cells = _GAP.split(line.strip()) if len(line) <= MAX_LINE else []
     found = [*cells, *[""] * (len(names) - len(cells))]
     if len(cells) < 3 or len(found) != len(names) or not _NAMED.match(cells[0]):
@@ -168,7 +171,7 @@ def _finished(
     problems: Problems,
     closed: bool,
 ) -> Reading:
-    told, end = figures(lines, at) if closed else ({}, at)
+    totals, end = figures(lines, at) if closed else ({}, at)
     read = [_layer(line, cells, names) for line, cells in rows]
     batch = common_batch(
         shape for row in read if row is not None for shape in row[1] if len(shape) > 0
@@ -198,7 +201,7 @@ def _finished(
         Form.KERAS,
         layers,
         problems,
-        told,
+        totals,
         start=start,
         closed=closed,
         batch_size=batch,
@@ -208,7 +211,7 @@ def _finished(
 
 
 def _opened(layers: Sequence[Layer]) -> Iterator[Layer]:
-    """A model inside a model, whose layers follow: it has no parameters of its own."""
+    """Yield the layers; a model inside a model has no parameters of its own, its layers follow."""
     for place, layer in enumerate(layers):
         opened = place + 1 < len(layers) and layers[place + 1].depth > layer.depth
         yield (
@@ -227,7 +230,7 @@ def _opened(layers: Sequence[Layer]) -> Iterator[Layer]:
 def _layer(
     line: int, cells: list[list[str]], names: Sequence[str]
 ) -> tuple[Layer, tuple[tuple[int, ...], ...]] | None:
-    """One row: its layer without shapes, and its shapes with the batch dimension."""
+    """Return the layer of a row without shapes, and its shapes with the batch dimension."""
     first = cells[0][0].strip("\u00a0 ")
     depth = _depth(cells[0][0])
     named = (
@@ -263,7 +266,7 @@ def _at(names: Sequence[str], beginning: str) -> int:
 
 
 def _starts(header: str) -> list[int]:
-    """Where each column begins: behind two spaces or more."""
+    """Return where each column begins: after two or more spaces."""
     return [found.start() for found in re.finditer(r"(?:(?<=\s\s)|^|(?<=^\s))\S", header)]
 
 
@@ -272,7 +275,7 @@ def _spans(starts: Sequence[int]) -> list[tuple[int, int | None]]:
 
 
 def _by_place(line: str, starts: Sequence[int]) -> list[str]:
-    """The cells by their places; a cell that began one place late or early is whole."""
+    """Return the cells by position; a cell may begin one character early or late."""
     cuts = [0]
     for begin in starts[1:]:
         cut = begin

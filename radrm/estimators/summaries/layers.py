@@ -1,4 +1,4 @@
-"""What a model's summary says, whatever printed it: typed layers, in the order printed."""
+"""The content of a model summary of any form: typed layers in the order printed."""
 
 from __future__ import annotations
 
@@ -11,25 +11,25 @@ Shape = tuple[int, ...]
 
 
 class Form(str, Enum):
-    """Who printed it."""
+    """The program that printed a summary."""
 
     TORCHSUMMARY = "torchsummary"
     TORCHINFO = "torchinfo"
     KERAS = "keras"
     REPR = "repr"
-    """`print(model)`, with or without `, N params` behind each line."""
+    """`print(model)`, with or without `, N params` at the end of each line."""
 
 
 @dataclass(frozen=True, slots=True)
 class Layer:
     """One module. `kind` is its class as printed (`Conv2d`, `BertSdpaSelfAttention`).
 
-    `shapes`: its outputs for one sample, batch dimension cut off; none where the form
-    gives none. `parameters`: its own, without those of modules inside it. `depth`: how
-    many modules it lies in, 0 throughout in flat tables (where `leaf` says nothing either:
-    containers stand behind what they hold). `attributes`: what a `repr`
-    says in parentheses (`in_features` -> `768`), as text. `inputs`: where the form
-    prints them, else none.
+    - `shapes`: its outputs for one sample, without the batch dimension; empty if the form
+      does not print them. `inputs`: the same of its inputs.
+    - `parameters`: its own, without those of the modules inside it.
+    - `depth`: the number of modules around it. In flat tables it is always 0, and `leaf` is
+      always True: there a container follows the modules inside it.
+    - `attributes`: the arguments in a `repr`'s parentheses as text (`in_features` -> `768`).
     """
 
     kind: str
@@ -43,16 +43,16 @@ class Layer:
 
     @property
     def elements(self) -> int:
-        """Elements of all outputs for one sample; 0 where no shape is known."""
+        """Return the elements of all outputs for one sample; 0 if no shape is known."""
         return sum(math.prod(shape) for shape in self.shapes)
 
 
 @dataclass(frozen=True, slots=True)
 class ModelSummary:
-    """A whole summary. `batch_size`: the one it was made for, None when for any.
+    """One summary. `batch_size` is the one that it was made for; None: any.
 
-    `problems`: each thing in it that could not be read, in words for the user, with its
-    line number; what depends on it is not guessed.
+    `problems` are lines for the user about parts that could not be read. Nothing is guessed
+    for these parts.
     """
 
     form: Form
@@ -61,9 +61,9 @@ class ModelSummary:
     trainable: int | None = None
     batch_size: int | None = None
     inputs: tuple[Shape, ...] = ()
-    """Input shapes of one sample, where the summary tells them."""
+    """The input shapes of one sample, if the summary has them."""
     input_mib: float | None = None
-    """What the summary says of the size of one sample's input in 32 bits; rounded."""
+    """The size of one sample's input in 32 bits, rounded, if the summary has it."""
     complete: bool = True
-    """Every layer was read, to the end of the summary."""
+    """Whether every layer was read, to the end of the summary."""
     problems: tuple[str, ...] = ()

@@ -1,4 +1,4 @@
-"""What `print(model)` shows of a PyTorch model: nested modules, without shapes.
+"""The output of `print(model)` for a PyTorch model: nested modules, without shapes.
 
     BertModel(
       (embeddings): Embedding(28996, 768, padding_idx=0), 22,268,928 params
@@ -10,9 +10,8 @@
     )
     Total params: 12,768
 
-`, N params` is the work of scripts that annotate it; without it, the parameters of
-PyTorch's own layers follow from their arguments. Equal neighbours that newer releases
-print once (`12 x`) are told apart again.
+Some scripts add `, N params`. Without it, the parameters of PyTorch's own layers follow from
+their arguments. Newer releases print equal neighbours once (`12 x`); here they are repeated.
 """
 
 from __future__ import annotations
@@ -63,11 +62,11 @@ class _Module:
     own: int = 0
     total: int = 0
     size: int = 1
-    """Modules that it stands for, itself and all below it, each time."""
+    """The number of modules that it represents: itself and all inside it, each time."""
 
 
 def is_root(lines: Sequence[str], at: int) -> bool:
-    """Whether an outermost module begins here: a line `Kind(`, and one inside it below."""
+    """Return whether an outermost module begins here: a line `Kind(`, with a module below."""
     if at >= len(lines) or len(lines[at]) > MAX_LINE or not _root_kind(lines[at]):
         return False
     inside = lines[at + 1] if at + 1 < len(lines) else ""
@@ -75,7 +74,7 @@ def is_root(lines: Sequence[str], at: int) -> bool:
 
 
 def read(lines: Sequence[str], start: int) -> Reading:
-    """The modules from `lines[start]`, the outermost one, on. Raises BadSummary."""
+    """Read the modules from the outermost one in `lines[start]`. Raises `BadSummary`."""
     problems = Problems()
     kind = _root_kind(lines[start])
     if kind is None:
@@ -95,7 +94,7 @@ def read(lines: Sequence[str], start: int) -> Reading:
                 f" {MAX_DEPTH} deep: too many to be read"
             )
     closed = not open_modules
-    told, end = figures(lines, at)
+    totals, end = figures(lines, at)
     _count(root, problems)
     if root.size > MAX_LAYERS:
         raise TooLong(
@@ -103,21 +102,21 @@ def read(lines: Sequence[str], start: int) -> Reading:
         )
     layers: list[Layer] = []
     _spread(root, 0, layers)
-    if told and "total params" not in told:
-        told, end = {}, at
-    told.setdefault("total params", f"{root.total:,}")
-    return Reading(finished(Form.REPR, layers, problems, told, start=start, closed=closed), end)
+    if totals and "total params" not in totals:
+        totals, end = {}, at
+    totals.setdefault("total params", f"{root.total:,}")
+    return Reading(finished(Form.REPR, layers, problems, totals, start=start, closed=closed), end)
 
 
 def _root_kind(line: str) -> str | None:
-    """The outermost module's kind, behind whatever a log has put before it."""
+    """Return the outermost module's kind, after a log's prefix."""
     line = line.rstrip()
     found = _ROOT.search(line) if line.endswith("(") else None
     return found["kind"] if found else None
 
 
 def _add(line: str, at: int, open_modules: list[_Module], problems: Problems) -> bool:
-    """Takes one line in; True when it began no module."""
+    """Read one line. Return True if no module begins there."""
     if len(line) <= MAX_LINE:
         close = _CLOSE.match(line)
         if close:
@@ -133,7 +132,7 @@ def _add(line: str, at: int, open_modules: list[_Module], problems: Problems) ->
         if not line.strip() or _NONE.match(line):
             return True
         if not line.lstrip().startswith("("):
-            # What a module says of itself before its children (`extra_repr`).
+            # A module's own arguments before its children (`extra_repr`).
             extra = attributes_of(line.strip())
             if extra:
                 open_modules[-1].attributes = {**open_modules[-1].attributes, **extra}
@@ -143,7 +142,7 @@ def _add(line: str, at: int, open_modules: list[_Module], problems: Problems) ->
 
 
 def _opened(line: str, at: int) -> _Module | None:
-    """The module that a line begins: all of it, or up to its `(`."""
+    """Return the module that a line begins: a whole one, or the part up to `(`."""
     found = _MODULE.match(line)
     if found is None:
         return None
@@ -161,7 +160,7 @@ def _opened(line: str, at: int) -> _Module | None:
 
 
 def _count(root: _Module, problems: Problems) -> None:
-    """Each module's own parameters, and how many modules it stands for, from below."""
+    """Compute each module's own parameters and the modules that it represents, bottom up."""
     for module in reversed(_walk(root)):
         below = sum(child.total for child in module.children)
         known = parameters_of(module.kind, module.attributes)
@@ -180,7 +179,7 @@ def _has_weights(kind: str) -> bool:
 
 
 def _walk(root: _Module) -> list[_Module]:
-    """All modules, each before those inside it."""
+    """Return all modules, each before those inside it."""
     found, waiting = [], [root]
     while waiting:
         module = waiting.pop()

@@ -1,4 +1,4 @@
-"""The first whole summary in a text, whatever printed it."""
+"""Find the first complete summary of any form in a text."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from radrm.estimators.summaries.text import (
 )
 
 _FIRST_ROWS = 6
-"""So many lines below a header tell who printed it."""
+"""The number of lines below a header that show which program printed it."""
 
 
 def read_summary(text: str, batch_size: int | None = None) -> ModelSummary:
-    """The first summary in `text` that is whole; else the first that can be read at all.
+    """Return the first complete summary in `text`, else the first that can be read in part.
 
-    `batch_size` is the job's own, which beats the one that the summary was made for.
-    Raises BadSummary, whose text names the line and what is wrong there.
+    `batch_size` is the job's own, which overrides the summary's. Raises `BadSummary`, which
+    names the line and what is wrong there.
     """
     lines = lines_of(text)
     readable: ModelSummary | None = None
-    trouble: BadSummary | None = None
+    cause: BadSummary | None = None
     at = 0
     while at < len(lines):
         if "(" not in lines[at]:
@@ -39,7 +39,7 @@ def read_summary(text: str, batch_size: int | None = None) -> ModelSummary:
         except TooLong:
             raise
         except BadSummary as error:
-            trouble = trouble or error
+            cause = cause or error
             at += 1
             continue
         if reading is None:
@@ -51,14 +51,14 @@ def read_summary(text: str, batch_size: int | None = None) -> ModelSummary:
         at = max(reading.end, at + 1)
     if readable is not None:
         return with_batch(readable, batch_size)
-    raise trouble or BadSummary(
-        "no model summary is in it: give what torchsummary, torchinfo, Keras's model.summary()"
-        " or print(model) prints"
+    raise cause or BadSummary(
+        "there is no model summary in the text; save the output of torchsummary, torchinfo,"
+        " Keras's model.summary() or print(model)"
     )
 
 
 def _read_at(lines: Sequence[str], at: int) -> Reading | None:
-    """What begins at this line, if anything does."""
+    """Return the summary that begins at this line, if there is one."""
     line = lines[at]
     if modules.is_root(lines, at):
         return modules.read(lines, at)
@@ -79,7 +79,7 @@ def _read_at(lines: Sequence[str], at: int) -> Reading | None:
 
 
 def _rows_below(lines: Sequence[str], at: int) -> list[str]:
-    """The first lines below a header that are no rules, before the next header."""
+    """Return the first rows below a header, without drawn lines, before the next header."""
     found: list[str] = []
     for line in lines[at + 1 : at + 1 + _FIRST_ROWS]:
         if torchinfo.is_plain_header(line):

@@ -1,7 +1,7 @@
-"""The text of a summary as lines and words, within bounds: what every form's reader needs.
+"""The text of a summary as lines and words, for the readers of all forms.
 
-The text comes from anybody. The work done grows with its length and no faster, and what
-is too long is refused before any of it is read.
+Any user may have written the text. The work grows only linearly with its length, and a text
+that is too long is refused before any of it is read.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ MAX_LINES = 100_000
 MAX_LAYERS = 20_000
 MAX_PROBLEMS = 20
 MAX_STRAY_ROWS = 20
-"""So many unreadable rows in a row, and the table has ended."""
+"""A table counts as ended after this many unreadable rows in succession."""
 
 _MAX_DIGITS = 15
 _MAX_DIMENSIONS = 12
@@ -29,16 +29,16 @@ _INNERMOST_TUPLE = re.compile(r"\(([^()\[\]]*)\)")
 
 
 class BadSummary(BadFile):
-    """No summary can be read from the text; says where and why, in one line."""
+    """No summary can be read from the text. The message says where and why, in one line."""
 
 
 class TooLong(BadSummary):
-    """There may be a summary, and it is not read: it is larger than any model's."""
+    """The text is longer than the summary of any model, so it is not read."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """A summary, and the number of lines up to and with its last one."""
+    """A summary, and the number of lines up to its last one, included."""
 
     summary: ModelSummary
     end: int
@@ -46,16 +46,16 @@ class Reading:
 
 @dataclass(slots=True)
 class Problems:
-    """What could not be read: the first so many in full, the rest as a number."""
+    """What could not be read: the first problems in full, the others as a number."""
 
-    told: list[str] = field(default_factory=list)
+    lines: list[str] = field(default_factory=list)
     more: int = 0
     rows: int = 0
-    """How many of them are rows that are missing from the layers."""
+    """The number of problems that are rows missing from the layers."""
 
     def add(self, line: int, what: str) -> None:
-        if len(self.told) < MAX_PROBLEMS:
-            self.told.append(f"line {line}: {what}")
+        if len(self.lines) < MAX_PROBLEMS:
+            self.lines.append(f"line {line}: {what}")
         else:
             self.more += 1
 
@@ -64,53 +64,53 @@ class Problems:
         self.add(line, f"no layer can be read from {quoted(text)}")
 
     def all(self) -> tuple[str, ...]:
-        return (*self.told, *([f"and {self.more} more"] if self.more else []))
+        return (*self.lines, *([f"and {self.more} more"] if self.more else []))
 
 
 def lines_of(text: str) -> list[str]:
-    """The lines without colours and tabs; of one that is too long, its beginning.
+    """Return the lines without colours and tabs, and only the beginning of long lines.
 
-    Raises BadSummary for a text that is too long as a whole.
+    Raises `BadSummary` for a text that is too long.
     """
     if len(text) > MAX_CHARS:
         raise TooLong(
-            f"a model summary of {len(text):,} characters is too long ({MAX_CHARS:,} are read):"
-            " save the summary alone, without the log around it"
+            f"the model summary is too long: it has {len(text):,} characters, {MAX_CHARS:,} are"
+            " allowed; save the summary alone, without the log around it"
         )
     if "\x1b" in text:
         text = _COLOURS.sub("", text)
     lines = text.splitlines()
     if len(lines) > MAX_LINES:
         raise TooLong(
-            f"a model summary of {len(lines):,} lines is too long ({MAX_LINES:,} are read):"
-            " save the summary alone, without the log around it"
+            f"the model summary is too long: it has {len(lines):,} lines, {MAX_LINES:,} are"
+            " allowed; save the summary alone, without the log around it"
         )
     return [line[: MAX_LINE + 1].replace("\t", "    ") for line in lines]
 
 
 def quoted(text: str) -> str:
-    """A piece of the user's text, short and harmless."""
+    """Return a piece of the user's text, shortened and without control characters."""
     text = text.strip()
     return f"'{plain(text[:60])}{'...' if len(text) > 60 else ''}'"
 
 
 def is_rule(line: str) -> bool:
-    """A line that is drawn, not written, of `=`, `-` or `_`."""
+    """Return whether a line is drawn with `=`, `-` or `_`."""
     line = line.strip()
     return len(line) >= 3 and line[0] in "=-_" and not line.strip(line[0])
 
 
 def number(text: str) -> int | None:
-    """A whole number, perhaps with commas between its digits."""
+    """Return a whole number, which may have commas between its digits, or None."""
     digits = text.strip().replace(",", "")
     readable = digits.isascii() and digits.isdigit() and len(digits) <= _MAX_DIGITS
     return int(digits) if readable else None
 
 
 def shapes_in_lists(text: str) -> tuple[Shape, ...] | None:
-    """`[-1, 64, 8]`, or several in lists of lists, batch dimension (-1: any) first.
+    """Return shapes: `[-1, 64, 8]`, or several in lists, with the batch dimension (-1: any) first.
 
-    None when anything else stands there.
+    None: the text is something else.
     """
     if not text.startswith("[") or _INNERMOST_LIST.sub("", text).strip("[], "):
         return None
@@ -118,7 +118,10 @@ def shapes_in_lists(text: str) -> tuple[Shape, ...] | None:
 
 
 def shapes_in_tuples(text: str) -> tuple[Shape, ...] | None:
-    """`(None, 26, 26, 32)`, or several in a list, batch dimension (-1: any) first."""
+    """Return shapes: `(None, 26, 26, 32)`, or several in a list, batch dimension (-1: any) first.
+
+    None: the text is something else.
+    """
     if _INNERMOST_TUPLE.sub("", text).strip("[](){}, ") or "(" not in text:
         return None
     return _shapes(inner for inner in _INNERMOST_TUPLE.findall(text) if inner.strip())
@@ -141,17 +144,17 @@ def _shape(text: str) -> Shape | None:
 
 
 def common_batch(shapes: Iterable[Shape]) -> int | None:
-    """The batch size that every shape has; None when they differ or are for any."""
+    """Return the batch size that all shapes share. None: they differ, or are for any batch."""
     sizes = {shape[0] for shape in shapes if shape}
     size = sizes.pop() if len(sizes) == 1 else -1
     return size if size > 0 else None
 
 
 def per_sample(shape: Shape, batch: int | None) -> Shape | None:
-    """The shape without its batch dimension; None where a later size is unknown.
+    """Return the shape without its batch dimension. None: a later size is unknown.
 
-    A first size that is a multiple of the batch (windows of an image, say) leaves the
-    multiple; one that has nothing to do with it (a table of positions) stays.
+    If the first size is a multiple of the batch (windows of an image, say), the multiple stays.
+    If it is unrelated to the batch (a table of positions), the shape stays as it is.
     """
     if any(size < 0 for size in shape[1:]):
         return None
@@ -162,8 +165,10 @@ def per_sample(shape: Shape, batch: int | None) -> Shape | None:
 
 
 def figures(lines: Sequence[str], start: int) -> tuple[dict[str, str], int]:
-    """The `name: figure` lines below a table, each name once in small letters, and where
-    they end: at two lines in a row that are none, rules not counted."""
+    """Return the `name: figure` lines below a table, by name in lower case, and their end.
+
+    They end before two successive other lines; rules do not count.
+    """
     found: dict[str, str] = {}
     at = end = start
     strays = 0
@@ -185,12 +190,12 @@ def figures(lines: Sequence[str], start: int) -> tuple[dict[str, str], int]:
 
 
 def whole_figure(text: str | None) -> int | None:
-    """`34,826`, or `34,826 (136.04 KB)` as Keras has it."""
+    """Return a whole figure: `34,826`, or `34,826 (136.04 KB)` as Keras prints it. None: none."""
     return number((text or "").split("(")[0])
 
 
 def decimal(text: str | None) -> float | None:
-    """A figure such as `18.38`."""
+    """Return a figure such as `18.38`. None: the text is something else."""
     whole, _, part = (text or "").partition(".")
     units, decimals = number(whole), number(part or "0")
     if units is None or decimals is None or "," in part:
@@ -202,7 +207,7 @@ def finished(
     form: Form,
     layers: Sequence[Layer],
     problems: Problems,
-    told: dict[str, str],
+    totals: dict[str, str],
     *,
     start: int,
     closed: bool,
@@ -210,13 +215,13 @@ def finished(
     inputs: tuple[Shape, ...] = (),
     input_mib: float | None = None,
 ) -> ModelSummary:
-    """A summary of what was read, and what its totals say against it."""
+    """Return the summary of the layers that were read, with the problems that its totals show."""
     if not layers:
         raise BadSummary(f"line {start + 1}: no layer can be read below this header; {AGAIN[form]}")
     parameters = sum(layer.parameters for layer in layers)
-    total = whole_figure(told.get("total params"))
-    trainable = whole_figure(told.get("trainable params"))
-    optimizer = whole_figure(told.get("optimizer params"))
+    total = whole_figure(totals.get("total params"))
+    trainable = whole_figure(totals.get("trainable params"))
+    optimizer = whole_figure(totals.get("optimizer params"))
     if not closed:
         problems.add(start + 1, "the summary that begins here is cut off before its end")
     elif total is None:
@@ -227,8 +232,8 @@ def finished(
         trainable = None
         problems.add(
             start + 1,
-            f"the layers have {parameters:,} parameters, the total says {total:,}:"
-            " the layers are believed",
+            f"the layers have {parameters:,} parameters, the printed total is {total:,};"
+            " radrm uses the layers",
         )
     return ModelSummary(
         form=form,

@@ -8,8 +8,8 @@
     │    └─ReLU: 2-1                         [8, 64, 16, 16]           --
     ├─Linear: 1-6                            [8, 1000]                 (recursive)
 
-Any choice of its columns and row settings. Where the tree is cut off (`depth=3` is the
-default), a module that is not opened has the parameters of all that it holds.
+Any columns and row settings can be read. If the tree is cut off (`depth=3` is the default),
+a module at the cut has the parameters of all modules inside it.
 """
 
 from __future__ import annotations
@@ -64,18 +64,21 @@ def is_header(line: str) -> bool:
 
 
 def is_plain_header(line: str) -> bool:
-    """Of a table without depths (`row_settings=()`), as torchsummary and Keras write it too."""
+    """Return whether a line is the header of a table without depths (`row_settings=()`).
+
+    torchsummary and Keras print the same header.
+    """
     line = line.casefold()
     return "layer (type)" in line and len(line) <= MAX_LINE and bool(_COLUMNS.search(line))
 
 
 def is_row(line: str) -> bool:
-    """A row that only a torchinfo table has: the tree, or the outermost module alone."""
+    """Return whether a line is a row that only torchinfo prints: a branch of the tree."""
     return bool(_ROW.match(line)) and bool(re.match(r"\s{0,100}(├─|\+ )", line))
 
 
 def read(lines: Sequence[str], start: int) -> Reading:
-    """The table whose header is `lines[start]`. Raises BadSummary."""
+    """Read the table whose header is `lines[start]`. Raises `BadSummary`."""
     header = lines[start].casefold()
     columns = _COLUMNS.findall(header)
     margin = header.index("layer (type")
@@ -99,7 +102,7 @@ def read(lines: Sequence[str], start: int) -> Reading:
             strays += 1
         if len(rows) > MAX_LAYERS:
             raise TooLong(f"line {at}: more than {MAX_LAYERS:,} layers: too many to be read")
-    told, end = figures(lines, at) if closed else ({}, at)
+    totals, end = figures(lines, at) if closed else ({}, at)
     batch = _batch(rows)
     layers = [
         _layer(row, batch, leaf=place + 1 == len(rows) or rows[place + 1].depth <= row.depth)
@@ -109,7 +112,7 @@ def read(lines: Sequence[str], start: int) -> Reading:
         Form.TORCHINFO,
         layers,
         problems,
-        told,
+        totals,
         start=start,
         closed=closed,
         batch_size=batch,
@@ -146,8 +149,7 @@ def _row(line: str, columns: Sequence[str], margin: int) -> _Row | None:
 
 
 def _cells(text: str) -> list[str] | None:
-    """The words of a row; a list with all that is in it is one. None for brackets that do
-    not match."""
+    """Return the words of a row; a list in brackets is one word. None: brackets do not match."""
     found: list[str] = []
     depth = 0
     for word in text.split():
@@ -166,7 +168,7 @@ def _shapes(text: str | None) -> tuple[Shape, ...] | None:
 
 
 def _parameters(text: str) -> tuple[int | None, dict[str, str]]:
-    """`9,408`, `--`, `(9,408)` that are frozen, `(recursive)` that are told elsewhere."""
+    """Read `9,408`, `--`, `(9,408)` (frozen) or `(recursive)` (counted in another row)."""
     if text == "--":
         return 0, {}
     if text.casefold() == "(recursive)":
@@ -177,7 +179,7 @@ def _parameters(text: str) -> tuple[int | None, dict[str, str]]:
 
 
 def _batch(rows: Sequence[_Row]) -> int | None:
-    """The first size of the input where there is one, else of most outputs."""
+    """Return the first size of the model's input, else the most common first size of outputs."""
     for row in rows[:1]:
         if row.inputs and row.inputs[0] and row.inputs[0][0] > 0:
             return row.inputs[0][0]

@@ -8,8 +8,8 @@
     Total params: 12,768
     Input size (MB): 0.57
 
-A row per module call in the order in which the calls end, so that a container (all but
-`Sequential` and `ModuleList`) stands behind what it holds. What is inside what is not told.
+There is a row for each call of a module, in the order in which the calls end. So a container
+(except `Sequential` and `ModuleList`) follows its modules. The table does not show nesting.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from radrm.estimators.summaries.text import (
     shapes_in_lists,
 )
 
-# One output, as nearly every row has; the others are read word by word.
+# Nearly every row has one output and matches this. Other rows are read word by word.
 _PLAIN = re.compile(
     r"\s*([^\s-][^\s]{0,200})-([0-9]{1,9})\s+"
     r"\[(-1|[0-9]{1,12})((?:, [0-9]{1,12}){0,11})\]\s+([0-9,]{1,15})\s*$"
@@ -42,7 +42,7 @@ _PLAIN = re.compile(
 
 
 def is_header(line: str) -> bool:
-    """Keras begins its plain tables with the same words: see `is_row`."""
+    """Return whether a line is this table's header, or Keras's with the same words (`is_row`)."""
     line = line.casefold()
     return "layer (type)" in line and "output shape" in line and "param #" in line
 
@@ -52,7 +52,7 @@ def is_row(line: str) -> bool:
 
 
 def read(lines: Sequence[str], start: int) -> Reading:
-    """The table whose header is `lines[start]`. Raises BadSummary."""
+    """Read the table whose header is `lines[start]`. Raises `BadSummary`."""
     problems = Problems()
     rows: list[Layer] = []
     batches: set[int] = set()
@@ -75,14 +75,14 @@ def read(lines: Sequence[str], start: int) -> Reading:
             strays += 1
         if len(rows) > MAX_LAYERS:
             raise TooLong(f"line {at}: more than {MAX_LAYERS:,} layers: too many to be read")
-    told, end = figures(lines, at) if closed else ({}, at)
+    totals, end = figures(lines, at) if closed else ({}, at)
     batch_size = common_batch((batch,) for batch in batches)
-    input_mib = decimal(told.get("input size (mb)"))
+    input_mib = decimal(totals.get("input size (mb)"))
     summary = finished(
         Form.TORCHSUMMARY,
         rows,
         problems,
-        told,
+        totals,
         start=start,
         closed=closed,
         batch_size=batch_size,
@@ -92,9 +92,9 @@ def read(lines: Sequence[str], start: int) -> Reading:
 
 
 def _row(line: str) -> tuple[Layer, tuple[int, ...]] | None:
-    """`Kind-NUMBER  [shape]  parameters`: the layer, and the first size of each output.
+    """Read `Kind-NUMBER  [shape]  parameters`: the layer, and the first size of each output.
 
-    Whatever stood there, torchsummary has written the batch size in its place.
+    torchsummary replaces every first size by the batch size.
     """
     plain = _PLAIN.match(line)
     if plain:

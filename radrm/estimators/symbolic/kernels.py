@@ -1,4 +1,4 @@
-"""What a convolution can have read, from its parameters and shapes alone, and borrows."""
+"""The inputs that fit a convolution's parameters and shapes, and its workspace."""
 
 from __future__ import annotations
 
@@ -6,20 +6,20 @@ import math
 from dataclasses import dataclass
 from functools import lru_cache
 
-from radrm.estimators.overheads import Overheads
+from radrm.estimators.memory.overheads import Overheads
 
 Shape = tuple[int, ...]
 
-# What cuDNN borrows while one convolution runs, as a multiple of the bytes that it reads
-# and writes. A kernel of one place needs copies with channels last; a larger one has them
-# transformed besides (Winograd). Fitted on the published jobs (docs/summaries.md).
+# The memory that cuDNN borrows while a convolution runs, as a multiple of the bytes that it reads
+# and writes. A 1 x 1 kernel needs copies with the channels last; larger kernels also transform
+# them (Winograd). Fitted on the published jobs (docs/summaries.md).
 POINTWISE_WORKSPACE = 1.0
 SPATIAL_WORKSPACE = 3.0
 
 
 @dataclass(frozen=True, slots=True)
 class Fit:
-    """How well an input fits, from 1 (only with rare groups) to 4; 0 for not at all."""
+    """How well an input fits: from 4 (well) to 1 (only with rare groups), 0 for not at all."""
 
     score: int
     area: int = 1
@@ -34,7 +34,7 @@ NO_FIT = Fit(0)
 def convolution_fit(
     channels: int, outputs: int, parameters: int, dimensions: int, with_bias: bool
 ) -> Fit:
-    """A convolution from `channels` to `outputs` with so many parameters."""
+    """Return how well a convolution from `channels` to `outputs` fits this number of parameters."""
     weights = parameters - outputs if with_bias else parameters
     if channels <= 0 or outputs <= 0 or weights <= 0 or weights % outputs:
         return NO_FIT
@@ -47,7 +47,7 @@ def convolution_fit(
             return Fit(2, area)
     if outputs % channels == 0 and per_output > 1 and _odd(per_output, dimensions):
         return Fit(4, per_output, channels)
-    # Groups of some width: 32 groups (ResNeXt), or so many channels each (RegNet).
+    # Groups: 32 of them (ResNeXt), or a fixed number of channels in each (RegNet).
     for area in (9, 25, 49, 1):
         if dimensions == 2 and per_output % area == 0:
             width = per_output // area
@@ -57,7 +57,7 @@ def convolution_fit(
 
 
 def _regular(area: int, dimensions: int) -> bool:
-    """Whether a kernel of so many elements is as long as it is wide."""
+    """Return whether this number of elements makes a square kernel of a usual size."""
     if dimensions <= 1:
         return 1 <= area <= 4096
     if dimensions == 3:
@@ -67,12 +67,12 @@ def _regular(area: int, dimensions: int) -> bool:
 
 
 def _odd(area: int, dimensions: int) -> bool:
-    """Whether it has a middle: what each channel alone is filtered with."""
+    """Return whether the kernel has a middle, as the kernels of depthwise convolutions have."""
     return area % 2 == 1 and _regular(area, dimensions)
 
 
 def borrowed_bytes(read: int, made: int, area: int, on: Overheads) -> int:
-    """The workspace of one pass of a convolution that is not depthwise."""
+    """Return the workspace of one pass of a convolution that is not depthwise."""
     if not on.tensor_cores:
         return 0
     times = POINTWISE_WORKSPACE if area == 1 else SPATIAL_WORKSPACE

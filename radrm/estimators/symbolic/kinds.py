@@ -1,7 +1,7 @@
-"""Which kind of layer keeps what for its backward pass: PyTorch's derivative formulas.
+"""The tensors that each kind of layer keeps for its backward pass.
 
-From `tools/autograd/derivatives.yaml` of PyTorch 2.x. Kinds are matched in small letters;
-Keras's names of the same layers stand beside PyTorch's.
+They follow from PyTorch's derivative formulas (`tools/autograd/derivatives.yaml`, 2.x). Names
+are compared in lower case. Keras's names of the same layers are included.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ class Role(Enum):
     NORM = "norm"
     """Keeps its input, and statistics per channel or row."""
     KEEPS_OUTPUT = "keeps output"
-    """So may work in place: ReLU, sigmoid, tanh, softmax."""
+    """ReLU, sigmoid, tanh, softmax: they can work in place."""
     KEEPS_INPUT = "keeps input"
-    """A copy of it, where it works in place: ReLU6, SiLU, GELU, Softplus ..."""
+    """ReLU6, SiLU, GELU, Softplus, ...: in-place ones keep a copy of their input."""
     DROPOUT = "dropout"
     """Keeps a mask of one byte an element."""
     MAX_POOL = "max pool"
@@ -36,9 +36,9 @@ class Role(Enum):
     RECURRENT = "recurrent"
     ATTENTION = "attention"
     JOIN = "join"
-    """Keras's layers that join others: Add, Concatenate, ..."""
+    """Keras's layers that join tensors: Add, Concatenate, ..."""
     OTHER = "other"
-    """A container, or a layer of the user's own."""
+    """A container, or a user's own layer."""
 
 
 _NAMED = {
@@ -69,8 +69,8 @@ ROLES = {name: role for role, names in _NAMED.items() for name in names.split()}
 
 
 def role_of(kind: str, parameters: int) -> Role:
-    """What a layer of this kind does. A layer of a user's own goes by what its name holds,
-    where it has parameters: `StdConv2d` is a convolution, `ConvBlock` a container."""
+    """Return the role of a layer. A user's own layer with parameters has the role that its name
+    contains: `StdConv2d` is a convolution. `ConvBlock` without parameters is a container."""
     kind = kind.rpartition(".")[2].casefold()
     known = ROLES.get(kind)
     if known is not None:

@@ -1,4 +1,4 @@
-"""A model's modules as a tree, and what part of a transformer a module is."""
+"""A model's modules as a tree, and the parts of a transformer."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ KEYS = frozenset(
     )
 )
 FUSED = frozenset(("qkv", "c_attn", "query_key_value", "qkv_proj", "wqkv", "in_proj"))
-# Projections that are parameters of the module itself, and printed nowhere: squares of the width.
+# Modules whose projections are their own parameters, which no line shows: squares of the width.
 OWN_PROJECTIONS = {"xlnetrelativeattention": 5, "multiheadattention": 3}
 
 

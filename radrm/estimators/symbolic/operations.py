@@ -1,4 +1,4 @@
-"""What one operation of a training step reads, makes and keeps for its backward pass."""
+"""Operations of a training step: the tensors that each reads, makes and keeps for backward."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from dataclasses import dataclass, field
 
 @dataclass(slots=True)
 class Operation:
-    """Tensors are numbers into `Network.sizes`.
+    """One operation. Its tensors are indices into `Network.sizes`.
 
-    `output`: what it makes; one of its inputs where it works in place or is a view.
-    `saves`: tensors that its backward reads. `extra`: bytes that it keeps beside them
-    (masks, indices, statistics). `weights`: bytes of each of its parameters.
-    `forward_workspace`, `backward_workspaces`: bytes that it borrows while it runs, the
-    backward's one after the other. `passes`: its gradient is handed on as it is.
-    `temporary`: bytes of tensors that its backward makes beside the gradients.
+    `output` is one of the inputs if the operation works in place or is a view. `saves` are the
+    tensors that the backward pass reads, `extra` the bytes kept beside them (masks, indices,
+    statistics). `weights` are the bytes of each parameter. `forward_workspace` and
+    `backward_workspaces` are borrowed while it runs; the latter one after the other. `passes`
+    says that its gradient is passed on unchanged. `temporary` are the bytes of tensors that
+    the backward pass makes beside the gradients.
     """
 
     inputs: tuple[int, ...]
@@ -30,22 +30,22 @@ class Operation:
 
 @dataclass(slots=True)
 class Network:
-    """A model's forward pass: `sizes` in bytes by tensor, `roots` those it is given.
+    """A model's forward pass: `sizes` has the bytes of each tensor, `roots` are the inputs.
 
-    Weights that stand in more than one operation are counted once, in the first.
+    Weights that several operations share are counted once, in the first.
     """
 
     sizes: list[int] = field(default_factory=list)
     operations: list[Operation] = field(default_factory=list)
     roots: list[int] = field(default_factory=list)
     kept: list[int] = field(default_factory=list)
-    """Tensors that the script itself holds until the next step: the outputs."""
+    """The outputs, which the script holds until the next step."""
     uses_matrix_products: bool = False
     copied_weights: int = 0
-    """Bytes of weights in a lower precision that autocast keeps for the forward pass."""
+    """Bytes of the copies of weights in lower precision that autocast keeps in the forward pass."""
 
     reduced: bool = False
-    """Gradients are copied once more, to be summed over GPUs."""
+    """The gradients have one more copy, for their sum over GPUs."""
 
     def tensor(self, size: int) -> int:
         self.sizes.append(size)

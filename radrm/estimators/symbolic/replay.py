@@ -1,47 +1,47 @@
-"""A training step, replayed through the caching allocator: what it holds and reserves."""
+"""Replay a training step through the caching allocator: what it allocates and reserves."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from radrm.estimators.allocator import CachingAllocator, rounded
-from radrm.estimators.overheads import Overheads
+from radrm.estimators.memory.allocator import CachingAllocator, rounded
+from radrm.estimators.memory.overheads import Overheads
 from radrm.estimators.symbolic.operations import Network, Operation
 from radrm.estimators.symbolic.settings import Optimizer
 
 LARGE = 600
-"""Operations from which on one step is replayed instead of two."""
+"""With more operations one step is replayed instead of two."""
 
 HUGE = 1200
-"""Operations from which on only the bytes alive are followed."""
+"""With more operations only the allocated bytes are followed."""
 
 FRAGMENTS = 1.17
-"""Reserved over alive, as the caching allocator gives for CNNs (median)."""
+"""The ratio of reserved to allocated bytes for CNNs (median)."""
 
 SMALL = 1 << 20
-"""Parameters up to this many bytes are allocated together: the allocator puts them into
-segments of their own, and one by one they would cost most of the time."""
+"""Parameters up to this many bytes are allocated together: the allocator has segments for them,
+and one by one they would take most of the time."""
 
 
 NEGLIGIBLE = 1 << 16
-"""Statistics and the like, up to so many bytes, are not followed."""
+"""Statistics and similar tensors up to this many bytes are ignored."""
 
 
 @dataclass(frozen=True, slots=True)
 class Peak:
-    """Bytes: `live` in tensors, `reserved` by the allocator, both at their highest."""
+    """The peaks in bytes: `live` in tensors, `reserved` by the allocator."""
 
     live: int
     reserved: int
 
 
 def replay(network: Network, optimizer: Optimizer, on: Overheads) -> Peak:
-    """Parameters, the first step, and a second one with the optimizer's state in place.
+    """Replay the parameters, a first step, and a second one with the optimizer's state.
 
-    Of a large network only the second, the state allocated before it: a difference of a
-    few per cent of fragments, for half of the time. Of a huge one the fragments are not
-    followed but taken at their usual part.
+    A large network has only the second step, after its state was allocated: that changes the
+    fragments by a few per cent and halves the time. A huge network gets the usual ratio of
+    fragments.
     """
     huge = len(network.operations) > HUGE
     run = _Run(network, on, _Running() if huge else CachingAllocator())
@@ -56,7 +56,7 @@ def replay(network: Network, optimizer: Optimizer, on: Overheads) -> Peak:
 
 @dataclass(slots=True)
 class _Running:
-    """Bytes alive now and at most, in the shape of the allocator."""
+    """The allocated bytes and their peak, with the methods of the allocator."""
 
     allocated: int = 0
     peak_allocated: int = 0
@@ -83,13 +83,13 @@ class _Run:
     on: Overheads
     allocator: CachingAllocator | _Running
     parameters: list[int] = field(default_factory=list)
-    """Bytes of each, the small ones together."""
+    """The bytes of each parameter; the small ones are together."""
     large: list[tuple[int, ...]] = field(default_factory=list)
-    """By operation."""
+    """The large parameters of each operation."""
     small: list[int] = field(default_factory=list)
     state: list[int] = field(default_factory=list)
     held: list[int] = field(default_factory=list)
-    """Inputs and outputs of the last step, until the next has its own."""
+    """Inputs and outputs of the last step; they stay until the next step has made its own."""
     uses: list[int] = field(default_factory=list)
     saves: list[int] = field(default_factory=list)
     warm: bool = False
@@ -130,7 +130,7 @@ class _Run:
         ]
         for address in temporary:
             free(address)
-        # The next step begins by dropping the gradients (`zero_grad`, to none).
+        # The next step first drops the gradients (`zero_grad` sets them to None).
         for address in gradients:
             free(address)
 
@@ -140,7 +140,7 @@ class _Run:
                 self.state.extend(self.allocator.allocate(size) for size in self.parameters)
 
     def _passes(self) -> list[int]:
-        """Forward and backward; the addresses of the parameters' gradients."""
+        """Run forward and backward, and return the addresses of the parameters' gradients."""
         network, allocator = self.network, self.allocator
         allocate, free = allocator.allocate, allocator.free
         sizes = network.sizes
@@ -176,7 +176,7 @@ class _Run:
         if copies is not None:
             free(copies)
         if not self.warm and network.uses_matrix_products:
-            # One handle for each of the two threads, kept for good.
+            # Each of the two threads keeps one handle.
             allocate(self.on.cublas_bytes)
             allocate(self.on.cublas_bytes)
         self.warm = True
@@ -198,7 +198,7 @@ class _Run:
             if gradient is None:
                 gradient = _Gradient(allocate(sizes[output]))
             if operation.passes:
-                self._hand_on(operation, gradient, pending)
+                self._pass_on(operation, gradient, pending)
             else:
                 if operation.temporary:
                     free(allocate(operation.temporary))
@@ -231,8 +231,8 @@ class _Run:
         return parameters
 
     @staticmethod
-    def _hand_on(operation: Operation, gradient: _Gradient, pending: dict[int, _Gradient]) -> None:
-        """A sum's gradient is that of each of its parts, the same memory for all."""
+    def _pass_on(operation: Operation, gradient: _Gradient, pending: dict[int, _Gradient]) -> None:
+        """Pass a gradient on: all parts of a sum share its memory."""
         for tensor in operation.inputs:
             if tensor not in pending:
                 pending[tensor] = gradient

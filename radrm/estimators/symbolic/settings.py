@@ -1,4 +1,4 @@
-"""Optimizer and precision, as a job names them, in bytes."""
+"""The optimizer and the precision of a job, in bytes."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Optimizer:
-    """State and the step's temporary tensors, as multiples of the parameters.
+    """The state and the temporary tensors of a step, as multiples of the parameters.
 
-    From `torch/optim/*.py` (2.x), whose default on a GPU takes all parameters at once
-    (`foreach`): Adam keeps two averages and makes one square root.
+    From `torch/optim/*.py` (2.x), which on a GPU handles all parameters at once (`foreach`):
+    Adam keeps two averages and makes one square root.
     """
 
     states: int
@@ -38,9 +38,9 @@ DEFAULT_OPTIMIZER = "adam"
 
 
 def optimizer(name: str | None) -> Optimizer | None:
-    """By name, in any case; None for one that is not known here.
+    """Return an optimizer by its name, in any case; without a name Adam. None: unknown.
 
-    `sgd` is counted with momentum, the larger of the two; without a name, Adam is.
+    `sgd` counts with momentum, which needs more.
     """
     plain = (name or DEFAULT_OPTIMIZER).casefold().replace("-", "").replace("_", "")
     return _OPTIMIZERS.get(plain.removeprefix("fused"))
@@ -48,9 +48,9 @@ def optimizer(name: str | None) -> Optimizer | None:
 
 @dataclass(frozen=True, slots=True)
 class Precision:
-    """Bytes of a parameter, of an activation, and whether autocast keeps copies of weights.
+    """The bytes of a parameter and of an activation. `autocast` keeps copies of weights.
 
-    `wide`: bytes of what stays in 32 bits under autocast (norms of rows, softmax, loss).
+    `wide` are the bytes of what stays in 32 bits under autocast (norms of rows, softmax, loss).
     """
 
     parameter: int = 4
@@ -75,5 +75,5 @@ _PRECISIONS = {
 
 
 def precision(name: str | None) -> Precision | None:
-    """By name, in any case; 32 bits without one, None for one that is not known here."""
+    """Return a precision by its name, in any case; without a name 32 bits. None: unknown."""
     return _PRECISIONS.get((name or "fp32").casefold().replace("-", "").replace("_", ""))

@@ -1,10 +1,11 @@
-"""Copies of a program on one GPU: run, watched, counted.
+"""Run copies of a program on one GPU, and measure them.
 
 The files, in the order in which they may import one another:
-    steps    how far a program says it is
-    numbers  what the rounds of a measurement came to
-    pcie     traffic between host and GPU while copies run
+    steps    read the progress of a program from its log
+    numbers  the figures of a measurement
+    pcie     measure traffic between host and GPU while copies run
     server   the daemon of a measurement
-    place    which GPU a measurement may have
-    rounds   some copies of a job at once, watched to their end
+    place    choose the GPU of a measurement
+    rounds   run copies at once and watch them to their end
+    measure  measure every number of copies in every mode
 """

@@ -1,8 +1,8 @@
-"""What the rounds of `radrm bench collocate` came to; nothing here is asked or drawn.
+"""Compute the figures of `radrm bench collocate`. Nothing here asks or draws.
 
-The quantities are those of the RAD-RM thesis, chapter 4.3.2, for a job of one's own: time
-per epoch (here of a copy, and per step), SM activity, the memory of the whole GPU, and the
-energy and PCIe traffic, by how many copies share the GPU and how.
+The quantities are those of the RAD-RM thesis, chapter 4.3.2, for a user's own job: time per epoch
+(here of a copy, and per step), SM activity, memory of the whole GPU, energy and PCIe traffic. They
+depend on the number of copies and the mode of sharing.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ Document = dict[str, Any]
 
 MODES = ("timeslice", "mps", "mig")
 MOST_COPIES = 48
-"""As many as one MPS server takes clients on a GPU (CUDA 12)."""
+"""The most clients that one MPS server takes on a GPU (CUDA 12)."""
 
 
 @dataclass(frozen=True, slots=True)
 class CopyRun:
-    """One copy. Times are those of the daemon's clock, in seconds.
+    """One copy. Times are seconds of the daemon's clock.
 
-    `outcome` is the attempt's (`completed`, `oom`, `failed`, ...; `cancelled` for a copy
-    that was cut short on purpose).
+    `outcome` is that of the attempt (`completed`, `oom`, `failed`, ...; `cancelled` for a copy
+    that the measurement ended early).
     """
 
     started_s: float
@@ -41,16 +41,16 @@ class CopyRun:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Round:
-    """So many copies at once, in one mode, as they were measured.
+    """The measurement of some copies at once, in one mode. None: unknown.
 
-    `cut` says that they were ended on purpose: only their steps can be compared then.
-    `smact` is a mean over the time when all copies ran, `used_mib` the most memory that the
-    whole GPU had in use above what it had before, `energy_j` the GPU's from the first start
-    to the last end, or to where they were cut. `pcie_rx_mb_s` is what the GPU received and
-    `pcie_tx_mb_s` what it sent, a mean of samples while all copies ran. None: not known.
+    `cut`: the measurement ended the copies early, so only their steps can be compared.
+    `smact` is a mean over the time when all copies ran. `used_mib` is the highest memory use of
+    the whole GPU above that before the round. `energy_j` is the GPU's energy from the first
+    start to the last end, or to the cut. `pcie_rx_mb_s` is the traffic that the GPU received and
+    `pcie_tx_mb_s` the traffic that it sent: means of samples while all copies ran.
 
-    Under `mig` each copy has an instance of its own, all of one profile: SM activity is the
-    mean of the instances with a copy, memory the sum of all.
+    Under `mig` each copy has an instance of its own, all of one profile. SM activity is the mean
+    of the instances with a copy, memory the sum of all.
     """
 
     mode: str
@@ -69,12 +69,12 @@ class Round:
 
     @property
     def oom(self) -> int:
-        """How many copies died for want of GPU memory."""
+        """The number of copies that ran out of GPU memory."""
         return sum(run.outcome == "oom" for run in self.runs)
 
     @property
     def sound(self) -> bool:
-        """Whether every copy came to the end that it was meant to come to."""
+        """Whether every copy completed, or was ended by the measurement."""
         wanted = ("cancelled", "completed") if self.cut else ("completed",)
         return all(run.outcome in wanted for run in self.runs)
 
@@ -94,7 +94,7 @@ class Round:
 
     @property
     def steps_per_s(self) -> float | None:
-        """Of all copies together, while all of them were at work."""
+        """The steps per second of all copies together, while all of them reported steps."""
         if not self.sound or not all(run.points for run in self.runs):
             return None
         since = max(run.points[0].at_s for run in self.runs)
@@ -111,12 +111,12 @@ class Round:
 
     @property
     def copy_peak_mib(self) -> int | None:
-        """The most memory of any one copy, as far as the driver tells processes apart."""
+        """The highest memory use of one copy, if the driver reports memory per process."""
         return max((r.peak_mib for r in self.runs if r.peak_mib is not None), default=None)
 
     @property
     def power_w(self) -> float | None:
-        """The GPU's mean draw from the first start to the last end."""
+        """The GPU's mean power from the first start to the last end."""
         span_s = max(r.ended_s for r in self.runs) - min(r.started_s for r in self.runs)
         return self.energy_j / span_s if self.energy_j is not None and span_s > 0 else None
 
@@ -134,8 +134,8 @@ class Round:
 
 @dataclass(slots=True)
 class Results:
-    """The rounds, in the order in which they were run. The first sound one with a single
-    copy is what the others are compared with."""
+    """The rounds in the order of their runs. All are compared with the first sound round of a
+    single copy."""
 
     rounds: list[Round] = field(default_factory=list)
 
@@ -144,10 +144,10 @@ class Results:
         return next((r for r in self.rounds if r.copies == 1 and r.sound), None)
 
     def throughput(self, measured: Round) -> float | None:
-        """How much more work per time than one copy alone; 1.0 is no gain at all.
+        """The work per time, relative to one copy alone; 1.0 is no gain.
 
-        By steps, if both rounds tell them; else by the time for the same whole work: that
-        of so many copies one after another, over the time that they took together.
+        It compares steps per second if both rounds have them. Else it divides the time of the
+        same copies one after another by the time that they took together.
         """
         alone = self.baseline
         if alone is None:
@@ -159,12 +159,12 @@ class Results:
         return measured.copies * alone.makespan_s / measured.makespan_s
 
     def slowdown(self, measured: Round) -> float | None:
-        """How much longer the same work takes a copy than it takes one alone."""
+        """The time of a copy for the same work, relative to one copy alone."""
         gained = self.throughput(measured)
         return measured.copies / gained if gained else None
 
     def best(self) -> Round | None:
-        """The round of the highest throughput among those with several copies."""
+        """The round with the highest throughput among those with several copies."""
         gains = [(self.throughput(r), -r.copies, r) for r in self.rounds if r.copies > 1]
         known = [(gain, few, r) for gain, few, r in gains if gain is not None]
         return max(known, key=lambda item: item[:2])[2] if known else None
@@ -199,7 +199,7 @@ class Results:
 
 
 def parse_copies(text: str) -> list[int]:
-    """`1,2,4` as ascending numbers, with the 1 that all others are compared with.
+    """`1,2,4` as ascending numbers. The 1 is added, because all others are compared with it.
 
     Raises ValueError.
     """
@@ -221,17 +221,17 @@ def parse_modes(text: str) -> list[str]:
 
 
 def verdict(results: Results) -> str:
-    """One line: what of all that was measured gives the most work per time."""
+    """One line: which measured round gives the most work per time, and how much."""
     best = results.best()
     gained = results.throughput(best) if best else None
     if best is None or gained is None:
         return "No verdict: no round with several copies could be compared with one copy alone."
-    said = f"{best.copies} copies by {best.mode} do {gained:.2f} times the work of one alone"
+    line = f"{best.copies} copies by {best.mode} do {gained:.2f} times the work of one alone"
     if gained <= 1:
-        return f"Sharing does not pay for this program: at best, {said}."
-    return f"{said}; each takes {best.copies / gained:.2f} times as long."
+        return f"Sharing does not pay for this program: at best, {line}."
+    return f"{line}; each takes {best.copies / gained:.2f} times as long."
 
 
 def coarse(rounds: Iterable[Round]) -> bool:
-    """Whether SM activity was only the share of time with any kernel running."""
+    """Whether SM activity is only the share of time in which any kernel ran."""
     return any((r.smact_source or "").endswith("-utilization") for r in rounds)

@@ -1,9 +1,9 @@
-"""The traffic between host and GPU while copies run, as NVML samples it.
+"""Measure the traffic between host and GPU while copies run, by samples of NVML.
 
-The thesis' figure 4.4 counts bytes received over PCIe (DCGM field `pcie_rx_bytes`). NVML's own
-figure is a mean over 20 ms, taken at each look; their mean stands for the round. It blocks for
-those 20 ms, so no daemon asks for it: the measurement does, by a connection of its own. Of MIG
-instances there is none.
+The thesis' figure 4.4 counts bytes received over PCIe (DCGM field `pcie_rx_bytes`). A sample of
+NVML is a mean over 20 ms; the round's figure is the mean of all samples. A sample blocks for
+these 20 ms, so the measurement takes it with a connection of its own, not the daemon. MIG
+instances have no such figure.
 """
 
 from __future__ import annotations
@@ -14,17 +14,17 @@ from typing import Any
 _TX, _RX = 0, 1  # NVML_PCIE_UTIL_TX_BYTES, NVML_PCIE_UTIL_RX_BYTES
 _KB = 1000.0
 _MOST_KB_S = 1e9
-"""Above any link: no figure."""
+"""More than any link can carry: such a value is an error of the driver."""
 
 
 class Link:
-    """One GPU's PCIe link. `None` from `sample` where it is not told, for good."""
+    """The PCIe link of one GPU. After a failure, `sample` always returns None."""
 
     def __init__(self, uuid: str) -> None:
         self._nvml: Any = None
         self._gpu: Any = None
         if uuid.startswith("GPU-"):
-            with contextlib.suppress(Exception):  # whatever it is, there is no figure then
+            with contextlib.suppress(Exception):  # without NVML there is no figure
                 import pynvml
 
                 pynvml.nvmlInit()
@@ -37,7 +37,7 @@ class Link:
             return None
         try:
             found = [self._nvml.nvmlDeviceGetPcieThroughput(self._gpu, way) for way in (_RX, _TX)]
-        except Exception:  # not offered, or the driver is in trouble: then nothing is known
+        except Exception:  # the GPU does not offer it, or the driver fails
             self._gpu = None
             return None
         if not all(0 <= kb_s < _MOST_KB_S for kb_s in found):
@@ -53,7 +53,7 @@ class Link:
 
 
 class Traffic:
-    """The mean of the samples put in; None where there was none."""
+    """The mean of the added samples; None without a sample."""
 
     def __init__(self) -> None:
         self._sums = [0.0, 0.0]

@@ -1,4 +1,4 @@
-"""Which GPU a measurement may have to itself: it must not be one that is given to others."""
+"""Choose the GPU of a measurement: one that no radrm daemon can give to others meanwhile."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from radrm.host.storage.paths import Paths
 Document = dict[str, Any]
 
 QUIET_MIB = 256
-"""So much may be in use on a GPU that still counts as idle (a desktop, a monitor)."""
+"""Memory in use (by a desktop, a monitor) up to which a GPU counts as idle."""
 
 
 @dataclass(frozen=True, slots=True)
 class Manager:
-    """A daemon that gives out GPUs, where its clients find it, and the documents of those."""
+    """A daemon that manages GPUs: its folder, and the documents of its devices."""
 
     place: str
     devices: Mapping[str, Document]
@@ -28,7 +28,7 @@ class Manager:
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """The radrm job that we run inside: what it was given, and whether to itself."""
+    """The radrm job that this process runs in: its devices, and whether it has them alone."""
 
     id: str
     uuids: tuple[str, ...]
@@ -36,7 +36,7 @@ class Job:
 
 
 def managers(candidates: Sequence[Paths]) -> list[Manager]:
-    """The daemons that answer here."""
+    """The daemons of this server that answer."""
     found = []
     for paths in candidates:
         with Client((paths,)) as client:
@@ -49,9 +49,9 @@ def managers(candidates: Sequence[Paths]) -> list[Manager]:
 
 
 def job_around(environ: Mapping[str, str], candidates: Sequence[Paths]) -> Job | None:
-    """The job that this process belongs to, as its daemon tells it; None outside of any.
+    """The job that this process belongs to; None outside of a job.
 
-    Where its daemon does not answer, the devices are those that the environment names.
+    If its daemon does not answer, the devices are those that the environment names.
     """
     number = environ.get("RADRM_JOB_ID")
     if not number:
@@ -69,7 +69,7 @@ def job_around(environ: Mapping[str, str], candidates: Sequence[Paths]) -> Job |
 
 
 def instances(devices: Sequence[Document], chosen: Document) -> list[Document]:
-    """What is measured on: the chosen GPU, or all MIG instances of its GPU that are as it."""
+    """The devices to measure on: the chosen GPU, or all MIG instances of its GPU and profile."""
     if chosen["kind"] != "mig":
         return [chosen]
     like = ("kind", "parent", "profile")
@@ -85,9 +85,9 @@ def choose(
 ) -> Document:
     """The GPU to measure on: the one that is wanted (index or UUID), else the first free one.
 
-    `devices` are the documents of the measurement's own daemon. Raises Refused, with what
-    to do instead, when there is none that may be had. Of a GPU that is cut into MIG instances it
-    is one of those that there are most of; whole GPUs come first.
+    `devices` are the documents of the measurement's own daemon. Whole GPUs come first, then MIG
+    instances of the most frequent profile. Raises Refused, with what to do instead, if no GPU is
+    available.
     """
     if around is not None:
         return _given(devices, wanted, around)
@@ -112,18 +112,18 @@ def choose(
 
 
 def note_on(device: Document) -> str | None:
-    """What people must know of a GPU that was taken although it is not quite idle."""
+    """A note on a GPU that is measured although others use it; None if it is idle."""
     held = device["unmanaged_mib"] or 0
     if held <= QUIET_MIB:
         return None
     return (
-        f"others have {show_mib(held)} of GPU {device['index']} in use: what they do there "
-        "is in these numbers"
+        f"others have {show_mib(held)} of GPU {device['index']} in use: these numbers include "
+        "their load"
     )
 
 
 def _given(devices: Sequence[Document], wanted: str | None, around: Job) -> Document:
-    """Of the devices of the job that we are."""
+    """The device to measure on, of those of the job that this process runs in."""
     if not around.alone:
         raise Refused(
             f"job {around.id}, which this runs in, may have to share its GPU; "
@@ -136,7 +136,7 @@ def _given(devices: Sequence[Document], wanted: str | None, around: Job) -> Docu
     if device["kind"] == "mig":
         raise Refused(
             f"job {around.id}, which this runs in, has a MIG instance, which takes one job at a "
-            "time: there is nothing to share; submit it to a GPU that is not cut into them"
+            "time: there is nothing to share; submit it to a GPU without MIG instances"
         )
     broken = _broken(device)
     if broken is not None:
@@ -156,7 +156,7 @@ def _named(devices: Sequence[Document], wanted: str) -> Document:
 
 
 def _refusal(device: Document, others: Sequence[Manager], command: Sequence[str]) -> str | None:
-    """Why a device cannot be had at all."""
+    """Why a device cannot be measured at all; None if it can."""
     return _broken(device) or _managed(device, others, command)
 
 
@@ -167,26 +167,27 @@ def _broken(device: Document) -> str | None:
 
 
 def _managed(device: Document, others: Sequence[Manager], command: Sequence[str]) -> str | None:
-    """A daemon may give it to somebody at any moment, unless it is drained and empty."""
+    """Why a daemon's device cannot be measured. The daemon can start a job on it at any moment,
+    unless it is drained and has no job."""
     for manager in others:
         theirs = manager.devices.get(device["uuid"])
         if theirs is None or (theirs["state"] == "drained" and not theirs["jobs"]):
             continue
         ask = shlex.join(["radrm", "submit", "--collocation=exclusive", "--wait", "--", *command])
         return (
-            f"GPU {device['index']} is given out by the radrm daemon in {manager.place}; have it "
-            f"give one to the measurement alone: {ask} (or drain it first: radrm drain "
+            f"GPU {device['index']} is managed by the radrm daemon in {manager.place}; submit the "
+            f"measurement as a job: {ask} (or drain the GPU first: radrm drain "
             f"{theirs['index']})"
         )
     return None
 
 
 def _disturbance(device: Document) -> str | None:
-    """Why nobody would choose it without being told to."""
+    """Why a device is chosen only by --gpu: others use it. None if they do not."""
     held = device["unmanaged_mib"] or 0
     if held <= QUIET_MIB:
         return None
     return (
         f"every GPU is in use by others (GPU {device['index']}: {show_mib(held)}); "
-        f"to measure beside them all the same: --gpu {device['index']}"
+        f"to measure beside them nevertheless: --gpu {device['index']}"
     )

@@ -1,4 +1,4 @@
-"""One round of `radrm bench collocate`: some copies at once on one GPU, watched to their end."""
+"""One round of `radrm bench collocate`: run copies at once on one GPU, to their end."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from radrm.client.exits import FINAL
+from radrm.client.states import FINAL
 from radrm.client.tail import Tail
 from radrm.errors import Refused, plain
 from radrm.experiments.collocate.numbers import CopyRun, Round
@@ -23,19 +23,19 @@ Document = dict[str, Any]
 
 _PAUSE_S, _SHORTEST_PAUSE_S = 0.2, 0.03
 _PATIENCE_S = 60.0
-"""Real seconds in which the GPU must become idle, and a round's copies must all have begun."""
+"""Real seconds in which the GPU must become idle, and in which all copies must start."""
 _START_UP_S = 300.0
-"""On the daemon's clock: so long after its start a copy that has reported no step is taken to
-be at work nevertheless. Data sets and compilers take minutes; a pattern may fit no line."""
+"""Seconds of the daemon's clock after which a copy without a step counts as at work. Data sets
+and compilers take minutes to load, and the pattern may match no line."""
 _LAST_LINES = 3
 
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """What is measured: the command, how its progress is told, and how long it may run.
+    """The measured command, the pattern of its progress lines, and its time limit.
 
-    `limit_s` (on the daemon's clock) counts from when all copies are at work: each has reported
-    a step. None: to their end.
+    `limit_s` (on the daemon's clock) counts from the moment when every copy has reported a step.
+    None: the copies run to their end.
     """
 
     command: tuple[str, ...]
@@ -44,8 +44,8 @@ class Work:
 
 
 class Bench:
-    """Runs rounds on one GPU, or on MIG instances that are alike, of a server that has nothing
-    else to do. `link` tells of the GPU's PCIe traffic."""
+    """Runs rounds on one GPU, or on MIG instances of one profile, of a server without other jobs.
+    `link` samples the GPU's PCIe traffic."""
 
     def __init__(
         self,
@@ -65,10 +65,10 @@ class Bench:
         self._logs.mkdir()
 
     def measure(self, mode: str, copies: int) -> Round:
-        """Run so many copies at once and wait for them all.
+        """Run this number of copies at once and wait for all of them.
 
-        A death for want of GPU memory is a result. Raises Refused for any other failure of
-        a copy, with the last lines that it printed.
+        Out of GPU memory is a result. Raises Refused for any other failure of a copy, with the
+        last lines that it printed.
         """
         before_mib = sum(device["used_mib"] for device in self._idle())
         job = self._server.submit_copies(copies, mode, self._work.command, self._logs)
@@ -100,7 +100,7 @@ class Bench:
         return measured
 
     def _idle(self) -> list[Document]:
-        """The devices, once they have been read and nobody is on them."""
+        """Wait until the devices are idle and were read. Returns their documents."""
         deadline = time.monotonic() + _PATIENCE_S
         while True:
             devices = self._find()
@@ -125,22 +125,22 @@ class Bench:
         for number, run in enumerate(measured.runs):
             fine = ("completed", "oom", "cancelled") if measured.cut else ("completed", "oom")
             if run.outcome not in fine:
-                said = last_lines(Path(logs[number]))
+                printed = last_lines(Path(logs[number]))
                 raise Refused(
                     f"copy {number} of {measured.copies} ({measured.mode}) ended as {run.outcome}; "
-                    f"the last that it printed: {said or 'nothing'}"
+                    f"its last output: {printed or 'none'}"
                 )
 
 
 @dataclass(slots=True)
 class _Watch:
-    """What has been seen of one round so far."""
+    """The measurements of one round so far."""
 
     copies: int
     logs: Sequence[str]
     pattern: re.Pattern[str] | None
     cut_s: float | None = None
-    """When the copies were told to end, having run for as long as they were to."""
+    """When the copies were cancelled, because the time limit was reached."""
     documents: list[Document] = field(default_factory=list)
     traffic: Traffic = field(default_factory=Traffic)
     _whole: Meter = field(default_factory=Meter)
@@ -186,12 +186,11 @@ class _Watch:
 
     @property
     def all_run(self) -> bool:
-        """Whether all copies are at work, none has been told to end, and none has."""
+        """Whether all copies run, and none was cancelled."""
         return self.cut_s is None and all(d["state"] == "RUNNING" for d in self.documents)
 
     def at_work_for(self, now_s: float) -> float:
-        """For how long all copies have been at work, not starting up; less than 0 while some
-        are not running, or have not begun."""
+        """Seconds since all copies are at work, their start-up left out; below 0 before that."""
         if not all(d["state"] == "RUNNING" for d in self.documents):
             return -1.0
         began_s = [float(d["started_at"]) + _START_UP_S for d in self.documents]
@@ -229,7 +228,7 @@ class _Watch:
 
 
 def last_lines(log: Path) -> str:
-    """The end of what a copy printed, in one line."""
+    """The last lines that a copy printed, as one line."""
     try:
         lines = log.read_text(errors="replace").splitlines()
     except OSError:

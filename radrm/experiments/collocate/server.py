@@ -1,7 +1,6 @@
-"""The daemon of `radrm bench`: one of its own, for one GPU, that packs whatever it is given.
+"""The private daemon of `radrm bench`: it puts all copies on one GPU at once.
 
-Its own, because a daemon that people use must not do what a measurement asks for: put all
-copies on one GPU at once, whether or not they fit.
+A daemon in use must not do that, because the copies may not fit.
 """
 
 from __future__ import annotations
@@ -9,13 +8,11 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 from radrm.client.text import warn
@@ -27,28 +24,28 @@ Document = dict[str, Any]
 
 _SERVER_CONFIG = Path("/etc/radrm/radrm.toml")
 _COMMAND = (sys.executable, "-m", "radrm.cli.main")
-_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _FIRST_READING_S, _MPS_LIMIT_S, _PAUSE_S = 10.0, 30.0, 0.05
 _PACKING = (
     "policy=first-fit",
-    "policies.first-fit.conditions=false",  # the copies go on together, fit or not
+    "policies.first-fit.conditions=false",  # start all copies, even if they do not fit
     "order=fifo",
     "planner=default",
     "estimator=none",  # so that no copy has a memory cap
-    "recovery=none",  # a copy that does not fit is a result, and not to be run again
+    "recovery=none",  # a copy that does not fit is a result; it must not run again
     "core.yield_to_unmanaged=false",
     "core.unused_reclaim_s=0",
     "core.grace_s=10",
     "mps.scope=gpu",
     "mps.active_thread_percentage=100",
-    "mps.set_compute_mode=false",  # the GPU is measured as it is found
+    "mps.set_compute_mode=false",  # measure the GPU in the mode that it has
 )
 
 
 class BenchServer(DemoServer):
-    """On real GPUs (`gpus` None) it reads them as the server's own configuration says.
+    """A private server for a measurement. On real GPUs (`gpus` None) it reads them as the
+    machine's own configuration says.
 
-    `mps_on` is the UUID of the one GPU that gets an MPS server; None: none does.
+    `mps_on` is the UUID of the one GPU that gets an MPS server; None: no GPU gets one.
     """
 
     def __init__(
@@ -64,25 +61,25 @@ class BenchServer(DemoServer):
                 self._environment["RADRM_CONFIG"] = str(config)
 
     def await_answer(self) -> None:
-        """Until it answers. Raises DeviceError, in the daemon's words, when it does not."""
+        """Wait until it answers. Raises DeviceError with the daemon's own error."""
         try:
             super().await_answer()
         except DeviceError as error:
-            said = str(error).partition("did not start: ")[2] or str(error)
-            raise DeviceError(said.removeprefix("radrm: ")) from None
+            reason = str(error).partition("did not start: ")[2] or str(error)
+            raise DeviceError(reason.removeprefix("radrm: ")) from None
 
     def take_only(self, uuids: Sequence[str]) -> None:
-        """Let all devices but these take nothing, once they have been read."""
+        """Drain all devices but these. Raises DeviceError if one of these is gone."""
         rest = [d["uuid"] for d in self.devices() if d["uuid"] not in uuids]
         if rest:
-            self.ask("drain", devices=rest, reason="not what is measured")
-        there = {d["uuid"] for d in self.devices()}
+            self.ask("drain", devices=rest, reason="not measured")
+        present = {d["uuid"] for d in self.devices()}
         for uuid in uuids:
-            if uuid not in there:
+            if uuid not in present:
                 raise DeviceError(f"the GPU {uuid} is gone; look at nvidia-smi -L")
 
     def devices(self) -> list[Document]:
-        """The devices, once each has been read, or could not be for a while."""
+        """Wait a limited time until each device was read. Returns the devices."""
         deadline = time.monotonic() + _FIRST_READING_S
         while True:
             devices: list[Document] = self.ask("gpus")
@@ -91,7 +88,7 @@ class BenchServer(DemoServer):
             time.sleep(_PAUSE_S)
 
     def why_no_mps(self, uuid: str) -> str | None:
-        """Why no MPS server serves the device, once that is settled; None when one does."""
+        """Wait for the MPS server of a device. Returns None, or why there is none."""
         deadline = time.monotonic() + _MPS_LIMIT_S
         while True:
             row = next((row for row in self.ask("mps") if uuid in row["uuids"]), None)
@@ -99,12 +96,12 @@ class BenchServer(DemoServer):
             if served:
                 return None
             if row is None or row["state"] == "down" or time.monotonic() > deadline:
-                why = row["trouble"] if row is not None else None
-                return str(why or "no MPS server is there; radrm doctor says what is missing")
+                why = row["fault"] if row is not None else None
+                return str(why or "no MPS server runs; radrm doctor shows what is missing")
             time.sleep(_PAUSE_S)
 
     def _end_daemon(self, daemon: subprocess.Popen[bytes]) -> None:
-        """An MPS control daemon outlives the daemon that started it; this one must not."""
+        """End the daemon. Stop its MPS control daemon first, which would outlive it."""
         if self._mps_on is not None:
             with contextlib.suppress(RadrmError):
                 self.ask("mps-stop", devices=[self._mps_on], force=True)
@@ -120,9 +117,9 @@ class BenchServer(DemoServer):
         return any(row["pid"] for row in self.ask("mps") if self._mps_on in row["uuids"])
 
     def submit_copies(self, copies: int, mode: str, command: Sequence[str], logs: Path) -> str:
-        """Submit so many copies at once, as one array, from the caller's folder; its id.
+        """Submit the copies as one array, from the caller's folder. Returns its id.
 
-        Raises Refused when they are not taken.
+        Raises Refused if the daemon does not accept them.
         """
         done = subprocess.run(
             [
@@ -145,12 +142,12 @@ class BenchServer(DemoServer):
 
 
 def log_of(logs: Path, mode: str, copies: int, number: object) -> str:
-    """Where a copy's output goes; `%` in the folder's own name would be a pattern of `submit`."""
+    """The path of a copy's log. `number` may be `%a` of `submit`, so `logs` must have no `%`."""
     return str(logs / f"{mode}-{copies}-{number}.log")
 
 
 def config_in_force(environ: Mapping[str, str]) -> Path | None:
-    """The caller's own configuration file, else the server's; None where neither is there."""
+    """The caller's own configuration file, else the system's; None if neither is readable."""
     own = config_path(environ, system=False)
     return next((path for path in (own, _SERVER_CONFIG) if path and os.access(path, os.R_OK)), None)
 
@@ -158,7 +155,8 @@ def config_in_force(environ: Mapping[str, str]) -> Path | None:
 def _mps(gpus: str | None, uuid: str | None) -> str:
     if uuid is None:
         return "false"
-    return "true" if gpus is not None else json.dumps([uuid])  # a modelled server costs nothing
+    # On real GPUs only the measured one gets a server; a simulated server costs nothing.
+    return "true" if gpus is not None else json.dumps([uuid])
 
 
 def _flags(settings: Sequence[str]) -> list[str]:
@@ -167,25 +165,4 @@ def _flags(settings: Sequence[str]) -> list[str]:
 
 def _last(text: str) -> str:
     lines = text.strip().splitlines()
-    return lines[-1].removeprefix("radrm: ") if lines else "radrm submit said nothing"
-
-
-@contextlib.contextmanager
-def orderly_end() -> Iterator[None]:
-    """The first Ctrl-C, TERM or hang-up ends everything in order; later ones do not disturb it."""
-    before = {number: signal.getsignal(number) for number in _SIGNALS}
-
-    def end(number: int, frame: FrameType | None) -> None:
-        for each in _SIGNALS:
-            signal.signal(each, signal.SIG_IGN)
-        warn("stopped; the copies and their daemon are ended")
-        sys.exit(128 + number)
-
-    for number, handler in before.items():
-        if handler is not signal.SIG_IGN:
-            signal.signal(number, end)
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+    return lines[-1].removeprefix("radrm: ") if lines else "radrm submit printed no error"

@@ -1,4 +1,4 @@
-"""How far a program says it is: steps and their times, from the lines of its log."""
+"""Read the progress of a program, steps and their times, from the lines of its log."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _LINE_ENDS = re.compile(r"[\r\n]")
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """At this time (seconds) a program had done so many steps."""
+    """The number of steps that a program had done at a time (seconds)."""
 
     at_s: float
     step: float
@@ -32,9 +32,9 @@ def compiled(pattern: str) -> re.Pattern[str]:
 class Steps:
     """Reads one log as it grows. A line is timed when it is seen, not when it was written.
 
-    The number of the step is the group `step` of the pattern, else its first group; without
-    any group each matching line is one step. A number that falls back (a counter that begins
-    anew with each epoch) goes on from where it was.
+    The number of the step is the group `step` of the pattern, else its first group. Without a
+    group each matching line is one step. A number that decreases (a counter that restarts with
+    each epoch) is added to the last number before.
     """
 
     def __init__(self, pattern: re.Pattern[str]) -> None:
@@ -46,7 +46,7 @@ class Steps:
         self.points: list[Point] = []
 
     def feed(self, data: bytes, now_s: float) -> None:
-        """What the log has grown by, seen at this time. Progress bars end lines by `\\r`."""
+        """Read new text of the log, seen at this time. Progress bars end lines by `\\r`."""
         *lines, rest = _LINE_ENDS.split(self._rest + self._decode(data))
         self._rest = rest[:_LONGEST_LINE]
         for line in lines:
@@ -61,7 +61,7 @@ class Steps:
             return self._last
         try:
             shown = float(found["step"] if "step" in self._pattern.groupindex else found[1])
-        except (TypeError, ValueError):  # a group that took no part, or holds no number
+        except (TypeError, ValueError):  # the group did not match, or is no number
             return None
         if shown < self._last:
             self._base += self._last
@@ -70,10 +70,10 @@ class Steps:
 
 
 def rate(points: Iterable[Point], since_s: float, until_s: float) -> float | None:
-    """Steps per second between the first and the last report of a span of time.
+    """Steps per second between the first and the last report in a span of time.
 
-    None where fewer than two reports of different times and steps fall into it. What a
-    program did before its first report, starting up, is left out by that.
+    None if the span has fewer than two reports with different times and steps. The start-up of a
+    program does not count, because it comes before the first report.
     """
     inside = [point for point in points if since_s <= point.at_s <= until_s]
     if not inside:

@@ -1,7 +1,8 @@
-"""The parts of the tour: its jobs, its private daemon, its numbers.
+"""The parts of `radrm demo`: its jobs, its private daemon, its numbers.
 
 The files, in the order in which they may import one another:
     jobs     the demo's job files
     server   a private daemon that leaves nothing behind
-    numbers  what a run came to, and which was better
+    numbers  the figures of the runs, and a verdict
+    run      one of the two servers while it runs
 """

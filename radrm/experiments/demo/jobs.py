@@ -1,4 +1,4 @@
-"""The demo's jobs: training runs as RAD-RM's evaluation had them, and their job files."""
+"""The demo's jobs: training runs of RAD-RM's evaluation, and their job files."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from pathlib import Path
 
 @dataclass(frozen=True)
 class Model:
-    """A training job: peak MiB per GPU, SM activity alone (0..1), modelled seconds alone.
+    """A training job: peak MiB per GPU, SM activity alone (0..1), simulated seconds alone.
 
-    `declared_mib` is what its file says, where that is not the truth.
+    `declared_mib` is the memory that its job file declares, if that is wrong.
     """
 
     name: str
@@ -49,11 +49,11 @@ MODELS = (
     Model("mobilenet-cifar100", 1824, 0.20, 400, 128, "light"),
 )
 LIAR = "vgg16"
-"""The one that declares far too little memory."""
+"""The model that declares far too little memory."""
 
 
 def write_job_files(folder: Path) -> list[str]:
-    """A job file for each model; their names, in the order in which they are submitted."""
+    """Write a job file for each model. Returns their names, in the order of submission."""
     names = []
     for model in MODELS:
         names.append(f"{model.name}.rad")

@@ -1,4 +1,4 @@
-"""What the demo's two runs came to, from what was measured; nothing here is drawn or asked."""
+"""Compute the figures of the demo's two runs from measurements. Nothing here draws or asks."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from radrm.client.exits import FINAL
+from radrm.client.states import FINAL
 from radrm.core.units import show_seconds
 
 Document = dict[str, Any]
@@ -14,10 +14,10 @@ Document = dict[str, Any]
 
 @dataclass(slots=True)
 class Meter:
-    """SM activity and energy of all devices together, over the readings that are put in.
+    """SM activity and energy of all devices together, over the added readings.
 
-    Between two readings, the mean of both. What was not measured is left out of the
-    activity's mean; a missing wattage makes the energy unknown (None).
+    The value between two readings is their mean. Spans without a measurement do not count in
+    the mean activity. One missing power value makes the energy unknown (None).
     """
 
     activity_s: float = 0.0
@@ -26,7 +26,7 @@ class Meter:
     _before: tuple[float, Mapping[str, Document]] | None = None
 
     def add(self, now_s: float, devices: Iterable[Document]) -> None:
-        """The documents of `gpus` at this time (seconds, never going back)."""
+        """Add the documents of `gpus` at this time (seconds, never decreasing)."""
         found = {device["uuid"]: device for device in devices}
         if self._before is not None:
             before_s, earlier = self._before
@@ -45,16 +45,16 @@ class Meter:
 
     @property
     def activity(self) -> float | None:
-        """The mean SM activity of a device (0..1), None where none was measured."""
+        """The mean SM activity of a device (0..1), None if none was measured."""
         return self.activity_s / self.measured_s if self.measured_s > 0 else None
 
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """One run. Of an unfinished one the three times are so far: at least that.
+    """The figures of one run. If it is unfinished, its three times are lower bounds.
 
-    `wait_s` is all the time that a job was not running, a queue for recovery included;
-    `jct_s` is from its submission to its end; both are means over the jobs.
+    `wait_s` is all the time in which a job was not running, waits for recovery included. `jct_s`
+    is from its submission to its end. Both are means over the jobs.
     """
 
     jobs: int
@@ -72,7 +72,7 @@ class Figures:
 
 
 def figures(explained: Sequence[Document], meter: Meter) -> Figures:
-    """From the answers to `explain` for all of a run's jobs (at least one)."""
+    """The figures of a run, from the answers to `explain` for all its jobs (at least one)."""
     begun_s = min(e["job"]["submitted_at"] for e in explained)
     spans, waits, ends = [], [], []
     for each in explained:
@@ -98,7 +98,7 @@ def figures(explained: Sequence[Document], meter: Meter) -> Figures:
 
 
 def rows(figures: Figures) -> list[str]:
-    """One run's cells of the table, as `ROWS` names them. What is only so far has a `>`."""
+    """One run's cells of the table, named by `ROWS`. A lower bound has a `>`."""
     least = "" if figures.whole else ">"
     return [
         f"{figures.finished} of {figures.jobs}",
@@ -123,7 +123,7 @@ ROWS = (
 
 
 def verdict(sharing: Figures, alone: Figures) -> str:
-    """One line that says which run did better in what, and by how much."""
+    """One line that compares the runs: time, SM activity and energy."""
     if not sharing.whole:
         return "No verdict: sharing did not finish."
     if not alone.whole and alone.makespan_s <= sharing.makespan_s:
@@ -135,12 +135,13 @@ def verdict(sharing: Figures, alone: Figures) -> str:
         said += f", with the GPUs {sharing.activity:.0%} busy instead of {alone.activity:.0%}"
     if sharing.energy_j is not None and alone.energy_j is not None:
         energy = _change(sharing.energy_j, alone.energy_j, ("less", "more"))
-        if alone.whole or sharing.energy_j < alone.energy_j:  # else more could become less
+        # The energy of an unfinished run still grows, so only "less" is certain.
+        if alone.whole or sharing.energy_j < alone.energy_j:
             said += f", for {least + energy if energy else 'the same'} energy"
     return said + "."
 
 
 def _change(value: float, other: float, words: tuple[str, str]) -> str | None:
-    """How `value` differs from `other`, in whole percent of it; None where it does not."""
+    """The difference of `value` from `other`, in whole percent; None if there is none."""
     percent = round(100 * (value / other - 1)) if other > 0 else 0
     return f"{abs(percent)}% {words[percent > 0]}" if percent else None

@@ -1,7 +1,8 @@
-"""A daemon on software GPUs of its own, in a folder of its own, that leaves nothing behind.
+"""A private daemon on simulated GPUs, in a folder of its own, that leaves nothing behind.
 
-Its daemon is out of reach of the terminal's Ctrl-C: a daemon that is interrupted leaves
-its jobs running, and here they are to end with it.
+Theory of operation. The daemon has its own session, so the terminal's Ctrl-C does not reach it:
+an interrupted daemon would leave its jobs running. `end` works in any state, also half started.
+It cancels all jobs first, then ends the daemon, the driver and the folder.
 """
 
 from __future__ import annotations
@@ -12,27 +13,26 @@ import shutil
 import signal
 import subprocess
 import sys
-import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 from radrm.client.connection import Client
 from radrm.errors import DeviceError, RadrmError, Refused, Unreachable
+from radrm.experiments.ending import signals_later
 from radrm.host.simulated.client import DriverClient
-from radrm.host.simulated.source import SOCKET_NAME
+from radrm.host.simulated.start_driver import SOCKET_NAME
 from radrm.host.storage.paths import paths_for
 
 _START_LIMIT_S = 20.0
 _END_LIMIT_S = 10.0
 _PAUSE_S = 0.05
-_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _RADRM = (sys.executable, "-m", "radrm.cli.main")
 
 
 class DemoServer:
-    """One private server: `start`, `submit`, `ask`; `end` in any case, even half started."""
+    """One private server: `start`, `submit`, `ask`. Call `end` in any case."""
 
     def __init__(self, folder: Path, gpus: str, time_scale: float, settings: Sequence[str]) -> None:
         self.folder = folder
@@ -42,7 +42,7 @@ class DemoServer:
         self._environment = {
             **{name: value for name, value in os.environ.items() if not name.startswith("RADRM_")},
             "RADRM_HOME": str(folder / "state"),
-            # An empty one: what this machine's own files say is not the demo's.
+            # An empty file, so that the machine's own configuration has no effect.
             "RADRM_CONFIG": str(folder / "radrm.toml"),
             "PATH": f"{Path(sys.executable).parent}:{os.environ.get('PATH', os.defpath)}",
         }
@@ -57,7 +57,7 @@ class DemoServer:
 
     def start(self) -> None:
         """Start the daemon; `await_answer` waits for it."""
-        with (self.folder / "daemon.log").open("wb") as log, _signals_later():
+        with (self.folder / "daemon.log").open("wb") as log, signals_later():
             self._daemon = subprocess.Popen(
                 self._command,
                 env=self._environment,
@@ -68,15 +68,15 @@ class DemoServer:
             )
 
     def await_answer(self) -> None:
-        """Until the daemon answers. Raises DeviceError when it does not."""
+        """Wait until the daemon answers. Raises DeviceError if it does not."""
         if not _wait(self._is_up_or_dead, _START_LIMIT_S) or not self._answers():
             lines = (self.folder / "daemon.log").read_text(errors="replace").splitlines()
-            said = lines[-1] if lines else "it said nothing"
-            raise DeviceError(f"the demo's daemon did not start: {said}")
+            last = lines[-1] if lines else "its log is empty"
+            raise DeviceError(f"the demo's daemon did not start: {last}")
 
     def submit(self, files: Sequence[str]) -> subprocess.Popen[str]:
-        """As a user would: one `radrm submit`, begun here; see `submitted`."""
-        with _signals_later():
+        """Start one `radrm submit`, as a user would; `submitted` waits for it."""
+        with signals_later():
             return subprocess.Popen(
                 [*_RADRM, "submit", *files],
                 env=self._environment,
@@ -93,7 +93,7 @@ class DemoServer:
     # ------------------------------------------------------------- ending
 
     def end(self) -> None:
-        """End jobs, daemon and driver, and remove the folder, whatever state they are in."""
+        """End jobs, daemon and driver, and remove the folder, in any state of them."""
         if self._daemon is not None:
             # A daemon that is still starting may be about to start its driver.
             _wait(self._is_up_or_dead, _END_LIMIT_S)
@@ -121,7 +121,7 @@ class DemoServer:
             daemon.wait()
 
     def _end_driver(self) -> None:
-        """It would end by itself after a minute. Jobs that are left lose it, and end so."""
+        """End the driver now; alone it would end after a minute. Jobs that are left end too."""
         try:
             driver = DriverClient(Path(self._paths.run) / SOCKET_NAME, _END_LIMIT_S)
         except (Unreachable, OSError):
@@ -152,37 +152,16 @@ class DemoServer:
         return True
 
 
-@contextlib.contextmanager
-def _signals_later() -> Iterator[None]:
-    """Handle signals that come meanwhile afterwards: an exception between the start of a process
-    and the note of it would leave that process behind."""
-    if threading.current_thread() is not threading.main_thread():
-        yield  # no handler runs here
-        return
-    came: list[int] = []
-    before = {number: signal.getsignal(number) for number in _SIGNALS}
-    caught = {number: handler for number, handler in before.items() if callable(handler)}
-    for number in caught:
-        signal.signal(number, lambda number, frame: came.append(number))
-    try:
-        yield
-    finally:
-        for number, handler in caught.items():
-            signal.signal(number, handler)
-        for late in came:
-            signal.raise_signal(late)
-
-
 def submitted(submissions: Sequence[subprocess.Popen[str]]) -> None:
-    """Wait for them. Raises Refused when one failed, with what it said."""
+    """Wait for submissions. Raises Refused with the error output of one that failed."""
     for submission in submissions:
-        _, said = submission.communicate()
+        _, errors = submission.communicate()
         if submission.returncode != 0:
-            raise Refused(f"the demo's jobs could not be submitted: {said.strip()}")
+            raise Refused(f"the demo's jobs could not be submitted: {errors.strip()}")
 
 
 def _wait(condition: Callable[[], bool], limit_s: float) -> bool:
-    """Whether the condition came true in time."""
+    """Wait for a condition. False if it does not become true in time."""
     deadline = time.monotonic() + limit_s
     while not condition():
         if time.monotonic() > deadline:

@@ -1,9 +1,6 @@
 """One launch of a job: its folder, its runner, its processes, its end.
 
 The files, in the order in which they may import one another:
-    cgroups       a control group for an attempt, where one can be made
-    procfs        reads of /proc, each with a bound
-    processes     identity of a process; all processes of an attempt
     owners        which attempt a process belongs to
     containers    which container a process is in, and whether an attempt started it
     membership    the runner's own stay in its job's control group
@@ -14,5 +11,7 @@ The files, in the order in which they may import one another:
     runner        the small program that runs one attempt and outlives the daemon
     start_runner  where the process of a runner begins
     evidence      what an attempt's folder proves
-    launcher      starts, adopts, signals and ends attempts
+    plan          what one launch needs, and its launch record
+    live          a live attempt as its launcher knows it
+    launcher      start, adopt, signal and end attempts
 """

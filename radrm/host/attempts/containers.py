@@ -1,14 +1,14 @@
-"""Containers: which one a process is in, and whether an attempt started it.
+"""Tell which container a process is in, and whether an attempt started that container.
 
-A container's processes are children of its engine, not of the job that asked for them.
-What ties a container to an attempt is the attempt's token in the environment of the
-container's first process: it is a secret of the attempt, so nobody else can set it. Nothing
-that anybody could write is believed: no label, no RADRM_JOB_ID, no container's name or id.
+Theory of operation. A container's processes are children of its engine, not of the job that
+asked for them. The attempt's token in the environment of the container's first process ties the
+container to the attempt: the token is a secret, so no other user can set it. What any user
+could write proves nothing: a label, RADRM_JOB_ID, a container's name or id.
 
-A container is known by the control group that it lives in, by the whole path. Its id alone
-would not do: everybody may make a group of any name below their own, and so put a process
-of theirs into what looks like another's container, but nobody can do that to the path.
-docs/containers.md says what follows from this for users.
+A container is identified by the whole path of its control group. Its id alone is not enough:
+every user can make a group of any name below their own, and so a process of theirs could seem
+to be in another's container. The path cannot be imitated. docs/containers.md has the
+consequences for users.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from __future__ import annotations
 import os
 import re
 
-from radrm.host.attempts.procfs import read_stat, start_of, token_of
+from radrm.host.processes.procfs import read_stat, start_of, token_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ _FORMS = (
     (None, re.compile(f"({_ID})")),  # cgroupfs as the driver: the id, below any parent
 )
 _SIGN = re.compile(rb"[0-9a-f]{64}|/(?:apptainer|singularity)-")
-"""Without it there is no container, as for most processes of a machine."""
+"""A control group without it is no container: that holds for most processes."""
 _MOST_REMEMBERED = 1024
 
 
@@ -106,7 +106,7 @@ class Containers:
 
     def of_attempt(self, token: str, known: Collection[str] = ()) -> list[Container]:
         """The running containers that the attempt with this token started, and those in the
-        groups `known` to have been such: the first process may be gone, and others not yet."""
+        groups `known` to be such: their first process may be gone before the others."""
         return [
             each
             for each in self.running().values()
@@ -115,8 +115,8 @@ class Containers:
         ]
 
     def vouchers(self, pid: int) -> list[int]:
-        """Whose token speaks for a process in a container: itself, and the first processes of
-        the containers that it is in, the innermost first. Nobody's, where it is in none."""
+        """The processes whose token counts for a process in a container: itself, and the first
+        processes of its containers, the innermost first. None for a process in no container."""
         groups = self._groups(pid)
         if any(not self._remembered(group) for group in groups):
             if len(self._first) > _MOST_REMEMBERED:

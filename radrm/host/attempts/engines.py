@@ -1,11 +1,11 @@
-"""Container engines: what a job gives them on its command line, and telling them to end one.
+"""Container engines: the arguments that a job gives them, and the command to end a container.
 
-The kernel ends a container's processes as well as an engine does, where we may signal
-them. But only its engine knows that the container shall not be started again
-(`--restart`), and only it may end what belongs to another user: an unprivileged radrm beside
-a Docker daemon that is root. It is asked as the job's user, with the job's environment, so
-nothing is done that the user could not do. A runner imports this when its job has ended:
-what starts a command is imported when there is one to start.
+Where the runner may signal a container's processes, it can kill them itself. But only the
+engine knows that the container must not be started again (`--restart`), and only the engine may
+end what belongs to another user (an unprivileged radrm beside a Docker daemon of root). The
+engine is asked as the job's user, with the job's environment, so radrm does nothing that the
+user could not do. The runner imports this file when its job has ended, and `subprocess` only
+when there is a command to start.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import signal
 import time
 
 from radrm.host.attempts import job_process
-from radrm.host.attempts.procfs import TOKEN_VARIABLE
+from radrm.host.processes.procfs import TOKEN_VARIABLE
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ def arguments(token: str, environment: Mapping[str, str]) -> str:
 
 
 def label_of(token: str) -> str:
-    """Names the attempt to an engine, and does not give its token away."""
+    """A name of the attempt for an engine, which does not reveal the token."""
     import hashlib
 
     return hashlib.sha256(b"radrm container of " + token.encode()).hexdigest()[:32]
@@ -135,7 +135,7 @@ def _ask(launch: Fields, words: Sequence[str], deadline: float) -> str:
 
 
 def _read_until(fd: int, deadline: float) -> bytes:
-    """All that comes before the end of the pipe, the deadline or too much."""
+    """What is read before the end of the pipe, the deadline or the bound."""
     answer = b""
     poller = select.poll()
     poller.register(fd, select.POLLIN)

@@ -1,4 +1,10 @@
-"""What has become of an attempt, as its folder proves it."""
+"""Tell from its folder what became of an attempt.
+
+Theory of operation. The records only grow: claim, then start.json, then exit.json. So what is
+read in that order may be late but never wrong. Where no runner has the claim, `runner` takes it
+for the daemon, and nothing of the attempt will ever run. A holder that does not say who it is
+yet is waited for while its lock is held, since a dead process writes no more.
+"""
 
 from __future__ import annotations
 
@@ -11,8 +17,8 @@ from typing import Any
 from radrm.core.records import Exit, Instant
 from radrm.errors import StoreError
 from radrm.host.attempts import folder as attempts
-from radrm.host.attempts.processes import Identity, identify
 from radrm.host.clock import Clock
+from radrm.host.processes.identity import Identity, identify
 
 _CLAIM_PATIENCE_S = 5.0
 """A claim is written microseconds after it is made, unless its runner is held up."""
@@ -20,7 +26,7 @@ _CLAIM_PATIENCE_S = 5.0
 
 @dataclass(frozen=True, slots=True)
 class Void:
-    """It never began, and never will."""
+    """The attempt never began, and never will."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,16 +39,17 @@ class Started:
 
 @dataclass(frozen=True, slots=True)
 class Running:
-    """It lives; `started` is None while its runner is still preparing it."""
+    """The attempt lives; `started` is None while its runner is still preparing it."""
 
     started: Started | None
 
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """Its last process is gone. `never_started` says why the command could not be run.
+    """The attempt's last process is gone.
 
-    `tails` are the ends of its logs (standard error first) where it ended badly.
+    `never_started` says why the command could not be run. `tails` are the ends of its logs
+    (standard error first), of an attempt that failed.
     """
 
     at: Instant
@@ -51,12 +58,12 @@ class Ended:
     started: Started | None
     tails: tuple[str, ...] = ()
     passing: bool = False
-    """What kept it from starting lies with the server and may be over soon."""
+    """True when the server, not the job, kept it from starting: that may be over soon."""
 
 
 @dataclass(frozen=True, slots=True)
 class Lost:
-    """Nobody saw the end; nothing of it runs any more. `began` False: nothing ever did."""
+    """The end was not recorded, and nothing runs any more. `began` False: nothing ever ran."""
 
     reason: str
     began: bool
@@ -90,7 +97,7 @@ class Evidence:
         )
 
     def lost(self, event: str) -> Lost:
-        """For an attempt that is over and has no usable exit record."""
+        """The end of an attempt that is over and has no usable exit record."""
         start, damaged_start = attempts.read_record(self.folder, attempts.START)
         _, damaged_end = attempts.read_record(self.folder, attempts.EXIT)
         began = start is not None or damaged_start is not None
@@ -104,11 +111,10 @@ class Evidence:
         return Identity(start["pid"], start["start_ticks"], start["boot_id"]) if start else None
 
     def runner(self) -> Identity | Void | None:
-        """Who runs the attempt, dead or alive; Void when nobody does or ever will.
+        """The attempt's runner, dead or alive; Void when there is none and never will be.
 
-        Where no runner has taken the claim this takes it. None: a runner did, it is dead,
-        and its records do not say who it was. Raises `StoreError` when that cannot be
-        settled now.
+        Takes the claim, unless a runner has it. Returns None for a dead runner whose records
+        do not say which process it was. Raises `StoreError` when that cannot be settled now.
         """
         start, damage = attempts.read_record(self.folder, attempts.START)
         if start is not None:
@@ -140,7 +146,7 @@ class Evidence:
     def _unsettled(self, cause: str) -> StoreError:
         return StoreError(
             f"what became of the attempt in {self.folder} cannot be told: {cause}; "
-            "mend that and start the daemon again"
+            "fix that and start the daemon again"
         )
 
     def _instant(self, record: Mapping[str, Any]) -> Instant:

@@ -1,16 +1,21 @@
-"""The folder of one attempt: what lies in it, who may write it, and what it proves.
+"""The folder of one attempt: its files, who writes them, and what they prove.
+
+Theory of operation. Each file is written once, by one process, as a whole (`write_durably`);
+the claim is decided by `O_EXCL`. So a reader sees a file as it was meant, or not at all. A
+kill between two files leaves a state that the list below explains. A power failure can take
+back the claim only, and then no process lives that held it.
 
     launch.json   the daemon's, before the runner starts: all that the runner needs
     lock          held by the runner while it lives
-    claim         made by whoever decides the attempt: its runner, to run it, or a
-                  daemon that found none, so that no runner ever will
+    claim         made by the process that decides the attempt: its runner, to run it, or
+                  a daemon that found no runner, so that none ever starts it
     script        the runner's copy of the job's script, its user's to read
     start.json    the runner's: on disk before the job's first instruction
     exit.json     the runner's: on disk once the last process of the job is gone
 
-So: without start.json nothing of the job ever ran, and with exit.json nothing of it runs
-any more. Daemon and runner share these names; the runner waits for every import, so the
-file keeps to what Python has loaded anyway.
+Without start.json nothing of the job ever ran, and with exit.json nothing of it runs any
+more. The runner imports this file before it starts a job, so it imports only what Python has
+loaded anyway.
 """
 
 from __future__ import annotations
@@ -20,7 +25,7 @@ import json
 import os
 import time
 
-from radrm.host.attempts.processes import Identity, boot_id
+from radrm.host.processes.identity import Identity, boot_id
 from radrm.host.storage.files import open_folder, write_all, write_durably
 
 TYPE_CHECKING = False
@@ -196,15 +201,15 @@ def now() -> Fields:
 
 
 class Claim:
-    """Who decides the attempt: the first to take it, for ever."""
+    """Names the process that decides the attempt: the first to take it, for ever."""
 
     @staticmethod
     def take(folder: str, by: str, who: Identity) -> bool:
-        """Take the claim; False when somebody has it. Raises `OSError` where it cannot be
-        written: then the claim may be taken all the same, by nobody who would use it.
+        """Take the claim; False when it is taken. Raises `OSError` when it cannot be written:
+        then it may be taken all the same, and no process will use it.
 
-        The claim need not survive a power failure: nobody who had it does, and where it
-        led to anything, start.json says so.
+        It is not synced: no process that held it survives a power failure, and if it led to
+        anything, start.json says so.
         """
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
         try:

@@ -1,9 +1,8 @@
 """The job's own process, from the fork to its first instruction.
 
-All of this runs as the submitter: nothing of theirs is opened before the runner's
-rights are dropped, and nothing is imported after, for they need not be allowed to read
-our Python. What goes wrong is told to the runner in one line, and, where the
-error log could be opened, to the submitter there.
+All of this runs as the submitter: nothing of theirs is opened before the runner's rights are
+dropped, and nothing is imported after that, since the submitter may not be allowed to read our
+Python. An error goes to the runner in one line, and to the error log if that is open.
 """
 
 from __future__ import annotations
@@ -82,7 +81,7 @@ def become_job(launch: Fields, script: str | None, go: int, errors: int) -> NoRe
 
 
 def reset_signals() -> None:
-    """As if nobody before us had ignored or blocked any signal: both would be inherited."""
+    """Undo ignored and blocked signals: the job would inherit both."""
     for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:
         with contextlib.suppress(OSError):
             signal.signal(number, signal.SIG_DFL)
@@ -106,7 +105,7 @@ def drop_rights(launch: Fields) -> None:
 
 def _open_log(launch: Fields, which: str, option: str, target: int) -> None:
     path = os.path.join(launch["cwd"], launch[which])
-    # Not blocking: a pipe that nobody reads is an error, not a reason to wait for ever.
+    # Not blocking: a pipe without a reader is an error, not a reason to wait for ever.
     flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NOCTTY | os.O_NONBLOCK
     try:
         fd = os.open(_bytes(path), flags | os.O_CLOEXEC, 0o666)

@@ -1,8 +1,8 @@
-"""The runner's own stay in its job's control group, so that the job is born into it.
+"""Keep the runner in its job's control group while it forks the job.
 
-The kernel takes some 10 ms to move a process into a group, and no time at all to fork
-one inside. So the runner moves itself, in a thread, while Python imports what it needs;
-forks the job; and moves out again while the job runs already.
+The kernel needs some 10 ms to move a process into a group, and nothing to fork a process inside
+one. So the runner enters the group in a thread, while Python imports; forks the job; and leaves
+while the job already runs.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import _thread
 import os
 
-from radrm.host.attempts import cgroups
+from radrm.host.processes import cgroups
 
 
 class Membership:
@@ -30,7 +30,7 @@ class Membership:
             self._settled.release()
 
     def inside(self) -> bool:
-        """Whether this process is in the group, as soon as that is settled."""
+        """True when this process is in the group. Waits until that is settled."""
         with self._settled:
             return self._inside
 

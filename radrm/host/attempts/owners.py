@@ -1,12 +1,20 @@
-"""Whose is this process? The attempt that it belongs to, if it is any job's."""
+"""Tell which attempt a process belongs to.
+
+Theory of operation. Proof, in this order: the attempt's token in its environment (a secret), its
+control group, its ancestry up to a runner, and for a container the token of the container's
+first process. Anything that a process can write about itself (its name, a label, a job id) proves
+nothing. Answers are kept by pid and start time. A process that was no job's is asked about
+again after each update, since its attempt may be new. After a restart nothing is known, and
+everything is asked anew.
+"""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable
 
-from radrm.host.attempts.processes import Identity
-from radrm.host.attempts.procfs import Stat, is_of, read_stat, start_of, token_of
+from radrm.host.processes.identity import Identity
+from radrm.host.processes.procfs import Stat, is_of, read_stat, start_of, token_of
 
 _Owner = tuple[int, int]
 _Process = tuple[int, int]
@@ -63,7 +71,7 @@ class PidOwners:
         """These attempts are alive now, and no others."""
         live = tuple(attempts)
         owners = {attempt.owner for attempt in live}
-        # Who was nobody's may belong to an attempt that we have only now heard of.
+        # A process of no job may belong to an attempt that is new in this update.
         kept: dict[_Process, _Owner | None] = {
             key: owner for key, owner in self._view.cache.copy().items() if owner in owners
         }

@@ -2,12 +2,16 @@
 
     python -I -S runner.py FOLDER
 
-So it runs without a control group; `start_runner` has it run in one. It takes the
-attempt's lock, then its claim; where somebody else has the claim it ends
-without a trace. It starts the job, passes signals on, waits until the last process of
-the job is gone, writes how it ended, and ends. It needs the standard library alone, and
-holds nothing of the daemon's but its standard output: a byte there says that start.json
-has been written.
+That command runs it without a control group; `start_runner` runs it in one.
+
+Theory of operation. The runner takes the attempt's lock, then its claim; if another process has
+the claim, it ends without a trace. It forks the job, whose process waits; writes start.json;
+and lets the job begin. So no job runs that no record names, and a runner that is killed in
+between leaves a child whose pipe ends and that exits. It passes signals on, waits until the
+last process of the job is gone, writes how the job ended, and ends. A full disk must not lose
+the exit record: the lock file keeps room for it. The runner outlives the daemon, so it needs
+the standard library alone, and holds nothing of the daemon's but its standard output: a byte
+there says that start.json is written.
 
     SIGTERM, SIGINT   ask all processes of the job to end (TERM)
     SIGUSR2           end them all (KILL)
@@ -28,18 +32,13 @@ if not __package__:
     # Run by its path, isolated: the package that it belongs to has to be found.
     sys.path.append(os.path.abspath(os.path.join(os.path.dirname(__file__), *[os.pardir] * 3)))
 
-from radrm.host.attempts import cgroups, job_process, tails
 from radrm.host.attempts import folder as attempts
-from radrm.host.attempts.processes import (
-    Identity,
-    attempt_processes,
-    identify,
-    kill_tree,
-    signal_catchers,
-    signal_tree,
-)
+from radrm.host.attempts import job_process, tails
+from radrm.host.processes import cgroups
+from radrm.host.processes.identity import Identity, identify
+from radrm.host.processes.tree import attempt_processes, kill_tree, signal_catchers, signal_tree
 from radrm.host.storage.files import fsync_folder, write_all
-from radrm.host.trouble import may_pass
+from radrm.host.transient import may_pass
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -127,7 +126,7 @@ class Runner:
             cause = error.strerror if isinstance(error, OSError) else error
             end: Fields = {
                 "never_started": f"the job could not be started from {self._folder}: {cause}; "
-                "once that is mended, submit it again",
+                "once that is fixed, submit it again",
                 "passing": may_pass(error),
             }
             while self._children_left():
@@ -189,7 +188,7 @@ class Runner:
         attempts.write_record(self._folder, attempts.START, record)
         # Were the folder's own name lost in a power failure, the job would seem never begun.
         fsync_folder(os.path.dirname(self._folder))
-        with contextlib.suppress(OSError):  # nobody may be listening any more
+        with contextlib.suppress(OSError):  # the daemon may have closed its end
             os.write(1, b"\n")
         null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
         os.dup2(null, 1)
@@ -221,7 +220,7 @@ class Runner:
             self._kill_all()
             if self._children_left():
                 self._wait(1.0)
-        while self._strangers_left():
+        while self._others_left():
             self._kill_all()
         self._end_containers()
 
@@ -262,7 +261,7 @@ class Runner:
             if pid == self._job:
                 self._status = status
 
-    def _strangers_left(self) -> bool:
+    def _others_left(self) -> bool:
         """True while processes of the job live that are not our descendants: such as were
         put into its group, or all of its orphans where we could not become their reaper."""
         members = cgroups.processes(self._cgroup) if self._cgroup is not None else set()
@@ -301,10 +300,10 @@ class Runner:
     def _how_it_ended(self, errors: int) -> Fields:
         os.set_blocking(errors, False)
         try:
-            told = os.read(errors, 4096)
+            output = os.read(errors, 4096)
         except BlockingIOError:
-            told = b""
-        begins, wrong = _parse_told(told)
+            output = b""
+        begins, wrong = _parse_output(output)
         if wrong:
             return {"never_started": wrong}
         assert self._status is not None
@@ -317,13 +316,13 @@ class Runner:
         return end
 
 
-def _parse_told(told: bytes) -> tuple[dict[str, int], str]:
-    """Where the job's logs begin, and what kept it from starting, from what its process told."""
+def _parse_output(output: bytes) -> tuple[dict[str, int], str]:
+    """Where the job's logs begin, and what kept it from starting, from what its process wrote."""
     begins: dict[str, int] = {}
-    if told.startswith(job_process.LOGS_BEGIN):
-        line, _, told = told.removeprefix(job_process.LOGS_BEGIN).partition(b"\n")
+    if output.startswith(job_process.LOGS_BEGIN):
+        line, _, output = output.removeprefix(job_process.LOGS_BEGIN).partition(b"\n")
         begins = dict(zip(("stderr", "stdout"), map(int, line.split()), strict=True))
-    return begins, told.decode("utf-8", "backslashreplace")
+    return begins, output.decode("utf-8", "backslashreplace")
 
 
 def _write_exit(folder: str, lock: int, end: Fields) -> bool:
@@ -346,7 +345,7 @@ def _write_exit(folder: str, lock: int, end: Fields) -> bool:
 
 
 def _close_inherited() -> None:
-    """Keep nothing open of whoever started us, however it was opened."""
+    """Close all that the daemon may have left open in us."""
     for fd in [int(name) for name in os.listdir("/proc/self/fd")]:
         with contextlib.suppress(OSError):
             if fd > 2 and os.get_inheritable(fd):  # what we open ourselves is not

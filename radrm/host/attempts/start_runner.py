@@ -1,4 +1,4 @@
-"""Where the process of a runner begins: it enters its job's group while it imports the rest.
+"""Start a runner: enter its job's control group while Python imports the rest.
 
     python -I -S start_runner.py FOLDER [GROUP]
 

@@ -1,9 +1,8 @@
-"""The last lines that an attempt has printed, read as its user after its end.
+"""Read the last lines that an attempt has printed, as its user, after its end.
 
-The daemon classifies by them how the attempt died. They are read by a child of the
-runner that has dropped to the submitter, so no path of theirs is opened with more
-rights than they have; and only from where this attempt began to write, so that what
-an earlier job left in a log of the same name is not taken for this one's.
+The daemon finds out from them how the attempt died. A child of the runner that has become the
+submitter reads them, so no path is opened with more rights than the submitter has. It reads
+only what this attempt wrote, not what an earlier job left in a log of the same name.
 """
 
 from __future__ import annotations
@@ -54,7 +53,7 @@ def _read_as_user(launch: Fields, which: str, begin: int) -> bytes | None:
 
 
 def _reap(child: int) -> None:
-    """For a bounded time: a child that is stuck in the kernel is left to whoever comes after."""
+    """Wait for a bounded time: a child that is stuck in the kernel is left behind."""
     deadline = time.monotonic() + _PATIENCE_S
     while os.waitpid(child, os.WNOHANG) == (0, 0) and time.monotonic() < deadline:
         time.sleep(0.001)

@@ -1,17 +1,17 @@
-"""How estimators are asked, so that a slow, greedy or broken one delays nobody.
+"""Runs estimators so that a slow, large or broken one does not delay the daemon or other users.
 
-The rules themselves are pure and lie in `radrm.estimators`. In the daemon they think in
-a process of their own, without its rights; a training step is traced in another, as its
-user and in the user's Python.
+The rules themselves are pure (`radrm.estimators`). The daemon runs them in a worker process that
+has no rights. It traces a training step in another process, as the job's user and with that
+user's Python.
 
 The files, in the order in which they may import one another:
-    asking        one job put to the estimators, with the time each takes
-    confine       what is taken from a tracer: the network, time, processes
-    worker        the process in which the daemon's estimators think
-    thinker       that process, seen from the daemon
-    start_tracer  where the tracer's process begins, and who sees to its end
-    leftovers     traces under way, written down for the next daemon
+    asking        asks the estimators about one job, and measures their time
+    confine       limits a tracer: no network, limited time, memory and processes
+    worker        the process that runs the daemon's estimators
+    thinker       the daemon's side of that process
+    start_tracer  the tracer's parent: starts the tracer and ends its processes
+    leftovers     records running traces, so that the next daemon can end them
     tracing       the tracer's process, from its start to its end
-    probe         what measures a CUDA context
-    service       the threads that wait for both, and what is remembered of their answers
+    probe         the job that measures a CUDA context
+    service       the threads that wait for both, and the answers that are kept
 """

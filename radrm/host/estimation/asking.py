@@ -1,6 +1,6 @@
-"""One job put to the estimators: their answers, how long each took, and what went wrong.
+"""Asks the estimators about one job: their answers, the time of each, and their errors.
 
-The same in the daemon's worker and in `radrm estimate`.
+The daemon's worker and `radrm estimate` both use it.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from dataclasses import dataclass, field, replace
 
 from radrm.config import Config
 from radrm.core.records import Estimate
-from radrm.core.rules import Description, Estimator
 from radrm.errors import RadrmError, plain
-from radrm.estimators.traced import Traced
+from radrm.estimators.interface import Description, Estimator
+from radrm.estimators.traces.traced import Traced
 from radrm.wiring import Estimating, make_estimating
 
 MAX_NOTE = 300
@@ -21,7 +21,7 @@ MAX_NOTE = 300
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What the estimators say, and why one of them says nothing, in words for the user."""
+    """The estimates, and for the user the reasons why estimators gave none."""
 
     estimates: tuple[Estimate, ...] = ()
     notes: tuple[str, ...] = ()
@@ -29,7 +29,7 @@ class Answer:
 
 @dataclass(slots=True)
 class Timed:
-    """An estimator whose answers say how many seconds they took."""
+    """An estimator whose estimates state the seconds that they took."""
 
     inner: Estimator
     name: str = ""
@@ -39,31 +39,34 @@ class Timed:
 
     def estimate(self, job: Description) -> tuple[Estimate, ...]:
         begun = time.perf_counter()
-        told = self.inner.estimate(job)
+        estimates = self.inner.estimate(job)
         seconds = time.perf_counter() - begun
-        return tuple(replace(e, seconds=e.seconds or seconds) for e in told)
+        return tuple(replace(e, seconds=e.seconds or seconds) for e in estimates)
 
 
 @dataclass(slots=True)
 class Asking:
-    """The estimators of a configuration, ready to be asked again and again."""
+    """The estimators of a configuration, for any number of jobs."""
 
     config: Config
     notes: list[str] = field(default_factory=list)
     _estimating: Estimating = field(init=False)
 
     def __post_init__(self) -> None:
-        self._estimating = make_estimating(self.config, Timed, self._complain)
+        self._estimating = make_estimating(self.config, Timed, self._note_failure)
 
-    def _complain(self, name: str, error: Exception) -> None:
+    def _note_failure(self, name: str, error: Exception) -> None:
         self.notes.append(note_on(name, error))
 
     def ask(self, job: Description, events: bytes | None = None) -> Answer:
-        """Never raises for what a job or an estimator is like. `events`: what the tracer wrote."""
+        """The estimates of a job. `events` is the tracer's document, None if it was not traced.
+
+        No job and no estimator makes it raise.
+        """
         self.notes = []
         if events is not None:
-            job, trouble = with_trace(job, events)
-            self.notes += [trouble] if trouble else []
+            job, cause = with_trace(job, events)
+            self.notes += [cause] if cause else []
         try:
             estimates = self._estimating.estimate(job)
         except Exception as error:  # a third party's estimator may raise anything
@@ -72,12 +75,12 @@ class Asking:
         return Answer(estimates, tuple(self.notes))
 
     def at_once(self, job: Description) -> tuple[Estimate, ...]:
-        """What the job file and the store say."""
+        """The estimates that need no computation: from the job file and from past runs."""
         return self._estimating.at_once(job)
 
 
 def with_trace(job: Description, events: bytes) -> tuple[Description, str | None]:
-    """The job with what the tracer wrote of it, or why that cannot be used."""
+    """The job with its trace, or the job as it is and the reason why the trace is unusable."""
     try:
         document = json.loads(events)
         return replace(job, trace=Traced.from_events(document, job.device_kind).to_text()), None
@@ -86,6 +89,6 @@ def with_trace(job: Description, events: bytes) -> tuple[Description, str | None
 
 
 def note_on(name: str, error: Exception) -> str:
-    """One line on an estimator that broke."""
+    """One line about an estimator that failed."""
     what = str(error) if isinstance(error, RadrmError) else f"{type(error).__name__}: {error}"
     return plain(f"{name}: {what}")[:MAX_NOTE]

@@ -1,7 +1,7 @@
-"""What is taken from a tracer before it runs a user's code: the network, time, processes.
+"""Limits a tracer before it runs a user's code: no network, limited time, memory and processes.
 
-The limits are the kernel's and stay with the tracer, whatever becomes of those who started
-it. What this machine refuses is left out: the trace goes on without.
+The kernel enforces the limits, so they hold even if the tracer's parent and the daemon die. If
+this machine refuses a limit, the trace runs without it.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ import signal
 import socket
 import struct
 
-from radrm.host.attempts.procfs import read_stat
+from radrm.host.processes.procfs import read_stat
 
 NEW_USER, NEW_NET = 0x10000000, 0x40000000
 WAYS = (NEW_USER | NEW_NET, NEW_NET, 0)
-"""What to try, the best first. In a user namespace of its own every user may have a network
-namespace, and processes are counted for that trace alone."""
+"""Namespaces to try, the best first. In its own user namespace any user may have a network
+namespace, and the kernel counts only that trace's processes."""
 MOST_PROCESSES = 512
 """Processes and threads of one trace."""
 _CPUS = 4
-"""A trace uses one; so many may be busy all of its time before that is its end."""
+"""The limit of CPU time is this many CPUs, busy for the trace's whole time. A trace uses one."""
 _COUNTED_APART = 5, 14
-"""Since this kernel RLIMIT_NPROC counts those in the same user namespace."""
+"""Since this kernel RLIMIT_NPROC counts only processes in the same user namespace."""
 _EVERYBODY = (1 << 32) - 1
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
 _SIOCGIFFLAGS, _SIOCSIFFLAGS, _IFF_UP = 0x8913, 0x8914, 1
@@ -37,17 +37,21 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 def unshare(flags: int) -> bool:
-    """Go into namespaces of our own; False where we may not."""
+    """Move this process into namespaces of its own. False if the kernel refuses."""
     return not flags or _libc.unshare(ctypes.c_int(flags)) == 0
 
 
 def map_users(pid: int) -> None:
-    """Let a child in a new user namespace be who it was: by root everybody keeps their number
-    there, by anybody else just its own. Raises `OSError` where that is refused."""
+    """Let a child in a new user namespace keep its user.
+
+    Root maps all users to themselves, another user only itself. Raises `OSError` if the kernel
+    refuses.
+    """
     if os.geteuid() == 0:
         users = groups = f"0 0 {_EVERYBODY}\n"
     else:
         users, groups = (f"{n} {n} 1\n" for n in (os.geteuid(), os.getegid()))
+        # The kernel demands this before an unprivileged user may write `gid_map`.
         _write(f"/proc/{pid}/setgroups", "deny")
     _write(f"/proc/{pid}/uid_map", users)
     _write(f"/proc/{pid}/gid_map", groups)
@@ -62,7 +66,7 @@ def _write(path: str, text: str) -> None:
 
 
 def open_loopback() -> None:
-    """Have 127.0.0.1 in a new network namespace: some code talks to itself."""
+    """Switch on 127.0.0.1 in a new network namespace: some programs connect to themselves."""
     with contextlib.suppress(OSError), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_:
         name = struct.pack("16sh", b"lo", 0).ljust(40, b"\0")
         (flags,) = struct.unpack_from("16xh", fcntl.ioctl(any_, _SIOCGIFFLAGS, name))
@@ -71,10 +75,10 @@ def open_loopback() -> None:
 
 
 def limit(uid: int, memory_mib: int, seconds: float, apart: bool) -> None:
-    """Set the limits of this process, which are those of all that it becomes and starts.
+    """Set the limits of this process. Programs that it executes or starts inherit them.
 
-    `apart`: it is in a user namespace of its own. Elsewhere the kernel counts all processes of
-    the user, so that what they have now is added to what a trace may have.
+    `apart`: it has a user namespace of its own. Without one the kernel counts all processes of
+    the user, so the limit is their present number plus those of a trace.
     """
     memory_bytes = memory_mib << 20
     cpu_s = math.ceil(seconds) * _CPUS
@@ -82,23 +86,23 @@ def limit(uid: int, memory_mib: int, seconds: float, apart: bool) -> None:
     if processes is None:
         processes = tasks_of(uid) + MOST_PROCESSES
     _set(resource.RLIMIT_CORE, 0)
-    # Of what is written to alone: PyTorch maps far more than it ever touches.
+    # RLIMIT_DATA and not RLIMIT_AS: PyTorch maps far more address space than it writes to.
     _set(resource.RLIMIT_DATA, memory_bytes)
     _set(resource.RLIMIT_CPU, cpu_s)
     _set(resource.RLIMIT_NPROC, processes)
-    # The kernel ends it then (SIGALRM), should nobody else be there to do so.
+    # SIGALRM ends the process even if its parent and the daemon are dead.
     signal.setitimer(signal.ITIMER_REAL, seconds)
 
 
 def _set(which: int, most: int) -> None:
-    """A lower limit that is in force already stays."""
+    """Set the soft and the hard limit, but never above the present hard limit."""
     _, hard = resource.getrlimit(which)
     most = most if hard == resource.RLIM_INFINITY else min(most, hard)
     resource.setrlimit(which, (most, most))
 
 
 def tasks_of(uid: int) -> int:
-    """How many processes and threads a user has now."""
+    """The number of processes and threads that a user has now."""
     found = 0
     for name in os.listdir("/proc"):
         if name.isdigit():
@@ -114,13 +118,15 @@ def _kernel() -> tuple[int, ...]:
 
 
 def become_reaper() -> None:
-    """Have all orphans among our descendants become our children, so that none escapes."""
+    """Make this process the parent of its orphaned descendants, so that it can end them all."""
     _libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
 def die_with(parent: int) -> None:
-    """Have the kernel KILL this process when its parent dies. To be called when it has the
-    user that it keeps: a change of user takes that back."""
+    """Have the kernel KILL this process when its parent dies.
+
+    Call it after the last change of user, because such a change cancels it.
+    """
     _libc.prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)
-    if os.getppid() != parent:
+    if os.getppid() != parent:  # the parent died before the call
         os._exit(1)

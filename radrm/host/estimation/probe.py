@@ -1,7 +1,7 @@
-"""The measurement of a CUDA context: the command that does it, and the driver it is true for.
+"""The job that measures a CUDA context, and the version of the driver that it is valid for.
 
-It runs as a job of the user whose Python it is, on a device of its own; what the readings see
-of it is the result.
+It runs as the user whose Python it measures, alone on a device. Its memory in the readings is
+the result.
 """
 
 from __future__ import annotations
@@ -14,19 +14,19 @@ from radrm.host.estimation.tracing import TRACER
 
 SIMULATED_DRIVER = "simulated"
 SIMULATED_MIB = 524
-"""What a context takes on simulated GPUs: as CUDA 12 does that loads its kernels lazily."""
+"""A context's memory on simulated GPUs: as with CUDA 12 and lazy loading of kernels."""
 NAME = "radrm-context"
 LIMIT_S = 120.0
 ROUNDS = 6.0
-"""So many rounds of readings see it on simulated GPUs, whatever their clock's speed."""
+"""Rounds of readings that it lasts on simulated GPUs, at any speed of their clock."""
 
 _VERSION = "/proc/driver/nvidia/version"
 _NUMBER = re.compile(r"\s(\d{3,4}\.\d{1,4}(?:\.\d{1,4})?)\s")
 
 
 def command(simulated_s: float | None) -> tuple[str, ...]:
-    """What the job runs. `simulated_s`: the GPUs are, and between two rounds of readings so many
-    seconds of their clock go by."""
+    """The job's command. `simulated_s` is the time between two rounds of readings on the clock of
+    simulated GPUs; None for real GPUs."""
     if simulated_s is None:
         return ("python3", str(TRACER / "probe.py"))
     simjob = (sys.executable, "-m", "radrm.host.simulated.simjob")
@@ -35,7 +35,7 @@ def command(simulated_s: float | None) -> tuple[str, ...]:
 
 
 def options(simulated_s: float | None) -> dict[str, str]:
-    """As `radrm submit` would be given them: a device of its own, behind everybody's jobs."""
+    """The job's options for `radrm submit`: alone on a device, with the lowest priority."""
     limit_s = max(LIMIT_S, 4 * ROUNDS * (simulated_s or 0.0))
     return {
         "name": NAME,
@@ -49,7 +49,7 @@ def options(simulated_s: float | None) -> dict[str, str]:
 
 
 def driver_version(path: str = _VERSION) -> str | None:
-    """The NVIDIA kernel driver's version, such as `550.54.14`; None where it does not say."""
+    """The NVIDIA kernel driver's version, such as `550.54.14`; None if it is unknown."""
     try:
         with open(path, encoding="utf-8", errors="replace") as file:
             found = _NUMBER.search(file.read(4096))

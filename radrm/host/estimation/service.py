@@ -1,7 +1,13 @@
-"""The threads that wait for the estimators, and what is remembered of their answers.
+"""The threads that wait for the estimators, and the answers that are kept.
 
-The daemon's loop asks and goes on; the answer is posted to it. A trace may take a
-minute, so that traces and thoughts wait in lines of their own.
+Theory of operation:
+
+- The daemon's loop calls `join` or `ask` and goes on. A thread of the service posts the answer to
+  the loop as an event. The lock protects `_open` and `_answers`; no call holds it while it waits.
+- A submission is asked about once. `join` adds a job to an open question, or posts the answer that
+  is already there, so each job gets exactly one answer.
+- A trace may take a minute, so traces and estimators have separate queues.
+- After `close` has returned, no thread posts. The next daemon asks the open questions again.
 """
 
 from __future__ import annotations
@@ -15,8 +21,8 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from radrm.config import Config
-from radrm.core.rules import Description
 from radrm.errors import plain
+from radrm.estimators.interface import Description
 from radrm.host.estimation.asking import MAX_NOTE, Answer
 from radrm.host.estimation.leftovers import Leftovers
 from radrm.host.estimation.thinker import NoAnswer, Thinker
@@ -31,7 +37,7 @@ REMEMBERED = 1000
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """A job to be estimated, and how to trace its training step, if that is to be tried."""
+    """A job to estimate, and how to trace its training step; `trace` is None for no trace."""
 
     job: Description
     trace: TraceRequest | None = None
@@ -39,16 +45,16 @@ class Wanted:
 
 @dataclass(frozen=True, slots=True)
 class Estimated:
-    """What was found out, and for which jobs."""
+    """An answer, and the jobs that it is for."""
 
     job_ids: tuple[int, ...]
     answer: Answer
 
 
 class EstimationService:
-    """Every submission is estimated once: its jobs (elements of an array) share the answer.
+    """Estimates every submission once; its jobs (the elements of an array) share the answer.
 
-    `post` takes each answer, in a thread of the service, or in the asker's own.
+    `post` receives each answer, in a thread of the service or in the caller's.
     """
 
     def __init__(
@@ -70,21 +76,20 @@ class EstimationService:
         self._tracing = ThreadPoolExecutor(TRACES_AT_ONCE, "trace")
 
     def begin(self) -> None:
-        """Have the estimators ready before the first question, and end what traces of an earlier
-        daemon have left."""
+        """Start the estimators before the first question, and clean up after an earlier daemon."""
         self._thinking.submit(self._thinker.prepare)
         if self._leftovers is not None:
             self._tracing.submit(self._end_leftovers, self._leftovers)
 
     def close(self) -> None:
-        """End what is under way: the next daemon asks anew."""
+        """End running traces and questions. The next daemon asks again."""
         self._closed.set()
         self._thinker.close()
         for pool in (self._tracing, self._thinking):
             pool.shutdown(wait=True, cancel_futures=True)
 
     def join(self, key: str, job_id: int) -> bool:
-        """Let a job have the answer to a question that is asked already. False where none is."""
+        """Add a job to a question that is already asked. False if there is no such question."""
         with self._lock:
             answer = self._answers.get(key)
             if answer is None:
@@ -96,7 +101,7 @@ class EstimationService:
         return True
 
     def ask(self, key: str, job_id: int, wanted: Wanted) -> None:
-        """Ask about a job. `key` names its submission, as it is now."""
+        """Ask about a job. `key` identifies its submission and the submission's present content."""
         with self._lock:
             self._open.setdefault(key, []).append(job_id)
         if wanted.trace is not None:
@@ -109,24 +114,30 @@ class EstimationService:
         try:
             found = leftovers.end()
         except Exception:
-            log.exception("what earlier traces have left could not be ended")
+            log.exception("cannot clean up after the traces of an earlier daemon")
             return
         if found:
-            log.info("ended what %d trace(s) of an earlier daemon may have left", found)
+            log.info("cleaned up after %d trace(s) of an earlier daemon", found)
 
     def _trace(self, key: str, job: Description, request: TraceRequest, asked: float) -> None:
-        """`asked`: since when it has been waiting. The line is cut short where it would make
-        jobs wait longer than a trace may take: anybody can fill it."""
+        """Trace a job, then ask the estimators. `asked` is when its wait began.
+
+        A job that has waited as long as a trace may take is not traced: any user can fill the
+        queue, and other users' jobs must not wait longer for that.
+        """
         events: bytes | None = None
         notes: tuple[str, ...] = ()
         waited_s = time.monotonic() - asked
         try:
             if waited_s > self._limits.trace_limit_s:
-                raise NotTraced(f"{waited_s:.0f} s went by before it could begin; others traced")
+                raise NotTraced(
+                    f"skipped, because it waited {waited_s:.0f} s for other traces and the limit "
+                    f"is {self._limits.trace_limit_s:g} s (estimation.trace_limit_s)"
+                )
             events = trace(request, self._limits, self._closed.is_set, leftovers=self._leftovers)
         except NotTraced as error:
             notes = (plain(f"trace: {error}")[:MAX_NOTE],)
-        except Exception as error:  # whatever it is, the job must not wait for ever
+        except Exception as error:  # without an answer the job would wait for ever
             log.exception("a trace failed")
             notes = (plain(f"trace: {type(error).__name__}: {error}")[:MAX_NOTE],)
         if not self._closed.is_set():

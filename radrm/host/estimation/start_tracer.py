@@ -1,15 +1,20 @@
-"""Where the tracer's process begins, and who sees to its end.
+"""The tracer's parent: starts the tracer, and ends all its processes.
 
     python -I -S start_tracer.py OUTPUT    (one line of JSON on standard input: what to run)
-    python -I -S start_tracer.py           (says on standard output what this machine allows)
+    python -I -S start_tracer.py           (prints the best namespaces that this machine allows)
 
-OUTPUT is an open descriptor, to which the tracer will write, and to which goes the line
-on what went wrong before there was a tracer. This process stays as the tracer's parent:
-when the tracer has ended, when its time is over, and when standard input is closed (as it
-is when the daemon dies), it ends all that the tracer has started, and itself as the
-tracer ended. Only its child becomes the user, and then the user's Python: nothing of theirs
-is opened before. Should this process be killed, the kernel ends the tracer: at once, or
-where the user's code has prevented that, when its time is over.
+OUTPUT is an open descriptor. The tracer writes its document there. If the tracer cannot start, the
+forked child writes the error there instead.
+
+Theory of operation:
+
+- **Rights.** Only the forked child becomes the user, and it opens the user's files only after that.
+  The parent keeps the rights to end all processes.
+- **End.** The parent waits for the first of three things: the tracer ends, its time is over, or
+  standard input closes (the daemon closes it, or dies). Then it ends all processes that the
+  tracer started, and exits as the tracer did.
+- **A killed parent.** The kernel then ends the tracer: at once, or if the user's code has
+  prevented that, at the end of its time.
 """
 
 from __future__ import annotations
@@ -24,13 +29,14 @@ import time
 from functools import partial
 
 if not __package__:
-    # Run by its path, isolated: the package that it belongs to has to be found.
+    # With `-I` Python adds no folder of ours to `sys.path`; the package is three folders up.
     sys.path.append(os.path.abspath(os.path.join(os.path.dirname(__file__), *[os.pardir] * 3)))
 
-from radrm.host.attempts import cgroups
 from radrm.host.attempts.job_process import CannotStart, drop_rights, enter, execute, reset_signals
-from radrm.host.attempts.processes import identify, kill_tree
 from radrm.host.estimation import confine
+from radrm.host.processes import cgroups
+from radrm.host.processes.identity import identify
+from radrm.host.processes.tree import kill_tree
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -41,18 +47,19 @@ if TYPE_CHECKING:
 
 MAX_LAUNCH = 64 << 20
 SPARE_S = 2.0
-"""After its time the tracer is ended by the daemon, which can say why; after so many seconds
-more by its parent, and then by the kernel."""
+"""The daemon ends the tracer at the limit, because it can tell the user why. The parent ends it
+this many seconds later, and the kernel after as many again."""
 NOT_HERE, IN_PLACE = b"-", b"+"
-_SAID_NO = 3
+_EXIT_NOT_STARTED = 3
 PROBE = (sys.executable, "-I", "-S", __file__)
-"""The command that says what is possible here."""
+"""The command that prints the best namespaces that this machine allows."""
 
 
 def main(output: int) -> NoReturn:
     launch = json.loads(_first_line(0))
     confine.become_reaper()
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # it may end by the tracer's signal
+    # This process ends itself with the tracer's signal; that must write no core file.
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     tracer = _start(launch, output)
     os.close(output)
     status = _watch(tracer, time.monotonic() + launch["limit_s"] + SPARE_S)
@@ -67,7 +74,7 @@ def main(output: int) -> NoReturn:
 
 
 def _first_line(source: int) -> bytes:
-    """Standard input stays open: its end is the daemon's."""
+    """The first line of `source`, which stays open: the daemon's death closes it."""
     found = bytearray()
     while not found.endswith(b"\n") and len(found) < MAX_LAUNCH:
         part = os.read(source, 1 << 16)
@@ -81,32 +88,35 @@ def _first_line(source: int) -> bytes:
 
 
 def _start(launch: Fields, output: int) -> int:
-    """The tracer's pid, in the best place that this machine allows."""
+    """Start the tracer in the best namespaces that this machine allows; return its pid."""
     for flags in confine.WAYS:
         pid = _fork_into(flags, partial(_become_tracer, launch, output, flags))
         if pid:
             return pid
-    raise AssertionError("the last way asks for nothing")
+    raise AssertionError("the last entry of confine.WAYS needs no namespace")
 
 
 def _fork_into(flags: int, then: Callable[[], object]) -> int:
-    """A child in new namespaces that does `then`; 0 where there is none of the kind."""
-    told, tell = os.pipe()
+    """Fork a child in new namespaces that calls `then`; 0 if this machine refuses them.
+
+    The child reports through one pipe, and waits on the other until its users are mapped.
+    """
+    report, report_end = os.pipe()
     wait, go = os.pipe()
     pid = os.fork()
     if pid == 0:
         try:
-            os.close(told)
+            os.close(report)
             os.close(go)
-            os.write(tell, IN_PLACE if confine.unshare(flags) else NOT_HERE)
+            os.write(report_end, IN_PLACE if confine.unshare(flags) else NOT_HERE)
             if os.read(wait, 1) == IN_PLACE:
                 then()
         finally:
-            os._exit(_SAID_NO)
-    os.close(tell)
+            os._exit(_EXIT_NOT_STARTED)
+    os.close(report_end)
     os.close(wait)
     try:
-        placed = os.read(told, 1) == IN_PLACE
+        placed = os.read(report, 1) == IN_PLACE
         if placed and flags & confine.NEW_USER:
             confine.map_users(pid)
         if placed:
@@ -115,14 +125,14 @@ def _fork_into(flags: int, then: Callable[[], object]) -> int:
     except OSError:
         pass
     finally:
-        os.close(told)
+        os.close(report)
         os.close(go)
-    os.waitpid(pid, 0)  # without a word it ends by itself
+    os.waitpid(pid, 0)  # the closed pipe ends it
     return 0
 
 
 def _watch(tracer: int, until: float) -> int | None:
-    """The tracer's wait status once it has ended; None when its time is over before."""
+    """The tracer's wait status; None if it must be ended first."""
     ended = os.pidfd_open(tracer)
     poll = select.poll()
     poll.register(ended, select.POLLIN)
@@ -132,7 +142,7 @@ def _watch(tracer: int, until: float) -> int | None:
         if ended in ready:
             return os.waitpid(tracer, 0)[1]
         if ready:
-            return None  # nothing more is sent: the daemon is gone, or wants no more
+            return None  # standard input is closed: the daemon ends the trace, or is dead
     return None
 
 
@@ -140,6 +150,11 @@ def _watch(tracer: int, until: float) -> int | None:
 
 
 def _become_tracer(launch: Fields, output: int, flags: int) -> None:
+    """Limit this process, become the user, and execute the tracer.
+
+    Joining the control group needs the parent's rights, so it comes before `drop_rights`. A change
+    of user cancels `die_with`, so that comes after.
+    """
     parent = os.getppid()
     try:
         os.setsid()
@@ -167,7 +182,7 @@ def _become_tracer(launch: Fields, output: int, flags: int) -> None:
 
 
 def probe() -> None:
-    """Print the flags of the best way, as `radrm doctor` reads them."""
+    """Print the flags of the best namespaces. `radrm doctor` reads them."""
     for flags in confine.WAYS:
         if pid := _fork_into(flags, lambda: os._exit(0)):
             os.waitpid(pid, 0)

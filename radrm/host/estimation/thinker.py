@@ -1,4 +1,9 @@
-"""The worker's process, seen from the daemon: asked, timed, ended and begun anew."""
+"""The daemon's side of the worker: starts it, asks it, limits its time, ends it.
+
+Theory of operation: one thread asks, and `close` may come from another at any moment. `close` only
+kills the worker; a question under way then fails and cleans up. An error or a late answer ends the
+worker, so no answer can belong to an earlier question. Nothing survives a restart.
+"""
 
 from __future__ import annotations
 
@@ -19,17 +24,17 @@ from radrm.host.estimation.asking import Answer
 from radrm.host.estimation.worker import Question, packed
 
 START_LIMIT_S = 30.0
-"""A worker that cannot be asked after so long will never be."""
+"""Real seconds in which a new worker must become ready."""
 MAX_ANSWER = 1 << 20
 COMMAND = (sys.executable, "-m", "radrm.host.estimation.worker")
 
 
 class NoAnswer(RadrmError):
-    """The estimators said nothing about a job; the line says why."""
+    """The estimators gave no answer about a job; the line gives the reason."""
 
 
 class Thinker:
-    """One worker at a time. Used by one thread, but for `close`."""
+    """One worker at a time. One thread uses it; any thread may call `close`."""
 
     def __init__(self, config: Config, command: Sequence[str] = COMMAND) -> None:
         self._config = config
@@ -38,7 +43,7 @@ class Thinker:
         self._closed = False
 
     def ask(self, question: Question) -> Answer:
-        """Raises `NoAnswer`; the worker is ended then, and the next question gets another."""
+        """The worker's answer. Raises `NoAnswer`; the next question then gets a new worker."""
         limit_s = self._config.estimation.time_limit_s
         try:
             worker = self._worker or self._start()
@@ -50,7 +55,7 @@ class Thinker:
         except (OSError, EOFError, msgspec.MsgspecError) as error:
             self._end()
             what = str(error) or "their process ended"
-            raise NoAnswer(f"the estimators broke: {what}") from None
+            raise NoAnswer(f"the estimators failed: {what}") from None
 
     def close(self) -> None:
         """End the worker; safe from another thread."""
@@ -61,7 +66,7 @@ class Thinker:
                 worker.kill()
 
     def prepare(self) -> None:
-        """Have a worker ready, so that the first question need not wait for it."""
+        """Start a worker, so that the first question does not wait for its start."""
         with contextlib.suppress(OSError, EOFError, msgspec.MsgspecError):
             self._worker = self._worker or self._start()
 
@@ -88,7 +93,7 @@ class Thinker:
         if worker is None:
             return
         with contextlib.suppress(OSError):
-            os.killpg(worker.pid, signal.SIGKILL)  # and what an estimator may have started
+            os.killpg(worker.pid, signal.SIGKILL)  # also processes that an estimator started
         worker.wait()
         for pipe in (worker.stdin, worker.stdout):
             with contextlib.suppress(OSError):
@@ -114,12 +119,12 @@ class Thinker:
                 raise EOFError("their process ended")
             found += part
             if len(found) > MAX_ANSWER:
-                raise EOFError("their answer has no end")
+                raise EOFError(f"their answer is longer than {MAX_ANSWER >> 20} MiB")
         return msgspec.msgpack.decode(found[4:], type=Answer)
 
 
 def _wait(fd: int, what: int, until: float) -> None:
-    """Raises TimeoutError."""
+    """Wait until `fd` is ready. Raises TimeoutError at the time `until`."""
     poll = select.poll()
     poll.register(fd, what)
     if not poll.poll(max(0.0, until - time.monotonic()) * 1000):

@@ -1,7 +1,7 @@
-"""The tracer's process: started as the user, in the user's Python, timed, and ended.
+"""The tracer's process: started as the user with the user's Python, limited in time, and ended.
 
-What it runs is the user's code, so it gets what a job of theirs would get and no GPU. It
-says what it found through a pipe; whatever else it prints goes nowhere.
+It runs the user's code, so it has the rights and the environment of that user's job, without a GPU.
+It sends its document through a pipe; its other output is dropped.
 """
 
 from __future__ import annotations
@@ -21,22 +21,23 @@ from pathlib import Path
 import radrm
 from radrm.config import EstimationConfig
 from radrm.errors import RadrmError
-from radrm.host.attempts import cgroups
-from radrm.host.attempts.processes import kill_tree
-from radrm.host.attempts.procfs import TOKEN_VARIABLE
 from radrm.host.estimation import start_tracer
 from radrm.host.estimation.confine import MOST_PROCESSES
 from radrm.host.estimation.leftovers import Leftovers, group_name
+from radrm.host.processes import cgroups
+from radrm.host.processes.procfs import TOKEN_VARIABLE
+from radrm.host.processes.tree import kill_tree
 from radrm.jobfile.options import Options
 
 MAX_DOCUMENT = 64 << 20
 END_LIMIT_S = 10.0
-"""So long a tracer's parent may take to end everything."""
+"""Seconds that a tracer's parent may need to end all processes."""
 TRACER = Path(radrm.__file__).parent / "tracer"
 COMMAND_VARIABLE = "RADRM_TRACED_COMMAND"
-"""How the tracer is told what the job runs: the arguments of a process can be read by anybody."""
+"""The variable that holds the job's command. All users can read a process's arguments, so the
+command is not among them."""
 MOST_COMMAND = 1 << 16
-"""Bytes of it; the kernel takes twice as many in one variable."""
+"""Bytes of the command. The kernel allows twice as many in one variable."""
 _HIDDEN = {
     "CUDA_VISIBLE_DEVICES": "",
     "NVIDIA_VISIBLE_DEVICES": "void",
@@ -46,13 +47,13 @@ _HIDDEN = {
 
 
 class NotTraced(RadrmError):
-    """One line: why there is no trace, and what to do."""
+    """One line: the reason why there is no trace, and what to do."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TraceRequest:
-    """What is to be traced, and as whom. `uid` and `gid` None: as the process that asks.
-    `command` is the text of what the job runs, as far as there is one."""
+    """What to trace, and as which user. With `uid` and `gid` None it is this process's user.
+    `command` is the text of the job's command, empty if there is none."""
 
     arguments: tuple[str, ...]
     cwd: str
@@ -66,7 +67,7 @@ class TraceRequest:
 
 
 def tracer_arguments(options: Options) -> tuple[str, ...]:
-    """What a job's options tell the tracer. There must be a `--model-factory`."""
+    """The tracer's arguments for a job's options, which must have a `--model-factory`."""
     assert options.model_factory is not None
     shape = "x".join(map(str, options.input_shape)) if options.input_shape else None
     given = {
@@ -89,9 +90,11 @@ def trace(
     loud: bool = False,
     leftovers: Leftovers | None = None,
 ) -> bytes:
-    """The tracer's document. Raises `NotTraced`. `ended`: asked now and then whether to stop.
-    `loud`: what the user's code prints goes to standard error. `leftovers`: where the trace is
-    noted for whoever comes after this process."""
+    """The tracer's document. Raises `NotTraced`.
+
+    The trace stops soon after `ended()` becomes true. `loud`: the output of the user's code goes
+    to standard error. `leftovers` records the trace for the next daemon.
+    """
     source, output = os.pipe()
     token = secrets.token_hex(16)
     group = cgroups.place(group_name(token))
@@ -121,7 +124,7 @@ def trace(
         return _document(source, tracer, limits.trace_limit_s, ended)
     finally:
         _end(tracer)
-        # Should somebody have killed the tracer's parent, that has ended nothing.
+        # A killed parent has ended no process, so end them here as well.
         users = () if request.uid is None else (request.uid,)
         kill_tree(token, None, (), group, users=users)
         forget()
@@ -166,7 +169,7 @@ def _start(
     assert tracer.stdin is not None
     with contextlib.suppress(BrokenPipeError):
         tracer.stdin.write(json.dumps(record).encode() + b"\n")
-        tracer.stdin.flush()  # and left open: its end is the tracer's
+        tracer.stdin.flush()  # and stays open: closing it ends the trace
     return tracer
 
 
@@ -175,7 +178,7 @@ def _shortened(command: str) -> str:
 
 
 def _end(tracer: subprocess.Popen[bytes]) -> None:
-    """Have the tracer's parent end all that there is, and itself."""
+    """Let the tracer's parent end all processes and itself."""
     assert tracer.stdin is not None
     with contextlib.suppress(BrokenPipeError):
         tracer.stdin.close()
@@ -189,7 +192,10 @@ def _end(tracer: subprocess.Popen[bytes]) -> None:
 def _document(
     source: int, tracer: subprocess.Popen[bytes], limit_s: float, ended: Callable[[], bool]
 ) -> bytes:
-    """What comes through the pipe until it is closed, or the tracer's process is gone."""
+    """All bytes from the pipe until it is closed or the tracer's parent ends.
+
+    A process of the tracer may keep the pipe open after the parent's end, so both are watched.
+    """
     until = time.monotonic() + limit_s
     poll = select.poll()
     poll.register(source, select.POLLIN)
@@ -216,17 +222,17 @@ def _document(
         if ended():
             raise NotTraced("the daemon ends")
     if not size:
-        raise NotTraced(_silence(tracer))
+        raise NotTraced(_why_no_trace(tracer))
     return b"".join(parts)
 
 
-def _silence(tracer: subprocess.Popen[bytes]) -> str:
-    """Why a tracer may have ended without a word."""
+def _why_no_trace(tracer: subprocess.Popen[bytes]) -> str:
+    """The reason why a tracer sent nothing, as far as it is known."""
     with contextlib.suppress(subprocess.TimeoutExpired):
         tracer.wait(1.0)
     code = tracer.returncode
     how = f"with exit code {code}" if code is None or code >= 0 else f"by signal {-code}"
     return (
-        f"the tracer ended {how} and said nothing; try `radrm summarize` with this factory, "
-        "which shows what it prints"
+        f"the tracer ended {how} and sent no trace; to see what it prints, run `radrm summarize` "
+        "with this factory"
     )

@@ -1,12 +1,13 @@
-"""The process in which the daemon's estimators think.
+"""The process that runs the daemon's estimators.
 
     python -m radrm.host.estimation.worker     (requests on standard input, answers on output)
 
-The first message is the configuration, then come questions; each is answered by one
-message. A message is its length (4 bytes, big-endian) and MessagePack. What is read here
-comes from anybody, so the process gives up the rights of a root daemon before the first
-question, and cannot take more memory than `MEMORY_BYTES`. It ends with its input, with its
-parent, and when an answer takes twice the time that the daemon gives it.
+The first message is the configuration, and every later one a question; each gets one message as its
+answer. A message is its length (4 bytes, big-endian) and MessagePack.
+
+Any user can write what an estimator reads. So this process gives up the rights of a root daemon
+before the first question, and has at most `MEMORY_BYTES` of memory. It ends with its input, with
+its parent, and when an answer takes twice the daemon's time limit.
 """
 
 from __future__ import annotations
@@ -22,27 +23,27 @@ from typing import Any
 import msgspec
 
 from radrm.config import Config, parse_table
-from radrm.core.rules import Description
+from radrm.estimators.interface import Description
 from radrm.host.estimation import confine
 from radrm.host.estimation.asking import Answer, Asking
 
 MEMORY_BYTES = 4 << 30
 MAX_MESSAGE = 128 << 20
-"""Bytes: the longest trace and the longest envelope, and room."""
+"""Bytes: the longest trace plus the longest envelope, with room to spare."""
 NOBODY = 65534
 _LENGTH = 4
 
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """A job, and what the tracer wrote of it, if it was traced."""
+    """A job, and the tracer's document about it, None if it was not traced."""
 
     job: Description
     events: bytes | None = None
 
 
 def packed(message: object) -> bytes:
-    """A message, as it goes through a pipe."""
+    """A message as bytes for the pipe."""
     data = msgspec.msgpack.encode(message)
     return len(data).to_bytes(_LENGTH, "big") + data
 
@@ -53,18 +54,18 @@ def main() -> int:
     signal.signal(signal.SIGALRM, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, (signal.SIGALRM,))
     source, target = os.dup(0), os.dup(1)
-    # Whatever an estimator prints must not end up among the answers.
+    # An estimator may print, and that must not mix with the answers.
     os.dup2(2, 1)
     config: Config = parse_table(_read(source, dict[str, Any]), "the daemon's configuration")
     asking = Asking(config)
-    # Now, not with the first question: its answer would come late, and after the rights are
-    # gone the files may be out of reach.
-    asking.ask(Description(spec=_nothing()))
+    # This loads the estimators' files now. Without root's rights they may be unreadable later, and
+    # the first question would wait for them.
+    asking.ask(Description(spec=_empty_spec()))
     _give_up_rights(parent)
     os.write(target, packed(Answer()))
     limit_s = 2 * config.estimation.time_limit_s
     while (question := _read(source, Question)) is not None:
-        # The daemon ends this process sooner, if it is still there; the kernel ends it then.
+        # The daemon ends this process earlier. If the daemon is dead, SIGALRM ends it.
         signal.setitimer(signal.ITIMER_REAL, limit_s)
         answer = asking.ask(question.job, question.events)
         signal.setitimer(signal.ITIMER_REAL, 0)
@@ -72,7 +73,7 @@ def main() -> int:
     return 0
 
 
-def _nothing() -> Any:
+def _empty_spec() -> Any:
     from radrm.core.records import JobSpec
 
     return JobSpec(name="nothing", user="", uid=-1)
@@ -80,7 +81,7 @@ def _nothing() -> Any:
 
 def _give_up_rights(parent: int) -> None:
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    with contextlib.suppress(ValueError):  # a lower limit is in force already
+    with contextlib.suppress(ValueError):  # there is already a lower limit
         resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
     resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
     if os.getuid() == 0:
@@ -97,7 +98,7 @@ def _read(source: int, kind: Any) -> Any:
         return None
     size = int.from_bytes(head, "big")
     if size > MAX_MESSAGE:
-        raise EOFError(f"a message of {size >> 20} MiB; {MAX_MESSAGE >> 20} MiB are read")
+        raise EOFError(f"a message has {size >> 20} MiB; the limit is {MAX_MESSAGE >> 20} MiB")
     data = _exactly(source, size)
     return None if data is None else msgspec.msgpack.decode(data, type=kind)
 

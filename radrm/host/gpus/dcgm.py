@@ -1,16 +1,18 @@
 """SM activity from DCGM, by `dcgmi dmon`: one long-lived child per model of GPU.
 
-DCGM's host engine counts for all; `dcgmi` only prints. Which GPU is which is asked of
-`dcgmi discovery` whenever a child is started, since a restarted host engine may number
-them anew. A model has a child of its own because DCGM watches the profiling counters of
-a group only where all its GPUs have them: a display card would cost the others theirs.
+Theory of operation. DCGM's host engine measures; `dcgmi` only prints. Each start of a child
+asks `dcgmi discovery` for DCGM's numbers of the GPUs, because a restarted host engine may
+renumber them. Each model has its own child: DCGM watches the profiling counters of a group only
+if all its GPUs have them, so a display card would disable them for the others. The thread that
+reads the devices calls `watch`, `latest` and `error`; the stream's thread runs the rest. What
+both use is replaced as a whole, never changed in place. A restart begins without samples.
 
-What is not believed: N/A, a number that is no ratio, a row that does not fit its header,
-instances of different sizes on one GPU (DCGM then gives the larger ones too little) and
-several compute instances in one GPU instance (the row is of them all).
+These values are rejected: N/A, a number that is no ratio, a row that does not match its header,
+instances of different sizes on one GPU (DCGM reports too little for the larger ones), and
+several compute instances in one GPU instance (the row is their sum).
 
-Field numbers and what `dmon` prints: DCGM User Guide, "dcgmi dmon"; names of fields have
-changed between releases, numbers never have.
+DCGM User Guide, "dcgmi dmon", has the field numbers and the output. Field names have changed
+between releases; field numbers have not.
 """
 
 from __future__ import annotations
@@ -26,36 +28,36 @@ from radrm.core.records import Device
 from radrm.core.words import DeviceKind
 from radrm.errors import DeviceError
 from radrm.host.gpus.source import Sample
-from radrm.host.gpus.stream import Heard, Stream, ask
+from radrm.host.gpus.stream import LineKind, Stream, ask
 
 FIELDS = "1002,155"
-"""SM activity and power. No more: each further profiling field may cost another pass."""
+"""SM activity and power. Each further profiling field may cost DCGM another pass."""
 INTERVAL_MS = 1000
 SILENT_S = 5.0
-"""Real seconds after which a sample no longer tells how busy a device is."""
+"""Real seconds after which a sample is too old to show how busy a device is."""
 START_LIMIT_S = 20.0
 """Real seconds from the start of the child to the first sample, discovery included."""
 ROUNDING = 0.01
-"""By so much a ratio may exceed 1 because of how it was counted."""
+"""Amount by which counting errors may lift a ratio above 1."""
 POWER_MAX_W = 100_000.0
 
 MigIds = Callable[[str], "tuple[int, int] | None"]
-"""From the UUID of a MIG device to the driver's ids of its GPU and compute instance. Asks the
-driver, so only the reading thread may call it."""
+"""Returns the driver's ids of the GPU instance and compute instance of a MIG device, by its UUID.
+It asks the driver, so only the reading thread may call it."""
 Entity = tuple[str, int]
-"""What a row is of: `("GPU", 0)`, `("GPU-I", 3)`, `("GPU-CI", 3)`."""
+"""What a row describes: `("GPU", 0)`, `("GPU-I", 3)`, `("GPU-CI", 3)`."""
 
 _SMACT = re.compile(r"SMACT(IV(E|ITY))?(RATIO)?")
 _POWER = re.compile(r"(POWER|PWR|POWERUSAGE|POWERDRAW)W?")
 _ENTITIES = {"GPU", "GPU-I", "GPU-CI"}
 
 
-# ------------------------------------------------------------------ what it prints
+# ------------------------------------------------------------------ the output of dcgmi
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One line of `dmon`. None: not measured, or not to be believed (then `wrong` says so)."""
+    """One line of `dmon`. None: not measured, or rejected; then `wrong` is the reason."""
 
     entity: Entity
     smact: float | None
@@ -64,30 +66,30 @@ class Row:
 
 
 class Dmon:
-    """Reads what `dcgmi dmon` prints, line by line; columns go by the names in the header."""
+    """Parses the lines of `dcgmi dmon`. The header names the columns."""
 
     def __init__(self) -> None:
         self._columns: tuple[str, ...] = ()
 
-    def read(self, line: str) -> Row | Heard:
-        """The row on a line, or what else the line was."""
+    def read(self, line: str) -> Row | LineKind:
+        """Return the row of a line, or the kind of a line without a row."""
         words = line.split()
         if line.startswith("#"):
             self._columns = tuple(_column(w) for w in _header_words(line))
-            return Heard.FRAME
+            return LineKind.HEADER
         if not words or words[0].upper() == "ID":
-            return Heard.FRAME
+            return LineKind.HEADER
         entity, values = _entity(words), words[2:]
         if entity is None:
-            return Heard.WORDS
+            return LineKind.MESSAGE
         if len(values) != len(self._columns):
-            return Heard.WORDS  # half a line, or columns that cannot be told apart
+            return LineKind.MESSAGE  # half a line: a value could belong to either column
         cells = dict(zip(self._columns, values, strict=True))
         smact = _number(cells.get("smact"))
         power_w = _number(cells.get("power"))
         wrong = None
         if smact is not None and not 0 <= smact <= 1 + ROUNDING:
-            wrong = f"DCGM gives its SM activity as {smact:g}, which cannot be"
+            wrong = f"DCGM gives its SM activity as {smact:g}, which is not in 0..1"
             smact = None
         elif smact is None:
             wrong = _why_none(cells.get("smact"))
@@ -97,7 +99,7 @@ class Dmon:
 
 
 def _header_words(line: str) -> list[str]:
-    """The names of the columns behind `#Entity`, `# Entity`, `#Entity ID`, `# Entity / Id`."""
+    """Return the column names that follow `#Entity`, `#Entity ID` or `# Entity / Id`."""
     words = line.replace("#", " ", 1).split()
     while words and words[0].upper() in ("ENTITY", "ID", "/", "ENTITY/ID"):
         words = words[1:]
@@ -105,7 +107,7 @@ def _header_words(line: str) -> list[str]:
 
 
 def _column(word: str) -> str:
-    """`smact` or `power` whatever the release calls it; else the word itself."""
+    """Return `smact` or `power` for every release's name of them; else the word itself."""
     name = re.sub(r"[^A-Z]", "", word.upper())
     if _SMACT.fullmatch(name):
         return "smact"
@@ -119,7 +121,7 @@ def _entity(words: Sequence[str]) -> Entity | None:
 
 
 def _number(word: str | None) -> float | None:
-    """None for N/A, for what is no number, and for what is none that can be compared."""
+    """Return the number of a cell; None for N/A, NaN, an infinity, or no number."""
     try:
         value = float(word) if word is not None else math.nan
     except ValueError:
@@ -134,13 +136,13 @@ def _why_none(word: str | None) -> str:
 
 
 def parse_discovery(printed: str) -> dict[str, int]:
-    """DCGM's numbers of GPUs by UUID, from `dcgmi discovery -l`."""
+    """Return DCGM's number of each GPU by UUID, from `dcgmi discovery -l`."""
     found: dict[str, int] = {}
     number: int | None = None
     for line in printed.splitlines():
         row = re.match(r"\|\s*(\d{1,9})?\s*\|(.*)\|\s*$", line, re.ASCII)
         if row is None:
-            number = None  # the edge of a table: another device, or another kind of device
+            number = None  # a border of the table: another device follows
             continue
         if row[1]:
             number = int(row[1])
@@ -151,8 +153,11 @@ def parse_discovery(printed: str) -> dict[str, int]:
 
 
 def parse_hierarchy(printed: str) -> dict[tuple[str, int], tuple[int, int]]:
-    """From a GPU's UUID and the driver's id of a GPU instance to DCGM's number of that
-    instance and how many compute instances it has, from `dcgmi discovery -c`."""
+    """Return DCGM's number of each GPU instance and the count of its compute instances.
+
+    The keys are the UUID of the GPU and the driver's id of the GPU instance. The text is from
+    `dcgmi discovery -c`.
+    """
     found: dict[tuple[str, int], tuple[int, int]] = {}
     gpu: str | None = None
     for line in printed.splitlines():
@@ -175,7 +180,7 @@ def parse_hierarchy(printed: str) -> dict[tuple[str, int], tuple[int, int]]:
 
 
 class Dcgm:
-    """A `SmactFeed` over the DCGM of this machine."""
+    """A `SmactFeed` from the DCGM of this machine."""
 
     name = "dcgm"
 
@@ -206,9 +211,9 @@ class Dcgm:
         group = self._group_of.get(uuid)
         return group.latest(uuid) if group else None
 
-    def trouble(self, uuid: str) -> str | None:
+    def error(self, uuid: str) -> str | None:
         group = self._group_of.get(uuid)
-        return group.trouble(uuid) if group else None
+        return group.error(uuid) if group else None
 
     def close(self) -> None:
         for group in self._groups.values():
@@ -218,8 +223,7 @@ class Dcgm:
 class _Group:
     """Devices of one model, and the child that measures them.
 
-    `start` and the questions come from the reading thread, `_prepare` and `_take` from the
-    stream's; what both touch is replaced as a whole, never changed in place.
+    The reading thread calls the public methods, the stream's thread `_prepare` and `_take`.
     """
 
     def __init__(self, command: str) -> None:
@@ -235,6 +239,7 @@ class _Group:
         self.stream = Stream("dcgmi", self._prepare, self._take)
 
     def watch(self, devices: tuple[Device, ...], ids: Mapping[str, tuple[int, int] | None]) -> None:
+        """Measure these devices; restart the child if they have changed."""
         if (devices, ids) == (self._devices, self._ids):
             return
         begun = bool(self._devices)
@@ -252,8 +257,8 @@ class _Group:
         at, smact, power_w = found
         return Sample(smact=smact, age_s=max(0.0, time.monotonic() - at), power_w=power_w)
 
-    def trouble(self, uuid: str) -> str | None:
-        known = self.stream.trouble or self._unwatched.get(uuid)
+    def error(self, uuid: str) -> str | None:
+        known = self.stream.error or self._unwatched.get(uuid)
         if known is not None:
             return known
         sample = self.latest(uuid)
@@ -287,7 +292,7 @@ class _Group:
         self._dmon = Dmon()
         self._uuids, self._unwatched = uuids, unwatched
         if not uuids:
-            raise DeviceError(next(iter(unwatched.values()), "DCGM is asked for no device"))
+            raise DeviceError(next(iter(unwatched.values()), "DCGM has no device to measure"))
         watched = ",".join(
             f"{number}" if kind == "GPU" else f"i:{number}" for kind, number in uuids
         )
@@ -300,16 +305,20 @@ class _Group:
         numbers: Mapping[str, int],
         instances: Mapping[tuple[str, int], tuple[int, int]],
     ) -> Entity | str:
-        """What DCGM calls a device; else why its SM activity cannot be had from DCGM."""
+        """Return DCGM's name of a device, or why DCGM cannot measure its SM activity."""
         if device.kind is not DeviceKind.MIG:
             number = numbers.get(device.uuid)
-            return "DCGM does not know this GPU" if number is None else ("GPU", number)
+            if number is None:
+                return "DCGM does not know this GPU; restart nv-hostengine"
+            return ("GPU", number)
         sizes = {d.profile for d in devices if d.parent == device.parent}
         if len(sizes) > 1:
             return "DCGM misreads a GPU whose MIG instances differ in size"
         ids = self._ids.get(device.uuid)
         if ids is None or device.parent is None:
-            return "the driver does not tell which instance of DCGM's this is"
+            return (
+                "the driver does not report the ids of this MIG instance, so DCGM's cannot be found"
+            )
         entity, computes = instances.get((device.parent, ids[0]), (None, 0))
         if entity is None:
             return "DCGM does not know this MIG instance; restart nv-hostengine"
@@ -317,13 +326,13 @@ class _Group:
             return "DCGM measures a GPU instance, and several compute instances share this one"
         return ("GPU-I", entity)
 
-    def _take(self, line: str) -> Heard:
+    def _take(self, line: str) -> LineKind:
         row = self._dmon.read(line)
-        if isinstance(row, Heard):
+        if isinstance(row, LineKind):
             return row
         uuid = self._uuids.get(row.entity)
         if uuid is not None:
             self._wrong[uuid] = row.wrong
             if row.smact is not None:
                 self._samples[uuid] = (time.monotonic(), row.smact, row.power_w)
-        return Heard.DATA
+        return LineKind.DATA

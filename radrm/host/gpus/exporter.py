@@ -1,15 +1,17 @@
-"""SM activity from dcgm-exporter: its page of metrics on this machine, asked every second.
+"""SM activity from dcgm-exporter: its page of metrics on this machine, read every second.
 
-For servers where dcgm-exporter runs and `dcgmi` is not at hand (DCGM in a container). The
-page tells no time, and by default it is renewed every 30 s only: so its numbers are taken
-once it was seen to be renewed often enough, and then for as long as it is.
+Theory of operation. This feed is for servers where dcgm-exporter runs but `dcgmi` is missing
+(DCGM in a container). The page has no time, and by default dcgm-exporter renews it every 30 s.
+So a sample counts only after two different pages were seen within `SILENT_S`, and its age is
+the time since its page first appeared. One thread fetches pages; others read its results, which
+it replaces as a whole. A restart must see two different pages again.
 
-What is not believed: DCGM's blanks, numbers that are no ratio, and in `auto` a page served
-by somebody who is neither root nor the daemon's own user: anybody may listen on such a port,
-and could pass busy GPUs off as idle.
+These values are rejected: DCGM's blanks and numbers that are no ratio. With `auto`, the page of
+a server that runs neither as root nor as the daemon's user is rejected too. Any user may listen
+on such a port, and could present busy GPUs as idle.
 
-The page's format: Prometheus, "Exposition formats", text version 0.0.4; what stands in it:
-DCGM User Guide, "DCGM Exporter Metrics" (`DCGM_FI_PROF_SM_ACTIVE`, off by default).
+Prometheus, "Exposition formats", text version 0.0.4, has the format of the page; DCGM User
+Guide, "DCGM Exporter Metrics", its fields (`DCGM_FI_PROF_SM_ACTIVE` is off by default).
 """
 
 from __future__ import annotations
@@ -27,20 +29,20 @@ from urllib.parse import urlsplit
 from radrm.core.records import Device
 from radrm.core.words import DeviceKind
 from radrm.errors import DeviceError
-from radrm.host.attempts.procfs import start_of
 from radrm.host.gpus.dcgm import POWER_MAX_W, ROUNDING, SILENT_S, MigIds
 from radrm.host.gpus.source import Sample
 from radrm.host.gpus.stream import Backoff, shown
+from radrm.host.processes.procfs import start_of
 
 log = logging.getLogger("radrm")
 
 INTERVAL_S = 1.0
 TIMEOUT_S = 1.0
-"""For each step of a request: to connect, to send, to receive something."""
+"""Limit of each step of a request: connect, send, receive a part."""
 LONGEST_PAGE = 8 << 20
-"""Bytes. Eight GPUs with everything switched on take some 100 KiB."""
+"""Bytes. Eight GPUs with all counters enabled take some 100 KiB."""
 _LISTENERS_BYTES = 4 << 20
-"""Of each of the kernel's tables of connections."""
+"""Bytes read of each of the kernel's tables of connections."""
 
 _SMACT = re.compile(r"DCGM_FI_PROF_SM_ACTIV(E|ITY)(_RATIO)?")
 _POWER = re.compile(r"DCGM_FI_DEV_(POWER_USAGE|POWER_DRAW)(_INSTANT)?(_W(ATTS)?)?")
@@ -48,15 +50,15 @@ _LINE = re.compile(r"([A-Za-z_:][A-Za-z0-9_:]*)(?:\{(.*)\})?\s+([^\s{}]+)(?:\s+-
 _LABEL = re.compile(r'\s*([A-Za-z_][A-Za-z0-9_]*)\s*=\s*"((?:[^"\\]|\\.)*)"\s*(?:,|$)')
 
 Place = tuple[str, "int | None"]
-"""The UUID of a GPU and, for a MIG instance, the driver's id of it."""
+"""The UUID of a GPU, and the driver's id of the GPU instance for a MIG instance."""
 
 
-# ------------------------------------------------------------------ what it serves
+# ------------------------------------------------------------------ the page
 
 
 @dataclass(frozen=True, slots=True)
 class Metrics:
-    """What a page tells of SM activity (0..1) and power (W), by place."""
+    """SM activity (0..1) and power (W) by place; `wrong` has the messages of rejected values."""
 
     smact: Mapping[Place, float]
     power_w: Mapping[Place, float]
@@ -64,9 +66,9 @@ class Metrics:
 
 
 def parse_metrics(page: str) -> Metrics:
-    """Read a page. Lines that say nothing of interest, or make no sense, are passed over.
+    """Parse a page; skip lines of other metrics and lines that cannot be parsed.
 
-    Where a place stands there more than once (a pod each), the busiest counts.
+    A place may have several lines, one per pod. The highest SM activity counts.
     """
     smact: dict[Place, float] = {}
     power_w: dict[Place, float] = {}
@@ -79,14 +81,16 @@ def parse_metrics(page: str) -> Metrics:
             if 0 <= value <= 1 + ROUNDING:
                 smact[place] = max(smact.get(place, 0.0), min(1.0, value))
             else:
-                wrong[place] = f"dcgm-exporter gives its SM activity as {value:g}, which cannot be"
+                wrong[place] = (
+                    f"dcgm-exporter gives its SM activity as {value:g}, which is not in 0..1"
+                )
         elif _POWER.fullmatch(name) and 0 <= value <= POWER_MAX_W:
             power_w[place] = value
     return Metrics({p: v for p, v in smact.items() if p not in wrong}, power_w, wrong)
 
 
 def _samples(page: str) -> Iterator[tuple[str, dict[str, str], float]]:
-    for line in page.split("\n")[:-1]:  # the last one is empty, or cut off: 0.5 could read 0
+    for line in page.split("\n")[:-1]:  # the last line may be cut off: 0.5 would read 0
         if not line.startswith("DCGM_"):
             continue
         match = _LINE.fullmatch(line)
@@ -102,7 +106,7 @@ def _samples(page: str) -> Iterator[tuple[str, dict[str, str], float]]:
 
 
 def _place(labels: Mapping[str, str]) -> Place | None:
-    """None where the GPU or the instance cannot be told."""
+    """Return the place that the labels name; None if they name none."""
     uuid = labels.get("uuid") or labels.get("gpu_uuid")
     instance = labels.get("gpu_i_id", "")
     if not uuid or not (instance == "" or re.fullmatch(r"[0-9]{1,9}", instance)):
@@ -114,9 +118,9 @@ def _place(labels: Mapping[str, str]) -> Place | None:
 
 
 class DcgmExporter:
-    """A `SmactFeed` over a page of metrics at `url`, http://HOST:PORT/PATH on this machine.
+    """A `SmactFeed` from a page of metrics at `url`, http://HOST:PORT/PATH on this machine.
 
-    `trusting` takes the page from whoever serves it.
+    `trusting`: accept the page of any server process.
     """
 
     name = "dcgm-exporter"
@@ -137,7 +141,7 @@ class DcgmExporter:
         self._backoff = backoff or Backoff()
         self._places: Mapping[str, Place] = {}
         self._pages = Pages()
-        self._told: str | None = None
+        self._logged: str | None = None
         self._down: str | None = None
         self._closing = threading.Event()
         self._thread = threading.Thread(target=self._run, name=self.name, daemon=True)
@@ -154,11 +158,11 @@ class DcgmExporter:
         place = self._places.get(uuid)
         return None if place is None else self._pages.latest(place, time.monotonic())
 
-    def trouble(self, uuid: str) -> str | None:
+    def error(self, uuid: str) -> str | None:
         place = self._places.get(uuid)
         if place is None:
             return None
-        return self._down or self._pages.trouble(place, time.monotonic())
+        return self._down or self._pages.error(place, time.monotonic())
 
     def close(self) -> None:
         self._closing.set()
@@ -177,28 +181,28 @@ class DcgmExporter:
             try:
                 page = fetch(self._url, trusting=self._trusting)
                 self._pages.take(page, time.monotonic())
-                self._say(None)
+                self._set_error(None)
                 pause_s = self._interval_s
-            except Exception as error:  # whatever a damaged page has led to
+            except Exception as error:  # a damaged page must not end the thread
                 known = isinstance(error, DeviceError)
-                self._say(
+                self._set_error(
                     str(error) if known else f"dcgm-exporter: {type(error).__name__}: {error}"
                 )
                 pause_s = self._backoff.pause_after(time.monotonic() - good_since)
                 good_since = time.monotonic() + pause_s
             self._closing.wait(pause_s)
 
-    def _say(self, trouble: str | None) -> None:
-        self._down = trouble
-        if trouble is not None and trouble != self._told:
-            log.info("%s", trouble)
-            self._told = trouble
+    def _set_error(self, cause: str | None) -> None:
+        self._down = cause
+        if cause is not None and cause != self._logged:
+            log.info("%s", cause)
+            self._logged = cause
 
 
 class Pages:
-    """The last page, since when it stands, and whether it is renewed often enough.
+    """The last page, when it first appeared, and how long its renewal took.
 
-    Times are real seconds on any one clock.
+    All times are seconds of one monotonic clock.
     """
 
     def __init__(self) -> None:
@@ -208,7 +212,7 @@ class Pages:
         self._renewed_s: float | None = None
 
     def take(self, text: str, now_s: float) -> None:
-        """A page was read. One that says what it said before is the old one."""
+        """Take a page that was read. A page with the same text is still the old one."""
         if text == self._text:
             return
         if self._text is not None:
@@ -223,7 +227,7 @@ class Pages:
         power_w = self._metrics.power_w.get(place)
         return Sample(smact=smact, age_s=max(0.0, now_s - self._at), power_w=power_w)
 
-    def trouble(self, place: Place, now_s: float) -> str | None:
+    def error(self, place: Place, now_s: float) -> str | None:
         if self._text is None:
             return None
         metrics, age_s = self._metrics, now_s - self._at
@@ -232,11 +236,13 @@ class Pages:
         if place not in metrics.smact:
             return (
                 "dcgm-exporter gives no SM activity for it; "
-                "switch DCGM_FI_PROF_SM_ACTIVE on in its list of counters"
+                "add DCGM_FI_PROF_SM_ACTIVE to its list of counters"
             )
         if age_s > SILENT_S or (self._renewed_s or 0.0) > SILENT_S:
+            interval_s = max(age_s, self._renewed_s or 0.0)
             return (
-                f"dcgm-exporter does not renew its numbers every {SILENT_S:.0f} s; "
+                f"dcgm-exporter takes {interval_s:.1f} s or more to renew its numbers, "
+                f"the limit is {SILENT_S:.0f} s; "
                 "start it with --collect-interval=1000"
             )
         return None
@@ -246,8 +252,8 @@ class Pages:
 
 
 def fetch(url: str, *, trusting: bool = True) -> str:
-    """A page of this machine. No redirect and no proxy is followed. Raises `DeviceError`."""
-    # Imported here: it brings `ssl` along, and most servers have no exporter to ask.
+    """Fetch a page from this machine, without redirects and proxies. Raises `DeviceError`."""
+    # Imported here: it imports `ssl`, and most servers have no exporter.
     import http.client
 
     parts = urlsplit(url)
@@ -266,32 +272,37 @@ def fetch(url: str, *, trusting: bool = True) -> str:
             )
         page = answer.read(LONGEST_PAGE + 1)
     except ConnectionRefusedError:
-        raise DeviceError(f"no dcgm-exporter listens at {url}") from None
+        raise DeviceError(
+            f"no dcgm-exporter listens at {url}; start it or correct readings.dcgm_exporter"
+        ) from None
     except (OSError, http.client.HTTPException, ValueError) as error:
         words = shown(str(error)) or type(error).__name__
         raise DeviceError(f"dcgm-exporter at {url} does not answer: {words}") from error
     finally:
         connection.close()
     if len(page) > LONGEST_PAGE:
-        raise DeviceError(f"the page at {url} is too long to be dcgm-exporter's")
+        raise DeviceError(
+            f"the page at {url} is longer than {LONGEST_PAGE >> 20} MiB; dcgm-exporter's is not; "
+            "correct readings.dcgm_exporter"
+        )
     return page.decode(errors="replace")
 
 
 def _check_server(port: int) -> None:
-    """Raises `DeviceError` unless root or our own user listens where we are connected to."""
+    """Raise `DeviceError` unless only root or the daemon's user listens on this port."""
     owners = listeners(port)
     if not owners or not owners <= {0, os.geteuid()}:
         raise DeviceError(
-            f"port {port} is not served by root, so what it says is not believed; "
-            'if it is your dcgm-exporter: readings.smact = "dcgm-exporter"'
+            f"port {port} is served neither by root nor by the daemon's user, so radrm ignores it; "
+            'if it is your dcgm-exporter, set readings.smact = "dcgm-exporter"'
         )
 
 
 def listeners(port: int) -> set[int]:
-    """The users who listen on a TCP port of this machine, as the kernel tells."""
+    """Return the user ids that listen on a TCP port of this machine, from the kernel."""
     found: set[int] = set()
     for table in ("/proc/net/tcp", "/proc/net/tcp6"):
-        # Those who listen come first, whatever other connections there are.
+        # The kernel lists listening sockets first, so a bounded read finds them.
         for row in start_of(table, _LISTENERS_BYTES).decode("ascii", "replace").splitlines()[1:]:
             words = row.split()
             listening = len(words) > 7 and words[3] == "0A"

@@ -1,12 +1,13 @@
 """SM activity of Hopper and newer GPUs, from the driver's own performance counters (GPM).
 
-The driver takes a sample of its counters on demand, and gives figures for the time between
-two samples that are more than 100 ms apart: NVML API reference, "GPM Functions". So each
-question takes a sample and compares it with that of the question before; nothing runs in
-between. No other profiler is locked out by this, and it needs no rights.
+Theory of operation. The driver samples its counters on demand. It computes figures for the time
+between two samples, which must be more than 100 ms apart (NVML API reference, "GPM Functions").
+So each `latest` takes a sample and compares it with the previous one; nothing runs in between.
+GPM needs no privileges and does not block other profilers. Sample buffers belong to one
+connection (`generation`): they are freed before it closes, and never used in the next one. The
+thread that reads the devices makes all calls. A restart begins without samples.
 
-Of a MIG device, the figures are those of its GPU instance, which several compute instances
-can share.
+For a MIG device the figures are those of its GPU instance, which compute instances may share.
 """
 
 from __future__ import annotations
@@ -26,20 +27,20 @@ from radrm.host.gpus.source import Sample
 log = logging.getLogger("radrm")
 
 SHORTEST_S = 0.11
-"""Between two samples; the driver wants more than 0.1 s."""
+"""Shortest time between two samples; the driver requires more than 0.1 s."""
 LONGEST_S = 60.0
-"""Figures over a longer time say too little of now."""
+"""Longest time between two samples: a longer mean does not show the present load."""
 
 _VERSION = 1
 _SM_UTIL, _SM_OCCUPANCY = 2, 3
 _ROUNDING = 0.01
-"""Counters are read one after the other, which can make 100.2 % of 100 %."""
+"""The driver reads the counters one by one, so 100 % can read as 100.2 %."""
 
 
 @dataclass(slots=True)
 class _Meter:
-    """One device. `old` and `new` are the driver's buffers; `new` holds a sample when
-    `taken_s` says since when. `served`: it has given a figure once."""
+    """One device. `old` and `new` are the driver's buffers. `new` holds a sample of `taken_s`,
+    unless that is None. `served`: the device has given a figure before."""
 
     generation: int
     old: Any = None
@@ -50,11 +51,11 @@ class _Meter:
     smact: float | None = None
     occupancy: float | None = None
     measured_s: float = 0.0
-    trouble: str | None = None
+    error: str | None = None
 
 
 class Gpm:
-    """A `SmactFeed`. It shares the connection of `gpus`, and its thread."""
+    """A `SmactFeed` that shares the connection and the thread of `gpus`."""
 
     name = "gpm"
 
@@ -76,12 +77,15 @@ class Gpm:
             self._meters[uuid] = _Meter(self._library.generation)
 
     def latest(self, uuid: str) -> Sample | None:
-        """None too while there is trouble. Two questions at least make a sample."""
+        """Take a sample; return the figure since the previous one, None if there is none.
+
+        The first call for a device returns None, since a figure needs two samples.
+        """
         meter = self._meters.get(uuid)
         if meter is None:
             return None
         if meter.generation != self._library.generation:
-            self._meters[uuid] = meter = self._renewed(meter)
+            self._meters[uuid] = meter = self._reconnected(meter)
         now_s = self._now()
         due = meter.taken_s is None or now_s - meter.taken_s >= SHORTEST_S
         if due and meter.supported is not False:
@@ -91,22 +95,24 @@ class Gpm:
             return None
         return Sample(smact=meter.smact, age_s=max(0.0, self._now() - meter.measured_s))
 
-    def trouble(self, uuid: str) -> str | None:
+    def error(self, uuid: str) -> str | None:
         meter = self._meters.get(uuid)
         ours = meter is not None and (meter.supported or meter.served)
-        return meter.trouble if meter is not None and ours else None
+        return meter.error if meter is not None and ours else None
 
     def close(self) -> None:
-        """Returns at once: what a thread is still at work with is left to the end of this
-        process."""
+        """Free the buffers and return at once.
+
+        While another thread is inside a call, the buffers stay allocated until the process ends.
+        """
         if not self._library.in_use_elsewhere:
             self._free_all()
         self._meters.clear()
 
-    # -------------------------------------------------------------- beside the feed
+    # -------------------------------------------------------------- other figures
 
     def occupancy(self, uuid: str) -> float | None:
-        """Of the warps that the SMs could hold, the share that they held, 0..1."""
+        """Return the share of the SMs' warp slots that were occupied, 0..1."""
         meter = self._meters.get(uuid)
         return meter.occupancy if meter is not None else None
 
@@ -114,29 +120,29 @@ class Gpm:
 
     def _measure(self, uuid: str, meter: _Meter) -> None:
         try:
-            trouble = self._sample(uuid, meter)
+            cause = self._sample(uuid, meter)
         except self._library.Error as error:
-            trouble = words.of_device(error.value, error)
+            cause = words.device_message(error.value, error)
             if error.value in words.NOT_OFFERED and not meter.served:
-                if meter.trouble is None:
-                    log.warning("%s: GPM gives no SM activity: %s", uuid, trouble)
+                if meter.error is None:
+                    log.warning("%s: GPM gives no SM activity: %s", uuid, cause)
                 meter.supported = False
         except DeviceError as error:
-            trouble = str(error)
-        if trouble is not None:
-            # A sample from before the trouble is no beginning of a time that is measured.
+            cause = str(error)
+        if cause is not None:
+            # A sample from before the error must not begin the next measured time.
             meter.taken_s = meter.smact = meter.occupancy = None
-            meter.trouble = f"GPM gives no SM activity: {trouble}"
+            meter.error = f"GPM gives no SM activity: {cause}"
 
     def _sample(self, uuid: str, meter: _Meter) -> str | None:
-        """Take one, and compare it with the one before. Returns what is wrong."""
+        """Take a sample and compare it with the previous one. Return an error message, or None."""
         place = self._gpus.place(uuid)
-        meter.generation = self._library.generation  # `place` may have opened it anew
+        meter.generation = self._library.generation  # `place` may have reconnected
         if meter.supported is None:
             support = self._library.offered("nvmlGpmQueryDeviceSupport", place.gpu)
             meter.supported = bool(support is not None and support.isSupportedDevice)
             if not meter.supported:
-                return "the driver does not offer it any more" if meter.served else None
+                return "the driver no longer offers it" if meter.served else None
         if meter.new is None:
             meter.new = self._library.call("nvmlGpmSampleAlloc")
             meter.old = self._library.call("nvmlGpmSampleAlloc")
@@ -161,17 +167,17 @@ class Gpm:
         self._library.call("nvmlGpmMetricsGet", request)
         activity, occupancy = request.metrics[0], request.metrics[1]
         if activity.nvmlReturn != 0:
-            return words.of_device(activity.nvmlReturn, "the driver has no figure")
+            return words.device_message(activity.nvmlReturn, "the driver has no figure")
         share = _share(activity.value)
         if share is None:
-            return f"it reads {activity.value} %"
+            return f"the driver gives {activity.value} %, which is not in 0..100 %"
         meter.smact, meter.measured_s = share, meter.taken_s or 0.0
         meter.occupancy = None if occupancy.nvmlReturn else _share(occupancy.value)
-        meter.served, meter.trouble = True, None
+        meter.served, meter.error = True, None
         return None
 
-    def _renewed(self, meter: _Meter) -> _Meter:
-        """The same device over a new connection: the driver is asked everything anew."""
+    def _reconnected(self, meter: _Meter) -> _Meter:
+        """Return the meter of the same device for a new connection; the driver is asked again."""
         return replace(
             meter,
             generation=self._library.generation,
@@ -188,12 +194,12 @@ class Gpm:
     def _free(self, meter: _Meter) -> None:
         for sample in (meter.old, meter.new):
             if sample is not None:
-                self._library.perhaps("nvmlGpmSampleFree", sample)
+                self._library.call_or_none("nvmlGpmSampleFree", sample)
         meter.old = meter.new = meter.taken_s = None
 
 
 def _share(percent: float) -> float | None:
-    """0..1; None for what no share can be."""
+    """Return the share in 0..1; None for an impossible percentage."""
     share = percent / 100
     if not math.isfinite(share) or not 0 <= share <= 1 + _ROUNDING:
         return None

@@ -1,11 +1,11 @@
-"""Readings from several sources as one: a base that lists and reads devices, and SM activity
-from the best feed that really delivers it.
+"""Combine a base, which lists and reads devices, with the best working feed of SM activity.
 
-The feeds stand in order; the next one is asked about a device only once those before it
-turn out not to serve it. Which one served is in every reading (`smact_source`). A device
-whose feed falls silent has `smact_trouble` and takes no newcomer beside others: what was
-measured a while ago, or coarsely, is no word on what a newcomer would meet. A device that no
-feed has ever served is read coarsely, as the base does.
+Theory of operation. The feeds are in order of preference. The next feed is started for a
+device only after the earlier ones have failed for it. Every reading names the feed that
+measured it (`smact_source`). A device whose feed stops gets `smact_error` and takes no new
+job beside others: an old or coarse figure does not show the load that a new job would meet. A
+device that no feed has ever measured keeps the coarse figure of the base. A restart forgets
+which feed measured which device, and tries all feeds again.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ import re
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 from radrm.config import ReadingsConfig
 from radrm.core.records import Device, Instant, Reading
@@ -26,51 +25,45 @@ from radrm.host.gpus.dcgm import SILENT_S, Dcgm, MigIds
 from radrm.host.gpus.exporter import DcgmExporter
 from radrm.host.gpus.gpm import Gpm
 from radrm.host.gpus.nvidia_smi import NvidiaSmi
-from radrm.host.gpus.source import GpuSource, OwnerOf, Sample, SmactFeed
+from radrm.host.gpus.source import GpuSource, OwnerOf, Sample, SmactFeed, SourceAround
 
 log = logging.getLogger("radrm")
 
 PATIENCE_S = {"gpm": 3.0, "dcgm": 20.0, "dcgm-exporter": 15.0}
-"""Real seconds that a feed has to give its first sample of a device, or to say why not."""
+"""Real seconds within which a feed must give its first sample of a device, or an error."""
 ZEROS = 5
-"""So many readings of no activity at all, while kernels run, are not believed."""
+"""Consecutive readings of zero activity, while kernels run, after which a feed is distrusted."""
 BUSY = 0.5
-"""From this utilization on, kernels run. With one of some 200 SMs active half the time, SM
-activity is 0.0025: three digits show it, so a zero can only come from counters that stand
-still (as DCGM's do after some faults, DCGM issue 303)."""
+"""Utilization from which kernels certainly run. One of some 200 SMs that is active half the
+time gives an SM activity of 0.0025, which three digits show. So a zero means that the counters
+have stopped, as DCGM's do after some faults (DCGM issue 303)."""
 
 
-class Readings:
-    """A `GpuSource` over another one and some feeds.
+class Readings(SourceAround):
+    """A `GpuSource` around another one and some feeds.
 
-    `required`: SM activity from these feeds or none; what the base reads will not do.
+    `required`: SM activity comes from these feeds only, never from the base.
     """
 
     def __init__(self, base: GpuSource, feeds: Sequence[SmactFeed], *, required: bool) -> None:
-        self.name = base.name
-        self.base = base
+        super().__init__(base)
         self._feeds = tuple(feeds)
         self._required = required
         self._devices: dict[str, Device] = {}
         self._asked: list[dict[str, float]] = [{} for _ in self._feeds]
-        """Per feed, the devices that it is asked about, and since when (real seconds)."""
+        """Per feed: the devices that it was started for, and since when (monotonic seconds)."""
         self._served: dict[str, str] = {}
         self._zeros: dict[tuple[str, str], int] = {}
-        self._told: dict[str, str] = {}
+        self._logged: dict[str, str] = {}
 
     # ------------------------------------------------------------- the source
 
-    @property
-    def changed(self) -> bool:
-        """Whether the base has noticed that its devices are others than `devices` gave."""
-        return bool(getattr(self.base, "changed", False))
-
     def devices(self) -> tuple[Device, ...]:
-        devices = self.base.devices()
+        devices = self.source.devices()
         now = {device.uuid: device for device in devices}
         if now != self._devices:
             self._devices = now
-            for known in (self._served, self._told):
+            for known in (self._served, self._logged):
                 for uuid in known.keys() - now.keys():
                     del known[uuid]
             self._zeros.clear()
@@ -81,27 +74,22 @@ class Readings:
         return devices
 
     def read(self, uuids: Sequence[str], at: Instant, owner_of: OwnerOf) -> tuple[Reading, ...]:
-        readings = self.base.read(uuids, at, owner_of)
+        readings = self.source.read(uuids, at, owner_of)
         if not self._feeds and not self._required:
             return readings
         return tuple(self._with_smact(reading) for reading in readings)
 
-    def acknowledge(self, uuid: str) -> None:
-        """Somebody has seen to this device: what the base holds against it is over."""
-        acknowledge = getattr(self.base, "acknowledge", None)
-        if acknowledge is not None:
-            acknowledge(uuid)
-
-    def take_over(self, other: Readings) -> None:
-        """As the function of this name; here also, which feed has served which device."""
-        take_over(self.base, other.base)
-        self._served = dict(other._served)
-        self._told = dict(other._told)
+    def take_over(self, other: GpuSource) -> None:
+        """Copy also which feed has measured which device."""
+        super().take_over(other)
+        if isinstance(other, Readings):
+            self._served = dict(other._served)
+            self._logged = dict(other._logged)
 
     def close(self) -> None:
         for feed in self._feeds:
             feed.close()
-        self.base.close()
+        super().close()
 
     # ------------------------------------------------------------- SM activity
 
@@ -111,7 +99,7 @@ class Readings:
         found = self._search(reading)
         if found.sample is not None:
             self._served[reading.device] = found.feed
-            self._tell(reading.device, found.feed)
+            self._log_state(reading.device, found.feed)
             power_w = reading.power_w if reading.power_w is not None else found.sample.power_w
             return replace(
                 reading,
@@ -121,18 +109,18 @@ class Readings:
                 power_w=power_w,
             )
         if reading.device in self._served or self._required:
-            trouble = found.why or "its SM activity is not measured yet"
+            cause = found.why or "its SM activity is not measured yet"
             if found.over or (reading.device in self._served and found.why is not None):
-                self._tell(reading.device, "none", trouble)
+                self._log_state(reading.device, "none", cause)
             return replace(
-                reading, smact=None, smact_source=None, smact_coarse=False, smact_trouble=trouble
+                reading, smact=None, smact_source=None, smact_coarse=False, smact_error=cause
             )
         if found.over:
-            self._tell(reading.device, "coarse", found.why)
+            self._log_state(reading.device, "coarse", found.why)
         return reading
 
     def _search(self, reading: Reading) -> _Found:
-        """The first feed that serves a device; those behind one that does not are asked."""
+        """Find the first feed that measures a device; start the next feed when one does not."""
         uuid = reading.device
         why: dict[str, str] = {}
         for number, feed in enumerate(self._feeds):
@@ -143,29 +131,29 @@ class Readings:
                     return _Found()
                 self._ask(number, {**asked, uuid: time.monotonic()})
             sample = feed.latest(uuid)
-            trouble = feed.trouble(uuid)
-            if trouble is not None:
+            cause = feed.error(uuid)
+            if cause is not None:
                 sample = None
             elif sample is not None and sample.age_s > SILENT_S:
-                trouble = f"{feed.name} has given nothing for {sample.age_s:.0f} s"
+                cause = f"{feed.name} has given nothing for {sample.age_s:.0f} s"
             elif sample is not None:
-                trouble = self._doubt(feed.name, sample, reading)
-                if trouble is None:
+                cause = self._why_doubted(feed.name, sample, reading)
+                if cause is None:
                     return _Found(feed=feed.name, sample=sample)
-            elif trouble is None:
+            elif cause is None:
                 asked_s = time.monotonic() - self._asked[number][uuid]
                 if asked_s < PATIENCE_S.get(feed.name, 0.0):
-                    return _Found(why=_best(why, self._served.get(uuid)))
-                trouble = f"{feed.name} does not measure it"
-            why[feed.name] = trouble
-        return _Found(why=_best(why, self._served.get(uuid)), over=True)
+                    return _Found(why=_main_reason(why, self._served.get(uuid)))
+                cause = f"{feed.name} does not measure it"
+            why[feed.name] = cause
+        return _Found(why=_main_reason(why, self._served.get(uuid)), over=True)
 
     def _ask(self, number: int, asked: dict[str, float]) -> None:
         self._asked[number] = asked
         self._feeds[number].start([d for uuid, d in self._devices.items() if uuid in asked])
 
-    def _doubt(self, name: str, sample: Sample, reading: Reading) -> str | None:
-        """Why a sample is not believed, in view of what the base has read."""
+    def _why_doubted(self, name: str, sample: Sample, reading: Reading) -> str | None:
+        """Return why a sample contradicts the reading of the base; None if it does not."""
         key = (name, reading.device)
         kernels_run = reading.smact_coarse and reading.smact is not None and reading.smact >= BUSY
         self._zeros[key] = self._zeros.get(key, 0) + 1 if kernels_run and not sample.smact else 0
@@ -174,14 +162,14 @@ class Readings:
         hint = "; restart nv-hostengine" if name.startswith("dcgm") else ""
         return f"{name} reads no SM activity while kernels run{hint}"
 
-    def _tell(self, uuid: str, state: str, why: str | None = None) -> None:
-        """Once whenever it changes where a device's SM activity comes from."""
+    def _log_state(self, uuid: str, state: str, why: str | None = None) -> None:
+        """Log where the SM activity of a device comes from, once per change."""
         device = self._devices.get(uuid)
         if device is not None and device.kind is DeviceKind.MIG and state in ("coarse", "none"):
-            return  # it has one job at a time, whatever is known of its load
-        if self._told.get(uuid) == state:
+            return  # a MIG instance has one job at a time, so its SM activity decides nothing
+        if self._logged.get(uuid) == state:
             return
-        self._told[uuid] = state
+        self._logged[uuid] = state
         name = f"GPU {device.index} ({uuid})" if device else uuid
         if state == "coarse":
             log.warning(
@@ -191,14 +179,14 @@ class Readings:
                 why,
             )
         elif state == "none":
-            log.warning("%s takes nobody beside others: %s", name, why)
+            log.warning("%s takes no job beside others: %s", name, why)
         else:
             log.info("%s: SM activity comes from %s", name, state)
 
 
 @dataclass(frozen=True, slots=True)
 class _Found:
-    """What became of the search for a device's SM activity; `over` once no feed is left."""
+    """The result of a search for the SM activity of a device. `over`: no feed is left to try."""
 
     feed: str = ""
     sample: Sample | None = None
@@ -206,28 +194,19 @@ class _Found:
     over: bool = False
 
 
-def _best(why: dict[str, str], served: str | None) -> str | None:
-    """What the feed says that served the device; else what all of them say."""
+def _main_reason(why: dict[str, str], served: str | None) -> str | None:
+    """Return the message of the feed that measured the device before; else all messages."""
     return why.get(served or "") or "; ".join(why.values()) or None
-
-
-def take_over(new: GpuSource, old: GpuSource) -> None:
-    """Let a source know what one of its kind has learnt, in whose place it reads from now on:
-    what it has heard of broken GPUs and has not yet seen mended, what a driver keeps for itself.
-
-    `old` may hang in a call meanwhile; nothing is asked of it.
-    """
-    learn = getattr(new, "take_over", None)
-    if learn is not None and type(old) is type(new):
-        learn(old)
 
 
 # ------------------------------------------------------------------ putting it together
 
 
 def open_gpus(config: ReadingsConfig) -> Readings:
-    """The GPUs of this machine as they are configured. Raises `DeviceError` with the reason
-    where none can be read."""
+    """Open the GPUs of this machine as configured.
+
+    Raises `DeviceError` with the reason if none can be read.
+    """
     base = _base(config.source)
     return Readings(
         base, _feeds(config, base), required=config.smact not in ("auto", "utilization")
@@ -249,7 +228,7 @@ def _base(source: str) -> GpuSource:
             reasons.append(str(error))
         else:
             if reasons:
-                log.warning("NVML cannot be used, nvidia-smi is read instead (%s)", reasons[0])
+                log.warning("NVML cannot be used (%s); nvidia-smi is used instead", reasons[0])
             return gpus
     raise DeviceError("; ".join(reasons))
 
@@ -269,24 +248,25 @@ def _feeds(config: ReadingsConfig, base: GpuSource) -> list[SmactFeed]:
 
 
 def _gpm(base: GpuSource) -> SmactFeed | None:
-    """Only NVML reads these."""
+    """Return the GPM feed; None without NVML, which GPM needs."""
     return Gpm(base) if isinstance(base, nvml.NvmlGpus) else None
 
 
 def mig_ids_of(base: GpuSource) -> MigIds:
-    """How the driver's ids of MIG instances are had: in old drivers they stand in the UUID."""
-    place: Any = getattr(base, "place", None)
+    """Return a function from the UUID of a MIG instance to the ids that the driver gave it.
+
+    Old drivers write the ids into the UUID. Newer ones report them through NVML only.
+    """
 
     def ids(uuid: str) -> tuple[int, int] | None:
         old = re.fullmatch(r"MIG-GPU-[0-9A-Za-z-]+/([0-9]{1,9})/([0-9]{1,9})", uuid)
         if old:
             return int(old[1]), int(old[2])
-        if place is None:
+        if not isinstance(base, nvml.NvmlGpus):
             return None
         try:
-            found: tuple[int, int] | None = place(uuid).instance
-        except Exception:  # the driver's own errors, which its readings tell of
+            return base.place(uuid).instance
+        except Exception:  # errors of the driver, which the readings report
             return None
-        return found
 
     return ids

@@ -1,4 +1,10 @@
-"""What any source of GPU readings must offer, real or software, and any feed of SM activity."""
+"""The interfaces of a source of GPU readings, real or simulated, and of a feed of SM activity.
+
+Theory of operation. One thread reads the devices and calls the sources and feeds. A call may
+hang in the driver for ever. Then a watcher gives up that thread and opens a new source, which
+takes over what the old one knew. So `acknowledge`, `take_over` and `close` must not wait for a
+call that hangs. Nothing here is stored: a restart knows only what the driver still reports.
+"""
 
 from __future__ import annotations
 
@@ -8,32 +14,88 @@ from typing import Protocol
 
 from radrm.core.records import AttemptMemory, Device, Instant, Reading
 
-# Says which attempt (job id, attempt number) a process belongs to; None: not one of ours.
 OwnerOf = Callable[[int], "tuple[int, int] | None"]
+"""Returns the attempt (job id, attempt number) of a process; None if it belongs to no job."""
 
 
 class GpuSource(Protocol):
-    """Lists and reads devices.
+    """Lists and reads devices. Every source is a subclass and inherits the defaults.
 
-    `devices` and `read` may raise `DeviceError` when the source as a whole cannot
-    answer; a single device that cannot be read gives a `Reading` with `error` set.
-    Both may be called from a thread of their own, never from two at a time.
+    `devices` and `read` raise `DeviceError` when the source as a whole cannot answer. A single
+    device that cannot be read gives a `Reading` with `error` set. Any thread may call them, but
+    never two at a time.
     """
 
     name: str
 
-    def devices(self) -> tuple[Device, ...]: ...
+    @property
+    def changed(self) -> bool:
+        """True when the devices have changed, so that `devices` must be called again."""
+        return False
 
-    def read(self, uuids: Sequence[str], at: Instant, owner_of: OwnerOf) -> tuple[Reading, ...]: ...
+    def devices(self) -> tuple[Device, ...]:
+        """Return all devices, always in the same order."""
+        ...
 
-    def close(self) -> None: ...
+    def read(self, uuids: Sequence[str], at: Instant, owner_of: OwnerOf) -> tuple[Reading, ...]:
+        """Return one reading per device, in the given order."""
+        ...
+
+    def acknowledge(self, uuid: str) -> None:
+        """Forget the reported faults of a device: an administrator has acknowledged them.
+
+        Any thread may call it, also while the source hangs in another call.
+        """
+        return
+
+    def take_over(self, other: GpuSource) -> None:
+        """Copy what `other` has learned, such as reported faults; this source replaces it.
+
+        Sources of another kind are ignored. `other` may hang in a call, so only its stored
+        values are read.
+        """
+        return
+
+    def close(self) -> None:
+        """Release the driver. Returns at once."""
+        ...
 
 
-def whose(
+class SourceAround(GpuSource):
+    """A source around another one. It passes on every call that a subclass does not override."""
+
+    def __init__(self, source: GpuSource) -> None:
+        self.name = source.name
+        self.source = source
+
+    @property
+    def changed(self) -> bool:
+        return self.source.changed
+
+    def devices(self) -> tuple[Device, ...]:
+        return self.source.devices()
+
+    def read(self, uuids: Sequence[str], at: Instant, owner_of: OwnerOf) -> tuple[Reading, ...]:
+        return self.source.read(uuids, at, owner_of)
+
+    def acknowledge(self, uuid: str) -> None:
+        self.source.acknowledge(uuid)
+
+    def take_over(self, other: GpuSource) -> None:
+        if isinstance(other, SourceAround) and type(other) is type(self):
+            self.source.take_over(other.source)
+
+    def close(self) -> None:
+        self.source.close()
+
+
+def split_by_owner(
     held: Mapping[int, int | None], owner_of: OwnerOf
 ) -> tuple[tuple[AttemptMemory, ...], dict[int, int | None]]:
-    """From MiB by process id (None: unknown) to what each attempt's processes hold, and the
-    processes of nobody. One process whose memory is unknown makes its attempt's sum unknown.
+    """Return the memory of each attempt, and the MiB by process id of unmanaged processes.
+
+    `held` is MiB by process id, None if unknown. One unknown process makes the sum of its
+    attempt unknown.
     """
     sums: dict[tuple[int, int], int | None] = {}
     others: dict[int, int | None] = {}
@@ -52,8 +114,8 @@ def whose(
 class Sample:
     """The last SM activity that a feed measured on one device.
 
-    `smact` is 0..1 and finite, `age_s` real seconds since it was measured, `power_w` the
-    device's draw at that time where the feed tells it.
+    `smact` is finite and in 0..1. `age_s` is the real seconds since the measurement. `power_w`
+    is the power of the device at that time, None if the feed does not report it.
     """
 
     smact: float
@@ -62,12 +124,12 @@ class Sample:
 
 
 class SmactFeed(Protocol):
-    """Measures SM activity beside a `GpuSource` that cannot, or only coarsely.
+    """Measures SM activity for a `GpuSource` that cannot, or only coarsely.
 
-    `start` says which devices matter, and is called again when they change. It and
-    `latest` return at once, whatever state the feed is in, and raise nothing: a feed that
-    must wait for something (a child, a connection) does so in a thread of its own. All
-    but `close` are called by the one thread that reads the devices.
+    `start` names the devices to measure, and is called again when they change. It and `latest`
+    return at once, in every state of the feed, and raise nothing. A feed that waits for a child
+    or a connection does so in its own thread. Only the thread that reads the devices calls the
+    methods, except `close`.
     """
 
     name: str
@@ -75,12 +137,14 @@ class SmactFeed(Protocol):
     def start(self, devices: Sequence[Device]) -> None: ...
 
     def latest(self, uuid: str) -> Sample | None:
-        """The newest sample of a device, however old; None where there never was one."""
+        """Return the newest sample of a device, of any age; None if there is none."""
         ...
 
-    def trouble(self, uuid: str) -> str | None:
-        """Why the feed gives nothing new for a device, in words; None while it does, and
-        None for a device that is none of its."""
+    def error(self, uuid: str) -> str | None:
+        """Return why the feed has no new sample of a device, as a message.
+
+        None while it has one, and for a device that it does not measure.
+        """
         ...
 
     def close(self) -> None: ...

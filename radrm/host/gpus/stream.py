@@ -1,10 +1,11 @@
-"""A program that prints lines for as long as it lives, kept alive: `dcgmi dmon`, `nvidia-smi -lms`.
+"""Run a program that prints lines until it ends, and restart it: `dcgmi dmon`, `nvidia-smi -lms`.
 
-One child and one thread that reads it; never a child per sample. A child that ends, or
-prints nothing of use for too long, is ended by its pid and started again after a pause
-that doubles. What the lines mean is for whoever asked for them.
-
-A daemon that is killed leaves no child for long: its next line ends it (SIGPIPE).
+Theory of operation. A stream has one child and one thread, which reads the child's lines; it
+never starts a child per sample. If the child ends, or prints no data for too long, the thread
+ends it and starts another after a pause that doubles. The thread sets `error`; other threads
+only read it. They set `_closing` and `_renewing`, then write to an eventfd to wake the thread.
+A daemon that is killed leaves a child without a reader: SIGPIPE ends it at its next line. The
+caller gives the lines their meaning.
 """
 
 from __future__ import annotations
@@ -24,31 +25,31 @@ from radrm.errors import DeviceError, plain
 log = logging.getLogger("radrm")
 
 LONGEST_LINE = 1 << 16
-"""Bytes. What comes without a line's end for longer is no line of ours."""
+"""Bytes. Longer output without a line end is dropped."""
 LONGEST_WORDS = 200
-"""Characters of a child's last words that are repeated to people."""
+"""Characters of a child's last line that messages quote."""
 LONGEST_ANSWER = 16 << 20
 """Bytes that a short-lived program may print."""
 END_LIMIT_S = 2.0
-"""Real seconds that a child gets to end, after TERM and again after KILL."""
+"""Real seconds that a child has to end, after TERM and again after KILL."""
 _LONGEST_WAIT_S = 3600.0
 
 
-class Heard(Enum):
-    """What a line was to the one who takes it."""
+class LineKind(Enum):
+    """What kind of line a child printed."""
 
     DATA = auto()
-    """A measurement: the child does its work."""
-    FRAME = auto()
-    """Expected, and no measurement: a header."""
-    WORDS = auto()
-    """Not understood: probably the reason why the child is about to end."""
+    """A measurement: the child works."""
+    HEADER = auto()
+    """Expected, but no measurement: a header, say."""
+    MESSAGE = auto()
+    """Not understood. It is probably the reason why the child will end."""
 
 
 class Backoff:
     """Pauses between tries, in real seconds: `first_s`, doubling up to `longest_s`.
 
-    They begin anew once a try has lasted for `longest_s`.
+    After a try that lasted `longest_s` the pauses start at `first_s` again.
     """
 
     def __init__(self, first_s: float = 1.0, longest_s: float = 60.0) -> None:
@@ -57,7 +58,7 @@ class Backoff:
         self._next_s = first_s
 
     def pause_after(self, lasted_s: float) -> float:
-        """How long to wait now that a try has ended after `lasted_s`."""
+        """Return the pause after a try that lasted `lasted_s`."""
         if lasted_s >= self._longest_s:
             self._next_s = self._first_s
         pause_s = self._next_s
@@ -66,31 +67,30 @@ class Backoff:
 
 
 class Stream:
-    """Keeps one child running and hands on its lines, from a thread of its own.
+    """Keeps one child running and passes its lines on, from its own thread.
 
-    `prepare` gives the command line and may take its time, and raise `DeviceError`;
-    `take` is given every line that is not blank. Both are called by that thread. After
-    `silent_s` real seconds without data the child is given up (infinity: one that may well
-    have nothing to say).
+    `prepare` returns the command line; it may wait, and raise `DeviceError`. `take` receives
+    every line that is not blank. The thread calls both. After `silent_s` real seconds without
+    data the child is replaced; infinity is for a child that may have nothing to print.
     """
 
     def __init__(
         self,
         name: str,
         prepare: Callable[[], Sequence[str]],
-        take: Callable[[str], Heard],
+        take: Callable[[str], LineKind],
         *,
         silent_s: float = 15.0,
         backoff: Backoff | None = None,
     ) -> None:
         self.name = name
-        self.trouble: str | None = None
-        """Why nothing comes at the moment, in words that name the program; None while it does."""
+        self.error: str | None = None
+        """Why no data comes now, as a message that names the program; None while data comes."""
         self._prepare = prepare
         self._take = take
         self._silent_s = silent_s
         self._backoff = backoff or Backoff()
-        self._told: str | None = None
+        self._logged: str | None = None
         self._closing = False
         self._renewing = False
         self._wake = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
@@ -98,18 +98,18 @@ class Stream:
         self._begun = False
 
     def start(self) -> None:
-        """Begin, once; at once when it has begun already."""
+        """Start the thread, unless it has started already."""
         if not self._begun:
             self._begun = True
             self._thread.start()
 
     def renew(self) -> None:
-        """End the child and prepare another: what was asked of it has changed."""
+        """Replace the child, because its command line has changed."""
         self._renewing = True
         os.eventfd_write(self._wake, 1)
 
     def close(self) -> None:
-        """End the child and the thread; it cannot be started again."""
+        """End the child and the thread. A closed stream cannot be started again."""
         if self._closing:
             return
         self._closing = True
@@ -126,18 +126,18 @@ class Stream:
             self._renewing = False
             began = time.monotonic()
             try:
-                cause = self._serve()
+                cause = self._run_child()
             except (DeviceError, OSError) as error:
                 cause = str(error)
-            except Exception as error:  # whatever a damaged line has led to
+            except Exception as error:  # a damaged line must not end the thread
                 cause = f"{self.name}: {type(error).__name__}: {error}"
             if self._closing or self._renewing:
                 continue
             self._fail(cause)
             self._sleep(self._backoff.pause_after(time.monotonic() - began))
 
-    def _serve(self) -> str:
-        """Run one child until it is over. Why it is over, in words."""
+    def _run_child(self) -> str:
+        """Run one child until it ends or is replaced. Return the reason as a message."""
         command = self._prepare()
         if self._closing:
             return ""
@@ -150,11 +150,11 @@ class Stream:
             start_new_session=True,
         )
         try:
-            return self._listen(child)
+            return self._read_lines(child)
         finally:
             end(child)
 
-    def _listen(self, child: subprocess.Popen[bytes]) -> str:
+    def _read_lines(self, child: subprocess.Popen[bytes]) -> str:
         assert child.stdout is not None
         pending, words = b"", ""
         until = time.monotonic() + self._silent_s
@@ -165,11 +165,11 @@ class Stream:
                 patience_s = min(_LONGEST_WAIT_S, max(0.0, until - time.monotonic()))
                 ready = {key.fd for key, _ in selector.select(patience_s)}
                 if self._wake in ready:
-                    self._slept()
+                    self._clear_wake()
                 if child.stdout.fileno() in ready:
                     chunk = os.read(child.stdout.fileno(), LONGEST_LINE)
                     if not chunk:
-                        return f"{self.name} has ended: {words or _exit_words(child)}"
+                        return f"{self.name} has ended: {words or _describe_exit(child)}"
                     *lines, pending = (pending + chunk).split(b"\n")
                     pending = pending if len(pending) <= LONGEST_LINE else b""
                     for line in lines:
@@ -177,39 +177,42 @@ class Stream:
                         if not text:
                             continue
                         heard = self._take(text)
-                        if heard is Heard.DATA:
+                        if heard is LineKind.DATA:
                             until = time.monotonic() + self._silent_s
                             self._recover()
-                        elif heard is Heard.WORDS:
+                        elif heard is LineKind.MESSAGE:
                             words = shown(text)
                 if time.monotonic() >= until:
-                    said = f" (it said: {words})" if words else ""
-                    return f"{self.name} gives no readings{said}; it is started again"
+                    printed = f" (it printed: {words})" if words else ""
+                    return (
+                        f"{self.name} gave no reading for {self._silent_s:g} s{printed}; "
+                        "radrm restarts it"
+                    )
         return ""
 
     def _sleep(self, pause_s: float) -> None:
         with selectors.DefaultSelector() as selector:
             selector.register(self._wake, selectors.EVENT_READ)
             if selector.select(pause_s):
-                self._slept()
+                self._clear_wake()
 
-    def _slept(self) -> None:
+    def _clear_wake(self) -> None:
         try:
             os.eventfd_read(self._wake)
         except BlockingIOError:
             pass
 
-    # ------------------------------------------------------------- what is said
+    # ------------------------------------------------------------- messages
 
     def _fail(self, cause: str) -> None:
-        self.trouble = cause
-        if cause != self._told:
+        self.error = cause
+        if cause != self._logged:
             log.warning("%s", cause)
-            self._told = cause
+            self._logged = cause
 
     def _recover(self) -> None:
-        if self.trouble is not None:
-            self.trouble = None
+        if self.error is not None:
+            self.error = None
             log.info("%s gives readings again", self.name)
 
 
@@ -217,12 +220,15 @@ class Stream:
 
 
 def plain_environment() -> Mapping[str, str]:
-    """This process's environment, with the numbers of children written as everywhere."""
+    """Return this process's environment with the C locale: children then write `0.5`, not `0,5`."""
     return {**os.environ, "LC_ALL": "C"}
 
 
 def ask(command: Sequence[str], limit_s: float = 10.0) -> str:
-    """What a short-lived program prints. Raises `DeviceError` where it does not end well."""
+    """Return what a short-lived program prints.
+
+    Raises `DeviceError` if it cannot run, fails, prints too much, or exceeds `limit_s`.
+    """
     name = os.path.basename(command[0])
     until = time.monotonic() + limit_s
     try:
@@ -257,7 +263,7 @@ def ask(command: Sequence[str], limit_s: float = 10.0) -> str:
 
 
 def _printed(child: subprocess.Popen[bytes], until: float) -> bytes:
-    """All that it prints. Raises `TimeoutError`, and `OverflowError` where that has no end."""
+    """Return all output. Raises `TimeoutError`; `OverflowError` if it exceeds `LONGEST_ANSWER`."""
     assert child.stdout is not None
     source, found = child.stdout.fileno(), bytearray()
     with selectors.DefaultSelector() as selector:
@@ -274,27 +280,29 @@ def _printed(child: subprocess.Popen[bytes], until: float) -> bytes:
 
 
 def end(child: subprocess.Popen[bytes]) -> None:
-    """End a child that leads a session of its own, and all that it has started there."""
+    """End a child that leads its own session, and all processes of its process group."""
     if child.stdout is not None:
         child.stdout.close()
     for number in (signal.SIGTERM, signal.SIGKILL):
         if child.poll() is not None:
             return
         try:
-            os.killpg(child.pid, number)  # not reaped yet, so the number is still its own
+            os.killpg(child.pid, number)  # it is not reaped yet, so the pid is not reused
             child.wait(END_LIMIT_S)
         except (ProcessLookupError, subprocess.TimeoutExpired):
             continue
     if child.poll() is None:
-        log.warning("process %d (%s) cannot be ended", child.pid, child.args)
+        log.warning(
+            "process %d (%s) does not end, even by KILL; end it by hand", child.pid, child.args
+        )
 
 
 def shown(text: str) -> str:
-    """Words of a program, fit for one line of ours."""
+    """Return the text of a program, cut and cleaned to fit into one line of a message."""
     return plain(text[:LONGEST_WORDS])
 
 
-def _exit_words(child: subprocess.Popen[bytes]) -> str:
+def _describe_exit(child: subprocess.Popen[bytes]) -> str:
     try:
         code = child.wait(END_LIMIT_S)
     except subprocess.TimeoutExpired:

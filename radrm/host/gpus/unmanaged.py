@@ -1,8 +1,9 @@
-"""Processes on a device that radrm did not start: whose they are, and what they run.
+"""Describe the unmanaged processes on a device: their users and commands.
 
-What a process calls itself is its own invention: it is cut short and cleaned, for people
-read it in a terminal. A process of a container that is hidden from us, or one that has
-just ended, is a number and nothing else.
+A process chooses its own name and arguments, and terminals show them. So they are shortened and
+cleaned. Only the pid is known of a process that is hidden in a container or has just ended.
+`psutil` is not used: its `name()` and `cmdline()` read a whole command line, which a process can
+make gigabytes long. `procfs` reads a bounded part.
 """
 
 from __future__ import annotations
@@ -10,33 +11,35 @@ from __future__ import annotations
 import pwd
 from collections.abc import Mapping
 
-from radrm.core.records import Stranger
+from radrm.core.records import UnmanagedProcess
 from radrm.errors import plain
-from radrm.host.attempts.procfs import read_stat, start_of
+from radrm.host.processes.procfs import read_stat, start_of
 
 MOST = 32
-"""Told of one device; the largest ones."""
+"""Number of processes that are described per device: those with most memory."""
 LONGEST = 160
-"""Characters of a command that are told."""
+"""Characters of a command that are shown."""
 _MOST_REMEMBERED = 1024
 _LOOKED_AT = 4096
-"""Bytes of a command line: people are shown much less."""
+"""Bytes that are read of a command line."""
 
 _Looks = tuple["str | None", "str | None"]
 
 
-class Strangers:
-    """Looks at each process once: reading a command line can wait for the process itself,
-    and looking up a user for a network."""
+class UnmanagedProcesses:
+    """Looks at each process once and remembers it, because both look-ups can block.
+
+    A command line is read from the memory of its process; a user name may come from a network.
+    """
 
     def __init__(self) -> None:
         self._known: dict[tuple[int, int], _Looks] = {}
         self._names: dict[int, str] = {}
 
-    def describe(self, held: Mapping[int, int | None]) -> tuple[Stranger, ...]:
-        """`held`: MiB by process id, None where unknown. The largest come first."""
+    def describe(self, held: Mapping[int, int | None]) -> tuple[UnmanagedProcess, ...]:
+        """Describe the largest processes first. `held`: MiB by process id, None if unknown."""
         order = sorted(held, key=lambda pid: (-(held[pid] or 0), pid))
-        return tuple(Stranger(pid, held[pid], *self._look(pid)) for pid in order[:MOST])
+        return tuple(UnmanagedProcess(pid, held[pid], *self._look(pid)) for pid in order[:MOST])
 
     def _look(self, pid: int) -> _Looks:
         stat = read_stat(pid) if pid > 0 else None
@@ -64,13 +67,13 @@ class Strangers:
 
 
 def clean(text: str) -> str:
-    """One line of bounded length, without what would move a cursor."""
+    """Return the text as one short line without control characters."""
     shown = plain(text)
     return shown if len(shown) <= LONGEST else shown[: LONGEST - 1] + "…"
 
 
 def _status(pid: int) -> tuple[int | None, str | None]:
-    """The real user and the short name."""
+    """Return the real user id and the short name."""
     uid, name = None, None
     for line in start_of(f"/proc/{pid}/status", _LOOKED_AT).splitlines():
         if line.startswith(b"Uid:"):
@@ -81,6 +84,6 @@ def _status(pid: int) -> tuple[int | None, str | None]:
 
 
 def _command(pid: int) -> str | None:
-    """None for a process without a command line: a zombie, or one of the kernel's own."""
+    """Return the command line; None for a zombie or a kernel thread, which have none."""
     words = start_of(f"/proc/{pid}/cmdline", _LOOKED_AT).rstrip(b"\0 ").replace(b"\0", b" ")
     return clean(words.decode("utf-8", "replace")) or None

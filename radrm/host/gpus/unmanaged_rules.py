@@ -1,7 +1,10 @@
-"""What is due to a process on a GPU that radrm did not start, and when.
+"""Decide when an unmanaged process on a GPU is logged and signalled.
 
-Pure: it is told who was seen at what time, and says what is due. Who may be signalled, and
-the signal itself, are `stranger_watch`'s.
+Theory of operation. This file is pure: sightings and their time in, due steps out. A process
+gets the steps WARN, TERM, KILL in this order, one per reading, and each at most once while it
+stays. A process that is not seen for `LONGEST_GAP_S` starts again, without a second WARN. A
+device that cannot be read hides its processes for that long, but removes none. Nothing is
+stored, so a restart forgets all sightings. `unmanaged_watch` checks who may be signalled.
 """
 
 from __future__ import annotations
@@ -10,21 +13,21 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum
 
-from radrm.config import StrangersConfig
+from radrm.config import UnmanagedConfig
 
 WARN_AFTER_S = 5.0
-"""Seconds for which it must have been seen before it is told of: a job's process may be on its
-GPU a moment before it is known whose it is."""
+"""Seconds for which a process must be seen before it is logged: the process of a job may be on
+its GPU shortly before radrm can find its job."""
 LONGEST_GAP_S = 10.0
-"""Seconds without a reading after which nobody can say any more that it was there throughout."""
-_MOST_TOLD = 4096
+"""Seconds without a reading after which a process may have left meanwhile."""
+_MOST_WARNED = 4096
 
 Key = tuple[int, int]
-"""A process of this boot: its pid and its start in clock ticks."""
+"""A process of this boot: its pid and its start time in clock ticks."""
 
 
 class Step(str, Enum):
-    """What is done about a stranger, in this order."""
+    """What radrm does about an unmanaged process, in this order."""
 
     WARN = "warned"
     TERM = "TERM"
@@ -33,9 +36,9 @@ class Step(str, Enum):
 
 @dataclass(frozen=True, slots=True)
 class Sighting:
-    """A stranger that has been seen without a break from `since_s` to `last_s`.
+    """An unmanaged process that was seen without a gap from `since_s` to `last_s`.
 
-    `done` is the last step that was taken, at `done_s`. Times are boot times.
+    `done` is the last step that was taken, at `done_s`. Times are in seconds since boot.
     """
 
     since_s: float
@@ -45,8 +48,8 @@ class Sighting:
     done_s: float = 0.0
 
 
-def due(config: StrangersConfig, seen: Sighting, now_s: float) -> Step | None:
-    """The next step, if its time has come. One at a time, and none is left out."""
+def due(config: UnmanagedConfig, seen: Sighting, now_s: float) -> Step | None:
+    """Return the next step if its time has come. No step is skipped."""
     stayed_s = now_s - seen.since_s
     if config.action not in ("warn", "signal"):
         return None
@@ -63,39 +66,39 @@ def due(config: StrangersConfig, seen: Sighting, now_s: float) -> Step | None:
 
 @dataclass(slots=True)
 class Sightings:
-    """The strangers that are there now, and since when."""
+    """The unmanaged processes that are present now, and since when."""
 
-    config: StrangersConfig
-    there: dict[Key, Sighting] = field(default_factory=dict)
-    _told: set[Key] = field(default_factory=set)
-    """Who was told of, that they are so once only."""
+    config: UnmanagedConfig
+    present: dict[Key, Sighting] = field(default_factory=dict)
+    _warned: set[Key] = field(default_factory=set)
+    """Processes that were logged, so that each is logged once."""
 
     def look(
         self, now_s: float, seen: Mapping[Key, Collection[str]], unread: Collection[str] = ()
     ) -> list[tuple[Key, Step]]:
-        """Who was on which devices at `now_s`, and which devices could not be read; what is due.
+        """Take the sightings of `now_s` and return the steps that are due.
 
-        Whoever is not seen is gone, and begins anew if he comes back; but on a device that
-        cannot be read for a moment he is neither there nor gone.
+        `seen` has the devices of each process, `unread` the devices that could not be read. A
+        process that is not seen has left, unless all its devices are unread.
         """
-        there: dict[Key, Sighting] = {}
+        present: dict[Key, Sighting] = {}
         for key, devices in seen.items():
-            before = self.there.get(key)
+            before = self.present.get(key)
             if before is None or now_s - before.last_s > LONGEST_GAP_S:
-                done = Step.WARN if key in self._told else None
+                done = Step.WARN if key in self._warned else None
                 before = Sighting(now_s, now_s, frozenset(), done, now_s)
-            there[key] = replace(before, last_s=now_s, devices=frozenset(devices))
-        for key, before in self.there.items():
+            present[key] = replace(before, last_s=now_s, devices=frozenset(devices))
+        for key, before in self.present.items():
             hidden = before.devices <= set(unread) and now_s - before.last_s <= LONGEST_GAP_S
-            if key not in there and hidden:
-                there[key] = before
-        self.there = there
-        found = ((key, due(self.config, there[key], now_s)) for key in seen)
+            if key not in present and hidden:
+                present[key] = before
+        self.present = present
+        found = ((key, due(self.config, present[key], now_s)) for key in seen)
         return [(key, step) for key, step in found if step is not None]
 
-    def took(self, key: Key, step: Step, now_s: float) -> None:
-        """This was done at `now_s`."""
-        self.there[key] = replace(self.there[key], done=step, done_s=now_s)
-        if len(self._told) >= _MOST_TOLD:
-            self._told.clear()
-        self._told.add(key)
+    def record(self, key: Key, step: Step, now_s: float) -> None:
+        """Record that this step was taken at `now_s`."""
+        self.present[key] = replace(self.present[key], done=step, done_s=now_s)
+        if len(self._warned) >= _MOST_WARNED:
+            self._warned.clear()
+        self._warned.add(key)

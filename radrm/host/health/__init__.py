@@ -1,17 +1,18 @@
-"""What `radrm doctor` looks at: this machine, as radrm will find it.
+"""The checks of `radrm doctor`: whether radrm can work on this machine.
 
-Each check is a function that looks at one thing and returns one `Finding`. What it looks
-at is a parameter (a folder like /proc, a function), so that tests can show it any machine.
-Nothing here changes anything, but for a control group and a notifier that are made and
-removed again.
+Each check is a function that examines one thing and returns one `Finding`. It gets that thing as a
+parameter (a folder such as /proc, a function), so tests can give it any machine. A check changes
+nothing, except for a control group and an inotify instance that it makes and removes.
 
 The files, in the order in which they may import one another:
-    finding      what a check comes back with; running checks that may break or hang
+    finding      the result of a check; runs checks that may fail or hang
     software     Python, packages, SQLite, the clock, the rights of this process
-    kernel       what the kernel must offer: control groups, pidfds, inotify, open files
+    kernel       control groups, pidfds, inotify, open files
     places       the folders of a daemon, their disk, the store
     job_files    the folder whose `.rad` files become jobs
     gpus         the driver, its GPUs, MPS, SM activity
-    services     systemd, DCGM, Docker, whoever keeps the time
-    served       what the daemon that runs tells of its GPUs
+    services     systemd, DCGM, Docker, the time service, the tracer's limits
+    served       the running daemon's reports about its GPUs
+    daemon       whether a daemon answers, and which one
+    checks       all checks in their order
 """

@@ -1,4 +1,8 @@
-"""What a check comes back with; running checks that may break or hang."""
+"""The result of a check; runs checks that may fail or hang.
+
+Each check runs in a thread of its own, with a time limit. A thread that hangs (in a driver, on a
+file server) is left behind and ends with the process.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +13,7 @@ from enum import Enum
 
 
 class Level(str, Enum):
-    """How bad it is. FAIL: radrm cannot do its work so; WARN: not all of it, or not for long."""
+    """FAIL: radrm cannot work. WARN: it works with restrictions, or will soon fail."""
 
     OK = "ok"
     WARN = "warn"
@@ -18,7 +22,7 @@ class Level(str, Enum):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One line: what was looked at, what was found, and what to do about it."""
+    """One line: the name of the check, what it found, and what to do about it."""
 
     check: str
     level: Level
@@ -40,8 +44,8 @@ def fail(check: str, finding: str, next_step: str) -> Finding:
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """A check by its name. `limit_s` is how long it may take: a driver that is stuck or a
-    file server that is gone must not take the other checks along."""
+    """A check and its name. `limit_s` is its time limit in seconds: a stuck driver or a missing
+    file server must not stop the other checks."""
 
     name: str
     look: Callable[[], Finding]
@@ -49,7 +53,7 @@ class Check:
 
 
 def run_checks(checks: Iterable[Check]) -> Iterator[Finding]:
-    """The findings, one by one. A check that breaks or hangs is a warning about itself."""
+    """The findings, one by one. A check that fails or hangs gives a warning."""
     for check in checks:
         yield _run(check)
 
@@ -62,7 +66,7 @@ def _run(check: Check) -> Finding:
             found.append(check.look())
         except Exception as error:
             cause = f"this could not be checked: {type(error).__name__}: {error}"
-            found.append(warn(check.name, cause, "look at it by hand"))
+            found.append(warn(check.name, cause, "check it by hand"))
 
     thread = threading.Thread(target=look, name=check.name, daemon=True)
     thread.start()
@@ -70,4 +74,4 @@ def _run(check: Check) -> Finding:
     if found:
         return found[0]
     late = f"this could not be checked: no answer within {check.limit_s:.0f} s"
-    return warn(check.name, late, "look at what it waits for: dmesg, a file server, nvidia-smi")
+    return warn(check.name, late, "see what it waits for: dmesg, a file server, nvidia-smi")

@@ -1,7 +1,7 @@
 """The driver, its GPUs, MPS, SM activity.
 
-`pynvml` is given to `look` and asked a few questions that no reading needs; what a daemon
-reads is `radrm.host.gpus.nvml`'s.
+`look` asks `pynvml` a few questions that no reading needs. `radrm.host.gpus.nvml` makes the
+readings of a daemon.
 """
 
 from __future__ import annotations
@@ -13,25 +13,25 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from radrm.host.attempts.procfs import start_of
 from radrm.host.gpus import nvml
 from radrm.host.health.finding import Finding, fail, ok, warn
+from radrm.host.processes.procfs import start_of
 
 _NVIDIA = "0x10de"
 _EXCLUSIVE_PROCESS, _PROHIBITED = 3, 2
 _MPS_LIMITS_SINCE = 495
 _MPS_CONTROL = "nvidia-cuda-mps-control"
-_OTHERWISE = "to run on software GPUs: radrm daemon --gpus sim:4xA100-40GB"
+_OTHERWISE = "to run on simulated GPUs: radrm daemon --gpus sim:4xA100-40GB"
 
 
 @dataclass(frozen=True, slots=True)
 class Gpu:
-    """What the driver says of a GPU beside its readings. None: it does not say."""
+    """The driver's facts about a GPU, without its readings. None is unknown."""
 
     index: int
     name: str
     mig: tuple[int, int] | None
-    """Whether MIG is on, and whether it will be after a reset."""
+    """Whether MIG is on now, and whether it will be on after a reset."""
     persistence: bool | None
     compute_mode: int | None
     gpm: bool
@@ -39,31 +39,31 @@ class Gpu:
 
 @dataclass(frozen=True, slots=True)
 class Driver:
-    """What was found. `reason` says why there is no GPU; `troubles` are those of single GPUs."""
+    """The driver and its GPUs. `reason` says why there is no GPU; `errors` are of single GPUs."""
 
     gpus: tuple[Gpu, ...] = ()
     version: str | None = None
     reason: str | None = None
-    troubles: tuple[str, ...] = ()
+    errors: tuple[str, ...] = ()
 
 
 def look(pynvml: Any, found: nvml.Found) -> Driver:
-    """Ask the driver about its GPUs. Raises `DeviceError` where it goes away meanwhile."""
+    """Ask the driver about its GPUs. Raises `DeviceError` if the driver stops meanwhile."""
     if found.gpus is None:
         return Driver(reason=found.reason)
     try:
         found.gpus.devices()
-        troubles = found.gpus.problems
+        errors = found.gpus.problems
         version = _asked(pynvml, pynvml.nvmlSystemGetDriverVersion)
         count = found.gpus.count()
         gpus = tuple(g for g in (_gpu(pynvml, index) for index in range(count)) if g is not None)
-        return Driver(gpus, None if version is None else _text(version), None, troubles)
+        return Driver(gpus, None if version is None else _text(version), None, errors)
     finally:
         found.gpus.close()
 
 
 def _gpu(pynvml: Any, index: int) -> Gpu | None:
-    """None for one that is not to be reached: it stands among the troubles."""
+    """The GPU with this index; None if it cannot be reached (`Driver.errors` has the reason)."""
     handle = _asked(pynvml, pynvml.nvmlDeviceGetHandleByIndex, index)
     if handle is None:
         return None
@@ -81,6 +81,7 @@ def _gpu(pynvml: Any, index: int) -> Gpu | None:
 
 
 def _asked(pynvml: Any, question: Callable[..., Any], *about: Any) -> Any:
+    """The driver's answer to a question; None if it has none."""
     try:
         return question(*about)
     except pynvml.NVMLError:
@@ -95,15 +96,15 @@ def _text(value: str | bytes) -> str:
 
 
 def devices(driver: Driver, hardware: bool) -> Finding:
-    """`hardware`: the machine has NVIDIA devices, whatever the driver says."""
+    """Whether the GPUs can be used. `hardware`: the machine has NVIDIA devices on its bus."""
     name = "GPUs"
     if driver.reason is not None:
         if hardware:
-            there = f"there is NVIDIA hardware and it cannot be used: {driver.reason}"
+            there = f"there is NVIDIA hardware, but it cannot be used: {driver.reason}"
             return fail(name, there, "see what nvidia-smi and dmesg say")
         return warn(name, f"none that can be used: {driver.reason}", _OTHERWISE)
-    if driver.troubles:
-        return fail(name, "; ".join(driver.troubles), "the other GPUs can be used meanwhile")
+    if driver.errors:
+        return fail(name, "; ".join(driver.errors), "the other GPUs can be used meanwhile")
     counts: dict[str, int] = {}
     for gpu in driver.gpus:
         counts[gpu.name] = counts.get(gpu.name, 0) + 1
@@ -111,7 +112,7 @@ def devices(driver: Driver, hardware: bool) -> Finding:
 
 
 def has_hardware(sys: Path = Path("/sys")) -> bool:
-    """Whether a display or compute device of NVIDIA's stands on the PCI bus."""
+    """Whether the PCI bus has a display or compute device of NVIDIA."""
     for device in (sys / "bus/pci/devices").glob("*"):
         try:
             vendor, kind = ((device / f).read_text().strip() for f in ("vendor", "class"))
@@ -125,10 +126,10 @@ def has_hardware(sys: Path = Path("/sys")) -> bool:
 def driver_version(driver: Driver) -> Finding:
     name, version = "GPU driver", driver.version
     if version is None:
-        return warn(name, "its version is not told", "see what nvidia-smi says")
+        return warn(name, "its version is unknown", "see what nvidia-smi says")
     major = re.match(r"\d+", version)
     if major is not None and int(major[0]) < _MPS_LIMITS_SINCE:
-        old = f"{version} knows no memory limits for jobs under MPS"
+        old = f"{version} has no memory limits for jobs under MPS"
         return warn(name, old, f"install {_MPS_LIMITS_SINCE} or newer")
     return ok(name, version)
 
@@ -149,13 +150,14 @@ def persistence(driver: Driver) -> Finding:
     name = "persistence mode"
     off = [g.index for g in driver.gpus if g.persistence is False]
     if off:
-        slow = f"off for {_listed(off)}: the driver is loaded anew for a job on an idle GPU"
+        slow = f"off for {_listed(off)}: the driver is loaded again for a job on an idle GPU"
         return warn(name, slow, "as root: nvidia-smi -pm 1")
     return ok(name, "on")
 
 
 def compute_mode(driver: Driver, mps: bool) -> Finding:
-    """`mps`: jobs share through MPS, for which NVIDIA recommends the exclusive mode."""
+    """Whether jobs can use the GPUs' compute mode. `mps`: they share through MPS, for which NVIDIA
+    recommends the exclusive mode."""
     name = "compute mode"
     closed = [g.index for g in driver.gpus if g.compute_mode == _PROHIBITED]
     if closed:
@@ -169,7 +171,7 @@ def compute_mode(driver: Driver, mps: bool) -> Finding:
             "('all CUDA-capable devices are busy or unavailable')",
             "as root: nvidia-smi -c DEFAULT -i INDEX, or set policy = 'exclusive'",
         )
-    return ok(name, "EXCLUSIVE_PROCESS, as is best with MPS" if alone else "DEFAULT")
+    return ok(name, "EXCLUSIVE_PROCESS, as recommended with MPS" if alone else "DEFAULT")
 
 
 def sm_activity(
@@ -178,8 +180,8 @@ def sm_activity(
     which: Callable[[str], str | None] = shutil.which,
     wanted: str = "auto",
 ) -> Finding:
-    """`coarse`: utilization may stand for it (`core.use_coarse_smact`). `wanted` is where it
-    is to come from (`readings.smact`)."""
+    """Which source could measure SM activity. `coarse` is `core.use_coarse_smact`: utilization
+    may replace it. `wanted` is `readings.smact`: the source to use."""
     name = "SM activity"
     offered = {
         "gpm": bool(driver.gpus) and all(gpu.gpm for gpu in driver.gpus),
@@ -196,11 +198,11 @@ def sm_activity(
     if wanted == "dcgm-exporter":
         return ok(name, "read from dcgm-exporter, as configured")
     if coarse:
-        return ok(name, "utilization stands for it, as configured")
+        return ok(name, "utilization replaces it, as configured")
     return warn(
         name,
         "only utilization is read, which is coarse, so jobs do not share GPUs",
-        "install DCGM; or, to let them share by utilization: set core.use_coarse_smact = true",
+        "install DCGM, or set core.use_coarse_smact = true to share by utilization",
     )
 
 
@@ -218,7 +220,8 @@ def mps(
     proc: Path = Path("/proc"),
     pipes: Path = Path("/tmp/nvidia-mps"),
 ) -> Finding:
-    """`wanted`: it is switched on. `pipes` is where CUDA looks for it by default."""
+    """Whether MPS can be used, and whether a foreign control daemon runs. `wanted`: it is switched
+    on. `pipes` is CUDA's default folder for it."""
     name = "MPS"
     found = _control_daemon(Path(environ.get("CUDA_MPS_PIPE_DIRECTORY") or pipes), proc)
     if found is not None:
@@ -235,10 +238,10 @@ def mps(
 
 
 def _control_daemon(pipes: Path, proc: Path) -> int | None:
-    """The process that the pid file names, if it lives and is what it should be."""
+    """The control daemon that the pid file names; None if that process is no control daemon."""
     try:
         with (pipes / f"{_MPS_CONTROL}.pid").open("rb") as file:
-            pid = int(file.read(20))  # no more: anybody may have put anything there
+            pid = int(file.read(20))  # limited, because any user may have written the file
     except (OSError, ValueError):
         return None
     command = start_of(f"{proc}/{pid}/cmdline", 4096)

@@ -1,4 +1,4 @@
-"""The folder whose `.rad` files become jobs, and what was refused there."""
+"""The folder whose `.rad` files become jobs, and its refused files."""
 
 from __future__ import annotations
 
@@ -18,23 +18,23 @@ _REASON_BYTES = 500
 
 
 def job_files(paths: Paths, system: bool, uid: int, now_s: float | None = None) -> Finding:
-    """Of the user who asks. `now_s` is the time by the date."""
-    if system and (wrong := _squatted(paths.users)) is not None:
+    """Whether the job files of user `uid` become jobs. `now_s` is the date in seconds."""
+    if system and (wrong := _wrong_users_folder(paths.users)) is not None:
         return wrong
     folder = f"{paths.users}/{uid}" if system else paths.spool
     try:
         found = os.lstat(folder)
     except OSError:
-        return ok(_NAME, f"{folder} is not there yet; `radrm spool` makes it, for .rad files")
+        return ok(_NAME, f"{folder} does not exist yet; `radrm spool` makes it, for .rad files")
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != uid:
         whose = f"{folder} belongs to user {found.st_uid} and should be user {uid}'s folder"
         return fail(_NAME, whose, "ask the administrator to move it away, then run: radrm spool")
     refused = f"{folder}/{REFUSED}"
     reasons = [name for name in _names(refused) if name.endswith(SUFFIX + REASON)]
     if reasons:
-        last = max(reasons)  # their names begin with tickets, which sort by time
+        last = max(reasons)  # a name begins with a ticket, and tickets sort by time
         words = f"{len(reasons)} refused in {refused}, the last: {last[: -len(REASON)]}: "
-        step = "correct the files and put them there again; remove those in refused"
+        step = f"correct the files and put them into {folder} again; remove those in refused"
         return warn(_NAME, words + _first_line(f"{refused}/{last}"), step)
     now_s = time.time() if now_s is None else now_s
     waiting = [name for name in _names(folder) if is_job_file(name) or claimed(name)]
@@ -45,8 +45,8 @@ def job_files(paths: Paths, system: bool, uid: int, now_s: float | None = None) 
     return ok(_NAME, f"a .rad file in {folder} becomes a job")
 
 
-def _squatted(users: str) -> Finding | None:
-    """What is wrong with the folder of all users' folders, which is root's to make."""
+def _wrong_users_folder(users: str) -> Finding | None:
+    """The finding if the folder of all users' folders was not made by root; else None."""
     try:
         found = os.lstat(users)
     except OSError:

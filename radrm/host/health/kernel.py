@@ -1,4 +1,4 @@
-"""What the kernel must offer: control groups, pidfds, inotify, open files."""
+"""What radrm needs from the kernel: control groups, pidfds, inotify, open files."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from pathlib import Path
 
 import inotify_simple
 
-from radrm.host.attempts import cgroups
-from radrm.host.attempts.procfs import start_of
 from radrm.host.health.finding import Finding, fail, ok, warn
+from radrm.host.processes import cgroups
+from radrm.host.processes.procfs import start_of
 
 MPS_OPEN_FILES = 16384
-"""What NVIDIA asks for where MPS is used (MPS guide, "File descriptor limit")."""
+"""The number that NVIDIA recommends with MPS (MPS guide, "File descriptor limit")."""
 _FEW_FILES = 1024
 _FEW_INSTANCES = 16
 
@@ -23,7 +23,10 @@ _WITHOUT_GROUP = "jobs are still ended, process by process"
 
 
 def tree_kill(group: str | None, make: Callable[[str], bool] = cgroups.make) -> Finding:
-    """`group` is where a control group may be made, None without cgroup v2."""
+    """Whether a process like this one can make and kill control groups.
+
+    `group` is the path of a control group to try, None without cgroup v2.
+    """
     name = "cgroup"
     if group is None:
         return warn(
@@ -46,7 +49,7 @@ def tree_kill(group: str | None, make: Callable[[str], bool] = cgroups.make) -> 
                 "let systemd delegate it: Delegate=yes in the daemon's unit",
             )
         if not os.path.exists(f"{group}/cgroup.kill"):
-            old = f"groups can be made, and not killed at once; {_WITHOUT_GROUP}"
+            old = f"groups can be made, but not killed at once; {_WITHOUT_GROUP}"
             return warn(name, old, "use Linux 5.14 or newer")
     finally:
         cgroups.remove(group)
@@ -54,7 +57,10 @@ def tree_kill(group: str | None, make: Callable[[str], bool] = cgroups.make) -> 
 
 
 def served_group(pid: int, uid: int | None, proc: Path = Path("/proc")) -> Finding:
-    """As `tree_kill`, of a daemon that runs: process `pid` of user `uid`, None if unknown."""
+    """Whether a running daemon can make and kill control groups.
+
+    It is process `pid` of user `uid`, None if unknown.
+    """
     name = "cgroup"
     lines = start_of(f"{proc}/{pid}/cgroup").decode("utf-8", "replace").splitlines()
     path = next((line[3:] for line in lines if line.startswith("0::/")), None)
@@ -75,13 +81,13 @@ def served_group(pid: int, uid: int | None, proc: Path = Path("/proc")) -> Findi
             "let systemd delegate one: Delegate=yes in the daemon's unit",
         )
     if not (group / "cgroup.kill").exists() and (group / "cgroup.type").exists():
-        old = f"groups can be made, and not killed at once; {_WITHOUT_GROUP}"
+        old = f"groups can be made, but not killed at once; {_WITHOUT_GROUP}"
         return warn(name, old, "use Linux 5.14 or newer")
     return ok(name, f"the daemon makes groups in {path}")
 
 
 def _folder_of(group: str, mountinfo: str) -> Path | None:
-    """Where a group of cgroup v2 lies here; None where it is not to be seen."""
+    """The folder of a group of cgroup v2; None if this process cannot see it."""
     for fields in (line.split(" ") for line in mountinfo.splitlines()):
         root = fields[3].rstrip("/") + "/"
         seen = (group + "/").startswith(root) and ".." not in group.split("/")
@@ -91,13 +97,15 @@ def _folder_of(group: str, mountinfo: str) -> Path | None:
 
 
 def file_limits(pid: int, proc: Path = Path("/proc")) -> tuple[int, int]:
-    """How many files a process may have open, and how far it may raise that; -1: unlimited.
-    Raises OSError, ValueError where that cannot be told."""
+    """The soft and the hard limit of a process's open files; -1 is unlimited.
+
+    Raises OSError and ValueError if they are unknown.
+    """
     for line in start_of(f"{proc}/{pid}/limits").decode("ascii", "replace").splitlines():
         if line.startswith("Max open files"):
             soft, hard = line.split()[3:5]
             return _limit(soft), _limit(hard)
-    raise ValueError(f"/proc/{pid}/limits does not tell")
+    raise ValueError(f"/proc/{pid}/limits has no line 'Max open files'")
 
 
 def _limit(word: str) -> int:
@@ -107,11 +115,11 @@ def _limit(word: str) -> int:
 def pidfd(open_pidfd: Callable[[int], int] | None = _PIDFD_OPEN) -> Finding:
     name = "pidfd"
     if open_pidfd is None or not hasattr(signal, "pidfd_send_signal"):
-        return fail(name, "this Python does not know pidfds", "use a Python built for Linux")
+        return fail(name, "this Python has no pidfds", "use a Python built for Linux")
     try:
         os.close(open_pidfd(os.getpid()))
     except OSError as error:
-        cause = f"the kernel gives none: {error.strerror}"
+        cause = f"the kernel refuses them: {error.strerror}"
         return fail(name, cause, "use Linux 5.3 or newer; in a container, allow pidfd_open")
     return ok(name, "ends of processes are noticed at once")
 
@@ -127,26 +135,27 @@ def inotify(
     try:
         make().close()
     except OSError as error:
-        return fail(name, f"no notifier can be made: {error.strerror}", more)
+        return fail(name, f"no instance can be made: {error.strerror}", more)
     if instances < _FEW_INSTANCES:
-        return warn(name, f"each user may have only {instances} notifiers", more)
+        few = f"each user may have only {instances} instances, {_FEW_INSTANCES} are recommended"
+        return warn(name, few, more)
     if watches < 1:
-        none = "nothing may be watched"
+        none = "each user may watch 0 files"
         return fail(name, none, "raise it: sysctl fs.inotify.max_user_watches=65536")
-    return ok(name, f"{instances} notifiers and {watches} watches for each user")
+    return ok(name, f"{instances} instances and {watches} watches for each user")
 
 
 def open_files(soft: int, hard: int, mps: bool) -> Finding:
-    """The limits of this process; negative means unlimited. `mps`: it is switched on."""
+    """Whether the limits of open files suffice; negative is unlimited. `mps`: it is switched on."""
     name = "open files"
     unlimited = 1 << 62
     soft, hard = (unlimited if n < 0 else n for n in (soft, hard))
     shown = "unlimited" if soft == unlimited else str(soft)
     needed = MPS_OPEN_FILES if mps else _FEW_FILES
     if soft >= needed:
-        note = f"{shown}; MPS would want {MPS_OPEN_FILES}" if soft < MPS_OPEN_FILES else shown
+        note = f"{shown}; MPS would need {MPS_OPEN_FILES}" if soft < MPS_OPEN_FILES else shown
         return ok(name, note)
-    why = f"{shown}, and {'MPS' if mps else 'a daemon with many jobs'} wants {needed}"
+    why = f"{shown}, and {'MPS' if mps else 'a daemon with many jobs'} needs {needed}"
     if hard < needed:
         return warn(name, why, f"set LimitNOFILE={needed} in its unit, or as root: ulimit -n")
     return warn(name, why, f"before the daemon starts: ulimit -n {needed}")

@@ -23,7 +23,7 @@ LONGEST_ADDRESS = 107
 
 _GIB = 1 << 30
 _MOST_NAMES = 100_000
-"""Of a spool that anybody may fill, so many names are looked at."""
+"""The most names of a spool that are read, because any user may fill it."""
 _SHOWN = 5
 _FEW_INODES = 10_000
 # Names of file systems in /proc/self/mountinfo.
@@ -49,7 +49,7 @@ class Folder:
     path: str
     mode: int
     may_be_link: bool = True
-    """False where the daemon removes files, and therefore refuses a link."""
+    """False for a folder in which the daemon removes files; it refuses a link there."""
 
 
 def folders(paths: Paths, system: bool) -> tuple[Folder, ...]:
@@ -65,7 +65,8 @@ def folders(paths: Paths, system: bool) -> tuple[Folder, ...]:
 
 
 def folder(wanted: Folder, owner: int, served: bool) -> Finding:
-    """`owner` is the user whose daemon keeps its things there; `served`: it runs now."""
+    """Whether a folder has the right owner and mode. `owner`: the daemon's user; `served`: it
+    runs now."""
     name, path = wanted.name, wanted.path
     if not wanted.may_be_link and os.path.islink(path):
         leads = f"{path} is a symbolic link: the daemon does not start with it"
@@ -74,25 +75,25 @@ def folder(wanted: Folder, owner: int, served: bool) -> Finding:
         found = os.stat(path)
     except FileNotFoundError:
         if served:
-            gone = f"{path} is gone, and a daemon runs"
-            return fail(name, gone, "start the daemon again: it makes the folder, jobs run on")
-        return ok(name, f"{path} is not there yet; the daemon makes it when it starts")
+            gone = f"{path} does not exist, and a daemon runs"
+            return fail(name, gone, "restart the daemon, which makes it; running jobs continue")
+        return ok(name, f"{path} does not exist yet; the daemon makes it when it starts")
     except PermissionError:
         return ok(name, f"{path} cannot be seen by this user")
     except OSError as error:
-        again = "see what lies there; the daemon makes it when it starts"
+        again = "see what is there; the daemon makes the folder when it starts"
         return fail(name, f"{path}: {error.strerror}", again)
     mode = stat.S_IMODE(found.st_mode)
     if not stat.S_ISDIR(found.st_mode):
         return fail(name, f"{path} is not a folder", "move it away; the daemon makes a new one")
     if found.st_uid != owner:
         whose = f"{path} belongs to user {found.st_uid}, not {owner}"
-        return fail(name, whose, "give it back with chown, or set RADRM_HOME to another folder")
+        return fail(name, whose, "correct it with chown, or set RADRM_HOME to another folder")
     if mode & stat.S_IWOTH and not mode & stat.S_ISVTX:
         return fail(
             name,
             f"{path} can be written by everybody (mode {mode:04o})",
-            f"see whether its files are yours, then run: chmod {wanted.mode:o} {path}",
+            f"check that its files are yours, then run: chmod {wanted.mode:o} {path}",
         )
     next_step = f"chmod {wanted.mode:o} {path}"
     if wanted.mode & 0o700 & ~mode:
@@ -107,30 +108,30 @@ def folder(wanted: Folder, owner: int, served: bool) -> Finding:
 
 
 def spool_contents(path: str, system: bool = False) -> Finding:
-    """What lies in the spool and is not radrm's. The daemon leaves it as it is."""
+    """The files in the spool that are not radrm's. The daemon does not touch them."""
     name, foreign, waiting, read = "spool contents", [], 0, 0
     try:
         with os.scandir(path) as entries:
             for entry in islice(entries, _MOST_NAMES):
                 read += 1
                 if reserved(entry.name, system):
-                    continue  # a watched folder's business
+                    continue  # it belongs to a watched folder
                 kind = kind_of(entry.name)
                 if kind is FOREIGN or not entry.is_file(follow_symlinks=False):
                     foreign.append(entry.name)
                 elif kind is ENVELOPE:
                     waiting += 1
     except FileNotFoundError:
-        return ok(name, f"{path} is not there yet")
+        return ok(name, f"{path} does not exist yet")
     except OSError as error:
-        return ok(name, f"{path} cannot be looked into by this user: {error.strerror}")
+        return ok(name, f"this user cannot look into {path}: {error.strerror}")
     more = f" (of the first {read} names)" if read == _MOST_NAMES else ""
     if foreign:
         shown = ", ".join(repr(each[:60]) for each in sorted(foreign)[:_SHOWN])
         rest = f" and {len(foreign) - _SHOWN} more" if len(foreign) > _SHOWN else ""
         return warn(
             name,
-            f"{len(foreign)} in {path}{more} are not radrm's and are left as they are: "
+            f"{len(foreign)} in {path}{more} are not radrm's, which does not touch them: "
             f"{shown}{rest}",
             "their owners can remove them; submit a job file with: radrm submit FILE",
         )
@@ -138,14 +139,15 @@ def spool_contents(path: str, system: bool = False) -> Finding:
 
 
 def socket_address(paths: Paths) -> Finding:
-    """radrm reaches its own socket through its folder; CUDA's MPS daemon does not."""
+    """Whether the paths of sockets are short enough. radrm reaches its own socket through its
+    folder, at any length; CUDA's MPS daemon does not."""
     name, pipe = "socket path", f"{paths.run}/mps/control"
     longest = max(len(os.fsencode(path)) for path in (paths.socket, pipe))
     if longest > LONGEST_ADDRESS:
         return warn(
             name,
-            f"{longest} bytes under {paths.run}; an address holds {LONGEST_ADDRESS}. radrm can "
-            "do with that, CUDA's MPS cannot",
+            f"{longest} bytes under {paths.run}; an address holds {LONGEST_ADDRESS}. radrm works "
+            "with it, CUDA's MPS does not",
             "set RADRM_HOME or XDG_RUNTIME_DIR to a folder with a shorter name",
         )
     return ok(name, f"{len(os.fsencode(paths.socket))} bytes")
@@ -155,7 +157,7 @@ def socket_address(paths: Paths) -> Finding:
 
 
 def space(path: str, statvfs: Callable[[str], os.statvfs_result] = os.statvfs) -> Finding:
-    """Of the disk that holds `path`, which need not exist yet."""
+    """Whether the disk of `path` has free space. The path need not exist yet."""
     name = "free space"
     found = statvfs(_existing(path))
     free, inodes = found.f_bavail * found.f_frsize, found.f_favail
@@ -163,18 +165,19 @@ def space(path: str, statvfs: Callable[[str], os.statvfs_result] = os.statvfs) -
         return fail(name, f"the disk of {path} cannot be written", "mount it read-write")
     if free == 0 or (found.f_files and inodes == 0):
         full = f"the disk of {path} is full"
-        return fail(name, full, "free some space: no job is taken in until then")
+        return fail(name, full, "free some space: radrm accepts no job until then")
     if free < _GIB:
         little = f"{free // (1 << 20)} MiB on the disk of {path}"
-        return warn(name, little, "free some space: jobs cannot be taken in on a full disk")
-    if found.f_files and inodes < _FEW_INODES:  # some file systems count none
+        return warn(name, little, "free some space: radrm accepts no job on a full disk")
+    if found.f_files and inodes < _FEW_INODES:  # some file systems count no inodes
         few = f"room for only {inodes} more files on the disk of {path}"
-        return warn(name, few, "remove files that nobody needs")
+        return warn(name, few, "remove files that are not needed")
     return ok(name, f"{free / _GIB:.1f} GiB")
 
 
 def file_system(path: str, proc: Path = Path("/proc")) -> Finding:
-    """Of the disk that holds `path`. Raises OSError where mounts cannot be listed."""
+    """Whether the file system of `path` is safe for the store. Raises OSError without a list of
+    mounts."""
     name = "file system"
     kind = _kind_of(os.path.realpath(_existing(path)), (proc / "self/mountinfo").read_text())
     elsewhere = "set RADRM_HOME to a folder on a local disk"
@@ -183,24 +186,24 @@ def file_system(path: str, proc: Path = Path("/proc")) -> Finding:
     if kind in _NETWORK:
         return warn(
             name,
-            f"{path} lies on {kind}, over a network: the store is not safe there, and jobs "
-            "handed in on other machines are only found once a minute",
+            f"{path} lies on {kind}, over a network: the store is not safe there, and the daemon "
+            "finds jobs that other machines submit only once a minute",
             elsewhere,
         )
     if kind in _IN_MEMORY:
-        return warn(name, f"{path} lies on {kind}: a reboot forgets every job", elsewhere)
+        return warn(name, f"{path} lies on {kind}: a reboot deletes every job", elsewhere)
     return ok(name, kind)
 
 
 def _existing(path: str) -> str:
-    """The path itself, or the nearest folder above it that is there."""
+    """The path itself, or the nearest existing folder above it."""
     while not os.path.exists(path) and path != os.path.dirname(path):
         path = os.path.dirname(path)
     return path
 
 
 def _kind_of(path: str, mountinfo: str) -> str | None:
-    """The kind of the file system that is mounted nearest above; of two at one place, the later."""
+    """The kind of the file system that holds `path`; of two mounts at one place, the later one."""
     best, kind = "", None
     for line in mountinfo.splitlines():
         fields = line.split(" ")
@@ -215,17 +218,19 @@ def _kind_of(path: str, mountinfo: str) -> str | None:
 
 
 def store(database: str, uid: int) -> Finding:
-    """Read only, and only by its owner: SQLite may put files of the reader beside it."""
+    """Whether the store is intact. Only its owner reads it, because SQLite may make files of the
+    reader beside it."""
     name = "store"
     try:
         found = os.stat(database)
     except FileNotFoundError:
-        return ok(name, f"{database} is not there yet")
+        return ok(name, f"{database} does not exist yet")
     except PermissionError:
-        return ok(name, f"{database} can be looked into by the daemon's own user only")
+        return ok(name, f"only the daemon's user can read {database}")
     if found.st_uid != uid:
-        return ok(name, f"{database} is user {found.st_uid}'s, who can have it checked")
-    # Without a log beside it nobody writes: then SQLite need not make any file to read it.
+        return ok(name, f"{database} belongs to user {found.st_uid}, who can check it")
+    # Without a log beside it no process has it open for writing. `immutable` then makes SQLite read
+    # it without making a file.
     how = "mode=ro" if os.path.exists(f"{database}-wal") else "mode=ro&immutable=1"
     aside = "stop the daemon, then restore a copy, or move it aside to start with an empty one"
     try:
@@ -248,5 +253,5 @@ def store(database: str, uid: int) -> Finding:
             "run the radrm that wrote it",
         )
     older = f"; version {version} becomes {SCHEMA_VERSION} when the daemon starts"
-    size = f"{database}, {found.st_size / (1 << 20):.1f} MiB, whole"
+    size = f"{database}, {found.st_size / (1 << 20):.1f} MiB, intact"
     return ok(name, size + (older if 0 < version < SCHEMA_VERSION else ""))

@@ -1,7 +1,7 @@
-"""The services around radrm: systemd and radrm's own unit, DCGM, Docker, whoever keeps the time;
-and what the tracer can be kept from.
+"""The services around radrm: systemd and radrm's own unit, DCGM, Docker, the time service; and the
+tracer's limits.
 
-Each is asked by at most one command of its own that changes nothing and has a time limit.
+A check runs at most one command, which changes nothing and has a time limit.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _UNIT_FACTS = (
 )  # fmt: skip
 _TIME_FACTS = ("CanNTP", "NTP", "NTPSynchronized")
 _STARTS_BY_ITSELF = ("enabled", "enabled-runtime", "static", "linked", "generated", "alias")
-_INSTALL = "install it as packaging/README.md says, or start the daemon by hand: radrm daemon"
+_INSTALL = "install it as systemd/README.md says, or start the daemon by hand: radrm daemon"
 _LOG = f"see why: journalctl -u {UNIT} -n 50"
 _TRACES = (
     "allow user namespaces (sysctl user.max_user_namespaces, and on Ubuntu "
@@ -49,32 +49,35 @@ def systemd(
     ask: Ask = ask,
     booted: Path = Path("/run/systemd/system"),
 ) -> Finding:
-    """`system`: it is the daemon of the whole server that matters, and `daemon` the process
-    that answers as such, None where none does."""
+    """Whether systemd starts and keeps the daemon.
+
+    `system`: the check is about the daemon of the whole server; `daemon` is its process, None if
+    none answers.
+    """
     name = "systemd"
     if not booted.is_dir():
         if system:
-            none = "this machine does not run systemd, so nobody starts radrm after a reboot"
-            return warn(name, none, "have radrmd started by whatever starts services here")
+            none = "this machine does not run systemd, so nothing starts radrm after a reboot"
+            return warn(name, none, "let this machine's service manager start: radrm daemon")
         return ok(name, "this machine does not run systemd; the daemon is started by hand")
     systemctl = which("systemctl")
     if systemctl is None:
-        return warn(name, "systemd runs, and systemctl is not on PATH", "add its folder to PATH")
+        return warn(name, "systemd runs, but systemctl is not on PATH", "add its folder to PATH")
     command = [systemctl, "show", "--no-pager", f"--property={','.join(_UNIT_FACTS)}", UNIT]
     try:
         facts = _facts(ask(command, LIMIT_S))
     except DeviceError as error:
-        return warn(name, str(error), f"look at it by hand: systemctl status {UNIT}")
+        return warn(name, str(error), f"check it by hand: systemctl status {UNIT}")
     if facts.get("LoadState") == "not-found":
         if system:
-            return warn(name, f"{UNIT} is not installed: nobody starts radrm at boot", _INSTALL)
+            return warn(name, f"{UNIT} is not installed: nothing starts radrm at boot", _INSTALL)
         return ok(name, f"{UNIT} is not installed; the daemon is your own")
     return _unit(facts, daemon if system else None)
 
 
 def _unit(facts: Mapping[str, str], daemon: int | None) -> Finding:
-    """The worst first. What systemctl does not tell is not held against the unit."""
-    name, look = "systemd", f"look at it: systemctl status {UNIT}"
+    """The worst finding about radrm's unit. A fact that systemctl omits counts as correct."""
+    name, look = "systemd", f"see: systemctl status {UNIT}"
     load, enabled = facts.get("LoadState", ""), facts.get("UnitFileState", "")
     active = facts.get("ActiveState", "")
     if load == "masked":
@@ -82,9 +85,9 @@ def _unit(facts: Mapping[str, str], daemon: int | None) -> Finding:
     if load != "loaded":
         return fail(name, f"{UNIT} cannot be used as it is ({load or 'unknown'})", look)
     if active in ("failed", "activating"):
-        said = facts.get("Result", "success")
-        why = f" ({said})" if said != "success" else ""
-        state = "has failed" if active == "failed" else "is starting, or starting again and again"
+        result = facts.get("Result", "success")
+        why = f" ({result})" if result != "success" else ""
+        state = "has failed" if active == "failed" else "is starting, or restarts again and again"
         return fail(name, f"{UNIT} {state}{why}", _LOG)
     if facts.get("KillMode", "process") not in ("process", "none"):
         ends = f"KillMode={facts['KillMode']} in {UNIT}: a stop of the service ends all jobs"
@@ -92,12 +95,12 @@ def _unit(facts: Mapping[str, str], daemon: int | None) -> Finding:
     pid = facts.get("MainPID", "0")
     if daemon is not None and active == "active" and pid not in ("0", str(daemon)):
         two = f"process {daemon} answers, and {UNIT} runs process {pid}"
-        return warn(name, two, f"end process {daemon}, which somebody started by hand")
+        return warn(name, two, f"end process {daemon}, which was started by hand")
     if daemon is not None and active == "inactive":
         return warn(
             name,
             f"process {daemon} answers, and {UNIT} has not started it",
-            f"end it (jobs run on), then: systemctl start {UNIT}",
+            f"end it (running jobs continue), then: systemctl start {UNIT}",
         )
     if active == "inactive":
         return warn(name, f"{UNIT} does not run", f"systemctl enable --now {UNIT}")
@@ -113,7 +116,7 @@ def _unit(facts: Mapping[str, str], daemon: int | None) -> Finding:
 
 
 def _facts(printed: str) -> dict[str, str]:
-    """From lines of `NAME=value`."""
+    """The values in lines of `NAME=value`."""
     pairs = (line.partition("=") for line in printed.splitlines()[:100])
     return {key.strip(): value.strip() for key, equals, value in pairs if equals}
 
@@ -124,25 +127,25 @@ def _facts(printed: str) -> dict[str, str]:
 def time_service(
     which: Which = shutil.which, ask: Ask = ask, booted: Path = Path("/run/systemd/system")
 ) -> Finding:
-    """Whether somebody keeps the clock right, as far as it can be told."""
+    """Whether a time service keeps the clock synchronised."""
     name = "time service"
     timedatectl = which("timedatectl")
     if timedatectl is None or not booted.is_dir():
-        return ok(name, "whether the clock is kept right cannot be told here (no timedatectl)")
+        return ok(name, "whether the clock is synchronised is unknown (no timedatectl)")
     try:
-        told = ask([timedatectl, "show", f"--property={','.join(_TIME_FACTS)}"], LIMIT_S)
+        printed = ask([timedatectl, "show", f"--property={','.join(_TIME_FACTS)}"], LIMIT_S)
     except DeviceError as error:
-        return warn(name, str(error), "look at it by hand: timedatectl")
-    facts = _facts(told)
+        return warn(name, str(error), "check it by hand: timedatectl")
+    facts = _facts(printed)
     if facts.get("NTPSynchronized") == "yes":
         return ok(name, "the clock is synchronised")
     if "NTPSynchronized" not in facts:
-        return ok(name, "timedatectl does not tell whether the clock is kept right")
+        return ok(name, "timedatectl does not say whether the clock is synchronised")
     if facts.get("CanNTP") == "no":
-        return warn(name, "nobody keeps the clock right", "install a time service, as chrony")
+        return warn(name, "no time service is installed", "install one, for example chrony")
     if facts.get("NTP") == "no":
-        return warn(name, "nobody keeps the clock right", "switch it on: timedatectl set-ntp true")
-    waits = "a time service is on, and the clock is not synchronised"
+        return warn(name, "the time service is off", "switch it on: timedatectl set-ntp true")
+    waits = "a time service is on, but the clock is not synchronised"
     return warn(name, waits, "see what it waits for: timedatectl, or chronyc tracking")
 
 
@@ -150,8 +153,11 @@ def time_service(
 
 
 def dcgm(driver: Driver, wanted: str, which: Which = shutil.which, ask: Ask = ask) -> Finding:
-    """Whether DCGM's host engine answers. `wanted` is `readings.smact`; where the driver has
-    the counters itself (GPM), or others are asked, nothing depends on DCGM."""
+    """Whether DCGM's host engine answers. `wanted` is `readings.smact`.
+
+    If the driver has the counters itself (GPM), or another source is wanted, radrm does not need
+    DCGM.
+    """
     name = "DCGM"
     has_gpm = bool(driver.gpus) and all(gpu.gpm for gpu in driver.gpus)
     needed = wanted == "dcgm" or (wanted == "auto" and not has_gpm)
@@ -167,7 +173,7 @@ def dcgm(driver: Driver, wanted: str, which: Which = shutil.which, ask: Ask = as
         start = "start it: systemctl enable --now nvidia-dcgm"
         return fail(name, silent, start) if wanted == "dcgm" else warn(name, silent, start)
     if found is None:
-        return warn(name, "dcgmi answers in words that radrm does not know", "see: dcgmi --version")
+        return warn(name, "dcgmi's answer has an unknown format", "see: dcgmi --version")
     there = len(driver.gpus)
     if found < there and needed:
         fewer = f"its host engine knows {found} GPUs and the driver {there}"
@@ -176,7 +182,7 @@ def dcgm(driver: Driver, wanted: str, which: Which = shutil.which, ask: Ask = as
 
 
 def _number_of_gpus(printed: str) -> int | None:
-    """From `4 GPUs found.`"""
+    """The number in `4 GPUs found.`; None if there is none."""
     found = re.search(r"^(\d{1,4}) GPUs? found", printed, re.MULTILINE | re.ASCII)
     return int(found[1]) if found else None
 
@@ -185,21 +191,24 @@ def _number_of_gpus(printed: str) -> int | None:
 
 
 def traces(wanted: bool, owner: int, uid: int, ask: Ask = ask) -> Finding:
-    """What a traced training step is kept from. `wanted`: `estimation.trace`; `owner`: the
-    daemon's user; `uid`: who looks."""
+    """Whether a traced training step runs without network and with limited processes.
+
+    `wanted` is `estimation.trace`, `owner` the daemon's user, `uid` this command's user.
+    """
     name = "traces"
     if not wanted:
         return ok(name, "no training step is traced (estimation.trace = false)")
     if uid != owner:
-        return ok(name, f"only user {owner}, who runs the daemon, can tell what they are kept from")
+        return ok(name, f"only user {owner}, who runs the daemon, can check their limits")
     try:
         flags = int(ask(start_tracer.PROBE, LIMIT_S))
     except (DeviceError, ValueError) as error:
-        return warn(name, f"what they are kept from cannot be told: {error}", _TRACES)
+        return warn(name, f"their limits cannot be checked: {error}", _TRACES)
     if not flags & confine.NEW_NET:
-        return warn(name, "the kernel lets this user take no network from them", _TRACES)
-    more = "" if flags & confine.NEW_USER else " more than their user has"
-    return ok(name, f"they have no network, and {confine.MOST_PROCESSES} processes{more} at most")
+        return warn(name, "the kernel does not let this user run them without network", _TRACES)
+    more = "" if flags & confine.NEW_USER else " more than its user has"
+    most = f"at most {confine.MOST_PROCESSES} processes{more}"
+    return ok(name, f"a trace has no network and {most}")
 
 
 # ------------------------------------------------------------------ containers
@@ -210,19 +219,19 @@ def docker(
     sockets: Sequence[str] = ("/run/docker.sock", "/var/run/docker.sock"),
     may_use: Callable[[str], bool] = lambda path: os.access(path, os.W_OK),
 ) -> Finding:
-    """Whether GPU use in containers is seen as their job's. `root`: radrm runs as root."""
+    """Whether radrm can find the job of a container that uses a GPU. `root`: radrm runs as root."""
     name = "containers"
     path = next(filter(_is_root_socket, sockets), None)
     if path is None:
         return ok(name, "no Docker runs as root here")
     if root:
-        return ok(name, "Docker runs as root, and so does radrm: it sees whose a container is")
+        return ok(name, "Docker and radrm run as root: radrm finds the job of each container")
     if not may_use(path):
         return ok(name, "Docker runs as root; this user may not use it")
     return warn(
         name,
-        "Docker runs as root and radrm does not: it cannot see whose a container is, so its GPU "
-        "memory counts as a stranger's and not as its job's",
+        "Docker runs as root and radrm does not: it cannot find the job of a container, so the "
+        "container's GPU memory counts as an unmanaged process's and not as its job's",
         _CONTAINERS,
     )
 

@@ -29,7 +29,8 @@ def packages(
     python_version: tuple[int, ...],
     version_of: Callable[[str], str] = metadata.version,
 ) -> Finding:
-    """`requirements` as a package states them; None where radrm is not installed as one."""
+    """Whether the packages that radrm needs are installed. `requirements` are those that its
+    package states, None if radrm is not installed as a package."""
     if requirements is None:
         next_step = "install it: pip install ."
         return warn("packages", "radrm runs from its source and is not installed", next_step)
@@ -46,7 +47,7 @@ def packages(
             continue
         present.append(f"{name} {version}")
         if _numbers(version) < _numbers(least):
-            old.append(f"{name} {version} (wanted: {least} or newer)")
+            old.append(f"{name} {version} (needs {least} or newer)")
     if missing:
         install = f"install it: pip install {' '.join(missing)}"
         return fail("packages", f"missing: {', '.join(missing)}", install)
@@ -58,7 +59,7 @@ def packages(
 
 
 def _needed(requirement: str, python_version: tuple[int, ...]) -> tuple[str, str] | None:
-    """Name and least version; None for what is needed elsewhere only."""
+    """The name and the least version; None for a package that only other Pythons or extras need."""
     words, _, marker = requirement.partition(";")
     below = _BELOW.search(marker)
     if "extra" in marker or (below and python_version >= _numbers(below[1])):
@@ -75,7 +76,7 @@ def _numbers(version: str) -> tuple[int, ...]:
 def sqlite(version: tuple[int, ...]) -> Finding:
     shown = ".".join(map(str, version))
     if version < _SQLITE:
-        return fail("SQLite", f"{shown} is too old", "use a Python that brings 3.8.3 or newer")
+        return fail("SQLite", f"{shown} is too old", "use a Python with SQLite 3.8.3 or newer")
     return ok("SQLite", shown)
 
 
@@ -86,40 +87,43 @@ def clock(
     newest_s: float | None,
     jumped_s: float = 0.0,
 ) -> Finding:
-    """`boot_s` counts sleep, `monotonic_s` does not; `newest_s` is when the store was last
-    written, None where there is none; `jumped_s` by how much the date was set just now."""
+    """Whether the clocks agree.
+
+    `boot_s` counts sleep, `monotonic_s` does not. `newest_s` is the date of the store's last
+    change, None without a store. `jumped_s` is by how much the date was set during the checks.
+    """
     if wall_s < _YEAR_2024:
         return fail("clock", "the date is before 2024", "set it: timedatectl set-ntp true")
     if newest_s is not None and newest_s > wall_s + 60:
         early = f"it is {newest_s - wall_s:.0f} s behind the last change of the store"
-        return warn("clock", early, "see whether the time is kept: timedatectl")
+        return warn("clock", early, "check the time service: timedatectl")
     if boot_s < monotonic_s - 1:
         return warn(
             "clock",
-            "time since boot is less than time awake",
+            f"time since boot ({boot_s:.0f} s) is less than time awake ({monotonic_s:.0f} s)",
             "job times may be wrong in this container; run radrm outside its time namespace",
         )
     if abs(jumped_s) > _JUMP_S:
-        jump = f"the date jumped by {jumped_s:+.0f} s while this was looked at"
-        return warn("clock", jump, "see what sets it: timedatectl; a virtual machine's host, too")
+        jump = f"the date jumped by {jumped_s:+.0f} s during these checks"
+        return warn("clock", jump, "see what sets it: timedatectl, or a virtual machine's host")
     return ok("clock", f"up for {boot_s / 3600:.1f} h")
 
 
 def rights(system: bool, uid: int, home: str | None, proc: Path = Path("/proc")) -> Finding:
-    """Whose daemon this user would run, and what its files would let others do.
+    """Which users this user's daemon would serve, and whether its umask is safe.
 
-    `home` is RADRM_HOME, None where it is unset.
+    `home` is RADRM_HOME, None if it is not set.
     """
     umask = _umask(proc)
     if umask is not None and not umask & 0o002:
         loose = f"with the umask {umask:03o} everybody may write to new files"
         return warn("rights", loose, "set another before the daemon starts: umask 022")
     if system:
-        return ok("rights", "root: the daemon serves everybody on this machine")
+        return ok("rights", "root: the daemon serves all users of this machine")
     if uid == 0:
-        alone = f"root with RADRM_HOME={home}: the daemon is not the one of the whole server"
+        alone = f"root with RADRM_HOME={home}: the daemon serves root alone, not all users"
         return ok("rights", alone)
-    return ok("rights", f"user {uid}: the daemon serves this user alone")
+    return ok("rights", f"user {uid}: the daemon serves only this user")
 
 
 def _umask(proc: Path) -> int | None:

@@ -1,18 +1,20 @@
-"""CUDA's Multi-Process Service: its control daemons, kept alive, and the jobs that are clients.
+"""CUDA's Multi-Process Service (MPS): its control daemons, and the jobs that are clients.
 
-One control daemon serves one GPU (`mps.scope = "gpu"`), so that a fault there ends nobody on
-another GPU, or one serves all (`"server"`), so that jobs on several GPUs can be clients too.
-Control daemons and their servers outlive radrm's own daemon, as jobs do; the next one takes
-them over. Each has a keeper, in a thread of its own: what hangs there delays nobody.
+With `mps.scope = "gpu"` each GPU has its own control daemon, so a fault ends no client on
+another GPU. With `"server"` one control daemon serves all, so jobs on several GPUs can be
+clients. Control daemons and their servers outlive radrm's daemon, as jobs do; the next daemon
+adopts them. Each has a keeper with its own thread, so a hanging control daemon blocks no other.
 
 The files, in the order in which they may import one another:
     control       one control daemon: start it, ask it, end it
-    users         may clients of several users be on one server?
-    keeper        keeps one control daemon alive and sound
-    clients       ends clients the way CUDA wants it
-    driver        what is asked of the driver
-    compute_mode  one MPS server per GPU and nothing beside it; given back
-    service       all control daemons of this server, and which device is whose
-    modelled      MPS of software GPUs, which needs no control daemon
-    source        a GPU source whose devices say whether MPS serves them
+    users         whether a server takes clients of several users
+    seen          the result of a keeper's last look
+    keeper        keeps one control daemon alive and working
+    clients       ends clients without harm to others
+    driver        calls to the NVIDIA driver
+    compute_mode  sets and restores the compute mode of GPUs
+    interface     what the daemon calls of MPS, and MPS of the daemon
+    service       all control daemons of this server, and their devices
+    simulated     MPS of simulated GPUs, which needs no control daemon
+    mps_gpus      a GPU source that marks the devices under MPS
 """

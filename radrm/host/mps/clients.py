@@ -1,8 +1,8 @@
-"""Ending clients the way CUDA wants it.
+"""End the MPS clients of an attempt without harm to other clients.
 
-A client with work in flight must not just be killed: what becomes of its server and of the
-other clients is undefined (MPS guide, "Client early termination"). `terminate_client` takes
-the work away first. It gets five seconds: what is to be killed is killed in the end.
+Killing a client with work in flight leaves its server and the other clients undefined (MPS
+guide, "Client early termination"). `terminate_client` removes the work first. It has `LIMIT_S`;
+after that the caller kills the processes anyway, so that no cancel hangs on a control daemon.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from radrm.host.mps.control import Control, NoAnswer
 log = logging.getLogger("radrm")
 
 LIMIT_S = 5.0
-"""For all clients of an attempt together."""
+"""Real seconds for all clients of an attempt together."""
 
 
 def end_clients(
@@ -27,10 +27,10 @@ def end_clients(
     owner_of: OwnerOf,
     then: Callable[[], None],
 ) -> None:
-    """Take the work of an attempt's processes away from their servers, then call `then`.
+    """Remove the work of an attempt's processes from their servers, then call `then`.
 
-    All of it happens in a thread of its own; `then` is called there, whatever goes wrong.
-    `owner` is the attempt: job id and number.
+    Both happen in a new thread, and an error does not prevent `then`. `owner` is the attempt:
+    job id and number.
     """
 
     def end() -> None:
@@ -38,7 +38,7 @@ def end_clients(
             for control in controls:
                 _end_of(control, owner, owner_of)
         except Exception as error:
-            log.warning("job %d under MPS: %s; it is killed all the same", owner[0], error)
+            log.warning("job %d under MPS: %s; radrm kills it anyway", owner[0], error)
         finally:
             then()
 
@@ -46,7 +46,7 @@ def end_clients(
 
 
 def _end_of(control: Control, owner: tuple[int, int], owner_of: OwnerOf) -> None:
-    """Raises `NoAnswer` when it takes too long."""
+    """End the attempt's clients of one control daemon. Raises `NoAnswer` after `LIMIT_S`."""
     deadline = time.monotonic() + LIMIT_S
     if control.process() is None:
         return
@@ -54,7 +54,7 @@ def _end_of(control: Control, owner: tuple[int, int], owner_of: OwnerOf) -> None
     def left_s() -> float:
         left = deadline - time.monotonic()
         if left <= 0:
-            raise NoAnswer(f"its clients could not be ended within {LIMIT_S:g} s")
+            raise NoAnswer(f"its clients did not end within {LIMIT_S:g} s")
         return left
 
     for server in control.server_pids(left_s()):

@@ -1,9 +1,10 @@
-"""The compute mode of GPUs under MPS: one process per GPU, the MPS server; and given back.
+"""Set the compute mode of GPUs under MPS, and restore it.
 
-EXCLUSIVE_PROCESS is NVIDIA's recommendation with MPS: a process that is no client cannot come
-beside the server. A job that is no client could not run at all then, so the mode goes with
-the jobs: set before a client starts, given back before any other does. What a GPU had before
-lies in a file, so that it is given back even after a `kill -9`.
+Theory of operation. NVIDIA recommends EXCLUSIVE_PROCESS with MPS: only the MPS server can then
+use the GPU, and no other process can join it. A job that is no client could not run at all. So
+radrm sets the mode before a client starts and restores it before any other job starts. A file
+has the earlier modes; it is written before the driver is told, so a `kill -9` between the two
+loses no mode. A restart reads the file and restores the modes.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import logging
 import os
 from collections.abc import Callable, Iterable
 
-from radrm.host.mps.driver import asked
+from radrm.host.mps.driver import query
 from radrm.host.storage.files import write_durably
 
 log = logging.getLogger("radrm")
@@ -23,10 +24,10 @@ DEFAULT, EXCLUSIVE_PROCESS = 0, 3
 
 
 class ComputeModes:
-    """The compute modes that this daemon has set. `file` remembers what was there before.
+    """The compute modes that radrm has set; `file` has the modes from before.
 
-    `get` and `put` ask and tell the driver; both may raise anything. What fails is said
-    once per GPU: sharing goes on in the mode that there is.
+    `get` reads and `put` sets the mode of a GPU; both may raise anything. An error is logged
+    once per GPU, and jobs share the GPU in the mode that it has.
     """
 
     def __init__(
@@ -36,10 +37,10 @@ class ComputeModes:
         self._get = get
         self._put = put
         self._before = self._remembered()
-        self._said: set[str] = set()
+        self._logged: set[str] = set()
 
     def exclusive(self, uuids: Iterable[str]) -> None:
-        """These GPUs are for MPS clients now."""
+        """Set EXCLUSIVE_PROCESS on these GPUs, for MPS clients."""
         for uuid in uuids:
             if uuid in self._before:
                 continue
@@ -53,22 +54,22 @@ class ComputeModes:
                 with contextlib.suppress(OSError):
                     self._remember({k: v for k, v in self._before.items() if k != uuid})
 
-    def give_back(self, uuids: Iterable[str] | None = None) -> None:
-        """These GPUs, or all, get the mode that they had."""
+    def restore(self, uuids: Iterable[str] | None = None) -> None:
+        """Restore the earlier mode of these GPUs, or of all."""
         for uuid in list(self._before) if uuids is None else list(uuids):
             if uuid not in self._before:
                 continue
             try:
                 self._put(uuid, self._before[uuid])
                 self._remember({k: v for k, v in self._before.items() if k != uuid})
-                self._said.discard(uuid)
+                self._logged.discard(uuid)
             except Exception as error:
-                self._complain(uuid, "cannot be given back its compute mode", error)
+                self._complain(uuid, "cannot get its earlier compute mode back", error)
 
     def _complain(self, uuid: str, what: str, error: Exception) -> None:
-        if uuid not in self._said:
+        if uuid not in self._logged:
             log.error("%s %s: %s; as root: nvidia-smi -c DEFAULT", uuid, what, error)
-            self._said.add(uuid)
+            self._logged.add(uuid)
 
     def _remembered(self) -> dict[str, int]:
         try:
@@ -78,11 +79,15 @@ class ComputeModes:
         except FileNotFoundError:
             return {}
         except (OSError, ValueError, AttributeError, TypeError) as error:
-            log.error("%s cannot be read (%s); see nvidia-smi -q -d COMPUTE", self._file, error)
+            log.error(
+                "%s cannot be read (%s), so no mode is restored; check: nvidia-smi -q -d COMPUTE",
+                self._file,
+                error,
+            )
             return {}
 
     def _remember(self, before: dict[str, int]) -> None:
-        """On disk before the driver is told. Raises `OSError`."""
+        """Write the earlier modes to disk. Raises `OSError`."""
         if before == self._before:
             return
         if before:
@@ -92,13 +97,13 @@ class ComputeModes:
         self._before = before
 
 
-def of_driver(file: str) -> ComputeModes:
-    """Those of the NVIDIA driver. It needs root to change them."""
+def driver_compute_modes(file: str) -> ComputeModes:
+    """Return the compute modes of the NVIDIA driver. Changing them needs root."""
 
     def get(uuid: str) -> int:
-        return int(asked(lambda nvml, gpu: nvml.nvmlDeviceGetComputeMode(gpu), uuid))
+        return int(query(lambda nvml, gpu: nvml.nvmlDeviceGetComputeMode(gpu), uuid))
 
     def put(uuid: str, mode: int) -> None:
-        asked(lambda nvml, gpu: nvml.nvmlDeviceSetComputeMode(gpu, mode), uuid)
+        query(lambda nvml, gpu: nvml.nvmlDeviceSetComputeMode(gpu, mode), uuid)
 
     return ComputeModes(file, get, put)

@@ -1,8 +1,14 @@
-"""One MPS control daemon: start it, ask it, end it. What to do when, says its keeper.
+"""One MPS control daemon: start it, ask it, end it. Its keeper decides when.
 
-A control daemon is known by its pipe directory: its pid file lies there, and its sockets.
-Commands go to the standard input of `nvidia-cuda-mps-control` (CUDA Multi-Process Service
-guide, appendix "Tools and interface reference"); no shell is ever used.
+Theory of operation. A pipe directory identifies a control daemon: it has the pid file and the
+sockets. A pid file may be stale and its pid reused. So a pid counts only if its process runs the
+program with this pipe directory, as far as radrm may read its environment; signals go to that
+`Identity`. Control daemons outlive radrm: after a restart the pid file leads to the same one, and
+its command line and environment show its options and GPUs. A command may take as long as its
+timeout, so the daemon's own thread never sends one.
+
+Commands go to the standard input of `nvidia-cuda-mps-control` (CUDA Multi-Process Service guide,
+appendix "Tools and interface reference"), without a shell.
 """
 
 from __future__ import annotations
@@ -20,21 +26,21 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from radrm.errors import DeviceError
-from radrm.host.attempts.processes import Identity, alive, identify, send_signal
-from radrm.host.attempts.procfs import TOKEN_VARIABLE, start_of
+from radrm.host.processes.identity import Identity, alive, identify, send_signal
+from radrm.host.processes.procfs import TOKEN_VARIABLE, start_of
 
 PROGRAM = "nvidia-cuda-mps-control"
 SERVER = "nvidia-cuda-mps-server"
 PID_FILE = f"{PROGRAM}.pid"
 LONGEST_SOCKET = "control_privileged"
-"""The longest name among the sockets that a control daemon makes."""
+"""The longest name of a control daemon's sockets."""
 LONGEST_ADDRESS = 107
-"""Bytes in the address of an AF_UNIX socket."""
+"""Most bytes in the address of an AF_UNIX socket."""
 MULTIUSER = ("-multiuser-server", "-M")
-"""What makes its servers take clients of several users at once: as the MPS guide ("The MPS
-server") writes it, and as some versions do. Older ones know neither."""
+"""Options that make servers take clients of several users at once: the one in the MPS guide
+("The MPS server"), and the one of some versions. Older versions know neither."""
 OPEN_FILES = 16384
-"""What NVIDIA asks for where MPS is used (MPS guide, "File descriptor limit")."""
+"""The limit that NVIDIA recommends for MPS (MPS guide, "File descriptor limit")."""
 
 ACTIVE, INITIALIZING, FAULT = "ACTIVE", "INITIALIZING", "FAULT"
 UNKNOWN = "unknown"
@@ -47,18 +53,20 @@ _STATUS = re.compile(rf"\b({ACTIVE}|{INITIALIZING}|{FAULT})\b")
 
 
 class NoAnswer(DeviceError):
-    """A control daemon that does not answer, or not as it should."""
+    """A control daemon does not answer, or answers wrongly."""
 
 
 class Missing(NoAnswer):
-    """MPS is not installed here."""
+    """MPS is not installed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """An MPS server process. `status` is ACTIVE, INITIALIZING, FAULT, or UNKNOWN where the
-    control daemon is too old to tell. `multiuser` is whether it takes clients of several
-    users, None while none of its clients tells."""
+    """An MPS server process.
+
+    `status` is ACTIVE, INITIALIZING or FAULT; UNKNOWN if the control daemon is too old to report
+    it. `multiuser` is whether it takes clients of several users; None while no client shows it.
+    """
 
     pid: int
     status: str
@@ -67,10 +75,10 @@ class Server:
 
 
 class Control:
-    """The control daemon of one pipe directory, whether it lives or not.
+    """The control daemon of one pipe directory, running or not.
 
-    `uuids` are the GPUs that it is to serve, in the order in which it numbers them.
-    `multiuser`: its servers should take clients of several users at once.
+    `uuids` are the GPUs that a new one serves, in the order in which it numbers them.
+    `multiuser`: servers of a new one should take clients of several users at once.
     """
 
     def __init__(
@@ -87,10 +95,10 @@ class Control:
         self.uuids = tuple(uuids)
         self.multiuser = multiuser
 
-    # -------------------------------------------------------------- who it is
+    # -------------------------------------------------------------- identity
 
     def process(self) -> Identity | None:
-        """The living control daemon of this pipe directory; None where there is none."""
+        """Return the running control daemon of this pipe directory; None if there is none."""
         try:
             with open(os.path.join(self.pipes, PID_FILE), "rb") as file:
                 pid = int(file.read(20))
@@ -99,89 +107,89 @@ class Control:
         who = identify(pid) if pid > 1 else None
         if who is None or not alive(who):
             return None
-        environment = _environment_of(pid)  # nothing, where we may not look
+        environment = _environment_of(pid)  # empty if radrm may not read it
         pipes = environment.get("CUDA_MPS_PIPE_DIRECTORY", "") if environment else self.pipes
         return who if pipes == self.pipes and PROGRAM in _command_of(pid) else None
 
     def serves(self) -> tuple[str, ...]:
-        """The GPUs that the living one was started for: an earlier daemon may have had others."""
+        """Return the GPUs that the running one was started for, perhaps by an earlier daemon."""
         who = self.process()
         listed = _environment_of(who.pid).get("CUDA_VISIBLE_DEVICES") if who else None
         return tuple(listed.split(",")) if listed else self.uuids
 
-    def asked_for_several(self) -> bool:
-        """Whether the living one was told to take clients of several users."""
+    def has_multiuser_option(self) -> bool:
+        """Return whether the running one was started with an option of `MULTIUSER`."""
         who = self.process()
         words = _proc(who.pid, "cmdline").split("\0") if who else []
         return any(word in MULTIUSER for word in words)
 
-    # -------------------------------------------------------------- beginning
+    # -------------------------------------------------------------- starting
 
     def missing(self) -> str | None:
-        """Why there can be no control daemon here; None where the program is there."""
+        """Return why no control daemon can start here; None if the program is installed."""
         if shutil.which(self.program) is not None:
             return None
         return f"{self.program} is not on PATH; install the driver's compute tools"
 
     def start(self) -> Identity:
-        """Start it where none lives; what a dead one has left is removed, its logs are kept.
+        """Start one; remove the files of a dead one, but keep its logs.
 
-        One that cannot take several users is started without that. Raises `Missing`, or
-        `NoAnswer` with what it said.
+        The caller has checked that none is running. If it refuses the options of `MULTIUSER`, it
+        starts without them. Raises `Missing`, or `NoAnswer` with its output.
         """
         if (missing := self.missing()) is not None:
             raise Missing(missing)
         address = os.fsencode(os.path.join(self.pipes, LONGEST_SOCKET))
         if len(address) > LONGEST_ADDRESS:
             raise NoAnswer(
-                f"{self.pipes} is too long a name for the sockets of {PROGRAM} "
-                f"({len(address)} bytes, {LONGEST_ADDRESS} fit); "
+                f"the path {self.pipes} is too long for the sockets of {PROGRAM} "
+                f"({len(address)} bytes, the limit is {LONGEST_ADDRESS}); "
                 "set RADRM_HOME or XDG_RUNTIME_DIR to a folder with a shorter name"
             )
         try:
             for folder in (os.path.dirname(self.pipes), self.pipes, self.logs):
                 if not os.path.isdir(folder):
                     os.makedirs(folder)
-                    os.chmod(folder, 0o755)  # clients of other users have to reach it
+                    os.chmod(folder, 0o755)  # clients of other users must reach it
             for options in [[word] for word in MULTIUSER if self.multiuser] + [[]]:
                 self._clean()
-                said, code = self._run_daemon(options)
+                printed, code = self._run_daemon(options)
                 who = self._settled() if code == 0 else None
                 if who is not None:
                     break
         except OSError as error:
             raise NoAnswer(f"{self.program} cannot be started: {error}") from error
         if who is None:
-            cause = _first_line(said) or f"exit code {code}, and it left no process"
+            cause = _first_line(printed) or f"exit code {code}, and it left no process"
             raise NoAnswer(f"{PROGRAM} did not start: {cause}; see {self.logs}/control.log")
         _allow_files(who.pid)
         return who
 
     def _settled(self) -> Identity | None:
-        """The process, once its pid file tells of it."""
+        """Wait for the pid file and return the process; None if there is none in time."""
         deadline = time.monotonic() + _ANSWER_S
         while (who := self.process()) is None and time.monotonic() < deadline:
             time.sleep(_PAUSE_S)
         return who
 
     def _clean(self) -> None:
-        """Remove sockets, pipes and the pid file of one that is dead."""
+        """Remove the sockets, pipes and pid file of a dead one."""
         with os.scandir(self.pipes) as entries:
             for entry in entries:
                 if not entry.is_dir(follow_symlinks=False):
                     os.unlink(entry.path)
 
     def _run_daemon(self, options: Sequence[str]) -> tuple[str, int]:
-        # A file, not a pipe: what goes into the background might hold a pipe open for ever.
-        with tempfile.TemporaryFile() as said:
+        # A file, not a pipe: the background process could hold a pipe open for ever.
+        with tempfile.TemporaryFile() as printed:
             environment = {**self._environment(), "CUDA_VISIBLE_DEVICES": ",".join(self.uuids)}
             try:
                 code = subprocess.run(
                     [self.program, "-d", *options],
                     env=environment,
                     stdin=subprocess.DEVNULL,
-                    stdout=said,
-                    stderr=said,
+                    stdout=printed,
+                    stderr=printed,
                     cwd="/",
                     start_new_session=True,
                     timeout=_START_S,
@@ -192,19 +200,21 @@ class Control:
                     f"{PROGRAM} did not go into the background within {_START_S:g} s; "
                     f"see {self.logs}/control.log"
                 ) from None
-            said.seek(0)
-            return said.read(4096).decode(errors="replace"), code
+            printed.seek(0)
+            return printed.read(4096).decode(errors="replace"), code
 
     def _environment(self) -> dict[str, str]:
         kept = {k: v for k, v in os.environ.items() if not k.startswith("CUDA_")}
-        kept.pop(TOKEN_VARIABLE, None)  # it is no process of a job, whoever started us
+        kept.pop(
+            TOKEN_VARIABLE, None
+        )  # a job may have started radrm; the control daemon is not part of it
         paths = {"CUDA_MPS_PIPE_DIRECTORY": self.pipes, "CUDA_MPS_LOG_DIRECTORY": self.logs}
         return {**kept, **paths}
 
     # -------------------------------------------------------------- asking
 
     def ask(self, command: str, timeout_s: float = _ANSWER_S) -> str:
-        """What it answers to a command. Raises `NoAnswer`."""
+        """Return its answer to a command. Raises `NoAnswer`."""
         try:
             done = subprocess.run(
                 [self.program],
@@ -228,10 +238,10 @@ class Control:
         return done.stdout
 
     def probe(self) -> tuple[Server, ...]:
-        """Its servers, once it has shown that it answers. Raises `NoAnswer`."""
+        """Check that it answers, and return its servers. Raises `NoAnswer`."""
         answer = self.ask("get_default_active_thread_percentage")
         if not re.search(r"\d", answer):
-            raise NoAnswer(f"{PROGRAM} answers {_first_line(answer)!r} where a number is due")
+            raise NoAnswer(f"{PROGRAM} answers {_first_line(answer)!r}, not a number")
         return tuple(self._server(pid) for pid in self.server_pids())
 
     def _server(self, pid: int) -> Server:
@@ -247,32 +257,32 @@ class Control:
         return _pids(self.ask(f"get_client_list {server}", timeout_s))
 
     def terminate_client(self, server: int, client: int, timeout_s: float = _ANSWER_S) -> None:
-        """End what a client has in flight, so that its process can be killed. Raises `NoAnswer`."""
+        """Remove a client's work in flight before its process is killed. Raises `NoAnswer`."""
         self.ask(f"terminate_client {server} {client}", timeout_s)
 
     # -------------------------------------------------------------- ending
 
     def quit(self) -> None:
-        """Ask it to end; it does once its clients have gone. Raises `NoAnswer`."""
+        """Ask it to end, which it does after its last client. Raises `NoAnswer`."""
         self.ask("quit")
 
     def kill(self, servers: Iterable[int] = ()) -> None:
-        """End it, and these servers of it, by KILL, whatever they are about."""
+        """Kill it and these servers, also while they have clients."""
         found = [identify(pid) for pid in servers if SERVER in _command_of(pid)]
         for victim in (self.process(), *found):
             if victim is not None:
                 send_signal(victim.pid, victim.start_ticks, signal.SIGKILL)
 
 
-# ------------------------------------------------------------------ whose a server is
+# ------------------------------------------------------------------ the user of a server
 
 
 def takes_several(server: int, clients: Iterable[int]) -> bool | None:
-    """Whether a server takes clients of several users; None while that cannot be told.
+    """Return whether a server takes clients of several users; None if no client shows it.
 
-    Such a one is root's, whoever its clients are; any other has its clients' user (MPS
-    guide, "The MPS server"). So the first client that is not root's proves the one or the
-    other, which the command line of a control daemon does not.
+    A server for several users runs as root; any other runs as the user of its clients (MPS guide,
+    "The MPS server"). So the first client that is not root's decides. The command line of the
+    control daemon does not, because some drivers ignore the option.
     """
     server_uid = user_of(server)
     if server_uid is None:
@@ -282,12 +292,12 @@ def takes_several(server: int, clients: Iterable[int]) -> bool | None:
 
 
 def user_of(pid: int) -> int | None:
-    """The user whose rights a process has; None where there is no such process."""
+    """Return the effective user id of a process; None if there is no such process."""
     match = re.search(r"^Uid:\s+\d+\s+(\d+)", _proc(pid, "status"), re.MULTILINE)
     return int(match[1]) if match else None
 
 
-# ------------------------------------------------------------------ small things
+# ------------------------------------------------------------------ helpers
 
 
 def _pids(answer: str) -> list[int]:
@@ -313,7 +323,7 @@ def _proc(pid: int, name: str) -> str:
 
 
 def _allow_files(pid: int) -> None:
-    """Its servers inherit the limit, and every client takes some descriptors of theirs."""
+    """Raise the limit of open files: servers inherit it and use some for every client."""
     with contextlib.suppress(OSError, ValueError):
         soft, hard = resource.prlimit(pid, resource.RLIMIT_NOFILE)
         most = OPEN_FILES if hard == resource.RLIM_INFINITY else min(hard, OPEN_FILES)

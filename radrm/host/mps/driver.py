@@ -1,4 +1,4 @@
-"""What MPS asks and tells the NVIDIA driver of a GPU, by a connection of its own each time."""
+"""Calls to the NVIDIA driver about one GPU. Each call opens and closes its own connection."""
 
 from __future__ import annotations
 
@@ -6,13 +6,16 @@ from collections.abc import Callable
 from typing import Any
 
 VOLTA = 7
-"""The first generation, as the major number of its compute capability, whose MPS servers can
-take several users. Before, control daemons accept the option and clients then fail."""
+"""The first generation (major number of the compute capability) whose MPS servers can take
+several users. On older GPUs control daemons accept the option, but clients then fail."""
 
 
-def asked(what: Callable[[Any, Any], Any], uuid: str) -> Any:
-    """What `what` answers, given `pynvml` and the GPU's handle. Raises whatever it does."""
-    import pynvml  # where it is missing there is no GPU either
+def query(what: Callable[[Any, Any], Any], uuid: str) -> Any:
+    """Return the result of `what`, called with `pynvml` and the handle of the GPU.
+
+    Raises what the import, NVML and `what` raise.
+    """
+    import pynvml  # imported here: machines without GPUs may lack it
 
     pynvml.nvmlInit()
     try:
@@ -22,9 +25,9 @@ def asked(what: Callable[[Any, Any], Any], uuid: str) -> Any:
 
 
 def generation_of(uuid: str) -> int | None:
-    """The major number of a GPU's compute capability; None where the driver does not tell."""
+    """Return the major number of a GPU's compute capability; None if it cannot be read."""
     try:
-        found = asked(lambda nvml, gpu: nvml.nvmlDeviceGetCudaComputeCapability(gpu), uuid)
+        found = query(lambda nvml, gpu: nvml.nvmlDeviceGetCudaComputeCapability(gpu), uuid)
         return int(found[0])
-    except Exception:  # whatever it is: nothing is known then
+    except Exception:  # any error means unknown
         return None

@@ -1,13 +1,18 @@
-"""Keeps one control daemon alive and sound, in a thread of its own.
+"""Keep one control daemon alive and working, in its own thread.
 
-`round` looks once and does what is due; it is given the time, so that tests need no clock.
-What others see of it is `seen`, one immutable record put in the last one's place.
+Theory of operation. Only this thread starts and ends the control daemon; `clients` may ask it,
+too. Others read `seen`, one immutable record that is replaced as a whole. They call `suspect`,
+`turn_on` and `turn_off`, which set a wish and wake the thread. The last two also replace `seen`
+at once; the next look corrects it. `round` looks once and does what is due. It receives the time,
+so tests need no clock. A restart adopts the running control daemon; its delays and grace times
+start again.
 
-A crash: the control daemon is started anew, at once and then ever later. A fault: a fatal
-error of one client ends the work of all clients of its server; the server takes nobody until
-the last of them has gone (MPS guide, "MPS error containment"). So nobody new is let in; who
-has not gone by itself after a grace gets TERM, after another KILL, and when the server does
-not come back after a third, the control daemon is started anew.
+Crash: the control daemon is restarted after 1 s, then after delays that double up to a minute.
+
+Fault: a fatal error of one client ends the work of all clients of its server. The server takes no
+client until the last one has ended (MPS guide, "MPS error containment"). So its GPUs take no job.
+Clients that remain get TERM after one grace time and KILL after two. After three the control
+daemon is restarted.
 """
 
 from __future__ import annotations
@@ -19,75 +24,42 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
-from enum import Enum
+from dataclasses import replace
 
-from radrm.host.attempts.processes import Identity, identify, open_pidfd, send_signal
 from radrm.host.gpus.source import OwnerOf
 from radrm.host.mps.control import FAULT, Control, Missing, NoAnswer, Server
+from radrm.host.mps.seen import Phase, Seen
 from radrm.host.mps.users import Users
+from radrm.host.processes.identity import Identity, identify, open_pidfd, send_signal
 
 log = logging.getLogger("radrm")
 
 PROBE_S = 5.0
-"""Between two looks at a control daemon."""
+"""Seconds between two looks at a control daemon."""
 MOST_DELAY_S = 60.0
-"""Between two tries to start one that does not."""
+"""Longest delay between two tries to start a control daemon."""
 STEADY_S = 120.0
-"""One that has lived so long has not failed before."""
+"""Seconds of life after which earlier failures no longer count."""
 FAILURES = 3
-"""So often it may fail before its GPUs go on without MPS."""
+"""Failures, less than `STEADY_S` of life apart, after which its GPUs work without MPS."""
 SILENCES = 3
-"""So many questions in a row it may leave without an answer."""
-
-
-class Phase(str, Enum):
-    OFF = "off"
-    STARTING = "starting"
-    UP = "up"
-    FAULT = "fault"
-    SILENT = "silent"
-    DOWN = "down"
-    STOPPING = "stopping"
-
-
-@dataclass(frozen=True, slots=True)
-class Seen:
-    """What the last look has shown. `trouble` is why not all is well, in words."""
-
-    phase: Phase
-    trouble: str | None = None
-    pid: int | None = None
-    servers: tuple[Server, ...] = ()
-    serves: tuple[str, ...] = ()
-    """The GPUs that it was started for; empty where that is not known."""
-    multiuser: bool = False
-    """Its server was seen to take clients of several users."""
-
-    @property
-    def clients(self) -> tuple[int, ...]:
-        return tuple(pid for server in self.servers for pid in server.clients)
-
-    @property
-    def serving(self) -> bool:
-        """MPS is there, or soon will be: its GPUs need not go on without it."""
-        return self.phase in (Phase.STARTING, Phase.UP, Phase.FAULT, Phase.SILENT)
+"""Consecutive unanswered probes after which it is replaced."""
 
 
 class Keeper:
-    """Keeps the control daemon of one pipe directory as it is `wanted`: alive, or not there.
+    """Keeps the control daemon of one pipe directory running if it is `wanted`, else ended.
 
-    `name` is what people call it ("GPU 3"). `begin` starts the thread; `owner_of` tells the
-    jobs' processes, `changed` is called after every change that others should look at.
-    `said` is what one keeper need not say once another has.
+    `name` is its name in messages ("GPU 3"). `begin` starts the thread. `owner_of` finds the job
+    of a process; `changed` is called after every change that matters to others. `logged` holds
+    the reasons that a keeper has logged, so that no other repeats them.
     """
 
     def __init__(
-        self, name: str, control: Control, wanted: bool, said: set[str] | None = None
+        self, name: str, control: Control, wanted: bool, logged: set[str] | None = None
     ) -> None:
         self.name = name
         self.control = control
-        self.users = Users(name, control, said if said is not None else set())
+        self.users = Users(name, control, logged if logged is not None else set())
         self.seen = Seen(Phase.OFF) if not wanted else self._before()
         self._wanted = wanted
         self._forced = False
@@ -101,80 +73,83 @@ class Keeper:
         self._fault_since: float | None = None
         self._fault_step = 0
         self._known: set[Identity] = set()
-        """Clients at the last look."""
-        self._said: str | None = None
+        """The clients at the last look."""
+        self._logged: str | None = None
         self._suspicions = 0
         self._settled = 0
-        """So many suspicions have been looked into."""
+        """The number of suspicions that a look has settled."""
         self._wake = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self._closing = False
         self._thread: threading.Thread | None = None
 
     def _before(self) -> Seen:
-        """What is to be said before the first look."""
+        """Return what others see before the first look."""
         missing = self.control.missing()
         return Seen(Phase.STARTING) if missing is None else Seen(Phase.DOWN, missing)
 
     # -------------------------------------------------------------- from other threads
 
     def begin(self, owner_of: OwnerOf, changed: Callable[[], None], grace_s: float) -> None:
+        """Start the thread. `grace_s` is in real seconds."""
         self._owner_of, self._changed, self._grace_s = owner_of, changed, grace_s
         self._thread = threading.Thread(target=self._run, name=f"mps {self.name}", daemon=True)
         self._thread.start()
 
     def close(self) -> None:
-        """Let go of it, soon: it lives on."""
+        """End the thread soon; the control daemon runs on."""
         self._closing = True
-        self._look_soon()
+        self._wake_up()
 
     def join(self) -> None:
-        """Wait a moment for the end of what is under way."""
+        """Wait up to one second for the thread to end."""
         if self._thread is not None:
             self._thread.join(timeout=1.0)
 
     def suspect(self) -> None:
-        """A client has failed: nobody new until it is known whether its server has, too."""
+        """Note that a client failed. Its GPUs take no job until the next look at the server."""
         self._suspicions += 1
-        self._look_soon()
+        self._wake_up()
 
-    def _look_soon(self) -> None:
+    def _wake_up(self) -> None:
         os.eventfd_write(self._wake, 1)
 
     @property
     def wanted(self) -> bool:
+        """Whether the control daemon should run."""
         return self._wanted
 
     @property
     def serving(self) -> bool:
-        """Its GPUs are under MPS, even if it takes no client at this moment."""
+        """True if its GPUs are under MPS, even if it takes no client now."""
         return self._wanted and self.seen.serving
 
     @property
     def ready(self) -> bool:
-        """It takes clients now."""
+        """True if it takes clients now."""
         return self._wanted and self.seen.phase is Phase.UP
 
     @property
     def hold(self) -> str | None:
-        """Why its GPUs take no job at the moment."""
+        """Return why its GPUs take no job now; None if they do."""
         if self.ready and self._settled != self._suspicions:
-            return "a client of its MPS server has failed; the server is being looked at"
+            return "a client of its MPS server has failed; radrm is checking the server"
         if not self.serving or self.ready:
             return None
-        return self.seen.trouble or "its MPS control daemon is being started"
+        return self.seen.fault or "its MPS control daemon is starting"
 
     def turn_on(self) -> None:
+        """Want it, and forget its failures."""
         self._wanted, self._forced = True, False
         self._failures, self._start_at = 0, 0.0
         if not self.seen.serving:
             self.seen = self._before()
-        self._look_soon()
+        self._wake_up()
 
     def turn_off(self, force: bool) -> None:
-        """`force`: its clients are ended. Otherwise it ends when they have gone."""
+        """End it after its last client; with `force` end its clients, too."""
         self._wanted, self._forced = False, force
-        self.seen = replace(self.seen, phase=Phase.STOPPING, trouble=None)
-        self._look_soon()
+        self.seen = replace(self.seen, phase=Phase.STOPPING, fault=None)
+        self._wake_up()
 
     # -------------------------------------------------------------- the thread
 
@@ -182,14 +157,14 @@ class Keeper:
         while not self._closing:
             try:
                 delay_s = self.round(time.monotonic())
-            except Exception as error:  # whatever goes wrong here ends at this control daemon
-                why = f"looking after it failed: {type(error).__name__}: {error}"
-                self._say(Seen(Phase.DOWN, why))
+            except Exception as error:  # an error must not end the thread
+                why = f"radrm could not check it: {type(error).__name__}: {error}"
+                self._show(Seen(Phase.DOWN, why))
                 delay_s = PROBE_S
             self._wait(delay_s)
 
     def _wait(self, delay_s: float) -> None:
-        """Until then, or until the control daemon ends, or somebody wants something of us."""
+        """Wait for the delay, the end of the control daemon, or a wake-up by another thread."""
         poller = select.poll()
         poller.register(self._wake, select.POLLIN)
         who = self.control.process()
@@ -210,7 +185,7 @@ class Keeper:
     # -------------------------------------------------------------- one look
 
     def round(self, now: float) -> float:
-        """Look, do what is due, and say after how many seconds to look again."""
+        """Look, do what is due, and return the seconds until the next look."""
         suspicions = self._suspicions
         delay_s = self._look(now)
         if self._settled != suspicions:
@@ -239,32 +214,38 @@ class Keeper:
             self._failures = 0
         serves = self.control.serves()
         if set(serves) != set(self.control.uuids) and not self._known:
-            log.info("MPS of %s: that of an earlier daemon had other GPUs", self.name)
+            log.info(
+                "MPS of %s: an earlier daemon had other GPUs; radrm restarts it",
+                self.name,
+            )
             self._end(servers)
             return 0.0
-        if not self._known and self.users.were_others_meant(who):
-            log.info("MPS of %s: that of an earlier daemon had other users", self.name)
+        if not self._known and self.users.differs_from_settings(who):
+            log.info(
+                "MPS of %s: an earlier daemon had another mps.multiuser; radrm restarts it",
+                self.name,
+            )
             self._end(servers)
             return 0.0
         if not self.wanted:
-            return 0.0  # turned off while we asked
-        several = self.users.several(who, servers)
-        self._say(Seen(Phase.UP, None, who.pid, servers, serves, several))
+            return 0.0  # another thread turned it off meanwhile
+        several = self.users.multiuser(who, servers)
+        self._show(Seen(Phase.UP, None, who.pid, servers, serves, several))
         return PROBE_S
 
     def _start(self, now: float) -> float:
-        """There is none: start it, unless that has just failed."""
+        """Start it, unless that has just failed."""
         self._fault_since = None
         if self._up_since is not None:
             self._up_since = None
-            self._failed(now, "its MPS control daemon has ended; it is started again")
+            self._failed(now, "its MPS control daemon has ended; radrm restarts it")
         if now < self._start_at:
             return self._start_at - now
         try:
             self.users.started(self.control.start())
         except Missing as error:
-            # Said once for all GPUs, by the service.
-            self._say(Seen(Phase.DOWN, str(error)), quietly=True)
+            # The service has logged it once for all GPUs.
+            self._show(Seen(Phase.DOWN, str(error)), quietly=True)
             return MOST_DELAY_S
         except NoAnswer as error:
             self._failed(now, str(error))
@@ -272,27 +253,30 @@ class Keeper:
         return 0.0
 
     def _failed(self, now: float, why: str) -> None:
-        """Say so, and how soon to try again. After some failures its GPUs go on without."""
+        """Note a failure and the time of the next try. After `FAILURES` MPS is down."""
         delay_s = min(MOST_DELAY_S, float(2 ** min(self._failures, 10)))
         self._failures += 1
         self._start_at = now + delay_s
-        self._say(Seen(Phase.DOWN if self._failures >= FAILURES else Phase.STARTING, why))
+        self._show(Seen(Phase.DOWN if self._failures >= FAILURES else Phase.STARTING, why))
 
     def _silent(self, now: float, error: NoAnswer) -> float:
-        """It lives and does not answer. It is replaced once that hurts nobody."""
+        """Note that it runs without answering. Replace it once its last known client has ended."""
         self._silences += 1
-        self._say(Seen(Phase.SILENT, f"its MPS control daemon is in trouble: {error}"))
+        self._show(Seen(Phase.SILENT, f"its MPS control daemon does not work: {error}"))
         if self._silences >= SILENCES and not self._clients_left():
             self.control.kill()
             self._silences = 0
-            self._up_since = now  # as after a crash
+            self._up_since = now  # the next look then counts a crash
         return PROBE_S
 
     def _faulty(self, now: float, who: Identity, servers: tuple[Server, ...]) -> float:
         if self._fault_since is None:
             self._fault_since, self._fault_step = now, 0
-        why = "its MPS server is in a fault: every client's work is lost; it waits for their end"
-        self._say(Seen(Phase.FAULT, why, who.pid, servers))
+        why = (
+            "its MPS server is in a fault, and all clients have lost their work; "
+            "it takes jobs again after its last client"
+        )
+        self._show(Seen(Phase.FAULT, why, who.pid, servers))
         faulty = [server for server in servers if server.status == FAULT]
         due = int((now - self._fault_since) / max(self._grace_s, 0.001))
         if due > self._fault_step:
@@ -303,16 +287,19 @@ class Keeper:
                 self._terminate(faulty)
                 self._signal(faulty, signal.SIGKILL)
             else:
-                log.error("MPS of %s: the fault does not pass; it is started anew", self.name)
+                log.error(
+                    "MPS of %s: the fault stays after three grace times; radrm restarts it",
+                    self.name,
+                )
                 self._end(servers)
                 return 0.0
         return min(PROBE_S, max(self._grace_s / 2, 0.05))
 
     def _off(self, who: Identity | None) -> float:
-        """It is not wanted: have it end, by force where that was ordered."""
+        """End it, because it is not wanted; by force if that was ordered."""
         if who is None:
             self._up_since, self._silences = None, 0
-            self._say(Seen(Phase.OFF))
+            self._show(Seen(Phase.OFF))
             return PROBE_S * 12
         try:
             servers = self.control.probe()
@@ -323,8 +310,8 @@ class Keeper:
             self._terminate(servers)
             self._end(servers)
             return 0.0
-        waits = f"it ends when its {clients} client(s) have ended" if clients else None
-        self._say(Seen(Phase.STOPPING, waits, who.pid, servers))
+        waits = f"it ends after its {clients} client(s)" if clients else None
+        self._show(Seen(Phase.STOPPING, waits, who.pid, servers))
         if not clients:
             self._end(servers)
             return 0.0
@@ -333,7 +320,7 @@ class Keeper:
     # -------------------------------------------------------------- ending
 
     def _end(self, servers: tuple[Server, ...]) -> None:
-        """Quit; what does not end in time is killed."""
+        """Ask it to end; kill it and its servers if they do not end in time."""
         who = self.control.process()
         pidfd = open_pidfd(who) if who is not None else None
         try:
@@ -360,14 +347,14 @@ class Keeper:
                     return
 
     def _signal(self, servers: list[Server], number: signal.Signals) -> None:
-        """To the jobs' own processes alone: others are not ours to end."""
+        """Signal the clients that belong to jobs, and no other process."""
         clients = [pid for server in servers for pid in server.clients]
         for pid in clients:
             who = identify(pid)
             owner = self._owner_of(pid)
             if who is not None and owner is not None:
                 log.warning(
-                    "MPS of %s: process %d of job %d gets %s: it is left of a fault",
+                    "MPS of %s: process %d of job %d gets %s: it remains after a fault",
                     *(self.name, pid, owner[0], number.name),
                 )
                 send_signal(pid, who.start_ticks, number)
@@ -375,17 +362,17 @@ class Keeper:
     def _clients_left(self) -> bool:
         return any(identify(client.pid) == client for client in self._known)
 
-    # -------------------------------------------------------------- telling
+    # -------------------------------------------------------------- showing
 
-    def _say(self, seen: Seen, *, quietly: bool = False) -> None:
-        """Put it where others see it, and into the log when it is news."""
+    def _show(self, seen: Seen, *, quietly: bool = False) -> None:
+        """Publish the result of a look, and log it if it changed."""
         before, self.seen = self.seen, seen
         if seen.phase is Phase.UP and before.phase is not Phase.UP:
-            how = "again" if self._said is not None else "there"
-            log.info("MPS of %s is %s: control daemon %s", self.name, how, seen.pid)
-        elif seen.trouble is not None and seen.trouble != self._said and not quietly:
+            how = "runs again" if self._logged is not None else "runs"
+            log.info("MPS of %s %s: control daemon %s", self.name, how, seen.pid)
+        elif seen.fault is not None and seen.fault != self._logged and not quietly:
             level = logging.INFO if seen.phase is Phase.STOPPING else logging.ERROR
-            log.log(level, "MPS of %s: %s", self.name, seen.trouble)
-        self._said = seen.trouble
+            log.log(level, "MPS of %s: %s", self.name, seen.fault)
+        self._logged = seen.fault
         if replace(before, servers=()) != replace(seen, servers=()):
             self._changed()

@@ -1,8 +1,12 @@
-"""Whether clients of several users may be on one MPS server at a time: only where that was seen.
+"""Find out whether an MPS server takes clients of several users at a time.
 
-A control daemon can be told so (`mps.multiuser`), as root. Old ones refuse the option, others
-accept it and do it all the same one user after the other. What shows it is a server with a
-client that is not root's: the server is root's, or it is that user's.
+Theory of operation. `mps.multiuser` asks for that, and only a control daemon of root obeys. Old
+control daemons refuse the option. Others accept it but still serve one user after another. So
+radrm trusts only what it sees. A server that belongs to root and has a client of another user
+takes several users; a server that belongs to that user takes one. What was seen is true for the
+life of the control daemon (`Identity`: a reused pid is another one). The keeper's thread calls
+the methods; the service may mark a reason before that thread starts, and other threads only read
+`single_user_reason`. A restart looks again.
 """
 
 from __future__ import annotations
@@ -10,61 +14,65 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable
 
-from radrm.host.attempts.processes import Identity
 from radrm.host.mps.control import MULTIUSER, PROGRAM, Control, Server
+from radrm.host.processes.identity import Identity
 
 log = logging.getLogger("radrm")
 
 
 class Users:
-    """Of one control daemon's servers. `name` is what people call it; `said` is what need not
-    be said of one GPU after the other."""
+    """The users of one control daemon's servers.
 
-    def __init__(self, name: str, control: Control, said: set[str]) -> None:
-        self.only_one_why: str | None = None
-        """Why only one user at a time, although several are wanted."""
+    `name` is the name of the control daemon in the log. `logged` holds the reasons that are in
+    the log already; the control daemons of all GPUs share it.
+    """
+
+    def __init__(self, name: str, control: Control, logged: set[str]) -> None:
+        self.single_user_reason: str | None = None
+        """Why the servers take one user at a time, although `mps.multiuser` is set."""
         self._name = name
         self._control = control
-        self._said = said
+        self._logged = logged
         self._seen: tuple[Identity, bool] | None = None
-        """A control daemon, and whether its servers were seen to take several users."""
+        """A control daemon, and whether its servers take several users, as seen."""
         self._started: tuple[Identity, bool] | None = None
-        """One that was started here, and whether it could be told to."""
+        """The control daemon that this daemon started, and whether it accepted the option."""
 
     def started(self, who: Identity) -> None:
-        self._started = (who, self._control.asked_for_several())
+        """Note that this daemon started a control daemon."""
+        self._started = (who, self._control.has_multiuser_option())
 
-    def were_others_meant(self, who: Identity) -> bool:
-        """Whether an earlier daemon has told it otherwise than it should be told now."""
+    def differs_from_settings(self, who: Identity) -> bool:
+        """Return whether an earlier daemon started it with another value of `mps.multiuser`."""
         if self._started is not None and self._started[0] == who:
             return False
-        return self._control.asked_for_several() is not self._control.multiuser
+        return self._control.has_multiuser_option() is not self._control.multiuser
 
-    def several(self, who: Identity, servers: Iterable[Server]) -> bool:
-        """Whether several users may be on it: once that was seen, for as long as it lives."""
+    def multiuser(self, who: Identity, servers: Iterable[Server]) -> bool:
+        """Return whether its servers were seen to take several users."""
         if not self._control.multiuser:
             return False
         if self._seen is None or self._seen[0] != who:
             found = next((s.multiuser for s in servers if s.multiuser is not None), None)
             if self._started == (who, False):
                 found = False
-                self.only_one(f"{PROGRAM} does not know {MULTIUSER[0]} here")
+                self.mark_single_user(f"this {PROGRAM} does not know {MULTIUSER[0]}")
             elif found is False:
-                self.only_one("its MPS server takes one user at a time all the same")
+                self.mark_single_user("its MPS server still takes one user at a time")
             if found is None:
                 return False
             self._seen = (who, found)
             if found:
-                self.only_one_why = None
+                self.single_user_reason = None
                 log.info("MPS of %s takes jobs of several users at a time", self._name)
         return self._seen[1]
 
-    def only_one(self, why: str) -> None:
-        """Several users are wanted and cannot be had: say so, once for all GPUs."""
-        self.only_one_why = f"mps.multiuser has no effect: {why}"
-        if why not in self._said:
-            self._said.add(why)
+    def mark_single_user(self, reason: str) -> None:
+        """Note why several users cannot be served at a time; log each reason once."""
+        self.single_user_reason = f"mps.multiuser has no effect: {reason}"
+        if reason not in self._logged:
+            self._logged.add(reason)
             log.warning(
                 "mps.multiuser has no effect: %s (%s); users take turns on a GPU's MPS server",
-                *(why, self._name),
+                *(reason, self._name),
             )

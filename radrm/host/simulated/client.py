@@ -1,7 +1,7 @@
-"""A connection to the modelled driver, as a job's CUDA context or to ask questions.
+"""A connection to the simulated driver, as a job's CUDA context or to ask questions.
 
-Many jobs are started, so nothing heavier than `json` and `socket` is imported here.
-Every request is answered before the next is sent.
+A client sends a request only after the answer to the previous one. Every simulated job imports
+this file, so import nothing heavier than `json` and `socket` here.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from radrm.host.sockets import connect
 
 
 class OutOfGpuMemory(Exception):
-    """An allocation was refused. `position` counts the context's own devices from 0.
+    """A refused allocation. `position` is the device's number among the context's own, from 0.
 
-    All sizes are MiB and of that device: what was asked for, what is free, what jobs can
-    have at most, and what this process holds.
+    All sizes are MiB of that device: the request, the free memory, the memory for jobs, and the
+    memory of this process.
     """
 
     def __init__(
@@ -36,7 +36,7 @@ class OutOfGpuMemory(Exception):
 class Hello(
     namedtuple("Hello", ("pid", "spec", "scale", "anchor_boot_s", "anchor_wall_s", "jobs"))
 ):
-    """Who serves: its process, its spec, its clock, and how many jobs are attached."""
+    """The driver's process, spec and clock, and the number of attached jobs."""
 
     __slots__ = ()
     pid: int
@@ -48,10 +48,10 @@ class Hello(
 
 
 class DriverClient:
-    """One connection; closing it (or dying) frees whatever it holds.
+    """One connection. Its end, also by the process's death, frees all its memory.
 
-    Raises Unreachable when nobody listens at the path. Every method raises DeviceError
-    when the driver refuses, has gone, or does not answer within `timeout_s` real seconds.
+    Raises Unreachable if no driver listens at the path. Every method raises DeviceError if the
+    driver refuses, ends, or does not answer within `timeout_s` real seconds.
     """
 
     def __init__(self, path: str | os.PathLike[str], timeout_s: float = 30.0) -> None:
@@ -72,10 +72,10 @@ class DriverClient:
         cap_mib: int | None = None,
         gpus: int = 1,
     ) -> list[str]:
-        """Become a context on the first `gpus` of the visible devices; answers their UUIDs.
+        """Become a context on the first `gpus` visible devices; return their UUIDs.
 
-        `devices` is CUDA_VISIBLE_DEVICES, None where it is not set; `smact` the solo SM
-        activity (0..1) that computing asks of each device.
+        `devices` is CUDA_VISIBLE_DEVICES, None if it is not set. `smact` is the solo SM activity
+        (0..1) on each device.
         """
         answer = self.ask(
             "attach",
@@ -90,14 +90,14 @@ class DriverClient:
         return [str(uuid) for uuid in answer["devices"]]
 
     def alloc(self, mib: int) -> None:
-        """Take this much more on each device. Raises OutOfGpuMemory, and takes nothing."""
+        """Allocate `mib` on each device, or on none. Raises OutOfGpuMemory."""
         self.ask("alloc", mib=mib)
 
     def free(self, mib: int) -> None:
         self.ask("free", mib=mib)
 
     def start(self) -> None:
-        """Begin to compute: from now on neighbours slow this job, and it slows them."""
+        """Start the work. From now on this job and its neighbours slow one another down."""
         self.ask("start")
 
     def work(self) -> float:
@@ -110,9 +110,9 @@ class DriverClient:
             self._sock.sendall(json.dumps({"op": op, **fields}).encode() + b"\n")
             line = self._lines.readline()
         except OSError as error:
-            raise self._gone(error) from error
+            raise self._lost_connection(error) from error
         if not line.endswith(b"\n"):
-            raise self._gone("it closed the connection")
+            raise self._lost_connection("the driver closed it")
         answer: dict[str, Any] = json.loads(line)
         if "oom" in answer:
             raise OutOfGpuMemory(**answer["oom"])
@@ -124,5 +124,7 @@ class DriverClient:
         self._lines.close()
         self._sock.close()
 
-    def _gone(self, cause: object) -> DeviceError:
-        return DeviceError(f"the software GPU driver at {self._path} has gone: {cause}")
+    def _lost_connection(self, cause: object) -> DeviceError:
+        return DeviceError(
+            f"the connection to the simulated GPU driver at {self._path} is broken: {cause}"
+        )

@@ -1,8 +1,16 @@
-"""The modelled driver: a process that outlives the daemon, as a driver does.
+"""The simulated driver: a process that outlives the daemon, as a real driver does.
 
-One per lock file. It ends by itself once nobody has been connected for a while. Every
-client is a stranger: lines are bounded, clients are bounded, a client that sends garbage
-is answered and let go, and one that does not read its answers is not read either.
+Theory of operation:
+
+- **One driver per lock file.** The kernel releases the lock with the process, so it is never
+  stale. The lock file also holds the clock's anchors: the next driver continues that clock.
+- **One thread.** Each turn first reads everything that has arrived, then answers one line of each
+  client. So a dead process's memory is free before any reading of that turn, and a busy client
+  delays no other.
+- **Clients are untrusted.** The length of a line, the number of clients and each user's part of
+  them are limited. A wrong line gets an error and ends the connection. The driver does not read
+  from a client that does not read its answers.
+- **End.** The driver ends after `LINGER_S` without a client, so a restarted daemon finds it.
 """
 
 from __future__ import annotations
@@ -25,8 +33,8 @@ from radrm.errors import RadrmError
 from radrm.host.clock import Clock, boot_id
 from radrm.host.simulated.requests import Answer, BadRequest, Service
 from radrm.host.sockets import Peer, listen, peer
-from radrm.modelled.model import Model, Reader
-from radrm.modelled.spec import parse
+from radrm.simulated.model import Model, Reader
+from radrm.simulated.spec import parse
 
 LINGER_S = 60.0
 EXIT_LOCKED = 3
@@ -37,7 +45,7 @@ _KEPT_FILES = 32
 
 
 class _Client:
-    """One connection: bytes read but not answered, bytes answered but not sent."""
+    """One connection, with the bytes that wait to be answered and those that wait to be sent."""
 
     def __init__(self, sock: socket.socket, who: Peer) -> None:
         self.sock = sock
@@ -46,7 +54,7 @@ class _Client:
         self.inbox = bytearray()
         self.outbox = bytearray()
         self.ended = False
-        """Nothing more will be read; what is answered is still sent."""
+        """The driver reads nothing more from it, and still sends the answers in `outbox`."""
 
     def next_line(self) -> bytes | None:
         end = self.inbox.find(b"\n")
@@ -58,7 +66,7 @@ class _Client:
 
 
 class Driver:
-    """The loop: reads lines, has the service answer them, sends the answers."""
+    """The loop: reads lines, passes them to the service, sends the answers."""
 
     def __init__(self, server: socket.socket, service: Service, linger_s: float) -> None:
         server.setblocking(False)
@@ -73,16 +81,16 @@ class Driver:
         self._selector.register(server, selectors.EVENT_READ, None)
 
     def serve(self) -> None:
-        """Until asked to quit, or nobody has been connected for `linger_s` real seconds."""
-        lonely_since = time.monotonic()
+        """Serve until a quit request, or until `linger_s` real seconds without a client."""
+        idle_since = time.monotonic()
         while not self._service.quitting:
             if self._clients:
-                lonely_since = time.monotonic()
-            left_s = lonely_since + self._linger_s - time.monotonic()
+                idle_since = time.monotonic()
+            left_s = idle_since + self._linger_s - time.monotonic()
             if left_s <= 0:
                 return
-            # Everything that has arrived is read before anything is answered: memory of a
-            # process that died before a reading was asked for is never in that reading.
+            # Read everything that has arrived before answering anything. So a reading never
+            # contains the memory of a process that died before the reading's request.
             ready, self._unanswered = self._unanswered, set()
             for selected, _ in self._selector.select(0 if ready else left_s):
                 if selected.data is None:
@@ -106,14 +114,14 @@ class Driver:
         try:
             sock, _ = self._server.accept()
         except OSError:
-            return
+            return  # the client closed its end first
         who = peer(sock)
         sock.setblocking(False)
         if not self._has_place(who):
             try:
                 sock.send(_line({"error": "too many clients"}))
             except OSError:
-                pass
+                pass  # the client closed its end
             sock.close()
             return
         self._clients[self._next_key] = _Client(sock, who)
@@ -121,6 +129,10 @@ class Driver:
         self._next_key += 1
 
     def _has_place(self, who: Peer) -> bool:
+        """True if this user may have another connection.
+
+        Some places are for the driver's own user, so that other users cannot lock out its daemon.
+        """
         if who.uid in (0, os.geteuid()):
             return len(self._clients) < self._most
         same_user = sum(client.peer.uid == who.uid for client in self._clients.values())
@@ -142,26 +154,27 @@ class Driver:
                 self._service.forget(key)
 
     def _answer_one(self, key: int) -> None:
-        """Answer one line: nobody gets more of the driver's time than others."""
+        """Answer one line of a client; its next line waits for the next turn."""
         client = self._clients[key]
         if client.outbox:
-            return
+            return  # it has not read the previous answer
         line = client.next_line()
         if line is None and len(client.inbox) > _LONGEST_LINE:
-            self._let_go(key, client, f"a line is longer than {_LONGEST_LINE} bytes")
+            self._disconnect(key, client, f"a line is longer than {_LONGEST_LINE} bytes")
         if line is None:
             return
         try:
             answer = self._service.answer(key, client.peer, client.reader, line)
         except BadRequest as error:
-            self._let_go(key, client, str(error))
-        except Exception as error:  # whatever one client provokes, the others go on
+            self._disconnect(key, client, str(error))
+        except Exception as error:  # an error that one client causes must not end the others
             print(f"request {line[:200]!r} of {client.peer}: {error!r}", file=sys.stderr)
-            self._let_go(key, client, f"the driver failed: {error!r}")
+            self._disconnect(key, client, f"the driver failed: {error!r}")
         else:
             client.outbox += _line(answer)
 
-    def _let_go(self, key: int, client: _Client, why: str) -> None:
+    def _disconnect(self, key: int, client: _Client, why: str) -> None:
+        """Answer with an error, and end the connection after the client has read it."""
         client.outbox += _line({"error": why})
         client.inbox.clear()
         client.ended = True
@@ -207,7 +220,7 @@ def _raise_file_limit() -> int:
 
 
 def _take_lock(path: Path) -> int | None:
-    """The open lock file, or None when another driver lives."""
+    """The open lock file, or None if another driver runs."""
     lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -218,16 +231,16 @@ def _take_lock(path: Path) -> int | None:
 
 
 def _resume_clock(lock: int, scale: float) -> Clock:
-    """The clock of the driver that held the lock before, so that time never jumps back.
+    """The clock of the previous driver, so that time never jumps back.
 
-    Another scale or another boot begins anew.
+    A new clock starts with another scale or another boot.
     """
     try:
         left = json.loads(os.pread(lock, 4096, 0))
         if (left["boot_id"], left["scale"]) == (boot_id(), scale):
             return Clock(scale, float(left["anchor_boot_s"]), float(left["anchor_wall_s"]))
     except (ValueError, KeyError, TypeError):
-        pass  # no driver has been here, or it left nothing that can be read
+        pass  # no earlier driver, or its anchors are damaged
     clock = Clock(scale)
     kept = {
         "boot_id": boot_id(),
@@ -257,11 +270,12 @@ def main(argv: list[str] | None = None) -> int:
             print(f"another driver holds {args.lock}", file=sys.stderr)
             return EXIT_LOCKED
         clock = _resume_clock(lock, args.scale)
-        # A root daemon's GPUs are for everybody, as real ones are; a user's are the user's.
+        # All users may use root's simulated GPUs, as they may use real ones.
         server = listen(path, 0o666 if os.geteuid() == 0 else 0o600)
     except (RadrmError, OSError, ValueError) as error:
-        print(f"the software GPUs cannot start: {error}", file=sys.stderr)
+        print(f"the simulated GPUs cannot start: {error}", file=sys.stderr)
         return 2
+    # The parent exits only now, when clients can connect: its exit code reports the start.
     if args.detach and os.fork():
         os._exit(0)
     os.chdir("/")
@@ -275,6 +289,8 @@ def main(argv: list[str] | None = None) -> int:
     finally:
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, signal.SIG_IGN)
+        # Release the lock last. Before that, no other driver can make a socket file that this
+        # `unlink` would remove.
         path.unlink(missing_ok=True)
         driver.close()
         os.close(lock)

@@ -1,8 +1,8 @@
-"""What may be asked of the modelled driver, by whom, and what it answers.
+"""The requests to the simulated driver, who may make them, and their answers.
 
-One request is one JSON object on one line, `{"op": "alloc", "mib": 2000}`; one line
-answers it. An answer with `error` says why not, in words; `oom` and `lost` tell two
-refusals apart that a program must tell apart. Sockets are no business of this file.
+A request is one JSON object on one line, `{"op": "alloc", "mib": 2000}`; its answer is one line.
+An answer with `error` gives the reason of a refusal in words. `oom` and `lost` mark the two
+refusals that a program must handle. `driver.py` has the sockets.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from msgspec import Meta
 
 from radrm.host.clock import Clock
 from radrm.host.sockets import Peer
-from radrm.modelled.model import DeviceLost, Model, ModelError, Reader
+from radrm.simulated.model import DeviceLost, Model, ModelError, Reader
 
 Answer: TypeAlias = "dict[str, Any]"
 
@@ -25,7 +25,7 @@ Text = Annotated[str, Meta(max_length=16384)]
 
 
 class BadRequest(Exception):
-    """A line that is no request: whoever sent it is answered and let go."""
+    """A line that is not a request. Its client gets an error and is disconnected."""
 
 
 class _Request(msgspec.Struct, tag_field="op", tag=str.lower):
@@ -33,11 +33,11 @@ class _Request(msgspec.Struct, tag_field="op", tag=str.lower):
 
 
 class Hello(_Request):
-    """Who serves here, and what time it is here."""
+    """The driver's process, spec and clock."""
 
 
 class Devices(_Request):
-    """What `nvidia-smi -L` would list."""
+    """The devices, as `nvidia-smi -L` would list them."""
 
 
 class Attach(_Request):
@@ -53,40 +53,46 @@ class Attach(_Request):
 
 
 class Alloc(_Request):
-    """Take this much more on each of the context's devices."""
+    """Allocate memory on each of the context's devices."""
 
     mib: Mib
 
 
 class Free(_Request):
+    """Free memory on each of the context's devices."""
+
     mib: Mib
 
 
 class Start(_Request):
-    """Begin to compute."""
+    """Start the context's work."""
 
 
 class Work(_Request):
-    """How much has been computed."""
+    """The solo seconds that the context has computed."""
 
 
 class Read(_Request):
+    """A reading of each device."""
+
     uuids: Annotated[list[Text], Meta(max_length=256)]
 
 
 class Fail(_Request):
-    """Break a device, to see how others cope."""
+    """Let a device fail. Only the driver's user and root may."""
 
     uuid: Text
     message: Annotated[str, Meta(min_length=1, max_length=1000)]
 
 
 class Heal(_Request):
+    """Repair a device. Only the driver's user and root may."""
+
     uuid: Text
 
 
 class Quit(_Request):
-    """End, unless jobs are attached."""
+    """End the driver, unless jobs are attached. Only the driver's user and root may."""
 
 
 _DECODER = msgspec.json.Decoder(
@@ -95,7 +101,7 @@ _DECODER = msgspec.json.Decoder(
 
 
 class Service:
-    """Answers requests on a model. `quitting` is set once it has been asked to end."""
+    """Answers requests with a model. `quitting` is true after an accepted quit request."""
 
     def __init__(self, model: Model, clock: Clock, spec: str) -> None:
         self.quitting = False
@@ -104,7 +110,7 @@ class Service:
         self._spec = spec
 
     def answer(self, key: int, peer: Peer, reader: Reader, line: bytes) -> Answer:
-        """Answer one line of one client. Raises BadRequest when it is no request."""
+        """The answer to one line of one client. Raises BadRequest if it is not a request."""
         try:
             request = _DECODER.decode(line)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
@@ -117,7 +123,7 @@ class Service:
             return {"error": str(error)}
 
     def forget(self, key: int) -> None:
-        """A client has gone: its memory is free again."""
+        """Free the memory of a client whose connection has ended."""
         self._model.detach(key, self._now_s())
 
     def _act(self, key: int, peer: Peer, reader: Reader, request: object) -> Answer:

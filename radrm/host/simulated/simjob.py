@@ -1,8 +1,8 @@
-"""`radrm-simjob`: a training job's stand-in on software GPUs.
+"""`radrm-simjob`: a stand-in for a training job on simulated GPUs.
 
-It takes memory as it ramps up, computes at the speed that its neighbours leave it, and
-dies as PyTorch does when it is refused memory. All its times pass on the driver's scaled
-clock. Many are started at once: imports stay light, and it asks only when something is due.
+Its memory grows in steps, its neighbours slow it down, and it fails as PyTorch does if it gets
+no memory. All its times are of the driver's scaled clock. Many run at once, so its imports are
+light, and it asks the driver only when something is due.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ import signal
 import sys
 import time
 
-from radrm.core.physics import FAMILIES
 from radrm.core.units import parse_mib
 from radrm.errors import DeviceError, RadrmError
 from radrm.host.simulated.client import DriverClient, OutOfGpuMemory
+from radrm.simulated.physics import FAMILIES
 
-SOCKET_VARIABLE = "RADRM_SOFTWARE_GPUS"
+SOCKET_VARIABLE = "RADRM_SIMULATED_GPUS"
 EXIT_FAILED = 1
 EXIT_USAGE = 2
 _RAMP_STEPS = 5
@@ -29,7 +29,7 @@ _LONGEST_SLEEP_S = 0.5
 
 
 def main(argv: list[str] | None = None) -> int:
-    signal.signal(signal.SIGINT, signal.SIG_DFL)  # dies of it without a traceback, as of TERM
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # ends without a traceback, as on TERM
     args = _parser().parse_args(argv)
     try:
         client, job = _attach(args)
@@ -50,7 +50,7 @@ def main(argv: list[str] | None = None) -> int:
 
 
 class _Training:
-    """One run: what is due when, on the scaled clock, and how far the work is."""
+    """One run: its memory, its work, and the times at which it asks or prints."""
 
     def __init__(self, client: DriverClient, scale: float, args: argparse.Namespace) -> None:
         self._client = client
@@ -60,7 +60,7 @@ class _Training:
         self._begun_s = _boot_s()
 
     def train(self) -> None:
-        """Until the work is done and the ramp is over."""
+        """Train until the work is done and the ramp is over."""
         args = self._args
         while (left_s := float(args.start_up) - self._elapsed_s()) > 0:
             time.sleep(self._real_s(left_s, _SHORTEST_SLEEP_S))
@@ -80,7 +80,10 @@ class _Training:
             time.sleep(self._pause_s(done_s, elapsed_s, printed_s))
 
     def _pause_s(self, done_s: float, elapsed_s: float, printed_s: float) -> float:
-        """Real seconds until something can be due; work never takes less than solo time."""
+        """Real seconds until something can be due.
+
+        The work takes at least its solo time, so there is no reason to ask before.
+        """
         args = self._args
         due_s = printed_s + args.print_every - elapsed_s
         if elapsed_s < args.ramp:
@@ -117,7 +120,7 @@ class _Training:
 
 
 def wanted_mib(peak_mib: int, ramp_s: float, leak_mib_per_s: float, elapsed_s: float) -> int:
-    """The memory that a job wants so long after it began: the ramp's steps, and the leak."""
+    """A job's memory `elapsed_s` seconds after its start: the ramp's steps plus the leak."""
     steps = _RAMP_STEPS
     if elapsed_s < ramp_s:
         steps = min(_RAMP_STEPS, 1 + int(elapsed_s / ramp_s * _RAMP_STEPS))
@@ -125,7 +128,7 @@ def wanted_mib(peak_mib: int, ramp_s: float, leak_mib_per_s: float, elapsed_s: f
 
 
 def out_of_memory_text(refused: OutOfGpuMemory) -> str:
-    """The words of PyTorch 2 for an allocation that did not fit."""
+    """PyTorch 2's message for an allocation that does not fit."""
     return (
         f"CUDA out of memory. Tried to allocate {_torch_size(refused.requested_mib)}. "
         f"GPU {refused.position} has a total capacity of {_torch_size(refused.total_mib)} "
@@ -156,12 +159,12 @@ def _torch_size(mib: int) -> str:
 
 
 def _attach(args: argparse.Namespace) -> tuple[DriverClient, _Training]:
-    """Connect as this process's environment says. Raises RadrmError."""
+    """Connect to the driver that the environment names. Raises RadrmError."""
     path = os.environ.get(SOCKET_VARIABLE)
     if not path:
         raise DeviceError(
-            f"{SOCKET_VARIABLE} is not set: this runs only as a job of a daemon started with "
-            "--gpus sim:..."
+            f"{SOCKET_VARIABLE} is not set: radrm-simjob runs only as a job of a daemon with "
+            "simulated GPUs; start one: radrm daemon --gpus sim:4xA100-40GB"
         )
     mps = "CUDA_MPS_PIPE_DIRECTORY" in os.environ
     limit = os.environ.get("CUDA_MPS_PINNED_DEVICE_MEM_LIMIT")
@@ -196,19 +199,19 @@ def _traceback(phase: str, error: str) -> None:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="radrm-simjob", description="A training job's stand-in on software GPUs."
+        prog="radrm-simjob", description="A stand-in for a training job on simulated GPUs."
     )
     add = parser.add_argument
     add("--gpu-memory", type=_size, required=True, metavar="SIZE", help="peak per GPU: 12000, 12G")
     add("--smact", type=_part, default=0.6, help="SM activity alone, 0..1 (%(default)s)")
-    add("--seconds", type=_span, required=True, help="time that the work takes alone")
+    add("--seconds", type=_span, required=True, help="duration of the work alone on a GPU")
     add("--ramp", type=_span, default=5.0, help="seconds until the peak (%(default)s)")
     add("--start-up", type=_span, default=0.0, help="seconds before it touches a GPU")
-    add("--leak", type=_span, default=0.0, metavar="MIB_PER_S", help="memory growth for ever")
-    add("--gpus", type=_count, default=1, help="how many of the visible GPUs (%(default)s)")
+    add("--leak", type=_span, default=0.0, metavar="MIB_PER_S", help="endless memory growth")
+    add("--gpus", type=_count, default=1, help="number of visible GPUs to use (%(default)s)")
     add("--family", choices=FAMILIES, help="how it shares a GPU with others")
-    add("--batch-size", type=_count, help="small batches starve beside big ones")
-    add("--exit-code", type=int, default=0, help="exit so when the work is done")
+    add("--batch-size", type=_count, help="a small one gets little beside a large one")
+    add("--exit-code", type=int, default=0, help="exit code after the work (%(default)s)")
     add("--print-every", type=_positive, default=10.0, metavar="S", help="seconds between lines")
     return parser
 

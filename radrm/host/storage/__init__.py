@@ -9,6 +9,9 @@ The files, in the order in which they may import one another:
     sources     which program files a job runs, in a few bytes
     submission  from a job file to its envelope
     schema      the store's tables, and how they were before
+    database    the store's SQLite file: opening, transactions, rows as records
+    submitted   envelope, parsed job file and edits of a job
+    runs        past runs, for the estimators
     store       everything that must survive, in SQLite
     history     the store's jobs and attempts, read and never written
 """

@@ -1,9 +1,10 @@
-"""What waits in the spool: found cheaply, opened once, served user by user.
+"""The daemon's half of the spool: find what waits, open it once, serve the users in turn.
 
-The daemon's half of the spool. Names come from inotify, from clients that ask for their
-tickets, and from a listing in pieces. A user's envelopes wait in the order of their
-tickets; the users take turns, so that one user's flood delays nobody else. Whatever is
-not provably an envelope stays where it is: never opened again, moved or removed.
+Theory of operation. Names come from inotify, from clients that ask for their tickets, and from a
+listing in pieces; any of them may name a file twice or too late, so a name only means: look. A
+user's envelopes wait in the order of their tickets, and users take turns, so that one user's
+flood does not delay the others. What is not provably an envelope stays where it is: it is never
+opened again, moved or removed. All memory here is a cache: a restart lists the folder anew.
 """
 
 from __future__ import annotations
@@ -80,7 +81,7 @@ class Turns:
             self._users.appendleft(uid)
 
     def take(self) -> tuple[str, int] | None:
-        """The name whose turn it is, and its user; None when nobody waits."""
+        """The name whose turn it is, and its user; None when none waits."""
         if not self._users:
             return None
         uid = self._users.popleft()
@@ -112,12 +113,12 @@ class Arrivals:
         """What `os.scandir` returned, while a listing is under way."""
         self._foreign = 0
         self._example = ""
-        self._said = 0
+        self._reported = 0
 
     # ------------------------------------------------------------- finding
 
     def notice(self, names: Iterable[str]) -> None:
-        """Names that have just come, or that somebody asks for."""
+        """Have these names wait: they have just come, or a client asks for them."""
         wanted = [n for n in names if kind_of(n) is ENVELOPE and n not in self.turns]
         if not wanted:
             return
@@ -191,15 +192,15 @@ class Arrivals:
         self._example = self._example or name
 
     def _tell_foreign(self) -> None:
-        """One line, and again only when there are twice as many: anybody may put them there."""
-        if self._foreign >= max(1, 2 * self._said):
+        """Log one line, and again only for twice as many: every user can put files there."""
+        if self._foreign >= max(1, 2 * self._reported):
             log.warning(
                 "%d name(s) in the spool are not radrm's and stay as they are, such as %r; "
                 "radrm doctor lists them, radrm submit submits a job file",
                 self._foreign,
                 self._example,
             )
-            self._said = self._foreign
+            self._reported = self._foreign
 
     # ------------------------------------------------------------- opening and removing
 

@@ -1,4 +1,4 @@
-"""Writing so that a crash leaves the old or the new, never half.
+"""Write files so that a crash leaves the old or the new content, never half.
 
 The runner imports this before it starts a job, so paths are plain text here:
 `pathlib` alone would cost a third of what Python itself takes to start.

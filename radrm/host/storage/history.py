@@ -1,6 +1,6 @@
-"""The store's past, read and never written: jobs and their attempts, for `radrm replay`.
+"""Read past jobs and their attempts from a store, for `radrm replay`; never write.
 
-The daemon may be at work on the same file meanwhile, or there may be none.
+A daemon may work on the same file at the same time.
 """
 
 from __future__ import annotations

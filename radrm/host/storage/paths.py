@@ -1,4 +1,4 @@
-"""Where things lie: the folders of a daemon's state, and how a client finds them.
+"""The paths of a daemon's state, and how a client finds them.
 
     state/             0711 for a system daemon, 0700 for a user's own
         spool/         envelopes; 1777 for a system daemon
@@ -163,7 +163,7 @@ def prepare(paths: Paths, system: bool) -> None:
     """Make the folders that are missing, with their modes; their names survive a power failure.
 
     A folder that is there keeps the mode that its owner gave it. Raises `StoreError`
-    for one that somebody else owns or that anybody may rename files in, for a link where
+    for one that another user owns or in which all users may rename files, for a link where
     radrm removes files (spool, store, attempts), and when a folder cannot be made.
     """
     open_mode = 0o711 if system else 0o700

@@ -1,11 +1,15 @@
-"""The store's tables, and how those of an earlier release become today's."""
+"""The store's tables, and how those of an earlier release are brought up to date.
+
+The tables move in one transaction with their version, so a kill leaves the old store or the new
+one. A later release than this one is refused, never guessed at.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import sqlite3
 
-SCHEMA_VERSION = 5
+SCHEMA_VERSION = 6
 
 _SUBMISSIONS = """
 CREATE TABLE submissions (
@@ -13,7 +17,8 @@ CREATE TABLE submissions (
     uid INTEGER NOT NULL,
     gid INTEGER NOT NULL,
     envelope TEXT NOT NULL,
-    environment TEXT NOT NULL REFERENCES blobs (digest)
+    environment TEXT NOT NULL REFERENCES blobs (digest),
+    job_file TEXT
 );
 """
 _JOBS = """
@@ -49,7 +54,7 @@ CREATE TABLE rules (
     kind TEXT NOT NULL, name TEXT NOT NULL, record TEXT NOT NULL, PRIMARY KEY (kind, name)
 );
 """
-# What was learned: one row for each attempt whose peak tells what its job needs.
+# Past runs: one row for each attempt whose peak tells what its job needs.
 _RUNS = """
 CREATE TABLE runs (
     serial INTEGER PRIMARY KEY,
@@ -78,19 +83,21 @@ _MOVE_EDITS = f"""
 INSERT OR IGNORE INTO edits SELECT digest(edits), edits FROM jobs WHERE edits IS NOT NULL;
 UPDATE jobs SET edits = digest(edits) WHERE edits IS NOT NULL;
 """
+_ADD_JOB_FILES = "ALTER TABLE submissions ADD COLUMN job_file TEXT;\n"
 _MOVE_JOBS = """
 UPDATE sqlite_sequence SET seq = (SELECT seq FROM sqlite_sequence WHERE name = 'old_jobs')
     WHERE name = 'jobs';
 DROP TABLE old_jobs;
 """
 # Version 1 knew no arrays: its envelope stood in the job's own row. Version 2 had no states,
-# version 3 learned nothing, version 4 kept what was edited with every job.
+# version 3 kept no runs, version 4 kept what was edited with every job, version 5 kept no parsed
+# job files: those are read from their envelopes.
 _MIGRATIONS = {
     1: f"""
 ALTER TABLE jobs RENAME TO old_jobs;
 {_SUBMISSIONS}
 {_JOBS}
-INSERT INTO submissions SELECT ticket, uid, gid, envelope, environment FROM old_jobs;
+INSERT INTO submissions SELECT ticket, uid, gid, envelope, environment, NULL FROM old_jobs;
 INSERT INTO jobs SELECT id, ticket, NULL, NULL, json_extract(record, '$.spec.name'),
     json_extract(record, '$.state'), final, record, NULL FROM old_jobs;
 {_MOVE_JOBS}
@@ -107,9 +114,11 @@ INSERT INTO jobs SELECT id, ticket, array_id, array_index, name, json_extract(re
 {_INDEXES}
 {_RUNS}
 {_MOVE_EDITS}
+{_ADD_JOB_FILES}
 """,
-    3: _RUNS + _MOVE_EDITS,
-    4: _MOVE_EDITS,
+    3: _RUNS + _MOVE_EDITS + _ADD_JOB_FILES,
+    4: _MOVE_EDITS + _ADD_JOB_FILES,
+    5: _ADD_JOB_FILES,
 }
 
 

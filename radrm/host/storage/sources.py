@@ -1,7 +1,7 @@
 """Which program files a job runs, in a few bytes: so that a change of one is noticed.
 
-Read as the submitter, so this file imports little. It is the submitter's
-own history that a wrong word here would mislead, and nobody else's.
+`radrm submit` reads the files as the submitter, so this file imports little. A false entry would
+mislead only the submitter's own history.
 """
 
 from __future__ import annotations

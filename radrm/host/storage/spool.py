@@ -1,9 +1,11 @@
-"""The spool: how a submission reaches the daemon, and survives until it has.
+"""The spool: how a submission reaches the daemon, and survives until then.
 
-A submission is one file, an *envelope*, written under a temporary name, synced,
-renamed to its ticket, and the folder synced: then it is acknowledged. Its owner
-is the submitter, by the kernel's word. It rules until the store has committed a
-row with its ticket; only then does the daemon remove it.
+Theory of operation. A submission is one file, an *envelope*. It is written under a temporary
+name, synced, and renamed to its ticket; then the folder is synced, and the submission is
+acknowledged. A submit that is killed before leaves a draft, which was acknowledged to no one.
+The kernel names the submitter: the file's owner. The envelope rules until the store has
+committed a row with its ticket; only then does the daemon remove it. An envelope that returns
+after a crash finds its ticket known, and is removed without effect.
 
 The writing half is imported by every `radrm submit`, so this file stays light.
 """
@@ -30,7 +32,7 @@ MAX_SUMMARY = 1024 * 1024
 MAX_SOURCES = 8192
 MAX_WAITING = 10_000
 """Envelopes of one user that may wait in the spool before `radrm submit` puts more there. The
-daemon takes in hundreds a second, so that many only wait where it is down or has trouble."""
+daemon takes in hundreds a second, so that many only wait where it is down or has errors."""
 MAX_WAITING_BYTES = 256 * 1024 * 1024
 """The same in bytes: 10,000 usual envelopes take a fifth of it."""
 SUFFIX = ".job"
@@ -56,7 +58,7 @@ def kind_of(name: str) -> str:
 
 
 class Envelope(Record):
-    """What a submitter hands in. Strings may hold surrogate escapes, as paths and
+    """What a user submits. Strings may hold surrogate escapes, as paths and
     environments of Unix do.
 
     `script` is the job file's text; `command` the words of a bare command instead.
@@ -207,7 +209,8 @@ class Spool:
             os.close(folder)
 
     def _refuse_flood(self, folder: int) -> None:
-        """Only what waits already counts: whoever waits for none may submit any number."""
+        """Raise `Refused` while too much of this user waits. What comes now does not count: a
+        user with nothing in the spool may submit any number at once."""
         count = size = 0
         me = os.geteuid()
         with os.scandir(folder) as entries:
@@ -259,7 +262,7 @@ def read_envelope_file(folder: int, name: str) -> Arrival | None:
 
     It is opened without following links and without waiting (a FIFO would), and what counts
     is what the opened file is, not what its name was a moment ago. Raises `OSError` and
-    `MemoryError`, which are the machine's trouble and not the file's.
+    `MemoryError`, which are the machine's errors, not the file's.
     """
     opened = _open_file(folder, name)
     if opened is None:
@@ -280,7 +283,7 @@ def read_envelope_file(folder: int, name: str) -> Arrival | None:
 
 def is_draft(folder: int, name: str, before_s: float) -> bool:
     """True for what a `radrm submit` began to write and left, last changed before `before_s`
-    (seconds since the epoch). It never told anybody that it had submitted it."""
+    (seconds since the epoch). That submit never acknowledged anything."""
     try:
         opened = _open_file(folder, name)
         if opened is None:
@@ -315,7 +318,7 @@ def which_file(found: os.stat_result) -> tuple[int, int, int]:
 
 
 def is_single_file(found: os.stat_result) -> bool:
-    """True for a regular file with one name. With another name it may be somebody else's."""
+    """True for a regular file with one name. With a second name it may be another user's."""
     return stat.S_ISREG(found.st_mode) and found.st_nlink == 1
 
 

@@ -1,5 +1,4 @@
-"""From a job file to its envelope, as its user: `radrm submit` does this, and so does the look
-into a folder whose `.rad` files are jobs.
+"""Make the envelope of a job file, as its user: for `radrm submit` and for watched folders.
 
 People wait for `radrm submit`, so this file imports little.
 """
@@ -85,12 +84,12 @@ def _summary(job_file: JobFile) -> str | None:
         with open(handle, "rb") as file:
             data = file.read(MAX_BYTES + 1)
     except OSError as error:
-        trouble = f"cannot be read: {error.strerror}"
+        cause = f"cannot be read: {error.strerror}"
     else:
         if len(data) <= MAX_BYTES:
             return data.decode("utf-8", "replace").replace("\0", "")
-        trouble = "is larger than 1 MiB"
-    print(f"radrm: the model summary {path} {trouble}; it is left out", file=sys.stderr)
+        cause = "is larger than 1 MiB"
+    print(f"radrm: the model summary {path} {cause}; it is left out", file=sys.stderr)
     return None
 
 

@@ -1,7 +1,9 @@
-"""One watched folder, opened: whose it is, its files, claims, `done/` and `refused/`.
+"""One open watched folder: its owner, its files, claims, `done/` and `refused/`.
 
-Everything is reached through descriptors that were opened without following links and were
-then looked at, by a process that has the rights of the folder's owner and no more.
+Theory of operation: the process has only the rights of the folder's owner. It opens the folder and
+its subfolders without following links, checks what it has opened, and reaches all files through
+these descriptors. So a rename of the folder or a new link changes nothing for an open `Folder`. A
+lock keeps other looks out; users may change files at any moment, and `Seen` notices that.
 """
 
 from __future__ import annotations
@@ -15,30 +17,30 @@ from itertools import islice
 
 from radrm.errors import BadFile, RadrmError
 from radrm.host.storage.files import write_all
-from radrm.host.trouble import may_pass
+from radrm.host.transient import may_pass
 from radrm.host.watched.names import DONE, REASON, REFUSED, claim_of, claimed, is_job_file, kept
 from radrm.jobfile.radfile import MAX_BYTES
 from radrm.jobfile.record import Record
 
 MOST_ENTRIES = 100_000
-"""Names of a folder that one look reads."""
+"""The most names of a folder that one look reads."""
 _FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
-class Trouble(RadrmError):
-    """Nothing can be taken from a folder: one line with the cause and the next step."""
+class FolderError(RadrmError):
+    """A look can take nothing from a folder: one line with the cause and the next step."""
 
 
 class Busy(RadrmError):
-    """Another look is into this folder now."""
+    """Another look has the lock of this folder."""
 
 
 class Changed(Exception):
-    """A file is not the one that was seen: somebody still writes it."""
+    """A file has changed since it was seen: a program still writes it."""
 
 
 class Seen(Record):
-    """A file at one moment. Equal to a later moment of the same file if nothing changed."""
+    """A file at one moment. Equal to the same file at a later moment if it has not changed."""
 
     device: int
     inode: int
@@ -46,15 +48,15 @@ class Seen(Record):
     changed_ns: int
 
     @staticmethod
-    def of(found: os.stat_result) -> Seen:
+    def from_status(found: os.stat_result) -> Seen:
         return Seen(found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns)
 
 
 class Folder:
-    """A folder of this process's user, locked against other looks. Used as a context manager.
+    """A folder of this process's user, locked against other looks. It is a context manager.
 
-    Raises `Trouble` for a folder that is not the user's alone to write, `Busy` while another
-    look is into it.
+    Raises `FolderError` if other users can write to the folder, and `Busy` if another look has
+    the lock.
     """
 
     def __init__(self, path: str) -> None:
@@ -64,7 +66,8 @@ class Folder:
             self._refused = self._below(REFUSED, opened)
             try:
                 self._done = self._below(DONE, opened)
-            except Trouble as error:
+            except FolderError as error:
+                # The user looks into `refused/` for reasons, so the reason goes there as well.
                 _write(self._refused, DONE + REASON, f"{error}\n")
                 raise
             with contextlib.suppress(OSError):
@@ -85,16 +88,18 @@ class Folder:
         except FileExistsError:
             pass
         except OSError as error:
-            raise Trouble(f"cannot make the folder {path}: {error.strerror}") from error
+            raise FolderError(f"cannot make the folder {path}: {error.strerror}") from error
         fd = _open(path, name, self._fd, opened)
         if os.fstat(fd).st_dev != os.fstat(self._fd).st_dev:
-            raise Trouble(f"{path} lies on another disk; files cannot be moved there; unmount it")
+            raise FolderError(
+                f"{path} lies on another disk; files cannot be moved there; unmount it"
+            )
         return fd
 
-    # ------------------------------------------------------------- what is there
+    # ------------------------------------------------------------- files
 
     def names(self) -> tuple[list[str], list[str]]:
-        """The job files, and those that an earlier look claimed and did not come to the end of."""
+        """The job files, and the claims that an earlier look has not finished."""
         with os.scandir(self._fd) as entries:
             found = [entry.name for entry in islice(entries, MOST_ENTRIES)]
         return (
@@ -103,40 +108,42 @@ class Folder:
         )
 
     def seen(self, name: str) -> Seen | None:
-        """The file as it is now; None where it is gone."""
+        """The file as it is now; None if it does not exist."""
         try:
-            return Seen.of(os.stat(name, dir_fd=self._fd, follow_symlinks=False))
+            return Seen.from_status(os.stat(name, dir_fd=self._fd, follow_symlinks=False))
         except OSError:
             return None
 
-    # ------------------------------------------------------------- one file's way
+    # ------------------------------------------------------------- the steps of one file
 
     def claim(self, name: str, ticket: str) -> str:
-        """Give a file the name that holds its ticket. Raises `OSError`."""
+        """Rename a file to a name that holds its ticket; return that name. Raises `OSError`."""
         claim = claim_of(ticket, name)
         os.rename(name, claim, src_dir_fd=self._fd, dst_dir_fd=self._fd)
         return claim
 
     def give_back(self, claim: str, name: str) -> None:
-        """Undo a claim of which nothing came. If there is a new file of that name, it stays a
-        claim, which the next look goes on with."""
+        """Undo a claim. If there is a new file of that name, it stays a claim for the next look."""
         if self.seen(name) is None:
             os.rename(claim, name, src_dir_fd=self._fd, dst_dir_fd=self._fd)
 
     def read(self, claim: str, seen: Seen | None) -> bytes:
-        """What a claimed file holds. Raises `BadFile` with the reason why it cannot be a job,
-        `Changed` where it is not as it was `seen`, `OSError` for trouble that may pass."""
+        """The content of a claimed file.
+
+        Raises `BadFile` with the reason why it cannot be a job, and `Changed` if it differs from
+        `seen`. Raises `OSError` for a failure of the server that may pass.
+        """
         try:
             _check(os.stat(claim, dir_fd=self._fd, follow_symlinks=False))
-            # Without waiting: it could be a FIFO by now.
+            # O_NONBLOCK: the file may have become a FIFO since the check, and that would block.
             flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
             with open(os.open(claim, flags, dir_fd=self._fd), "rb") as file:
                 before = os.fstat(file.fileno())
                 _check(before)
-                if seen is not None and Seen.of(before) != seen:
+                if seen is not None and Seen.from_status(before) != seen:
                     raise Changed
                 data = file.read(MAX_BYTES + 1)
-                if Seen.of(os.fstat(file.fileno())) != Seen.of(before):
+                if Seen.from_status(os.fstat(file.fileno())) != Seen.from_status(before):
                     raise Changed
                 return data
         except FileNotFoundError:
@@ -147,16 +154,16 @@ class Folder:
             raise BadFile(f"it cannot be opened: {error.strerror}") from None
 
     def sync(self) -> None:
-        """Have all claims on disk: a claim that a power failure undoes would be made again,
-        with another ticket."""
+        """Write all claims to disk. A claim that a power failure undoes would get another ticket,
+        and one file would become two jobs."""
         os.fsync(self._fd)
 
     def finish(self, claim: str) -> None:
-        """It is a job: the file goes to `done/`."""
+        """Move the file of a submitted job to `done/`."""
         os.rename(claim, claim[1:], src_dir_fd=self._fd, dst_dir_fd=self._done)
 
     def refuse(self, claim: str, reason: str) -> None:
-        """It is none: the reason goes to `refused/`, and then the file. Raises `OSError`."""
+        """Write the reason to `refused/`, then move the file there. Raises `OSError`."""
         name = claim[1:]
         _write(self._refused, name + REASON, f"{reason}\n")
         try:
@@ -164,7 +171,8 @@ class Folder:
         except OSError as error:
             if may_pass(error):
                 raise
-            # A folder that even its owner may not move. Here it is at least out of the way.
+            # Its owner may not move a folder without write permission on it. Renamed here, it is
+            # no job file any more.
             os.rename(claim, name + ".refused", src_dir_fd=self._fd, dst_dir_fd=self._fd)
 
 
@@ -174,14 +182,14 @@ def _open(path: str, name: str, above: int | None, opened: contextlib.ExitStack)
     except OSError as error:
         if error.errno in (errno.ELOOP, errno.ENOTDIR):
             what = "a symbolic link" if _is_link(name, above) else "not a folder"
-            raise Trouble(f"{path} is {what}; move it away") from None
-        raise Trouble(f"cannot open the folder {path}: {error.strerror}") from error
+            raise FolderError(f"{path} is {what}; move it away") from None
+        raise FolderError(f"cannot open the folder {path}: {error.strerror}") from error
     opened.callback(os.close, fd)
     found, me = os.fstat(fd), os.geteuid()
     if found.st_uid != me:
-        raise Trouble(f"{path} belongs to user {found.st_uid}, not to user {me}; move it away")
+        raise FolderError(f"{path} belongs to user {found.st_uid}, not to user {me}; move it away")
     if found.st_mode & 0o022:
-        raise Trouble(
+        raise FolderError(
             f"others may write to {path} (mode {stat.S_IMODE(found.st_mode):04o}), so its files "
             f"may be theirs; run: chmod go-w {path}"
         )
@@ -189,12 +197,12 @@ def _open(path: str, name: str, above: int | None, opened: contextlib.ExitStack)
 
 
 def _lock(done: int, path: str, opened: contextlib.ExitStack) -> None:
-    """Keep other looks out. Nobody else may open the file, so nobody else can hold the lock."""
+    """Lock the folder. Other users may not open the lock file, so they cannot hold the lock."""
     flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
     try:
         lock = os.open(".lock", flags, 0o600, dir_fd=done)
     except OSError as error:
-        raise Trouble(f"cannot write to {path}/{DONE}: {error.strerror}") from error
+        raise FolderError(f"cannot write to {path}/{DONE}: {error.strerror}") from error
     opened.callback(os.close, lock)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -210,7 +218,7 @@ def _is_link(name: str, above: int | None) -> bool:
 
 
 def _check(found: os.stat_result) -> None:
-    """Raises `BadFile` for anything but a plain file that is the user's alone."""
+    """Raise `BadFile` for anything but a regular file of this user with one name."""
     mode = found.st_mode
     if not stat.S_ISREG(mode):
         raise BadFile(f"it is {_kind(mode)}, not a regular file; put a copy of the file here")
@@ -233,7 +241,7 @@ def _kind(mode: int) -> str:
 
 
 def _write(folder: int, name: str, text: str) -> None:
-    """A small file, whole or not at all. Raises `OSError`."""
+    """Write a small file completely or not at all. Raises `OSError`."""
     draft = f".{kept(name)}"
     flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
     fd = os.open(draft, flags, 0o600, dir_fd=folder)

@@ -1,11 +1,15 @@
-"""Which watched folders are looked into, and when.
+"""Decides which watched folders get a look, and when.
 
-inotify says that something has happened in a folder; a look is then started, a few at a time,
-the folder that has waited longest first. When nothing happens nothing runs: once a minute the
-time of each folder's last change is compared, for what inotify may have missed.
+Theory of operation:
 
-A folder that keeps changing, and one whose looks come to nothing, waits longer each time. So
-its user can have a share of one processor, and others are served meanwhile.
+- inotify reports a change in a folder, and the keeper starts a look. A few looks run at the same
+  time, one per folder; the folder that has waited longest comes first.
+- inotify may lose events. So the keeper compares the time of each folder's last change once a
+  minute, and notes that time before each look.
+- A folder that keeps changing, and one whose looks fail, waits longer each time. So one user gets
+  at most a part of one processor, and the others are served meanwhile.
+- One thread runs all of it; only `stop` may come from another thread. A restart begins with a look
+  into every folder that has a file; such a look continues the claims of an earlier one.
 """
 
 from __future__ import annotations
@@ -32,29 +36,29 @@ from radrm.host.watched.users import Owned
 log = logging.getLogger("radrm")
 
 AT_ONCE = 8
-"""Looks, that is. They mostly wait for files to settle."""
+"""Looks that run at the same time. They mostly wait until files are complete."""
 RESCAN_S = 60.0
 SHORTEST_PAUSE_S = 1.0
-"""Between two looks into one folder."""
+"""The shortest pause between two looks into one folder."""
 LONGEST_PAUSE_S = 60.0
-"""After looks that come to nothing."""
+"""The longest pause after looks that fail."""
 LONGEST_CHANGE_S = 8.0
-"""After looks that find a file still being written."""
+"""The longest pause after looks that find a file that still changes."""
 MOST_MOVED = 100
-"""Names that are remembered as renamed into place; others are watched until they are settled."""
+"""Names per folder that are kept as renamed into place. A look waits until the others settle."""
 MOST_NAMES = 5000
-"""Names that are read to find out whether there is anything to look at."""
-_AFTER_TROUBLE_S = 5.0
+"""Names that are read to find out whether a look is needed; with more, a look is started."""
+_AFTER_ERROR_S = 5.0
 
 _EVENTS = flags.CREATE | flags.CLOSE_WRITE | flags.MOVED_TO | flags.ONLYDIR | flags.DONT_FOLLOW
 
-Tell = Callable[[Owned, Report], None]
-"""What is done with the report of each look."""
+OnReport = Callable[[Owned, Report], None]
+"""A function that receives the report of each look."""
 
 
 @dataclass(slots=True)
-class _Kept:
-    """What is known of one folder. Times are of the monotonic clock."""
+class _Watched:
+    """The state of one folder. Times are of the monotonic clock; `due` is None for no look."""
 
     owned: Owned
     descriptor: int | None = None
@@ -67,15 +71,18 @@ class _Kept:
 
 
 class Keeper:
-    """Looks into `folders()` until it is stopped. `above` is a folder in which new ones appear.
-    `drop`: looks are made as the owners of the folders; else as this process's user. `extra`:
-    variables that jobs get beside those of their users' logins."""
+    """Starts looks into `folders()` until it is stopped.
+
+    `above` is the folder in which new ones appear. With `drop` each look runs as the folder's
+    owner, else as this process's user. `extra` are variables that jobs get in addition to those of
+    their users' logins.
+    """
 
     def __init__(
         self,
         folders: Callable[[], Iterable[Owned]],
         spool: str,
-        tell: Tell,
+        on_report: OnReport,
         drop: bool,
         above: str | None = None,
         extra: Mapping[str, str] | None = None,
@@ -83,14 +90,14 @@ class Keeper:
     ) -> None:
         self._folders = folders
         self._spool = spool
-        self._tell = tell
+        self._on_report = on_report
         self._drop = drop
         self._above = above
         self._extra = dict(extra or {})
         self._clock = clock
-        self._kept: dict[str, _Kept] = {}
+        self._kept: dict[str, _Watched] = {}
         self._rescan_at = 0.0
-        self._said = ""
+        self._last_error = ""
         self._stopping = False
         self._wake = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         try:
@@ -106,20 +113,23 @@ class Keeper:
             self._selector.register(source, selectors.EVENT_READ)
 
     def stop(self) -> None:
-        """Have `run` return. Safe in a signal handler and from another thread."""
+        """Make `run` return. Safe in a signal handler and from another thread."""
         self._stopping = True
-        with contextlib.suppress(OSError):  # it has returned already
+        with contextlib.suppress(OSError):  # `run` has already returned
             os.eventfd_write(self._wake, 1)
 
     def run(self) -> None:
-        """Until `stop`. What a look has begun and not ended is gone on with by a later one."""
+        """Run until `stop`. A later look continues what an ended one has not finished."""
         try:
             while not self._stopping:
                 try:
                     self.turn()
-                except Exception:  # one folder's trouble, or the server's, must not end it all
-                    log.exception("the watched folders cannot be looked into; trying again")
-                    select.select([self._wake], [], [], _AFTER_TROUBLE_S)
+                except Exception:  # a failure of one folder or of the server must not end the loop
+                    log.exception(
+                        "cannot look into the watched folders; trying again in %g s",
+                        _AFTER_ERROR_S,
+                    )
+                    select.select([self._wake], [], [], _AFTER_ERROR_S)
         finally:
             for kept in self._kept.values():
                 self._end(kept)
@@ -128,11 +138,11 @@ class Keeper:
             os.close(self._wake)
 
     def turn(self) -> None:
-        """Wait until something is to be done, and do it. Never raises for what is in a folder."""
-        self._selector.select(self._patience())
+        """Wait until something is due, and do it. No content of a folder makes it raise."""
+        self._selector.select(self._wait_s())
         with contextlib.suppress(BlockingIOError):
             os.eventfd_read(self._wake)
-        self._notice()
+        self._read_events()
         for kept in list(self._kept.values()):
             if kept.running is not None and kept.running.ended():
                 self._end(kept)
@@ -141,12 +151,13 @@ class Keeper:
         self._start()
 
     def idle(self) -> bool:
-        """True when no look is under way or wanted."""
+        """True if no look runs and none is due."""
         return all(k.running is None and k.due is None for k in self._kept.values())
 
     # ------------------------------------------------------------- when
 
-    def _patience(self) -> float:
+    def _wait_s(self) -> float:
+        """Seconds until the next look or rescan is due."""
         moments = [self._rescan_at]
         free = sum(k.running is not None for k in self._kept.values()) < AT_ONCE
         for kept in self._kept.values():
@@ -156,35 +167,35 @@ class Keeper:
                 moments.append(max(kept.due, kept.not_before))
         return max(0.0, min(moments) - self._clock())
 
-    def _notice(self) -> None:
-        """What inotify has to say. Its queue is bounded, and so is what is kept of it."""
+    def _read_events(self) -> None:
+        """Note the events of inotify. Its queue is limited, and so are the names kept from it."""
         by_descriptor = {kept.descriptor: kept for kept in self._kept.values()}
         for event in self._inotify.read(timeout=0):
             kept = by_descriptor.get(event.wd)
             if kept is None:
-                self._rescan_at = 0.0  # a new folder, or the queue has overflowed
+                self._rescan_at = 0.0  # there is a new folder, or the queue has overflowed
             elif event.mask & flags.IGNORED:
-                kept.descriptor = None  # the folder is gone
+                kept.descriptor = None  # the folder was removed
                 self._rescan_at = 0.0
             elif is_job_file(event.name):
                 kept.due = kept.due or self._clock()
                 if event.mask & flags.MOVED_TO and len(kept.moved) < MOST_MOVED:
                     kept.moved.add(event.name)
                 elif not event.mask & flags.MOVED_TO:
-                    kept.moved.discard(event.name)  # it is written again
+                    kept.moved.discard(event.name)  # a program writes it again
 
     def _rescan(self) -> None:
-        """Find folders that are new or gone, and those that have changed unnoticed."""
+        """Find new and removed folders, and changes that inotify has missed."""
         self._rescan_at = self._clock() + RESCAN_S
         try:
             found = {owned.path: owned for owned in self._folders()}
             if self._above is not None:
                 self._inotify.add_watch(self._above, flags.CREATE | flags.MOVED_TO | flags.ONLYDIR)
-            self._said = ""
+            self._last_error = ""
         except (RadrmError, OSError) as error:
             found = {}
-            if str(error) != self._said:
-                self._said = str(error)
+            if str(error) != self._last_error:
+                self._last_error = str(error)
                 log.error("%s", error)
         for path in self._kept.keys() - found.keys():
             kept = self._kept.pop(path)
@@ -193,10 +204,10 @@ class Keeper:
                 with contextlib.suppress(OSError):
                     self._inotify.rm_watch(kept.descriptor)
         for path, owned in found.items():
-            kept = self._kept.setdefault(path, _Kept(owned))
+            kept = self._kept.setdefault(path, _Watched(owned))
             if kept.owned != owned:
-                self._kept[path] = kept = _Kept(owned, descriptor=kept.descriptor)
-            with contextlib.suppress(OSError):  # no more watches: it is seen once a minute
+                self._kept[path] = kept = _Watched(owned, descriptor=kept.descriptor)
+            with contextlib.suppress(OSError):  # no watch is left: a rescan finds its changes
                 kept.descriptor = self._inotify.add_watch(path, _EVENTS)
             changed_ns = _changed_ns(path)
             if changed_ns != kept.changed_ns:
@@ -206,7 +217,7 @@ class Keeper:
     # ------------------------------------------------------------- looks
 
     def _start(self) -> None:
-        """Start looks that are due, those first that have waited longest."""
+        """Start the looks that are due; the folder that has waited longest comes first."""
         now = self._clock()
         waiting = [k for k in self._kept.values() if k.due is not None and k.running is None]
         free = AT_ONCE - sum(k.running is not None for k in self._kept.values())
@@ -214,22 +225,25 @@ class Keeper:
             if free <= 0 or kept.due is None or max(kept.due, kept.not_before) > now:
                 continue
             kept.due = None
-            # Before the look: what it misses and inotify too is seen by the next rescan.
+            # Note the time before the look. The next rescan then finds a change that both the look
+            # and inotify have missed.
             kept.changed_ns = _changed_ns(kept.owned.path)
-            if not _anything(kept.owned):
+            if not _may_have_files(kept.owned):
                 kept.moved.clear()
                 continue
             try:
                 kept.running = Running(self._wanted(kept))
             except OSError as error:
-                self._put_off(kept, LONGEST_PAUSE_S)
-                self._tell(kept.owned, Report([], [], trouble=f"no look can be started: {error}"))
+                self._postpone(kept, LONGEST_PAUSE_S)
+                self._on_report(
+                    kept.owned, Report([], [], error=f"no look can be started: {error}")
+                )
                 continue
             kept.moved.clear()
             self._selector.register(kept.running, selectors.EVENT_READ)
             free -= 1
 
-    def _wanted(self, kept: _Kept) -> Wanted:
+    def _wanted(self, kept: _Watched) -> Wanted:
         return Wanted(
             folder=kept.owned.path,
             spool=self._spool,
@@ -239,27 +253,28 @@ class Keeper:
             extra=self._extra,
         )
 
-    def _end(self, kept: _Kept) -> None:
-        """Hear what a look came to, and decide when the next is due."""
+    def _end(self, kept: _Watched) -> None:
+        """Read a look's report, and decide when the next look is due."""
         running, kept.running = kept.running, None
         if running is None:
             return
         self._selector.unregister(running)
         report = running.close()
-        if report.trouble is not None:
-            self._put_off(kept, LONGEST_PAUSE_S)
+        if report.error is not None:
+            self._postpone(kept, LONGEST_PAUSE_S)
         elif report.unsettled:
-            kept.moved.clear()  # a look that gives a file back moves it into place itself
-            self._put_off(kept, LONGEST_CHANGE_S)
+            # A look that undoes a claim renames the file itself, which must not make it complete.
+            kept.moved.clear()
+            self._postpone(kept, LONGEST_CHANGE_S)
         else:
             kept.pause_s = SHORTEST_PAUSE_S
             kept.not_before = self._clock() + SHORTEST_PAUSE_S
             if report.more:
                 kept.due = kept.not_before
-        self._tell(kept.owned, report)
+        self._on_report(kept.owned, report)
 
-    def _put_off(self, kept: _Kept, longest_s: float) -> None:
-        """Look again, later each time."""
+    def _postpone(self, kept: _Watched, longest_s: float) -> None:
+        """Make the next look due after a pause that doubles each time, up to `longest_s`."""
         kept.pause_s = min(kept.pause_s, longest_s)
         kept.due = kept.not_before = self._clock() + kept.pause_s
         kept.pause_s *= 2
@@ -272,14 +287,16 @@ def _changed_ns(path: str) -> int | None:
         return None
 
 
-def _anything(owned: Owned) -> bool:
-    """True where a look may find something. Names are read, no file is opened; what is mounted
-    over the folder is its user's affair, and only a look goes there."""
+def _may_have_files(owned: Owned) -> bool:
+    """True if a look may find a file. Reads names and opens no file.
+
+    A user may mount a file system over the folder, and it may hang. So only a look enters it.
+    """
     try:
         above = os.stat(os.path.dirname(owned.path), follow_symlinks=False)
         fd = os.open(owned.path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     except OSError:
-        return True  # the look says what is wrong
+        return True  # the look reports the error
     try:
         if os.fstat(fd).st_dev != above.st_dev:
             return True

@@ -1,7 +1,7 @@
-"""The environment of a user's login, for jobs that nobody submitted from a shell.
+"""The environment of a user's login, for jobs that were not submitted from a shell.
 
-The user's own shell is asked, as a login shell, within a time limit. Where it does not
-answer (a shell that lets nobody in, a profile that hangs), there is what every login has.
+The user's own shell prints it, as a login shell, within a time limit. If it gives no answer (a
+`nologin` shell, a profile that hangs), the server's settings for every login are used instead.
 All of this runs with the user's rights.
 """
 
@@ -16,12 +16,12 @@ import subprocess
 import sys
 import time
 
-from radrm.host.attempts.procfs import TOKEN_VARIABLE
+from radrm.host.processes.procfs import TOKEN_VARIABLE
 from radrm.jobfile.record import Record
 
 LIMIT_S = 10.0
 MAX_ENVIRONMENT = 2 << 20
-"""Bytes: what the kernel gives a new process at most, by default."""
+"""Bytes: the most that the kernel gives a new process by default."""
 _MAX_SETTINGS = 1 << 16
 _NOT_THE_LOGINS = ("_", "SHLVL", "OLDPWD", "PWD", TOKEN_VARIABLE)
 _PATH = "/usr/local/bin:/usr/bin:/bin:/usr/games"
@@ -30,7 +30,7 @@ _SETTING = re.compile(r"(?:export\s+)?([A-Za-z_][A-Za-z0-9_]*)=(.*)")
 
 
 class User(Record):
-    """A user as the server's user database has them. `home` and `shell` may not exist."""
+    """A user's entry in the server's user database. `home` and `shell` may not exist."""
 
     name: str
     uid: int
@@ -39,7 +39,8 @@ class User(Record):
 
 
 class Login(Record):
-    """What a login gives. `note` says why it is not what the user's own shell gives."""
+    """The environment and umask of a login. `note` is the reason why the user's own shell did not
+    give them."""
 
     environment: dict[str, str]
     umask: int
@@ -47,7 +48,7 @@ class Login(Record):
 
 
 def log_in(user: User, limit_s: float = LIMIT_S, etc: str = "/etc") -> Login:
-    """Never raises. May take `limit_s` and starts the user's shell."""
+    """The user's login. Starts the user's shell, takes at most `limit_s`, and never raises."""
     plain = defaults(user, etc)
     try:
         answer = _ask(user, plain, limit_s)
@@ -58,8 +59,8 @@ def log_in(user: User, limit_s: float = LIMIT_S, etc: str = "/etc") -> Login:
 
 
 def defaults(user: User, etc: str = "/etc") -> Login:
-    """What every login has, whatever shell: from the user database and the server's settings."""
-    definitions = dict(_words(f"{etc}/login.defs"))
+    """The login without a shell, from the user database and the server's settings."""
+    definitions = dict(_definitions(f"{etc}/login.defs"))
     key, path = ("ENV_SUPATH", _ROOTS_PATH) if user.uid == 0 else ("ENV_PATH", _PATH)
     environment = {
         "PATH": definitions.get(key, path).removeprefix("PATH="),
@@ -76,7 +77,7 @@ def defaults(user: User, etc: str = "/etc") -> Login:
 
 
 def _with_radrm(environment: dict[str, str]) -> dict[str, str]:
-    """A job may call radrm: where the PATH has none, the folder of this one is its last."""
+    """The environment with radrm in its PATH, because a job may call it. An existing one wins."""
     ours, path = os.path.dirname(sys.executable), environment.get("PATH", "")
     if any(os.path.exists(f"{folder}/radrm") for folder in path.split(":") if folder):
         return environment
@@ -89,19 +90,19 @@ def _with_radrm(environment: dict[str, str]) -> dict[str, str]:
 
 
 def _ask(user: User, plain: Login, limit_s: float) -> Login:
-    """Raises OSError and ValueError (with the reason) where the shell gives no answer."""
+    """The answer of the user's shell. Raises OSError and ValueError (with the reason)."""
     mark = f"radrm-{secrets.token_hex(8)}"
-    # Words that every shell understands, csh and fish too. A profile may have printed before,
-    # and may have started what keeps the pipe open behind.
+    # Every shell understands these words, also csh and fish. The marks enclose the answer, because
+    # a profile may print before it, and may leave a process that keeps the pipe open after it.
     asked = f"echo {mark}; umask; /usr/bin/env -0; echo {mark}"
     shell = subprocess.Popen(
-        # By this name it knows that it is a login shell.
+        # The hyphen makes it a login shell.
         [f"-{os.path.basename(user.shell)}", "-c", asked],
         executable=user.shell,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
-        # The token: so that whoever started this look finds what a profile leaves behind.
+        # The process that started this look ends all processes that have its token.
         env={**plain.environment, TOKEN_VARIABLE: os.environ.get(TOKEN_VARIABLE, "")},
         umask=plain.umask,
         cwd=user.home if os.access(user.home, os.X_OK) else "/",
@@ -112,22 +113,22 @@ def _ask(user: User, plain: Login, limit_s: float) -> Login:
         printed = _read(shell.stdout.fileno(), f"\0{mark}\n".encode(), limit_s)
     finally:
         try:
-            os.killpg(shell.pid, signal.SIGKILL)  # and what its profile may have started
+            os.killpg(shell.pid, signal.SIGKILL)  # also processes that its profile started
         except OSError:
-            pass
+            pass  # the group has no process
         shell.stdout.close()
         shell.wait()
     _, found, answer = printed.rpartition(f"{mark}\n".encode())
     umask, line, variables = answer.partition(b"\n")
     if not found or not line or not re.fullmatch(rb"\s*[0-7]{1,4}\s*", umask):
-        raise ValueError("it told no environment; the server's own settings are used")
+        raise ValueError("it printed no environment; the server's settings are used")
     pairs = (pair.partition(b"=") for pair in variables.split(b"\0") if b"=" in pair)
-    told = {os.fsdecode(key): os.fsdecode(value) for key, _, value in pairs}
-    return Login(told, int(umask, 8) & 0o777)
+    environment = {os.fsdecode(key): os.fsdecode(value) for key, _, value in pairs}
+    return Login(environment, int(umask, 8) & 0o777)
 
 
 def _read(source: int, end: bytes, limit_s: float) -> bytes:
-    """What is printed before `end`, or until there is no more."""
+    """All bytes before `end`, or before the end of the output. Raises ValueError."""
     until = time.monotonic() + limit_s
     printed = b""
     while True:
@@ -155,13 +156,13 @@ def _lines(path: str) -> list[str]:
         return []
 
 
-def _words(path: str) -> list[tuple[str, str]]:
-    """`NAME value` lines, as of login.defs."""
+def _definitions(path: str) -> list[tuple[str, str]]:
+    """The `NAME value` lines of a file such as login.defs."""
     lines = [line.split() for line in _lines(path)]
     return [(w[0], w[1]) for w in lines if len(w) > 1 and not w[0].startswith("#")]
 
 
 def _settings(path: str) -> dict[str, str]:
-    """`NAME=value` lines, as of /etc/environment."""
+    """The `NAME=value` lines of a file such as /etc/environment."""
     found = (_SETTING.fullmatch(line.strip()) for line in _lines(path))
     return {m[1]: m[2].strip().strip("\"'") for m in found if m is not None}

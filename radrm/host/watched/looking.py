@@ -1,7 +1,9 @@
-"""A look's process, seen from whoever started it: begun, read, timed and ended.
+"""Starts a look's process, reads its report, limits its time and ends it.
 
-It may run as somebody else, so that what it says is read with suspicion: bounded, checked,
-and made plain.
+Theory of operation: the process runs as the folder's owner, who may change what it prints. So its
+report is limited in size, checked, and freed of control characters. A token in the environment and
+a control group identify all its processes. If the daemon is killed, the look ends itself at its
+time limit, and the next look continues its claims.
 """
 
 from __future__ import annotations
@@ -18,34 +20,34 @@ import time
 import msgspec
 
 from radrm.errors import plain
-from radrm.host.attempts import cgroups
-from radrm.host.attempts.processes import kill_tree
-from radrm.host.attempts.procfs import TOKEN_VARIABLE
+from radrm.host.processes import cgroups
+from radrm.host.processes.procfs import TOKEN_VARIABLE
+from radrm.host.processes.tree import kill_tree
 from radrm.host.watched import start_look
 from radrm.host.watched.start_look import LIMIT_S, Wanted
 from radrm.host.watched.taking import MOST_FILES, Report
 
 MAX_REPORT = 2 << 20
 _GRACE_S = 5.0
-"""A process that has not ended itself in time is ended so much later."""
+"""Seconds after its time limit at which a look that has not ended itself is ended."""
 _MAX_TEXT = 500
 _GROUP = "radrm-look-"
 
 
 class _Shape(msgspec.Struct):
-    """What a report must look like."""
+    """The fields of a valid report, and their types."""
 
     taken: list[tuple[str, str, str]]
     refused: list[tuple[str, str]]
     more: bool = False
     unsettled: int = 0
-    trouble: str | None = None
+    error: str | None = None
     notes: list[str] = []
     logged_in: bool = False
 
 
 class Running:
-    """One look under way. Raises `OSError` where its process cannot be started."""
+    """One look that runs. Raises `OSError` if its process cannot be started."""
 
     def __init__(self, wanted: Wanted) -> None:
         self._folder = wanted.folder
@@ -53,7 +55,7 @@ class Running:
         group = cgroups.place(f"{_GROUP}{self._token[:8]}")
         self._group = group if group is not None and cgroups.make(group) else None
         self.until = time.monotonic() + LIMIT_S + _GRACE_S
-        self._said = b""
+        self._output = b""
         record = {**wanted.as_dict(), "cgroup": self._group}
         try:
             self._process = subprocess.Popen(
@@ -75,41 +77,41 @@ class Running:
         os.set_blocking(self._source, False)
 
     def fileno(self) -> int:
-        """Can be read when there is something for `ended` to do."""
+        """The descriptor to poll: it is readable when `ended` should be called."""
         return self._source
 
     def ended(self) -> bool:
-        """Read what it says; True once it has said all, or its time is over."""
+        """Read what has arrived. True at the end of the output, or when its time is over."""
         try:
             while part := os.read(self._source, 1 << 16):
-                self._said += part
-                if len(self._said) > MAX_REPORT:
+                self._output += part
+                if len(self._output) > MAX_REPORT:
                     return True
         except BlockingIOError:
             return time.monotonic() > self.until
         return True
 
     def close(self) -> Report:
-        """End what is left of it, and say what it came to."""
+        """End its remaining processes and return its report."""
         late = time.monotonic() > self.until - _GRACE_S
-        report = _checked(self._said)
+        report = _checked(self._output)
         if report is None:
-            why = "took too long" if late else "ended without a report"
-            report = Report([], [], trouble=f"{self._folder}: the look into it {why}")
+            why = f"took longer than {LIMIT_S} s" if late else "ended without a report"
+            report = Report([], [], error=f"{self._folder}: the look into it {why}")
         gone = self._group is not None and cgroups.kill(self._group)
-        if not gone and (report.logged_in or report.trouble is not None):
-            # What a login leaves behind (an agent, say) is of no use to anybody here.
+        if not gone and (report.logged_in or report.error is not None):
+            # Nothing uses the processes that a login leaves behind (an agent, for example).
             kill_tree(self._token, None, known=[self._process.pid], cgroup=self._group)
         self._process.kill()
         with contextlib.suppress(subprocess.TimeoutExpired):
-            self._process.wait(1.0)  # longer takes one that hangs in the kernel
+            self._process.wait(1.0)  # a process that hangs in the kernel takes longer
         assert self._process.stdout is not None
         self._process.stdout.close()
         self._remove_group()
         return report
 
     def _remove_group(self) -> None:
-        """Its last process may take a moment to go."""
+        """Remove the control group, once its last process has ended, or give up after 1 s."""
         until = time.monotonic() + 1.0
         while self._group is not None and not cgroups.remove(self._group):
             if time.monotonic() > until:
@@ -118,7 +120,7 @@ class Running:
 
 
 def look_now(wanted: Wanted) -> Report:
-    """One look, waited for. Raises `OSError` where its process cannot be started."""
+    """Run one look and wait for its report. Raises `OSError` if its process cannot be started."""
     running = Running(wanted)
     try:
         while not running.ended():
@@ -129,8 +131,10 @@ def look_now(wanted: Wanted) -> Report:
 
 
 def remove_leftover_groups() -> None:
-    """Of looks whose daemon was killed. Only an empty group can be removed, so that a look that
-    is still under way keeps its own."""
+    """Remove the control groups of looks whose daemon was killed.
+
+    Only an empty group can be removed, so a look that still runs keeps its group.
+    """
     group = cgroups.place(_GROUP)
     above = os.path.dirname(group) if group is not None else ""
     with contextlib.suppress(OSError):
@@ -139,12 +143,12 @@ def remove_leftover_groups() -> None:
                 cgroups.remove(os.path.join(above, name))
 
 
-def _checked(said: bytes) -> Report | None:
-    """What was said, if it is a report: short and plain."""
-    if len(said) > MAX_REPORT:
+def _checked(output: bytes) -> Report | None:
+    """The report in the output, with short and plain texts; None if there is none."""
+    if len(output) > MAX_REPORT:
         return None
     try:
-        shape = msgspec.json.decode(said, type=_Shape)
+        shape = msgspec.json.decode(output, type=_Shape)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return None
     return Report(
@@ -152,7 +156,7 @@ def _checked(said: bytes) -> Report | None:
         refused=[[_short(word) for word in each] for each in shape.refused[: 2 * MOST_FILES]],
         more=shape.more,
         unsettled=shape.unsettled,
-        trouble=None if shape.trouble is None else _short(shape.trouble),
+        error=None if shape.error is None else _short(shape.error),
         notes=[_short(note) for note in shape.notes[: 2 * MOST_FILES]],
         logged_in=shape.logged_in,
     )

@@ -1,10 +1,10 @@
-"""Where the process of a look begins: it becomes the folder's owner, looks, and reports.
+"""The main program of a look's process: it becomes the folder's owner, looks, and reports.
 
-    python -I -S start_look.py       (what to look into, as JSON, on standard input)
+    python -I -S start_look.py       (`Wanted` as JSON on standard input)
 
-The report goes to standard output, as JSON. The process ends itself when its time is over,
-also where whoever started it is gone. All imports come before the rights are dropped: the
-user need not be allowed to read our Python.
+The report goes to standard output, as JSON. The process ends itself at its time limit, even if the
+daemon is dead. All imports come before the change of user, because that user may have no right to
+read this Python installation.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ import sys
 from importlib import import_module
 
 if not __package__:
-    # Run by its path, isolated: the package that it belongs to has to be found.
+    # With `-I` Python adds no folder of ours to `sys.path`; the package is three folders up.
     sys.path.append(os.path.abspath(os.path.join(os.path.dirname(__file__), *[os.pardir] * 3)))
 
 from radrm.errors import plain
-from radrm.host.attempts import cgroups
 from radrm.host.attempts.job_process import CannotStart, drop_rights
+from radrm.host.processes import cgroups
 from radrm.host.storage.spool import Spool
-from radrm.host.watched.folder import Busy, Folder, Trouble
+from radrm.host.watched.folder import Busy, Folder, FolderError
 from radrm.host.watched.login import User, log_in
 from radrm.host.watched.taking import Look, Report
 from radrm.jobfile.record import Record
@@ -35,17 +35,17 @@ if TYPE_CHECKING:
     from typing import Any
 
 for _name in ("datetime", "difflib", "shlex"):
-    import_module(_name)  # what reads a job file imports these only when it needs them
+    import_module(_name)  # the parser of job files imports these only when it needs them
 
 LIMIT_S = 60
-"""After so long a look is over, whatever it is doing."""
+"""Seconds after which a look's process is ended."""
 _MEMORY_BYTES = 1 << 30
 _FILE_BYTES = 64 << 20
 _CPU_S = 30
 
 
 class Wanted(Record):
-    """What to look into, and as whom. `uid` and `gid` None: as the user that this process is."""
+    """What to look into, and as which user. With `uid` and `gid` None it is this process's user."""
 
     folder: str
     spool: str
@@ -53,7 +53,7 @@ class Wanted(Record):
     gid: int | None = None
     moved: list[str] = []
     extra: dict[str, str] = {}
-    """Variables that the jobs get beside those of the login."""
+    """Variables that the jobs get in addition to those of the login."""
     cgroup: str | None = None
 
 
@@ -65,15 +65,15 @@ def main() -> None:
         report = _look(wanted)
     except Busy as error:
         report = Report([], [], more=False, unsettled=1, notes=[str(error)])
-    except (Trouble, CannotStart, OSError, ValueError) as error:
-        report = Report([], [], trouble=str(error))
+    except (FolderError, CannotStart, OSError, ValueError) as error:
+        report = Report([], [], error=str(error))
     with open(1, "wb", closefd=False) as out:
-        # Made plain before, and not only by the reader: not every name is text.
+        # `plain` here as well as in the reader, because a name may hold bytes that are not UTF-8.
         out.write(plain(json.dumps(report.as_dict(), ensure_ascii=False)).encode())
 
 
 def _look(wanted: Wanted) -> Report:
-    signal.alarm(LIMIT_S)  # it ends the process: nothing here handles it
+    signal.alarm(LIMIT_S)  # SIGALRM has no handler here, so it ends the process
     os.nice(10)  # jobs come first
     if wanted.cgroup is not None:
         cgroups.join(wanted.cgroup, os.getpid())
@@ -99,7 +99,7 @@ def _look(wanted: Wanted) -> Report:
 
 
 def user_of(uid: int) -> User:
-    """A user without an entry in the user database has no home folder."""
+    """The entry of a user; a user without one gets a number as name and no home folder."""
     try:
         found = pwd.getpwuid(uid)
     except KeyError:

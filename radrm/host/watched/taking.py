@@ -1,15 +1,20 @@
 """One look into a watched folder: from complete files to envelopes in the spool.
 
-Each file goes one way: **claim** (a rename within the folder to a name that holds the ticket),
-**sync** of the folder, **put** of an envelope under that ticket, **finish** (a rename into
-`done/`). After a kill between any two steps the next look goes on with the claim:
+Theory of operation. Each file takes the same steps:
 
-    before the claim         the file lies there as it did
-    before the put           the envelope is put, once
-    within the put           the draft is removed and the envelope put
-    before the finish        the envelope is put again under the same ticket: where the first
-                             still waits in the spool it is replaced, and where it has been
-                             taken in, the store knows its ticket and drops the second
+    claim     a rename within the folder to a name that holds the ticket
+    sync      of the folder
+    put       of an envelope under that ticket
+    finish    a rename into `done/`
+
+After a kill between two steps the next look continues with the claim. A kill
+
+    before the claim         leaves the file as it was
+    before the put           makes the next look put the envelope
+    within the put           makes it remove the draft and put the envelope
+    before the finish        makes it put the envelope again under the same ticket; the second one
+                             replaces the first in the spool, or if the daemon has taken the first
+                             in, the store knows the ticket and drops the second
 
 So no file becomes two jobs, and none is lost.
 """
@@ -25,7 +30,7 @@ from radrm.errors import BadFile, RadrmError, Refused, StoreError
 from radrm.host.storage.spool import Spool
 from radrm.host.storage.submission import envelope_of
 from radrm.host.storage.tickets import new_ticket
-from radrm.host.trouble import may_pass
+from radrm.host.transient import may_pass
 from radrm.host.watched.folder import Changed, Folder, Seen
 from radrm.host.watched.login import Login
 from radrm.host.watched.names import claimed, kept, printable
@@ -38,18 +43,19 @@ if TYPE_CHECKING:
     from typing import Any
 
 SETTLE_S = 2.0
-"""A file that is not renamed into place is complete when nothing about it changes for so long."""
+"""Seconds without a change after which a file counts as complete. A file that is renamed into
+place is complete at once."""
 MOST_FILES = 200
-"""Files that one look takes; the rest waits for the next."""
+"""Files that one look takes; the others wait for the next look."""
 BUDGET_S = 20.0
-"""No further file is begun after so long."""
+"""Seconds after which a look begins no further file."""
 
 
 class Report(Record):
-    """What a look came to. Texts are plain: anybody may have chosen a file's name.
+    """The result of a look. A user can choose any file name, so readers make all texts plain.
 
-    `more`: files wait that this look did not come to. `unsettled`: files that still change.
-    `trouble`: why nothing more could be done; it may pass. `notes` are for the log.
+    `more`: files wait for the next look. `unsettled`: the number of files that still change.
+    `error`: the reason why the look stopped; it may pass. `notes` are for the log.
     """
 
     taken: list[list[str]]
@@ -58,14 +64,17 @@ class Report(Record):
     """Name and reason of each that did not."""
     more: bool = False
     unsettled: int = 0
-    trouble: str | None = None
+    error: str | None = None
     notes: list[str] = []
     logged_in: bool = False
 
 
 class Look:
-    """One look into `folder`. `moved` are the names that were renamed into place; `log_in` is
-    asked once, if there is a file to take; `home` is where jobs run."""
+    """One look into `folder`.
+
+    `moved` are the names that were renamed into place. `log_in` is called once, if there is a file
+    to take. `home` is the folder in which jobs run.
+    """
 
     def __init__(
         self,
@@ -88,14 +97,14 @@ class Look:
         self._found: dict[str, Any] = {"taken": [], "refused": [], "notes": []}
 
     def run(self) -> Report:
-        """Take all that is complete. Never raises for what lies there."""
-        said = io.StringIO()  # as `radrm submit` says it to its user
+        """Submit all complete files. No content of the folder makes it raise."""
+        printed = io.StringIO()  # the warnings that `radrm submit` prints for its user
         try:
-            with contextlib.redirect_stderr(said):
+            with contextlib.redirect_stderr(printed):
                 self._run()
         except (OSError, StoreError, MemoryError) as error:
-            self._found["trouble"] = f"{self._folder.path}: {_words(error)}"
-        self._found["notes"] += said.getvalue().splitlines()[:MOST_FILES]
+            self._found["error"] = f"{self._folder.path}: {_words(error)}"
+        self._found["notes"] += printed.getvalue().splitlines()[:MOST_FILES]
         return Report(**self._found, logged_in=self._login is not None)
 
     def _run(self) -> None:
@@ -103,7 +112,7 @@ class Look:
         files, claims = self._folder.names()
         for claim in claims[:MOST_FILES]:
             ticket, name = claimed(claim) or ("", "")
-            self._go_on(claim, ticket, name, None)
+            self._finish_claim(claim, ticket, name, None)
         room = max(0, MOST_FILES - len(claims))
         self._found["more"] = len(files) > room or len(claims) > MOST_FILES
         seen = {name: self._folder.seen(name) for name in files[:room]}
@@ -121,23 +130,23 @@ class Look:
                 self._found["more"] = True
                 return
             if seen is None:
-                continue  # it has gone meanwhile
+                continue  # its owner has removed it meanwhile
             ticket = new_ticket()
             try:
                 claim = self._folder.claim(name, ticket)
             except FileNotFoundError:
                 continue
             except OSError as error:
-                self._hinder(name, error)
+                self._report_unmoved(name, error)
                 continue
             if not printable(name):
                 reason = f"its name {name!a} holds characters that cannot be shown; rename it"
                 self._refuse(claim, kept(name), reason)
                 continue
-            self._go_on(claim, ticket, name, seen)
+            self._finish_claim(claim, ticket, name, seen)
 
-    def _go_on(self, claim: str, ticket: str, name: str, seen: Seen | None) -> None:
-        """From a claim on. `seen` is None for one that an earlier look has left."""
+    def _finish_claim(self, claim: str, ticket: str, name: str, seen: Seen | None) -> None:
+        """Submit a claimed file, or refuse it. `seen` is None for an earlier look's claim."""
         try:
             job = self._put(claim, ticket, name, seen)
         except Changed:
@@ -149,7 +158,7 @@ class Look:
                     pass  # its owner has removed it
             return
         except (OSError, StoreError, MemoryError):
-            raise  # no fault of the file's: it stays claimed, and a later look goes on
+            raise  # the file is not at fault: it stays claimed, and a later look continues
         except RadrmError as error:
             self._refuse(claim, name, str(error))
             return
@@ -158,11 +167,11 @@ class Look:
         except FileNotFoundError:
             pass  # its owner has removed it
         except OSError as error:
-            self._hinder(name, error)
+            self._report_unmoved(name, error)
         self._found["taken"].append([name, ticket, job])
 
     def _put(self, claim: str, ticket: str, name: str, seen: Seen | None) -> str:
-        """Hand it in; the job's name. Raises `RadrmError` for what is wrong with the file."""
+        """Submit a claimed file; return the job's name. Raises `RadrmError` for a wrong file."""
         if not printable(name):
             raise BadFile("its name held characters that cannot be shown; rename it")
         data = self._folder.read(claim, seen)
@@ -182,11 +191,12 @@ class Look:
             umask=self._login.umask,
         )
         self._folder.sync()
-        self._spool.drop_draft(ticket)  # of a look that was killed
+        self._spool.drop_draft(ticket)  # a killed look may have left one
         try:
             self._spool.put([envelope])
         except Refused as error:
-            raise StoreError(f"{error}; its files wait") from None  # too many wait there now
+            # The user has too many envelopes in the spool now, which is not this file's fault.
+            raise StoreError(f"{error}; its files wait") from None
         return job_file.name
 
     def _parsed(self, data: bytes, name: str) -> JobFile:
@@ -194,13 +204,13 @@ class Look:
             job_file = read_job_file(data, name, {})
         except (RadrmError, MemoryError):
             raise
-        except Exception as error:  # whatever a file can bring about is its own affair
+        except Exception as error:  # an error that one file causes must not stop the others
             raise BadFile(f"it cannot be read: {type(error).__name__}: {error}") from error
         self._found["notes"] += [f"{name}: {note}" for note in job_file.notes]
         return job_file
 
     def _enter_home(self, chdir: str | None) -> None:
-        """Where the job runs, and what its relative paths are relative to."""
+        """Enter the folder in which the job runs; relative paths of the file start there."""
         try:
             os.chdir(self._home)
         except OSError as error:
@@ -219,18 +229,20 @@ class Look:
         except OSError as error:
             if may_pass(error):
                 raise
-            self._hinder(name, error)
+            self._report_unmoved(name, error)
             return
         self._found["refused"].append([name, reason])
 
-    def _hinder(self, name: str, error: OSError) -> None:
-        """One file cannot be moved. The others go on; a later look tries again."""
+    def _report_unmoved(self, name: str, error: OSError) -> None:
+        """Report one file that cannot be moved. The look continues with the others, and a later
+        one tries again."""
         if may_pass(error):
             raise error
-        self._found["trouble"] = f"{self._folder.path}: {name!a} cannot be moved: {error.strerror}"
+        self._found["error"] = f"{self._folder.path}: {name!a} cannot be moved: {error.strerror}"
 
 
 def _words(error: BaseException) -> str:
+    """The text of an error, for a report."""
     if isinstance(error, OSError) and may_pass(error):
         return f"{error.strerror}; its files wait"
     return str(error) or type(error).__name__

@@ -1,8 +1,8 @@
-"""The watched folders of users, in a system daemon's spool: `spool/users/UID`, each its user's.
+"""The watched folders of users in a system daemon's spool: `spool/users/UID`.
 
-Everybody may write to the spool, so that anybody could make a folder there under another's
-name. Nobody but root may write to `users`: root makes each folder and gives it to its user,
-and a name is a number, so that it cannot come to mean somebody else.
+All users may write to the spool, so any user could make a folder there under another user's name.
+Only root may write to `users`: root makes each folder and gives it to its user. The name is the
+user's number, because a user's name may later belong to another user.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 MOST_USERS = 1000
-_AWAY = "move it away: until then no .rad file in the spool is a job"
+_AWAY = "move it away: until then no .rad file in the spool becomes a job"
 _FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class Owned(Record):
-    """A folder, and whom it was given to."""
+    """A watched folder and its owner."""
 
     path: str
     uid: int
@@ -33,13 +33,13 @@ class Owned(Record):
 
 
 class UserFolders:
-    """Those below `path`. Only root makes any; everybody can look for their own."""
+    """The folders below `path`. Only root can make one; every user can find their own."""
 
     def __init__(self, path: str) -> None:
         self.path = path
 
     def prepare(self) -> None:
-        """Make `users` if it is missing. Raises `StoreError` where something else has its name."""
+        """Make `users` if it is missing. Raises `StoreError` if that fails."""
         try:
             os.mkdir(self.path, 0o700)
         except FileExistsError:
@@ -50,8 +50,10 @@ class UserFolders:
             os.fchmod(fd, 0o711)
 
     def make(self, uid: int, gid: int, known: bool = True) -> str:
-        """The folder of this user, made if it is missing. Raises `StoreError`. `known`: they are
-        in the server's user database. (Any user can have numbers that are not, by the thousand.)
+        """The folder of this user, made if it is missing. Raises `StoreError`.
+
+        `known`: the user is in the server's user database. Unknown users get half of the folders,
+        because one user can have thousands of unknown numbers (in containers).
         """
         self.prepare()
         most = MOST_USERS if known else MOST_USERS // 2
@@ -61,9 +63,10 @@ class UserFolders:
                 if not _is_there(name, fd):
                     if (count := len(os.listdir(fd))) >= most:
                         raise StoreError(
-                            f"{self.path} has {count} folders, and {most} can be served; use "
+                            f"{self.path} has {count} folders, and the limit is {most}; use "
                             "radrm submit, or ask the administrator to remove some"
                         )
+                    # A draft, so that no folder with a user's number belongs to root after a kill.
                     os.mkdir(draft, 0o700, dir_fd=fd)
                     os.chown(draft, uid, gid, dir_fd=fd, follow_symlinks=False)
                     os.rename(draft, name, src_dir_fd=fd, dst_dir_fd=fd)
@@ -75,10 +78,10 @@ class UserFolders:
                     f"cannot make the folder {self.path}/{name}: {error.strerror}; tell the "
                     "administrator"
                 ) from error
-        return self.of(uid)
+        return self.path_of(uid)
 
-    def of(self, uid: int) -> str:
-        """The folder of this user. Raises `StoreError` where there is none, or it is not theirs."""
+    def path_of(self, uid: int) -> str:
+        """The folder of this user. Raises `StoreError` if it is missing or belongs to another."""
         path = f"{self.path}/{uid}"
         try:
             found = os.lstat(path)
@@ -92,7 +95,8 @@ class UserFolders:
         return path
 
     def all(self) -> list[Owned]:
-        """The sound ones. Raises `StoreError` where `users` is not the daemon's own."""
+        """All folders that belong to their users. Raises `StoreError` if `users` is another
+        user's."""
         self.prepare()
         with self._opened() as fd:
             names = sorted(name for name in os.listdir(fd) if name.isdecimal())[:MOST_USERS]
@@ -105,7 +109,7 @@ class UserFolders:
 
     @contextlib.contextmanager
     def _opened(self) -> Iterator[int]:
-        """`users`, if it is a folder that nobody but this process's user can write to."""
+        """A descriptor of `users`. Raises `StoreError` if another user can write to it."""
         me = os.geteuid()
         try:
             fd = os.open(self.path, _FLAGS)

@@ -11,7 +11,7 @@
 enum { MAX_DEVICES = 128, MAX_PROCESSES = 1024, MAX_EVENTS = 1024, MAX_TROUBLES = 256 };
 enum { UUID_SIZE = 96, NAME_SIZE = 96, BUS_ID_SIZE = 32, FUNCTION_SIZE = 64, VERSION_SIZE = 80 };
 
-/* The figures of a device. Their names in the file stand in state.c, in this order. */
+/* The figures of a device. Their names in the file stand in lines.c, in this order. */
 typedef enum {
     MEMORY_TOTAL_MIB,
     MEMORY_RESERVED_MIB,
@@ -119,6 +119,13 @@ StateRead load_state(const State **state);
 
 /* Append one line to the file; false where that cannot be done. */
 bool append_to_state(const char *line);
+
+/* A reader of a line returns NULL, or what is wrong with the line. lines.c has the readers. */
+typedef const char *Complaint;
+Complaint read_line(State *state, char *line);
+
+/* A device, whether or not it is gone, or NULL. */
+Device *find_any(State *state, const char *uuid);
 
 /* A device that is there, or NULL. */
 const Device *find_device(const State *state, const char *uuid);

@@ -1,19 +1,21 @@
-"""Real GPUs, read through `nvidia-smi`: for where NVML itself cannot be used from Python.
+"""Real GPUs, read through `nvidia-smi`, for machines where Python cannot use NVML.
 
-Two long-lived children print CSV, one line per GPU and one per process and round; none is
-started per sample. The memory of MIG instances stands in no CSV: where there are any, a third
-child prints everything there is as XML, less often. What `nvidia-smi` does not tell: who holds
-what under MPS, and what the driver has counted of errors.
+Theory of operation. Two long-lived children print CSV in rounds: one line per GPU, and one per
+process. No child is started per sample. CSV has no memory of MIG instances; if there are any, a
+third child prints a full report as XML, less often. One thread per child stores each parsed line
+with its time; the reading thread uses lines that are recent enough. `nvidia-smi` does not report
+who uses how much under MPS, nor the errors that the driver counted. A restart starts new
+children.
 
-`[N/A]`, `[Not Supported]`, `[Unknown Error]`, `ERR!` and the like are what is not known.
-Its options: nvidia-smi(1), `--query-gpu`, `--query-compute-apps`, `-lms`, `-L`, `-q -x -l`.
+`[N/A]`, `[Not Supported]`, `[Unknown Error]`, `ERR!` and the like mean unknown. nvidia-smi(1) has
+the options `--query-gpu`, `--query-compute-apps`, `-lms`, `-L`, `-q -x -l`.
 
 The files, in the order in which they may import one another:
-    lines      the CSV of GPUs and processes
-    instances  what it prints of MIG instances, as a list and as XML
-    source     the source of readings made of these
+    lines            parses the CSV of GPUs and processes
+    instances        parses the list and the XML report of MIG instances
+    nvidia_smi_gpus  the GPU source
 """
 
-from radrm.host.gpus.nvidia_smi.source import NvidiaSmi
+from radrm.host.gpus.nvidia_smi.nvidia_smi_gpus import NvidiaSmi
 
 __all__ = ["NvidiaSmi"]

@@ -1,4 +1,4 @@
-"""What `nvidia-smi` prints of MIG instances: which there are (`-L`), and their memory (`-q -x`)."""
+"""Parse what `nvidia-smi` prints about MIG instances: the list (`-L`), the memory (`-q -x`)."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ import time
 from dataclasses import dataclass
 
 from radrm.host.gpus.nvidia_smi.lines import count, is_uuid
-from radrm.host.gpus.stream import Heard
+from radrm.host.gpus.stream import LineKind
 
 
 @dataclass(frozen=True, slots=True)
 class InstanceLine:
-    """One MIG instance. `number` is its place in its GPU."""
+    """One MIG instance. `number` is its index in its GPU."""
 
     uuid: str
     profile: str
@@ -20,7 +20,7 @@ class InstanceLine:
 
 
 def parse_instances(printed: str) -> dict[str, list[InstanceLine]]:
-    """MIG instances by the UUID of their GPU, from `nvidia-smi -L`."""
+    """Return the MIG instances by the UUID of their GPU, from `nvidia-smi -L`."""
     found: dict[str, list[InstanceLine]] = {}
     gpu: str | None = None
     for line in printed.splitlines():
@@ -43,9 +43,10 @@ class InstanceMemory:
 
 
 class Report:
-    """Takes the lines of `-q -x`, of all that it prints only the memory of MIG instances.
+    """Parses the lines of `-q -x` and keeps the memory of MIG instances.
 
-    `memory` is by the UUID of the GPU and the instance's place in it.
+    `memory` has the time (monotonic seconds) and the memory, by the UUID of the GPU and the
+    instance's index in it. A GPU is stored when its element ends, so never in part.
     """
 
     def __init__(self) -> None:
@@ -55,11 +56,11 @@ class Report:
         self._instance: dict[str, int] | None = None
         self._in_memory = False
 
-    def take(self, line: str) -> Heard:
-        """One element a line, as it is printed. What a report is cut off in is dropped."""
+    def take(self, line: str) -> LineKind:
+        """Take a line, which holds one element. A GPU that is cut off is dropped."""
         match = re.fullmatch(r"<(/?)([\w.]{1,40})\b[^>]{0,200}>(?:([^<]{1,100})</\2>)?", line)
         if match is None:
-            return Heard.FRAME if line.startswith("<") else Heard.WORDS
+            return LineKind.HEADER if line.startswith("<") else LineKind.MESSAGE
         name, value = match[1] + match[2], match[3]
         if name == "gpu":
             self._gpu, self._found, self._instance = None, {}, None
@@ -73,14 +74,14 @@ class Report:
             now_s = time.monotonic()
             for number, memory in self._found.items():
                 self.memory[self._gpu, number] = (now_s, memory)
-            return Heard.DATA
+            return LineKind.DATA
         elif self._instance is not None:
             self._figure(name, value)
-        return Heard.FRAME
+        return LineKind.HEADER
 
     def _figure(self, name: str, value: str | None) -> None:
         assert self._instance is not None
-        if name.endswith("fb_memory_usage"):  # `shared_...` where compute instances share it
+        if name.endswith("fb_memory_usage"):  # `shared_...` if compute instances share the memory
             self._in_memory = not name.startswith("/")
         elif name == "index" or (self._in_memory and name in ("total", "reserved", "used")):
             figure = count(value.removesuffix(" MiB") if value else None)

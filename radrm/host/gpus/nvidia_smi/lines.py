@@ -1,4 +1,4 @@
-"""What `nvidia-smi` prints as CSV, a line for each GPU and for each process and round."""
+"""Parse the CSV of `nvidia-smi`: in each round one line per GPU and one per process."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ GPU_FIELDS = (
     "mig.mode.current"
 )
 OLD_GPU_FIELDS = "uuid,index,name,memory.total,memory.used,utilization.gpu,power.draw"
-"""For drivers before 510, which refuse the others."""
+"""For drivers before 510, which refuse `memory.reserved`."""
 APP_FIELDS = "gpu_uuid,pid,used_memory"
 _MIB_MAX = 1 << 30
 _POWER_MAX_W = 100_000.0
@@ -20,7 +20,7 @@ _POWER_MAX_W = 100_000.0
 
 @dataclass(frozen=True, slots=True)
 class GpuLine:
-    """One GPU in one round. What is not told is None."""
+    """One GPU in one round. None: unknown."""
 
     uuid: str
     index: int
@@ -43,7 +43,7 @@ class AppLine:
 
 
 def parse_gpu(line: str, fields: str = GPU_FIELDS) -> GpuLine | None:
-    """A line of `--query-gpu`; None for anything else."""
+    """Parse a line of `--query-gpu`; return None for any other line."""
     cells = _cells(line, fields)
     if cells is None or not is_uuid(cells["uuid"], "GPU-") or count(cells["index"]) is None:
         return None
@@ -63,7 +63,7 @@ def parse_gpu(line: str, fields: str = GPU_FIELDS) -> GpuLine | None:
 
 
 def parse_app(line: str) -> AppLine | None:
-    """A line of `--query-compute-apps`; None for anything else."""
+    """Parse a line of `--query-compute-apps`; return None for any other line."""
     cells = _cells(line, APP_FIELDS)
     pid = count(cells["pid"]) if cells else None
     if cells is None or not pid or not re.fullmatch(r"(GPU|MIG)-[\w/-]+", cells["gpu_uuid"]):
@@ -72,7 +72,7 @@ def parse_app(line: str) -> AppLine | None:
 
 
 def _cells(line: str, fields: str) -> dict[str, str] | None:
-    """The values on a line by name; None where it has more or fewer."""
+    """Return the values of a line by field; None if their number is wrong."""
     try:
         (values,) = csv.reader([line], skipinitialspace=True)
     except (csv.Error, ValueError):
@@ -84,10 +84,12 @@ def _cells(line: str, fields: str) -> dict[str, str] | None:
 
 
 def is_uuid(word: str, prefix: str) -> bool:
+    """Return whether a word has the form of a UUID with this prefix."""
     return word.startswith(prefix) and re.fullmatch(r"[\w-]+", word, re.ASCII) is not None
 
 
 def count(word: str | None, limit: int | None = None) -> int | None:
+    """Return a number of 0..limit; None for any other word."""
     if word is None or not re.fullmatch(r"[0-9]{1,10}", word):
         return None
     value = int(word)

@@ -1,7 +1,7 @@
-"""How a GPU is: memory errors, heat, a reset that it wants.
+"""The condition of a GPU: memory errors, heat, a pending reset.
 
-Asked every few seconds, of the whole GPU (its MIG instances share its condition). None of
-it is needed for a reading, so an error here only means that nothing is known.
+It is read every `EVERY_S`, for the whole GPU, whose MIG instances share it. No reading needs it,
+so an error here means unknown.
 """
 
 from __future__ import annotations
@@ -23,18 +23,20 @@ _BY_HEAT = 0x20 | 0x40  # by software, by hardware
 _BY_POWER_BRAKE = 0x80
 _RECOVERY_ACTION = 230
 _RECOVERY = {
-    1: f"the driver says that the GPU must be reset; {words.RESET}",
-    2: f"the driver says that the server must be rebooted; {words.REBOOT}",
-    4: f"the driver says that the GPU must be drained and reset; {words.RESET}",
-    6: f"the driver says that the GPU must be reset; {words.REBOOT}",
-    7: f"the driver says that the server must be rebooted; {words.REBOOT}",
+    1: f"the driver reports that the GPU must be reset; {words.RESET}",
+    2: f"the driver reports that the server must be rebooted; {words.REBOOT}",
+    4: f"the driver reports that the GPU must be drained and reset; {words.RESET}",
+    6: f"the driver reports that the GPU must be reset; {words.REBOOT}",
+    7: f"the driver reports that the server must be rebooted; {words.REBOOT}",
 }
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """`fault` and `notes` as in a `Reading`. `set_back`: its error count has become less,
-    so the driver was loaded anew."""
+    """The condition at one time; `fault` and `notes` are those of a `Reading`.
+
+    `set_back`: the error count has decreased, so the driver was loaded again.
+    """
 
     boot_s: float
     fault: str | None = None
@@ -44,14 +46,14 @@ class Found:
 
 
 class Condition:
-    """Looks at each GPU now and then, and remembers what it found."""
+    """Reads each GPU at most every `EVERY_S`, and remembers the result meanwhile."""
 
     def __init__(self, library: Library) -> None:
         self._library = library
         self._found: dict[str, Found] = {}
 
-    def of(self, place: Place, boot_s: float) -> Found:
-        """`set_back` is told once."""
+    def read(self, place: Place, boot_s: float) -> Found:
+        """Return the condition of a GPU. `set_back` is True once per decrease."""
         before = self._found.get(place.gpu_uuid)
         if before is not None and 0 <= boot_s - before.boot_s < EVERY_S:
             return before
@@ -60,11 +62,11 @@ class Condition:
         return found
 
     def forget(self, gpu_uuid: str) -> None:
-        """The next question is put to the driver."""
+        """Make the next `read` ask the driver."""
         self._found.pop(gpu_uuid, None)
 
     def _look(self, gpu: Any, boot_s: float, before: Found | None) -> Found:
-        ask = self._library.perhaps
+        ask = self._library.call_or_none
         errors = ask("nvmlDeviceGetTotalEccErrors", gpu, _UNCORRECTED, _SINCE_LOADED)
         known = before.errors or 0 if before else 0
         notes: list[str] = []
@@ -77,7 +79,7 @@ class Condition:
         remapped = ask("nvmlDeviceGetRemappedRows", gpu) or (0, 0, 0, 0)
         retiring = ask("nvmlDeviceGetRetiredPagesPendingStatus", gpu)
         if remapped[2] or retiring:
-            notes.append(f"reset wanted: bad memory is retired at the next one; {words.RESET}")
+            notes.append(f"reset pending: the next reset retires bad memory; {words.RESET}")
         if remapped[3]:
             notes.append("bad memory could not be remapped; have the GPU replaced")
         notes += self._heat(gpu)
@@ -90,24 +92,24 @@ class Condition:
         )
 
     def _heat(self, gpu: Any) -> list[str]:
-        ask = self._library.perhaps
+        ask = self._library.call_or_none
         reasons = ask("nvmlDeviceGetCurrentClocksEventReasons", gpu)
-        if reasons is None:  # drivers before 535 call them otherwise
+        if reasons is None:  # drivers before 535 have another name
             reasons = ask("nvmlDeviceGetCurrentClocksThrottleReasons", gpu) or 0
         celsius = ask("nvmlDeviceGetTemperature", gpu, _GPU_CORE)
         limit = ask("nvmlDeviceGetTemperatureThreshold", gpu, _SLOWDOWN_LIMIT)
         shown = "" if celsius is None else f" ({celsius} C)"
         if reasons & _BY_HEAT:
-            return [f"slowed down by heat{shown}; see to the cooling"]
+            return [f"slowed down by heat{shown}; check the cooling"]
         if celsius is not None and limit and celsius >= limit:
-            return [f"hot{shown}: it slows down from {limit} C on; see to the cooling"]
+            return [f"hot{shown}: it slows down from {limit} C on; check the cooling"]
         if reasons & _BY_POWER_BRAKE:
-            return ["slowed down by the server's power brake; see to the power supply"]
+            return ["slowed down by the server's power brake; check the power supply"]
         return []
 
     def _recovery(self, gpu: Any) -> str | None:
-        """What newer drivers say must be done. It outlasts whoever heard the Xid."""
-        values = self._library.perhaps("nvmlDeviceGetFieldValues", gpu, [_RECOVERY_ACTION])
+        """Return the recovery that newer drivers demand, also for Xids before radrm started."""
+        values = self._library.call_or_none("nvmlDeviceGetFieldValues", gpu, [_RECOVERY_ACTION])
         if not values or values[0].nvmlReturn != 0:
             return None
         return _RECOVERY.get(values[0].value.uiVal)

@@ -1,4 +1,4 @@
-"""Bytes and numbers that can be believed: what cannot be true is not known."""
+"""Check the numbers of the driver: an impossible number becomes None (unknown)."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ MIB = 1024 * 1024
 
 
 def mib(count: int | None, total: int) -> int | None:
-    """Bytes as MiB, rounded up; None for what cannot be on a device of this size."""
+    """Return bytes as MiB, rounded up; None if they exceed the `total` bytes of the device."""
     if count is None or not 0 <= count <= total:
         return None
     return -(-count // MIB)
 
 
 def within(value: float | None, limit: float) -> float | None:
-    """The value if it is a number of 0..limit."""
+    """Return the value if it is in 0..limit, else None."""
     if value is None or not math.isfinite(value) or not 0 <= value <= limit:
         return None
     return value

@@ -1,4 +1,11 @@
-"""The source of readings of this machine's GPUs."""
+"""The GPU source over the NVIDIA driver.
+
+Theory of operation. One thread lists and reads. Any thread may call `acknowledge` (it appends to
+a list, which the next reading empties), `take_over` and `close`. A new source takes over the
+Xids and learned memory of one whose thread hangs. An error of one device drops its handle and
+makes the next `devices` reconnect; an error of the library itself reconnects at the next call. A
+restart knows no earlier Xids; all else is read again.
+"""
 
 from __future__ import annotations
 
@@ -15,24 +22,24 @@ from radrm.host.gpus.nvml.listing import Listing, Place, memory_of
 from radrm.host.gpus.nvml.power import Power
 from radrm.host.gpus.nvml.reserve import Reserve
 from radrm.host.gpus.nvml.xids import Xids
-from radrm.host.gpus.source import OwnerOf, whose
-from radrm.host.gpus.unmanaged import Strangers
+from radrm.host.gpus.source import GpuSource, OwnerOf, split_by_owner
+from radrm.host.gpus.unmanaged import UnmanagedProcesses
 
 SMACT_SOURCE = "nvml-utilization"
-LOOK_AGAIN_S = 10.0
-"""So often the driver is asked whether it still has the same devices."""
+COMPARE_EVERY_S = 10.0
+"""Seconds between two comparisons of the devices with the last listing."""
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What `find` came back with: GPUs, or the reason why there are none."""
+    """The result of `find`: GPUs, or the reason why there are none."""
 
     gpus: NvmlGpus | None
     reason: str | None = None
 
 
 def find() -> Found:
-    """The GPUs of this machine, if it has any that can be asked."""
+    """Find the GPUs of this machine that NVML can read."""
     try:
         import pynvml
     except Exception as error:  # a broken package may raise anything
@@ -48,33 +55,30 @@ def find() -> Found:
         return Found(None, str(error))
     if count == 0:
         gpus.close()
-        return Found(None, "the NVIDIA driver is there, and it finds no GPU")
+        return Found(None, "the NVIDIA driver is loaded, but it finds no GPU")
     return Found(gpus)
 
 
-class NvmlGpus:
+class NvmlGpus(GpuSource):
     """A `GpuSource` over the NVIDIA driver.
 
-    Handles are kept between readings and dropped after any error, since they go stale
-    when a GPU is reset or a MIG instance is destroyed. After an error of the driver the
-    library is initialised anew: by the next `devices`, or by the next call at all when
-    it was the library itself that failed.
+    It keeps handles between readings. It drops them after an error, because a reset GPU or a
+    destroyed MIG instance makes them stale.
     """
 
     name = "nvml"
+    changed = False
 
     def __init__(self, pynvml: Any) -> None:
         self.library = Library(pynvml)
-        self.changed = False
-        """Whether the devices are others than the last `devices` gave: list them again."""
         self._reserve = Reserve(self.library)
         self._listing = Listing(self.library, self._reserve)
         self._power = Power(self.library)
         self._xids = Xids(self.library)
         self._condition = Condition(self.library)
-        self._strangers = Strangers()
-        self._shaken = False
-        self._looked_s: float | None = None
+        self._unmanaged = UnmanagedProcesses()
+        self._reconnect = False
+        self._compared_s: float | None = None
         self._gone: set[str] = set()
         self._broken: set[str] = set()
         self._acknowledged: list[str] = []
@@ -83,63 +87,62 @@ class NvmlGpus:
 
     @property
     def problems(self) -> tuple[str, ...]:
-        """What the last `devices` could not list as it should, one line per GPU."""
+        """The problems of the last `devices`, one line per GPU."""
         return self._listing.problems
 
     def count(self) -> int:
-        """How many GPUs the driver finds. Raises `DeviceError`."""
+        """Return the number of GPUs that the driver finds. Raises `DeviceError`."""
         with self.library.inside():
             self.library.connect()
-            count: int = self.library.of_all("nvmlDeviceGetCount")
+            count: int = self.library.call_driver("nvmlDeviceGetCount")
             return count
 
     def devices(self) -> tuple[Device, ...]:
-        """Every GPU, and in place of a GPU in MIG mode its instances.
+        """Return every GPU, or its instances if it is in MIG mode.
 
-        A GPU that has been seen and now gives only errors is listed as it was seen last,
-        so that its readings can say what is wrong with it. Raises `DeviceError`.
+        A GPU that now gives only errors is listed as it was last seen, so that its readings can
+        name the error. Raises `DeviceError`.
         """
         with self.library.inside():
-            if self._shaken:
+            if self._reconnect:
                 self.close()
             devices = self._listing.devices()
             self.changed = False
-            self._shaken = self._listing.failed
+            self._reconnect = self._listing.failed
             return devices
 
     def read(self, uuids: Sequence[str], at: Instant, owner_of: OwnerOf) -> tuple[Reading, ...]:
-        """One reading per device, in the order asked. Raises `DeviceError`."""
+        """Return one reading per device, in the given order. Raises `DeviceError`."""
         with self.library.inside():
             self.library.connect()
             while self._acknowledged:
                 self._xids.forget(self._acknowledged.pop())
             self._xids.collect(at)
-            self._look_again(at.boot_s)
+            self._compare_devices(at.boot_s)
             return tuple(self._reading(uuid, at, owner_of) for uuid in uuids)
 
     def close(self) -> None:
-        """Let go of the driver, so that an administrator can reset a GPU. Returns at once."""
+        """Release the driver, so that an administrator can reset a GPU. Returns at once."""
         self.library.close()
-        self._shaken = False
+        self._reconnect = False
 
-    # -------------------------------------------------------------- beside the source
+    # -------------------------------------------------------------- for feeds and the monitor
 
     def place(self, uuid: str) -> Place:
-        """How the driver is asked about a device. Raises `library.Error`, `DeviceError`."""
+        """Return the handles of a device. Raises `library.Error` and `DeviceError`."""
         with self.library.inside():
             self.library.connect()
             return self._listing.place(uuid)
 
-    def take_over(self, other: NvmlGpus) -> None:
-        """Know what another one has heard, in whose place this one reads from now on."""
-        self._xids.take_over(other._xids)
-        self._reserve.take_over(other._reserve)
+    def take_over(self, other: GpuSource) -> None:
+        if isinstance(other, NvmlGpus):
+            self._xids.take_over(other._xids)
+            self._reserve.take_over(other._reserve)
 
     def acknowledge(self, uuid: str) -> None:
-        """Somebody has seen to the GPU of this device: what was heard of it is over.
+        """Make the next reading forget the Xids of this device's GPU.
 
-        The next reading is without it, but for what the driver still says. Asks the driver
-        nothing, and may be called from any thread.
+        Faults that the driver still reports stay.
         """
         self._acknowledged.append(self._listing.gpu_of(uuid))
 
@@ -154,16 +157,18 @@ class NvmlGpus:
             power_w, set_back = self._power.read(uuid, place.handle, at.boot_s)
             held = processes.held(self.library, place)
         except self.library.Error as error:
-            return Reading(device=uuid, at=at, error=self._trouble(error, uuid, place))
+            return Reading(device=uuid, at=at, error=self._error(error, uuid, place))
         self._xids.watch(place)
-        condition = self._condition.of(place, at.boot_s)
+        condition = self._condition.read(place, at.boot_s)
         if set_back or condition.set_back or place.gpu_uuid in self._broken:
             self._xids.forget(place.gpu_uuid, before_s=at.boot_s)
             self._broken.discard(place.gpu_uuid)
         self._gone.discard(uuid)
         total = memory.total if memory else 0
         used_mib, about_memory = self._in_use(uuid, place, memory, alone=not held)
-        attempts, others = whose({p: figures.mib(b, total) for p, b in held.items()}, owner_of)
+        attempts, others = split_by_owner(
+            {p: figures.mib(b, total) for p, b in held.items()}, owner_of
+        )
         smact = figures.within(busy.gpu / 100 if busy else None, 1.0)
         return Reading(
             device=uuid,
@@ -173,7 +178,7 @@ class NvmlGpus:
             smact=smact,
             smact_source=SMACT_SOURCE if smact is not None else None,
             smact_coarse=smact is not None,
-            strangers=self._strangers.describe(others),
+            unmanaged=self._unmanaged.describe(others),
             fault=self._xids.fault(place) or condition.fault,
             notes=self._xids.notes(place) + condition.notes + about_memory,
             power_w=power_w,
@@ -182,7 +187,7 @@ class NvmlGpus:
     def _in_use(
         self, uuid: str, place: Place, memory: Any, alone: bool
     ) -> tuple[int | None, tuple[str, ...]]:
-        """MiB in use, the driver's own left out, and what is to be said of that."""
+        """Return the MiB in use without the driver's own, and the notes about it."""
         if memory is None:
             return None, ()
         used_mib = self._reserve.used_mib(uuid, place.handle, memory, alone)
@@ -198,9 +203,9 @@ class NvmlGpus:
                 return None
             raise
 
-    def _trouble(self, error: Any, uuid: str, place: Place | None) -> str:
-        told = self.library.trouble(error)
-        self._shaken = True
+    def _error(self, error: Any, uuid: str, place: Place | None) -> str:
+        message = self.library.error(error)
+        self._reconnect = True
         self._listing.forget(uuid)
         self._power.forget(uuid)
         gpu_uuid = place.gpu_uuid if place else self._listing.gpu_of(uuid)
@@ -208,12 +213,12 @@ class NvmlGpus:
             self._broken.add(gpu_uuid)
             self._condition.forget(gpu_uuid)
         if error.value in words.GONE and uuid not in self._gone:
-            self._gone.add(uuid)  # once: it may stay among those that are asked for
+            self._gone.add(uuid)  # once: the caller may keep asking for this device
             self.changed = True
-        return told
+        return message
 
-    def _look_again(self, boot_s: float) -> None:
-        """MIG instances come and go while nothing that is read changes."""
-        if self._looked_s is None or not 0 <= boot_s - self._looked_s < LOOK_AGAIN_S:
-            self._looked_s = boot_s
+    def _compare_devices(self, boot_s: float) -> None:
+        """Compare the devices with the listing, since no reading shows a new MIG instance."""
+        if self._compared_s is None or not 0 <= boot_s - self._compared_s < COMPARE_EVERY_S:
+            self._compared_s = boot_s
             self.changed = self.changed or self._listing.differs()

@@ -1,7 +1,10 @@
-"""The connection to the driver: calls by name, and which of their errors mean what.
+"""The connection to the driver: calls by name, and the meaning of their errors.
 
-Nothing here waits for another thread. A call may hang for ever inside a driver that is
-stuck, and whoever wants to close must not hang with it.
+Theory of operation. A call may hang for ever in the driver, and `close` must not hang with it.
+So nothing here waits for another thread: `close` shuts NVML down only if no other thread is
+inside a call. NVML's state belongs to the process, so `_inside` does too. Handles and event sets
+belong to one connection; `generation` changes whenever it closes, and their owners then drop
+them. A restart begins with a new connection.
 """
 
 from __future__ import annotations
@@ -15,41 +18,40 @@ from radrm.errors import DeviceError
 from radrm.host.gpus.nvml import words
 
 _inside: set[int] = set()
-"""The threads that are inside a call. Of the whole process, as NVML's state is: a connection
-may be given up with its thread and another one opened, and then closing that must not wait."""
+"""The threads of this process that are inside a call. A thread that hangs keeps its old
+connection; closing a newer connection must not wait for that thread."""
 
 
 class Library:
-    """`pynvml`, or what stands in for it.
+    """The connection, over `pynvml` or a stand-in.
 
-    Handles and event sets are good for one `generation` only: it changes whenever the
-    connection is closed.
+    Handles and event sets are valid in one `generation` only.
     """
 
     def __init__(self, pynvml: Any) -> None:
         self.pynvml = pynvml
         self.Error: type[Any] = pynvml.NVMLError
-        """What calls raise; its `value` is NVML's number of the error."""
+        """The class that calls raise; its `value` is NVML's error number."""
         self.generation = 0
         self.unloaded = 0
-        """How often the driver was found not to be loaded: then every GPU begins anew."""
+        """Number of times the driver was not loaded. All that was known of its GPUs ends then."""
         self.before_shutdown: list[Callable[[], None]] = []
-        """Called while the driver can still be asked: to free what only it can free."""
+        """Functions that free the driver's objects; `close` calls them before it disconnects."""
         self._ready = False
 
     # -------------------------------------------------------------- open and closed
 
     def connect(self) -> None:
-        """Raises `DeviceError`."""
+        """Connect, unless connected. Raises `DeviceError`."""
         if not self._ready:
-            self.of_all("nvmlInit")
+            self.call_driver("nvmlInit")
             self._ready = True
 
     def close(self) -> None:
-        """Let go of the driver, so that an administrator can reset a GPU.
+        """Release the driver, so that an administrator can reset a GPU.
 
-        While another thread is inside a call, the driver is left to the end of this
-        process: shutting down would wait for that call, which may hang.
+        While another thread is inside a call, NVML stays open until this process ends, because
+        a shutdown would wait for that call.
         """
         if self._ready and not self.in_use_elsewhere:
             for free in self.before_shutdown:
@@ -57,13 +59,13 @@ class Library:
             try:
                 self.call("nvmlShutdown")
             except self.Error:
-                pass  # a driver that is gone holds nothing of ours
+                pass  # a driver that is gone holds nothing to release
         self._ready = False
         self.generation += 1
 
     @contextmanager
     def inside(self) -> Iterator[None]:
-        """Around all that calls the driver: another thread's `close` then leaves it alone."""
+        """Mark this thread as inside a call: `close` in another thread then does not shut down."""
         me = threading.get_ident()
         outermost = me not in _inside
         _inside.add(me)
@@ -75,12 +77,13 @@ class Library:
 
     @property
     def in_use_elsewhere(self) -> bool:
+        """Whether another thread is inside a call."""
         return bool(_inside - {threading.get_ident()})
 
     # -------------------------------------------------------------- calls
 
     def call(self, name: str, *given: Any, **named: Any) -> Any:
-        """Raises `Error`, also for what this version of `pynvml` or of the driver lacks."""
+        """Call a function. Raises `Error`, also if `pynvml` or the driver does not have it."""
         function = getattr(self.pynvml, name, None)
         if function is None:
             raise self.Error(words.FUNCTION_NOT_FOUND)
@@ -90,7 +93,7 @@ class Library:
             raise self.Error(words.FUNCTION_NOT_FOUND) from None
 
     def offered(self, name: str, *given: Any, **named: Any) -> Any:
-        """As `call`; None for what a device does not offer."""
+        """Call a function; return None if the device does not offer it."""
         try:
             return self.call(name, *given, **named)
         except self.Error as error:
@@ -98,32 +101,32 @@ class Library:
                 return None
             raise
 
-    def perhaps(self, name: str, *given: Any) -> Any:
-        """As `call`; None after any error. For what no reading depends on."""
+    def call_or_none(self, name: str, *given: Any) -> Any:
+        """Call a function that no reading depends on; return None after any error."""
         try:
             return self.call(name, *given)
         except self.Error:
             return None
 
     def text(self, name: str, *given: Any) -> str:
-        """As `call`. Some versions of `pynvml` return bytes."""
+        """Call a function that returns text. Some versions of `pynvml` return bytes."""
         value = self.call(name, *given)
         return value.decode(errors="replace") if isinstance(value, bytes) else str(value)
 
-    def of_all(self, name: str) -> Any:
-        """Call what concerns no single device. Raises `DeviceError`."""
+    def call_driver(self, name: str) -> Any:
+        """Call a function of the driver as a whole. Raises `DeviceError`."""
         try:
             return self.call(name)
         except self.Error as error:
             self._give_up(error)
 
-    def trouble(self, error: Any) -> str:
-        """An error of one device in words. Raises `DeviceError` for the driver's own."""
-        if error.value in words.LIBRARY_TROUBLE:
+    def error(self, error: Any) -> str:
+        """Return the message of an error of one device. Raises `DeviceError` for the driver's."""
+        if error.value in words.LIBRARY_ERRORS:
             self._give_up(error)
-        return words.of_device(error.value, error)
+        return words.device_message(error.value, error)
 
     def _give_up(self, error: Any) -> NoReturn:
         self.close()
         self.unloaded += error.value == words.DRIVER_NOT_LOADED
-        raise DeviceError(words.of_library(error.value, error)) from error
+        raise DeviceError(words.library_message(error.value, error)) from error

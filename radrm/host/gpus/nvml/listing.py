@@ -1,7 +1,9 @@
-"""GPUs and MIG instances as devices, and how the driver is asked about each.
+"""GPUs and MIG instances as devices, and their handles.
 
-Handles go stale when a GPU is reset, a MIG instance is destroyed, or the connection is
-closed. A stale one gives an error; who meets it calls `forget`.
+Theory of operation. A handle goes stale when its GPU is reset, its MIG instance is destroyed, or
+the connection closes. A stale handle gives an error, and the caller that gets the error calls
+`forget`. A closed connection drops all handles (`generation`). All methods run in the thread that
+reads, except `gpu_of`, which uses only what was listed. A restart lists all devices again.
 """
 
 from __future__ import annotations
@@ -19,9 +21,9 @@ from radrm.host.gpus.nvml.reserve import Reserve
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a device is: its handle, and the GPU that it is or is a part of.
+    """The handle of a device, and the GPU that it is or belongs to.
 
-    `instance` are the numbers of a MIG device's GPU instance and compute instance.
+    `instance` has the driver's ids of a MIG device's GPU instance and compute instance.
     """
 
     handle: Any
@@ -31,7 +33,7 @@ class Place:
 
 
 class Listing:
-    """What there is. Its errors are the library's, unless a method says otherwise."""
+    """The devices of this machine. Methods raise the library's `Error` if they name no other."""
 
     def __init__(self, library: Library, reserve: Reserve) -> None:
         self._library = library
@@ -41,58 +43,58 @@ class Listing:
         self._seen: dict[int, tuple[Device, ...]] = {}
         self._count: int | None = None
         self.problems: tuple[str, ...] = ()
-        """What the last `devices` could not list as it should, one line per GPU."""
+        """The problems of the last `devices`, one line per GPU."""
         self.failed = False
-        """Whether a GPU gave the last `devices` an error."""
+        """True if a GPU gave an error in the last `devices`."""
 
     # -------------------------------------------------------------- devices
 
     def devices(self) -> tuple[Device, ...]:
-        """Every GPU, and in place of a GPU in MIG mode its instances.
+        """Return every GPU, or its instances if it is in MIG mode.
 
-        A GPU that has been seen and now gives only errors is listed as it was seen last,
-        so that its readings can say what is wrong with it. Raises `DeviceError`.
+        A GPU that now gives only errors is listed as it was last seen, so that its readings can
+        name the error. Raises `DeviceError`.
         """
         self._library.connect()
-        listed: dict[str, Device] = {}  # by UUID: a GPU that is lost can shift the indices
+        listed: dict[str, Device] = {}  # by UUID: a lost GPU can shift the indices
         problems: list[str] = []
         self.failed = False
-        self._count = self._library.of_all("nvmlDeviceGetCount") or 0
+        self._count = self._library.call_driver("nvmlDeviceGetCount") or 0
         for index in range(self._count):
             try:
                 self._seen[index] = self._gpu(index)
                 if not self._seen[index]:
                     problems.append(
-                        f"GPU {index}: MIG is on and it has no instance; "
-                        "make some: nvidia-smi mig -cgi PROFILE -C"
+                        f"GPU {index}: MIG is on, but it has no instance; "
+                        "create instances: nvidia-smi mig -cgi PROFILE -C"
                     )
             except self._library.Error as error:
                 self.failed = True
-                problems.append(f"GPU {index}: {self._library.trouble(error)}")
+                problems.append(f"GPU {index}: {self._library.error(error)}")
             listed.update((device.uuid, device) for device in self._seen.get(index, ()))
         self.problems = tuple(problems)
         return tuple(listed.values())
 
     def gpu_of(self, uuid: str) -> str:
-        """The UUID of the GPU that a device is or is a part of, as far as it was listed."""
+        """Return the UUID of the GPU that a device is or belongs to, from the last listing."""
         every = [device for devices in list(self._seen.values()) for device in devices]
         return next((d.parent for d in every if d.uuid == uuid and d.parent), uuid)
 
     def differs(self) -> bool:
-        """Whether the driver has other devices now than when they were listed last.
+        """Return whether the driver's devices differ from the last listing.
 
-        Cheap enough for every few seconds: it asks for names only. A GPU that cannot
-        answer differs in nothing; its readings say what is wrong.
+        It compares only UUIDs, so it is cheap enough for every few seconds. A GPU that gives an
+        error does not differ; its readings name the error.
         """
         if self._count is None:
             return False
-        if self._library.perhaps("nvmlDeviceGetCount") not in (None, self._count):
+        if self._library.call_or_none("nvmlDeviceGetCount") not in (None, self._count):
             return True
         return any(self._differs(index) for index in range(self._count))
 
     def _differs(self, index: int) -> bool:
-        if index not in self._seen:  # it could not be listed: can it now?
-            return self._library.perhaps("nvmlDeviceGetHandleByIndex", index) is not None
+        if index not in self._seen:  # it could not be listed, but may answer now
+            return self._library.call_or_none("nvmlDeviceGetHandleByIndex", index) is not None
         try:
             gpu = self._library.call("nvmlDeviceGetHandleByIndex", index)
             parts = self._instances(gpu) if self._in_mig_mode(gpu) else (gpu,)
@@ -104,7 +106,7 @@ class Listing:
     # -------------------------------------------------------------- places
 
     def place(self, uuid: str) -> Place:
-        """Raises the library's `Error` for a device that the driver does not know."""
+        """Return the place of a device. Raises the library's `Error` for an unknown one."""
         self._drop_stale()
         if uuid not in self._places:
             handle = self._library.call("nvmlDeviceGetHandleByUUID", uuid)
@@ -115,7 +117,7 @@ class Listing:
         return self._places[uuid]
 
     def forget(self, uuid: str) -> None:
-        """The next `place` asks the driver anew."""
+        """Make the next `place` ask the driver again."""
         self._places.pop(uuid, None)
 
     def _placed(self, uuid: str, handle: Any, gpu: Any) -> Place:
@@ -137,7 +139,7 @@ class Listing:
     # -------------------------------------------------------------- one GPU
 
     def _gpu(self, index: int) -> tuple[Device, ...]:
-        """A GPU as one device, or its MIG instances. Their index is the GPU's."""
+        """Return a GPU as one device, or its MIG instances, which have the index of the GPU."""
         gpu = self._library.call("nvmlDeviceGetHandleByIndex", index)
         if not self._in_mig_mode(gpu):
             return (self._device(gpu, index),)
@@ -179,8 +181,11 @@ class Listing:
 
 
 def memory_of(library: Library, handle: Any) -> Any:
-    """Memory in bytes. Version 2 tells the driver's own part (`reserved`) apart from
-    `used`; an old driver has only version 1, where that part counts as used."""
+    """Return the memory of a device in bytes.
+
+    Version 2 has the driver's own part (`reserved`) beside `used`. Old drivers have only version
+    1, which counts that part as used.
+    """
     version = getattr(library.pynvml, "nvmlMemory_v2", None)
     found = version and library.offered("nvmlDeviceGetMemoryInfo", handle, version=version)
     return found or library.call("nvmlDeviceGetMemoryInfo", handle)

@@ -1,4 +1,4 @@
-"""The driver's lists of the processes on one device, as it gives them."""
+"""The driver's lists of the processes on one device."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import Any
 from radrm.host.gpus.nvml.library import Library
 
 
-def listed(library: Library, handle: Any, kind: str) -> list[Any] | None:
-    """The processes of a kind: Compute, MPSCompute or Graphics. None where none is offered."""
+def processes_of_kind(library: Library, handle: Any, kind: str) -> list[Any] | None:
+    """Return the processes of a kind (Compute, MPSCompute, Graphics); None if there is no list."""
     for version in ("v3", "v2"):  # drivers before 510 have no v3
         name = f"nvmlDeviceGet{kind}RunningProcesses_{version}"
         found: list[Any] | None = library.offered(name, handle)
@@ -17,9 +17,9 @@ def listed(library: Library, handle: Any, kind: str) -> list[Any] | None:
     return None
 
 
-def nobody(library: Library, handle: Any) -> bool:
-    """Whether the driver says that no process is on a device, be it one that only draws."""
+def no_process_on(library: Library, handle: Any) -> bool:
+    """Return whether the driver lists no process on a device, not even a graphics process."""
     computing, clients, drawing = (
-        listed(library, handle, kind) for kind in ("Compute", "MPSCompute", "Graphics")
+        processes_of_kind(library, handle, kind) for kind in ("Compute", "MPSCompute", "Graphics")
     )
     return computing == [] and not clients and not drawing

@@ -1,9 +1,9 @@
-"""Watts, from the energy counter where there is one.
+"""Power in watts, from the energy counter if there is one.
 
-What is wanted of power is energy: watts times the time since the last reading. So the mean
-since the last reading is given, which makes that product exact however the power swings;
-the driver's own figure covers some tens of milliseconds to a second, by generation. It
-serves where there is no counter, and for the first reading.
+radrm multiplies power by the time since the last reading to get energy. The mean power since
+the last reading makes that product exact, however the power varies. The driver's own power
+figure covers only some tens of milliseconds to a second, by generation. It is used for the first
+reading, and without a counter.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from radrm.host.gpus.nvml import figures
 from radrm.host.gpus.nvml.library import Library
 
 POWER_MAX_W = 100_000.0
-"""Above any device: a counter that means "not available"."""
+"""More than any device draws: a larger figure means "not available"."""
 _SHORT_S = 0.5
-"""The counter moves in steps; over less time than this its slope means nothing."""
+"""The counter moves in steps, so a mean over less time is meaningless."""
 
 
 @dataclass(slots=True)
@@ -28,14 +28,14 @@ class _Meter:
 
 
 class Power:
-    """Remembers where each device's counter stood."""
+    """Remembers the last value of each device's counter."""
 
     def __init__(self, library: Library) -> None:
         self._library = library
         self._meters: dict[str, _Meter] = {}
 
     def read(self, uuid: str, handle: Any, boot_s: float) -> tuple[float | None, bool]:
-        """Watts, and whether the counter has been set back: the driver was loaded anew."""
+        """Return the power in watts, and whether the counter was reset with the driver."""
         energy_mj = self._library.offered("nvmlDeviceGetTotalEnergyConsumption", handle)
         meter = self._meters.get(uuid)
         set_back = meter is not None and energy_mj is not None and energy_mj < meter.energy_mj
@@ -49,12 +49,12 @@ class Power:
         else:
             mean_w = (energy_mj - meter.energy_mj) / 1000 / (boot_s - meter.boot_s)
             self._meters[uuid] = _Meter(energy_mj, boot_s, figures.within(mean_w, POWER_MAX_W))
-        # A counter that stands still is none: a GPU that can be read draws something.
-        return figures.within(mean_w, POWER_MAX_W) or self._now(handle), set_back
+        # A counter that stands still gives 0 W, which no GPU draws: use the driver's figure.
+        return figures.within(mean_w, POWER_MAX_W) or self._driver_power(handle), set_back
 
     def forget(self, uuid: str) -> None:
         self._meters.pop(uuid, None)
 
-    def _now(self, handle: Any) -> float | None:
+    def _driver_power(self, handle: Any) -> float | None:
         power_mw = self._library.offered("nvmlDeviceGetPowerUsage", handle)
         return figures.within(power_mw / 1000 if power_mw is not None else None, POWER_MAX_W)

@@ -1,6 +1,6 @@
-"""Who holds how much memory on a device, by process id.
+"""The memory of each process on a device.
 
-The ids are those of the machine, also for processes in containers.
+The process ids are those of the host, also for processes in containers.
 """
 
 from __future__ import annotations
@@ -10,15 +10,15 @@ from typing import Any
 
 from radrm.host.gpus.nvml.library import Library
 from radrm.host.gpus.nvml.listing import Place
-from radrm.host.gpus.nvml.lists import listed
+from radrm.host.gpus.nvml.lists import processes_of_kind
 
 _NO_INSTANCE = 0xFFFFFFFF
 
 
 def held(library: Library, place: Place) -> dict[int, int | None]:
-    """Bytes by process id; None where the driver does not tell.
+    """Return bytes by process id; None if unknown.
 
-    Clients of MPS may stand in the list of computing processes, in their own, or in both.
+    The driver lists MPS clients as compute processes, in their own list, or in both.
     """
     sums: dict[int, int | None] = {}
     for kind in ("Compute", "MPSCompute"):
@@ -29,13 +29,13 @@ def held(library: Library, place: Place) -> dict[int, int | None]:
 
 
 def _of_kind(library: Library, place: Place, kind: str) -> Iterable[Any]:
-    own = listed(library, place.handle, kind)
+    own = processes_of_kind(library, place.handle, kind)
     if place.instance is None:
         return own or ()
     if own is not None:
         return [p for p in own if _instance(p) in (place.instance, (_NO_INSTANCE, _NO_INSTANCE))]
-    # Some drivers list for the whole GPU only, and then say whose each process is.
-    every = listed(library, place.gpu, kind) or ()
+    # Some drivers list processes for the whole GPU only, each with its instance.
+    every = processes_of_kind(library, place.gpu, kind) or ()
     return [p for p in every if _instance(p) == place.instance]
 
 

@@ -1,11 +1,15 @@
-"""What the driver reports of broken GPUs while they run: Xids, through an event set.
+"""Faults of GPUs that the driver reports while they run: Xids, through an event set.
 
-An Xid is heard once, and what it says stays true: a fault is kept until the GPU is seen
-to have been reset, the driver to have been loaded anew, or somebody has acknowledged it.
-Xids from before radrm listened are not heard; `condition` asks for what stays visible.
+Theory of operation. The driver reports an Xid once, but its fault lasts. So a fault is kept until
+radrm sees that the GPU was reset or the driver was loaded again, or until an administrator
+acknowledges it. Other Xids are kept for an hour. The event set belongs to one connection
+(`generation`); after a new connection `watch` registers each GPU again. All methods run in the
+thread that reads; `take_over` copies one immutable tuple, so the other thread may hang. A
+restart forgets all Xids, and the driver does not repeat them; `condition` finds those faults
+that the driver still shows.
 
-Which Xids are faults: NVIDIA, "Xid Errors", catalog; which are an application's own doing
-and say nothing of the GPU: the health check of NVIDIA's Kubernetes device plugin.
+NVIDIA, "Xid Errors", has the catalog. APPLICATION has the Xids that an application causes and
+that mean no fault of the GPU, from the health check of NVIDIA's Kubernetes device plugin.
 """
 
 from __future__ import annotations
@@ -24,11 +28,11 @@ log = logging.getLogger("radrm")
 _XID_CRITICAL_ERROR = 0x8
 _NO_INSTANCE = 0xFFFFFFFF
 _AT_ONCE = 64
-"""More in one round would only repeat themselves."""
+"""Events taken per reading; more would be repetitions."""
 _NOTED_S = 3600.0
 
 _REPLACE = f"{words.RESET}; if it comes back, have the GPU replaced"
-# The gravest first: of several, that is the one whose next step is told.
+# The gravest first: if a GPU has several, the message has the remedy of the first.
 FAULTS = {
     79: ("the GPU has fallen off the bus", words.REBOOT),
     64: ("bad GPU memory could not be retired", _REPLACE),
@@ -46,13 +50,14 @@ APPLICATION = frozenset({13, 31, 43, 45, 68, 109})
 @dataclass(frozen=True, slots=True)
 class _Heard:
     gpu: str | None
-    """None: the driver could not name it."""
+    """None: the driver could not name the GPU."""
     instance: int | None
-    """The GPU instance, where the Xid is of one only."""
+    """The GPU instance, if the Xid concerns only one."""
     xid: int
     boot_s: float
 
     def concerns(self, place: Place) -> bool:
+        """Return whether the Xid may be of this device."""
         if self.gpu not in (None, place.gpu_uuid):
             return False
         if self.instance is None or place.instance is None:
@@ -61,7 +66,7 @@ class _Heard:
 
 
 class Xids:
-    """Hears the Xids of the GPUs that it was told to watch."""
+    """Collects the Xids of watched GPUs."""
 
     def __init__(self, library: Library) -> None:
         self._library = library
@@ -73,22 +78,22 @@ class Xids:
         library.before_shutdown.append(self._free)
 
     def watch(self, place: Place) -> None:
-        """Listen to this GPU from now on. One that offers no events is left at that."""
+        """Register for the events of this GPU, once per connection; ignore a GPU without events."""
         self._drop_stale()
         if place.gpu_uuid in self._watched:
             return
         self._watched.add(place.gpu_uuid)
         if self._events is None:
-            self._events = self._library.perhaps("nvmlEventSetCreate")
+            self._events = self._library.call_or_none("nvmlEventSetCreate")
         if self._events is not None:
             given = place.gpu, _XID_CRITICAL_ERROR, self._events
-            self._library.perhaps("nvmlDeviceRegisterEvents", *given)
+            self._library.call_or_none("nvmlDeviceRegisterEvents", *given)
 
     def collect(self, at: Instant) -> None:
-        """Take what has been reported. Waits for nothing."""
+        """Take the events that wait now. Returns at once."""
         self._drop_stale()
         for _ in range(_AT_ONCE if self._events is not None else 0):
-            event = self._library.perhaps("nvmlEventSetWait_v2", self._events, 0)
+            event = self._library.call_or_none("nvmlEventSetWait_v2", self._events, 0)
             if event is None:  # TIMEOUT: nothing is left
                 break
             if event.eventType & _XID_CRITICAL_ERROR and event.eventData not in APPLICATION:
@@ -102,36 +107,39 @@ class Xids:
         try:
             gpu = self._library.text("nvmlDeviceGetUUID", event.device)
         except self._library.Error:
-            pass  # it is lost: then it may be any
+            pass  # the GPU is lost, so its name is unknown
         instance = None if event.gpuInstanceId == _NO_INSTANCE else event.gpuInstanceId
         heard = _Heard(gpu, instance, event.eventData, boot_s)
         others = tuple(h for h in self._heard if replace(h, boot_s=boot_s) != heard)
-        if len(others) == len(self._heard):  # once, however often it is repeated
-            log.error("%s: %s", gpu or "a GPU that the driver cannot name", _told(heard.xid))
+        if len(others) == len(self._heard):  # log an Xid once, not its repetitions
+            log.error("%s: %s", gpu or "a GPU that the driver cannot name", _message(heard.xid))
         self._heard = (*others, heard)
 
-    # -------------------------------------------------------------- what is known
+    # -------------------------------------------------------------- answers
 
     def fault(self, place: Place) -> str | None:
-        """Why this device takes no job."""
-        # Of a GPU that has no name only that much is known: it is one of them.
+        """Return why this device takes no job; None if it has no fault."""
+        # An Xid without a GPU may be of any GPU, so it is no fault of this one.
         named = {h.xid for h in self._heard if h.gpu is not None and h.concerns(place)}
         faults = [xid for xid in FAULTS if xid in named]
         if not faults:
             return None
         also = f" (also Xid {', '.join(map(str, faults[1:]))})" if faults[1:] else ""
-        return f"{_told(faults[0])}{also}"
+        return f"{_message(faults[0])}{also}"
 
     def notes(self, place: Place) -> tuple[str, ...]:
-        """What is no fault and has been reported in the last hour."""
+        """Return the Xids that are no fault of this device, for an hour after the last report.
+
+        A grave Xid of a GPU that the driver could not name stays longer, as faults do.
+        """
         return tuple(
-            _told(h.xid) if h.gpu else f"{_told(h.xid)}; the driver cannot say of which GPU"
+            _message(h.xid) if h.gpu else f"{_message(h.xid)}; the driver cannot say of which GPU"
             for h in self._heard
             if h.concerns(place) and not (h.gpu and h.xid in FAULTS)
         )
 
     def forget(self, gpu_uuid: str, before_s: float = float("inf")) -> None:
-        """What was heard of a GPU before then is over."""
+        """Drop the Xids of a GPU from before `before_s`, and those without a GPU."""
         self._heard = tuple(
             h for h in self._heard if h.gpu not in (None, gpu_uuid) or h.boot_s >= before_s
         )
@@ -152,11 +160,11 @@ class Xids:
 
     def _free(self) -> None:
         if self._events is not None:
-            self._library.perhaps("nvmlEventSetFree", self._events)
+            self._library.call_or_none("nvmlEventSetFree", self._events)
             self._events = None
 
 
-def _told(xid: int) -> str:
+def _message(xid: int) -> str:
     known = FAULTS.get(xid)
     if known is None:
         return f"the driver has reported Xid {xid}; see dmesg"

@@ -1,0 +1,125 @@
+"""The parameters of everyday commands: declared once, read here and by typer.
+
+Users wait for these commands, and importing typer takes longer than running them. So `parse`
+reads a command line in a usual spelling. For help, mistakes and unusual spellings it returns
+None, and typer reads the line with the same declaration (`typed`).
+"""
+
+from __future__ import annotations
+
+from radrm.jobfile.record import Record
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import Any
+
+FLAG, TEXT, NUMBER, WORD, WORDS = "flag", "text", "number", "word", "words"
+"""Kinds of parameters. Options: without a value, with a text, with a whole number. Arguments:
+exactly one, or any number."""
+
+
+class Parameter(Record):
+    """One option or argument; `name` is that of the function's own parameter.
+
+    An option that is not given is False, "" or None; arguments that are not given are [].
+    `least` and `most` bound a number, or the count of arguments from below.
+    """
+
+    name: str
+    kind: str
+    help: str
+    metavar: str = ""
+    flags: tuple[str, ...] = ()
+    least: int | None = None
+    most: int | None = None
+
+    @property
+    def default(self) -> Any:
+        return {FLAG: False, TEXT: "", NUMBER: None, WORD: "", WORDS: []}[self.kind]
+
+    @property
+    def is_argument(self) -> bool:
+        return not self.flags
+
+
+# ------------------------------------------------------------------ shared parameters
+
+REFERENCES = "ids (12), arrays (12), elements (12_3), tickets, names or globs ('sweep-*')"
+
+JSON = Parameter("as_json", FLAG, "One JSON document on standard output.", flags=("--json",))
+JOB = Parameter("job", WORD, "A job: id (12), element (12_3), ticket or name.", "JOB", least=1)
+JOBS = Parameter("jobs", WORDS, f"Jobs: {REFERENCES}.", "JOB...", least=1)
+CHOSEN_JOBS = Parameter(
+    "jobs", WORDS, f"Jobs: {REFERENCES}; or choose by --user, --state.", "JOB..."
+)
+USER = Parameter(
+    *("user", TEXT, "Only jobs of this user; without a JOB, your own by default.", "NAME"),
+    flags=("--user",),
+)
+STATE = Parameter(
+    *("state", TEXT, "Only jobs in these states, as running,pending.", "STATE,..."),
+    flags=("--state",),
+)
+DEVICES = Parameter("devices", WORDS, "GPU indices or UUIDs; all GPUs by default.", "DEVICE...")
+
+
+# ------------------------------------------------------------------ reading a command line
+
+
+def parse(parameters: Sequence[Parameter], words: Sequence[str]) -> dict[str, Any] | None:
+    """The value of each parameter; None for anything but a correct line in a usual spelling.
+
+    Usual: `--option VALUE`, `--option=VALUE`, `-o VALUE`, `--flag`, `-f`, and `--` before
+    arguments that begin with a dash.
+    """
+    options = {flag: each for each in parameters for flag in each.flags}
+    found = {each.name: each.default for each in parameters}
+    arguments: list[str] = []
+    left = iter(words)
+    for word in left:
+        if word == "--":
+            arguments += left
+        elif not word.startswith("-") or word == "-":
+            arguments.append(word)
+        else:
+            flag, equals, text = word.partition("=")
+            option = options.get(flag)
+            if option is None or (equals and not flag.startswith("--")):
+                return None
+            if option.kind == FLAG:
+                if equals:
+                    return None
+                found[option.name] = True
+                continue
+            value = _value(option, text if equals else next(left, None))
+            if value is None:
+                return None
+            found[option.name] = value
+    return _with_arguments(parameters, found, arguments)
+
+
+def _value(option: Parameter, text: str | None) -> str | int | None:
+    if text is None or text.startswith("-"):
+        return None
+    if option.kind == TEXT:
+        return text
+    if not (text.isascii() and text.isdecimal() and len(text) < 10):
+        return None
+    number = int(text)
+    too_small = option.least is not None and number < option.least
+    too_large = option.most is not None and number > option.most
+    return None if too_small or too_large else number
+
+
+def _with_arguments(
+    parameters: Sequence[Parameter], found: dict[str, Any], arguments: list[str]
+) -> dict[str, Any] | None:
+    for each in parameters:
+        if each.kind == WORDS and len(arguments) >= (each.least or 0):
+            found[each.name], arguments = arguments, []
+        elif each.kind == WORD and len(arguments) == 1:
+            found[each.name], arguments = arguments[0], []
+        elif each.is_argument:
+            return None
+    return None if arguments else found

@@ -1,0 +1,82 @@
+"""Show the results of a command about jobs or devices: one line each, errors on standard error."""
+
+from __future__ import annotations
+
+import sys
+from itertools import groupby
+
+from radrm.client.commands import command_jobs
+from radrm.client.text import label, print_json, warn
+from radrm.errors import UsageError, plain
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from radrm.client.text import Document
+
+    Describe = Callable[[Document], str]
+
+_MANY = 20
+"""Elements of one array above which all with the same result share one line."""
+
+
+def run_on_jobs(
+    command: str, jobs: Sequence[str], describe: Describe, as_json: bool, user: str, state: str
+) -> int:
+    """Run a command on jobs, or on those of a user or in some states. Show the results.
+
+    Returns the exit code. Raises `UsageError` if neither jobs nor a choice is given.
+    """
+    choice = {"user": user, "state": state.replace(" ", "")}
+    choice = {name: word for name, word in choice.items() if word}
+    if not jobs and not choice:
+        raise UsageError(
+            f"radrm {command}: no job is named; name jobs, or choose them by --user or --state"
+        )
+    results = command_jobs(command, jobs, **choice)
+    code = show_results(results, describe, as_json)
+    if not results and not as_json:
+        print(plain(f"No such jobs: {_chosen(choice)}."))
+    return code
+
+
+def _chosen(choice: dict[str, str]) -> str:
+    """As `jobs of ada that are pending`."""
+    whose = f"jobs of {choice['user']}" if "user" in choice else "your jobs"
+    return f"{whose} that are {choice['state'].lower()}" if "state" in choice else whose
+
+
+def show_results(results: Sequence[Document], describe: Describe, as_json: bool) -> int:
+    """Print one line for each result, or the document; errors on standard error. Returns the exit
+    code: 1 if a result is an error."""
+    if as_json:
+        print_json(results)
+    for group in _together(results):
+        if group[0]["error"] is not None:
+            sys.stdout.flush()
+            warn(group[0]["error"])
+        elif not as_json:
+            last = f" ... {label(group[-1])}, {len(group)} in all" if len(group) > 1 else ""
+            print(plain(describe(group[0])) + plain(last))
+    return 1 if any(result["error"] is not None for result in results) else 0
+
+
+def _together(results: Sequence[Document]) -> Iterator[list[Document]]:
+    """The results in groups. Many elements of one array with the same result are one group; each
+    other result is a group of its own."""
+    for _, found in groupby(results, _kind):
+        group = list(found)
+        many = len(group) > _MANY and group[0]["error"] is None and "_" in str(label(group[0]))
+        yield from ([group] if many else ([result] for result in group))
+
+
+def _kind(result: Document) -> tuple[object, ...]:
+    array = str(result.get("label") or "").partition("_")[0]
+    return array, result.get("name"), result.get("state"), result["error"]
+
+
+def job_name(result: Document) -> str:
+    """As `job 12_3 (resnet50)`."""
+    name = result.get("name")
+    return f"job {label(result)} ({name})" if name else f"job {label(result)}"

@@ -1,0 +1,133 @@
+"""Show GPUs to people: a table, and below it the remarks on each GPU."""
+
+from __future__ import annotations
+
+from radrm.cli.show.amounts import show_smact, show_watts
+from radrm.cli.show.columns import Column, Field, Rows
+from radrm.cli.show.styled import Styled
+from radrm.core.units import show_mib, show_seconds
+from radrm.errors import plain
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from radrm.cli.show.styled import Part
+    from radrm.client.text import Document
+
+_MOST_UNMANAGED = 5
+"""Unmanaged processes shown for one GPU, the largest; `--json` has more."""
+_MOST_NOTES = 5
+_INDENT = 10
+_DEVICE_STYLE = {
+    "busy": "cyan",
+    "idle": "green",
+    "drained": "yellow",
+    "unreadable": "bold red",
+    "vanished": "bold red",
+}
+
+
+def devices_page(devices: Sequence[Document]) -> list[Part]:
+    """The table, and the remarks below it."""
+    below = [Field(name, Styled(text), _INDENT) for name, text in remarks(devices)]
+    return [devices_table(devices), *([Styled()] if below else []), *below]
+
+
+# ------------------------------------------------------------------ the table
+
+
+def devices_table(devices: Sequence[Document]) -> Rows:
+    """A row for each device: memory, load, jobs, and why it takes no job."""
+    table = Rows(
+        (
+            Column("GPU", right=True),
+            Column("NAME", least=10),
+            Column("STATE"),
+            Column("MEMORY", rank=8),
+            Column("USED", right=True),
+            Column("RESERVED", right=True, rank=7),
+            Column("UNMANAGED", right=True, rank=9),
+            Column("FREE", right=True),
+            Column("SMACT", right=True, rank=3),
+            Column("POWER", right=True, rank=4),
+            Column("JOBS", least=8),
+            Column("WHY", least=10),
+        )
+    )
+    for device in devices:
+        table.add(
+            str(device["index"]),
+            device_name(device),
+            Styled(device["state"], _DEVICE_STYLE.get(device["state"], "")),
+            memory_bar(device["used_mib"], device["total_mib"]),
+            show_mib(device["used_mib"]),
+            show_mib(device["reserved_mib"]),
+            show_mib(device["unmanaged_mib"]),
+            show_mib(device["free_mib"]),
+            show_smact(device["smact"]),
+            show_watts(device["power_w"]),
+            device_jobs(device),
+            plain(device["reason"] or ""),
+        )
+    return table
+
+
+def device_name(device: Document) -> str:
+    return plain(f"{device['name']} {device['profile'] or ''}".strip())
+
+
+def device_jobs(device: Document) -> str:
+    return plain(" ".join(map(str, device.get("labels") or device["jobs"]))) or "-"
+
+
+def memory_bar(used_mib: int | None, total_mib: int, width: int = 20) -> Styled:
+    if used_mib is None:
+        return Styled("?" * width, "dim")
+    full = min(width, round(width * used_mib / total_mib)) if total_mib else 0
+    return Styled("█" * full + "░" * (width - full), "cyan")
+
+
+# ------------------------------------------------------------------ remarks
+
+
+def remarks(devices: Sequence[Document]) -> list[tuple[str, str]]:
+    """Pairs of a GPU's name and a remark on it. A remark that holds for all MIG instances of a
+    GPU appears once."""
+    lines = ((_name(device), line) for device in devices for line in _remarks_on(device))
+    return list(dict.fromkeys(lines))
+
+
+def _name(device: Document) -> str:
+    return f"GPU {device['index']}"
+
+
+def _remarks_on(device: Document) -> Iterator[str]:
+    notes, unmanaged = device.get("notes") or [], device.get("unmanaged") or []
+    yield from map(plain, notes[:_MOST_NOTES])
+    if len(notes) > _MOST_NOTES:
+        yield f"... and {len(notes) - _MOST_NOTES} more notes (--json has all)"
+    yield from map(_unmanaged, unmanaged[:_MOST_UNMANAGED])
+    if len(unmanaged) > _MOST_UNMANAGED:
+        left = len(unmanaged) - _MOST_UNMANAGED
+        yield f"... and {left} more unmanaged processes (--json has more)"
+
+
+def _unmanaged(found: Document) -> str:
+    """As `unmanaged: process 4711 of bob, 19.5G, python train.py`."""
+    words = [f"process {found['pid']}"]
+    if found.get("user"):
+        words[0] += f" of {found['user']}"
+    if found.get("used_mib") is not None:
+        words.append(show_mib(found["used_mib"]))
+    if found.get("step"):
+        words.append(_step(found))
+    if found.get("command"):
+        words.append(found["command"])
+    return plain(f"unmanaged: {', '.join(words)}")
+
+
+def _step(found: Document) -> str:
+    step, seen = found["step"], show_seconds(found.get("seen_s"))
+    done = f"seen for {seen}" if step == "warned" else f"{step} sent after {seen}"
+    return f"{done}, left alone because {found['left']}" if found.get("left") else done

@@ -1,0 +1,193 @@
+"""Show the results of simulations: tables, with the best of each column in bold."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from radrm.cli.show.amounts import show_joules
+from radrm.cli.show.columns import Column, Rows
+from radrm.cli.show.styled import Styled
+from radrm.core.units import show_seconds
+from radrm.errors import plain
+from radrm.experiments.simulations.runs import Result
+from radrm.simulator.bounds import Bounds
+from radrm.simulator.metrics import Spread, over_seeds
+
+Show = Callable[[float], str]
+
+
+# ------------------------------------------------------------------ figures
+
+
+@dataclass(frozen=True, slots=True)
+class _Figure:
+    """A metric as people read it; `best` picks the best of several values."""
+
+    name: str
+    words: str
+    title: str
+    show: Show
+    best: Callable[[Sequence[float]], float]
+    rank: int = 0
+    spread: bool = False
+    """Whether a compared table shows its standard deviation beside it."""
+    bound: Callable[[Bounds], float] | None = None
+
+
+def _percent(part: float) -> str:
+    return f"{part:.0%}"
+
+
+def _count(value: float) -> str:
+    return f"{value:.0f}" if value == int(value) else f"{value:.1f}"
+
+
+_FIGURES = (
+    _Figure(
+        *("makespan_s", "trace total time", "TOTAL", show_seconds, min),
+        spread=True,
+        bound=lambda limits: limits.makespan_s,
+    ),
+    _Figure("mean_wait_s", "mean waiting time", "WAIT", show_seconds, min, 3),
+    _Figure("mean_exec_s", "mean execution time", "EXEC", show_seconds, min, 4),
+    _Figure(
+        *("mean_jct_s", "mean completion time", "JCT", show_seconds, min),
+        spread=True,
+        bound=lambda limits: limits.mean_jct_s,
+    ),
+    _Figure("p95_jct_s", "95th percentile of it", "P95", show_seconds, min, 7),
+    _Figure("oom_count", "out-of-memory deaths", "OOM", _count, min, spread=True),
+    _Figure("energy_j", "energy of the GPUs", "ENERGY", show_joules, min, 2),
+    _Figure("gpu_smact_mean", "mean SM activity", "SMACT", _percent, max, 5),
+    _Figure("gpu_memory_mean", "mean GPU memory used", "MEMORY", _percent, max, 6),
+    _Figure("tardiness_s", "mean weighted tardiness", "LATE", show_seconds, min, 8),
+)
+
+
+def _shown(figure: _Figure, value: Spread) -> str:
+    if value.mean is None:
+        return "-"
+    if not value.sd or not figure.spread:
+        return figure.show(value.mean)
+    return f"{figure.show(value.mean)} ±{figure.show(value.sd)}"
+
+
+def _above(value: float | None, limit: float) -> str:
+    return "-" if value is None or limit <= 0 else f"+{max(0.0, value / limit - 1):.0%}"
+
+
+def _counted(number: int, what: str) -> str:
+    return f"{number} {what}{'' if number == 1 else 's'}"
+
+
+def heading(result: Result) -> Styled:
+    """The simulated jobs, GPUs and rules, in one line."""
+    scenario = result.variant.scenario
+    devices = len(scenario.devices) * result.variant.servers
+    return Styled(
+        f"{_counted(result.runs[0].jobs, 'job')} on {_counted(devices, 'GPU')}, "
+        f"{_counted(len(result.runs), 'seed')}: {plain(result.variant.policy)} "
+        f"({scenario.config.order}, {result.variant.mode}, estimator "
+        f"{plain(scenario.estimator)}, recovery {scenario.config.recovery}, "
+        f"loop {scenario.fidelity})"
+    )
+
+
+def one_table(result: Result) -> Rows:
+    """All figures of one variant, beside the lower bounds."""
+    table = Rows(
+        (
+            Column(""),
+            Column("MEAN", right=True),
+            Column("SD", right=True, rank=3),
+            Column("LOWER BOUND", right=True, rank=2),
+            Column("ABOVE IT", right=True, rank=2),
+        )
+    )
+    found = over_seeds(result.runs)
+    for figure in _FIGURES:
+        value = found[figure.name]
+        if value.mean is None and figure.name == "tardiness_s":
+            continue
+        limit = None if figure.bound is None else figure.bound(result.limits)
+        table.add(
+            figure.words,
+            "-" if value.mean is None else figure.show(value.mean),
+            "-" if value.sd is None else figure.show(value.sd),
+            "" if limit is None else figure.show(limit),
+            "" if limit is None else _above(value.mean, limit),
+        )
+    return table
+
+
+def compared_table(found: Sequence[Result]) -> Rows:
+    """A row for each variant, the best of each column in bold, and the bounds below.
+
+    Changes in percent are relative to the first variant."""
+    limits = found[0].limits
+    spreads = [over_seeds(result.runs) for result in found]
+    figures = [f for f in _FIGURES if any(s[f.name].mean is not None for s in spreads)]
+    several = len({result.variant.estimator for result in found}) > 1
+    columns = [Column("POLICY", least=10)]
+    columns += [Column("ESTIMATOR", rank=0 if several else 9)]
+    for figure in figures:
+        columns.append(Column(figure.title, right=True, rank=figure.rank))
+        if figure.bound is not None or figure.name == "energy_j":
+            columns.append(Column("", right=True, rank=figure.rank + 1))
+    table = Rows(columns)
+    best = {f.name: _best(f, [s[f.name].mean for s in spreads]) for f in figures}
+    for result, spread in zip(found, spreads, strict=True):
+        cells = [Styled(plain(result.variant.policy)), Styled(plain(result.variant.estimator))]
+        for figure in figures:
+            value = spread[figure.name]
+            bold = value.mean is not None and value.mean == best[figure.name]
+            cells.append(Styled(_shown(figure, value), "bold green" if bold else ""))
+            if figure.bound is not None or figure.name == "energy_j":
+                cells.append(Styled(_change(value.mean, spreads[0][figure.name].mean)))
+        table.add(*cells)
+    for title, jct_s, makespan_s in (
+        ("lower bound", limits.mean_jct_s, limits.makespan_s),
+        ("fluid", limits.fluid_mean_jct_s, limits.fluid_makespan_s),
+    ):
+        row = [Styled(title, "dim"), Styled("")]
+        for figure in figures:
+            known = {"makespan_s": makespan_s, "mean_jct_s": jct_s}.get(figure.name)
+            row.append(Styled("" if known is None else figure.show(known), "dim"))
+            if figure.bound is not None or figure.name == "energy_j":
+                change = "" if known is None else _change(known, spreads[0][figure.name].mean)
+                row.append(Styled(change, "dim"))
+        table.add(*row)
+    return table
+
+
+def _best(figure: _Figure, values: Sequence[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    # If all values are equal, none is marked as the best.
+    return figure.best(known) if known and min(known) < max(known) else None
+
+
+def _change(value: float | None, other: float | None) -> str:
+    if value is None or not other:
+        return ""
+    percent = 100 * (value / other - 1)
+    return "" if percent == 0 else f"{percent:+.1f}%"
+
+
+FOOT = (
+    "TOTAL: from the first submission until the last end; JCT: from a job's submission until its "
+    "end, WAIT and EXEC its parts. lower bound: no policy can beat it in this model; fluid: "
+    "shortest remaining work first, jobs paused and cut at will"
+)
+
+
+def unfinished_line(found: Sequence[Result]) -> str | None:
+    """A line on the variants in which jobs never completed; None if all did."""
+    counts = [
+        f"{result.variant.policy}: {_count(mean)}"
+        for result in found
+        if (mean := over_seeds(result.runs)["unfinished"].mean)
+    ]
+    if not counts:
+        return None
+    return f"jobs that never completed, and count in no mean: {', '.join(counts)}"

@@ -1,0 +1,107 @@
+"""Show the answer of `radrm explain` to people."""
+
+from __future__ import annotations
+
+from radrm.cli.show.card import attempts_table, estimated, headline, next_steps
+from radrm.cli.show.columns import Column, Field, Rows
+from radrm.cli.show.jobs import why
+from radrm.cli.show.styled import Styled
+from radrm.client.states import FINAL, WAITING
+from radrm.client.text import label
+from radrm.core.units import show_mib, show_seconds
+from radrm.errors import plain
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from radrm.cli.show.styled import Part
+    from radrm.client.text import Document
+
+
+def explanation(answer: Document) -> list[Part]:
+    """The parts of the output for one document of `explain`."""
+    job = answer["job"]
+    last = answer["attempts"][-1]["devices"] if answer["attempts"] else []
+    index = dict(zip(job["devices"], last, strict=False))
+    waiting = job["state"] in WAITING
+    parts: list[Part] = [headline(job, index)]
+    summary = answer.get("summary") or why(job)
+    if summary:
+        parts.append(_indented(summary))
+    if waiting:
+        parts += _general(answer)
+        if _shows_devices(answer):
+            parts += [Styled(), _devices(answer["devices"])]
+    if answer["attempts"]:
+        parts += [Styled(), attempts_table(job, answer["attempts"])]
+    if job["state"] in FINAL and not answer["attempts"]:
+        parts.append(_indented("It never started."))
+    lines = [_indented(f"{name}: {text}") for name, text in estimated(job)]
+    parts += [Styled(), *lines] if lines else []
+    steps = [step for step in next_steps(job) if step != f"radrm explain {plain(label(job))}"]
+    if steps:
+        parts += [Styled(), _indented(f"next: {'   '.join(steps)}")]
+    return parts
+
+
+def amount(value: float | None, unit: str | None) -> str:
+    """A number of a rule with its unit; `-` if the rule has none."""
+    if value is None:
+        return "-"
+    if unit and unit.lower() == "mib":
+        return show_mib(value)
+    if unit == "s":
+        return show_seconds(value)
+    return f"{value:.4g} {plain(unit)}" if unit else f"{value:.4g}"
+
+
+def _indented(text: str) -> Field:
+    return Field("", Styled(plain(text)), indent=2)
+
+
+def _general(answer: Document) -> list[Field]:
+    """Why the job starts on no GPU at all, and how many jobs are before it."""
+    lines = []
+    for reason in answer["reasons"]:
+        numbers = ""
+        if reason["needed"] is not None and reason["available"] is not None:
+            needed = amount(reason["needed"], reason["unit"])
+            numbers = f": {amount(reason['available'], reason['unit'])} of {needed}"
+        if numbers or reason["message"] != answer["summary"]:
+            lines.append(_indented(f"{reason['message']}{numbers}"))
+    if answer["ahead"]:
+        one = answer["ahead"] == 1
+        lines.append(_indented(f"{answer['ahead']} {'job is' if one else 'jobs are'} before it"))
+    elif answer["ahead"] == 0:
+        lines.append(_indented("it is first in the queue"))
+    return lines
+
+
+def _shows_devices(answer: Document) -> bool:
+    """Whether to show the devices: not if all would take the job and a general reason holds it."""
+    refusing = any(device["rule"] is not None for device in answer["devices"])
+    return refusing or (bool(answer["devices"]) and not answer["reasons"])
+
+
+def _devices(devices: list[Document]) -> Rows:
+    numbers = (Column("NEEDS", right=True), Column("AVAILABLE", right=True))
+    measured = any(device["needed"] is not None for device in devices)
+    table = Rows(
+        (
+            Column("GPU", right=True),
+            Column("NAME", rank=2, most=20),
+            Column("REFUSED BY"),
+            *(numbers if measured else ()),
+            Column("WHY", least=20),
+        )
+    )
+    for device in devices:
+        refused = device["rule"] is not None
+        amounts = [amount(device[key], device["unit"]) for key in ("needed", "available")]
+        table.add(
+            str(device["index"]),
+            plain(device["name"]),
+            plain(device["rule"]) if refused else Styled("nothing", "green"),
+            *(amounts if measured else ()),
+            plain(device["message"] or "") if refused else "it could take the job",
+        )
+    return table

@@ -1,0 +1,140 @@
+"""Show jobs to people: the rows of `radrm status`, and the words that describe a job."""
+
+from __future__ import annotations
+
+import time
+
+from radrm.cli.show.amounts import sane_mib
+from radrm.cli.show.columns import Column, Rows
+from radrm.cli.show.styled import Styled
+from radrm.client.states import WAITING
+from radrm.client.text import label
+from radrm.core.units import show_mib, show_seconds
+from radrm.errors import plain
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from radrm.client.text import Document
+
+PAGE = 50
+"""Rows on one page."""
+
+_STATE_STYLE = {
+    "RUNNING": "bold cyan",
+    "LAUNCHING": "cyan",
+    "STOPPING": "magenta",
+    "RECOVERING": "bold yellow",
+    "PENDING": "yellow",
+    "COMPLETED": "green",
+    "FAILED": "bold red",
+    "TIMEOUT": "red",
+    "CANCELLED": "dim",
+}
+
+
+# ------------------------------------------------------------------ one job
+
+
+def state_text(state: str) -> Styled:
+    return Styled(plain(state), _STATE_STYLE.get(state, ""))
+
+
+def age_s(job: Document) -> float | None:
+    """The waiting time or run time of a job so far; None across a reboot."""
+    if job["started_at"] is None and job["ended_at"] is not None:
+        return 0.0
+    found: float | None = job.get("waited_s" if job["started_at"] is None else "ran_s")
+    return found
+
+
+def why(job: Document) -> str:
+    """Why a job waits, or how it ended."""
+    reason = job["reason"] or ""
+    if job["oom_count"] and job["state"] != "FAILED":
+        times = "once" if job["oom_count"] == 1 else f"{job['oom_count']} times"
+        recovered = f"recovered from out-of-memory {times}"
+        reason = f"{recovered}; {reason}" if reason else recovered
+    return plain(reason)
+
+
+def where(job: Document, index: Mapping[str, int]) -> str:
+    """The indices of the devices that a job holds or held; `-` for none."""
+    uuids = job["devices"] if job["state"] not in WAITING else []
+    return ",".join(str(index.get(uuid, plain(uuid[:12]))) for uuid in uuids) or "-"
+
+
+# ------------------------------------------------------------------ many jobs
+
+
+def counts_line(counts: Mapping[str, int], devices: int) -> Styled:
+    """As `3 running, 97 pending — 4 GPUs`."""
+    line = Styled(cut=True)
+    for state in [*_STATE_STYLE, *(s for s in counts if s not in _STATE_STYLE)]:
+        if counts.get(state):
+            line.append(", " if line.pieces else "")
+            line.append(f"{counts[state]} {plain(state).lower()}", _STATE_STYLE.get(state, ""))
+    if not line.pieces:
+        line.append("nothing runs or waits")
+    line.append(f" — {devices} {'GPU' if devices == 1 else 'GPUs'}")
+    return line
+
+
+def job_rows(jobs: Sequence[Document], index: Mapping[str, int]) -> Rows:
+    """A row for each job: its GPUs, its memory, why it waits. `index`: the GPUs' indices."""
+    alone = len({job["user"] for job in jobs}) < 2
+    table = Rows(
+        (
+            Column("JOB", right=True),
+            Column("NAME", least=14, most=28),
+            Column("USER", rank=9 if alone else 4, most=12),
+            Column("STATE"),
+            Column("GPU", least=3, most=8),
+            Column("EST", right=True, rank=6),
+            Column("RESERVED", right=True, rank=7),
+            Column("PEAK", right=True, rank=5),
+            Column("TIME", right=True, rank=3),
+            Column("WHY", least=28),
+        )
+    )
+    for job in jobs:
+        table.add(
+            plain(label(job)),
+            plain(job["name"]),
+            plain(job["user"]),
+            state_text(job["state"]),
+            where(job, index),
+            show_mib(sane_mib(job["estimate_mib"])),
+            show_mib(job["reserved_mib"]),
+            show_mib(job["peak_mib"]),
+            show_seconds(age_s(job)),
+            why(job),
+        )
+    return table
+
+
+def no_jobs(words: Document) -> Styled:
+    """The line for a question whose words select no job."""
+    if words["state"] and not words["jobs"]:
+        of = f" of {plain(words['user'])}" if words["user"] else ""
+        return Styled(f"No job{of} is {plain(words['state'])}.")
+    if words["user"] or words["state"] or words["jobs"]:
+        return Styled("No such jobs." if words["all"] else "No such jobs that have not ended.")
+    return Styled("No jobs." if words["all"] else "No unfinished jobs (--all shows the others).")
+
+
+def change_line(job: Document, index: Mapping[str, int], now: float) -> Styled:
+    """One change of a job's state, for a log of changes."""
+    state = state_text(job["state"])
+    line = Styled(time.strftime("%H:%M:%S", time.localtime(now)))
+    line.append(f"  {plain(label(job)):<6}  {plain(job['name']):<20}  ")
+    line.extend(state)
+    details = [why(job)] if why(job) else []
+    if job["devices"] and job["state"] in ("LAUNCHING", "RUNNING"):
+        details.insert(0, f"on GPU {where(job, index)}")
+    if job["attempts"] > 1:
+        details.insert(0, f"attempt {job['attempts']}")
+    if details:
+        line.append(" " * (12 - len(state.plain)) + ", ".join(details))
+    return line

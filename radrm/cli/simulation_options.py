@@ -1,0 +1,112 @@
+"""Options that `simulate`, `compare` and `replay` share."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+MOST_SEEDS = 1000
+MOST_SERVERS = 1024
+
+Gpus = Annotated[
+    str, typer.Option("--gpus", metavar="sim:SPEC", help="The GPUs of the simulated server.")
+]
+Order = Annotated[
+    str | None, typer.Option("--order", metavar="NAME", help="The order of the queue.")
+]
+Planner = Annotated[str | None, typer.Option("--planner", metavar="NAME", help="The planner.")]
+Estimator = Annotated[
+    str,
+    typer.Option(
+        "--estimator",
+        metavar="NAME",
+        help="Source of the jobs' memory: oracle (what the trace says), none, the NAME of a column "
+        "NAME_mib of the trace, auto (as the daemon, from these columns), or an estimator whose "
+        "errors are recorded.",
+    ),
+]
+SmactKnown = Annotated[
+    bool, typer.Option("--smact-known", help="The estimator also knows the SM activity.")
+]
+Mode = Annotated[
+    str | None,
+    typer.Option("--collocation", metavar="MODE", help="mps (by default), timeslice, exclusive."),
+]
+Recovery = Annotated[
+    str | None,
+    typer.Option("--recovery", metavar="NAME", help="The recovery from GPU out-of-memory."),
+]
+FidelityOption = Annotated[
+    str,
+    typer.Option(
+        "--fidelity",
+        metavar="LOOP",
+        help="The scheduling loop: radrm (as the daemon), published (as the prototype).",
+    ),
+]
+Seeds = Annotated[
+    int,
+    typer.Option(
+        "--seeds", metavar="N", min=1, max=MOST_SEEDS, help="Run N times, with the seeds 0 to N-1."
+    ),
+]
+Policies = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--policy", metavar="NAME", help="Policies: repeat it, or use a,b,c; all by default."
+    ),
+]
+Set = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set",
+        metavar="KEY=VALUE",
+        help="A setting, as policy.max_smact=0.75, core.settle_s=60 or life.start_up_s=20.",
+    ),
+]
+Servers = Annotated[
+    int,
+    typer.Option(
+        "--servers",
+        metavar="N",
+        min=1,
+        max=MOST_SERVERS,
+        help="N such servers; jobs are distributed.",
+    ),
+]
+Form = Annotated[
+    str,
+    typer.Option(
+        "--import",
+        metavar="FORM",
+        help="Format of the trace: auto, trace, published, prototype, philly, slurm.",
+    ),
+]
+Profile = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--profile", metavar="CSV", help="Jobs measured alone: name,duration_s,smact,steady_mib."
+    ),
+]
+FillTable = Annotated[
+    str | None,
+    typer.Option(
+        "--fill", metavar="CSV", help="Typical jobs for missing values: memory_mib,smact,share."
+    ),
+]
+FillSeed = Annotated[
+    int,
+    typer.Option(
+        "--fill-seed", metavar="N", min=0, help="Seed of the random choice among typical jobs."
+    ),
+]
+PlotFile = Annotated[
+    str | None, typer.Option("--plot", metavar="FILE", help="Draw the result: .png, .pdf or .svg.")
+]
+
+
+def names(given: list[str] | None) -> list[str]:
+    """Names, each once, from an option that is repeated or has a list with commas."""
+    words = [word.strip() for each in given or () for word in each.split(",")]
+    return list(dict.fromkeys(word for word in words if word))

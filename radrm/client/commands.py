@@ -1,0 +1,50 @@
+"""Commands about many jobs or devices (cancel, hold, drain...), sent to a daemon."""
+
+from __future__ import annotations
+
+from radrm.client.connection import Client
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from typing import Any
+
+    from radrm.client.text import Document
+
+_BATCH = 1000
+"""References in one request, so that no request is longer than the daemon reads."""
+_GLOBS = 100
+"""Globs in one request; the daemon takes no more."""
+
+
+def command_jobs(command: str, jobs: Sequence[str], **words: Any) -> list[Document]:
+    """Give a command for each job, or without `jobs` for those that `words` select. Returns the
+    results."""
+    with Client() as client:
+        return [
+            result
+            for batch in (batches(jobs) if jobs else ([],))
+            for result in client.ask(command, jobs=batch, **words)
+        ]
+
+
+def command_devices(command: str, devices: Sequence[str], **words: Any) -> list[Document]:
+    """Give a command for each device; no name means all. Returns the results."""
+    with Client() as client:
+        results: list[Document] = client.ask(command, devices=list(devices), **words)
+    return results
+
+
+def batches(jobs: Sequence[str]) -> Iterator[list[str]]:
+    """Split references into requests of a size that the daemon takes."""
+    batch: list[str] = []
+    globs = 0
+    for job in jobs:
+        glob = any(character in job for character in "*?[")
+        if len(batch) == _BATCH or (glob and globs == _GLOBS):
+            yield batch
+            batch, globs = [], 0
+        batch.append(job)
+        globs += glob
+    if batch:
+        yield batch

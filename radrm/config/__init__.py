@@ -1,0 +1,46 @@
+"""Layer 1: the configuration, from TOML text to a checked `Config`.
+
+The files, in the order in which they may import one another:
+    shapes     the settings, their meaning and their defaults
+    values     checks of single values
+    old_names  names of an earlier release that still work
+    checks     checks of tables, and of contradictory settings
+    changing   changes one setting, for `--set`
+    reading    finds and reads the file
+"""
+
+from radrm.config.changing import with_set
+from radrm.config.checks import Examined, contradictions, examine_config, parse_config, parse_table
+from radrm.config.reading import ConfigFile, config_path, find_config, load_config, read_config
+from radrm.config.shapes import (
+    Config,
+    DaemonConfig,
+    EstimationConfig,
+    MpsConfig,
+    ReadingsConfig,
+    RuleTables,
+    Table,
+    UnmanagedConfig,
+)
+
+__all__ = [
+    "Config",
+    "ConfigFile",
+    "DaemonConfig",
+    "EstimationConfig",
+    "Examined",
+    "MpsConfig",
+    "ReadingsConfig",
+    "RuleTables",
+    "Table",
+    "UnmanagedConfig",
+    "config_path",
+    "contradictions",
+    "examine_config",
+    "find_config",
+    "load_config",
+    "parse_config",
+    "parse_table",
+    "read_config",
+    "with_set",
+]

@@ -1,0 +1,38 @@
+"""Change one setting, for `--set KEY=VALUE`."""
+
+from __future__ import annotations
+
+import logging
+
+from radrm.config.checks import parse_table, toml_value
+from radrm.config.old_names import OLD_TABLES, notice
+from radrm.config.shapes import Config
+from radrm.errors import BadConfig
+
+log = logging.getLogger("radrm")
+
+
+def with_set(config: Config, setting: str) -> Config:
+    """Return the configuration with one `KEY=VALUE` changed: `policies.magm.max_smact=0.9`.
+
+    VALUE is TOML; a value that is not TOML is text. Raises `BadConfig`.
+    """
+    source = f"--set {setting}"
+    key, equals, value = setting.partition("=")
+    words = [word.strip() for word in key.split(".")]
+    if not equals or not all(words):
+        raise BadConfig(f"{source}: write KEY=VALUE, as in policies.magm.max_smact=0.9")
+    if any(0xD800 <= ord(c) <= 0xDFFF for c in setting):
+        raise BadConfig(f"{source}: not UTF-8 text; type it in a UTF-8 terminal")
+    if words[0] in OLD_TABLES:
+        # `parse_table` cannot do this: `to_table` has the present name already.
+        log.warning("%s", notice(words[0], source))
+        words[0] = OLD_TABLES[words[0]]
+    whole = config.to_table()
+    table = whole
+    for depth, word in enumerate(words[:-1], start=1):
+        table = table.setdefault(word, {})
+        if not isinstance(table, dict):
+            raise BadConfig(f"{source}: '{'.'.join(words[:depth])}' is one value, not a table")
+    table[words[-1]] = toml_value(value.strip())
+    return parse_table(whole, source)

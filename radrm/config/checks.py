@@ -1,0 +1,199 @@
+"""Check whole tables, and settings that contradict each other.
+
+This checks keys, types and choices. `radrm.wiring` checks whether a rule exists, and its
+settings.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+from dataclasses import dataclass
+from typing import Any
+
+from radrm.config import values as v
+from radrm.config.old_names import with_present_names
+from radrm.config.shapes import (
+    Config,
+    DaemonConfig,
+    EstimationConfig,
+    MpsConfig,
+    ReadingsConfig,
+    Table,
+    UnmanagedConfig,
+)
+from radrm.core.words import Collocation
+from radrm.errors import BadConfig
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib  # type: ignore[import-not-found,unused-ignore]
+
+log = logging.getLogger("radrm")
+
+
+@dataclass(frozen=True, slots=True)
+class Examined:
+    """The usable part of a configuration, and one line on each error and each warning."""
+
+    config: Config
+    errors: tuple[str, ...] = ()
+    notices: tuple[str, ...] = ()
+
+    def accepted(self) -> Config:
+        """Log the warnings and return the configuration. Raises `BadConfig` for an error."""
+        for notice in self.notices:
+            log.warning("%s", notice)
+        if self.errors:
+            raise BadConfig(self.errors[0])
+        return self.config
+
+
+def parse_config(text: str, source_name: str) -> Config:
+    """Read TOML text. Every error begins with `source_name`. Raises `BadConfig`."""
+    return examine_config(text, source_name).accepted()
+
+
+def parse_table(table: Table, source_name: str) -> Config:
+    """Return the configuration of a table, as `Config.to_table` makes it. Raises `BadConfig`."""
+    return _examined(table, source_name).accepted()
+
+
+def examine_config(text: str, source_name: str) -> Examined:
+    """Read TOML text and find all its errors. Raises `BadConfig` for too deep nesting."""
+    try:
+        table = tomllib.loads(text)
+    except RecursionError:
+        raise BadConfig(f"{source_name}: not TOML: nested too deeply") from None
+    except ValueError as error:
+        return Examined(Config(), (f"{source_name}: not TOML: {error}",))
+    return _examined(table, source_name)
+
+
+def toml_value(text: str) -> Any:
+    """Return the value of a TOML text; the text itself if it is not TOML."""
+    try:
+        read = tomllib.loads(f"value = {text}")
+    except ValueError:
+        return text
+    return read["value"] if len(read) == 1 else text
+
+
+def _examined(table: Table, source: str) -> Examined:
+    renamed, errors, notices = with_present_names(table, source)
+    place = v.Place(source, errors)
+    config = Config(**v.known(renamed, _CHECKS, place))
+    return Examined(config, tuple(place.errors), tuple(notices))
+
+
+def contradictions(config: Config) -> list[str]:
+    """Return one line for each pair of contradictory settings."""
+    found = []
+    if config.collocation is Collocation.MPS and not config.mps.enabled:
+        found.append(
+            "collocation = 'mps' while mps.enabled is false: jobs would be time-sliced; "
+            "set mps.enabled = true, or collocation = 'auto'"
+        )
+    if config.mps.set_compute_mode and config.core.get("mps_timeslice_others"):
+        found.append(
+            "mps.set_compute_mode = true while core.mps_timeslice_others is true: a GPU with "
+            "clients would take no other process; set one of them to false"
+        )
+    if config.readings.smact == "gpm" and config.readings.source == "nvidia-smi":
+        found.append(
+            "readings.smact = 'gpm' while readings.source = 'nvidia-smi', which cannot read GPM; "
+            "set readings.source = 'auto'"
+        )
+    if config.readings.smact == "utilization" and not config.core.get("use_coarse_smact"):
+        found.append(
+            "readings.smact = 'utilization' while core.use_coarse_smact is false: jobs would "
+            "not share GPUs; set core.use_coarse_smact = true, or readings.smact = 'auto'"
+        )
+    if config.unmanaged.action == "drain" and config.core.get("yield_to_unmanaged") is False:
+        found.append(
+            "unmanaged.action = 'drain' while core.yield_to_unmanaged is false, which wins: "
+            "unmanaged processes would only be counted; leave core.yield_to_unmanaged out"
+        )
+    return found
+
+
+# ------------------------------------------------------------------ the tables
+
+
+def _mps(value: Any, place: v.Place) -> MpsConfig:
+    sound = v.known(v.table(value, place), _MPS, place)
+    enabled = sound.pop("enabled", False)
+    only = enabled if isinstance(enabled, tuple) else ()
+    return MpsConfig(enabled=bool(enabled), only=only, **sound)
+
+
+def _readings(value: Any, place: v.Place) -> ReadingsConfig:
+    return ReadingsConfig(**v.known(v.table(value, place), _READINGS, place))
+
+
+def _unmanaged(value: Any, place: v.Place) -> UnmanagedConfig:
+    return UnmanagedConfig(**v.known(v.table(value, place), _UNMANAGED, place))
+
+
+def _estimation(value: Any, place: v.Place) -> EstimationConfig:
+    return EstimationConfig(**v.known(v.table(value, place), _ESTIMATION, place))
+
+
+def _daemon(value: Any, place: v.Place) -> DaemonConfig:
+    return DaemonConfig(**v.known(v.table(value, place), {}, place))
+
+
+def _collocation(value: Any, place: v.Place) -> Collocation:
+    return Collocation(_COLLOCATION(value, place))
+
+
+_COLLOCATION = v.choice("auto", "exclusive", "timeslice", "mps")
+_RULES = v.every(v.table)
+
+_MPS: dict[str, v.Check] = {
+    "enabled": v.gpus,
+    "scope": v.choice("gpu", "server"),
+    "active_thread_percentage": v.whole(1, 100),
+    "set_compute_mode": v.switch,
+    "multiuser": v.switch,
+}
+_READINGS: dict[str, v.Check] = {
+    "source": v.choice("auto", "nvml", "nvidia-smi"),
+    "smact": v.choice("auto", "gpm", "dcgm", "dcgm-exporter", "utilization"),
+    "dcgm_exporter": v.loopback_url,
+}
+_UNMANAGED: dict[str, v.Check] = {
+    "action": v.choice("count", "warn", "drain", "signal"),
+    "grace_s": v.grace,
+    "kill_grace_s": v.grace,
+    "spare": v.names,
+    "spare_users": v.names,
+}
+_ESTIMATION: dict[str, v.Check] = {
+    "time_limit_s": v.between(0.1, 600),
+    "trace": v.switch,
+    "probe": v.switch,
+    "trace_limit_s": v.between(1, 3600),
+    "trace_memory_mib": v.whole(512, 1 << 24),
+}
+_CHECKS: dict[str, v.Check] = {
+    "policy": v.name,
+    "order": v.name,
+    "planner": v.name,
+    "estimator": v.name,
+    "recovery": v.name,
+    "collocation": _collocation,
+    "device_ids": v.choice("uuid", "index"),
+    "policies": _RULES,
+    "orders": _RULES,
+    "planners": _RULES,
+    "estimators": _RULES,
+    "recoveries": _RULES,
+    "core": v.every(v.number),
+    "mps": _mps,
+    "readings": _readings,
+    "estimation": _estimation,
+    "unmanaged": _unmanaged,
+    "daemon": _daemon,
+}

@@ -1,0 +1,158 @@
+"""The settings: a frozen dataclass for each table, with meanings and defaults.
+
+`python -m tools.config_reference` writes the docstrings of the fields to
+docs/configuration.md. Each rule has its own settings, and `radrm.core.settings` has those of
+`[core]`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from radrm.core.words import Collocation
+
+Table = Mapping[str, Any]
+RuleTables = Mapping[str, Table]
+"""A rule's settings, by the rule's name."""
+
+
+@dataclass(frozen=True, slots=True)
+class MpsConfig:
+    """CUDA MPS for jobs that share a GPU."""
+
+    enabled: bool = False
+    """Let jobs of one user share a GPU through MPS, with memory limits. A list of indices and UUIDs
+    (or their beginnings) enables it on some GPUs: `[0, "GPU-1a2b3c4d"]`."""
+    only: tuple[str, ...] = ()
+    """The GPUs of that list; empty: all. A file has this list in `enabled`."""
+    scope: str = "gpu"
+    """`gpu`: one control daemon per GPU; a fault ends no job on other GPUs, and jobs on several
+    GPUs do not use MPS. `server`: one control daemon for all GPUs."""
+    active_thread_percentage: int = 100
+    """Limit of one client's share of the SMs, 1 to 100."""
+    set_compute_mode: bool = False
+    """Set a GPU to EXCLUSIVE_PROCESS while it has clients, and back afterwards. Root only."""
+    multiuser: bool = False
+    """Let several users share one MPS server, if the driver can. Root only. For CUDA all clients
+    are then root's, and nothing separates their memory."""
+
+    def to_table(self) -> dict[str, Any]:
+        """Return the table as a file holds it."""
+        table = asdict(self)
+        only = table.pop("only")
+        if self.enabled and only:
+            table["enabled"] = [int(word) if word.isdecimal() else word for word in only]
+        return table
+
+
+@dataclass(frozen=True, slots=True)
+class ReadingsConfig:
+    """How real GPUs are read. Simulated GPUs do not use these settings."""
+
+    source: str = "auto"
+    """How GPUs are listed and read: `nvml`, `nvidia-smi`, or `auto`: the first that works."""
+    smact: str = "auto"
+    """The source of SM activity: `gpm` (NVML, Hopper and newer), `dcgm` (`dcgmi dmon`),
+    `dcgm-exporter`, or `utilization` (coarse, see `core.use_coarse_smact`). `auto`: for each GPU
+    the first that works. A named source disables sharing of GPUs that it does not serve."""
+    dcgm_exporter: str = "http://127.0.0.1:9400/metrics"
+    """The address of dcgm-exporter on this machine. Enable DCGM_FI_PROF_SM_ACTIVE there (off by
+    default) and set `--collect-interval=1000`: figures older than 5 s are not used. `auto` uses it
+    only if root or the daemon's user serves the port."""
+
+
+@dataclass(frozen=True, slots=True)
+class UnmanagedConfig:
+    """Processes on a GPU that radrm did not start. Their memory always counts as used, and `radrm
+    gpus` shows them."""
+
+    action: str = "count"
+    """`count`: no action. `warn`: log each process once, and show it in `radrm status` and `radrm
+    doctor`. `drain`: a GPU takes no new job while they use more than `core.idle_unmanaged_mib`.
+    `signal`: as `warn`; a process gets TERM after `grace_s` without a gap, and KILL `kill_grace_s`
+    later. Only a daemon of root sends signals, and never on a drained GPU."""
+    grace_s: float = 300.0
+    """Time on a GPU before TERM."""
+    kill_grace_s: float = 30.0
+    """Time from TERM to KILL."""
+    spare: tuple[str, ...] = ()
+    """Programs that `warn` and `signal` ignore, by the executable's name: `["ollama"]`. Root must
+    own the file, and only root may write it. Display servers, MPS and NVIDIA's services are always
+    ignored."""
+    spare_users: tuple[str, ...] = ()
+    """Users whose processes `warn` and `signal` ignore."""
+
+    @property
+    def for_core(self) -> Table:
+        """The settings of `[core]` that follow from these."""
+        return {"yield_to_unmanaged": True} if self.action == "drain" else {}
+
+    def to_table(self) -> dict[str, Any]:
+        """Return the table as a file holds it."""
+        lists = {"spare": list(self.spare), "spare_users": list(self.spare_users)}
+        return {**asdict(self), **lists}
+
+
+@dataclass(frozen=True, slots=True)
+class EstimationConfig:
+    """Limits of the estimators."""
+
+    time_limit_s: float = 5.0
+    """Limit for one estimate, 0.1 to 600. Then the job goes on without it."""
+    trace: bool = True
+    """Trace the training step of jobs with `--model-factory`, as their user and in their Python,
+    for the estimators `auto`, `trace` and `faketensor`."""
+    probe: bool = True
+    """Measure the CUDA context once for each kind of GPU, driver and CUDA, by a job of the first
+    user with that CUDA. It takes seconds on a GPU of its own, after all other jobs."""
+    trace_limit_s: float = 60.0
+    """Limit for one trace, 1 to 3600. Only the traced job waits."""
+    trace_memory_mib: int = 8192
+    """Host memory for one trace, from 512."""
+
+
+@dataclass(frozen=True, slots=True)
+class DaemonConfig:
+    """This table has no settings yet."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Config:
+    """The whole configuration of a site or a user."""
+
+    policy: str = "magm"
+    """Chooses a job's GPUs."""
+    order: str = "fifo"
+    """Sorts the waiting jobs."""
+    planner: str = "default"
+    """Starts jobs; `default` uses the order and the policy."""
+    estimator: str = "auto"
+    """Predicts the needs of jobs that declare none; `auto` combines several."""
+    recovery: str = "exclusive"
+    """Decides what follows a GPU out-of-memory."""
+    collocation: Collocation = Collocation.AUTO
+    """How jobs share a GPU by default: `auto`, `exclusive`, `timeslice` or `mps`. `auto` is MPS
+    where it is enabled, else time-slicing. MIG follows from the device."""
+    device_ids: str = "uuid"
+    """How `CUDA_VISIBLE_DEVICES` names a job's GPUs: `uuid`, or `index` for programs that need
+    it."""
+
+    policies: RuleTables = field(default_factory=dict)
+    orders: RuleTables = field(default_factory=dict)
+    planners: RuleTables = field(default_factory=dict)
+    estimators: RuleTables = field(default_factory=dict)
+    recoveries: RuleTables = field(default_factory=dict)
+
+    core: Mapping[str, float] = field(default_factory=dict)
+    mps: MpsConfig = MpsConfig()
+    readings: ReadingsConfig = ReadingsConfig()
+    estimation: EstimationConfig = EstimationConfig()
+    unmanaged: UnmanagedConfig = UnmanagedConfig()
+    daemon: DaemonConfig = DaemonConfig()
+
+    def to_table(self) -> dict[str, Any]:
+        """Return the whole configuration as a TOML file holds it."""
+        words = {"collocation": self.collocation.value, "mps": self.mps.to_table()}
+        return {**asdict(self), **words, "unmanaged": self.unmanaged.to_table()}

@@ -1,0 +1,193 @@
+"""Check single values. Each check returns the value, or raises `BadConfig` with its place."""
+
+from __future__ import annotations
+
+import difflib
+import ipaddress
+import math
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlsplit
+
+from radrm.config.shapes import Table
+from radrm.errors import BadConfig
+
+_SHORTEST_UUID = 8
+_LONGEST_GRACE_S = 365 * 86400
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A key of a source, and the list of all errors found in that source."""
+
+    source: str
+    errors: list[str]
+    key: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.source}: {self.key}"
+
+    def at(self, key: str) -> Place:
+        return Place(self.source, self.errors, f"{self.key}.{key}" if self.key else key)
+
+
+Check = Callable[[Any, Place], Any]
+"""Returns the usable part of a value, or raises `BadConfig` if there is none.
+
+A check of a table adds the errors inside the table to the place's list, and returns the rest.
+"""
+
+
+def wrong(place: Place, expected: str, value: object) -> BadConfig:
+    """Return the error for a value that is not what the key expects."""
+    return BadConfig(f"{place} must be {expected}, not {value!r}")
+
+
+def nearest(word: str, known: Iterable[str]) -> str:
+    """Return a hint for an unknown word: the nearest known one, or all of them."""
+    names = list(known)
+    found = difflib.get_close_matches(word, names, n=1)
+    if found:
+        return f"did you mean '{found[0]}'?"
+    return f"known are: {', '.join(names)}" if names else "this table has no settings; remove it"
+
+
+# ------------------------------------------------------------------ tables
+
+
+def table(value: Any, place: Place) -> Table:
+    if not isinstance(value, dict):
+        raise wrong(place, "a table of settings", value)
+    return value
+
+
+def known(given: Table, checks: Mapping[str, Check], place: Place) -> dict[str, Any]:
+    """Return the values that pass the check of their key."""
+    sound: dict[str, Any] = {}
+    for key, value in given.items():
+        here = place.at(key)
+        try:
+            if key not in checks:
+                raise BadConfig(f"{here.source}: unknown key '{here.key}'; {nearest(key, checks)}")
+            sound[key] = checks[key](value, here)
+        except BadConfig as error:
+            here.errors.append(str(error))
+    return sound
+
+
+def every(check: Check) -> Check:
+    """Return a check of tables with any keys, whose values all pass `check`."""
+
+    def check_table(value: Any, place: Place) -> dict[str, Any]:
+        given = table(value, place)
+        return known(given, dict.fromkeys(given, check), place)
+
+    return check_table
+
+
+# ------------------------------------------------------------------ words and numbers
+
+
+def name(value: Any, place: Place) -> str:
+    if not isinstance(value, str) or not value:
+        raise wrong(place, 'a name in quotes, as in "magm"', value)
+    return value
+
+
+def choice(*choices: str) -> Callable[[Any, Place], str]:
+    def check(value: Any, place: Place) -> str:
+        if value not in choices:
+            hint = f"; {nearest(value, choices)}" if isinstance(value, str) else ""
+            raise BadConfig(f"{place} must be one of {', '.join(choices)}, not {value!r}{hint}")
+        return str(value)
+
+    return check
+
+
+def number(value: Any, place: Place) -> float:
+    """Return a number or a switch. The core's settings say which of the two a key takes."""
+    if not isinstance(value, (int, float)):
+        raise wrong(place, "a number", value)
+    try:
+        finite = math.isfinite(value)
+    except OverflowError:  # a whole number that no float holds
+        raise BadConfig(f"{place} is too large a number") from None
+    if not finite:
+        raise wrong(place, "a finite number", value)
+    return value
+
+
+def switch(value: Any, place: Place) -> bool:
+    if not isinstance(value, bool):
+        raise wrong(place, "true or false", value)
+    return value
+
+
+def between(low: float, high: float) -> Callable[[Any, Place], float]:
+    def check(value: Any, place: Place) -> float:
+        if isinstance(value, bool) or not low <= number(value, place) <= high:
+            raise wrong(place, f"a number from {low:g} to {high:g}", value)
+        return float(value)
+
+    return check
+
+
+def whole(low: int, high: int) -> Callable[[Any, Place], int]:
+    def check(value: Any, place: Place) -> int:
+        if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
+            raise wrong(place, f"a whole number from {low} to {high}", value)
+        return value
+
+    return check
+
+
+def grace(value: Any, place: Place) -> float:
+    seconds = None if isinstance(value, bool) else number(value, place)
+    if seconds is None or not 0 <= seconds <= _LONGEST_GRACE_S:
+        raise wrong(place, "seconds from 0 to a year", value)
+    return float(seconds)
+
+
+# ------------------------------------------------------------------ GPUs, names, addresses
+
+
+def gpus(value: Any, place: Place) -> bool | tuple[str, ...]:
+    """Return a switch for all GPUs, or the GPUs of a list."""
+    if isinstance(value, bool):
+        return value
+    if not isinstance(value, list) or not all(map(_is_gpu, value)):
+        expected = 'true or false, or a list of GPU indices and UUIDs, as in [0, "GPU-1a2b3c4d"]'
+        raise wrong(place, expected, value)
+    return tuple(str(word) for word in value)
+
+
+def _is_gpu(word: Any) -> bool:
+    if isinstance(word, int) and not isinstance(word, bool):
+        return word >= 0
+    return isinstance(word, str) and len(word) >= _SHORTEST_UUID and word.isprintable()
+
+
+def names(value: Any, place: Place) -> tuple[str, ...]:
+    """Return names of programs or users: words without a slash."""
+    if not isinstance(value, list) or not all(map(_is_name, value)):
+        raise wrong(place, 'a list of names, as in ["ollama"]', value)
+    return tuple(value)
+
+
+def _is_name(word: Any) -> bool:
+    return isinstance(word, str) and word.isprintable() and word != "" and "/" not in word
+
+
+def loopback_url(value: Any, place: Place) -> str:
+    """Return an address on this machine: radrm reads no metrics from other machines."""
+    try:
+        parts = urlsplit(value) if isinstance(value, str) else urlsplit("")
+        host, _ = parts.hostname or "", parts.port
+        local = host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        local = False
+    if not local or parts.scheme != "http" or parts.username or not value.isprintable():
+        expected = 'an http address of this machine, as in "http://127.0.0.1:9400/metrics"'
+        raise wrong(place, expected, value)
+    return str(value)

@@ -1,0 +1,128 @@
+"""Restart: restore the stored records of an earlier daemon, and adopt its attempts.
+
+Theory of operation
+-------------------
+A daemon that ends, however it ends, leaves records in the store and running jobs on the
+server. The next one goes through these phases:
+
+    1. `restore` loads the stored records. No event has come yet, so no time is known.
+    2. `DevicesSeen` lists the devices. `put_back` puts stored reservations on them, and enters
+       their attempts in the ledgers.
+    3. The host examines each live attempt, and reports by the usual events: started, ended,
+       never launched.
+    4. `AttemptsAdopted` ends the restart. `Scheduler` now calls the planners for the events
+       of phases 2 and 3, in their order, and acts on timers again.
+
+Invariants:
+- Until phase 4 no timer runs and no planner is called. So a job that ended while no daemon ran
+  is not stopped at its time limit. No device is given away before its occupants are known.
+- An attempt is live in the store until its end is saved. So an end may be reported twice, but
+  is never lost. A saved launch is either found running, or void.
+- A reservation whose device is missing waits for the device (`_waiting`). If its owner has
+  ended meanwhile, it is dropped then.
+- After a restart the same events lead to the same decisions, except for data that is not
+  stored: readings, SM activity, turns on MPS servers, failures of rules and of proposals.
+
+What may interleave: requests of users and readings may come in phases 2 and 3. They are
+handled at once; the planners are called for them in phase 4.
+
+A restart during a restart reads the store as the last saved step left it, and begins again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from radrm.core.events import Event
+from radrm.core.lifecycle.limits import wake_for_limit
+from radrm.core.records import Attempt, DeviceStatus, Job, Reservation, RuleState
+from radrm.core.state.state import State
+from radrm.core.state.timers import AT_ONCE, KILL, PAUSE_OVER, PLANNER, Timer
+from radrm.core.words import ReservationKind
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """The stored records of an earlier daemon: unfinished jobs, and what belongs to them."""
+
+    jobs: Iterable[Job] = ()
+    attempts: Iterable[Attempt] = ()
+    reservations: Iterable[Reservation] = ()
+    devices: Iterable[DeviceStatus] = ()
+    rule_states: Iterable[RuleState] = ()
+    next_serial: int = 1
+
+
+class Adoption:
+    """The progress of a restart: reservations to put back, and events deferred for planners."""
+
+    def __init__(self, state: State) -> None:
+        self._state = state
+        self._waiting: list[Reservation] = []
+        self.under_way = False
+        self._deferred: list[Event] = []
+        """The events for which the planners are called in phase 4, in their order."""
+
+    def restore(self, kept: Kept) -> None:
+        """Load stored records, before the first step."""
+        self.under_way = True
+        state = self._state
+        state.next_serial = kept.next_serial
+        for status in kept.devices:
+            if status.drained is not None:
+                state.drained[status.uuid] = status.drained
+        for rule_state in kept.rule_states:
+            state.rule_states[rule_state.kind, rule_state.name] = rule_state
+            if rule_state.wake_boot_s is not None:
+                # After a reboot the stored time means nothing. A planner that is called early
+                # returns its time again.
+                state.wake(Timer(AT_ONCE, PLANNER + rule_state.name))
+        # Live elements first: they have the places within their array's limit.
+        for job in sorted(kept.jobs, key=lambda job: (not job.state.live, job.id)):
+            state.put_job(job)
+            if job.pause is not None:
+                # Only a step knows the time, so the first one checks whether the pause is over.
+                state.wake(Timer(AT_ONCE, PAUSE_OVER, job.id))
+        for attempt in kept.attempts:
+            state.put_attempt(attempt)
+            wake_for_limit(state, state.jobs[attempt.job_id], attempt)
+            if attempt.stop is not None:
+                kill_s = attempt.stop.kill_boot_s
+                state.wake(Timer(kill_s, KILL, attempt.job_id, attempt.number))
+        self._waiting = list(kept.reservations)
+
+    def put_back(self) -> None:
+        """Put stored reservations, and their attempts, on the devices that are present now."""
+        waiting, self._waiting = self._waiting, []
+        for reservation in waiting:
+            self._put_back(reservation)
+
+    def _put_back(self, reservation: Reservation) -> None:
+        state = self._state
+        ledger = state.ledgers.get(reservation.device)
+        job = state.jobs.get(reservation.job_id) if reservation.job_id else None
+        if ledger is None:
+            self._waiting.append(reservation)
+            return
+        attempt = state.attempts.get(job.id) if job else None
+        running = reservation.kind is ReservationKind.RUNNING
+        if running and (attempt is None or reservation.device not in attempt.placement.devices):
+            # Its attempt ended while the device was missing.
+            state.unreserve(reservation.owner, reservation.device)
+            return
+        state.reserve(reservation)
+        if job and attempt and running:
+            now = state.step.now
+            held_s = now.since(attempt.started or attempt.launched)
+            ledger.admit(job, attempt, now.boot_s - (held_s or 0.0), now.boot_s)
+
+    def defer(self, event: Event) -> None:
+        """Keep an event for the planners until all attempts are adopted."""
+        self._deferred.append(event)
+
+    def finish(self) -> list[Event]:
+        """End the restart. Returns the deferred events."""
+        self.under_way = False
+        deferred, self._deferred = self._deferred, []
+        return deferred

@@ -1,0 +1,155 @@
+"""Carry out or reject a proposal; delay the next one after a failure.
+
+Every proposal is checked against the present state. If a proposal's action fails, the next one
+of this kind for this job waits, longer after each failure. So does one that is carried out too
+often within a second. A *rejected* proposal does not wait: it costs one check and no action,
+and its reason may be gone a moment later.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from math import ceil
+from typing import Any
+
+from radrm.core.actions import Action, ApplyShares, Resize, TakeCheckpoint
+from radrm.core.constraints.proposal import check
+from radrm.core.events import CheckpointTaken, Resized, SharesApplied
+from radrm.core.lifecycle.dependencies import settle
+from radrm.core.lifecycle.final import fail_waiting
+from radrm.core.lifecycle.launching import start
+from radrm.core.lifecycle.migration import drop_target, take_target
+from radrm.core.lifecycle.resizing import begin_resize, end_resize
+from radrm.core.lifecycle.stops import stop
+from radrm.core.proposals import (
+    Hopeless,
+    Migrate,
+    Preempt,
+    Proposal,
+    ResizeTo,
+    SetShares,
+    Start,
+    TakeCheckpointNow,
+)
+from radrm.core.records import Attempt, Job, Refusal
+from radrm.core.state.state import State
+from radrm.core.state.timers import ALL_PLANNERS, Timer
+from radrm.core.units import show_seconds
+from radrm.core.words import JobState, StopReason
+
+
+def apply(state: State, proposal: Proposal) -> None:
+    """Carry out a proposal, or note its rejection."""
+    refusal = _refuse(state, proposal)
+    if refusal is not None:
+        state.step.rejections.append((proposal, refusal))
+        return
+    _CARRIERS[type(proposal)](state, state.jobs[proposal.job_id], proposal)
+    # The next proposal is checked against a state in which all ends have reached followers.
+    settle(state)
+
+
+def _refuse(state: State, proposal: Proposal) -> Refusal | None:
+    """Return why a proposal is rejected now; None if it can be carried out."""
+    job_id, kind, now_s = proposal.job_id, type(proposal), state.step.now.boot_s
+    waits = state.proposals.pausing(job_id, kind.__name__, now_s)
+    if waits is not None:
+        left = show_seconds(ceil(waits.until_s - now_s))
+        return Refusal("pause", f"it waits {left} because it failed: {waits.why}")
+    refusal = check(state, proposal)
+    if refusal is None and state.proposals.too_many(job_id, kind.__name__, now_s):
+        refusal = Refusal("pace", "it was carried out again and again within a second")
+        _delay_next(state, job_id, kind, refusal.message)
+    return refusal
+
+
+def _delay_next(state: State, job_id: int, kind: type[Proposal], why: str) -> None:
+    """Delay the next proposal of this kind for this job, longer each time."""
+    now_s = state.step.now.boot_s
+    failed = state.proposals.fail(job_id, kind.__name__, now_s, why)
+    state.wake(Timer(failed.until_s, ALL_PLANNERS))
+
+
+# ------------------------------------------------------------------ one function per kind
+
+
+def _start(state: State, job: Job, proposal: Start) -> None:
+    start(state, job, proposal.placement)
+
+
+def _fail(state: State, job: Job, proposal: Hopeless) -> None:
+    fail_waiting(state, job, proposal.reason)
+
+
+def _preempt(state: State, job: Job, proposal: Preempt) -> None:
+    stop(state, job, state.attempts[job.id], StopReason.PREEMPTED)
+
+
+def _checkpoint(state: State, job: Job, proposal: Proposal) -> None:
+    state.act(TakeCheckpoint(job_id=job.id, attempt=state.attempts[job.id].number))
+
+
+def _migrate(state: State, job: Job, proposal: Migrate) -> None:
+    # The job saves its state first; then `checkpoint_taken` stops it.
+    take_target(state, job, proposal.placement)
+    _checkpoint(state, job, proposal)
+
+
+def _resize(state: State, job: Job, proposal: ResizeTo) -> None:
+    begin_resize(state, job, state.attempts[job.id], proposal.placement)
+
+
+def _set_shares(state: State, job: Job, proposal: SetShares) -> None:
+    number = state.attempts[job.id].number
+    state.act(ApplyShares(job_id=job.id, attempt=number, shares=proposal.shares))
+
+
+_CARRIERS: dict[type[Proposal], Callable[[State, Job, Any], None]] = {
+    Start: _start,
+    Hopeless: _fail,
+    Preempt: _preempt,
+    TakeCheckpointNow: _checkpoint,
+    Migrate: _migrate,
+    ResizeTo: _resize,
+    SetShares: _set_shares,
+}
+
+
+# ------------------------------------------------------------------ results of the actions
+
+
+def checkpoint_taken(state: State, job: Job, attempt: Attempt, event: CheckpointTaken) -> None:
+    """Note a job's checkpoint. A migrating job is stopped now."""
+    state.proposals.forget(job.id, TakeCheckpointNow.__name__)
+    saved = event.progress or job.progress
+    job = state.put_job(replace(job, saved=saved, saved_at=event.at))
+    if job.target is not None and job.state is JobState.RUNNING:
+        stop(state, job, attempt, StopReason.PREEMPTED)
+
+
+def resized(state: State, job: Job, attempt: Attempt, event: Resized) -> None:
+    """Complete a resize."""
+    if attempt.target is not None:
+        state.proposals.forget(job.id, ResizeTo.__name__)
+        end_resize(state, job, attempt, attempt.target)
+
+
+def shares_applied(state: State, job: Job, attempt: Attempt, event: SharesApplied) -> None:
+    """Note the caps that apply now."""
+    state.proposals.forget(job.id, SetShares.__name__)
+    placement = replace(attempt.placement, shares=event.shares)
+    state.put_attempt(replace(attempt, placement=placement))
+
+
+def action_failed(state: State, job: Job, attempt: Attempt, action: Action, reason: str) -> None:
+    """Undo a proposal whose action failed, and delay the next such proposal."""
+    if isinstance(action, Resize):
+        end_resize(state, job, attempt, attempt.placement)
+        _delay_next(state, job.id, ResizeTo, reason)
+    elif isinstance(action, ApplyShares):
+        _delay_next(state, job.id, SetShares, reason)
+    elif isinstance(action, TakeCheckpoint):
+        kind = TakeCheckpointNow if job.target is None else Migrate
+        drop_target(state, job)
+        _delay_next(state, job.id, kind, reason)

@@ -1,0 +1,16 @@
+"""What every placement and every proposal must satisfy.
+
+A rule (policy, planner) may refuse more than these constraints do, but never allow more. The
+same functions decide and explain, so `radrm explain` shows the actual reason.
+
+The files, in the order in which they may import one another:
+    kinds        the kinds of device that a task can run on
+    need         how much memory a job needs on each of its GPUs
+    fit          why a device cannot take a job, no matter which jobs are on it
+    modes        how a job would share a device
+    turns        whose turn it is on an MPS server
+    sharing      why a job cannot join the jobs on a device
+    placement    all shares of a placement together
+    feasibility  why a job can never run on these devices
+    proposal     the proposals that a job in its present state allows
+"""

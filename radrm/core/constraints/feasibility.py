@@ -1,0 +1,89 @@
+"""Why a job can never run on these devices, even if all of them were idle.
+
+Waiting jobs, submitted jobs and edits are checked: a job that can never run fails with the
+reason, or the edit is refused, instead of waiting forever.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from radrm.core.constraints.kinds import kind_refusal
+from radrm.core.records import Device, Job, Role
+from radrm.core.state.state import State
+from radrm.core.units import show_mib
+from radrm.core.words import Collocation, DeviceKind
+
+
+def hopeless(state: State, job: Job, wish: Collocation | None = None) -> str | None:
+    """Return why this job can never run on these devices; None if it can, or without devices.
+
+    A vanished GPU may return, so it counts. `wish`: judge the job as if it asked for this
+    collocation mode.
+    """
+    devices = state.known_devices()
+    if not devices or job.spec.gpus == 0:
+        return None
+    wish = job.spec.collocation if wish is None else wish
+    wanted: list[tuple[int, Sequence[Device]]] = []
+    for role in job.spec.roles:
+        found = _large_enough(job, role, devices, wish)
+        if isinstance(found, str):
+            return found
+        wanted.append((role.count_min * role.needs.gpus, found))
+    few = shortage(wanted)
+    return None if few is None else _too_many(*few)
+
+
+def _large_enough(
+    job: Job, role: Role, devices: Sequence[Device], wish: Collocation
+) -> Sequence[Device] | str:
+    """Return the devices that could run a task of this role, or why there are too few."""
+    needs, count = role.needs, role.count_min * role.needs.gpus
+    fitting = [d for d in devices if kind_refusal(d, needs, wish) is None]
+    if count and not fitting:
+        kinds = sorted({d.profile or d.name for d in devices})
+        refusals = [kind_refusal(d, needs, wish) for d in devices]
+        why = "; ".join(sorted({r for r in refusals if r is not None}))
+        return f"no device here can run it ({', '.join(kinds)}): {why}"
+    if (few := shortage([(count, fitting)])) is not None:
+        return _too_many(*few)
+    # Only a declared or proven need counts: an estimate may be wrong.
+    certain = max(needs.gpu_memory_mib or 0, job.memory_floor_mib or 0)
+    large = [d for d in fitting if d.capacity_mib >= certain]
+    if shortage([(count, large)]) is not None:
+        largest = max(d.capacity_mib for d in fitting)
+        return (
+            f"it needs {show_mib(certain)} ({certain} MiB) on each of {count} GPU(s); "
+            f"the largest here have {show_mib(largest)} ({largest} MiB)"
+        )
+    return large
+
+
+def shortage(wanted: Sequence[tuple[int, Sequence[Device]]]) -> tuple[int, int] | None:
+    """Return how many devices are wanted and how many one placement can have, if too few.
+
+    None if they suffice. `wanted`: each role's number of devices, and the devices that suit it.
+    No two roles share a device. A placement has one mode, so it has GPUs or MIG instances.
+    """
+
+    def uuids_of_kind(kind: DeviceKind, devices: Sequence[Device]) -> set[str]:
+        return {device.uuid for device in devices if device.kind is kind}
+
+    total, most, fewest = sum(count for count, _ in wanted), 0, None
+    for kind in DeviceKind:
+        found = [(count, uuids_of_kind(kind, devices)) for count, devices in wanted]
+        short = next(((count, len(some)) for count, some in found if count > len(some)), None)
+        every = len(set[str]().union(*(some for _, some in found)))
+        if short is None and total <= every:
+            return None
+        # Of GPUs and MIG instances, report the kind with more suitable devices.
+        if short is not None and short[1] >= most:
+            fewest, most = short, short[1]
+        elif short is None:
+            fewest, most = (total, every), every
+    return fewest
+
+
+def _too_many(wanted: int, there: int) -> str:
+    return f"it needs {wanted} GPUs, at most {there} here can run it"

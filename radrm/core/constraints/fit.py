@@ -1,0 +1,83 @@
+"""Why a device cannot take a job, even without other jobs; and the room for its memory."""
+
+from __future__ import annotations
+
+from radrm.core.constraints.kinds import kind_refusal
+from radrm.core.constraints.need import effective_need_mib
+from radrm.core.records import Instant, Job, Refusal, Role
+from radrm.core.state.ledger import DeviceLedger
+from radrm.core.state.state import State, owner_of
+from radrm.core.units import show_mib
+
+
+def refuse_itself(
+    state: State, job: Job, role: Role, ledger: DeviceLedger, reading: bool = True
+) -> Refusal | None:
+    """Return why the device cannot take this job, even if it were empty; None if it can.
+
+    `reading`: refuse a device without a recent, sound reading.
+    """
+    uuid = ledger.device.uuid
+
+    def no(rule: str, why: str, needed: float | None = None, there: float | None = None) -> Refusal:
+        return Refusal(rule=rule, message=why, device=uuid, needed=needed, available=there)
+
+    if ledger.vanished:
+        return no("vanished", "it has vanished")
+    if ledger.drained is not None:
+        return no("drained", f"drained: {ledger.drained}")
+    kind = kind_refusal(ledger.device, role.needs, job.spec.collocation)
+    if kind is not None:
+        return no("kind", kind)
+    need, capacity = effective_need_mib(state, job, role), ledger.device.capacity_mib
+    if need is not None and need > capacity:
+        why = f"needs {show_mib(need)}, the device has {show_mib(capacity)}"
+        return no("capacity", why, need, capacity)
+    unknown = ledger.unreadable(state.step.now.boot_s) if reading else None
+    if unknown is not None:
+        return no("reading", unknown)
+    yields = ledger.yields()
+    if yields is not None:
+        return no("unmanaged", yields, state.settings.idle_unmanaged_mib, ledger.unmanaged_mib)
+    leaving = _availability_refusal(job, ledger, state.step.now)
+    return None if leaving is None else no("availability", leaving)
+
+
+def _availability_refusal(job: Job, ledger: DeviceLedger, now: Instant) -> str | None:
+    """Return why the device is not available for the job's whole time limit; None if it is."""
+    until = ledger.device.available_until
+    if until is None:
+        return None
+    if until <= now.wall_s:
+        return "its availability has ended"
+    limit = job.spec.time_limit_s
+    if limit is None or now.wall_s + limit > until:
+        return f"available for {until - now.wall_s:.0f} s more, less than the job's time limit"
+    return None
+
+
+def refuse_room(
+    state: State, job: Job, role: Role, ledger: DeviceLedger, reserved: int | None
+) -> Refusal | None:
+    """Return why `reserved` MiB cannot be reserved for the job here; None if they can.
+
+    `reserved` None: the whole device; the caller checks that it is idle.
+    """
+    if reserved is None:
+        return None
+    uuid, owner = ledger.device.uuid, owner_of(job.id)
+    need = effective_need_mib(state, job, role)
+    if need is not None and reserved < need:
+        why = f"needs {show_mib(need)}, {show_mib(reserved)} would be reserved"
+        return Refusal("reservation", why, uuid, need, reserved)
+    room = ledger.free_mib(owner)
+    if ledger.idle_for(owner):
+        # On an idle device the capacity counts: the few MiB of a monitor or desktop
+        # (`idle_unmanaged_mib`) must not block a job of the device's size forever.
+        room = ledger.device.capacity_mib
+    if room is None:
+        return Refusal("memory", "its free memory is unknown", uuid, reserved)
+    if reserved > room and not state.settings.overcommit:
+        why = f"needs {show_mib(reserved)}, {show_mib(room)} free"
+        return Refusal("memory", why, uuid, reserved, room)
+    return None

@@ -1,0 +1,93 @@
+"""Check a proposal against the present state of its job.
+
+A proposal may come late: its job may have ended or started since the planner saw it. So each
+one is checked immediately before it is carried out.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from radrm.core.constraints.placement import check_placement, devices_by_task
+from radrm.core.proposals import (
+    Hopeless,
+    Migrate,
+    Preempt,
+    Proposal,
+    ResizeTo,
+    SetShares,
+    Start,
+    TakeCheckpointNow,
+)
+from radrm.core.records import Attempt, Job, Placement, Refusal
+from radrm.core.state.state import State
+from radrm.core.words import CheckpointKind, JobState
+
+
+def check(state: State, proposal: Proposal) -> Refusal | None:
+    """Return why the proposal cannot be carried out now; None if it can."""
+    job = state.jobs.get(proposal.job_id)
+    if job is None:
+        return Refusal("job", f"job {proposal.job_id} does not exist or has ended")
+    if isinstance(proposal, (Start, Hopeless)):
+        return _check_waiting(state, job, proposal)
+    attempt = state.attempts.get(job.id)
+    if attempt is None or job.state is not JobState.RUNNING:
+        return Refusal("job", f"job {job.id} is not running")
+    return _check_running(state, job, attempt, proposal)
+
+
+def _check_waiting(state: State, job: Job, proposal: Start | Hopeless) -> Refusal | None:
+    # In the queue, or aside because no device in service could run it.
+    if job.id not in state.waiting and state.waiting.why_aside(job.id) is None:
+        return Refusal("job", f"job {job.id} is not waiting to start")
+    if isinstance(proposal, Hopeless):
+        return None
+    if state.launch_error is not None:
+        return Refusal("launch", f"the server cannot start jobs: {state.launch_error}")
+    return check_placement(state, job, proposal.placement)
+
+
+def _check_running(state: State, job: Job, attempt: Attempt, proposal: Proposal) -> Refusal | None:
+    can_save = job.spec.checkpoint.kind is not CheckpointKind.NONE
+    if isinstance(proposal, Preempt):
+        if not can_save and not job.spec.requeue:
+            return Refusal("checkpoint", "it can neither save its work nor be run again")
+        return None
+    if isinstance(proposal, TakeCheckpointNow):
+        return None if can_save else Refusal("checkpoint", "it cannot save its work")
+    if isinstance(proposal, SetShares):
+        return _check_shares(attempt, proposal)
+    if job.target is not None or attempt.target is not None:
+        return Refusal("moving", "a migration or resize of it is under way")
+    if isinstance(proposal, Migrate):
+        if not can_save:
+            return Refusal("checkpoint", "it cannot save its work")
+        return check_placement(state, job, proposal.placement)
+    assert isinstance(proposal, ResizeTo)
+    return _check_resize(state, job, attempt, proposal)
+
+
+def _check_resize(state: State, job: Job, attempt: Attempt, proposal: ResizeTo) -> Refusal | None:
+    before = devices_by_task(attempt.placement)
+    then = devices_by_task(proposal.placement)
+    if any(then[task] != devices for task, devices in before.items() if task in then):
+        return Refusal("resize", "a task that stays cannot change its device")
+    if proposal.placement.collocation is not attempt.placement.collocation:
+        return Refusal("resize", "a resize cannot change the collocation mode")
+    return check_placement(state, job, proposal.placement)
+
+
+def _check_shares(attempt: Attempt, proposal: SetShares) -> Refusal | None:
+    def fixed(placement: Placement) -> Counter[tuple[object, ...]]:
+        return Counter((s.role, s.task, s.node, s.device, s.reserved_mib) for s in placement.shares)
+
+    wanted = Placement(shares=proposal.shares, collocation=attempt.placement.collocation)
+    if fixed(wanted) != fixed(attempt.placement):
+        return Refusal("shares", "only CPU and SM caps can change while a job runs")
+    for share in proposal.shares:
+        if share.sm_fraction is not None and not 0 < share.sm_fraction <= 1:
+            return Refusal("shares", "an SM fraction lies in (0, 1]", share.device)
+        if share.cpus is not None and share.cpus <= 0:
+            return Refusal("shares", "a CPU cap is above zero", share.device)
+    return None

@@ -1,0 +1,93 @@
+"""Whose turn it is on an MPS server that takes one user at a time.
+
+Theory of operation
+-------------------
+An MPS server serves the processes of one user at a time; a client of a second user hangs
+until the first user's last client has gone. So all MPS jobs on a device belong to one user,
+its *cohort*. If that user keeps submitting, the cohort never ends, and other users starve.
+
+The ledger of a device records since when the present cohort is there without a gap, and when
+each user's last cohort ended (`core/state/cohort.py`). After `core.mps_cohort_s` the
+user has had a *turn*. From then on, `turns` names one waiting job of another user as next
+for the device, and `refuse_for_turn` refuses every other user's job there. The device
+runs empty, and the named job starts; the default planner may start it before the head of
+the line.
+
+Invariants:
+- No job is refused for a job that could not use the turn. A job is named only if it could
+  start on the empty device, so it needs one GPU and can be a client.
+- A waiting job is named for one device at a time. It keeps no second device free.
+- The choice depends only on the state: ledgers in order of their cohorts' ages, then the
+  user whose last turn there is longest ago, then the order of service.
+
+What may interleave: the named job may start elsewhere, end or be held at any event. Its name
+is not stored: each call of `turns` chooses again.
+
+What a restart sees: the times of earlier turns are lost. Adopted attempts keep their start
+times, so a cohort is as old as its oldest *live* client. A restart can make a turn longer,
+never shorter.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from radrm.core.constraints.fit import refuse_itself
+from radrm.core.constraints.modes import mode_on
+from radrm.core.records import Job, Refusal
+from radrm.core.state.ledger import DeviceLedger
+from radrm.core.state.state import State
+from radrm.core.units import show_seconds
+from radrm.core.words import Collocation
+
+
+def turns(state: State) -> dict[str, int]:
+    """Return the next job on each MPS server whose user has had a turn, by device UUID."""
+    now_s = state.step.now.boot_s
+    over = [le for le in state.ledgers.values() if le.turn_over(now_s) is not None]
+    found: dict[str, int] = {}
+    # The number of named jobs of each user: the next device gets the user's next job.
+    named: Counter[int] = Counter()
+    for ledger in sorted(over, key=lambda le: (le.cohort.since_s, le.device.uuid)):
+        had = ledger.turn_over(now_s)
+        waiting = [
+            (ledger.cohort.last_turn_s.get(uid, float("-inf")), line.at(named[uid]), uid)
+            for uid, line in state.waiting.of_user.items()
+            if uid != had and named[uid] < len(line)
+        ]
+        fitting = [
+            (last_s, state.waiting.gpu.position(job_id), job_id, uid)
+            for last_s, job_id, uid in waiting
+            if _could_be_next(state, state.jobs[job_id], ledger)
+        ]
+        if fitting:
+            *_, job_id, uid = min(fitting)
+            found[ledger.device.uuid] = job_id
+            named[uid] += 1
+    return found
+
+
+def _could_be_next(state: State, job: Job, ledger: DeviceLedger) -> bool:
+    """Return whether a waiting job would be this MPS server's client if the device were empty."""
+    if job.spec.gpus != 1:
+        return False
+    role = next(role for role in job.spec.roles if role.count_min * role.needs.gpus)
+    return (
+        mode_on(state, job, role, ledger) is Collocation.MPS
+        # No recent reading is required: a device that a job just left is read in a moment.
+        and refuse_itself(state, job, role, ledger, reading=False) is None
+        and ledger.unmanaged_mib is not None
+        and ledger.unmanaged_mib <= state.settings.idle_unmanaged_mib
+    )
+
+
+def refuse_for_turn(state: State, job: Job, ledger: DeviceLedger) -> Refusal | None:
+    """Return why this MPS server is left to another user's job; None if it is not."""
+    if ledger.turn_over(state.step.now.boot_s) is None:
+        return None
+    next_id = turns(state).get(ledger.device.uuid)
+    if next_id is None or state.jobs[next_id].spec.uid == job.spec.uid:
+        return None
+    had, label = show_seconds(state.settings.mps_cohort_s), state.jobs[next_id].label
+    why = f"one user has had its MPS server for {had}; job {label} of another user is next"
+    return Refusal("turn", why, ledger.device.uuid)

@@ -1,0 +1,21 @@
+"""How jobs and attempts start, change and end.
+
+Every function changes records through the state, and adds actions for the host. Whether a job
+*should* start or stop is decided elsewhere.
+
+The files, in the order in which they may import one another:
+    occupancy     reserves and releases the devices of an attempt
+    migration     the devices where a migrating job is to continue
+    final         ends a job
+    returning     returns a job to its queue, with a pause
+    stops         TERM, then KILL
+    limits        time limits, and the signal before them
+    launching     starts an attempt
+    resizing      gives a running attempt other devices
+    recovery      what follows a GPU out-of-memory
+    outcomes      how an attempt ended, and why
+    ending        what follows the end of an attempt
+    usage         the use of devices by attempts, from readings
+    dependencies  lets an end reach the jobs that follow
+    edits         commands of users: submit, hold, cancel, requeue, edit
+"""

@@ -1,0 +1,155 @@
+"""Commands of users about a job: submit, hold, cancel, requeue, edit."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from radrm.core.actions import EstimateJob
+from radrm.core.constraints.feasibility import hopeless
+from radrm.core.events import (
+    CancelRequested,
+    EditRequested,
+    EstimateReady,
+    HoldRequested,
+    JobSubmitted,
+    RequeueRequested,
+)
+from radrm.core.lifecycle.dependencies import cycle, is_open
+from radrm.core.lifecycle.final import cancel_waiting, fail_waiting
+from radrm.core.lifecycle.limits import wake_for_limit
+from radrm.core.lifecycle.returning import run_again
+from radrm.core.lifecycle.stops import stop
+from radrm.core.records import Job
+from radrm.core.state.state import State
+from radrm.core.words import JobState, StopReason
+
+
+def submit(state: State, event: JobSubmitted) -> None:
+    """Add a new job. A job that can never run here fails at once, with the reason."""
+    if event.job.id in state.jobs:
+        return  # a crash came between saving the job and removing its envelope
+    job = state.put_job(event.job)
+    never = event.refused if event.refused is not None else hopeless(state, job)
+    if never is not None:
+        fail_waiting(state, job, never)
+    elif job.estimating:
+        state.act(EstimateJob(job_id=job.id))
+
+
+def estimated(state: State, event: EstimateReady) -> None:
+    """Save the estimates of a job, which may enter the queue now."""
+    job = state.jobs.get(event.job_id)
+    if job is not None and job.estimating:
+        known = replace(job, estimates=event.estimates, estimate_notes=event.notes)
+        state.put_job(replace(known, estimating=False))
+
+
+def not_estimated(state: State, job_id: int) -> None:
+    """Let a job go on with its present estimates: the estimators could not run."""
+    job = state.jobs.get(job_id)
+    if job is not None and job.estimating:
+        state.put_job(replace(job, estimating=False))
+
+
+def cancel(state: State, event: CancelRequested) -> None:
+    """Cancel a waiting job, or stop a live one."""
+    job = state.jobs.get(event.job_id)
+    if job is None:
+        return
+    reason = f"cancelled by {event.by}"
+    if job.state.waiting:
+        cancel_waiting(state, job, reason)
+    else:
+        stop(state, job, state.attempts[job.id], StopReason.CANCELLED, reason)
+
+
+def hold(state: State, event: HoldRequested) -> None:
+    """Hold a waiting job, or release it. A release also ends its pause."""
+    job = state.jobs.get(event.job_id)
+    if job is not None and job.state.waiting:
+        pause = job.pause if event.held else None
+        state.put_job(replace(job, held=event.held, pause=pause))
+
+
+def requeue(state: State, event: RequeueRequested) -> None:
+    """Stop a live job and return it to its queue, or run an ended job again."""
+    job = state.jobs.get(event.job.id)
+    if job is None and not event.job.state.final:
+        return  # it ended after the command was accepted
+    if job is None:
+        _run_again(state, event.job)
+    elif job.state in (JobState.LAUNCHING, JobState.RUNNING):
+        # The user asks for this, so it must not lead to a pause.
+        job = state.put_job(replace(job, setbacks=0))
+        attempt, why = state.attempts[job.id], f"requeued by {event.by}"
+        stop(state, job, attempt, StopReason.PREEMPTED, why)
+
+
+def _run_again(state: State, job: Job) -> None:
+    """Run an ended job again. Of its dependencies only the open ones stay."""
+    open_yet = tuple(d for d in job.after if is_open(state, d))
+    run_again(state, replace(job, after=open_yet))
+    job = state.jobs[job.id]
+    never = hopeless(state, job)
+    if never is not None:
+        fail_waiting(state, job, never)
+
+
+def refuse(state: State, event: EditRequested) -> str | None:
+    """Return why a job cannot be changed like this; None if it can.
+
+    A waiting job may change in any way that can run here. Of a live job only what applies
+    later can change, such as its time limit.
+    """
+    job = state.jobs.get(event.job_id)
+    if job is None:
+        return f"job {event.job_id} has ended"
+    if job.state.waiting:
+        loop = cycle(state, job, event.after) if event.after != job.after else None
+        return loop or hopeless(state, replace(job, spec=event.spec))
+    spec = event.spec
+    future = replace(
+        job.spec,
+        time_limit_s=spec.time_limit_s,
+        signal=spec.signal,
+        priority=spec.priority,
+        retries=spec.retries,
+        requeue=spec.requeue,
+        comment=spec.comment,
+    )
+    if spec != future or event.after != job.after:
+        return f"job {job.label} is {job.state.value}; that can change only while it waits"
+    return None
+
+
+def edit(state: State, event: EditRequested) -> None:
+    """Change a job, unless `refuse` has a reason not to."""
+    if refuse(state, event) is not None:
+        return
+    before = state.jobs[event.job_id]
+    job = replace(before, spec=event.spec)
+    # A proposal that failed for the old spec may work for the new one.
+    state.proposals.forget_failures(job.id)
+    if job.state.waiting:
+        _edit_waiting(state, job, event)
+        return
+    state.put_job(job)
+    attempt = state.attempts.get(job.id)
+    limits = (job.spec.time_limit_s, job.spec.signal)
+    if attempt is not None and limits != (before.spec.time_limit_s, before.spec.signal):
+        wake_for_limit(state, job, attempt)
+
+
+def _edit_waiting(state: State, job: Job, event: EditRequested) -> None:
+    job = replace(job, after=event.after)
+    if event.estimates is not None:
+        job = replace(
+            job,
+            estimates=event.estimates,
+            estimating=event.estimating,
+            estimate_notes=(),
+            fingerprint=event.fingerprint,
+        )
+    state.put_job(job)
+    if event.estimating:
+        state.act(EstimateJob(job_id=job.id))

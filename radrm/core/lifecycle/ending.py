@@ -1,0 +1,157 @@
+"""The end of an attempt: its record, its devices, its job's next state.
+
+Theory of operation
+-------------------
+`ended` is the only end of a live attempt (`voided` for one that never started). In one step it
+records how the attempt ended, releases its devices, and moves the job by one row of the
+transition table:
+
+    stopped              to the state of the stop's reason; if preempted, to its queue
+    completed            COMPLETED
+    out of GPU memory    RECOVERING, or FAILED (`recovery`)
+    lost                 to its queue with --requeue, else FAILED
+    failed               to its queue while --retries last, else FAILED
+
+Invariants:
+- A live attempt ends exactly once: handlers look it up by its number, and do not find an ended
+  attempt.
+- The reason of a stop decides, whatever the exit code. A job that exits with 0 after the TERM
+  of a cancel is cancelled.
+- Devices are released in the same step, and take no job until they have been read again.
+
+What may interleave: an end may be reported before the start. It may have happened before a stop
+that was asked for meanwhile (`outcomes.came_too_late`).
+
+What a restart sees: until the step is saved, the live attempt, and the host reports its end
+again; afterwards the ended attempt and the job's next state. The report may be old, so the time
+of an end comes from the host's record (`launching.moment`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from radrm.core.events import AttemptEnded
+from radrm.core.lifecycle.final import finish
+from radrm.core.lifecycle.launching import launches_fail, moment, start_at_target, started
+from radrm.core.lifecycle.occupancy import release_all
+from radrm.core.lifecycle.outcomes import (
+    came_too_late,
+    exit_code_of,
+    outcome_of,
+    why_ended,
+    why_stopped,
+)
+from radrm.core.lifecycle.recovery import recover
+from radrm.core.lifecycle.returning import retry, return_to_queue, setback
+from radrm.core.records import Attempt, Job
+from radrm.core.rules import Recovery
+from radrm.core.state.holding import merged
+from radrm.core.state.state import State
+from radrm.core.transitions import Trigger
+from radrm.core.words import JobState, Outcome, StopReason
+
+_END_OF_STOP = {
+    StopReason.TIMEOUT: Trigger.TIME_OUT,
+    StopReason.CANCELLED: Trigger.CANCEL,
+    StopReason.LOST: Trigger.FAIL,
+}
+
+
+def ended(state: State, job: Job, attempt: Attempt, event: AttemptEnded, rule: Recovery) -> None:
+    """Record the end of an attempt, release its devices, and move its job."""
+    if event.never_started is not None and event.passing:
+        # The reason lies with the server and may be over soon, so the attempt does not count.
+        voided(state, job, attempt, event.never_started)
+        launches_fail(state, event.never_started)
+        return
+    job, attempt = _with_right_start(state, job, attempt, event)
+    attempt = _record_end(state, job, attempt, event)
+    _move_job(state, job, attempt, event, rule)
+    start_at_target(state, state.jobs[job.id])
+
+
+def voided(state: State, job: Job, attempt: Attempt, reason: str | None) -> None:
+    """Undo an attempt that never started. The job returns to its queue.
+
+    `reason`: why it could not be launched. None: no process of the launch exists.
+    """
+    release_all(state, attempt)
+    state.put_attempt(replace(attempt, ended=state.step.now, reason=reason or "never launched"))
+    if attempt.stop is not None:
+        _stopped(state, job, attempt)
+        return
+    started = job.started if attempt.number > 1 else None
+    changes = setback(state, job, attempt, "its launch was void") if reason is None else {}
+    return_to_queue(state, job, attempts=job.attempts - 1, started=started, **changes)
+
+
+def _with_right_start(
+    state: State, job: Job, attempt: Attempt, event: AttemptEnded
+) -> tuple[Job, Attempt]:
+    """Return the records with the right start: an end may be reported before the start."""
+    if event.never_started is not None:
+        # The processes existed for a moment, but did not run the job's command.
+        started_before = job.started if attempt.number > 1 else None
+        return state.put_job(replace(job, started=started_before)), replace(attempt, started=None)
+    if job.state is JobState.LAUNCHING and event.lost is None:
+        started(state, job, state.attempts[job.id])
+    return state.jobs[job.id], state.attempts[job.id]
+
+
+def _record_end(state: State, job: Job, attempt: Attempt, event: AttemptEnded) -> Attempt:
+    """Release the attempt's devices and save how it ended."""
+    end = moment(event.happened, attempt.started or attempt.launched, state.step.now)
+    if attempt.stop is not None and came_too_late(attempt.stop, event, end):
+        attempt = replace(attempt, stop=None)
+    usage = merged(attempt.usage, release_all(state, attempt, end))
+    outcome = outcome_of(attempt, event)
+    code = exit_code_of(event.exits)
+    return state.put_attempt(
+        replace(
+            attempt,
+            ended=end,
+            outcome=outcome,
+            exit_code=code,
+            reason=why_stopped(job, attempt.stop) or why_ended(outcome, event, code),
+            usage=usage,
+            tasks=tuple(
+                replace(task, exit=event.exits[i] if i < len(event.exits) else None)
+                for i, task in enumerate(attempt.tasks)
+            ),
+        )
+    )
+
+
+def _move_job(
+    state: State, job: Job, attempt: Attempt, event: AttemptEnded, rule: Recovery
+) -> None:
+    """Move the job to its next state."""
+    outcome = attempt.outcome
+    if attempt.stop is not None:
+        _stopped(state, job, attempt)
+    elif outcome is Outcome.COMPLETED:
+        finish(state, job, Trigger.COMPLETE, attempt)
+    elif outcome is Outcome.OOM and event.oom is not None:
+        recover(state, job, attempt, event.oom, rule)
+    elif outcome is Outcome.LOST and job.spec.requeue:
+        return_to_queue(state, job, **setback(state, job, attempt, attempt.reason or "lost"))
+    elif (
+        outcome is Outcome.FAILED
+        and event.never_started is None  # such a command would fail again
+        and job.retries_used < job.spec.retries
+    ):
+        retry(state, job, attempt)
+    else:
+        finish(state, job, Trigger.FAIL, attempt)
+
+
+def _stopped(state: State, job: Job, attempt: Attempt) -> None:
+    """Move a job whose stop is done, by the stop's reason."""
+    assert attempt.stop is not None
+    lost = attempt.stop.reason is StopReason.LOST and job.spec.requeue
+    if lost or attempt.stop.reason is StopReason.PREEMPTED:
+        why = attempt.reason or attempt.stop.reason.value
+        return_to_queue(state, job, progress=job.saved, **setback(state, job, attempt, why))
+        return
+    finish(state, job, _END_OF_STOP[attempt.stop.reason], attempt, why_stopped(job, attempt.stop))

@@ -1,0 +1,117 @@
+"""Start an attempt; pause all launches if the server cannot start jobs."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from radrm.core.actions import Launch
+from radrm.core.constraints.placement import check_placement
+from radrm.core.lifecycle.limits import wake_for_limit
+from radrm.core.lifecycle.migration import drop_target
+from radrm.core.lifecycle.occupancy import occupy
+from radrm.core.records import Attempt, Instant, Job, Placement, Task
+from radrm.core.state.state import State
+from radrm.core.state.timers import ALL_PLANNERS, LAUNCH_AGAIN, Timer
+from radrm.core.transitions import Trigger
+from radrm.core.words import JobState, Queue
+
+_LAUNCH = "launch"
+"""The only key of `State.launches`: all launches of a server share one pause."""
+
+
+def start(state: State, job: Job, placement: Placement) -> None:
+    """Launch a waiting job on a checked placement."""
+    now = state.step.now
+    serial, state.next_serial = state.next_serial, state.next_serial + 1
+    tasks = tuple(
+        Task(role=role, number=number)
+        for role, count in placement.tasks().items()
+        for number in range(count)
+    )
+    attempt = Attempt(
+        job_id=job.id,
+        number=job.attempts + 1,
+        serial=serial,
+        placement=placement,
+        launched=now,
+        tasks=tasks,
+    )
+    job = state.move(
+        job, Trigger.START, attempts=attempt.number, target=None, reason=None, pause=None
+    )
+    state.put_attempt(attempt)
+    occupy(state, job, attempt, placement)
+    reserved = [mib for mib in State.reserved_on(placement).values() if mib is not None]
+    # A recovered job needs more than was known, so a cap could kill it again.
+    capped = bool(reserved) and job.need_mib is not None and job.queue is not Queue.RECOVERY
+    state.act(
+        Launch(
+            job_id=job.id,
+            attempt=attempt.number,
+            serial=serial,
+            placement=placement,
+            cap_mib=min(reserved) if capped else None,
+            shared=not placement.collocation.whole_device,
+        )
+    )
+
+
+def started(state: State, job: Job, attempt: Attempt, happened: Instant | None = None) -> None:
+    """Note that the attempt's processes exist, since `happened` if that is known."""
+    begun = moment(happened, attempt.launched, state.step.now)
+    state.put_attempt(replace(attempt, started=begun))
+    if job.state is JobState.LAUNCHING:
+        state.move(job, Trigger.STARTED, started=job.started or begun)
+    wake_for_limit(state, job, state.attempts[job.id])
+
+
+def moment(reported: Instant | None, first: Instant, now: Instant) -> Instant:
+    """Return when an event happened: `reported`, but not before `first` and not after now.
+
+    A record may be read long after it was written, even after a reboot. Then only its wall-clock
+    time can be compared with now.
+    """
+    if reported is None:
+        return now
+    after_s, ago_s = reported.since(first), now.since(reported)
+    if after_s is not None and after_s < 0:
+        return first
+    if ago_s is not None:
+        return reported if ago_s >= 0 else now
+    return replace(reported, wall_s=min(max(reported.wall_s, first.wall_s), now.wall_s))
+
+
+def start_at_target(state: State, job: Job) -> None:
+    """Start a job that was stopped for a migration at its target, if that is possible."""
+    if job.target is None or not job.state.waiting:
+        return
+    if job.pause is None and check_placement(state, job, job.target) is None:
+        start(state, job, job.target)
+    else:
+        drop_target(state, job)
+
+
+# ------------------------------------------------------------------ a server that cannot start jobs
+
+
+def launches_fail(state: State, reason: str) -> None:
+    """Pause all launches: the server cannot start jobs now (its disk is full, for example)."""
+    now_s = state.step.now.boot_s
+    state.launch_error = reason
+    # Launches that were under way at the same time fail together, and count as one failure.
+    if state.launches.pausing(_LAUNCH, now_s) is None:
+        until_s = state.launches.fail(_LAUNCH, now_s, reason).until_s
+        state.launch_again_s = until_s
+        state.wake(Timer(until_s, LAUNCH_AGAIN))
+        state.wake(Timer(until_s, ALL_PLANNERS))
+
+
+def launches_work(state: State) -> None:
+    """Reset the pause: a launch has worked."""
+    state.launches.forget(_LAUNCH)
+
+
+def launch_again(state: State, timer: Timer) -> None:
+    """End the pause of all launches, unless a later failure made it longer."""
+    if timer.boot_s >= state.launch_again_s:
+        state.launch_error = None

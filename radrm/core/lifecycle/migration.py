@@ -1,0 +1,44 @@
+"""The devices where a migrating job is to continue, reserved until it starts there.
+
+A migration is a checkpoint, a stop, and a start at the target. The target is in the job's
+record, so a restart between these continues the migration.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from radrm.core.records import Job, Placement, Reservation
+from radrm.core.state.state import State, owner_of
+from radrm.core.words import ReservationKind
+
+
+def take_target(state: State, job: Job, placement: Placement) -> None:
+    """Reserve the devices where a running job is to continue."""
+    state.put_job(replace(job, target=placement))
+    for uuid, mib in State.reserved_on(placement).items():
+        # An owner has one reservation per device. On the devices of its attempt it has one already.
+        if job.id in state.ledgers[uuid].holdings:
+            continue
+        state.reserve(
+            Reservation(
+                owner=owner_of(job.id),
+                kind=ReservationKind.MIGRATION,
+                device=uuid,
+                mib=mib,
+                since=state.step.now,
+                job_id=job.id,
+            )
+        )
+
+
+def drop_target(state: State, job: Job) -> None:
+    """Give up a migration, if one is under way."""
+    if job.target is None:
+        return
+    for uuid in job.target.devices:
+        ledger = state.ledgers.get(uuid)
+        mine = ledger.reservations.get(owner_of(job.id)) if ledger else None
+        if mine is not None and mine.kind is ReservationKind.MIGRATION:
+            state.unreserve(owner_of(job.id), uuid)
+    state.put_job(replace(state.jobs[job.id], target=None))

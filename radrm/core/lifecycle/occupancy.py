@@ -1,0 +1,56 @@
+"""Reserve and release the devices of an attempt, and enter it in their ledgers."""
+
+from __future__ import annotations
+
+from radrm.core.actions import TakeReadings
+from radrm.core.records import Attempt, Instant, Job, Placement, Reservation, Usage
+from radrm.core.state.state import State, owner_of
+from radrm.core.words import ReservationKind
+
+
+def occupy(state: State, job: Job, attempt: Attempt, placement: Placement) -> None:
+    """Reserve the devices of a placement, and enter the attempt in their ledgers."""
+    now = state.step.now
+    for uuid, mib in State.reserved_on(placement).items():
+        state.reserve(
+            Reservation(
+                owner=owner_of(job.id),
+                kind=ReservationKind.RUNNING,
+                device=uuid,
+                mib=mib,
+                since=now,
+                job_id=job.id,
+            )
+        )
+        ledger = state.ledgers[uuid]
+        if job.id not in ledger.holdings:
+            ledger.admit(job, attempt, now.boot_s, now.boot_s)
+
+
+def release_all(state: State, attempt: Attempt, end: Instant | None = None) -> tuple[Usage, ...]:
+    """Release all devices of an attempt that ended at `end` (now, if None)."""
+    devices = list(attempt.placement.devices)
+    if attempt.target is not None:
+        devices += [d for d in attempt.target.devices if d not in devices]
+    return release_devices(state, attempt.job_id, devices, end)
+
+
+def release_devices(
+    state: State, job_id: int, devices: list[str], end: Instant | None = None
+) -> tuple[Usage, ...]:
+    """Release devices and have them read at once. Returns the attempt's use of each."""
+    now = state.step.now
+    ago_s = now.since(end) if end is not None else None
+    left_s = now.boot_s - (ago_s or 0.0)
+    usage = []
+    for uuid in devices:
+        ledger = state.ledgers.get(uuid)
+        found = ledger.release(job_id, now.boot_s, left_s) if ledger else None
+        if found is not None:
+            usage.append(found)
+        state.unreserve(owner_of(job_id), uuid)
+        if ledger is not None and ledger.vanished and not ledger.holdings:
+            state.forget_device(uuid)
+    if devices:
+        state.act(TakeReadings(devices=tuple(devices)))
+    return tuple(usage)

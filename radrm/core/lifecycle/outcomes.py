@@ -1,0 +1,62 @@
+"""How an attempt ended, and why, from the exits of its processes and its stop."""
+
+from __future__ import annotations
+
+from radrm.core.events import AttemptEnded
+from radrm.core.records import Attempt, Exit, Instant, Job, Stop
+from radrm.core.units import show_mib, show_seconds
+from radrm.core.words import Outcome, StopReason
+
+
+def outcome_of(attempt: Attempt, event: AttemptEnded) -> Outcome:
+    """Return the outcome: the stop's reason, whatever the exits; without a stop, the exits."""
+    if attempt.stop is not None:
+        return Outcome(attempt.stop.reason.value)
+    if event.lost is not None:
+        return Outcome.LOST
+    if event.never_started is None and event.exits and all(e.ok for e in event.exits):
+        # Also with evidence of out-of-memory: the program handled it.
+        return Outcome.COMPLETED
+    return Outcome.OOM if event.oom is not None else Outcome.FAILED
+
+
+def exit_code_of(exits: tuple[Exit, ...]) -> int | None:
+    """Return the highest of the tasks' exit codes, as a shell reports them; None if unknown."""
+    codes = [e.shell_code for e in exits]
+    return max((c for c in codes if c is not None), default=None)
+
+
+def came_too_late(stop: Stop, event: AttemptEnded, end: Instant) -> bool:
+    """Return whether all processes had ended before the stop was asked for.
+
+    Such a stop does not count, except a user's cancel: otherwise the job could run again.
+    """
+    if event.happened is None or stop.reason is StopReason.CANCELLED:
+        return False
+    late_s = stop.asked.since(end)
+    return late_s is not None and late_s > 0
+
+
+def why_stopped(job: Job, stop: Stop | None) -> str | None:
+    """Return the reason of a stop, for users; None without a stop."""
+    if stop is None:
+        return None
+    if stop.reason is StopReason.TIMEOUT:
+        return f"time limit ({show_seconds(job.spec.time_limit_s)}) reached"
+    return job.reason or stop.reason.value
+
+
+def why_ended(outcome: Outcome, event: AttemptEnded, code: int | None) -> str | None:
+    """Return why an attempt without a stop ended; None if it completed."""
+    if outcome is Outcome.COMPLETED:
+        return None
+    if event.never_started is not None:
+        return event.never_started
+    if event.lost is not None:
+        return event.lost
+    if event.oom is not None and outcome is Outcome.OOM:
+        wanted = event.oom.requested_mib
+        request = f" when it asked for {show_mib(wanted)} more" if wanted else ""
+        return f"out of GPU memory{request}"
+    signals = [e.signal for e in event.exits if e.signal is not None]
+    return f"killed by signal {signals[0]}" if signals else f"exit code {code}"

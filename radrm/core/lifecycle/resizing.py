@@ -1,0 +1,43 @@
+"""Give a running attempt more or fewer tasks, and their devices."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from radrm.core.actions import Resize
+from radrm.core.lifecycle.occupancy import occupy, release_devices
+from radrm.core.records import Attempt, Job, Placement, Task
+from radrm.core.state.holding import merged
+from radrm.core.state.state import State
+
+
+def begin_resize(state: State, job: Job, attempt: Attempt, target: Placement) -> None:
+    """Begin a resize. New devices are reserved now; old ones stay reserved until it ends."""
+    both = Placement(
+        shares=tuple(dict.fromkeys(attempt.placement.shares + target.shares)),
+        collocation=target.collocation,
+    )
+    attempt = state.put_attempt(replace(attempt, target=target))
+    occupy(state, job, attempt, both)
+    state.act(Resize(job_id=job.id, attempt=attempt.number, target=target))
+
+
+def end_resize(state: State, job: Job, attempt: Attempt, placement: Placement) -> None:
+    """End a resize with `placement`: the target if it worked, else the placement before."""
+    was = set(attempt.placement.devices)
+    if attempt.target is not None:
+        was |= set(attempt.target.devices)
+    tasks = _tasks_on(attempt, placement)
+    attempt = state.put_attempt(replace(attempt, placement=placement, target=None, tasks=tasks))
+    gone = [uuid for uuid in sorted(was) if uuid not in placement.devices]
+    usage = release_devices(state, job.id, gone)
+    if usage:
+        attempt = state.put_attempt(replace(attempt, usage=merged(attempt.usage, usage)))
+    occupy(state, job, attempt, placement)
+
+
+def _tasks_on(attempt: Attempt, placement: Placement) -> tuple[Task, ...]:
+    """Return the tasks of a placement: present ones unchanged, and new ones."""
+    before = {(task.role, task.number): task for task in attempt.tasks}
+    wanted = dict.fromkeys((share.role, share.task) for share in placement.shares)
+    return tuple(before.get(task) or Task(role=task[0], number=task[1]) for task in wanted)

@@ -1,0 +1,93 @@
+"""Return a job to its queue, with a pause.
+
+A pause is in the job's record, so a restart keeps it. The job is outside the queue meanwhile and
+keeps its order key. Without a pause, a job that fails or is lost at once would start again
+without end in one moment.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from radrm.core.records import Attempt, Job, Pause, Requeued
+from radrm.core.state.pauses import growing_s
+from radrm.core.state.state import State
+from radrm.core.state.timers import PAUSE_OVER, Timer
+from radrm.core.transitions import Trigger
+from radrm.core.words import Queue
+
+
+def return_to_queue(state: State, job: Job, **changes: object) -> None:
+    """Return a job to the queue that it came from."""
+    recovering = job.queue is Queue.RECOVERY
+    state.move(job, Trigger.RECOVER if recovering else Trigger.RETURN, **changes)
+
+
+def retry(state: State, job: Job, attempt: Attempt) -> None:
+    """Return a job to its queue after a failure; each pause is longer than the last."""
+    number = job.retries_used + 1
+    length_s = growing_s(state.settings.retry_s, number, state.settings.retry_most_s)
+    reason = f"before retry {number} of {job.spec.retries} ({attempt.reason})"
+    return_to_queue(
+        state, job, retries_used=number, setbacks=0, pause=pause(state, job, length_s, reason)
+    )
+
+
+def setback(state: State, job: Job, attempt: Attempt, why: str) -> dict[str, object]:
+    """Return the changes of a job's record after a lost, void or preempted attempt.
+
+    The first such attempt causes no pause, and neither does one that was live for longer than
+    the pause would be: it cannot repeat quickly.
+    """
+    times = job.setbacks + 1
+    first_s, most_s = state.settings.retry_s, state.settings.retry_most_s
+    length_s = growing_s(first_s, max(1, times - 1), most_s)
+    if state.step.now.boot_s - attempt.launched.boot_s >= length_s:
+        return {"setbacks": 0}
+    if times == 1:
+        return {"setbacks": 1}
+    reason = f"before its next start: {times} attempts in a row came to nothing ({why})"
+    return {"setbacks": times, "pause": pause(state, job, length_s, reason)}
+
+
+def pause(state: State, job: Job, length_s: float, reason: str) -> Pause:
+    """Return a pause of this length from now on, and set the timer that ends it."""
+    now = state.step.now
+    until_s = now.boot_s + length_s
+    state.wake(Timer(until_s, PAUSE_OVER, job.id))
+    return Pause(since=now, until_boot_s=until_s, reason=reason)
+
+
+def end_pause(state: State, job: Job) -> bool:
+    """Return a job to the queue if its pause is over. Returns whether it was."""
+    if job.pause is None or not job.state.waiting:
+        return False
+    if job.pause.left_s(state.step.now) > 0:
+        # After a restart the timer is due at once, since only a step knows the time.
+        state.wake(Timer(job.pause.until_boot_s, PAUSE_OVER, job.id))
+        return False
+    state.put_job(replace(job, pause=None))
+    return True
+
+
+def run_again(state: State, job: Job) -> None:
+    """Return an ended job to the queue as a new job.
+
+    Its proven need (`memory_floor_mib`) stays.
+    """
+    state.move(
+        job,
+        Trigger.REQUEUE,
+        requeued=Requeued(at=state.step.now, behind=max(state.last_id, job.id)),
+        queue=Queue.MAIN,
+        oom_count=0,
+        retries_used=0,
+        setbacks=0,
+        pause=None,
+        own_device=False,
+        outcome=None,
+        exit_code=None,
+        reason=None,
+        started=None,
+        ended=None,
+    )

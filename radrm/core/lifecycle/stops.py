@@ -1,0 +1,42 @@
+"""Stop an attempt: TERM now, KILL after the grace time, then KILL after each grace time."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from radrm.core.actions import Kill, Terminate
+from radrm.core.records import Attempt, Job, Stop
+from radrm.core.state.state import State
+from radrm.core.state.timers import KILL, Timer
+from radrm.core.transitions import Trigger
+from radrm.core.words import StopReason
+
+
+def stop(
+    state: State, job: Job, attempt: Attempt, reason: StopReason, why: str | None = None
+) -> None:
+    """Stop an attempt. `why` becomes the job's reason.
+
+    Stop reasons are ordered: CANCELLED > TIMEOUT > LOST > PREEMPTED. The reason of a stop
+    under way may only move left, and its deadline stays. So no cancel is forgotten.
+    """
+    now = state.step.now
+    if attempt.stop is not None and not reason.overrides(attempt.stop.reason):
+        return
+    if why is not None:
+        job = state.put_job(replace(job, reason=why))
+    if attempt.stop is not None:
+        state.put_attempt(replace(attempt, stop=replace(attempt.stop, reason=reason)))
+        return
+    deadline = now.boot_s + state.settings.grace_s
+    state.put_attempt(replace(attempt, stop=Stop(reason=reason, asked=now, kill_boot_s=deadline)))
+    state.move(job, Trigger.STOP)
+    state.wake(Timer(deadline, KILL, job.id, attempt.number))
+    state.act(Terminate(job_id=job.id, attempt=attempt.number))
+
+
+def kill_now(state: State, attempt: Attempt) -> None:
+    """Send KILL now, and again after each grace time until the attempt has ended."""
+    state.act(Kill(job_id=attempt.job_id, attempt=attempt.number))
+    again = state.step.now.boot_s + state.settings.grace_s
+    state.wake(Timer(again, KILL, attempt.job_id, attempt.number))

@@ -1,0 +1,57 @@
+"""The use of devices by attempts, from readings."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from radrm.core.lifecycle.stops import stop
+from radrm.core.records import Reading
+from radrm.core.state.holding import merged
+from radrm.core.state.ledger import DeviceLedger
+from radrm.core.state.state import State
+from radrm.core.units import show_seconds
+from radrm.core.words import DeviceKind, StopReason
+
+
+def take_reading(state: State, reading: Reading) -> None:
+    """Save the measured use of a device's attempts, and shrink their reservations."""
+    ledger = state.ledgers.get(reading.device)
+    if ledger is None:
+        return
+    for holding in ledger.take(reading):
+        attempt = state.live_attempt(holding.job_id, holding.attempt)
+        if attempt is None:
+            continue
+        usage = merged(attempt.usage, (holding.usage(reading.device),))
+        state.put_attempt(replace(attempt, usage=usage))
+        smaller = ledger.shrunk(holding)
+        if smaller is not None:
+            state.reserve(smaller)
+    _reclaim(state, ledger)
+
+
+def _reclaim(state: State, ledger: DeviceLedger) -> None:
+    """Cancel jobs that have not used the device for `core.unused_reclaim_s`."""
+    limit = state.settings.unused_reclaim_s
+    if not limit or not ledger.holdings:
+        return
+    for holding in list(ledger.holdings.values()):
+        unused_s = holding.unused_for(state.step.now.boot_s)
+        attempt = state.live_attempt(holding.job_id, holding.attempt)
+        if attempt is None or attempt.stop is not None or unused_s is None or unused_s < limit:
+            continue
+        reason = f"it had {ledger.device.name} for {show_seconds(unused_s)} and never used it"
+        stop(state, state.jobs[holding.job_id], attempt, StopReason.CANCELLED, reason)
+
+
+def end_on_vanished(state: State) -> None:
+    """Stop the attempts on vanished MIG instances as lost. A vanished GPU may return."""
+    for ledger in [le for le in state.ledgers.values() if le.vanished]:
+        if ledger.device.kind is not DeviceKind.MIG:
+            continue
+        for holding in list(ledger.holdings.values()):
+            attempt = state.live_attempt(holding.job_id, holding.attempt)
+            if attempt is None or attempt.stop is not None:
+                continue
+            reason = f"its device {ledger.device.profile or ledger.device.name} has vanished"
+            stop(state, state.jobs[holding.job_id], attempt, StopReason.LOST, reason)

@@ -1,0 +1,58 @@
+"""Why a waiting job does not start now. Computed only on demand."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from math import ceil
+
+from radrm.core.constraints.placement import refuse_gpuless
+from radrm.core.lifecycle.dependencies import waits_for
+from radrm.core.planning.asking import explanation
+from radrm.core.records import Instant, Job, Refusal
+from radrm.core.rules import Planner
+from radrm.core.state.state import State
+from radrm.core.units import show_seconds
+from radrm.core.view import View
+
+
+def why_waiting(
+    state: State,
+    view: View,
+    asked_planners: Callable[[], Sequence[Planner]],
+    job: Job,
+    now: Instant,
+) -> tuple[Refusal, ...]:
+    """Return why `job` waits: what keeps it out of the queue, else the planners' reasons.
+
+    `asked_planners` returns the planners in use now.
+    """
+    outside = _outside_queue(state, job, now)
+    if outside is not None:
+        return (outside,)
+    if state.launch_error is not None:
+        return (Refusal("launch", f"the server cannot start jobs: {state.launch_error}"),)
+    # Constraints and planners read the time of the current step, so this begins one.
+    state.begin(now)
+    if not job.spec.gpus and (busy := refuse_gpuless(state)) is not None:
+        return (busy,)
+    errors = tuple(Refusal("rule", line) for line in state.isolation.errors(now.boot_s))
+    found = [refusal for planner in asked_planners() for refusal in explanation(view, planner, job)]
+    return (*found, *errors) or (Refusal("next", "it starts with the next event"),)
+
+
+def _outside_queue(state: State, job: Job, now: Instant) -> Refusal | None:
+    """Return why a waiting job is not in the queue; None if it is."""
+    if job.held:
+        return Refusal("held", "it is held; release it with: radrm release")
+    if job.estimating:
+        return Refusal("estimating", "its memory is being estimated")
+    if job.pause is not None:
+        left_s = ceil(job.pause.left_s(now))
+        return Refusal("pause", f"waits {show_seconds(left_s)} {job.pause.reason}")
+    if job.after:
+        return Refusal("dependency", waits_for(state, job))
+    array = state.arrays.get(job.array.array_id) if job.array else None
+    if array is not None and array.at_once is not None and array.stands_aside(job.id):
+        return Refusal("array", f"array limit ({array.at_once}) reached")
+    aside = state.waiting.why_aside(job.id)
+    return None if aside is None else aside.refusal

@@ -1,0 +1,275 @@
+"""The scheduler's state at one moment, for code that only reads: answers, metrics, the loop.
+
+Theory of operation
+-------------------
+A snapshot never changes: every method keeps returning the same values. Jobs, attempts and
+reservations are frozen records and are shared. Tuples, `DeviceSnapshot` and `Occupant` are made
+for the snapshot.
+
+A snapshot costs nothing until it is read. Until the next step it reads the scheduler's own
+memory, and all readers share one snapshot. Before a step changes anything,
+`Snapshots.before_change` drops it. If other code still holds it then, it gets copies of its own
+(`Snapshot.detach`): references to the records, some 0.1 ms for 10,000 jobs. So the cost of an
+event does not grow with the jobs, unless code holds a snapshot from one event to the next.
+
+What may interleave: only the loop's thread takes steps and snapshots. Long work that yields to
+other events may hold a snapshot, which then shows the past. Before you pass a snapshot to
+another thread, call `detach`: then it shares nothing mutable with the scheduler.
+
+What a restart sees: nothing. Snapshots are never stored.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+
+from radrm.core.records import Attempt, Device, Job, Reading, Reservation, Usage
+from radrm.core.settings import CoreSettings
+from radrm.core.state.holding import Holding, merged
+from radrm.core.state.ledger import DeviceLedger
+from radrm.core.state.readings import why_unreadable
+from radrm.core.state.state import State
+from radrm.core.state.waiting import WaitingQueue
+from radrm.core.words import Collocation
+
+
+@dataclass(frozen=True, slots=True)
+class Occupant:
+    """A live attempt on one device, and its measured use there."""
+
+    job_id: int
+    attempt: int
+    collocation: Collocation
+    since_s: float
+    """Boot-time second at which it came."""
+    settled: bool
+    """Its memory has stopped growing."""
+    usage: Usage
+
+    def unused_for(self, now_s: float) -> float | None:
+        """Return the seconds since it came, if it has used no memory of the device.
+
+        None if it has used some, or if that is unknown.
+        """
+        return now_s - self.since_s if self.usage.peak_mib == 0 else None
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceSnapshot:
+    """One device: its record, last reading, occupants and reservations."""
+
+    device: Device
+    vanished: bool
+    """It is no longer listed, but attempts are still on it."""
+    drained: str | None
+    """Why it is drained; None if it is not."""
+    reading: Reading | None
+    unmanaged_mib: int | None
+    """Memory of unmanaged processes; None while it is unknown."""
+    reserved_mib: int
+    free_mib: int | None
+    """Memory that can be reserved; None while unmanaged memory is unknown."""
+    smact: float | None
+    """The SM activity that a policy uses, 0..1; None while it is unknown."""
+    smact_refusal: str | None
+    """Why `smact` is None."""
+    warm_from_s: float
+    """Boot-time second from which readings of SM activity count again."""
+    occupants: Mapping[int, Occupant]
+    """By job."""
+    reservations: tuple[Reservation, ...]
+    fresh_from_s: float
+    """Boot-time second of the last leave. Earlier readings may still count the job that left."""
+    stale_after_s: float
+
+    def unreadable(self, now_s: float) -> str | None:
+        """Return why the last reading is not usable at this time; None if it is."""
+        return why_unreadable(self.reading, self.fresh_from_s, self.stale_after_s, now_s)
+
+
+class Snapshot:
+    """The state at one moment, from `Scheduler.snapshot`."""
+
+    __slots__ = (
+        *("version", "jobs_version", "settings", "_jobs", "_attempts", "_ledgers", "_gpu"),
+        *("_gpuless", "_devices", "_in_order", "_every_job", "_detached", "__weakref__"),
+    )
+
+    def __init__(self, state: State) -> None:
+        self.version = state.version
+        """Grows with every change of a record."""
+        self.jobs_version = state.jobs_version
+        """Grows with every change of a job's record, not with readings."""
+        self.settings: CoreSettings = state.settings
+        self._jobs = state.jobs
+        self._attempts = state.attempts
+        self._ledgers = state.ledgers
+        self._gpu = state.waiting.gpu
+        self._gpuless = state.waiting.gpuless
+        self._devices: dict[str, DeviceSnapshot] = {}
+        self._in_order: tuple[DeviceSnapshot, ...] | None = None
+        self._every_job: tuple[Job, ...] | None = None
+        self._detached = False
+
+    def detach(self) -> None:
+        """Copy all that is shared with the scheduler, which is about to change."""
+        if self._detached:
+            return
+        self._detached = True
+        _ = self.devices  # copies of the ledgers, which are made on first use
+        self._jobs = self._jobs.copy()
+        self._attempts = self._attempts.copy()
+        self._ledgers = {}
+        self._gpu = self._gpu.copy()
+        self._gpuless = self._gpuless.copy()
+
+    # ------------------------------------------------------------- jobs
+
+    def job(self, job_id: int) -> Job | None:
+        """Return an unfinished job; None if there is none with this id."""
+        return self._jobs.get(job_id)
+
+    @property
+    def jobs(self) -> tuple[Job, ...]:
+        """The unfinished jobs, in no order that matters."""
+        if self._every_job is None:
+            self._every_job = tuple(self._jobs.values())
+        return self._every_job
+
+    def attempt(self, job_id: int) -> Attempt | None:
+        """Return the live attempt of a job; None if it has none."""
+        return self._attempts.get(job_id)
+
+    def live_attempt(self, job_id: int, number: int) -> Attempt | None:
+        """Return the live attempt of a job if it has this number, else None."""
+        attempt = self._attempts.get(job_id)
+        return attempt if attempt is not None and attempt.number == number else None
+
+    @property
+    def running(self) -> tuple[tuple[Job, Attempt], ...]:
+        """The jobs with a live attempt, by id."""
+        jobs, attempts = self._jobs, self._attempts
+        return tuple((jobs[job_id], attempts[job_id]) for job_id in sorted(attempts))
+
+    def used_now(self, attempt: Attempt) -> Attempt:
+        """Return an attempt with its use up to now. Its stored record may be a minute older."""
+        if attempt.job_id not in self._attempts or attempt.ended is not None:
+            return attempt
+        placements = [p for p in (attempt.placement, attempt.target) if p is not None]
+        uuids = dict.fromkeys(uuid for placement in placements for uuid in placement.devices)
+        devices = [found for uuid in uuids if (found := self.device(uuid)) is not None]
+        mine = [each.occupants.get(attempt.job_id) for each in devices]
+        newer = [occupant.usage for occupant in mine if occupant is not None]
+        return replace(attempt, usage=merged(attempt.usage, newer))
+
+    # ------------------------------------------------------------- the queue
+
+    @property
+    def waiting(self) -> int:
+        """The number of jobs in the two lines."""
+        return len(self._gpu) + len(self._gpuless)
+
+    @property
+    def lines(self) -> tuple[tuple[Job, ...], tuple[Job, ...]]:
+        """The line of jobs for GPUs, and the line of jobs without, in the order of service."""
+        find = self._jobs.__getitem__
+        return tuple(map(find, self._gpu)), tuple(map(find, self._gpuless))
+
+    @property
+    def aside(self) -> tuple[Job, ...]:
+        """The jobs without a live attempt that are in no line (held ones, for example), by id."""
+        left = self._jobs.keys() - self._attempts.keys()
+        left.difference_update(self._gpu, self._gpuless)
+        return tuple(map(self._jobs.__getitem__, sorted(left)))
+
+    def position(self, job: Job) -> int | None:
+        """Return a job's place in its line, 0 for the head; None if it is in none."""
+        return self._line(job).position(job.id)
+
+    def head(self, job: Job) -> Job | None:
+        """Return the head of the line that `job` is in; None if it is in none."""
+        line = self._line(job)
+        first = line.head()
+        return self._jobs[first] if first is not None and job.id in line else None
+
+    def _line(self, job: Job) -> WaitingQueue:
+        return self._gpu if job.spec.gpus else self._gpuless
+
+    # ------------------------------------------------------------- devices
+
+    @property
+    def devices(self) -> tuple[DeviceSnapshot, ...]:
+        """The devices that are listed or have attempts, by node and index."""
+        if self._in_order is None:
+            found = (self.device(uuid) for uuid in tuple(self._ledgers))
+            known = (device for device in found if device is not None)
+            self._in_order = tuple(
+                sorted(known, key=lambda each: (each.device.node, each.device.index))
+            )
+        return self._in_order
+
+    def device(self, uuid: str) -> DeviceSnapshot | None:
+        """Return a device; None if it is unknown."""
+        found = self._devices.get(uuid)
+        if found is None and uuid in self._ledgers:
+            found = self._devices[uuid] = _frozen(self._ledgers[uuid], self.settings)
+        return found
+
+
+class Snapshots:
+    """Makes the scheduler's snapshots, and drops each before the state changes."""
+
+    def __init__(self, state: State) -> None:
+        self._state = state
+        self._current: Snapshot | None = None
+
+    def take(self) -> Snapshot:
+        """Return the snapshot of this moment; until the next change it is the same one."""
+        if self._current is None:
+            self._current = Snapshot(self._state)
+        return self._current
+
+    def before_change(self) -> None:
+        """Drop the snapshot before a change. If other code still holds it, it gets copies."""
+        if self._current is not None:
+            held = weakref.ref(self._current)
+            self._current = None
+            # CPython frees it at once if no other code holds it.
+            still = held()
+            if still is not None:
+                still.detach()
+
+
+def _frozen(ledger: DeviceLedger, settings: CoreSettings) -> DeviceSnapshot:
+    uuid = ledger.device.uuid
+    occupants = {job_id: _occupant(held, uuid) for job_id, held in ledger.holdings.items()}
+    return DeviceSnapshot(
+        device=ledger.device,
+        vanished=ledger.vanished,
+        drained=ledger.drained,
+        reading=ledger.reading,
+        unmanaged_mib=ledger.unmanaged_mib,
+        reserved_mib=ledger.reserved_mib,
+        free_mib=ledger.free_mib(),
+        smact=ledger.smact,
+        smact_refusal=ledger.smact_refusal,
+        warm_from_s=ledger.warm_from_s,
+        occupants=MappingProxyType(occupants),
+        reservations=tuple(ledger.reservations.values()),
+        fresh_from_s=ledger.fresh_from_s,
+        stale_after_s=settings.stale_after_s,
+    )
+
+
+def _occupant(holding: Holding, uuid: str) -> Occupant:
+    return Occupant(
+        job_id=holding.job_id,
+        attempt=holding.attempt,
+        collocation=holding.collocation,
+        since_s=holding.since_s,
+        settled=holding.settled,
+        usage=holding.usage(uuid),
+    )

@@ -1,0 +1,92 @@
+"""The SM activity of a device that a policy uses.
+
+Theory of operation
+-------------------
+A mean over readings describes the jobs on the device only if these have not changed meanwhile.
+A training job also needs up to a minute until it computes. So each change of the jobs restarts
+the window, and the mean counts again from `warm_from_s` on: `core.smact_warm_s` after the latest
+job has come, and at least `core.smact_after_exit_s` after one has left. Then the device is *warm*.
+
+Until then an *expected* load stands in. After a job has come it is the load before plus
+what is predicted for the new job; without a prediction it is None. After a job has left it
+is the load before: the remaining jobs cause no more than all did together. With a load of
+None the device takes no further job by SM activity.
+
+A failed source or an impossible figure gives None at once, since any number could compare as
+"low enough".
+
+What a restart sees: nothing of this is stored. Adopted attempts keep their start times, so a
+device with old jobs is warm with its first reading.
+"""
+
+from __future__ import annotations
+
+import math
+
+from radrm.core.records import Reading
+from radrm.core.settings import CoreSettings
+from radrm.core.state.window import Window
+from radrm.core.units import show_seconds
+
+
+class SmactLoad:
+    """The SM activity of one device: a mean of readings, or an expected load."""
+
+    __slots__ = ("_expected", "_settings", "_window", "error", "warm_from_s")
+
+    def __init__(self, settings: CoreSettings, window: Window) -> None:
+        self._settings = settings
+        self._window = window
+        self.warm_from_s = float("-inf")
+        """Boot time from which readings describe the jobs that are on the device now."""
+        self._expected: float | None = None
+        self.error: str | None = None
+        """Why the last reading's SM activity cannot be used; None if it can."""
+
+    @property
+    def smact(self) -> float | None:
+        """The load that a policy uses, 0..1; None while it is unknown."""
+        if self.error is not None:
+            return None
+        if self._window.last_s >= self.warm_from_s:
+            return self._window.mean
+        return self._expected
+
+    def doubt(self, reading: Reading | None) -> str | None:
+        """Return why `smact` is None, given the device's last reading; None if it is known."""
+        if self.error is not None:
+            return self.error
+        if self.smact is not None:
+            return None
+        if reading is not None and reading.smact_coarse and not self._settings.use_coarse_smact:
+            return "only coarse utilization is read here, and core.use_coarse_smact is off"
+        if reading is not None and reading.smact is None:
+            return "its SM activity is not measured"
+        left_s = 1.0 if reading is None else max(1.0, self.warm_from_s - reading.at.boot_s)
+        return f"its jobs changed; its SM activity is known in {show_seconds(math.ceil(left_s))}"
+
+    def take(self, reading: Reading) -> None:
+        """Take in a reading of the device with the jobs that are on it now."""
+        self._window.forget(reading.at.boot_s)
+        usable = not reading.smact_coarse or self._settings.use_coarse_smact
+        if reading.smact is not None and usable:
+            self._window.add(reading.at.boot_s, reading.smact)
+
+    def before_join(self, alone: bool, predicted: float | None) -> None:
+        """Note that a job comes. `alone`: no other job is there. `predicted`: its SM activity."""
+        before = 0.0 if alone else self.smact
+        self._expected = None
+        if before is not None and predicted is not None:
+            self._expected = min(1.0, before + predicted)
+        self._window.restart()
+
+    def after_leave(self, alone: bool) -> None:
+        """Note that a job left. `alone`: no job is left."""
+        self._expected = None if alone else self.smact
+        self._window.restart()
+
+    def warm_up(self, latest_s: float, left_s: float = float("-inf")) -> None:
+        """Set when the device is warm: its latest job came at `latest_s`, one left at `left_s`."""
+        self.warm_from_s = max(
+            latest_s + self._settings.smact_warm_s, left_s + self._settings.smact_after_exit_s
+        )

@@ -1,0 +1,60 @@
+"""The key of an order, made safe for a sorted queue: any two keys can be compared."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from radrm.core.records import Job
+from radrm.core.state.isolation import RULE_ERRORS, Isolation, WrongAnswer
+
+
+class SafeOrderKey:
+    """Returns an order's key for a job.
+
+    Jobs for which the order fails go behind all others, by submission.
+    """
+
+    def __init__(self, name: str, key: Callable[[Job], object], isolation: Isolation) -> None:
+        self._name = name
+        self._key = key
+        self._isolation = isolation
+        self.without: set[int] = set()
+        """The jobs for which the order failed."""
+
+    def __call__(self, job: Job) -> tuple[Any, ...]:
+        try:
+            key = (0, _ranked(self._key(job)))
+        except RULE_ERRORS as error:
+            self.without.add(job.id)
+            meanwhile = "jobs without a key go last, by submission"
+            self._isolation.fail("order", self._name, error, meanwhile)
+            return (1, *job.place)
+        self.without.discard(job.id)
+        return key
+
+
+def _ranked(key: object) -> tuple[Any, ...]:
+    """Return a key that can be compared with any other. Raises `WrongAnswer`."""
+    if not isinstance(key, tuple):
+        raise WrongAnswer(f"its key is of type {type(key).__name__}, not a tuple")
+    return tuple(_rank(part) for part in key)
+
+
+def _rank(part: object) -> tuple[Any, ...]:
+    """Return a part with the rank of its type: None, numbers, texts, tuples, in this order.
+
+    Python does not compare values of different types. A subclass could define its own
+    comparison, so the plain value is taken.
+    """
+    if part is None:
+        return (0,)
+    if isinstance(part, (int, float)):
+        if part != part:
+            raise WrongAnswer("its key holds NaN, which cannot be sorted")
+        return 1, float(part) if isinstance(part, float) else int(part)
+    if isinstance(part, str):
+        return 2, str.__str__(part)
+    if isinstance(part, tuple):
+        return 3, _ranked(part)
+    raise WrongAnswer(f"its key holds a {type(part).__name__}, not numbers and texts")

@@ -1,0 +1,76 @@
+"""When `step` must be called again, and why.
+
+A timer is not cancelled when its reason goes away. A due timer only causes a check, which may
+find nothing to do. Timers are not stored: a restart makes them again from the records
+(`core/adoption.py`).
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable
+from dataclasses import dataclass
+
+TIME_LIMIT = "time limit"
+"""An attempt reaches its time limit, or the time of the signal before it."""
+KILL = "kill"
+"""The grace time of a stop ends."""
+PAUSE_OVER = "pause over"
+"""A job's pause ends."""
+LAUNCH_AGAIN = "launch again"
+"""The pause of all launches ends."""
+RULES_AGAIN = "rules"
+"""The rest of a failed rule ends."""
+ALL_PLANNERS = "planners"
+"""Call all planners: a proposal may be possible again."""
+PLANNER = "planner:"
+"""The prefix of a planner's name: it asked to be called."""
+
+AT_ONCE = float("-inf")
+"""The time of timers that are due at the next step."""
+
+_FEW = 256
+"""Up to this many timers, unneeded ones are not removed."""
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Timer:
+    """Check at `boot_s`, for the reason `what`, a job's attempt (0: none) or a rule."""
+
+    boot_s: float
+    what: str
+    job_id: int = 0
+    attempt: int = 0
+
+
+class Timers:
+    """The timers, earliest first. `is_wanted` returns whether a timer is still needed."""
+
+    def __init__(self, is_wanted: Callable[[Timer], bool]) -> None:
+        self._heap: list[Timer] = []
+        self._is_wanted = is_wanted
+        self._most = _FEW
+
+    def add(self, timer: Timer) -> None:
+        """Add a timer."""
+        heapq.heappush(self._heap, timer)
+        if len(self._heap) > self._most:
+            # The timers of ended attempts would stay until they are due, perhaps for days.
+            kept = {timer for timer in self._heap if self._is_wanted(timer)}
+            self._heap = sorted(kept)
+            self._most = 2 * len(kept) + _FEW
+
+    def take_due(self, now_s: float) -> list[Timer]:
+        """Remove and return the due timers, earliest first."""
+        found: list[Timer] = []
+        while self._heap and self._heap[0].boot_s <= now_s:
+            found.append(heapq.heappop(self._heap))
+        return found
+
+    @property
+    def next_s(self) -> float | None:
+        """The boot time of the earliest timer; None without timers."""
+        return self._heap[0].boot_s if self._heap else None
+
+    def __len__(self) -> int:
+        return len(self._heap)

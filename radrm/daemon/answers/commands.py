@@ -1,0 +1,132 @@
+"""The commands that users give about their jobs, and the table of all commands.
+
+A command may name several jobs at once, by an array, a name or a glob. The daemon carries it out
+for each job for which that is possible. It refuses the command only if there is no such job.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any, TypeAlias
+
+from radrm.core import events as ev
+from radrm.core.records import Job
+from radrm.core.words import JobState
+from radrm.daemon.answers.device_commands import drain, mps_start, mps_stop, resume
+from radrm.daemon.answers.each_job import JobResult, for_each_job
+from radrm.daemon.answers.edit import edit
+from radrm.daemon.answers.followers import Followers
+from radrm.daemon.answers.selection import select_jobs
+from radrm.daemon.intake.batch import dependencies
+from radrm.daemon.intake.envelopes import user_name
+from radrm.daemon.loop import Loop
+from radrm.daemon.serving.server import Request
+from radrm.daemon.serving.turns import Pace, Work
+from radrm.daemon.views.references import References
+from radrm.errors import RadrmError, Refused
+
+Command: TypeAlias = Callable[[Loop, Request], Any]
+"""Carries a request out. Returns its answer, or the work that leads to it."""
+
+
+def cancel(loop: Loop, request: Request) -> Work[list[JobResult]]:
+    """End jobs, waiting or running. The result of each names the jobs that fail with it."""
+    selection = yield from select_jobs(loop, request, by_filter=True)
+    pace = Pace()
+
+    def find(job_id: int) -> Job | None:
+        return loop.scheduler.snapshot.job(job_id)
+
+    unfinished = {job_id for job_id in selection.ids if find(job_id) is not None}
+    followers = Followers(find, unfinished)
+    for job in loop.scheduler.snapshot.jobs:
+        followers.note(job)
+        if pace.spent:
+            yield from pace.rest()
+
+    def make_event(job: Job) -> ev.Event | None:
+        if job.state.final and job.id in unfinished:
+            return None  # it has failed with a job that this command cancelled before
+        if job.state.final:
+            raise Refused(f"job {job.label} has ended already ({job.state.value})")
+        by = user_name(request.client.uid)
+        return ev.CancelRequested(at=loop.clock.now(), job_id=job.id, by=by)
+
+    def carry_out(done: list[JobResult], events: list[ev.Event]) -> None:
+        cancelled = {int(result.id): result for result in done if result.error is None}
+        for job_id, failing in followers.failing_with(cancelled).items():
+            cancelled[job_id].followers = [job.label for job in failing]
+        loop.process(events)
+
+    return (yield from for_each_job(loop, request, selection, make_event, carry_out))
+
+
+def hold(loop: Loop, request: Request) -> Work[list[JobResult]]:
+    """Keep waiting jobs from starting."""
+
+    def make_event(job: Job) -> ev.Event:
+        if not job.state.waiting:
+            raise Refused(f"job {job.label} is {job.state.value}; only a waiting job can be held")
+        if job.held:
+            raise Refused(f"job {job.label} is held already")
+        return ev.HoldRequested(at=loop.clock.now(), job_id=job.id, held=True)
+
+    selection = yield from select_jobs(loop, request, by_filter=True)
+    return (yield from for_each_job(loop, request, selection, make_event))
+
+
+def release(loop: Loop, request: Request) -> Work[list[JobResult]]:
+    """Let held jobs start, and end the pause of jobs that wait before they are tried again."""
+
+    def make_event(job: Job) -> ev.Event:
+        if job.state.final or not (job.held or job.pause):
+            raise Refused(f"job {job.label} is {job.state.value} and not held")
+        return ev.HoldRequested(at=loop.clock.now(), job_id=job.id, held=False)
+
+    selection = yield from select_jobs(loop, request, by_filter=True)
+    return (yield from for_each_job(loop, request, selection, make_event))
+
+
+def requeue(loop: Loop, request: Request) -> Work[list[JobResult]]:
+    """Run jobs again from their start: running jobs, and jobs that have ended."""
+
+    def make_event(job: Job) -> ev.Event:
+        if job.state.waiting or job.state is JobState.STOPPING:
+            raise Refused(f"job {job.label} is {job.state.value}; there is nothing to run again")
+        by = user_name(request.client.uid)
+        return ev.RequeueRequested(at=loop.clock.now(), job=_as_new(loop, job), by=by)
+
+    selection = yield from select_jobs(loop, request, by_filter=True)
+    return (yield from for_each_job(loop, request, selection, make_event))
+
+
+def _as_new(loop: Loop, job: Job) -> Job:
+    """The job as it runs again.
+
+    A job that never ran gets its dependencies back. They are looked up again, and a dependency
+    that cannot be met raises `Refused`.
+    """
+    if not job.state.final or job.attempts:
+        return job
+    wanted = loop.store.submissions.of_job(job.id).job_file().options.after
+    try:
+        after = dependencies(wanted, References(loop.scheduler, loop.store).target)
+    except RadrmError as error:
+        raise Refused(
+            f"job {job.label} never ran and cannot: {error}; submit it with another --after"
+        ) from None
+    return replace(job, after=after)
+
+
+COMMANDS: dict[str, Command] = {
+    "cancel": cancel,
+    "hold": hold,
+    "release": release,
+    "requeue": requeue,
+    "edit": edit,
+    "drain": drain,
+    "resume": resume,
+    "mps-start": mps_start,
+    "mps-stop": mps_stop,
+}

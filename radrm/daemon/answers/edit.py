@@ -1,0 +1,133 @@
+"""The command `edit`: change what unfinished jobs ask for."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from radrm.core import events as ev
+from radrm.core.records import Dependency, Job, JobSpec
+from radrm.daemon.answers.each_job import JobResult, for_each_job
+from radrm.daemon.answers.selection import select_jobs
+from radrm.daemon.intake.batch import dependencies
+from radrm.daemon.intake.estimation import Knowledge
+from radrm.daemon.loop import Loop
+from radrm.daemon.serving.server import Request
+from radrm.daemon.serving.turns import Work
+from radrm.daemon.views.arguments import raw_options
+from radrm.daemon.views.references import References
+from radrm.errors import RadrmError, Refused
+from radrm.jobfile.parsing import merged
+
+_OF_AN_ATTEMPT = frozenset({"name", "output", "error", "chdir", "env"})
+"""Options with which a live attempt was started: under others its logs would not be found."""
+_OF_AN_ESTIMATE = frozenset(
+    {
+        *("gpus", "gpu-memory", "smact", "duration", "mig-profile", "env", "chdir"),
+        *("model-summary", "model-factory", "batch-size", "sequence-length", "input-shape"),
+        *("optimizer", "precision"),
+    }
+)
+"""Options that state, or decide, what the job will need."""
+
+MAX_EDITS = 256 * 1024
+"""Bytes of all edited options of one job."""
+_MOST_KNOWN = 100
+"""Different edited job files that one command remembers."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Edited:
+    """What a job asks for after the edit. All elements of an array share it."""
+
+    options: dict[str, Any]
+    spec: JobSpec
+    after: tuple[Dependency, ...] | None
+    """None: as before."""
+    knowledge: Knowledge | None
+    """What is known of its need now; None: as before."""
+
+
+def edit(loop: Loop, request: Request) -> Work[list[JobResult]]:
+    """Change what unfinished jobs ask for."""
+    changes = dict(raw_options(request.words))
+    if isinstance(changes.get("after"), list):
+        # Edits add up in lists; "none" first makes the new dependencies replace the old ones.
+        changes["after"] = ["none", *changes["after"]]
+    known: dict[tuple[str, str | None], _Edited | RadrmError] = {}
+    """By the ticket and the earlier edits: elements of an array differ in nothing else."""
+    edits: list[tuple[int, dict[str, Any]]] = []
+
+    def make_event(job: Job) -> ev.Event:
+        if job.state.final:
+            raise Refused(f"job {job.label} has ended already ({job.state.value})")
+        fixed = sorted(changes.keys() & _OF_AN_ATTEMPT)
+        if fixed and not job.state.waiting:
+            raise Refused(
+                f"job {job.label} is {job.state.value}; --{fixed[0]} can change only while it waits"
+            )
+        alike = (job.ticket, loop.store.submissions.edits_digest(job.id))
+        if alike not in known:
+            if len(known) >= _MOST_KNOWN:
+                known.clear()
+            known[alike] = _edited_or_error(loop, job, changes)
+        edited = known[alike]
+        if isinstance(edited, RadrmError):
+            raise edited
+        knowledge = edited.knowledge
+        event = ev.EditRequested(
+            at=loop.clock.now(),
+            job_id=job.id,
+            spec=edited.spec,
+            estimates=knowledge.estimates if knowledge else None,
+            after=job.after if edited.after is None else edited.after,
+            estimating=knowledge.estimating if knowledge else False,
+            fingerprint=knowledge.fingerprint if knowledge else None,
+        )
+        refusal = loop.scheduler.refuse_edit(event)
+        if refusal is not None:
+            raise Refused(refusal)
+        edits.append((job.id, edited.options))
+        return event
+
+    def carry_out(done: list[JobResult], events: list[ev.Event]) -> None:
+        changed = edits[:]
+        edits.clear()
+        if "after" in changes:
+            known.clear()  # a job that others follow may end before the next piece
+        loop.process(events, edits=changed)
+
+    selection = yield from select_jobs(loop, request, by_filter=False)
+    return (yield from for_each_job(loop, request, selection, make_event, carry_out))
+
+
+def _edited_or_error(loop: Loop, job: Job, changes: dict[str, Any]) -> _Edited | RadrmError:
+    """The edited job, or why the edit is impossible. Elements of an array share both."""
+    try:
+        return _edited(loop, job, changes)
+    except RadrmError as error:
+        return error
+
+
+def _edited(loop: Loop, job: Job, changes: dict[str, Any]) -> _Edited:
+    """The job as if its submission had these options too. Raises `RadrmError`."""
+    submission = loop.store.submissions.of_job(job.id)
+    options = merged(submission.edits, changes)
+    size = len(json.dumps(options))
+    if size > MAX_EDITS:
+        raise Refused(
+            f"the changes of job {job.label} would take {size} bytes, and {MAX_EDITS} is the "
+            "most; submit it again instead"
+        )
+    job_file = submission.job_file().edited(changes)
+    after = None
+    if "after" in changes:
+        find = References(loop.scheduler, loop.store).target
+        after = dependencies(job_file.options.after, find)
+    knowledge = None
+    if changes.keys() & _OF_AN_ESTIMATE:
+        knowledge = loop.parts.estimation.known_at_once(
+            job_file, submission.envelope, submission.uid
+        )
+    return _Edited(options, job_file.spec(job.spec.user, job.spec.uid), after, knowledge)

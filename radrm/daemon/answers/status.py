@@ -1,0 +1,104 @@
+"""The questions `status` and `page`: the documents of many jobs, in pages."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from radrm.daemon.loop import Loop
+from radrm.daemon.serving.turns import Pace, Work
+from radrm.daemon.views.arguments import Words, cursor, page
+from radrm.daemon.views.documents import Document, JobDocuments
+from radrm.daemon.views.rows import Line, Row
+from radrm.errors import Refused
+
+ROWS = 500
+BYTES = 2**20
+"""Roughly the length of one page. A page ends at the first of the two limits."""
+MOST_ROWS = 2000
+"""Rows of an answer to a client that does not ask in pages."""
+
+
+def status(loop: Loop, words: Words, uid: int) -> Work[list[Document] | Document]:
+    """All jobs that the client asks for, each with all fields.
+
+    A client that sends a cursor (`after`) gets a page of jobs by id, and the cursor of the next
+    page. If the jobs are few, it gets all of them at once, in queue order.
+    """
+    after = cursor(words)
+    table = yield from loop.tables.get(loop.scheduler, loop.store, words, uid)
+    lines, in_full = table.lines, bool(words.get("jobs"))
+    if after is None:
+        documents, left = yield from _documents(loop, lines[:MOST_ROWS], in_full, 16 * BYTES)
+        if left or len(lines) > MOST_ROWS:
+            raise Refused(
+                f"these are {len(lines)} jobs, more than one answer holds ({MOST_ROWS}); "
+                "name fewer, or use the radrm of the daemon's version, which asks in pages"
+            )
+        return documents
+    if after == 0 and len(lines) <= ROWS:
+        documents, left = yield from _documents(loop, lines, in_full, BYTES)
+        if not left:
+            return {"jobs": documents, "next": None}
+    lines = table.after(after)
+    documents, _ = yield from _documents(loop, lines[:ROWS], in_full, BYTES)
+    more = len(documents) < len(lines)
+    return {"jobs": documents, "next": documents[-1]["id"] if more and documents else None}
+
+
+def paged(loop: Loop, words: Words, uid: int) -> Work[Document]:
+    """One page of rows, and the number of all rows. With `all`, the latest jobs come first."""
+    offset, limit = page(words)
+    table = yield from loop.tables.get(loop.scheduler, loop.store, words, uid)
+    lines = table.collapsed
+    if words.get("all") and not words.get("jobs"):
+        lines = lines[::-1]
+    documents, _ = yield from _documents(loop, lines[offset : offset + limit], False, 8 * BYTES)
+    snapshot = loop.scheduler.snapshot
+    return {
+        "jobs": documents,
+        "total": len(lines),
+        "counts": table.counts,
+        "now": loop.clock.now().wall_s,
+        "devices": {each.device.uuid: each.device.index for each in snapshot.devices},
+        "notes": loop.parts.unmanaged.notes(snapshot),
+    }
+
+
+def _documents(
+    loop: Loop, lines: Sequence[Line], in_full: bool, most_bytes: int
+) -> Work[tuple[list[Document], bool]]:
+    """The documents of as many lines as fit, at least one, and whether some are left out."""
+    documents, now, pace = JobDocuments(loop.scheduler, loop.store), loop.clock.now(), Pace()
+    found: list[Document] = []
+    for line in lines:
+        row = _row(loop, line)
+        if row is None:
+            continue
+        document = documents.detailed(row.job, now) if in_full else documents.row(row, now)
+        most_bytes -= _size(document)
+        if most_bytes < 0 and found:
+            return found, True
+        found.append(document)
+        if pace.spent:
+            yield from pace.rest()
+    return found, False
+
+
+def _row(loop: Loop, line: Line) -> Row | None:
+    """The row of a line, with the job as it is now."""
+    if isinstance(line, int):
+        job = loop.store.job(line)
+        return Row(job) if job is not None else None
+    job = loop.scheduler.snapshot.job(line.job.id)
+    if job is line.job:
+        return line
+    # The job has changed since the table was gathered.
+    job = job or loop.store.job(line.job.id)
+    return Row(job) if job is not None else None
+
+
+def _size(document: Document) -> int:
+    """Bytes of a document as JSON, roughly: only some texts and lists vary in length."""
+    texts = (document["name"], document["reason"], document["comment"])
+    notes = sum(len(note) for note in document["estimate_notes"])
+    return 900 + sum(len(text or "") for text in texts) + notes + 60 * len(document["after"])

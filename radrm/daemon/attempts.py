@@ -1,0 +1,121 @@
+"""Convert the records in the folders of attempts into events.
+
+Theory of operation. A runner writes its records at any time, and a pidfd only wakes the daemon.
+So the daemon may read a record early, twice or late, and the end must be the same: the core
+ignores events about ended attempts. After a restart the daemon adopts every live attempt of the
+store. It knows all ends before the first timer or planner runs.
+"""
+
+from __future__ import annotations
+
+import logging
+
+from radrm.core import events as ev
+from radrm.core.records import Attempt, Job
+from radrm.core.scheduler import Scheduler
+from radrm.core.words import Collocation
+from radrm.host.attempts.evidence import Ended, Lost, Running, Started, Void
+from radrm.host.attempts.launcher import Launcher
+from radrm.host.clock import Clock
+from radrm.host.mps.interface import Mps
+from radrm.host.storage.store import Store
+from radrm.oom import classify
+
+log = logging.getLogger("radrm")
+
+_ADOPTED = {Void: "nothing ran", Running: "it runs", Ended: "it has ended", Lost: "it is lost"}
+
+
+class Attempts:
+    """Reads the records of the scheduler's live attempts. Used by the loop's thread."""
+
+    def __init__(
+        self,
+        clock: Clock,
+        scheduler: Scheduler,
+        store: Store,
+        launcher: Launcher,
+        mps: Mps | None,
+    ) -> None:
+        self._clock = clock
+        self._scheduler = scheduler
+        self._store = store
+        self._launcher = launcher
+        self._mps = mps
+
+    def adopt(self) -> list[ev.Event]:
+        """Adopt the attempts that an earlier daemon left; return what became of them."""
+        self._forget_ended()
+        events: list[ev.Event] = []
+        for job, attempt in self._scheduler.snapshot.running:
+            found = self._launcher.adopt(attempt.serial, job.id, attempt.number)
+            what = _ADOPTED[type(found)]
+            log.info("re-adopted job %d (attempt %d): %s", job.id, attempt.number, what)
+            if isinstance(found, Ended) and found.at.boot != self._clock.now().boot:
+                log.info("job %d: its exit record is of an earlier boot; its date holds", job.id)
+            if isinstance(found, Lost) and not found.began:
+                found = Void()  # daemon and runner both died in the launch: nothing ran
+            events += self._events_of(job, attempt, found)
+        return events
+
+    def _forget_ended(self) -> None:
+        """Remove the folders of ended attempts that an earlier daemon had no time to remove."""
+        live = {attempt.serial for _, attempt in self._scheduler.snapshot.running}
+        for serial in self._launcher.serials():
+            if serial in live:
+                continue
+            if self._store.has_attempt(serial):
+                self._launcher.forget(serial)
+            else:
+                where = f"the folder of attempt {serial}"
+                log.warning("%s is not of this store and is left: its job may run on", where)
+
+    def events(self) -> list[ev.Event]:
+        """The events for all records that are new since the last call."""
+        events: list[ev.Event] = []
+        for job, attempt in self._scheduler.snapshot.running:
+            while (found := self._launcher.poll(attempt.serial)) is not None:
+                events += self._events_of(job, attempt, found)
+        return events
+
+    def _events_of(
+        self, job: Job, attempt: Attempt, found: Void | Started | Running | Ended | Lost
+    ) -> list[ev.Event]:
+        job_id, number, now = job.id, attempt.number, self._clock.now()
+        if isinstance(found, Void):
+            return [ev.LaunchVoided(at=now, job_id=job_id, attempt=number)]
+        events: list[ev.Event] = []
+        begun = found if isinstance(found, Started) else found.started
+        if begun is not None and attempt.started is None:
+            events.append(
+                ev.AttemptStarted(at=now, job_id=job_id, attempt=number, happened=begun.at)
+            )
+        if isinstance(found, (Started, Running)):
+            return events
+        self._suspect_mps(attempt, found)
+        if isinstance(found, Ended):
+            ended = ev.AttemptEnded(
+                at=now,
+                job_id=job_id,
+                attempt=number,
+                happened=found.at,
+                exits=(found.exit,) if found.never_started is None else (),
+                oom=next(filter(None, (classify(found.exit, t) for t in found.tails)), None),
+                never_started=found.never_started,
+                passing=found.passing,
+            )
+        elif not found.began:
+            # The runner started no process of the job, so the attempt never started.
+            never = f"its runner could not begin ({found.reason})"
+            ended = ev.AttemptEnded(
+                at=now, job_id=job_id, attempt=number, never_started=never, passing=True
+            )
+        else:
+            ended = ev.AttemptEnded(at=now, job_id=job_id, attempt=number, lost=found.reason)
+        return [*events, ended]
+
+    def _suspect_mps(self, attempt: Attempt, found: Ended | Lost) -> None:
+        """Check the MPS servers of a failed client: a fault of the server may have ended it."""
+        failed = not isinstance(found, Ended) or found.exit.code != 0
+        if self._mps is not None and failed and attempt.placement.collocation is Collocation.MPS:
+            self._mps.suspect(attempt.placement.devices)

@@ -1,0 +1,143 @@
+"""Step, save, act: the only way in which an event changes anything.
+
+Theory of operation. Invariant: an action is carried out only after its decision is on disk.
+While a decision cannot be saved (a full disk), later events wait and are not stepped through. The
+result of an action is a new event; it takes the same path, until no event is left.
+
+A kill at any point leaves a sound store. Before the save, nothing has happened. After it, the
+next daemon adopts the attempts and decides again. Two failures make memory and disk differ: an
+exception in the middle of a step, and a decision that can never be saved. They set `broken`, and
+the daemon ends.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from radrm.core import actions as act
+from radrm.core import events as ev
+from radrm.core.decision import Decision
+from radrm.core.scheduler import Scheduler
+from radrm.daemon.effects import Effects
+from radrm.daemon.past_runs import runs_of
+from radrm.errors import StoreError
+from radrm.host.storage.runs import Run
+from radrm.host.storage.store import Store
+from radrm.host.storage.submitted import Edits, Submission
+
+log = logging.getLogger("radrm")
+
+RETRY_S = 5.0
+"""Real seconds between two tries to write a store that cannot be written."""
+
+
+@dataclass(slots=True)
+class Unsaved:
+    """Decisions that are not on disk yet, so that none of their actions may be carried out."""
+
+    decisions: list[Decision]
+    submissions: list[Submission]
+    edits: list[tuple[int, dict[str, Any]]]
+    runs: list[Run]
+    logged: bool = False
+
+
+class Decisions:
+    """Used by the loop's thread. `driver` is the version of the GPUs' driver."""
+
+    def __init__(
+        self, scheduler: Scheduler, store: Store, effects: Effects, driver: str | None
+    ) -> None:
+        self.wake_at: float | None = None
+        """When the scheduler wants a `Tick`, in boot-time seconds."""
+        self.broken = False
+        """True once memory and disk differ, so that the daemon must restart from the store."""
+        self._scheduler = scheduler
+        self._store = store
+        self._effects = effects
+        self._driver = driver
+        self._events: list[ev.Event] = []
+        self._submissions: list[Submission] = []
+        self._edits: list[tuple[int, dict[str, Any]]] = []
+        self._unsaved: Unsaved | None = None
+
+    @property
+    def unsaved(self) -> bool:
+        """True while a decision is not on disk."""
+        return self._unsaved is not None
+
+    def process(
+        self,
+        events: Iterable[ev.Event],
+        submissions: Iterable[Submission] = (),
+        edits: Edits = (),
+    ) -> None:
+        """Step through events, save all decisions in one transaction, then act."""
+        self._events += events
+        self._submissions += submissions
+        self._edits += edits
+        if self._unsaved is None:
+            self._step()
+            self.commit()
+
+    def _step(self) -> None:
+        """Step through the events that wait. An exception in between leaves `broken` set."""
+        events, self._events = self._events, []
+        submissions, self._submissions = self._submissions, []
+        edits, self._edits = self._edits, []
+        if not events:
+            return
+        self.broken = True
+        decisions = [self._scheduler.step(event) for event in events]
+        self.broken = False
+        self.wake_at = decisions[-1].wake_at
+        for line in (line for decision in decisions for line in decision.log_lines):
+            log.error("%s", line)
+        now = self._scheduler.snapshot
+        runs = [run for decision in decisions for run in runs_of(decision, now, self._driver)]
+        self._unsaved = Unsaved(decisions, submissions, edits, runs)
+
+    def commit(self) -> bool:
+        """Save and act until no event is left. False while the store cannot be written."""
+        while self._unsaved is not None:
+            if not self._save(self._unsaved):
+                return False
+            decisions, self._unsaved = self._unsaved.decisions, None
+            for decision in decisions:
+                self._effects.clear_ended(decision)
+                for action in decision.actions:
+                    self._events += self.carry_out(action)
+            self._step()
+        return True
+
+    def _save(self, waiting: Unsaved) -> bool:
+        """Write to the store. False if the daemon must try again later."""
+        try:
+            self._store.save(waiting.decisions, waiting.submissions, waiting.edits, waiting.runs)
+        except StoreError as error:
+            if not waiting.logged:
+                log.error("%s; trying again every %.0f s", error, RETRY_S)
+                waiting.logged = True
+            return False
+        except Exception as error:
+            # A retry would fail in the same way, and no unsaved decision may be acted on.
+            self.broken = True
+            log.critical(
+                "decisions cannot be saved (%s: %s), so none is carried out; the daemon ends. "
+                "Jobs run on, and the next daemon continues from the store",
+                type(error).__name__,
+                error,
+            )
+            raise
+        return True
+
+    def carry_out(self, action: act.Action) -> list[ev.Event]:
+        """Carry out an action; see `Effects.carry_out`. An exception leaves `broken` set."""
+        try:
+            return self._effects.carry_out(action)
+        except Exception:
+            self.broken = True
+            raise

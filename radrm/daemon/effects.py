@@ -1,0 +1,190 @@
+"""Carry out the scheduler's actions: one handler for each kind of action.
+
+Theory of operation. The decision that holds an action is on disk before `carry_out` gets the
+action. So a daemon that is killed here leaves a store that lists what was under way. The next
+daemon does not repeat actions: it adopts the attempts (`attempts.py`), and the core decides
+again. An action about an attempt that has ended meanwhile is dropped. An action that fails
+becomes the event `ActionFailed`; the core decides what follows. One error is raised: a defect
+after a launch has started its runner. The runner lives, and only an adoption finds its state.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from radrm.core import actions as act
+from radrm.core import events as ev
+from radrm.core.decision import Decision
+from radrm.core.records import Attempt, Device, Job
+from radrm.core.scheduler import Scheduler
+from radrm.core.words import Collocation, Outcome
+from radrm.daemon.intake.estimation import Estimation
+from radrm.daemon.launching import Site, plan_launch
+from radrm.errors import RadrmError
+from radrm.host.attempts.launcher import Launcher
+from radrm.host.clock import Clock
+from radrm.host.storage.store import Store
+from radrm.host.transient import may_pass
+
+log = logging.getLogger("radrm")
+
+
+@dataclass(frozen=True, slots=True)
+class ClientsEnded:
+    """From another thread: this attempt's MPS clients have no work left, so it can be killed."""
+
+    serial: int
+
+
+class Effects:
+    """Used by the loop's thread. `post` takes `ClientsEnded` from any thread."""
+
+    def __init__(
+        self,
+        clock: Clock,
+        scheduler: Scheduler,
+        store: Store,
+        launcher: Launcher,
+        estimation: Estimation,
+        site: Site,
+        read_soon: Callable[[], None],
+        post: Callable[[ClientsEnded], None],
+    ) -> None:
+        self._clock = clock
+        self._scheduler = scheduler
+        self._store = store
+        self._launcher = launcher
+        self._estimation = estimation
+        self._site = site
+        self._read_soon = read_soon
+        self._post = post
+        self._handlers: dict[type[act.Action], Callable[[Any], None]] = {
+            act.Launch: self._launch,
+            act.Terminate: self._terminate,
+            act.Kill: self._kill,
+            act.SendSignal: self._send_signal,
+            act.EstimateJob: self._estimate,
+            act.TakeReadings: self._take_readings,
+        }
+
+    def carry_out(self, action: act.Action) -> list[ev.Event]:
+        """Carry out one action. Return an event if it fails; success reports itself later."""
+        if self._is_over(action):
+            return []
+        try:
+            handler = self._handlers.get(type(action))
+            if handler is None:
+                raise RadrmError("this daemon cannot do that yet")
+            handler(action)
+        except Exception as error:
+            reason = str(error)
+            if isinstance(error, (RadrmError, OSError, ValueError)):
+                log.error("%s failed: %s", action, error)
+            elif isinstance(action, act.Launch) and self._launcher.is_live(action.serial):
+                raise
+            else:
+                log.exception("%s failed, by a defect of radrm", action)
+                reason = f"radrm failed: {type(error).__name__}: {error}; see the daemon's log"
+            now, passing = self._clock.now(), may_pass(error)
+            return [ev.ActionFailed(at=now, action=action, reason=reason, passing=passing)]
+        return []
+
+    def _is_over(self, action: act.Action) -> bool:
+        """True if the job or attempt of the action has ended since the decision."""
+        now = self._scheduler.snapshot
+        if isinstance(action, act.AttemptAction):
+            return now.live_attempt(action.job_id, action.attempt) is None
+        return isinstance(action, act.EstimateJob) and now.job(action.job_id) is None
+
+    def clear_ended(self, decision: Decision) -> None:
+        """Remove the folders of attempts and jobs whose end is stored, and log these ends."""
+        for record in decision.changed:
+            if isinstance(record, Attempt) and record.ended is not None:
+                self._launcher.forget(record.serial)
+                if record.outcome is not None and record.outcome is not Outcome.COMPLETED:
+                    how = record.outcome.value
+                    log.info(
+                        "job %d, attempt %d: %s: %s",
+                        record.job_id,
+                        record.number,
+                        how,
+                        record.reason or how,
+                    )
+            elif isinstance(record, Job) and record.state.final:
+                self._site.checkpoints.remove_empty(record.id, record.spec.uid)
+                why = f": {record.reason}" if record.reason else ""
+                log.info(
+                    "job %s (%s) %s%s", record.label, record.spec.name, record.state.value, why
+                )
+
+    # ------------------------------------------------------------- handlers
+
+    def _launch(self, action: act.Launch) -> None:
+        site, submission = self._site, self._store.submissions.of_job(action.job_id)
+        job = self._job(action.job_id)
+        devices = self._devices(action.placement.devices)
+        site.checkpoints.make(job.id, submission.uid, submission.gid)
+        plan = plan_launch(action, job, submission, devices, site)
+        if site.mps is not None:
+            client = action.placement.collocation is Collocation.MPS
+            site.mps.prepare(action.placement.devices, client)
+        self._launcher.launch(plan)
+        log.info(
+            "job %s (%s) starts on %s, %s",
+            job.label,
+            job.spec.name,
+            ", ".join(str(d.index) for d in devices) or "no device",
+            action.placement.collocation.value,
+        )
+
+    def _terminate(self, action: act.Terminate) -> None:
+        self._launcher.terminate(self._attempt(action).serial)
+
+    def _kill(self, action: act.Kill) -> None:
+        """KILL at once; clients of MPS only after their server has no work of theirs left.
+
+        A client that is killed while its kernels run can fault the server and all its clients.
+        """
+        attempt = self._attempt(action)
+        mps, serial = self._site.mps, attempt.serial
+        if mps is None or attempt.placement.collocation is not Collocation.MPS:
+            self._launcher.kill(serial)
+            return
+        owner = (action.job_id, action.attempt)
+        ended = ClientsEnded(serial)
+        mps.end_clients(attempt.placement.devices, owner, lambda: self._post(ended))
+
+    def _send_signal(self, action: act.SendSignal) -> None:
+        self._launcher.signal(self._attempt(action).serial, action.number)
+
+    def _estimate(self, action: act.EstimateJob) -> None:
+        self._estimation.begin(self._job(action.job_id))
+
+    def _take_readings(self, _: act.TakeReadings) -> None:
+        self._read_soon()
+
+    # ------------------------------------------------------------- what an action is about
+
+    def _job(self, job_id: int) -> Job:
+        job = self._scheduler.snapshot.job(job_id)
+        if job is None:
+            raise RadrmError(f"job {job_id} has ended")
+        return job
+
+    def _attempt(self, action: act.AttemptAction) -> Attempt:
+        attempt = self._scheduler.snapshot.attempt(action.job_id)
+        if attempt is None:
+            raise RadrmError(f"job {action.job_id} has no live attempt")
+        return attempt
+
+    def _devices(self, uuids: Iterable[str]) -> list[Device]:
+        """The devices of a placement, in its order."""
+        now = self._scheduler.snapshot
+        found = [(uuid, now.device(uuid)) for uuid in uuids]
+        missing = [uuid for uuid, seen in found if seen is None]
+        if missing:
+            raise RadrmError(f"device {missing[0]} is not known any more")
+        return [seen.device for _, seen in found if seen is not None]

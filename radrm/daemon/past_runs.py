@@ -1,0 +1,53 @@
+"""Convert ended attempts to past runs, which the estimators learn from."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from radrm.core.decision import Decision
+from radrm.core.records import Attempt, Job
+from radrm.core.snapshot import Snapshot
+from radrm.core.words import Outcome, Quantity
+from radrm.host.storage.runs import Run, Said
+
+SHOWN_S = 300.0
+"""Seconds after which an attempt that was stopped is assumed to have reached its peak."""
+
+
+def runs_of(decision: Decision, now: Snapshot, driver: str | None = None) -> Iterator[Run]:
+    """The runs to store of the attempts that a decision has ended.
+
+    `now` follows the decision; `driver` is the version of the GPUs' driver.
+    """
+    changed = {r.id: r for r in decision.changed if isinstance(r, Job)}
+    for record in decision.changed:
+        if isinstance(record, Attempt) and record.ended is not None:
+            job = changed.get(record.job_id) or now.job(record.job_id)
+            run = _run(record, job, now, driver) if job is not None else None
+            if run is not None:
+                yield run
+
+
+def _run(attempt: Attempt, job: Job, now: Snapshot, driver: str | None) -> Run | None:
+    """The run of an attempt; None if the attempt does not show what its job needs."""
+    if not attempt.peak_mib or attempt.started is None or not _has_shown(attempt):
+        return None
+    devices = [found for uuid in attempt.used if (found := now.device(uuid)) is not None]
+    kinds = {found.device.name for found in devices}
+    if len(kinds) != 1:
+        return None
+    predicted = {
+        e.source: e.value if e.raw is None else e.raw
+        for e in reversed(job.estimates)
+        if e.quantity is Quantity.MEMORY
+    }
+    cuda = next((e.cuda for e in job.estimates if e.cuda is not None), None)
+    said = Said(predicted, driver, cuda)
+    return Run(attempt.serial, job.spec.uid, job.fingerprint, kinds.pop(), said)
+
+
+def _has_shown(attempt: Attempt) -> bool:
+    """True if its peak is what its job needs. A job that ran out of memory needs more."""
+    if attempt.outcome in (Outcome.OOM, Outcome.LOST, None):
+        return False
+    return attempt.outcome is Outcome.COMPLETED or (attempt.ran_s or 0.0) >= SHOWN_S

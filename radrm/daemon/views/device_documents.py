@@ -1,0 +1,84 @@
+"""The JSON documents of devices, and the server in one line."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+
+from radrm.core.records import Instant
+from radrm.core.snapshot import DeviceSnapshot, Snapshot
+from radrm.core.units import show_mib
+from radrm.core.words import JobState
+from radrm.daemon.views.documents import Document
+
+
+def device_documents(snapshot: Snapshot, now: Instant) -> list[Document]:
+    """All devices, by node and index."""
+    return [_document(snapshot, found, now) for found in snapshot.devices]
+
+
+def _document(snapshot: Snapshot, found: DeviceSnapshot, now: Instant) -> Document:
+    device, reading = found.device, found.reading
+    unreadable = found.unreadable(now.boot_s)
+    known = reading is not None and reading.error is None
+    condition = _condition(found)
+    jobs = [job for job in map(snapshot.job, sorted(found.occupants)) if job is not None]
+    return {
+        "uuid": device.uuid,
+        "index": device.index,
+        "name": device.name,
+        "kind": device.kind.value,
+        "node": device.node,
+        "total_mib": device.total_mib,
+        "used_mib": reading.used_mib if known and reading else None,
+        "free_mib": found.free_mib if known else None,
+        "reserved_mib": found.reserved_mib,
+        "unmanaged_mib": found.unmanaged_mib if known else None,
+        "smact": reading.smact if known and reading else None,
+        "smact_source": reading.smact_source if known and reading else None,
+        "smact_error": reading.smact_error if known and reading else None,
+        "smact_coarse": reading.smact_coarse if known and reading else None,
+        "power_w": reading.power_w if known and reading else None,
+        "jobs": [job.id for job in jobs],
+        "labels": [job.label for job in jobs],
+        "state": condition,
+        "profile": device.profile,
+        "parent": device.parent,
+        "reason": found.drained
+        or (unreadable if condition in ("unreadable", "unhealthy") else None)
+        or (reading.smact_error if reading else None)
+        or (_yields(snapshot, found.unmanaged_mib) if known else None),
+        "notes": list(reading.notes) if reading else [],
+        "unmanaged": [asdict(process) for process in reading.unmanaged] if reading else [],
+        "mps": device.mps,
+    }
+
+
+def _condition(found: DeviceSnapshot) -> str:
+    """The state of a device in one word."""
+    if found.vanished:
+        return "vanished"
+    if found.drained is not None:
+        return "drained"
+    if found.reading is None or found.reading.error is not None:
+        return "unreadable"
+    if found.reading.fault is not None:
+        return "unhealthy"
+    return "busy" if found.occupants else "idle"
+
+
+def _yields(snapshot: Snapshot, unmanaged_mib: int | None) -> str | None:
+    """Why a device is left to unmanaged processes; None if it is not."""
+    settings = snapshot.settings
+    if not settings.yield_to_unmanaged or (unmanaged_mib or 0) <= settings.idle_unmanaged_mib:
+        return None
+    return f"takes no new job: others use {show_mib(unmanaged_mib)} of it"
+
+
+def summary(snapshot: Snapshot) -> str:
+    """One line on the whole server."""
+    running = sum(1 for job, _ in snapshot.running if job.state is JobState.RUNNING)
+    free = sum(each.free_mib or 0 for each in snapshot.devices)
+    return (
+        f"{len(snapshot.devices)} device(s), {show_mib(free)} free, "
+        f"{running} running, {snapshot.waiting} waiting"
+    )

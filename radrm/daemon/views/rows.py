@@ -1,0 +1,61 @@
+"""The rows of `status`: one job, or waiting elements of one array that are alike."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from radrm.core.records import Job
+from radrm.core.words import JobState
+
+
+@dataclass(slots=True)
+class Row:
+    """An unfinished job, or successive waiting elements of one array (up to `last`)."""
+
+    job: Job
+    position: int | None = None
+    """The place of the job in its line, 1 for the head."""
+    last: Job | None = None
+    count: int = 1
+
+    def takes(self, job: Job) -> bool:
+        """Add the array's next waiting element to the row. False if `job` is not that."""
+        first, next_ = self.job.array, job.array
+        if first is None or next_ is None or first.array_id != next_.array_id:
+            return False
+        mine, last = self.job, (self.last or self.job).array
+        alike = (
+            mine.state is job.state is JobState.PENDING
+            and last is not None
+            and mine.pause == job.pause
+            and last.index + 1 == next_.index
+            and mine.held == job.held
+            and mine.after == job.after
+        )
+        if alike:
+            self.last, self.count = job, self.count + 1
+        return alike
+
+
+Line: TypeAlias = "Row | int"
+"""A row, or the id of a job that has ended: the store has its record."""
+
+
+def job_id(line: Line) -> int:
+    return line if isinstance(line, int) else line.job.id
+
+
+def collapse(lines: Iterable[Line]) -> list[Line]:
+    """The lines, with waiting elements of an array that are alike in one row."""
+    found: list[Line] = []
+    last: Row | None = None
+    for line in lines:
+        if isinstance(line, int):
+            last = None
+            found.append(line)
+        elif last is None or not last.takes(line.job):
+            last = Row(line.job, line.position)
+            found.append(last)
+    return found

@@ -1,0 +1,84 @@
+"""The interface of estimators: a description of a job in, estimates out.
+
+Estimators run outside of `step`, once per submission. The core knows only their results
+(`Estimate`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from radrm.core.records import Estimate, JobSpec
+
+
+@dataclass(frozen=True, slots=True)
+class PastRun:
+    """The measured need of one attempt, and the estimates that were made of it before.
+
+    - `peak_mib`: the peak of the fullest GPU.
+    - `alone`: no other job was on its GPUs, so that `smact` (0..1, mean) is its own.
+    - `told`: each estimator's own figure in MiB, by name.
+    - `driver` and `cuda`: the versions of the GPU driver and of the program's CUDA. None:
+      unknown.
+    """
+
+    peak_mib: int
+    device_kind: str
+    smact: float | None = None
+    alone: bool = False
+    duration_s: float | None = None
+    told: dict[str, float] = field(default_factory=dict)
+    driver: str | None = None
+    cuda: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Description:
+    """The input of an estimator: a job's spec, and facts about the job and the machine.
+
+    - `published`: figures of a prototype job file in MiB, by name (`measured`, `horus`,
+      `faketensor`, `gpumemnet`).
+    - `summary`: the text of the model's summary at submission.
+    - `batch_size`: per GPU (with DataParallel, of all GPUs together). `sequence_length`: in
+      tokens. `input_shape`: of one sample.
+    - `trace`: the text of a trace of its training step (`radrm.estimators.traces.traced`).
+    - `device_kind`: the name of the GPUs that it will run on, such as
+      `NVIDIA A100-SXM4-40GB`. None: there are several kinds, or it is unknown.
+    - `driver`: the GPU driver's version here. `contexts`: the measured size of a CUDA
+      context in MiB on these GPUs under this driver, by the version of the program's CUDA.
+    - `same_runs`: earlier runs of the same job; `recent_runs`: earlier runs of any job on
+      this machine. The latest is first in both.
+    """
+
+    spec: JobSpec
+    declared_mib: int | None = None
+    declared_smact: float | None = None
+    declared_duration_s: float | None = None
+    published: dict[str, float] = field(default_factory=dict)
+    summary: str | None = None
+    batch_size: int | None = None
+    sequence_length: int | None = None
+    input_shape: tuple[int, ...] | None = None
+    optimizer: str | None = None
+    precision: str | None = None
+    trace: str | None = None
+    device_kind: str | None = None
+    driver: str | None = None
+    contexts: dict[str, float] = field(default_factory=dict)
+    same_runs: tuple[PastRun, ...] = ()
+    recent_runs: tuple[PastRun, ...] = ()
+
+
+class Estimator(Protocol):
+    """Predicts the need of a job. It is asked once per submission, outside `step`."""
+
+    name: str
+
+    def estimate(self, job: Description) -> tuple[Estimate, ...]:
+        """Return the estimates; quantities that it cannot estimate are left out.
+
+        It may raise `RadrmError` if an input of the job is incomplete or wrong. The user sees
+        the error, and the next estimator is asked.
+        """
+        ...

@@ -1,0 +1,182 @@
+"""Measure every number of copies in every mode on one GPU, and write the notes."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from radrm import __version__
+from radrm.client.text import warn
+from radrm.errors import DeviceError, Refused
+from radrm.experiments.collocate.numbers import Results, coarse
+from radrm.experiments.collocate.pcie import Link
+from radrm.experiments.collocate.place import (
+    Manager,
+    choose,
+    instances,
+    job_around,
+    managers,
+    note_on,
+)
+from radrm.experiments.collocate.rounds import Bench, Work
+from radrm.experiments.collocate.server import BenchServer
+from radrm.host.storage.paths import client_paths
+
+Document = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Servers:
+    """Private daemons, one after another, each in a folder of its own."""
+
+    folder: Path
+    gpus: str | None
+    time_scale: float
+
+    @contextlib.contextmanager
+    def serving(self, name: str, mps_on: str | None = None) -> Iterator[BenchServer]:
+        """A daemon that answers. Raises DeviceError if it cannot start."""
+        server = BenchServer(self.folder / name, self.gpus, self.time_scale, mps_on)
+        try:
+            server.start()
+            server.await_answer()
+            yield server
+        finally:
+            server.end()
+
+
+def take(servers: Servers, wanted: str | None) -> list[Document]:
+    """The document of a GPU to measure on, or those of MIG instances of the same kind.
+
+    Raises Refused if there is none.
+    """
+    with servers.serving("choosing") as server:
+        devices = server.devices()
+    around, others = None, list[Manager]()
+    if servers.gpus is None:
+        candidates = client_paths(os.environ, os.getuid())
+        around = job_around(os.environ, candidates)
+        others = managers(candidates)
+    chosen = choose(devices, wanted, around, others, ["radrm", *sys.argv[1:]])
+    return instances(devices, chosen)
+
+
+def modes_of(device: Document, wanted: Sequence[str] | None) -> Sequence[str]:
+    """The modes in which copies share this device. Raises Refused for an impossible mode."""
+    able = ("mig",) if device["kind"] == "mig" else ("timeslice", "mps")
+    unable = [mode for mode in wanted or () if mode not in able]
+    if unable:
+        state = "cut into MIG instances" if able == ("mig",) else "not cut into MIG instances"
+        raise Refused(
+            f"GPU {device['index']} is {state}: --modes={','.join(able)} can be measured there; "
+            "choose another with --gpu"
+        )
+    return wanted or able
+
+
+# ------------------------------------------------------------------ measuring
+
+
+def measure(
+    servers: Servers,
+    devices: Sequence[Document],
+    work: Work,
+    modes: Sequence[str],
+    numbers: Sequence[int],
+    wanted: Sequence[str] | None,
+) -> tuple[Results, list[str]]:
+    """Measure every number of copies in every mode. Returns results, and a note on a mode that is
+    left out.
+
+    Each mode has a daemon of its own, so that no MPS server runs during time-slicing.
+    """
+    results = Results()
+    uuids = [device["uuid"] for device in devices]
+    for mode in modes:
+        try:
+            _measure_mode(servers, uuids, work, mode, numbers, results)
+        except NotOffered as error:
+            if wanted is not None:
+                raise Refused(f"MPS is not available here: {error}") from None
+            return results, [f"MPS is left out: {error}"]
+    return results, []
+
+
+class NotOffered(Exception):
+    """This server does not offer that mode on that GPU."""
+
+
+def _measure_mode(
+    servers: Servers,
+    uuids: Sequence[str],
+    work: Work,
+    mode: str,
+    numbers: Sequence[int],
+    results: Results,
+) -> None:
+    """Measure one mode, up to the first number of copies that runs out of memory. Raises
+    NotOffered."""
+    uuid = uuids[0]
+    with contextlib.ExitStack() as ends:
+        try:
+            serving = servers.serving(mode, uuid if mode == "mps" else None)
+            server = ends.enter_context(serving)
+        except DeviceError as error:
+            if mode != "mps":
+                raise
+            raise NotOffered(str(error)) from None
+        why_not = server.why_no_mps(uuid) if mode == "mps" else None
+        if why_not is not None:
+            raise NotOffered(why_not)
+        server.take_only(uuids)
+        link = Link(uuid if servers.gpus is None else "")
+        ends.callback(link.close)
+        rounds = Bench(server, uuids, work, link)
+        for copies in numbers:
+            warn(f"{mode}: {'1 copy' if copies == 1 else f'{copies} copies'} ...")
+            measured = rounds.measure(mode, copies)
+            results.rounds.append(measured)
+            if measured.oom:
+                warn(f"{mode}: {measured.oom} of {copies} ran out of GPU memory")
+                break
+
+
+def notes_of(device: Document, results: Results) -> list[str]:
+    notes = []
+    disturbed = note_on(device)
+    if disturbed is not None:
+        notes.append(disturbed)
+    if device["kind"] == "mig":
+        notes.append(
+            f"each copy has a MIG instance ({device['profile']}) of its own, also a copy alone: "
+            "these numbers do not say what the whole GPU does without MIG"
+        )
+    if coarse(results.rounds):
+        notes.append(
+            "SMACT is only the share of time with any kernel running: this server has no better "
+            "source (radrm doctor)"
+        )
+    return notes
+
+
+def document(
+    device: Document, work: Work, results: Results, notes: Sequence[str]
+) -> dict[str, Any]:
+    best = results.best()
+    return {
+        "gpu": {key: device[key] for key in ("uuid", "index", "name", "total_mib", "profile")},
+        "command": list(work.command),
+        "step_pattern": work.pattern.pattern if work.pattern is not None else None,
+        "seconds": work.limit_s,
+        "measured_at": time.time(),
+        "radrm": __version__,
+        "rounds": results.documents(),
+        "best": {"mode": best.mode, "copies": best.copies} if best is not None else None,
+        "notes": list(notes),
+    }

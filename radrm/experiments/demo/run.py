@@ -1,0 +1,112 @@
+"""One server of the demo while it runs: what it shows, and whether the demo succeeded."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from radrm.client.states import FINAL
+from radrm.errors import plain
+from radrm.experiments.demo.jobs import LIAR, MODELS
+from radrm.experiments.demo.numbers import Figures, Meter, figures
+from radrm.experiments.demo.server import DemoServer
+
+GPUS = "sim:4xA100-40GB"
+TIME_SCALE = 60.0
+LIMIT_S = 75.0
+"""Real seconds from the command's start after which the demo stops waiting."""
+_REFRESH_S = 0.25
+
+Document = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Scene:
+    """One server at one moment of its own clock."""
+
+    title: str
+    jobs: Sequence[Document]
+    devices: Sequence[Document]
+    now: float
+
+    def where(self, job: Document) -> str:
+        index = {device["uuid"]: str(device["index"]) for device in self.devices}
+        return ",".join(index.get(uuid, "?") for uuid in job["devices"])
+
+
+@dataclass(slots=True)
+class Run:
+    """One server, and what it has shown so far."""
+
+    title: str
+    server: DemoServer
+    meter: Meter = field(default_factory=Meter)
+    jobs: list[dict[str, Any]] = field(default_factory=list)
+    sharers: int = 0
+    """The most jobs seen on one GPU at once."""
+
+    @property
+    def over(self) -> bool:
+        return len(self.jobs) == len(MODELS) and all(j["state"] in FINAL for j in self.jobs)
+
+    def look(self) -> Scene:
+        """Ask the server for its present state. Readings after its last job do not count."""
+        counts = not self.over
+        self.jobs = self.server.ask("status", all=True)
+        devices = self.server.ask("gpus")
+        now = self.server.ask("ping")["now"]
+        if counts:
+            self.meter.add(now, devices)
+            self.sharers = max(self.sharers, *(len(device["jobs"]) for device in devices))
+        return Scene(self.title, self.jobs, devices, now)
+
+    def figures(self) -> Figures:
+        numbers = [str(job["id"]) for job in self.jobs]
+        return figures([self.server.ask("explain", jobs=[n]) for n in numbers], self.meter)
+
+
+def demo_server(folder: str, name: str, policy: str) -> DemoServer:
+    """A server with MPS and this policy, not started yet."""
+    settings = (f"policy={policy}", "mps.enabled=true")
+    return DemoServer(Path(folder) / name, GPUS, TIME_SCALE, settings)
+
+
+def watch(
+    runs: Sequence[Run], began_s: float, look: Callable[[list[Scene], float], object]
+) -> None:
+    """Call `look` repeatedly with all servers and the seconds since `began_s`, until all jobs
+    have ended or the time is up."""
+    while True:
+        scenes = [run.look() for run in runs]
+        seconds = time.monotonic() - began_s
+        look(scenes, seconds)
+        if all(run.over for run in runs) or seconds > LIMIT_S:
+            return
+        time.sleep(_REFRESH_S)
+
+
+def recovered(sharing: Run) -> list[Document]:
+    """The jobs that ran out of GPU memory and then completed."""
+    return [job for job in sharing.jobs if job["oom_count"] and job["state"] == "COMPLETED"]
+
+
+def faults(sharing: Run, alone: Run) -> list[str]:
+    """The failures of the demo, a line each."""
+    found = []
+    for run in (sharing, alone):
+        for job in run.jobs:
+            if job["state"] != "COMPLETED" and (run is sharing or job["state"] in FINAL):
+                line = f"{run.title}: job {job['id']} {job['name']} is {job['state']}"
+                found.append(plain(f"{line}: {job['reason'] or 'it did not end in time'}"))
+        if len(run.jobs) != len(MODELS):
+            found.append(f"{run.title}: {len(run.jobs)} of {len(MODELS)} jobs were accepted")
+    if LIAR not in [job["name"] for job in recovered(sharing)]:
+        found.append(f"sharing: {LIAR} did not crash and recover")
+    if sharing.sharers < 2:
+        found.append("sharing: no two jobs shared a GPU")
+    if alone.sharers > 1:
+        found.append("exclusive: two jobs shared a GPU")
+    return found

@@ -1,0 +1,165 @@
+"""Run every variant with every seed, in several processes if that is faster.
+
+A worker process returns only the metrics of a run, unless the run is drawn.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Executor, Future, ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import dataclass, replace
+
+from radrm.errors import Refused
+from radrm.experiments.simulations.variants import Variant
+from radrm.simulated.spec import SimulatedDevice
+from radrm.simulator.bounds import Bounds, bounds, drawn, mean_of
+from radrm.simulator.metrics import Metrics, metrics
+from radrm.simulator.run import Run
+from radrm.simulator.servers import simulate_servers
+from radrm.simulator.traces.job import TraceJob
+
+_WORTH_PROCESSES = 2_000
+"""Jobs times runs below which starting processes takes longer than it saves."""
+
+
+def capacities_mib(devices: Sequence[SimulatedDevice]) -> list[int]:
+    """The memory of each device that jobs can use."""
+    return [each.device.capacity_mib - each.unmanaged_mib for each in devices]
+
+
+# ------------------------------------------------------------------ running
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """A variant's runs, by seed; `run` is the one of seed 0 if it is drawn. `limits`: the lower
+    bounds for every policy, means over the seeds."""
+
+    variant: Variant
+    runs: tuple[Metrics, ...]
+    limits: Bounds
+    run: Run | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Task:
+    """One run; `whole`: return the run itself, not only its metrics."""
+
+    variant: int
+    seed: int
+    whole: bool
+
+
+Progress = Callable[[int, int], object]
+_Done = tuple[Metrics, "Bounds | None", "Run | None"]
+
+
+_jobs: Sequence[TraceJob] = ()
+_variants: Sequence[Variant] = ()
+
+
+def _begin(jobs: Sequence[TraceJob], variants: Sequence[Variant]) -> None:
+    """Set up a worker process with the jobs and variants that its runs share."""
+    global _jobs, _variants
+    _jobs, _variants = jobs, variants
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C ends it without a traceback
+
+
+def _do(task: _Task) -> tuple[_Task, _Done]:
+    return task, _once(_jobs, _variants[task.variant], task)
+
+
+def _once(
+    jobs: Sequence[TraceJob],
+    variant: Variant,
+    task: _Task,
+    pool: Executor | None = None,
+) -> _Done:
+    scenario = replace(variant.scenario, seed=task.seed)
+    if pool is None:
+        run = simulate_servers(jobs, scenario, variant.servers)
+    else:
+        run = simulate_servers(jobs, scenario, variant.servers, pool.map)
+    # All variants run the same jobs, so the bounds of a seed hold for all of them.
+    limits = _limits(run, variant) if task.variant == 0 else None
+    return metrics(run), limits, run if task.whole else None
+
+
+def _limits(run: Run, variant: Variant) -> Bounds:
+    scenario = variant.scenario
+    parts = [each.fraction for each in scenario.devices] * variant.servers
+    life = scenario.life
+    return bounds(*drawn(run, life.start_up_s * (1 - life.spread)), parts)
+
+
+def _silent(done: int, runs: int) -> None:
+    """Show no progress."""
+
+
+def results(
+    jobs: Sequence[TraceJob],
+    variants: Sequence[Variant],
+    seeds: int,
+    whole: bool = False,
+    progress: Progress = _silent,
+) -> list[Result]:
+    """Run every variant with every seed. `whole` keeps each variant's run of seed 0. `progress` is
+    called with the number of runs that are done, and of all runs. Raises errors of the runs."""
+    tasks = [
+        _Task(at, seed, whole and seed == 0) for seed in range(seeds) for at in range(len(variants))
+    ]
+    found: dict[tuple[int, int], _Done] = {}
+    progress(0, len(tasks))
+    for task, done in _all(jobs, variants, tasks):
+        found[task.variant, task.seed] = done
+        progress(len(found), len(tasks))
+    limits = mean_of([b for seed in range(seeds) if (b := found[0, seed][1]) is not None])
+    return [
+        Result(
+            variant,
+            tuple(found[at, seed][0] for seed in range(seeds)),
+            limits,
+            found[at, 0][2],
+        )
+        for at, variant in enumerate(variants)
+    ]
+
+
+def _all(
+    jobs: Sequence[TraceJob], variants: Sequence[Variant], tasks: Sequence[_Task]
+) -> Iterator[tuple[_Task, _Done]]:
+    cpus = len(os.sched_getaffinity(0))
+    lots = len(tasks) * max(variant.servers for variant in variants)
+    if cpus < 2 or lots < 2 or len(jobs) * len(tasks) < _WORTH_PROCESSES:
+        for task in tasks:
+            yield task, _once(jobs, variants[task.variant], task)
+        return
+    # Forked, so that all processes share the memory of a long trace.
+    forked = multiprocessing.get_context("fork")
+    workers = min(cpus, lots)
+    alone = len(tasks) == 1
+    first = ((), ()) if alone else (jobs, variants)
+    with ProcessPoolExecutor(workers, forked, _begin, first) as pool:
+        try:
+            if alone:
+                yield tasks[0], _once(jobs, variants[0], tasks[0], pool)
+            else:
+                yield from _as_done([pool.submit(_do, task) for task in tasks])
+        except BrokenProcessPool:
+            raise Refused(
+                "a process of the simulation was killed, usually because memory ran out; "
+                "try a shorter trace or fewer seeds"
+            ) from None
+        finally:
+            pool.shutdown(wait=False, cancel_futures=True)
+
+
+def _as_done(
+    futures: Sequence[Future[tuple[_Task, _Done]]],
+) -> Iterator[tuple[_Task, _Done]]:
+    for future in as_completed(futures):
+        yield future.result()

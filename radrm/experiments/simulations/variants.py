@@ -1,0 +1,182 @@
+"""Variants: ways to run a trace, made from a command's options and the configuration.
+
+A variant is checked in the same way as a daemon's configuration.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+from radrm.config import Config, load_config, with_set
+from radrm.core.words import Collocation
+from radrm.errors import BadConfig, UsageError
+from radrm.host.storage.paths import system_mode
+from radrm.simulated.spec import parse
+from radrm.simulator.scenario import FIDELITIES, Fidelity, Life, Scenario
+from radrm.wiring import find_rule, make_rules, make_settings, settings_of
+
+ALONE = "exclusive"
+"""The policy that all others are compared with; the first variant."""
+_MOST_VARIANTS = 200
+_MODES = ("mps", "timeslice", "exclusive")
+_OF_POLICY = "policy."
+_OF_LIFE = "life."
+_ALSO = {"scheduler.smact_limit": "policy.max_smact"}
+
+
+@dataclass(frozen=True, slots=True)
+class Choices:
+    """A command's options for all variants; None: as configured."""
+
+    gpus: str = "sim:4xA100-40GB"
+    order: str | None = None
+    planner: str | None = None
+    collocation: str | None = None
+    recovery: str | None = None
+    fidelity: str = "radrm"
+    seeds: int = 1
+    settings: Sequence[str] = ()
+    smact_known: bool = False
+    servers: int = 1
+
+
+def configured() -> Config:
+    """The configuration of this machine."""
+    return load_config(os.environ, system_mode(os.environ, os.getuid()))
+
+
+# ------------------------------------------------------------------ variants
+
+
+@dataclass(frozen=True, slots=True)
+class Variant:
+    """One way to run a trace. Its runs differ only in the seed of `scenario`."""
+
+    scenario: Scenario
+    servers: int = 1
+
+    @property
+    def policy(self) -> str:
+        return self.scenario.config.policy
+
+    @property
+    def estimator(self) -> str:
+        return self.scenario.estimator
+
+    @property
+    def mode(self) -> str:
+        if self.scenario.config.collocation is Collocation.EXCLUSIVE:
+            return "exclusive"
+        return "mps" if self.scenario.mps else "timeslice"
+
+
+def make_variant(base: Config, policy: str, estimator: str, choices: Choices) -> Variant:
+    """A checked variant. Raises `BadConfig` and `UsageError`."""
+    fidelity = _fidelity(choices.fidelity)
+    config, mps = _mode(replace(base, policy=policy), choices.collocation)
+    config = replace(
+        config,
+        order=choices.order or config.order,
+        planner=choices.planner or config.planner,
+        recovery=choices.recovery or config.recovery,
+    )
+    life = Life()
+    for setting in choices.settings:
+        config, life = _set(config, life, setting)
+    make_rules(config)
+    make_settings(config)
+    scenario = Scenario(
+        devices=parse(choices.gpus),
+        config=config,
+        fidelity=fidelity,
+        mps=mps,
+        estimator=estimator,
+        smact_known=choices.smact_known,
+        life=life,
+    )
+    return Variant(scenario, choices.servers)
+
+
+def _fidelity(word: str) -> Fidelity:
+    for known in FIDELITIES:
+        if word == known:
+            return known
+    raise UsageError(f"--fidelity {word!r} is not one of {', '.join(FIDELITIES)}")
+
+
+def _mode(config: Config, word: str | None) -> tuple[Config, bool]:
+    """The configuration for a way of sharing, and whether the GPUs are under MPS."""
+    if word is None:
+        word = config.collocation.value
+    if word == "auto":
+        word = "mps"
+    if word not in _MODES:
+        raise UsageError(
+            f"--collocation {word!r} is not one of {', '.join(_MODES)}; for MIG, use --gpus, "
+            "as sim:1xA100-40GB:3g.20gb+4g.20gb"
+        )
+    alone = word == "exclusive"
+    mode = Collocation.EXCLUSIVE if alone else Collocation.AUTO
+    return replace(config, collocation=mode), word != "timeslice"
+
+
+def _set(config: Config, life: Life, setting: str) -> tuple[Config, Life]:
+    key, equals, value = setting.partition("=")
+    key = key.strip()
+    key = _ALSO.get(key, key)
+    if key.startswith(_OF_LIFE):
+        return config, _set_life(life, key.removeprefix(_OF_LIFE), value, setting)
+    if key.startswith(_OF_POLICY):
+        own = key.removeprefix(_OF_POLICY)
+        if own not in settings_of(find_rule("policies", config.policy)):
+            return config, life  # it belongs to another compared policy: see `check_settings`
+        key = f"policies.{config.policy}.{own}"
+    return with_set(config, f"{key}{equals}{value}"), life
+
+
+def _set_life(life: Life, key: str, value: str, setting: str) -> Life:
+    known = [f.name for f in fields(Life) if f.name != "steady"]
+    try:
+        number = float(value)
+    except ValueError:
+        number = -1.0
+    if key not in known or not 0 <= number <= 1e6:
+        raise BadConfig(f"--set {setting}: write life.NAME=NUMBER; names are: {', '.join(known)}")
+    if key == "spread" and number >= 1:
+        raise BadConfig(f"--set {setting}: the spread is a part of 1, below 1")
+    changed: dict[str, Any] = {key: number}
+    return replace(life, **changed)
+
+
+def check_settings(settings: Iterable[str], policies: Sequence[str]) -> None:
+    """Raise `BadConfig` for a `policy.KEY` that none of these policies has."""
+    for setting in settings:
+        key = setting.partition("=")[0].strip()
+        key = _ALSO.get(key, key)
+        if not key.startswith(_OF_POLICY):
+            continue
+        own = key.removeprefix(_OF_POLICY)
+        known = {name for each in policies for name in settings_of(find_rule("policies", each))}
+        if own not in known:
+            what = f"there are: {', '.join(sorted(known))}" if known else "it has none"
+            owner = policies[0] if len(policies) == 1 else "any policy that is run"
+            raise BadConfig(f"--set {setting}: {own!r} is no setting of {owner}; {what}")
+
+
+def compared_variants(
+    base: Config, policies: Sequence[str], estimators: Sequence[str], choices: Choices
+) -> list[Variant]:
+    """The variant of `exclusive`, and one of every other policy with every estimator."""
+    others = [name for name in policies if name != ALONE]
+    check_settings(choices.settings, others or [ALONE])
+    chosen = list(estimators) or ["oracle"]
+    if len(others) * len(chosen) > _MOST_VARIANTS:
+        raise UsageError(
+            f"{len(others) * len(chosen)} pairs of a policy and an estimator are more than "
+            f"{_MOST_VARIANTS}; name fewer"
+        )
+    first = make_variant(base, ALONE, chosen[0], choices)
+    return [first, *(make_variant(base, name, each, choices) for name in others for each in chosen)]

@@ -1,0 +1,117 @@
+"""A live attempt as its launcher knows it: its runner, its descriptors, what to kill of it.
+
+Theory of operation. While its runner lives, the runner does everything to the job and tells of
+its end. A runner that was killed leaves the job's processes behind: the daemon ends them, in a
+thread, and only then calls the attempt lost, so that no device is used again too early. What
+survives even a KILL is stuck in the kernel; the attempt stays live until that is gone, too.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+
+from radrm.host.attempts.containers import Containers
+from radrm.host.attempts.evidence import Evidence
+from radrm.host.processes.identity import Identity, alive, identify, open_pidfd
+from radrm.host.processes.tree import kill_tree
+
+
+class Ending:
+    """Runs `kill` in a thread: to look at every process of a full server takes seconds."""
+
+    def __init__(self, kill: Callable[[], list[int]]) -> None:
+        self.done = os.eventfd(0, os.EFD_CLOEXEC)
+        """Can be read when `kill` has returned."""
+        self._kill = kill
+        self._survivors: list[int] = []
+        self._error: Exception | None = None
+        threading.Thread(target=self._run, name="end", daemon=True).start()
+
+    def _run(self) -> None:
+        try:
+            self._survivors = self._kill()
+        except Exception as error:
+            self._error = error
+        finally:
+            os.eventfd_write(self.done, 1)
+
+    def survivors(self) -> list[int]:
+        """What `kill` returned, once `done` can be read. Raises what `kill` raised."""
+        if self._error is not None:
+            raise self._error
+        return self._survivors
+
+
+@dataclass(slots=True)
+class Live:
+    """An attempt that has not ended, as far as the launcher knows."""
+
+    serial: int
+    job_id: int
+    attempt: int
+    evidence: Evidence
+    token: str | None
+    cgroup: str | None
+    uid: int | None
+    """The job's user; None: as the daemon."""
+    seen: Callable[[], Iterable[int]]
+    """Gives pids that are known to belong to the attempt, whatever their environment says."""
+    child: int | None = None
+    """The runner's pid, while it is our own child and not reaped."""
+    runner: Identity | None = None
+    pidfd: int | None = None
+    announcement: int | None = None
+    """A pipe that the runner writes to when start.json is there."""
+    start_reported: bool = False
+    """True once the caller of the launcher knows that the attempt has started."""
+    survivors: list[int] = field(default_factory=list)
+    """Descriptors of processes that outlived a KILL (they are stuck in the kernel)."""
+    ending: Ending | None = None
+    """The thread that kills what a killed runner has left."""
+
+    @property
+    def fds(self) -> list[int]:
+        """All descriptors that tell of news."""
+        own = (self.pidfd, self.announcement, self.ending.done if self.ending else None)
+        return [*(fd for fd in own if fd is not None), *self.survivors]
+
+    @property
+    def runner_lives(self) -> bool:
+        return self.pidfd is not None and not readable(self.pidfd)
+
+    def kill_remains(self) -> list[int]:
+        """KILL what a dead runner has left; return descriptors of those that survive that."""
+        users = () if self.uid is None else (self.uid,)
+        while True:
+            left = kill_tree(self.token, None, self._members(), self.cgroup, users=users)
+            opened = [fd for fd in map(_pidfd_of, left) if fd is not None]
+            if opened or not left:
+                return opened
+
+    def _members(self) -> Iterator[int]:
+        """Processes of the attempt that are known even without its token."""
+        yield from self.seen()
+        if self.token is not None:
+            for container in Containers().of_attempt(self.token):
+                yield from container.members
+        job = self.evidence.job()
+        if job is not None and alive(job):
+            yield job.pid
+
+
+def readable(fd: int | None) -> bool:
+    """True when a pidfd's process has ended, or a pipe holds something or has ended."""
+    if fd is None:
+        return False
+    poller = select.poll()
+    poller.register(fd, select.POLLIN)
+    return bool(poller.poll(0))
+
+
+def _pidfd_of(pid: int) -> int | None:
+    identity = identify(pid)
+    return open_pidfd(identity) if identity is not None else None

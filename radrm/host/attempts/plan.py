@@ -1,0 +1,68 @@
+"""What one launch needs, and the launch record that tells the runner."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from radrm.host.attempts import engines
+from radrm.host.processes import cgroups
+from radrm.host.processes.procfs import TOKEN_VARIABLE
+
+if TYPE_CHECKING:
+    from radrm.host.attempts.folder import Fields
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LaunchPlan:
+    """All that one attempt needs. `argv` (a bare command) or `script` (its text), not both.
+
+    `uid` and `gid` None: as the daemon itself. `interpreter` None: as the script's first
+    line says. `token` is a secret that marks the attempt's processes. `kill_grace_s`, on
+    the launcher's clock, is what processes get that outlive the main one, from TERM to
+    KILL. Strings may hold surrogate escapes, as paths and environments of Unix do.
+    """
+
+    serial: int
+    job_id: int
+    attempt: int
+    uid: int | None
+    gid: int | None
+    user: str
+    argv: Sequence[str] | None = None
+    script: str | None = None
+    interpreter: Sequence[str] | None = None
+    cwd: str
+    environment: Mapping[str, str]
+    stdout: str
+    stderr: str
+    token: str
+    umask: int = 0o022
+    kill_grace_s: float = 2.0
+
+
+def launch_record(plan: LaunchPlan, kill_grace_real_s: float) -> Fields:
+    """The launch record of a plan, with the control group that its runner is to make."""
+    environment = dict(plan.environment)
+    environment.pop(TOKEN_VARIABLE, None)  # a job that submits a job has one
+    environment[engines.ARGUMENTS_VARIABLE] = engines.arguments(plan.token, environment)
+    return {
+        "job_id": plan.job_id,
+        "attempt": plan.attempt,
+        "token": plan.token,
+        "argv": None if plan.argv is None else list(plan.argv),
+        "script": plan.script,
+        "interpreter": None if plan.interpreter is None else list(plan.interpreter),
+        "cwd": plan.cwd,
+        "environment": {TOKEN_VARIABLE: plan.token, **environment},
+        "stdout": plan.stdout,
+        "stderr": plan.stderr,
+        "umask": plan.umask,
+        "uid": plan.uid,
+        "gid": plan.gid,
+        "user": plan.user,
+        "kill_grace_s": kill_grace_real_s,
+        "cgroup": cgroups.place(f"radrm-{plan.serial}-{os.urandom(4).hex()}"),
+    }

@@ -1,0 +1,239 @@
+"""The checks of `radrm doctor`, in their order."""
+
+from __future__ import annotations
+
+import functools
+import os
+import resource
+import sqlite3
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from importlib import metadata
+from typing import Any
+
+from radrm.config import Config, examine_config, find_config
+from radrm.errors import BadConfig
+from radrm.host.gpus import nvml
+from radrm.host.health import gpus, kernel, places, served, services, software
+from radrm.host.health.daemon import ask, ask_daemons, daemon, examined
+from radrm.host.health.finding import Check, Finding, fail, ok, warn
+from radrm.host.health.job_files import job_files
+from radrm.host.processes import cgroups
+from radrm.host.storage.paths import Paths, client_paths, paths_for
+
+FindErrors = Callable[[str, str], list[str]]
+"""A function that returns the errors of a configuration's text, one line each, for its source."""
+_DAEMON_LIMIT_S = 20.0
+_STORE_LIMIT_S = 120.0
+_REAL_GPUS = ("NVML", "nvidia-smi")
+"""The names that a daemon gives to its source of readings if its GPUs are real."""
+
+
+def all_checks(environ: Mapping[str, str], uid: int, find_errors: FindErrors) -> Iterator[Check]:
+    """The checks, one after another. The findings of some decide which others follow.
+
+    Anything that may hang belongs inside a check, because checks have a time limit.
+    """
+    yield Check("Python", lambda: software.python(tuple(sys.version_info[:3])))
+    yield Check("packages", _packages)
+    candidates = client_paths(environ, uid)
+    looked: list[tuple[Paths, dict[str, Any] | None]] = []
+
+    def look_for_daemon() -> Finding:
+        asked = ask_daemons(candidates)
+        looked.append(examined(asked))
+        return daemon(asked)
+
+    before = time.time(), _boot_s()
+    yield Check("daemon", look_for_daemon, _DAEMON_LIMIT_S)
+    paths, about = looked[0] if looked else (candidates[0], None)
+    yield from _checks_of(paths, about, environ, uid, before, find_errors)
+
+
+def _checks_of(
+    paths: Paths,
+    about: dict[str, Any] | None,
+    environ: Mapping[str, str],
+    uid: int,
+    before: tuple[float, float],
+    find_errors: FindErrors,
+) -> Iterator[Check]:
+    """The checks of a daemon's folders and of the machine.
+
+    `about` is the daemon's answer to `ping`, None if none answers. `before` is an earlier moment:
+    its date and its time since boot, in seconds.
+    """
+    system = paths == paths_for({}, 0)
+    owner = 0 if system else uid
+    pid = about.get("pid") if about is not None else None
+    pid = pid if type(pid) is int and os.path.isdir(f"/proc/{pid}") else None
+    yield Check("systemd", lambda: services.systemd(system, pid))
+    for wanted in places.folders(paths, system):
+        look = functools.partial(places.folder, wanted, owner, served=about is not None)
+        yield Check(wanted.name, look)
+    yield Check("job files", lambda: job_files(paths, system, uid))
+    yield Check("spool contents", lambda: places.spool_contents(paths.spool, system))
+    yield Check("free space", lambda: places.space(paths.state))
+    yield Check("file system", lambda: places.file_system(paths.state))
+    yield Check("socket path", lambda: places.socket_address(paths))
+    sound: list[Config] = []
+    yield Check("configuration", lambda: configuration(environ, system, find_errors, sound.append))
+    config = sound[0] if sound else Config()
+    yield Check("cgroup", lambda: _cgroup(pid, _owner(pid)))
+    yield Check("pidfd", kernel.pidfd)
+    yield Check("inotify", kernel.inotify)
+    yield Check("open files", lambda: _open_files(pid, config.mps.enabled))
+    simulated = about is not None and about.get("gpus") not in _REAL_GPUS
+    if about is not None and simulated:
+        described = f"the daemon runs on simulated GPUs ({about.get('gpus')})"
+        yield Check("GPUs", lambda: ok("GPUs", described))
+    else:
+        yield from _gpu_checks(config, daemon_runs=about is not None)
+    coarse = bool(config.core.get("use_coarse_smact"))
+    answers: list[dict[str, Any]] = []
+    if about is not None:
+        yield from _served_checks(paths, coarse, answers)
+    yield Check("MPS", lambda: gpus.mps(config.mps.enabled, environ))
+    if not simulated:
+        root = (_owner(pid) if pid is not None else uid) == 0
+        yield Check("containers", lambda: services.docker(root))
+    yield Check("traces", lambda: services.traces(config.estimation.trace, owner, uid))
+    yield Check("SQLite", lambda: software.sqlite(sqlite3.sqlite_version_info))
+    moved_s = answers[0].get("clock_moved_s") if answers else None
+    yield Check("clock", lambda: served.clock_moved(moved_s) or _clock(paths.database, before))
+    yield Check("time service", services.time_service)
+    yield Check("rights", lambda: software.rights(system, uid, environ.get("RADRM_HOME")))
+    yield Check("store", lambda: places.store(paths.database, os.geteuid()), _STORE_LIMIT_S)
+
+
+def _gpu_checks(config: Config, daemon_runs: bool) -> Iterator[Check]:
+    """The checks of the driver, and if it answers in time, those of its GPUs.
+
+    `daemon_runs`: the daemon itself then reports where SM activity comes from.
+    """
+    known: list[gpus.Driver] = []
+
+    def look() -> Finding:
+        found = nvml.find()
+        if found.gpus is None:
+            driver = gpus.Driver(reason=found.reason)
+        else:
+            import pynvml  # `find` has checked that it works
+
+            driver = gpus.look(pynvml, found)
+        finding = gpus.devices(driver, gpus.has_hardware())
+        known.append(driver)
+        return finding
+
+    yield Check("GPUs", look)
+    if not known or not known[0].gpus:
+        return
+    (driver,) = known
+    mps = config.mps.enabled
+    yield Check("GPU driver", lambda: gpus.driver_version(driver))
+    yield Check("MIG", lambda: gpus.mig(driver))
+    yield Check("persistence mode", lambda: gpus.persistence(driver))
+    yield Check("compute mode", lambda: gpus.compute_mode(driver, mps))
+    coarse, wanted = bool(config.core.get("use_coarse_smact")), config.readings.smact
+    if not daemon_runs:
+        yield Check("SM activity", lambda: gpus.sm_activity(driver, coarse, wanted=wanted))
+    yield Check("DCGM", lambda: services.dcgm(driver, wanted))
+
+
+def _served_checks(paths: Paths, coarse: bool, answers: list[dict[str, Any]]) -> Iterator[Check]:
+    """The checks of the daemon's reports. They append the daemon's whole answer to `answers`."""
+
+    def look() -> Finding:
+        answer = ask(paths, "health")
+        if not isinstance(answer, dict) or not isinstance(answer.get("devices"), list):
+            return warn(
+                "GPU health",
+                "the daemon does not report the health of its GPUs",
+                "if it is an older version, restart it; running jobs continue",
+            )
+        answers.append(answer)
+        return served.health(answer["devices"])
+
+    yield Check("GPU health", look)
+    if not answers:
+        return
+    (now,) = answers
+    devices, root = now["devices"], now["uid"] == 0
+    yield Check("SM activity", lambda: served.sm_activity(devices, coarse))
+    yield Check("MPS servers", lambda: served.mps(now["mps"]))
+    yield Check("unmanaged", lambda: served.unmanaged(devices, now["unmanaged"], root))
+    yield Check("rules", lambda: served.rules(now.get("rules", ())))
+
+
+def _packages() -> Finding:
+    try:
+        requirements = metadata.requires("radrm") or []
+    except metadata.PackageNotFoundError:
+        return software.packages(None, ())
+    return software.packages(requirements, tuple(sys.version_info[:3]))
+
+
+def _cgroup(daemon: int | None, owner: int | None) -> Finding:
+    """Whether the daemon's jobs get control groups; without a daemon, whether they would here."""
+    if daemon is not None:
+        return kernel.served_group(daemon, owner)
+    return kernel.tree_kill(cgroups.place(f"radrm-doctor-{os.getpid()}"))
+
+
+def _owner(pid: int | None) -> int | None:
+    """The user of a process; None if there is no such process."""
+    try:
+        return None if pid is None else os.stat(f"/proc/{pid}").st_uid
+    except OSError:
+        return None
+
+
+def _open_files(daemon: int | None, mps: bool) -> Finding:
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if daemon is not None:
+        limits = kernel.file_limits(daemon)
+    return kernel.open_files(*limits, mps=mps)
+
+
+def _clock(database: str, before: tuple[float, float]) -> Finding:
+    try:
+        newest_s = os.stat(database).st_mtime
+    except OSError:
+        newest_s = None
+    wall_s, boot_s = time.time(), _boot_s()
+    jumped_s = (wall_s - before[0]) - (boot_s - before[1])
+    return software.clock(wall_s, boot_s, time.monotonic(), newest_s, jumped_s)
+
+
+def _boot_s() -> float:
+    return time.clock_gettime(time.CLOCK_BOOTTIME)
+
+
+# ------------------------------------------------------------------ the configuration
+
+
+def configuration(
+    environ: Mapping[str, str],
+    system: bool,
+    find_errors: FindErrors,
+    use: Callable[[Config], object] = lambda _: None,
+) -> Finding:
+    """Whether a daemon would accept the configuration. `use` gets its valid part."""
+    name, next_step = "configuration", "list all errors: radrm config check"
+    try:
+        file = find_config(environ, system)
+    except BadConfig as error:
+        return fail(name, str(error), next_step)
+    if file.text is None:
+        where = "" if file.path is None else f"; it would be {file.path}"
+        return ok(name, f"no file, defaults are used{where}")
+    examined = examine_config(file.text, str(file.path))
+    use(examined.config)
+    errors = find_errors(file.text, str(file.path))
+    if errors:
+        more = f" (and {len(errors) - 1} more)" if len(errors) > 1 else ""
+        return fail(name, errors[0] + more, next_step)
+    if examined.notices:
+        return warn(name, examined.notices[0], next_step)
+    return ok(name, f"{file.path}: no errors")

@@ -1,0 +1,93 @@
+"""The daemon's interface to MPS: what it calls, and the functions of its own that MPS calls."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from radrm.core.records import Device
+from radrm.host.gpus.source import OwnerOf
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """What a job needs to be a client.
+
+    `ordinals` are the numbers of its devices in the control daemon's list. `logs` is None if
+    there is no control daemon.
+    """
+
+    pipes: str
+    logs: str | None
+    ordinals: Mapping[str, int]
+    thread_percentage: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class DaemonHooks:
+    """The functions of the daemon that MPS calls, from any thread.
+
+    `owner_of` finds the attempt of a process. `changed` asks for a reading soon. `listed` takes
+    the devices as they are now. `grace_s` is the real seconds between TERM and KILL.
+    """
+
+    owner_of: OwnerOf
+    changed: Callable[[], None]
+    listed: Callable[[tuple[Device, ...]], None]
+    grace_s: float
+
+
+class Mps(Protocol):
+    """The daemon's interface to MPS, of real or simulated GPUs."""
+
+    @property
+    def empty_pipes(self) -> str | None:
+        """The pipe directory of jobs that are no clients, so that they join no foreign server.
+
+        None if they need none.
+        """
+        ...
+
+    @property
+    def spans(self) -> bool:
+        """Whether one control daemon serves several devices."""
+        ...
+
+    def begin(self, daemon: DaemonHooks) -> None:
+        """Start to look after the control daemons."""
+        ...
+
+    def access(self, uuids: Sequence[str]) -> Access:
+        """Return the access of a client on these devices. Raises `DeviceError` if there is none."""
+        ...
+
+    def prepare(self, uuids: Sequence[str], client: bool) -> None:
+        """Prepare these devices for a job that starts now, as a client or not."""
+        ...
+
+    def suspect(self, uuids: Iterable[str]) -> None:
+        """Note that a client on these devices has failed."""
+        ...
+
+    def end_clients(
+        self, uuids: Iterable[str], owner: tuple[int, int], then: Callable[[], None]
+    ) -> None:
+        """End the clients of an attempt, then call `then` in another thread, which kills it."""
+        ...
+
+    def rows(self) -> list[dict[str, Any]]:
+        """Return a row per control daemon, for `radrm mps status`."""
+        ...
+
+    def turn_on(self, uuids: Sequence[str]) -> None:
+        """Start MPS on these devices. Raises `Refused`."""
+        ...
+
+    def turn_off(self, uuids: Sequence[str], force: bool) -> None:
+        """End MPS on these devices; `force` ends its clients. Raises `Refused`."""
+        ...
+
+    def close(self) -> None:
+        """Release the control daemons, which run on for the jobs."""
+        ...

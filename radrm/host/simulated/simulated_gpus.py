@@ -1,0 +1,82 @@
+"""The source of readings that asks the simulated driver."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import Any
+
+from radrm.core.records import AttemptMemory, Device, Instant, Reading
+from radrm.core.words import DeviceKind
+from radrm.errors import DeviceError, Unreachable
+from radrm.host.gpus.source import GpuSource, OwnerOf
+from radrm.host.simulated.client import DriverClient
+
+
+class SimulatedGpus(GpuSource):
+    """The devices and readings of the simulated driver.
+
+    `mps`: jobs may share whole GPUs as MPS clients, which needs no control daemon here. Each
+    request reconnects once if the connection is broken.
+    """
+
+    name = "simulated"
+
+    def __init__(
+        self, socket_path: str | os.PathLike[str], *, mps: bool = False, timeout_s: float = 5.0
+    ) -> None:
+        self._path = os.fspath(socket_path)
+        self._mps = mps
+        self._timeout_s = timeout_s
+        self._client: DriverClient | None = None
+
+    def devices(self) -> tuple[Device, ...]:
+        return tuple(self._device(found) for found in self._ask("devices")["devices"])
+
+    def read(self, uuids: Sequence[str], at: Instant, owner_of: OwnerOf) -> tuple[Reading, ...]:
+        readings = self._ask("read", uuids=list(uuids))["readings"]
+        return tuple(_reading(found, at, owner_of) for found in readings)
+
+    def close(self) -> None:
+        if self._client is not None:
+            self._client.close()
+            self._client = None
+
+    def _device(self, found: dict[str, Any]) -> Device:
+        kind = DeviceKind(found["kind"])
+        mps = self._mps and kind is DeviceKind.GPU
+        return Device(**{**found, "kind": kind, "mps": mps, "mps_spans": mps})
+
+    def _ask(self, op: str, **fields: object) -> dict[str, Any]:
+        if self._client is not None:
+            try:
+                return self._client.ask(op, **fields)
+            except DeviceError:
+                self.close()
+        try:
+            self._client = DriverClient(self._path, self._timeout_s)
+            return self._client.ask(op, **fields)
+        except (DeviceError, Unreachable) as error:
+            self.close()
+            raise DeviceError(
+                f"the simulated GPUs do not answer ({error}); restart the daemon"
+            ) from error
+
+
+def _reading(found: dict[str, Any], at: Instant, owner_of: OwnerOf) -> Reading:
+    if found["error"] is not None:
+        return Reading(device=found["uuid"], at=at, error=found["error"])
+    held: dict[tuple[int, int], int] = {}
+    for pid, mib in found["processes"]:
+        owner = owner_of(pid)
+        if owner is not None:
+            held[owner] = held.get(owner, 0) + mib
+    return Reading(
+        device=found["uuid"],
+        at=at,
+        used_mib=found["used_mib"],
+        attempts=tuple(AttemptMemory(*owner, mib) for owner, mib in sorted(held.items())),
+        smact=found["smact"],
+        smact_source=SimulatedGpus.name,
+        power_w=found["power_w"],
+    )

@@ -1,0 +1,174 @@
+"""What was submitted, as the store keeps it: envelope, job file, and what was edited since.
+
+Theory of operation. The script of an envelope is parsed once, by the daemon at intake, which
+trusts nothing that the client says. The typed result is stored in the same transaction as the
+job's row. From then on it rules: launch, estimates, `logs`, `requeue` and `edit` use it, so a
+later release that reads options in another way changes no job that was taken in before. An edit
+is stored as raw options beside it, once for all jobs of which the same was edited, and is
+applied to the typed result; the script is not read again. Only a submission that was stored by
+an earlier release, or that could not be read as a job, has no typed result: it is read
+from its envelope each time.
+"""
+
+from __future__ import annotations
+
+import json
+import zlib
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+import msgspec
+
+from radrm.errors import StoreError
+from radrm.host.storage.database import DAMAGE, Database
+from radrm.host.storage.schema import digest_of
+from radrm.host.storage.spool import Envelope
+from radrm.jobfile.options import RawOptions
+from radrm.jobfile.radfile import JobFile, read_job_file, wrap_command
+
+JOB_FILE_VERSION = 1
+"""Of the stored form of a job file. One of another version is read from its envelope."""
+
+Edits: TypeAlias = Iterable["tuple[int, dict[str, Any]]"]
+"""Ids of jobs, and all raw options that were changed since their submission."""
+
+
+@dataclass(frozen=True, slots=True)
+class Submission:
+    """What `uid` submitted: for one job, or for all elements of an array."""
+
+    uid: int
+    gid: int
+    envelope: Envelope
+    parsed: JobFile | None = None
+    """The job file as the daemon parsed it at intake."""
+    edits: RawOptions = field(default_factory=dict)
+    """What was changed since, of the one job that was asked about."""
+
+    def job_file(self) -> JobFile:
+        """The job file, with what was edited. Raises `RadrmError` for one that is of no use."""
+        found = self.parsed if self.parsed is not None else parse_envelope(self.envelope)
+        return found.edited(self.edits) if self.edits else found
+
+
+def parse_envelope(envelope: Envelope) -> JobFile:
+    """Parse the job file that an envelope carries. Raises `RadrmError` for one that is of no use.
+
+    This is the daemon's one reading of what a client wrote.
+    """
+    if envelope.command is not None:
+        found = wrap_command(list(envelope.command), envelope.options)
+    else:
+        data = (envelope.script or "").encode("utf-8", "surrogateescape")
+        found = read_job_file(data, envelope.file or "job", envelope.options)
+    return found.with_summary(envelope.summary)
+
+
+class Submissions:
+    """The tables `submissions`, `blobs` (environments) and `edits`."""
+
+    def __init__(self, database: Database) -> None:
+        self._db = database
+
+    # ------------------------------------------------------------- writing, in a transaction
+
+    def insert(self, submission: Submission) -> None:
+        """Store a submission, unless its ticket is known. Environments are stored once each."""
+        envelope = submission.envelope
+        document = envelope.as_dict()
+        environment = json.dumps(document.pop("environment"), sort_keys=True)
+        digest = digest_of(environment)
+        packed = zlib.compress(environment.encode("ascii"), 1)
+        self._db.execute("INSERT OR IGNORE INTO blobs VALUES (?, ?)", (digest, packed))
+        self._db.execute(
+            "INSERT OR IGNORE INTO submissions VALUES (?, ?, ?, ?, ?, ?)",
+            (
+                envelope.ticket,
+                submission.uid,
+                submission.gid,
+                json.dumps(document),
+                digest,
+                _encoded(submission.parsed, envelope) if submission.parsed is not None else None,
+            ),
+        )
+
+    def edit(self, changed: Sequence[tuple[int, dict[str, Any]]]) -> None:
+        """Store edits, those that several jobs share once; remove what no job has any more."""
+        digests: dict[int, str] = {}
+        """By the identity of the options: the elements of an array come with the same ones."""
+        before: dict[str, None] = {}
+        for job_id, options in changed:
+            digest = digests.get(id(options))
+            if digest is None:
+                text = json.dumps(options, sort_keys=True)
+                digest = digests[id(options)] = digest_of(text)
+                self._db.execute("INSERT OR IGNORE INTO edits VALUES (?, ?)", (digest, text))
+            if (old := self.edits_digest(job_id)) is not None:
+                before[old] = None
+            self._db.execute("UPDATE jobs SET edits = ? WHERE id = ?", (digest, job_id))
+        self._db.execute_many(
+            "DELETE FROM edits WHERE digest = ?1 "
+            "AND NOT EXISTS (SELECT 1 FROM jobs WHERE edits = ?1)",
+            [(digest,) for digest in before],
+        )
+
+    # ------------------------------------------------------------- reading
+
+    def of_job(self, job_id: int) -> Submission:
+        """A job's submission, with what was edited since. Raises `StoreError`."""
+        row = self._db.execute(
+            "SELECT uid, gid, envelope, data, job_file, options FROM jobs "
+            "JOIN submissions USING (ticket) JOIN blobs ON blobs.digest = environment "
+            "LEFT JOIN edits ON edits.digest = jobs.edits WHERE id = ?",
+            (job_id,),
+        ).fetchone()
+        if row is None:
+            raise StoreError(f"the store {self._db.path} has no job {job_id}")
+        uid, gid, text, data, job_file, options = row
+        try:
+            document = json.loads(text)
+            if document["command"] is not None:
+                document["command"] = tuple(document["command"])
+            envelope = Envelope(**document, environment=json.loads(zlib.decompress(data)))
+            parsed = _decoded(job_file, envelope) if job_file is not None else None
+            edits = dict(json.loads(options)) if options is not None else {}
+        except DAMAGE as error:
+            raise self._db.damaged(f"the submission of job {job_id}", error) from None
+        return Submission(uid, gid, envelope, parsed, edits)
+
+    def of_ticket(self, ticket: str) -> Submission:
+        """What was submitted under this ticket, without edits. Raises `StoreError` for none."""
+        query = "SELECT min(id) FROM jobs WHERE ticket = ?"
+        (job_id,) = self._db.execute(query, (ticket,)).fetchone()
+        found = self.of_job(job_id or 0)
+        return Submission(found.uid, found.gid, found.envelope, found.parsed)
+
+    def edits_digest(self, job_id: int) -> str | None:
+        """The same for all jobs of which the same was edited; None where nothing was."""
+        row = self._db.execute("SELECT edits FROM jobs WHERE id = ?", (job_id,)).fetchone()
+        return row[0] if row else None
+
+
+def _encoded(job_file: JobFile, envelope: Envelope) -> str | None:
+    """A job file as JSON, without what its envelope holds already."""
+    document = {"version": JOB_FILE_VERSION, **job_file.as_dict()}
+    del document["summary"]
+    if job_file.script == envelope.script:
+        del document["script"]
+    if job_file.argv == (envelope.command or ()):
+        del document["argv"]
+    try:
+        return msgspec.json.encode(document).decode()
+    except UnicodeEncodeError:
+        return None  # no such text passes the parser; if one did, the envelope is read instead
+
+
+def _decoded(text: str, envelope: Envelope) -> JobFile | None:
+    """A stored job file; None for one of another version."""
+    document = msgspec.json.decode(text)
+    if document.pop("version") != JOB_FILE_VERSION:
+        return None
+    document.setdefault("script", envelope.script)
+    document.setdefault("argv", list(envelope.command or ()))
+    return msgspec.convert({**document, "summary": envelope.summary}, JobFile)

@@ -1,0 +1,89 @@
+"""The arguments of `radrm submit` and `radrm edit`: options, flags, files and commands."""
+
+from __future__ import annotations
+
+from radrm.errors import UsageError
+from radrm.jobfile.options import RawOptions
+from radrm.jobfile.parsing import is_option, raise_unknown, take_option, typed
+from radrm.jobfile.record import Record
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+SUBMIT_FLAGS = {
+    "wait": "wait for the jobs and exit with their exit code",
+    "parsable": "print only the tickets, one per line",
+    "json": "print one JSON document",
+    "help": "show this help",
+}
+
+
+class SubmitRequest(Record):
+    """The arguments of one `radrm submit`. Exactly one of `files` and `command` is not empty."""
+
+    raw_options: RawOptions
+    files: tuple[str, ...] = ()
+    command: tuple[str, ...] = ()
+    wait: bool = False
+    parsable: bool = False
+    json: bool = False
+    help: bool = False
+
+
+def parse_submit(argv: Sequence[str]) -> SubmitRequest:
+    """Read the arguments of `radrm submit`. If `help` is set, nothing else was checked."""
+    where = "command line"
+    words = list(argv)
+    cut = words.index("--") if "--" in words else len(words)
+    ours, command = words[:cut], tuple(words[cut + 1 :])
+    if "--help" in ours or "-h" in ours:
+        return SubmitRequest({}, help=True)
+    raw: RawOptions = {}
+    files: list[str] = []
+    flags: set[str] = set()
+    rest = iter(ours)
+    for word in rest:
+        if is_option(word):
+            take_option(word, rest, where, raw)
+        elif word.startswith("--") and word[2:] in SUBMIT_FLAGS:
+            flags.add(word[2:])
+        elif word.startswith("-") or not word:
+            raise_unknown(word, where, SUBMIT_FLAGS)
+        else:
+            files.append(word)
+    if cut < len(words) and not command:
+        raise UsageError(f"{where}: no command after --; write one, or leave out the --")
+    if files and command:
+        raise UsageError(f"{where}: both job files and a command after --; submit them separately")
+    if not files and not command:
+        raise UsageError(f"{where}: nothing to submit; name a job file, or a command after --")
+    if {"parsable", "json"} <= flags:
+        raise UsageError(f"{where}: --parsable and --json exclude each other; use one of them")
+    typed(raw, where)
+    return SubmitRequest(raw, tuple(files), command, **dict.fromkeys(flags, True))
+
+
+def parse_edit(argv: Sequence[str]) -> tuple[list[str], RawOptions]:
+    """Read the arguments of `radrm edit`: the jobs, and the options to change."""
+    where = "command line"
+    raw: RawOptions = {}
+    jobs: list[str] = []
+    rest = iter(argv)
+    for word in rest:
+        if is_option(word):
+            take_option(word, rest, where, raw)
+        elif word.startswith("-") or not word:
+            raise_unknown(word, where)
+        else:
+            jobs.append(word)
+    if not jobs:
+        raise UsageError(f"{where}: no job named; write: radrm edit JOB --priority=10")
+    if not raw:
+        raise UsageError(f"{where}: nothing to change; write: radrm edit JOB --priority=10")
+    if "hold" in raw:
+        raise UsageError(f"{where}: to hold a job that was submitted, write: radrm hold JOB")
+    if "array" in raw:
+        raise UsageError(f"{where}: an array stays as it was submitted; submit another")
+    typed(raw, where)
+    return jobs, raw

@@ -1,0 +1,183 @@
+"""Parse words to raw options, and raw options to typed values.
+
+A source is a job file or a command line. `parse_words` checks the words of one source and
+keeps them as written. `merged` combines two sources. `typed` returns the typed values. It
+trusts no input: the daemon calls it for submissions that any user wrote.
+"""
+
+from __future__ import annotations
+
+from radrm.errors import UsageError
+from radrm.jobfile.options import BY_NAME, Option, Options, RawOptions
+from radrm.jobfile.values import shown
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+    from typing import Any, NoReturn
+
+MAX_REPEATS = 4096
+"""How often one source may give a repeatable option."""
+
+_SLURM_OPTIONS = {
+    "J": "--name=NAME",
+    "job-name": "--name=NAME",
+    "t": "--time=TIME (a plain number is seconds)",
+    "gres": "--gpus=N",
+    "G": "--gpus=N",
+    "gpus-per-node": "--gpus=N",
+    "mem": "--gpu-memory=SIZE for the GPU's (--memory, the host's, is not in this release)",
+    "dependency": "--after=ID[:ok|:any|:failed]",
+    "d": "--after=ID[:ok|:any|:failed]",
+    "a": "--array=0-9[%N]",
+    "o": "--output=PATH",
+    "e": "--error=PATH",
+    "D": "--chdir=DIR",
+    "c": "--cpus=N, which is not in this release",
+    "cpus-per-task": "--cpus=N, which is not in this release",
+    "export": "--env=NAME=VALUE",
+}
+"""Options of Slurm with their names in radrm, for the error about an unknown option."""
+
+
+def raise_unknown(word: str, where: str, others: Iterable[str] = ()) -> NoReturn:
+    """Raise `UsageError` for an unknown option, with the nearest option's name.
+
+    `others` are other words that the source accepts.
+    """
+    from difflib import get_close_matches
+
+    if not word.startswith("-"):
+        raise UsageError(f"{where}: {shown(word)} is not an option; options begin with --")
+    bare = word.lstrip("-").partition("=")[0][:40]
+    if bare in _SLURM_OPTIONS:
+        raise UsageError(
+            f"{where}: unknown option {shown(word)}; here it is {_SLURM_OPTIONS[bare]}"
+        )
+    if word == "-":
+        raise UsageError(
+            f"{where}: a job file is not read from standard input; save it to a file, or write "
+            "the command after --"
+        )
+    near = get_close_matches(bare, [*BY_NAME, *others], n=1)
+    hint = f"; did you mean --{near[0]}?" if near else "; see `radrm submit --help`"
+    raise UsageError(f"{where}: unknown option {shown(word)}{hint}")
+
+
+def take_option(word: str, rest: Iterator[str], where: str, raw: RawOptions) -> None:
+    """Add the option in `word` to `raw`. Its value is in `word`, or is the next of `rest`."""
+    name, equals, text = word.removeprefix("--").partition("=")
+    option = BY_NAME[name]
+    if option.metavar is None:
+        if equals:
+            raise UsageError(f"{where}: --{name} takes no value; write --{name} alone")
+    elif not equals:
+        text = next(rest, "--")
+        if text.startswith("--"):
+            raise UsageError(f"{where}: --{name} needs a value; write {option.usage}")
+    option.value(text, where)
+    earlier = raw.get(name)
+    if option.repeatable:
+        texts = earlier if isinstance(earlier, list) else []
+        if len(texts) >= MAX_REPEATS:
+            raise UsageError(f"{where}: --{name} is given more than {MAX_REPEATS} times")
+        raw[name] = [*texts, text]
+    elif earlier is not None:
+        raise UsageError(f"{where}: --{name} is given twice; keep one of them")
+    else:
+        raw[name] = text if option.metavar is not None else True
+
+
+def is_option(word: str) -> bool:
+    """Return whether a word is `--NAME` or `--NAME=VALUE` with a name from the table."""
+    return word.startswith("--") and word[2:].partition("=")[0] in BY_NAME
+
+
+def parse_words(words: Iterable[str], where: str, earlier: RawOptions | None = None) -> RawOptions:
+    """Check the options in `words` and return them as written.
+
+    `earlier` holds the options of earlier lines of the same file: a source must not give an
+    option twice. Raises `UsageError`, which names `where`.
+    """
+    raw = dict(earlier or {})
+    rest = iter(words)
+    for word in rest:
+        if not is_option(word):
+            raise_unknown(word, where)
+        take_option(word, rest, where, raw)
+    return raw
+
+
+def merged(low: RawOptions, high: RawOptions) -> RawOptions:
+    """Combine two sources. `high` overrides `low`; values of repeatable options are appended."""
+    both = {**low, **high}
+    for name in low.keys() & high.keys():
+        first, last = low[name], high[name]
+        if isinstance(first, list) and isinstance(last, list):
+            both[name] = _without_overridden(name, [*first, *last])
+    return both
+
+
+def _without_overridden(name: str, words: list[str]) -> list[str]:
+    """Drop the words that a later word overrides, so that repeated edits do not add up."""
+    if name == "env":
+        return list({word.partition("=")[0]: word for word in words}.values())
+    while name == "after" and "none" in words:
+        del words[: words.index("none") + 1]
+    return words
+
+
+def _texts(option: Option, given: object) -> list[str] | None:
+    """Return the texts of a raw value. None: the value has the wrong type for the option."""
+    if option.metavar is None:
+        return [""] if given is True else None
+    if not option.repeatable:
+        return [given] if isinstance(given, str) else None
+    if not isinstance(given, list) or len(given) > MAX_REPEATS:
+        return None
+    return given if all(isinstance(text, str) for text in given) else None
+
+
+def typed(raw: object, where: str = "options") -> Options:
+    """Return the typed values of raw options, which any user may have written.
+
+    Raises `UsageError` for everything that `parse_words` would not return.
+    """
+    if not isinstance(raw, dict):
+        raise UsageError(f"{where}: options are not a table; submit the job again")
+    values: dict[str, Any] = {}
+    for name, given in raw.items():
+        option = BY_NAME.get(name) if isinstance(name, str) else None
+        if option is None:
+            raise_unknown(f"--{name}", where)
+        texts = _texts(option, given)
+        if texts is None:
+            raise UsageError(f"{where}: --{name} holds a value of the wrong kind; give it again")
+        found = [option.value(text, where) for text in texts]
+        if option.repeatable:
+            while None in found:  # `--after=none` removes the values before it
+                del found[: found.index(None) + 1]
+        values[option.field] = tuple(found) if option.repeatable else found[0]
+    options = Options(**values)
+    if options.mig_profile and options.collocation not in (None, "auto", "mig"):
+        raise UsageError(
+            f"{where}: --mig-profile does not go with --collocation={options.collocation}; drop one"
+        )
+    return options
+
+
+def typed_whole(raw: object, where: str = "options") -> Options:
+    """Return the typed values of a whole submission.
+
+    It also checks that an option has the other options that it needs. `typed` cannot: one source
+    alone may lack an option that the other source gives.
+    """
+    options = typed(raw, where)
+    signal, limit_s = options.signal, options.time_s
+    if signal is not None and (limit_s is None or limit_s <= signal.seconds):
+        limit = "none" if limit_s is None else f"{limit_s:g} s"
+        raise UsageError(
+            f"{where}: --signal comes {signal.seconds:g} s before the time limit, which is "
+            f"{limit}; give a longer --time"
+        )
+    return options

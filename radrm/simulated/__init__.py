@@ -1,0 +1,9 @@
+"""Layer 1: the model of simulated GPUs, for `host.simulated` and for the simulator.
+
+Pure: callers pass the time in; nothing here uses a socket, a process or a file.
+
+The files, in the order in which they may import one another:
+    physics  how jobs on a GPU slow one another down
+    spec     parses `--gpus sim:...`
+    model    the simulated driver's state: contexts, memory, work, activity, energy
+"""

@@ -1,0 +1,207 @@
+"""How jobs that share a GPU slow one another down, and how much power the GPU draws.
+
+Pure arithmetic for the simulated GPUs and the simulator; real GPUs do not need it. This
+project fitted the constants to the published 60-job run of MAGM with GPUMemNet on A100-40GB
+GPUs under MPS (RAD-RM, arXiv 2508.19073). With them every job's finish time is within 10 % of
+the published one. Solo activity and power come from the exclusive run of the same paper.
+
+A job's demand is the SM activity (SMACT) that it shows alone on a whole GPU. Its speed is a
+fraction of its solo speed.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass
+from math import exp, log
+from typing import TypeVar
+
+Key = TypeVar("Key", bound=Hashable)
+
+FAMILIES = ("cnn", "vgg", "transformer", "light", "tiny", "other")
+
+_CEILING = 0.944  # upper limit of a shared GPU's SM activity, at any demand
+_KNEE = 6.15  # how sharply throughput bends towards the ceiling
+_MOST_OF_OWN = 0.99  # the largest part of its own demand that a sharing job gets
+_JOINT = 2.65  # the weight of a job's faster GPUs relative to its slowest
+_JOINT_LEAST = 0.5  # not fitted: outside the fitted speeds the power law approaches zero
+_TIMESLICE_DEMAND = 1.25
+_TIMESLICE_LOSS = 0.25
+_TYPICAL_BATCH = 64
+
+_FAMILY_WEIGHT = {"vgg": 2.66, "transformer": 3.27, "light": 1.0, "tiny": 6.0}
+_BATCH_WEIGHT = ((32, 1.0), (64, 1.53), (128, 2.49))
+_WEIGHT_RANGE = (0.25, 6.0)  # keeps extrapolated weights near the measured ones
+
+_WATTS = (
+    (0.0, 58.0),
+    (0.07, 73.0),
+    (0.2, 112.0),
+    (0.34, 157.0),
+    (0.47, 203.0),
+    (0.55, 217.0),
+    (0.65, 243.0),
+    (0.86, 262.0),
+    (0.93, 269.0),
+    (1.0, 273.0),
+)
+A100_IDLE_W = _WATTS[0][1]
+A100_PEAK_W = _WATTS[-1][1]
+
+
+@dataclass(frozen=True, slots=True)
+class Demand:
+    """One job's demand on a GPU: its solo SMACT (0..1) and its share weight (> 0)."""
+
+    smact: float
+    weight: float = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """A working job: the same demand on each of its devices (one or more), with or without MPS."""
+
+    demand: Demand
+    devices: tuple[str, ...]
+    mps: bool = False
+
+
+def share_weight(family: str | None, batch_size: int | None) -> float:
+    """The weight of a job's share of a GPU; a CNN of batch size 32 has 1.0.
+
+    A job with a small batch gets little beside one with a large batch. A power law between
+    neighbouring fitted batch sizes gives the others. An unknown batch size counts as 64.
+    """
+    if family in _FAMILY_WEIGHT:
+        return _FAMILY_WEIGHT[family]
+    batch = max(1, batch_size if batch_size is not None else _TYPICAL_BATCH)
+    at = min(max(1, bisect_right(_BATCH_WEIGHT, (batch, 0.0))), len(_BATCH_WEIGHT) - 1)
+    (low, low_weight), (high, high_weight) = _BATCH_WEIGHT[at - 1], _BATCH_WEIGHT[at]
+    slope = log(high_weight / low_weight) / log(high / low)
+    weight = low_weight * exp(slope * log(batch / low))
+    return min(max(weight, _WEIGHT_RANGE[0]), _WEIGHT_RANGE[1])
+
+
+def delivered(total_demand: float) -> float:
+    """The SM activity that a shared GPU delivers under MPS at this total demand."""
+    return float(total_demand / (1 + (total_demand / _CEILING) ** _KNEE) ** (1 / _KNEE))
+
+
+def speeds(
+    demands: Sequence[Demand],
+    *,
+    mps: bool,
+    fraction: float = 1.0,
+    fixed: Mapping[int, float] | None = None,
+) -> tuple[float, ...]:
+    """The speed (0..1] of each job on one device, 1.0 for a job alone on a whole GPU.
+
+    Without `mps` the jobs are time-sliced: each needs more of the device, and switching costs a
+    part of it. `fraction` is the device's part of a whole GPU (a MIG instance's compute slices);
+    there even a job alone is slow if it needs more. `fixed` gives the speeds of some jobs by
+    their position (a job alone is slower if the device cannot deliver it); the other jobs share
+    the rest. A job without demand slows no other job, and no other job slows it.
+    """
+    held = fixed or {}
+    busy = [at for at, demand in enumerate(demands) if demand.smact > 0]
+    result = [held.get(at, 1.0) for at in range(len(demands))]
+    if len(busy) < 2:
+        for at in busy:
+            result[at] = min(result[at], fraction / demands[at].smact)
+        return tuple(result)
+    grown = 1.0 if mps else _TIMESLICE_DEMAND
+    kept = 1.0 if mps else 1 - _TIMESLICE_LOSS * (1 - 1 / len(busy))
+    wanted = {at: grown * demands[at].smact / fraction for at in busy}
+    free = [at for at in busy if at not in held]
+    taken = sum(wanted[at] * held[at] for at in busy if at in held)
+    level = _water_level(
+        delivered(sum(wanted.values())) * kept - taken,
+        [_MOST_OF_OWN * wanted[at] for at in free],
+        [demands[at].weight * wanted[at] for at in free],
+    )
+    for at in free:
+        result[at] = min(_MOST_OF_OWN, level * demands[at].weight)
+    return tuple(result)
+
+
+def _water_level(volume: float, caps: Sequence[float], widths: Sequence[float]) -> float:
+    """The level at which vessels of these widths, each full at its cap, hold the volume.
+
+    It is the water-filling form of a weighted max-min share: no job gets more than its cap, and
+    the others share the rest in proportion to their widths.
+    """
+    vessels = sorted((cap / width, cap, width) for cap, width in zip(caps, widths, strict=True))
+    left, open_width = volume, sum(widths)
+    for full_at, cap, width in vessels:
+        if full_at * open_width >= left:
+            return left / open_width
+        left -= cap
+        open_width -= width
+    return vessels[-1][0] if vessels else 0.0
+
+
+def joint_speed(per_device: Sequence[float]) -> float:
+    """The speed of one job from its speeds on each of its devices (at least one).
+
+    For two GPUs it is min * max^2.65, fitted to three jobs whose lowest speed was a third. The
+    result is at least half of the slowest speed. For more GPUs the geometric mean of all speeds
+    but the slowest replaces the max.
+    """
+    slowest, *others = sorted(per_device)
+    if not others:
+        return slowest
+    if slowest <= 0:
+        return 0.0
+    return slowest * max(_JOINT_LEAST, exp(_JOINT * sum(map(log, others)) / len(others)))
+
+
+def running_speeds(
+    loads: Mapping[Key, Load], fractions: Mapping[str, float] | None = None
+) -> dict[Key, float]:
+    """The speed (0..1] of every job at work on a server, given all of them.
+
+    A device is time-sliced unless all its jobs are MPS clients. A job on several devices has its
+    joint speed on each of them, and uses of each only as much as that speed needs. Its
+    neighbours get the rest; without this rule the model does not reproduce the published run.
+    `fractions` names the devices that are less than a whole GPU.
+    """
+    on_device: dict[str, list[Key]] = {}
+    for key, load in loads.items():
+        for device in load.devices:
+            on_device.setdefault(device, []).append(key)
+
+    def on_each(joint: Mapping[Key, float]) -> dict[Key, list[float]]:
+        found: dict[Key, list[float]] = {key: [] for key in loads}
+        for device, keys in on_device.items():
+            each = speeds(
+                [loads[key].demand for key in keys],
+                mps=all(loads[key].mps for key in keys),
+                fraction=1.0 if fractions is None else fractions.get(device, 1.0),
+                fixed={at: joint[key] for at, key in enumerate(keys) if key in joint},
+            )
+            for key, speed in zip(keys, each, strict=True):
+                found[key].append(speed)
+        return found
+
+    at_full = on_each({})
+    joint = {key: joint_speed(each) for key, each in at_full.items() if len(each) > 1}
+    eased = on_each(joint) if joint else at_full
+    return {key: joint.get(key, each[0]) for key, each in eased.items()}
+
+
+def activity(
+    demands: Sequence[Demand], at_speeds: Sequence[float], *, fraction: float = 1.0
+) -> float:
+    """The SMACT (0..1) that a device shows while these jobs run at these speeds."""
+    work = sum(d.smact * speed for d, speed in zip(demands, at_speeds, strict=True))
+    return min(1.0, work / fraction)
+
+
+def watts(utilisation: float, idle_w: float = A100_IDLE_W, peak_w: float = A100_PEAK_W) -> float:
+    """The power draw (W) at a utilisation (0..1): the A100's curve, scaled to the device."""
+    used = min(1.0, max(0.0, utilisation))
+    at = min(bisect_right(_WATTS, (used, float("inf"))), len(_WATTS) - 1)
+    (low, low_w), (high, high_w) = _WATTS[at - 1], _WATTS[at]
+    a100 = low_w + (high_w - low_w) * (used - low) / (high - low)
+    return idle_w + (peak_w - idle_w) * (a100 - A100_IDLE_W) / (A100_PEAK_W - A100_IDLE_W)

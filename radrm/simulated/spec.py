@@ -1,0 +1,207 @@
+"""Parses `--gpus sim:...`: groups of simulated GPUs, MIG layouts, unmanaged use.
+
+    sim:4xA100-40GB                             four GPUs
+    sim:2xA100-40GB,1xH100-80GB                 several groups
+    sim:1xA100-40GB:3g.20gb+2g.10gb+2g.10gb     one GPU cut into MIG instances
+    sim:2xA100-40GB,unmanaged@0=8000            8000 MiB of device 0 used by others
+
+A type that is not in the table, such as `NAME-48GB`, gets the A100's power and MIG slices.
+"""
+
+from __future__ import annotations
+
+import re
+import uuid
+from dataclasses import dataclass, replace
+
+from radrm.core.records import Device
+from radrm.core.words import DeviceKind
+from radrm.errors import UsageError
+from radrm.simulated.physics import A100_IDLE_W, A100_PEAK_W
+
+PREFIX = "sim:"
+_EXAMPLE = "sim:4xA100-40GB"
+_MOST_DEVICES = 256
+_NAMESPACE = uuid.UUID("6c1d1b7e-0a5e-5d0c-9f0e-7b1f3c5a9d42")
+
+# An A100-40GB gives jobs 40,536 of its 40,960 MiB. Every simulated device keeps the same part.
+_OVERHEAD = 424 / 40960
+
+_MIG_MEMORY_SLICES = {1: (1, 2), 2: (2,), 3: (4,), 4: (4,), 7: (8,)}
+
+
+@dataclass(frozen=True, slots=True)
+class _GpuType:
+    name: str
+    memory_gb: int
+    idle_w: float
+    peak_w: float
+    mig_slices: tuple[int, int] | None = None  # compute and memory slices
+
+
+_TYPES = {
+    known.name.casefold(): known
+    for known in (
+        _GpuType("A100-40GB", 40, A100_IDLE_W, A100_PEAK_W, (7, 8)),
+        _GpuType("A100-80GB", 80, 62, 300, (7, 8)),
+        _GpuType("H100-80GB", 80, 70, 700, (7, 8)),
+        _GpuType("H200-141GB", 141, 75, 700, (7, 8)),
+        _GpuType("A30-24GB", 24, 28, 165, (4, 4)),
+        _GpuType("A40-48GB", 48, 30, 300),
+        _GpuType("A10-24GB", 24, 16, 150),
+        _GpuType("L40S-48GB", 48, 35, 350),
+        _GpuType("L4-24GB", 24, 12, 72),
+        _GpuType("T4-16GB", 16, 10, 70),
+        _GpuType("V100-16GB", 16, 40, 300),
+        _GpuType("V100-32GB", 32, 42, 300),
+        _GpuType("P100-16GB", 16, 30, 250),
+        _GpuType("RTXA6000-48GB", 48, 22, 300),
+        _GpuType("RTX3090-24GB", 24, 20, 350),
+        _GpuType("RTX4090-24GB", 24, 20, 450),
+    )
+}
+_GROUP = re.compile(r"(?:(\d{1,4})x)?([a-z][a-z0-9_-]*-(\d{1,4})gb)(?::(.+))?", re.IGNORECASE)
+_PROFILE = re.compile(r"(\d)g\.(\d{1,4})gb", re.IGNORECASE)
+_UNMANAGED = re.compile(r"unmanaged@(\d{1,4})=(\d{1,9})", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class SimulatedDevice:
+    """A device, with its compute, its power and its unmanaged memory.
+
+    `fraction` is its part of a whole GPU's compute. `unmanaged_mib` is in use by processes that
+    readings cannot identify.
+    """
+
+    device: Device
+    fraction: float
+    idle_w: float
+    peak_w: float
+    unmanaged_mib: int = 0
+
+
+def parse(spec: str) -> tuple[SimulatedDevice, ...]:
+    """The simulated devices of a spec; the same spec always gives the same UUIDs.
+
+    Raises UsageError. If a GPU is cut into MIG instances, only these are devices.
+    """
+    if not spec.casefold().startswith(PREFIX):
+        raise _wrong(spec, f"it must begin with {PREFIX!r}")
+    items = [item.strip() for item in spec[len(PREFIX) :].split(",")]
+    devices: list[SimulatedDevice] = []
+    gpus = 0
+    for item in items:
+        if _UNMANAGED.fullmatch(item):
+            continue
+        found = _GROUP.fullmatch(item)
+        if not found:
+            raise _wrong(spec, f"{item!r} is not COUNTxTYPE-SIZEGB")
+        count = 1 if found[1] is None else int(found[1])
+        if not 1 <= count <= _MOST_DEVICES:
+            raise _wrong(spec, f"a group has 1 to {_MOST_DEVICES} GPUs, not {count}")
+        gpu_type = _gpu_type(spec, found[2], int(found[3]))
+        for gpu in range(gpus, gpus + count):
+            devices += _cut(spec, gpu_type, gpu, len(devices), found[4])
+        gpus += count
+        if len(devices) > _MOST_DEVICES:
+            raise _wrong(spec, f"more than {_MOST_DEVICES} devices")
+    if not devices:
+        raise _wrong(spec, "it names no GPU")
+    for item in items:
+        if use := _UNMANAGED.fullmatch(item):
+            _occupy(spec, devices, int(use[1]), int(use[2]))
+    return tuple(devices)
+
+
+def _gpu_type(spec: str, name: str, memory_gb: int) -> _GpuType:
+    if memory_gb == 0:
+        raise _wrong(spec, f"{name!r} has no memory")
+    unknown = _GpuType(name, memory_gb, A100_IDLE_W, A100_PEAK_W, (7, 8))
+    return _TYPES.get(name.casefold(), unknown)
+
+
+def _cut(
+    spec: str, gpu_type: _GpuType, gpu: int, first_index: int, layout: str | None
+) -> list[SimulatedDevice]:
+    """One whole GPU, or its MIG instances."""
+    place = f"{gpu}:{gpu_type.name.casefold()}"
+    gpu_uuid = f"GPU-{uuid.uuid5(_NAMESPACE, place)}"
+    if layout is None:
+        device = Device(
+            uuid=gpu_uuid,
+            index=first_index,
+            name=gpu_type.name,
+            total_mib=gpu_type.memory_gb * 1024,
+            overhead_mib=_overhead_mib(gpu_type.memory_gb * 1024),
+        )
+        return [SimulatedDevice(device, 1.0, gpu_type.idle_w, gpu_type.peak_w)]
+    instances = []
+    for number, (profile, compute, memory_gb) in enumerate(_layout(spec, gpu_type, layout)):
+        assert gpu_type.mig_slices is not None
+        fraction = compute / gpu_type.mig_slices[0]
+        device = Device(
+            uuid=f"MIG-{uuid.uuid5(_NAMESPACE, f'{place}:{number}:{profile}')}",
+            index=first_index + number,
+            name=f"{gpu_type.name} MIG {profile}",
+            total_mib=memory_gb * 1024,
+            overhead_mib=_overhead_mib(memory_gb * 1024),
+            kind=DeviceKind.MIG,
+            parent=gpu_uuid,
+            profile=profile,
+        )
+        watts = (gpu_type.idle_w * fraction, gpu_type.peak_w * fraction)
+        instances.append(SimulatedDevice(device, fraction, *watts))
+    return instances
+
+
+def _layout(spec: str, gpu_type: _GpuType, layout: str) -> list[tuple[str, int, int]]:
+    """The profile, compute slices and memory (GB) of each instance.
+
+    Raises UsageError if the GPU has no such profile, or too few slices for all.
+    """
+    if gpu_type.mig_slices is None:
+        raise _wrong(spec, f"the {gpu_type.name} cannot be cut into MIG instances")
+    compute_slices, memory_slices = gpu_type.mig_slices
+    known = {
+        f"{compute}g.{int(gpu_type.memory_gb * memory / memory_slices + 0.5)}gb": (compute, memory)
+        for compute, memories in _MIG_MEMORY_SLICES.items()
+        for memory in memories
+        if compute <= compute_slices and memory <= memory_slices
+    }
+    instances = []
+    compute_used = memory_used = 0
+    for written in layout.split("+"):
+        profile = written.strip().lower()
+        if profile not in known:
+            raise _wrong(
+                spec, f"the {gpu_type.name} has no MIG profile {written!r}, only {' '.join(known)}"
+            )
+        compute, memory = known[profile]
+        compute_used += compute
+        memory_used += memory
+        instances.append((profile, compute, int(profile[3:-2])))
+    if compute_used > compute_slices or memory_used > memory_slices:
+        raise _wrong(
+            spec,
+            f"{layout!r} needs {compute_used} compute and {memory_used} memory slices "
+            f"of the {gpu_type.name}, which has {compute_slices} and {memory_slices}",
+        )
+    return instances
+
+
+def _occupy(spec: str, devices: list[SimulatedDevice], index: int, mib: int) -> None:
+    if index >= len(devices):
+        raise _wrong(spec, f"there is no device {index}, only 0 to {len(devices) - 1}")
+    used = devices[index].unmanaged_mib + mib
+    if used > devices[index].device.capacity_mib:
+        capacity_mib = devices[index].device.capacity_mib
+        raise _wrong(spec, f"{used} MiB do not fit on device {index}, which has {capacity_mib} MiB")
+    devices[index] = replace(devices[index], unmanaged_mib=used)
+
+
+def _overhead_mib(total_mib: int) -> int:
+    return round(total_mib * _OVERHEAD)
+
+
+def _wrong(spec: str, cause: str) -> UsageError:
+    return UsageError(f"{spec!r} names no simulated GPUs: {cause}; write for example {_EXAMPLE}")

@@ -1,0 +1,10 @@
+"""Read traces: from text to jobs.
+
+The files, in the order in which they may import one another:
+    job        one job of a trace
+    table      text in columns, and the lines that cannot be used
+    trace      the trace: CSV text to jobs and back
+    fill       values that a trace lacks, drawn from typical jobs
+    importers  readers of other forms of traces (a folder)
+    past       a daemon's own past as a trace
+"""

@@ -1,0 +1,45 @@
+"""One job of a trace: its submission, its needs, and its behaviour alone on a server."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True)
+class TraceJob:
+    """A line of a trace (design: `submit_s,name,gpus,duration_s,memory_mib,smact`).
+
+    - `duration_s`: its duration alone on the server, with the start-up.
+    - `memory_mib`: its peak per GPU. `smact`: its mean SM activity (0..1) alone.
+    - `estimates`: estimates of its memory in MiB per GPU, by estimator. `declared`: they are
+      the submitter's figures.
+    - `weight`: the weight of its tardiness. `family` and `batch_size` give its share weight
+      (`simulated.physics.share_weight`).
+    - `line`: its line in the source.
+    - `after`: the lines of jobs that must end first; `after_arrays`: the arrays that must.
+      Unknown lines and arrays are ignored.
+    - `array`: the name of its array, of which `at_once` jobs run at a time.
+    """
+
+    submit_s: float
+    name: str
+    gpus: int
+    duration_s: float
+    memory_mib: float
+    smact: float
+    estimates: Mapping[str, float] = field(default_factory=dict)
+    declared: bool = False
+    user: str = "user"
+    priority: int = 0
+    due_s: float | None = None
+    weight: float = 1.0
+    batch_size: int | None = None
+    family: str | None = None
+    steady_mib: float | None = None
+    """Its memory after the peak. None: the simulator draws it as a part of the peak."""
+    line: int = 0
+    after: tuple[int, ...] = ()
+    after_arrays: tuple[str, ...] = ()
+    array: str | None = None
+    at_once: int | None = None

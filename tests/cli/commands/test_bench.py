@@ -1,0 +1,140 @@
+"""`radrm bench collocate` as a whole, on simulated GPUs."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.daemon.harness import simjob
+from tests.paths import REPOSITORY
+from tests.waiting import wait_until
+
+BY_STEPS = ("--seconds", "60", "--step-pattern", r"([\d.]+)/\d+ s ")
+"""What does not hang on how fast processes start."""
+
+
+def collocate(folder: Path, *words: str) -> subprocess.Popen[str]:
+    environment = {k: v for k, v in os.environ.items() if not k.startswith("RADRM_")}
+    command = [sys.executable, "-m", "radrm.cli.main", "bench", "collocate"]
+    return subprocess.Popen(
+        [*command, "--gpus", "sim:2xA100-40GB", "--time-scale", "50", *words],
+        env={**environment, "PYTHONPATH": str(REPOSITORY), "TMPDIR": str(folder)},
+        cwd=folder,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def finished(process: subprocess.Popen[str]) -> tuple[str, str]:
+    said, errors = process.communicate(timeout=120)
+    return said, errors
+
+
+@pytest.mark.daemon
+def test_the_physics_of_sharing_show(tmp_path: Path) -> None:
+    """A heavy program: by MPS its copies lose little together, by time-slicing a third."""
+    limits = ["--copies", "2", *BY_STEPS, "--json"]
+    process = collocate(tmp_path, *limits, "--gpu", "1", "--", *simjob(6, 1.0, 9000))
+    said, errors = finished(process)
+    assert process.returncode == 0, errors
+    document = json.loads(said)
+    rounds = {(r["mode"], r["copies"]): r for r in document["rounds"]}
+    assert document["gpu"]["index"] == 1
+    assert rounds["timeslice", 2]["throughput"] < 0.85 < rounds["mps", 2]["throughput"]
+    # A real second a round: on a busy machine the first readings still show it idle.
+    assert rounds["timeslice", 1]["smact"] > 0.3
+    assert rounds["mps", 2]["memory_mib"] == 2 * rounds["mps", 1]["memory_mib"] == 12288
+    assert all(r["power_w"] > 58 for r in rounds.values())
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.daemon
+def test_light_copies_pay_and_too_many_are_said_to_be(tmp_path: Path) -> None:
+    # Whole runs, start-up included: that takes a busy machine a real second.
+    words = ["--copies", "2,4,8", "--modes", "mps", "--time-scale", "15"]
+    process = collocate(tmp_path, *words, "--", *simjob(14, 0.2, 50))
+    said, errors = finished(process)
+    assert process.returncode == 0, errors
+    gained = re.search(r"2 copies by mps do (\d\.\d\d) times the work", said)
+    assert gained is not None and float(gained[1]) > 1.2
+    assert re.search(r"mps +4 .* of 4 out of GPU memory", said)
+    assert "8 copies" not in errors  # more than did not fit is not tried
+
+
+@pytest.mark.daemon
+def test_copies_on_mig_instances_do_not_disturb_each_other(tmp_path: Path) -> None:
+    words = ["--gpus", "sim:1xA100-40GB:2g.10gb+2g.10gb+3g.20gb", "--copies", "2,4", "--json"]
+    words += BY_STEPS
+    process = collocate(tmp_path, *words, "--", *simjob(4, 0.2, 9000))
+    said, errors = finished(process)
+    assert process.returncode == 0, errors
+    document = json.loads(said)
+    rounds = {(r["mode"], r["copies"]): r for r in document["rounds"]}
+    assert set(rounds) == {("mig", 1), ("mig", 2)}
+    assert "has 2 such instances" in errors
+    assert rounds["mig", 2]["throughput"] > 1.7
+    assert rounds["mig", 2]["memory_mib"] == 2 * rounds["mig", 1]["memory_mib"] == 8192
+    assert document["gpu"]["profile"] == "2g.10gb"
+    assert any("MIG instance (2g.10gb) of its own" in note for note in document["notes"])
+    assert rounds["mig", 1]["pcie_rx_mb_s"] is None
+
+
+@pytest.mark.daemon
+@pytest.mark.parametrize(
+    ("gpus", "mode", "said"),
+    [
+        ("sim:1xA100-40GB:7g.40gb", "mps", "is cut into MIG instances: --modes=mig"),
+        ("sim:1xA100-40GB", "mig", "is not cut into MIG instances: --modes=timeslice,mps"),
+    ],
+)
+def test_a_mode_that_the_gpu_cannot_have(tmp_path: Path, gpus: str, mode: str, said: str) -> None:
+    process = collocate(tmp_path, "--gpus", gpus, "--modes", mode, "--", "true")
+    _, errors = finished(process)
+    assert process.returncode == 1
+    assert said in errors
+
+
+@pytest.mark.daemon
+def test_a_command_that_fails_is_told_with_its_own_words(tmp_path: Path) -> None:
+    process = collocate(tmp_path, "--", "sh", "-c", "echo no such data >&2; exit 3")
+    said, errors = finished(process)
+    assert (process.returncode, said) == (1, "")
+    assert "copy 0 of 1 (timeslice) ended as failed" in errors
+    assert "no such data" in errors
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.daemon
+def test_ctrl_c_leaves_nothing_behind(tmp_path: Path) -> None:
+    process = collocate(tmp_path, "--", "sh", "-c", f"echo $$ > {tmp_path}/pid; exec sleep 9000")
+    pid = wait_until(lambda: (tmp_path / "pid").exists() and (tmp_path / "pid").read_text())
+    process.send_signal(signal.SIGINT)
+    finished(process)
+    assert process.returncode == 130
+    assert not os.path.exists(f"/proc/{int(pid)}")
+    assert [file.name for file in tmp_path.iterdir()] == ["pid"]
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--seconds", "5"], "--seconds needs --step-pattern"),
+        (["--copies", "none"], "--copies"),
+        (["--modes", "streams"], "--modes"),
+        (["--step-pattern", "("], "--step-pattern"),
+    ],
+)
+def test_words_that_cannot_be(tmp_path: Path, words: list[str], said: str) -> None:
+    process = collocate(tmp_path, *words, "--", "true")
+    _, errors = finished(process)
+    assert process.returncode == 2
+    assert said in errors

@@ -1,0 +1,183 @@
+"""The commands of every day against a real daemon: what people type, and what comes of it."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import pty
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import pytest
+
+from tests.daemon.harness import DaemonHome
+from tests.waiting import wait_until
+
+pytestmark = pytest.mark.daemon
+
+RADRM = [sys.executable, "-m", "radrm.cli.main"]
+
+
+@contextlib.contextmanager
+def started(home: DaemonHome, *words: str) -> Iterator[subprocess.Popen[str]]:
+    """A command that goes on; ended by its pid."""
+    process = subprocess.Popen(
+        [*RADRM, *words],
+        env=home.environment,
+        cwd=home.work,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def block(home: DaemonHome, name: str = "blocker") -> int:
+    """A job that has both GPUs to itself, so that others wait."""
+    job = home.submit(
+        f"--name={name}", "--gpus=2", "--collocation=exclusive", "--", "sleep", "9999"
+    )
+    home.wait_state(job, "RUNNING")
+    return job
+
+
+def test_a_waiting_job_is_held_edited_released_cancelled_and_run_again(
+    daemon: DaemonHome,
+) -> None:
+    blocker = block(daemon)
+    job = daemon.submit("--name=mine", "--gpu-memory=1G", "--", "true")
+    assert "Held job 2 (mine)" in daemon.radrm("hold", "mine").stdout
+    assert "held" in daemon.radrm("explain", "mine").stdout
+    assert "Changed job 2" in daemon.radrm("edit", "mine", "--priority=7").stdout
+    assert "priority 7" in daemon.radrm("status", "mine").stdout
+    assert daemon.radrm("release", "mine").returncode == 0
+    said = daemon.radrm("explain", str(job)).stdout
+    assert "exclusively" in said and "REFUSED BY" in said
+    assert daemon.radrm("cancel", str(blocker)).returncode == 0
+    assert daemon.wait_end(job)["state"] == "COMPLETED"
+    assert "it was COMPLETED" in daemon.radrm("requeue", "mine").stdout
+    wait_until(lambda: daemon.job(job)["attempts"] == 2, "the second run")
+    daemon.wait_end(job)
+    attempts = daemon.json("explain", str(job))["attempts"]
+    assert [a["outcome"] for a in attempts] == ["completed", "completed"]
+
+
+def test_a_refused_order_is_an_error_and_the_rest_is_done(daemon: DaemonHome) -> None:
+    job = daemon.submit("--", "sleep", "9999")
+    done = daemon.radrm("cancel", "99", str(job))
+    assert done.returncode == 1
+    assert done.stderr.startswith("radrm: there is no job") and f"job {job}" in done.stdout
+
+
+def test_an_array_is_one_row_and_its_elements_have_names(daemon: DaemonHome) -> None:
+    block(daemon)
+    array = daemon.submit("--name=sweep", "--array=0-99", "--", "true")
+    lines = daemon.radrm("status").stdout.splitlines()
+    assert lines[0].startswith("1 running, 100 pending") and len(lines) == 4
+    assert f"{array}_[0-99]" in lines[3]
+    assert f"Job {array}_3 " in daemon.radrm("status", f"{array}_3").stdout
+    assert "100 in all" in daemon.radrm("cancel", str(array)).stdout
+
+
+def test_pages(daemon: DaemonHome) -> None:
+    block(daemon)
+    daemon.radrm("submit", *[daemon.file(f"{i}.rad", "#!/bin/sh\ntrue\n").name for i in range(5)])
+    first = daemon.radrm("status", "--limit", "4").stdout.splitlines()
+    assert first[-1] == "... 2 more: radrm status --limit 4 --page 2"
+    second = daemon.radrm("status", "--limit", "4", "--page", "2").stdout.splitlines()
+    assert [line.split()[0] for line in second[2:]] == ["5", "6"]
+    assert "no page 3" in daemon.radrm("status", "--limit", "4", "--page", "3").stderr
+
+
+def test_a_drained_gpu_takes_nobody_until_it_is_resumed(daemon: DaemonHome) -> None:
+    assert daemon.radrm("drain", "--reason", "fan is loud").stdout.count("Drained") == 2
+    job = daemon.submit("--gpu-memory=1G", "--", "true")
+    assert daemon.radrm("explain", str(job)).stdout.count("fan is loud") >= 2
+    assert daemon.radrm("resume", "1").returncode == 0
+    assert daemon.wait_end(job)["state"] == "COMPLETED"
+    wrong = daemon.radrm("drain", "7")
+    assert wrong.returncode == 1 and "no GPU" in wrong.stderr
+
+
+def test_a_log_is_followed_from_before_the_start_through_a_retry(
+    daemon: DaemonHome,
+) -> None:
+    blocker = block(daemon)
+    daemon.file("twice.rad", '#!/bin/sh\necho "attempt $RADRM_ATTEMPT"\n[ -e "$0".no ]\n')
+    job = daemon.submit("--retries=1", "twice.rad")
+    with started(daemon, "logs", "-f", str(job)) as follower:
+        assert follower.stderr is not None
+        assert "waiting for its start" in follower.stderr.readline()
+        daemon.radrm("cancel", str(blocker))
+        said, remarks = follower.communicate(timeout=60)
+    assert said == "attempt 1\nattempt 2\n"
+    assert "attempt 2:" in remarks
+    assert follower.returncode == 0
+
+
+def test_following_outlives_the_daemon(daemon: DaemonHome) -> None:
+    job = daemon.submit("--name=long", "--", "sh", "-c", "until [ -e go ]; do sleep 0.05; done")
+    daemon.wait_state(job, "RUNNING")
+    with started(daemon, "status", "--follow", "--json") as follower:
+        assert follower.stdout is not None and follower.stderr is not None
+        assert json.loads(follower.stdout.readline())["state"] == "RUNNING"
+        daemon.kill()
+        assert "does not answer" in follower.stderr.readline()
+        daemon.start()
+        assert "is back" in follower.stderr.readline()
+        (daemon.work / "go").touch()
+        assert json.loads(follower.stdout.readline())["state"] == "COMPLETED"
+        assert follower.stdout.read() == "" and follower.wait(60) == 0
+
+
+def test_a_job_is_followed_to_its_end(daemon: DaemonHome) -> None:
+    job = daemon.submit("--", "sh", "-c", "echo hello; exit 3")
+    daemon.wait_end(job)
+    done = daemon.radrm("status", str(job), "--follow")
+    assert done.returncode == 0, "the view ended well, whatever the job did"
+    head, *middle, last, step = done.stdout.splitlines()
+    assert head.startswith(f"Job {job}  sh") and middle == ["hello"]
+    assert last.startswith(f"job {job} FAILED") and "exit code 3" in last and "--stderr" in step
+
+
+def test_a_reader_that_leaves_ends_a_follower_that_has_nothing_to_say(
+    daemon: DaemonHome,
+) -> None:
+    job = daemon.submit("--", "sh", "-c", "echo one; exec sleep 9999")
+    with started(daemon, "logs", "-f", str(job)) as follower:
+        assert follower.stdout is not None
+        assert follower.stdout.readline() == "one\n"
+        follower.stdout.close()
+        assert follower.wait(60) == 141
+
+
+def test_the_live_picture_on_a_terminal_ends_by_ctrl_c(daemon: DaemonHome) -> None:
+    daemon.submit("--name=watched", "--", "sleep", "9999")
+    master, slave = pty.openpty()
+    environment = {**daemon.environment, "TERM": "xterm-256color", "COLUMNS": "80", "LINES": "24"}
+    watcher = subprocess.Popen(
+        [*RADRM, "status", "--follow"], env=environment, stdin=slave, stdout=slave, stderr=slave
+    )
+    os.close(slave)
+    seen = b""
+    try:
+        while b"watched" not in seen:
+            seen += os.read(master, 65536)
+        watcher.send_signal(signal.SIGINT)
+        with contextlib.suppress(OSError):  # how Linux says that the other side has closed
+            while data := os.read(master, 65536):
+                seen += data
+        assert watcher.wait(60) == 0
+    finally:
+        watcher.kill()
+        watcher.wait()
+        os.close(master)
+    assert b"running" in seen and b"A100" in seen and b"Traceback" not in seen

@@ -1,0 +1,141 @@
+"""`radrm explain`: both numbers for every device, and what concerns none of them."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+import radrm.cli.commands.explain
+from radrm.cli.app import make_app
+from radrm.cli.show.explanation import amount, explanation
+from tests.cli.fakes import ESC, NOW, Script, job, shown
+
+
+def reason(rule: str | None, message: str | None = None, **changed: Any) -> dict[str, Any]:
+    numbers = {"needed": None, "available": None, "unit": None}
+    return {"rule": rule, "message": message, **numbers, **changed}
+
+
+def device(index: int, rule: str | None = None, message: str | None = None, **changed: Any) -> Any:
+    place = {"index": index, "uuid": f"GPU-{index}", "name": "A100-40GB"}
+    return {**place, **reason(rule, message, **changed)}
+
+
+def answer(it: dict[str, Any], **changed: Any) -> dict[str, Any]:
+    empty = {"summary": None, "reasons": [], "devices": [], "ahead": None, "attempts": []}
+    return {"job": it, "now": NOW, **empty, **changed}
+
+
+FULL = {"needed": 32768.0, "available": 10240.0, "unit": "MiB"}
+
+
+def test_each_device_says_what_is_needed_and_what_is_there() -> None:
+    lines = shown(
+        explanation(
+            answer(
+                job(5),
+                summary="GPU 0: too little memory (and 1 more GPU)",
+                reasons=[reason("count", "not enough", needed=2, available=1, unit="GPUs")],
+                devices=[
+                    device(0, "memory", "too little memory", **FULL),
+                    device(1, "smact", "too busy", needed=0.8, available=0.91234),
+                    device(2),
+                ],
+                ahead=0,
+            )
+        ),
+        100,
+    )
+    assert lines[:4] == [
+        "Job 5  resnet50  PENDING for 1m40s",
+        "  GPU 0: too little memory (and 1 more GPU)",
+        "  not enough: 1 GPUs of 2 GPUs",
+        "  it is first in the queue",
+    ]
+    rows = [line.split() for line in lines[5:9]]
+    assert rows[0] == ["GPU", "NAME", "REFUSED", "BY", "NEEDS", "AVAILABLE", "WHY"]
+    assert rows[1] == ["0", "A100-40GB", "memory", "32.0G", "10.0G", "too", "little", "memory"]
+    assert rows[2][2:5] == ["smact", "0.8", "0.9123"]
+    assert rows[3][2:5] == ["nothing", "-", "-"]
+
+
+def test_what_concerns_no_device_comes_first_and_alone() -> None:
+    held = answer(
+        job(5, held=True),
+        summary="it is held",
+        reasons=[reason("held", "it is held")],
+        devices=[device(0), device(1)],
+        ahead=3,
+    )
+    lines = shown(explanation(held))
+    assert lines[1:3] == ["  it is held", "  3 jobs are before it"]
+    assert not any("A100" in line for line in lines), "devices that would take it say nothing"
+    assert lines[-1] == "  next: radrm release 5"
+
+
+def test_a_free_device_is_shown_when_nothing_else_is_in_the_way() -> None:
+    lines = shown(explanation(answer(job(5), devices=[device(0)], ahead=1)))
+    assert "  1 job is before it" in lines
+    assert any("it could take the job" in line for line in lines)
+
+
+def test_where_it_ran_and_what_came_of_each_attempt() -> None:
+    attempts = [
+        {"number": 1, "outcome": "oom", "devices": [1], "exit_code": 1, "reason": None,
+         "collocation": "mps", "started_at": NOW - 90, "ended_at": NOW - 80, "ran_s": 10.0,
+         "reserved_mib": 6144, "peak_mib": 5000, "smact": 0.1, "energy_j": 500},
+        {"number": 2, "outcome": None, "devices": [0, 1], "exit_code": None, "reason": None,
+         "collocation": "exclusive", "started_at": None, "ended_at": None, "ran_s": None,
+         "reserved_mib": None, "peak_mib": None, "smact": None, "energy_j": None},
+    ]  # fmt: skip
+    it = job(5, "LAUNCHING", attempts=2, devices=["GPU-x", "GPU-y"])
+    lines = shown(explanation(answer(it, attempts=attempts)), 120)
+    assert lines[0] == "Job 5  resnet50  LAUNCHING for 1m00s on GPU 0,1"
+    assert " ".join(lines[3].split()) == "1 oom 1 mps 10s 6.0G 4.9G 0.10 500 J exit code 1"
+    assert " ".join(lines[4].split()) == "2 launching 0,1 exclusive - - - - -"
+
+
+def test_guesses_behind_the_estimate_are_named() -> None:
+    it = job(5, estimate_source="trace", estimate_guesses=["optimizer: adam, as none is named"])
+    text = "\n".join(shown(explanation(answer(it)), 120))
+    assert "estimate: 6.0G per GPU (from trace)" in text
+    assert "assumed: optimizer: adam, as none is named" in text
+
+
+def test_one_that_never_started() -> None:
+    it = job(5, "CANCELLED", reason="cancelled by ada")
+    lines = shown(explanation(answer(it, summary="cancelled by ada")))
+    assert lines[1:3] == ["  cancelled by ada", "  It never started."]
+
+
+def test_hostile_words_stay_words() -> None:
+    it = job(5, name=ESC, reason=ESC, user=ESC)
+    rows = [device(0, f"r{ESC}", f"m{ESC}\n", needed=1.0, available=2.0, unit=ESC)]
+    lines = shown(explanation(answer(it, summary=ESC, reasons=[reason("x", ESC)], devices=rows)))
+    assert all(line.isprintable() for line in lines)
+
+
+@pytest.mark.parametrize(
+    ("value", "unit", "text"),
+    [
+        (None, "MiB", "-"),
+        (32768.0, "MiB", "32.0G"),
+        (90.0, "s", "1m30s"),
+        (0.81, None, "0.81"),
+        (2.0, "GPUs", "2 GPUs"),
+    ],
+)
+def test_amounts(value: float | None, unit: str | None, text: str) -> None:
+    assert amount(value, unit) == text
+
+
+def test_programs_get_the_daemons_document(monkeypatch: pytest.MonkeyPatch) -> None:
+    document = answer(job(5))
+    client = Script(explain=[document])
+    monkeypatch.setattr(radrm.cli.commands.explain, "Client", lambda: client)
+    done = CliRunner().invoke(make_app(), ["explain", "sweep", "--json"])
+    assert json.loads(done.stdout) == document
+    assert client.asked == [("explain", {"jobs": ["sweep"]})]

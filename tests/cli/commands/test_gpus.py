@@ -1,0 +1,103 @@
+"""`radrm gpus`: below its table stands what people should know of a device besides."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+import radrm.cli.commands.gpus
+from radrm.cli.app import make_app
+from radrm.cli.show.devices import devices_page, remarks
+from tests.cli.fakes import ESC, Script, gpu, shown
+
+ECC = "uncorrected memory errors (ECC): 3 since the driver was loaded; see nvidia-smi -q -d ECC"
+HOT = "slowed down by heat (91 C); check the cooling"
+
+
+def unmanaged(pid: int = 4711, **changed: Any) -> dict[str, Any]:
+    usual = {"pid": pid, "used_mib": 20_000, "user": "bob", "command": "python train.py"}
+    return {**usual, **changed}
+
+
+def test_nothing_to_say_is_no_line() -> None:
+    assert remarks([gpu(), gpu(1, notes=[], unmanaged=[])]) == []
+    assert len(shown(devices_page([gpu()]))) == 2
+
+
+def test_health_and_unmanaged_stand_below() -> None:
+    devices = [gpu(), gpu(1, notes=[ECC, HOT], unmanaged=[unmanaged()])]
+    lines = shown(devices_page(devices), terminal=False)
+    assert lines[3:] == [
+        "",
+        f"  GPU 1   {ECC}",
+        f"  GPU 1   {HOT}",
+        "  GPU 1   unmanaged: process 4711 of bob, 19.5G, python train.py",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({}, "process 4711 of bob, 19.5G, python train.py"),
+        ({"used_mib": None, "user": None, "command": None}, "process 4711"),
+        ({"used_mib": 0}, "process 4711 of bob, 0M, python train.py"),
+        (
+            {"step": "warned", "seen_s": 300, "left": None},
+            "process 4711 of bob, 19.5G, seen for 5m00s, python train.py",
+        ),
+        (
+            {"step": "TERM", "seen_s": 61, "left": None},
+            "process 4711 of bob, 19.5G, TERM sent after 1m01s, python train.py",
+        ),
+        (
+            {"step": "warned", "seen_s": 61, "left": "it belongs to a job"},
+            "process 4711 of bob, 19.5G, seen for 1m01s, left alone because it belongs to a job, "
+            "python train.py",
+        ),
+    ],
+)
+def test_what_is_known_of_an_unmanaged_process(changed: dict[str, Any], said: str) -> None:
+    assert remarks([gpu(unmanaged=[unmanaged(**changed)])]) == [("GPU 0", f"unmanaged: {said}")]
+
+
+def test_many_are_not_all_told() -> None:
+    found = remarks(
+        [gpu(notes=[f"note {n}" for n in range(9)], unmanaged=[unmanaged(n) for n in range(32)])]
+    )
+    assert len(found) == 12
+    assert found[5] == ("GPU 0", "... and 4 more notes (--json has all)")
+    assert found[-1] == ("GPU 0", "... and 27 more unmanaged processes (--json has more)")
+
+
+def test_what_holds_for_all_instances_of_a_gpu_is_said_once() -> None:
+    instances = [gpu(2, uuid=f"MIG-{n}", kind="mig", notes=[HOT]) for n in range(3)]
+    assert remarks(instances) == [("GPU 2", HOT)]
+
+
+def test_it_fits_eighty_columns() -> None:
+    long = unmanaged(command="/opt/conda/bin/python train.py " + "--learning-rate=0.001 " * 6)
+    lines = shown(devices_page([gpu(notes=[ECC, HOT], unmanaged=[long])]))
+    assert all(len(line) <= 80 for line in lines)
+    below = lines[3:]
+    assert [line[:10] for line in below if line[:10].strip()] == ["  GPU 0   "] * 3
+    assert len(below) > 4, "the long ones go on below their beginning"
+
+
+@pytest.mark.parametrize("terminal", [True, False])
+def test_hostile_words_move_no_cursor(terminal: bool) -> None:
+    hostile = unmanaged(user=f"u{ESC}", command=f"a{ESC}\nGPU 1: idle\r[bold]b", left=ESC, step=ESC)
+    lines = shown(devices_page([gpu(notes=[f"n{ESC}"], unmanaged=[hostile])]), 200, terminal)
+    assert all(line.isprintable() for line in lines)
+    assert "[bold]b" in lines[-1], "no markup is read"
+
+
+def test_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
+    devices = [gpu(unmanaged=[unmanaged()])]
+    monkeypatch.setattr(radrm.cli.commands.gpus, "Client", lambda: Script(gpus=[devices]))
+    done = CliRunner().invoke(make_app(), ["gpus"])
+    assert done.exit_code == 0 and "process 4711 of bob" in done.stdout
+    as_json = CliRunner().invoke(make_app(), ["gpus", "--json"])
+    assert json.loads(as_json.stdout) == devices

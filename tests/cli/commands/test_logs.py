@@ -1,0 +1,36 @@
+"""`radrm logs`: it prints the bytes of a log, or says why not."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+import radrm.cli.commands.logs
+from radrm.cli.app import make_app
+from radrm.errors import Refused
+from tests.cli.fakes import Script
+
+
+def run(monkeypatch: pytest.MonkeyPatch, client: Script, *words: str) -> Any:
+    monkeypatch.setattr(radrm.cli.commands.logs, "Client", lambda: client)
+    return CliRunner().invoke(make_app(), ["logs", *words])
+
+
+def test_the_command_prints_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "err").write_bytes(b"1\n2\n\xff\xfe\n")
+    where = {"stdout": "/nowhere", "stderr": str(tmp_path / "err"), "live": False, "attempt": 1}
+    client = Script(logs=[where])
+    assert run(monkeypatch, client, "5", "--stderr").stdout_bytes == b"1\n2\n\xff\xfe\n"
+    done = run(monkeypatch, client, "5", "--stderr", "--lines", "1", "--attempt", "1")
+    assert done.stdout_bytes == b"\xff\xfe\n"
+    assert client.asked[-1] == ("logs", {"jobs": ["5"], "attempt": 1})
+    missing = run(monkeypatch, client, "5")
+    assert isinstance(missing.exception, Refused) and "/nowhere" in str(missing.exception)
+
+
+@pytest.mark.parametrize("words", [["5", "--attempt", "0"], ["5", "--lines", "-1"], []])
+def test_usage(monkeypatch: pytest.MonkeyPatch, words: list[str]) -> None:
+    assert run(monkeypatch, Script(), *words).exit_code == 2

@@ -1,0 +1,211 @@
+"""Commands about jobs: a line for each job, errors apart, and the exit code."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner, Result
+
+import radrm.cli.commands.drain
+import radrm.client.commands
+from radrm.cli.app import make_app
+from radrm.cli.commands.edit import edit_help
+from radrm.client.commands import batches
+from radrm.errors import UsageError
+from radrm.jobfile.options import OPTIONS
+from tests.cli.fakes import ESC, Script
+
+
+@pytest.fixture
+def run(monkeypatch: pytest.MonkeyPatch) -> Any:
+    def run(client: Script, *words: str, **more: Any) -> Result:
+        monkeypatch.setattr(radrm.client.commands, "Client", lambda: client)
+        return CliRunner().invoke(make_app(), list(words), **more)
+
+    return run
+
+
+def result(label: str = "12_3", error: str | None = None, **changed: Any) -> dict[str, Any]:
+    document = {"id": 15, "label": label, "name": "sweep", "state": "RUNNING", "error": error}
+    return document | changed
+
+
+COMMANDS = {
+    "cancel": "Cancelled job 12_3 (sweep), it was RUNNING\n",
+    "hold": "Held job 12_3 (sweep)\n",
+    "release": "Released job 12_3 (sweep)\n",
+    "requeue": "Requeued job 12_3 (sweep), it was RUNNING\n",
+}
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_each_job_is_a_line(run: Any, command: str) -> None:
+    client = Script(**{command: [[result()]]})
+    done = run(client, command, "12_3", "sweep-*")
+    assert (done.exit_code, done.stdout, done.stderr) == (0, COMMANDS[command], "")
+    assert client.asked == [(command, {"jobs": ["12_3", "sweep-*"]})]
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_what_was_refused_is_said_apart_and_the_rest_is_done(run: Any, command: str) -> None:
+    answer = [result(), result("99", "there is no job '99'", name=None, state=None)]
+    done = run(Script(**{command: [answer]}), command, "12_3", "99")
+    assert done.exit_code == 1
+    assert done.stdout == COMMANDS[command]
+    assert done.stderr == "radrm: there is no job '99'\n"
+    as_json = run(Script(**{command: [answer]}), command, "12_3", "99", "--json")
+    assert (as_json.exit_code, json.loads(as_json.stdout)) == (1, answer)
+
+
+@pytest.mark.parametrize("command", [*COMMANDS, "edit"])
+def test_a_command_names_jobs(run: Any, command: str) -> None:
+    done = run(Script(), command)
+    assert done.exit_code == 2 or isinstance(done.exception, UsageError)
+
+
+def test_thousands_go_in_several_requests(run: Any) -> None:
+    client = Script(cancel=[lambda words: [result(i) for i in words["jobs"]]])
+    done = run(client, "cancel", *map(str, range(2500)))
+    assert [len(words["jobs"]) for _, words in client.asked] == [1000, 1000, 500]
+    assert done.stdout.count("\n") == 2500
+
+
+def test_hostile_names_stay_names(run: Any) -> None:
+    client = Script(hold=[[result(name=ESC), result(error=f"{ESC} no")]])
+    done = run(client, "hold", "1")
+    assert all(line.isprintable() for line in (done.stdout + done.stderr).splitlines())
+
+
+# ------------------------------------------------------------------ whom
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_jobs_can_be_chosen_by_user_and_state(run: Any, command: str) -> None:
+    client = Script(**{command: [[result()]]})
+    assert (
+        run(client, command, "--state", "running, pending", "--user=ada").stdout
+        == COMMANDS[command]
+    )
+    assert run(client, command, "sweep-*", "--state", "pending").exit_code == 0
+    assert client.asked == [
+        (command, {"jobs": [], "user": "ada", "state": "running,pending"}),
+        (command, {"jobs": ["sweep-*"], "state": "pending"}),
+    ]
+
+
+def test_where_there_are_none_of_them_it_says_so(run: Any) -> None:
+    client = Script(cancel=[[]])
+    done = run(client, "cancel", "--state", "PENDING")
+    assert (done.exit_code, done.stdout) == (0, "No such jobs: your jobs that are pending.\n")
+    done = run(client, "cancel", "--user", f"a{ESC}")
+    assert done.stdout.startswith("No such jobs: jobs of a") and "\x1b" not in done.stdout
+    assert json.loads(run(client, "cancel", "--user", "ada", "--json").stdout) == []
+
+
+def test_who_names_nobody_is_told_how(run: Any) -> None:
+    done = run(Script(), "cancel")
+    assert isinstance(done.exception, UsageError)
+    assert "--user or --state" in str(done.exception)
+
+
+@pytest.mark.parametrize(
+    ("followers", "said"),
+    [
+        ([], ""),
+        (["13"], "; the job that follows it fails with it: 13"),
+        (["13", "14_2"], "; the jobs that follow it fail with it: 13, 14_2"),
+        (
+            [str(n) for n in range(20, 35)],
+            "; the jobs that follow it fail with it: 20, 21, 22, 23, 24, 25, 26, 27, 28, 29 "
+            "and 5 more",
+        ),
+    ],
+)
+def test_a_cancel_names_those_that_fail_with_it(run: Any, followers: list[str], said: str) -> None:
+    done = run(Script(cancel=[[result(followers=followers)]]), "cancel", "12_3")
+    assert done.stdout == f"Cancelled job 12_3 (sweep), it was RUNNING{said}\n"
+
+
+# ------------------------------------------------------------------ edit
+
+
+def test_edit_sends_the_options_as_they_were_written(run: Any) -> None:
+    client = Script(edit=[[result()]])
+    done = run(client, "edit", "12", "--priority", "5", "sweep-*", "--time=2:00:00", "--requeue")
+    assert done.stdout == "Changed job 12_3 (sweep)\n"
+    options = {"priority": "5", "time": "2:00:00", "requeue": True}
+    assert client.asked == [("edit", {"jobs": ["12", "sweep-*"], "options": options})]
+    as_json = run(client, "edit", "12", "--json", "--priority=-5")
+    assert json.loads(as_json.stdout) == [result()]
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["12"], "nothing to change"),
+        (["--priority=1"], "no job named"),
+        (["12", "--prioriti=1"], "--priority"),
+        (["12", "--priority=many"], "whole number"),
+        (["12", "--array=0-3"], "array"),
+        (["12", "--hold"], "radrm hold"),
+    ],
+)
+def test_what_cannot_be_edited_is_said_before_anybody_is_asked(
+    run: Any, words: list[str], said: str
+) -> None:
+    client = Script()
+    done = run(client, "edit", *words)
+    assert isinstance(done.exception, UsageError) and said in str(done.exception)
+    assert client.asked == []
+
+
+def test_edits_help_has_every_option_that_can_be_edited(run: Any) -> None:
+    done = run(Script(), "edit", "--help")
+    assert done.exit_code == 0 and done.stdout.rstrip("\n") == edit_help()
+    lines = [line.lstrip(" *") for line in edit_help().splitlines()]
+    named = {line[2:].replace("=", " ").split()[0] for line in lines if line.startswith("--")}
+    editable = {option.name for option in OPTIONS if option.available} - {"array", "hold"}
+    assert named == editable | {"json"}
+    assert max(map(len, edit_help().splitlines())) <= 100
+
+
+# ------------------------------------------------------------------ devices
+
+
+def test_drain_and_resume(run: Any) -> None:
+    device = {"index": 3, "uuid": "GPU-d", "error": None}
+    wrong = {"index": None, "uuid": "7", "error": "there is no GPU '7'"}
+    client = Script(drain=[[device, wrong]], resume=[[device]])
+    done = run(client, "drain", "3", "7", "--reason", "fan is loud")
+    assert (done.exit_code, done.stderr) == (1, "radrm: there is no GPU '7'\n")
+    assert done.stdout == "Drained GPU 3; undo: radrm resume 3\n"
+    assert run(client, "resume", "3").stdout == "Resumed GPU 3\n"
+    assert client.asked == [
+        ("drain", {"devices": ["3", "7"], "reason": "fan is loud"}),
+        ("resume", {"devices": ["3"]}),
+    ]
+
+
+def test_all_devices_are_drained_only_by_who_means_it(
+    run: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client = Script(drain=[[]])
+    assert run(client, "drain").exit_code == 0, "a script has said what it wants"
+    assert run(client, "drain", "--all").exit_code == 0
+    assert len(client.asked) == 2
+    assert isinstance(run(client, "drain", "--all", "3").exception, UsageError)
+    monkeypatch.setattr(radrm.cli.commands.drain, "on_terminal", lambda: True)
+    assert run(client, "drain", input="n\n").exit_code == 1
+    assert len(client.asked) == 2, "nothing was drained"
+    assert run(client, "drain", input="y\n").exit_code == 0
+    assert run(client, "drain", "--all").exit_code == 0
+    assert len(client.asked) == 4
+
+
+def test_many_globs_go_in_requests_that_the_daemon_takes() -> None:
+    words = [f"net-{n}*" for n in range(150)] + ["12"]
+    requests = list(batches(words))
+    assert [len(batch) for batch in requests] == [100, 51]
+    assert [word for batch in requests for word in batch] == words

@@ -1,0 +1,174 @@
+"""`radrm submit`: what it hands in without a daemon, and how little it imports for that."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from radrm.cli.commands.submit import run
+from radrm.host.sockets import listen
+from radrm.host.storage.paths import paths_for, prepare
+from radrm.host.storage.spool import Envelope, Spool
+from radrm.jobfile.radfile import MAX_BYTES
+from tests.cli.heavy import HEAVY
+from tests.host.storage.envelopes import all_of
+from tests.paths import REPOSITORY
+
+SCRIPT = """#!/bin/sh
+#RAD --name='a b' --gpus=1 --gpu-memory=8G --time=4:00:00 --env=A=1
+# a comment on radar, and a file like most
+python train.py
+"""
+
+OF_SOCKET = {"selectors", "socket"}
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("RADRM_HOME", str(tmp_path / "home"))
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "job.rad").write_text(SCRIPT)
+    return tmp_path / "home"
+
+
+def handed_in(home: Path) -> list[Envelope]:
+    arrivals = all_of(Spool(str(home / "spool")))
+    return [arrival.envelope for arrival in arrivals if arrival.envelope is not None]
+
+
+def test_without_a_daemon_it_is_on_disk(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["--priority=3", "job.rad"]) == 0
+    (envelope,) = handed_in(home)
+    assert envelope.script == SCRIPT and envelope.command is None
+    assert envelope.options == {"priority": "3"}
+    assert (envelope.cwd, envelope.file) == (os.getcwd(), os.path.abspath("job.rad"))
+    assert envelope.environment == dict(os.environ)
+    said = capsys.readouterr()
+    assert said.out == f"Submitted a b as {envelope.ticket}\n"
+    assert "no daemon is running" in said.err
+
+
+# ------------------------------------------------------------------ the model summary
+
+
+def submit_with_summary(*words: str) -> int:
+    return run([*words, "--", "true"])
+
+
+def test_the_model_summary_travels_along(home: Path) -> None:
+    Path("net.model").write_bytes(b"Total params: 25\0\xff\n")
+    Path("models").mkdir()
+    Path("models/net.model").write_text("Total params: 50\n")
+    assert submit_with_summary("--model-summary=net.model") == 0
+    assert submit_with_summary("--model-summary=net.model", "--chdir=models") == 0
+    assert submit_with_summary(f"--model-summary={os.path.abspath('net.model')}") == 0
+    assert submit_with_summary() == 0
+    found = [envelope.summary for envelope in handed_in(home)]
+    assert found == ["Total params: 25\ufffd\n", "Total params: 50\n", found[0], None]
+
+
+def no_file(path: Path) -> None:
+    pass
+
+
+def fifo(path: Path) -> None:
+    os.mkfifo(path)
+    with open(os.open(path, os.O_RDWR), "wb"):  # one that has been written to before
+        pass
+
+
+def too_large(path: Path) -> None:
+    path.write_bytes(b"x" * (MAX_BYTES + 1))
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (no_file, "cannot be read: No such file or directory"),
+        (Path.mkdir, "cannot be read: Is a directory"),
+        (too_large, "is larger than 1 MiB"),
+    ],
+)
+def test_a_summary_that_cannot_be_read_is_left_out_and_said(
+    home: Path,
+    capsys: pytest.CaptureFixture[str],
+    make: object,
+    words: str,
+) -> None:
+    make(Path("net.model"))  # type: ignore[operator]
+    assert submit_with_summary("--model-summary=net.model") == 0
+    assert f"the model summary net.model {words}; it is left out" in capsys.readouterr().err
+    assert [envelope.summary for envelope in handed_in(home)] == [None]
+
+
+def test_a_summary_that_is_a_pipe_is_not_waited_for(home: Path) -> None:
+    fifo(Path("net.model"))
+    assert submit_with_summary("--model-summary=net.model") == 0
+    assert [envelope.summary for envelope in handed_in(home)] == [""]
+
+
+# ------------------------------------------------------------------ what it imports
+
+
+def imported_by(home: Path, *words: str) -> set[str]:
+    """The modules that a submission imports, beyond those that Python starts with."""
+    code = (
+        "import sys; before = set(sys.modules)\n"
+        "from radrm.cli import main\n"
+        "from radrm.cli.commands.submit import run\n"
+        "assert run(sys.argv[1:]) == 0\n"
+        "print(*(set(sys.modules) - before), file=sys.stderr)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, *words],
+        env={**os.environ, "PYTHONPATH": str(REPOSITORY)},
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+    )
+    return set(done.stderr.splitlines()[-1].split())
+
+
+@pytest.mark.parametrize("words", [["job.rad"], ["--gpus=2", "--smact=.5", "--", "true"]])
+def test_a_submission_imports_little(home: Path, words: list[str]) -> None:
+    found = imported_by(home, *words)
+    assert "radrm.jobfile.radfile" in found
+    assert found.isdisjoint(HEAVY)
+
+
+@pytest.fixture
+def answering(home: Path) -> Iterator[None]:
+    """Something that answers like a daemon that has nothing against it."""
+    paths = paths_for(os.environ, os.getuid())
+    prepare(paths, system=False)
+    server = listen(paths.socket)
+
+    def answer() -> None:
+        connection, _ = server.accept()
+        with connection, connection.makefile("rwb") as lines:
+            for line in lines:
+                asked = json.loads(line)
+                result = [None for _ in asked.get("needs", asked.get("jobs"))]
+                lines.write(json.dumps({"ok": True, "result": result}).encode() + b"\n")
+                lines.flush()
+
+    thread = threading.Thread(target=answer)
+    thread.start()
+    yield
+    thread.join(60)
+    server.close()
+
+
+def test_with_a_daemon_it_imports_sockets_besides(home: Path, answering: None) -> None:
+    found = imported_by(home, "job.rad")
+    assert found.isdisjoint(HEAVY - OF_SOCKET)
+    assert "socket" in found
+    assert len(handed_in(home)) == 1

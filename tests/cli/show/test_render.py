@@ -1,0 +1,170 @@
+"""Tables that fit any terminal, and are whole in a pipe; texts of others harm no screen."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.cells import cell_len
+
+from radrm.cli.show.amounts import show_joules
+from radrm.cli.show.columns import Column, Field, Rows
+from radrm.cli.show.devices import devices_table
+from radrm.cli.show.jobs import change_line, counts_line, job_rows, why
+from radrm.cli.show.styled import Styled
+from radrm.errors import plain
+from tests.cli.fakes import ESC, NOW, gpu, job, shown
+
+COLUMNS = (
+    Column("JOB", right=True),
+    Column("NAME", least=4, most=10),
+    Column("EXTRA", rank=2),
+    Column("MORE", rank=1),
+    Column("WHY", least=6),
+)
+TEXTS = st.text(st.characters(categories=["Lu", "Lo", "Nd", "Zs"]), max_size=40)
+
+
+def table(*rows: tuple[str, ...]) -> Rows:
+    made = Rows(COLUMNS)
+    for row in rows:
+        made.add(*row)
+    return made
+
+
+# ------------------------------------------------------------------ columns
+
+
+@given(st.lists(st.tuples(*[TEXTS] * len(COLUMNS)), max_size=5), st.integers(1, 200))
+def test_no_line_is_wider_than_the_terminal(rows: list[tuple[str, ...]], width: int) -> None:
+    lines = shown(table(*rows), width)
+    assert len(lines) == len(rows) + 1, "a row is a line"
+    assert all(cell_len(line) <= width for line in lines)
+
+
+@given(st.lists(st.tuples(*[TEXTS] * len(COLUMNS)), max_size=5))
+def test_a_pipe_gets_everything(rows: list[tuple[str, ...]]) -> None:
+    lines = [line.plain for line in table(*rows).lines(None)]
+    for row, line in zip(rows, lines[1:], strict=True):
+        assert all(cell in line for cell in row)
+
+
+def test_columns_are_left_out_in_their_order_and_then_shortened() -> None:
+    made = table(("12", "resnet50", "extra", "more", "because it is so"))
+    heads = {width: shown(made, width)[0].split() for width in (60, 33, 27, 20)}
+    assert heads[60] == ["JOB", "NAME", "EXTRA", "MORE", "WHY"]
+    assert heads[33] == ["JOB", "NAME", "EXTRA", "MORE", "WHY"]
+    assert heads[27] == ["JOB", "NAME", "MORE", "WHY"]
+    assert heads[20] == ["JOB", "NAME", "WHY"]
+    assert shown(made, 60)[1] == " 12  resnet50  extra  more  because it is so"
+    assert shown(made, 20)[1] == " 12  resnet…  becau…"
+
+
+def test_what_stands_right_stands_right_and_nothing_follows_a_line() -> None:
+    lines = shown(table(("1", "a", "", "", ""), ("1234", "b", "", "", "why")), 80)
+    assert lines == [" JOB  NAME  EXTRA  MORE  WHY", "   1  a", "1234  b                  why"]
+
+
+def test_a_long_text_goes_on_below_its_beginning() -> None:
+    field = Field("why", Styled("it waits because others are before it"))
+    assert shown(field, 34) == [
+        "  why         it waits because",
+        "              others are before it",
+    ]
+    assert shown(field, 34, terminal=False) == [
+        "  why         it waits because others are before it"
+    ]
+
+
+# ------------------------------------------------------------------ hostile texts
+
+
+@given(st.text(max_size=60))
+def test_plain_text_moves_no_cursor(text: str) -> None:
+    assert plain(text).isprintable() and len(plain(text)) == len(text)
+
+
+def hostile() -> dict[str, Any]:
+    return job(name=f"a{ESC}[bold]b", user=f"u{ESC}", reason=f"r{ESC}\nJob 1 done", label=f"5{ESC}")
+
+
+@pytest.mark.parametrize("terminal", [True, False])
+def test_what_others_wrote_recolours_nothing(terminal: bool) -> None:
+    for thing in (
+        job_rows([hostile()], {"GPU-a": 0}),
+        change_line(hostile(), {}, NOW),
+        devices_table([gpu(name=f"A{ESC}", reason=f"r{ESC}", state="drained", profile=ESC)]),
+    ):
+        lines = shown(thing, 200, terminal)
+        assert all(line.isprintable() for line in lines), lines
+    assert "[bold]b" in shown(job_rows([hostile()], {"GPU-a": 0}), 200)[1], "no markup is read"
+
+
+# ------------------------------------------------------------------ jobs
+
+
+def test_a_row_says_where_and_why() -> None:
+    running = job(1, "RUNNING", reserved_mib=6144, peak_mib=5000, devices=["GPU-b", "GPU-x"])
+    waiting = job(2, reason="behind job 1")
+    array = job(3, label="3_[4-99]", count=96)
+    lines = shown(job_rows([running, waiting, array], {"GPU-a": 0, "GPU-b": 1}), 160)
+    assert " ".join(lines[1].split()) == "1 resnet50 ada RUNNING 1,GPU-x 6.0G 6.0G 4.9G 1m00s"
+    assert " ".join(lines[2].split()) == "2 resnet50 ada PENDING - 6.0G - - 1m40s behind job 1"
+    assert lines[3].startswith("3_[4-99]")
+
+
+def test_eighty_columns_keep_what_matters() -> None:
+    long = "GPU 0: 10.0G free where 32.0G are needed (and 3 more GPUs)"
+    rows = [job(1, "RUNNING"), job(2, name="a-rather-long-name-of-a-job", reason=long)]
+    head, _, last = shown(job_rows(rows, {"GPU-a": 0}), 80)
+    assert {"JOB", "NAME", "STATE", "GPU", "TIME", "WHY"} <= set(head.split())
+    assert "USER" not in head.split(), "there is only one"
+    assert last.endswith("…") and "GPU 0: 10.0G" in last
+    assert shown(job_rows(rows, {"GPU-a": 0}), 80, terminal=False)[2].endswith(long)
+
+
+def test_the_mark_of_a_whole_device_is_no_size() -> None:
+    line = shown(job_rows([job(estimate_mib=2**30)], {"GPU-a": 0}), 120)[1]
+    assert line.split()[4:7] == ["-", "-", "-"]
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({}, ""),
+        ({"reason": "behind job 1"}, "behind job 1"),
+        ({"oom_count": 1}, "recovered from out-of-memory once"),
+        ({"oom_count": 2, "reason": "x"}, "recovered from out-of-memory 2 times; x"),
+        ({"oom_count": 3, "reason": "gave up", "state": "FAILED"}, "gave up"),
+    ],
+)
+def test_why(changed: dict[str, Any], said: str) -> None:
+    assert why(job(**changed)) == said
+
+
+def test_counts_come_in_the_order_of_interest() -> None:
+    line = counts_line({"PENDING": 97, "FAILED": 2, "RUNNING": 3, "RECOVERING": 1, "NEW": 1}, 4)
+    assert line.plain == "3 running, 1 recovering, 97 pending, 2 failed, 1 new — 4 GPUs"
+    assert counts_line({"RUNNING": 1}, 1).plain == "1 running — 1 GPU"
+
+
+@pytest.mark.parametrize(
+    ("joules", "text"),
+    [(None, "-"), (0, "0 J"), (999, "999 J"), (12_345, "12.3 kJ"), (4.1e6, "4.1 MJ")],
+)
+def test_energy(joules: float | None, text: str) -> None:
+    assert show_joules(joules) == text
+
+
+def test_a_device_that_cannot_be_read_says_so() -> None:
+    unknown = dict.fromkeys(("used_mib", "free_mib", "smact", "power_w", "unmanaged_mib"))
+    broken = gpu(state="unreadable", reason="NVML: GPU is lost", jobs=[], **unknown)
+    line = shown(devices_table([broken]), 160)[1]
+    assert "????" in line and "NVML: GPU is lost" in line and "0.00" not in line
+
+
+def test_the_documents_here_are_json() -> None:
+    assert json.loads(json.dumps([job(), gpu()]))

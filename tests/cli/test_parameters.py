@@ -1,0 +1,231 @@
+"""Everyday commands read their words as typer does, without typer."""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+import inspect
+import io
+import json
+import subprocess
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from typer.main import get_command
+
+from radrm.cli import main as entry
+from radrm.cli.app import make_app
+from radrm.cli.listing import COMMANDS, EVERYDAY
+from radrm.cli.parameters import FLAG, NUMBER, WORD, WORDS, Parameter, parse
+from radrm.cli.typed import typed
+from radrm.cli.usage import WrongUsage
+from tests.cli.fakes import gpu, job, page
+from tests.cli.heavy import HEAVY
+from tests.paths import REPOSITORY
+
+MODULES = {name: import_module(f"radrm.cli.commands.{name}") for name in sorted(EVERYDAY)}
+PARAMETERS: dict[str, Sequence[Parameter]] = {n: m.PARAMETERS for n, m in MODULES.items()}
+BY_TYPER = {name: get_command(make_app(name)).commands[name] for name in PARAMETERS}  # type: ignore[attr-defined]
+
+
+def recorder(parameters: Sequence[Parameter]) -> tuple[Any, list[dict[str, Any]]]:
+    """A command of typer's with these parameters, and the values that it was called with."""
+    called: list[dict[str, Any]] = []
+
+    def command(**values: Any) -> None:
+        called.append(values)
+
+    app = typer.Typer(add_completion=False)
+    app.command()(typed(command, parameters))
+    return get_command(app), called
+
+
+RECORDERS = {name: recorder(parameters) for name, parameters in PARAMETERS.items()}
+
+
+def by_typer(name: str, words: Sequence[str]) -> dict[str, Any] | None:
+    """What typer calls a command with; None where it refuses the words, or shows help."""
+    command, called = RECORDERS[name]
+    called.clear()
+    try:
+        with contextlib.redirect_stdout(io.StringIO()):
+            command.main(list(words), standalone_mode=False)
+    except WrongUsage:
+        return None
+    return called[0] if called else None
+
+
+OPTIONS = [
+    pytest.param(name, each, flag, id=f"{name} {flag}")
+    for name, parameters in PARAMETERS.items()
+    for each in parameters
+    for flag in each.flags
+]
+
+
+def argument(command: str) -> list[str]:
+    """A job, for a command that needs one."""
+    return ["12"] if any(each.is_argument and each.least for each in PARAMETERS[command]) else []
+
+
+@pytest.mark.parametrize(("command", "option", "flag"), OPTIONS)
+def test_every_option_is_read_as_typer_reads_it(command: str, option: Parameter, flag: str) -> None:
+    value = "7" if option.kind == NUMBER else "a b"
+    long = flag.startswith("--")
+    lines = [[flag]] if option.kind == FLAG else [[flag, value], *([[f"{flag}={value}"]] * long)]
+    for words in lines:
+        for line in ([*words, *argument(command)], [*argument(command), *words]):
+            found = parse(PARAMETERS[command], line)
+            assert found is not None and found == by_typer(command, line), line
+            assert found[option.name] == (True if option.kind == FLAG else by_kind(option, value))
+
+
+def by_kind(option: Parameter, value: str) -> str | int:
+    return int(value) if option.kind == NUMBER else value
+
+
+@pytest.mark.parametrize("command", PARAMETERS)
+def test_the_function_takes_what_is_declared_and_typer_has_no_other_option(command: str) -> None:
+    declared = PARAMETERS[command]
+    assert list(inspect.signature(getattr(MODULES[command], command)).parameters) == [
+        each.name for each in declared
+    ]
+    typers = {name for each in BY_TYPER[command].params for name in each.opts}
+    assert typers - {each.name for each in declared} == {f for each in declared for f in each.flags}
+    assert not any(each.secondary_opts for each in BY_TYPER[command].params)
+
+
+FLAGS = sorted({flag for each in PARAMETERS.values() for one in each for flag in one.flags})
+# fmt: off
+UNUSUAL = [
+    "--help", "--", "-", "-fn", "-n5", "-n=5", "--pag", "12", "sweep-*", "", "0", "1001", "+5",
+    " 5", "5_0", "\u0665", "-5", "x y", "running,failed",
+]
+# fmt: on
+WORD_LIKE = st.sampled_from([*FLAGS, *(f"{flag}=3" for flag in FLAGS), *UNUSUAL])
+
+
+@given(st.sampled_from(sorted(PARAMETERS)), st.lists(WORD_LIKE, max_size=5))
+@settings(max_examples=500)
+def test_what_is_read_here_is_what_typer_reads(command: str, words: list[str]) -> None:
+    found = parse(PARAMETERS[command], words)
+    assert found is None or found == by_typer(command, words)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [["--help"], ["--nothing"], ["--page"], ["--page", "0"], ["--page=x"], ["-fx"], ["--json=1"]],
+)
+def test_anything_unusual_is_left_to_typer(words: list[str]) -> None:
+    assert parse(PARAMETERS["status"], words) is None
+
+
+@pytest.mark.parametrize("words", [[], ["1", "2"]])
+def test_a_missing_or_a_second_argument_is_a_mistake(words: list[str]) -> None:
+    assert parse(PARAMETERS["logs"], words) is None
+    assert parse([Parameter("jobs", WORDS, "", least=1)], []) is None
+    assert parse([Parameter("job", WORD, "", least=1)], words) is None
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["status", "--pages", "2"], "radrm status: unknown option --pages; did you mean --page?"),
+        (["status", "--page", "0"], "radrm status: invalid value for '--page'"),
+        (["logs"], "radrm logs: missing argument 'JOB'"),
+        (["wait"], "radrm wait: missing argument 'JOB"),
+    ],
+)
+def test_mistakes_are_said_in_one_line(
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    words: list[str],
+    said: str,
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["radrm", *words])
+    with pytest.raises(SystemExit) as ended:
+        entry.main()
+    assert ended.value.code == 2
+    shown = capsys.readouterr().err
+    assert shown.startswith(said) and shown.count("\n") == 1
+
+
+def test_the_modules_of_everyday_commands_and_no_others_declare_parameters() -> None:
+    folder = Path(entry.__file__).parent / "commands"
+    declaring = {
+        file.stem
+        for file in folder.glob("*.py")
+        for node in ast.parse(file.read_text("utf-8")).body
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "PARAMETERS"
+    }
+    assert declaring == EVERYDAY <= set(COMMANDS)
+
+
+# ------------------------------------------------------------------ what they import
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["status"],
+        ["status", "--json"],
+        ["status", "12"],
+        ["explain", "12"],
+        ["gpus"],
+        ["cancel", "12"],
+        ["hold", "--state", "pending"],
+        ["drain", "0", "--reason", "fan"],
+        ["wait", "12"],
+        ["logs", "12"],
+        ["logs", "12", "-f"],
+    ],
+    ids=" ".join,
+)
+def test_in_a_pipe_they_import_little(words: list[str], tmp_path: Path) -> None:
+    log = tmp_path / "job.log"
+    log.write_text("epoch 1\n")
+    ended = job(12, "COMPLETED")
+    answers = {
+        "page": page([ended], RUNNING=1),
+        "status": [ended],
+        "explain": {"job": ended, "attempts": [], "summary": None},
+        "gpus": [gpu(notes=["hot"])],
+        "logs": {"stdout": str(log), "stderr": str(log), "live": False},
+        **{command: [] for command in ("cancel", "hold", "drain")},
+    }
+    done = subprocess.run(
+        [sys.executable, "-c", _RUN, json.dumps(answers), *words],
+        env={"PYTHONPATH": str(REPOSITORY)},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.returncode == 0, done.stderr
+    assert set(done.stderr.splitlines()[-1].split()).isdisjoint(HEAVY - {"radrm.cli.show"})
+
+
+_RUN = """
+import json, os, sys
+
+answers = json.loads(sys.argv.pop(1))
+before = set(sys.modules)
+from radrm.cli import main
+from radrm.client.connection import Client
+
+Client.ask = lambda self, op, **words: answers[op]
+leave = os._exit
+
+def tell_and_leave(code):
+    print(*(set(sys.modules) - before), file=sys.stderr, flush=True)
+    leave(code)
+
+os._exit = tell_and_leave
+main.main()
+"""

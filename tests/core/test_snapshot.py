@@ -1,0 +1,169 @@
+"""Snapshots: what they answer, that it never changes, and that they cost nothing unheld."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from pytest_mock import MockerFixture
+
+from radrm.core import events as ev
+from radrm.core.records import Dependency, Reading
+from radrm.core.settings import CoreSettings
+from radrm.core.snapshot import Snapshot
+from radrm.core.words import Condition, Outcome
+from tests.world import GIB, World, gpus
+
+
+def busy() -> World:
+    """1 and 2 run, 3 and 4 wait behind them, 5 is held, 6 follows 1; of 7 and 8, which need no
+    GPU, one may run at a time."""
+    settings = CoreSettings(smact_warm_s=0, smact_after_exit_s=0, gpuless_at_once=1)
+    world = World(gpus(2), settings=settings)
+    for _ in range(5):
+        world.submit(30 * GIB, smact=0.5)
+    world.used[1] = 20 * GIB
+    world.hold(5)
+    world.submit(30 * GIB, after=(Dependency(1, Condition.OK),))
+    world.submit(gpus=0)
+    world.submit(gpus=0)
+    world.pass_time(5)
+    return world
+
+
+def everything(snapshot: Snapshot) -> dict[str, Any]:
+    """The answers to all questions."""
+    return {
+        "versions": (snapshot.version, snapshot.jobs_version),
+        "jobs": {job.id: job for job in snapshot.jobs},
+        "running": snapshot.running,
+        "lines": snapshot.lines,
+        "aside": snapshot.aside,
+        "waiting": snapshot.waiting,
+        "positions": [snapshot.position(job) for job in snapshot.jobs],
+        "heads": [snapshot.head(job) for job in snapshot.jobs],
+        "attempts": [snapshot.attempt(job.id) for job in snapshot.jobs],
+        "used": [snapshot.used_now(attempt) for _, attempt in snapshot.running],
+        "devices": snapshot.devices,
+    }
+
+
+def test_what_it_answers() -> None:
+    world = busy()
+    found = world.scheduler.snapshot
+    assert sorted(job.id for job in found.jobs) == [1, 2, 3, 4, 5, 6, 7, 8]
+    assert found.job(3) == world.jobs[3] and found.job(99) is None
+    assert [job.id for job, _ in found.running] == [1, 2, 7]
+    assert [[job.id for job in line] for line in found.lines] == [[3, 4], [8]]
+    assert [job.id for job in found.aside] == [5, 6] and found.waiting == 3
+    assert [found.position(world.jobs[i]) for i in (1, 3, 4, 5, 8)] == [None, 0, 1, None, 0]
+    heads = [found.head(world.jobs[i]) for i in (1, 3, 4, 5, 8)]
+    assert [head and head.id for head in heads] == [None, 3, 3, None, 8]
+    assert found.attempt(1) == found.live_attempt(1, 1) == world.attempts[1, 1]
+    assert found.attempt(3) is None and found.live_attempt(1, 2) is None
+    used = found.used_now(world.attempts[1, 1])
+    assert used.peak_mib == 20 * GIB and used.number == 1
+
+
+def test_what_it_tells_of_a_device() -> None:
+    world = busy()
+    world.step(ev.DrainRequested(at=world.now, device="GPU-1", reason="fan"))
+    first, second = world.scheduler.snapshot.devices
+    assert (first.device.uuid, first.drained, second.drained) == ("GPU-0", None, "fan")
+    assert first == world.scheduler.snapshot.device("GPU-0")
+    assert world.scheduler.snapshot.device("GPU-9") is None
+    (occupant,) = first.occupants.values()
+    assert (occupant.job_id, occupant.attempt, occupant.usage.peak_mib) == (1, 1, 20 * GIB)
+    assert occupant.unused_for(world.now.boot_s) is None
+    assert [r.owner for r in first.reservations] == ["job:1"]
+    assert first.free_mib == first.device.capacity_mib - first.reserved_mib
+    assert first.unreadable(world.now.boot_s) is None
+    assert "old" in (first.unreadable(world.now.boot_s + 60) or "")
+
+
+CHANGES: list[tuple[str, Callable[[World], object]]] = [
+    ("a job is submitted", lambda world: world.submit(1 * GIB)),
+    ("a job ends and the next starts", lambda world: world.end(1)),
+    ("memory grows", lambda world: (world.used.update({2: 25 * GIB}), world.pass_time(3))),
+    ("a hold is over", lambda world: world.hold(5, held=False)),
+    ("a cancel", lambda world: world.cancel(4)),
+    ("a drain", lambda w: w.step(ev.DrainRequested(at=w.now, device="GPU-0", reason="fan"))),
+    ("GPUs vanish", lambda world: world.step(ev.DevicesSeen(at=world.now, devices=()))),
+    ("GPUs cannot be read", lambda world: (world.broken.update({"GPU-0": "x"}), world.read())),
+]
+
+
+@pytest.mark.parametrize("asked_before", [False, True])
+@pytest.mark.parametrize("change", [c for _, c in CHANGES], ids=[name for name, _ in CHANGES])
+def test_it_stays_as_it_is(change: Callable[[World], object], asked_before: bool) -> None:
+    world = busy()
+    held = world.scheduler.snapshot
+    before = everything(held) if asked_before else everything(busy().scheduler.snapshot)
+    change(world)
+    assert everything(held) == before
+    assert everything(world.scheduler.snapshot) != before
+    change(world := busy())
+    assert everything(held) == before
+
+
+def test_it_stays_as_it_is_through_everything() -> None:
+    world = busy()
+    held: list[tuple[Snapshot, dict[str, Any]]] = []
+    for _, change in CHANGES[:-2]:
+        snapshot = world.scheduler.snapshot
+        held.append((snapshot, everything(snapshot)))
+        change(world)
+    assert [everything(snapshot) for snapshot, _ in held] == [before for _, before in held]
+
+
+def test_all_share_one_until_the_next_step() -> None:
+    world = busy()
+    first = world.scheduler.snapshot
+    assert world.scheduler.snapshot is first
+    assert world.scheduler.snapshot.device("GPU-0") is first.device("GPU-0")
+    world.read()
+    assert world.scheduler.snapshot is not first
+
+
+def test_nothing_is_copied_for_a_snapshot_that_nobody_holds(mocker: MockerFixture) -> None:
+    world = busy()
+    detach = mocker.spy(Snapshot, "detach")
+    world.submit(1 * GIB)
+    assert everything(world.scheduler.snapshot)
+    world.end(1)
+    assert detach.call_count == 0
+    held = world.scheduler.snapshot
+    world.read()
+    world.read()
+    assert detach.call_count == 1 and held.job(2) is not None, "once, and once only"
+
+
+def test_after_detach_it_shares_nothing() -> None:
+    world = busy()
+    snapshot = world.scheduler.snapshot
+    before = everything(snapshot)
+    snapshot.detach()
+    state = world.scheduler.state
+    state.jobs.clear()
+    state.attempts.clear()
+    state.ledgers.clear()
+    assert everything(snapshot) == before
+
+
+def test_what_is_open() -> None:
+    world = busy()
+    assert world.scheduler.is_open(Dependency(1, Condition.OK))
+    world.end(1)
+    assert world.attempts[1, 1].outcome is Outcome.COMPLETED
+    assert not world.scheduler.is_open(Dependency(1, Condition.OK))
+    assert not world.scheduler.is_open(Dependency(1, Condition.OK, array=True))
+
+
+def test_a_device_that_was_never_read() -> None:
+    world = World(gpus(1), warm=False)
+    (device,) = world.scheduler.snapshot.devices
+    assert device.reading is None and device.free_mib is None
+    assert device.unreadable(world.now.boot_s) == "it has not been read yet"
+    world.step(ev.ReadingsTaken(at=world.now, readings=(Reading("GPU-0", world.now, error="x"),)))
+    assert device.reading is None, "it is a snapshot"

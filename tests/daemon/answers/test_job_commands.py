@@ -1,0 +1,90 @@
+"""Commands about jobs of a real daemon: by user and state, and which jobs fail with a cancel."""
+
+from __future__ import annotations
+
+import os
+import pwd
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.daemon.harness import DaemonHome
+
+pytestmark = pytest.mark.daemon
+
+ME = pwd.getpwuid(os.getuid()).pw_name
+OTHER = "nobody-of-that-name"
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DaemonHome]:
+    """One daemon for all of them: to start it takes longer than they do."""
+    made = DaemonHome(Path(tmp_path_factory.mktemp("commands")), gpus="sim:1xA100-40GB")
+    made.start()
+    yield made
+    made.close()
+
+
+def sleeper(server: DaemonHome, *options: str) -> int:
+    return server.submit("--collocation=exclusive", *options, "--", "sleep", "999")
+
+
+def states(server: DaemonHome, *jobs: int) -> list[str]:
+    return [server.job(job)["state"] for job in jobs]
+
+
+def test_cancel_names_what_it_takes_along(server: DaemonHome) -> None:
+    first = sleeper(server)
+    server.wait_state(first, "RUNNING")
+    second, third = (sleeper(server, f"--after={n}") for n in (first, first + 1))
+    whatever = sleeper(server, f"--after={first}:any")
+    done = server.radrm("cancel", str(first))
+    assert f"fail with it: {second}, {third}\n" in done.stdout
+    assert server.wait_end(first)["state"] == "CANCELLED"
+    assert states(server, second, third) == ["FAILED", "FAILED"], "as was said"
+    server.wait_state(whatever, "RUNNING")
+    assert "follow" not in server.radrm("cancel", str(whatever)).stdout
+    server.wait_end(whatever)
+
+
+def test_submitted_on_hold(server: DaemonHome) -> None:
+    held = server.submit("--hold", "--", "true")
+    array = server.submit("--hold", "--array=0-2", "--", "true")
+    found = [server.job(job) for job in (held, f"{array}_2")]
+    assert [job["held"] for job in found] == [True, True]
+    assert all("radrm release" in job["reason"] for job in found)
+    free = server.submit("--", "true")
+    server.wait_end(free)
+    assert server.job(held)["state"] == "PENDING"
+    assert "radrm hold" in server.radrm("edit", str(held), "--hold").stderr
+    server.radrm("release", str(held), str(array))
+    assert server.wait_end(held)["state"] == "COMPLETED"
+    assert server.wait_end(f"{array}_2")["state"] == "COMPLETED"
+
+
+def test_by_state_and_user(server: DaemonHome) -> None:
+    first = sleeper(server)
+    server.wait_state(first, "RUNNING")
+    waiting = [sleeper(server) for _ in range(3)]
+    held = server.json("hold", "--state", "pending")
+    assert [result["id"] for result in held] == waiting
+    assert all(server.job(job)["held"] for job in waiting)
+    assert server.radrm("release", "--state=pending", "--user", OTHER).stdout == (
+        f"No such jobs: jobs of {OTHER} that are pending.\n"
+    )
+    assert len(server.json("release", "--user", ME, "--state", "pending")) == 3
+    # A word and a state together: those that are both.
+    done = server.radrm("cancel", str(first), "--state", "pending")
+    assert done.returncode == 1 and "no job of" in done.stderr
+    assert len(server.json("cancel", "sleep", "--state=pending")) == 3
+    assert states(server, first, *waiting) == ["RUNNING", *["CANCELLED"] * 3]
+    assert len(server.json("cancel", "--user", ME)) == 1
+    assert server.wait_end(first)["state"] == "CANCELLED"
+    # What has ended is among them only where such a state is asked for.
+    assert server.json("cancel", "--user", ME) == []
+    again = [result["id"] for result in server.json("requeue", "--state", "cancelled")]
+    assert {first, *waiting} <= set(again)
+    assert server.radrm("cancel", "--state", "nonsense").returncode == 2
+    server.radrm("cancel", "--state", "pending,running,launching")
+    server.wait_end(first)

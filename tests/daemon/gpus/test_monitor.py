@@ -1,0 +1,306 @@
+"""The reading thread: its errors are readings too, and its death is not the daemon's."""
+
+from __future__ import annotations
+
+import queue
+import threading
+import time
+from collections.abc import Iterator, Sequence
+
+import pytest
+
+from radrm.core.events import DevicesSeen, Event, ReadingsTaken
+from radrm.core.records import Device, Instant, Reading
+from radrm.daemon import monitor as module
+from radrm.daemon.monitor import GIVE_UP_S, HANG_S, MOST_GIVEN_UP, Monitor
+from radrm.errors import DeviceError
+from radrm.host.clock import Clock
+from radrm.host.gpus.source import GpuSource, OwnerOf
+from tests.waiting import wait_until
+
+GPU = Device(uuid="GPU-0", index=0, name="test", total_mib=1000)
+
+
+class Source(GpuSource):
+    """Answers as the test says next; while `held` is set, not at all."""
+
+    name = "test"
+    changed = False
+
+    def __init__(self) -> None:
+        self.raised: BaseException | None = None
+        self.error: str | None = None
+        self.listed: tuple[Device, ...] = (GPU,)
+        self.listings = 0
+        self.reads = 0
+        self.held = threading.Event()
+        self.free = threading.Event()
+        self.closed = threading.Event()
+        self.acknowledged: list[str] = []
+        self.learnt: list[GpuSource] = []
+
+    def devices(self) -> tuple[Device, ...]:
+        self.listings += 1
+        return self.listed
+
+    def read(self, uuids: Sequence[str], at: Instant, owner_of: OwnerOf) -> tuple[Reading, ...]:
+        self.reads += 1
+        if self.held.is_set():
+            self.free.wait()
+        if self.raised is not None:
+            raise self.raised
+        return tuple(Reading(device=u, at=at, used_mib=0, error=self.error) for u in uuids)
+
+    def acknowledge(self, uuid: str) -> None:
+        self.acknowledged.append(uuid)
+
+    def take_over(self, other: GpuSource) -> None:
+        self.learnt.append(other)
+
+    def close(self) -> None:
+        self.closed.set()
+
+
+class World:
+    """A monitor and what it posts. Nobody looks after its thread but the test."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(module, "LOOK_S", 3600.0)
+        self.source = Source()
+        self.renewed: list[Source] = []
+        self.monitor: Monitor | None = None
+        self.posted: queue.SimpleQueue[Event] = queue.SimpleQueue()
+
+    def start(self, interval_s: float = 0.01) -> Monitor:
+        self.monitor = Monitor(
+            self.source, Clock(), lambda pid: None, self.posted.put, interval_s, self.renew
+        )
+        self.monitor.start((GPU,))
+        return self.monitor
+
+    def renew(self) -> Source:
+        self.renewed.append(Source())
+        return self.renewed[-1]
+
+    def next(self) -> Event:
+        return self.posted.get(timeout=30)
+
+    def next_reading(self) -> Reading:
+        event = self.next()
+        assert isinstance(event, ReadingsTaken)
+        return event.readings[0]
+
+    def no_more(self) -> None:
+        """Forget what was posted before."""
+        while not self.posted.empty():
+            self.posted.get()
+
+    def hold(self, monitor: Monitor) -> float:
+        """Have the driver hang; since when it does."""
+        self.source.held.set()
+        reads = self.source.reads
+        wait_until(lambda: self.source.reads > reads)
+        self.no_more()
+        since_s = monitor._reader.busy_since_s
+        assert since_s is not None
+        return since_s
+
+    def close(self) -> None:
+        for source in (self.source, *self.renewed):
+            source.raised = None
+            source.held.clear()
+            source.free.set()
+        if self.monitor is not None:
+            self.monitor.stop()
+
+
+@pytest.fixture
+def world(monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
+    place = World(monkeypatch)
+    yield place
+    place.close()
+
+
+# ------------------------------------------------------------------ every day
+
+
+def test_trouble_is_a_reading_with_its_reason_and_passes(world: World) -> None:
+    world.start()
+    assert world.next_reading().error is None
+    for cause in (DeviceError("driver gone"), ValueError("odd")):
+        world.source.raised = cause
+        # A reading from before may still come first.
+        wait_until(lambda said=str(cause): said in str(world.next_reading().error))
+    world.source.raised = None
+    wait_until(lambda: world.next_reading().error is None)
+
+
+def test_it_reads_at_once_when_asked(world: World) -> None:
+    monitor = world.start(interval_s=3600.0)
+    world.next()
+    monitor.read_soon()
+    world.next()
+    monitor.acknowledge("GPU-0")
+    world.next()
+    assert world.source.acknowledged == ["GPU-0"]
+
+
+def test_devices_that_come_and_go_are_told(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "RELIST_EVERY", 2)
+    world.start()
+    world.source.listed = ()
+    wait_until(lambda: isinstance(world.next(), DevicesSeen))
+
+
+@pytest.mark.parametrize("reason", ["changed", "error"])
+def test_they_are_listed_soon_where_there_is_reason_to(
+    world: World, monkeypatch: pytest.MonkeyPatch, reason: str
+) -> None:
+    monkeypatch.setattr(module, "RELIST_EVERY", 1_000_000)
+    monkeypatch.setattr(module, "RELIST_SOON", 1)
+    world.start()
+    world.next()
+    assert world.source.listings == 0
+    setattr(world.source, reason, True if reason == "changed" else "not there any more")
+    world.source.listed = ()
+    wait_until(lambda: isinstance(world.next(), DevicesSeen))
+    if reason == "error":
+        wait_until(lambda: world.source.reads > 20)
+        assert world.source.listings == 1, "once, and not for as long as it fails"
+
+
+# ------------------------------------------------------------------ when it hangs or dies
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_a_dead_thread_is_started_again(world: World) -> None:
+    monitor = world.start()
+    world.source.raised = SystemExit()
+    wait_until(lambda: not monitor._reader.thread.is_alive())
+    world.source.raised = None
+    world.no_more()
+    monitor.look(time.monotonic())
+    wait_until(lambda: world.next_reading().error is None)
+    assert world.renewed == [], "its source is sound"
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_so_is_a_dead_watcher(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    def die(now_s: float) -> None:
+        raise SystemExit
+
+    monkeypatch.setattr(module, "LOOK_S", 0.01)
+    monitor = Monitor(world.source, Clock(), lambda pid: None, world.posted.put, 0.01)
+    world.monitor = monitor
+    monkeypatch.setattr(monitor, "look", die)
+    monitor.ensure_alive()  # nothing has begun
+    monitor.start((GPU,))
+    wait_until(lambda: not monitor._watcher.is_alive())
+    monkeypatch.undo()
+    monkeypatch.setattr(module, "LOOK_S", 0.01)
+    monitor.ensure_alive()
+    assert monitor._watcher.is_alive()
+
+
+def test_a_driver_that_does_not_answer_is_told_as_such(world: World) -> None:
+    monitor = world.start()
+    since_s = world.hold(monitor)
+    monitor.look(since_s + HANG_S - 0.1)
+    assert world.posted.empty(), "slow is not stuck"
+    for busy_s in (HANG_S + 1, HANG_S + 2):
+        monitor.look(since_s + busy_s)
+        found = world.next_reading()
+        assert found.error == f"the driver has not answered for {busy_s:.0f} s"
+        assert found.used_mib is None
+    # It answers after all: that reading is out of date, the next one counts.
+    world.source.held.clear()
+    world.source.free.set()
+    after = world.next_reading()
+    assert after.error is None
+    assert world.source.reads >= 2
+    assert world.renewed == []
+
+
+def test_one_that_never_answers_is_asked_anew(world: World) -> None:
+    monitor = world.start()
+    since_s = world.hold(monitor)
+    monitor.look(since_s + GIVE_UP_S + 1)
+    assert "31 s" in str(world.next_reading().error)
+    wait_until(lambda: world.source.closed.is_set())
+    wait_until(lambda: world.next_reading().error is None)
+    (fresh,) = world.renewed
+    assert fresh.listings == 1, "what it reads must be listed first"
+    assert fresh.learnt == [world.source], "what was known of the GPUs is not forgotten"
+    # The old thread comes back at last: what it brings is nobody's, and it ends.
+    reads = world.source.reads
+    world.source.held.clear()
+    world.source.free.set()
+    wait_until(lambda: not [t for t in monitor._given_up if t.thread.is_alive()])
+    assert world.source.reads == reads
+
+
+def test_what_is_known_outlasts_a_source_that_could_not_be_opened(world: World) -> None:
+    monitor = world.start()
+    since_s = world.hold(monitor)
+    opening, opened = threading.Event(), threading.Event()
+
+    def hang() -> Source:
+        opening.set()
+        opened.wait()
+        raise DeviceError("too late")
+
+    monitor._renew = hang
+    monitor.look(since_s + GIVE_UP_S + 1)
+    assert opening.wait(60.0)
+    monitor._renew = world.renew
+    since_s = wait_until(lambda: monitor._reader.busy_since_s)
+    monitor.look(since_s + GIVE_UP_S + 1)
+    wait_until(lambda: world.renewed and world.renewed[0].listings)
+    assert world.renewed[0].learnt == [world.source]
+    opened.set()
+
+
+def test_there_is_an_end_to_asking_anew(world: World) -> None:
+    monitor = world.start()
+    since_s = world.hold(monitor)
+    stuck = [world.source]
+    for _ in range(MOST_GIVEN_UP):
+        monitor.look(since_s + GIVE_UP_S + 1)
+        fresh = wait_until(lambda: world.renewed[len(stuck) - 1 :] and world.renewed[-1])
+        assert isinstance(fresh, Source)
+        fresh.held.set()
+        reads = fresh.reads
+        wait_until(lambda source=fresh, before=reads: source.reads > before)  # type: ignore[misc]
+        stuck.append(fresh)
+        since_s = monitor._reader.busy_since_s or 0.0
+    monitor.look(since_s + GIVE_UP_S + 1)
+    assert len(world.renewed) == MOST_GIVEN_UP
+    world.no_more()
+    monitor.look(since_s + GIVE_UP_S + 2)
+    assert "has not answered" in str(world.next_reading().error), "it goes on to say so"
+
+
+def test_a_renewed_source_that_cannot_be_had_is_trouble(world: World) -> None:
+    monitor = world.start()
+    since_s = world.hold(monitor)
+
+    def fail() -> Source:
+        raise DeviceError("no NVIDIA GPU can be used")
+
+    monitor._renew = fail
+    monitor.look(since_s + GIVE_UP_S + 1)
+    world.next()
+    assert "no NVIDIA GPU can be used" in str(wait_until(lambda: world.next_reading().error))
+    monitor._reader._open = world.renew
+    wait_until(lambda: world.next_reading().error is None)
+
+
+def test_the_end_does_not_wait_for_a_stuck_driver(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "STOP_LIMIT_S", 0.01)
+    monitor = world.start()
+    world.hold(monitor)
+    monitor.stop()
+    assert monitor._reader.thread.is_alive()
+    wait_until(lambda: world.source.closed.is_set())

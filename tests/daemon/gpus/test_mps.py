@@ -1,0 +1,323 @@
+"""MPS with the real daemon: NVML and the control daemon are stand-ins, jobs are real processes.
+
+A job here is a client as CUDA makes one of a process that finds a control daemon, and writes
+down what it is told (tests/standins/mps_client.py).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from radrm.host.mps.control import PID_FILE, Control
+from tests.daemon.harness import DaemonHome
+from tests.paths import STANDINS
+from tests.standins.nvml_library import Nvml
+from tests.waiting import wait_until
+
+pytestmark = pytest.mark.daemon
+
+FIRST, SECOND = (f"GPU-{str(n) * 8}-0000-0000-0000-000000000000" for n in (1, 2))
+
+
+class Server(DaemonHome):
+    """A server with two GPUs of 40 GiB that MPS serves."""
+
+    def begin(self, *settings: str) -> None:
+        self.settings = [
+            "mps.enabled=true",
+            "core.use_coarse_smact=true",
+            "core.smact_warm_s=0",
+            "core.smact_after_exit_s=0",
+            "core.grace_s=1",
+            "policy=first-fit",
+            *settings,
+        ]
+        self.start()
+        wait_until(lambda: all(r["state"] != "starting" for r in self.ask("mps")), "MPS")
+        wait_until(
+            lambda: all(g["state"] == "idle" for g in self.ask("gpus")), "GPUs that are sound"
+        )
+
+    def control(self, uuid: str) -> Control:
+        pipes = str(self.folder / "home" / "run" / "mps" / uuid[4:12])
+        return Control(pipes, f"{pipes}.log", [uuid])
+
+    def wrong(self, **how: Any) -> None:
+        beside = self.folder / "mps-state.new"
+        beside.write_text(json.dumps(how))
+        beside.rename(self.folder / "mps-state")
+        if "hang" in how:
+            return
+        # The stand-in looks when it is asked something: at once, not at radrm's next question.
+        for uuid in how:
+            environment = {**self.environment, "CUDA_MPS_PIPE_DIRECTORY": self.control(uuid).pipes}
+            command = [sys.executable, str(STANDINS / "bin" / "nvidia-cuda-mps-control")]
+            subprocess.run(command, input=b"get_server_list\n", env=environment, check=True)
+
+    def state_of(self, uuid: str) -> str:
+        (row,) = (row for row in self.ask("mps") if uuid in row["uuids"])
+        return str(row["state"])
+
+    def up(self) -> None:
+        wait_until(lambda: all(row["state"] == "up" for row in self.ask("mps")), "MPS")
+
+    def client(self, *options: str, stubborn: bool = False) -> int:
+        """A job that is a client."""
+        words = [sys.executable, str(STANDINS / "mps_client.py"), "notes"]
+        line = "exec " + " ".join([*words, *(["stubborn"] if stubborn else [])])
+        script = f"#!/bin/bash\n{line.replace('notes', 'notes-$RADRM_JOB_ID')}\n"
+        file = self.file("client.sh", script)
+        return self.submit(*options, str(file))
+
+    def notes(self, job: int) -> list[str]:
+        file = self.work / f"notes-{job}"
+        return file.read_text().splitlines() if file.exists() else []
+
+    def told(self, job: int, line: str) -> list[str]:
+        wait_until(lambda: line in self.notes(job), f"job {job} to be told {line}")
+        return self.notes(job)
+
+
+@pytest.fixture
+def server(nvml_driver: Nvml) -> Iterator[Server]:
+    # Under /tmp itself: the address of a socket holds 107 bytes.
+    with tempfile.TemporaryDirectory(prefix="mps-") as folder:
+        made = Server(Path(folder))
+        for uuid in (FIRST, SECOND):
+            nvml_driver.gpu(uuid, utilization_gpu=10)
+        made.gpus = None
+        made.environment |= nvml_driver.environment
+        made.environment["PATH"] = f"{STANDINS / 'bin'}:{made.environment['PATH']}"
+        made.environment["MPS_STANDIN_STATE"] = str(made.folder / "mps-state")
+        yield made
+        try:
+            made.close()
+        finally:
+            for file in made.folder.glob(f"home/run/mps/*/{PID_FILE}"):
+                who = Control(str(file.parent), "", []).process()
+                if who is not None:
+                    os.kill(who.pid, signal.SIGKILL)
+
+
+def compute_mode(server: Server, uuid: str) -> str:
+    """What the driver has been told last."""
+    lines = Path(server.environment["STAND_IN_NVML_STATE"]).read_text().splitlines()
+    return [line.split()[3] for line in lines if line.startswith(f"set {uuid} compute_mode")][-1]
+
+
+def test_clients_are_told_where_their_server_is_and_how_much_they_may_have(server: Server) -> None:
+    server.begin("mps.active_thread_percentage=60")
+    server.radrm("drain", "1")
+    jobs = [
+        server.client("--gpu-memory=8G", "--device-ids=index"),
+        server.client("--gpu-memory=4G"),
+    ]
+    for job, cap in zip(jobs, (8192, 4096), strict=True):
+        run = server.folder / "home" / "run" / "mps"
+        notes = server.told(job, "ready")
+        assert notes[1:6] == [
+            f"CUDA_VISIBLE_DEVICES={FIRST}",
+            f"CUDA_MPS_PIPE_DIRECTORY={run}/11111111",
+            f"CUDA_MPS_LOG_DIRECTORY={run}/11111111.log",
+            f"CUDA_MPS_PINNED_DEVICE_MEM_LIMIT=0={cap}M",
+            "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE=60",
+        ]
+        assert server.job(job)["collocation"] == "mps"
+    log = Path(server.control(SECOND).logs, "control.log").read_text()
+    assert log.startswith(f"start, devices {SECOND}\n"), "a control daemon for each GPU"
+    # A job on both can be the client of neither, and finds no other server by chance.
+    two = server.client("--gpus=2", "--gpu-memory=1G")
+    server.radrm("resume", "1")
+    server.radrm("cancel", *map(str, jobs))
+    notes = server.told(two, "no MPS")
+    assert notes[2] == f"CUDA_MPS_PIPE_DIRECTORY={run}/none" and "=None" in notes[4]
+    assert server.job(two)["collocation"] == "timeslice"
+
+
+def test_one_server_for_all_numbers_the_devices_by_its_own_list(server: Server) -> None:
+    server.begin("mps.scope=server")
+    job = server.client("--gpus=2", "--gpu-memory=2G")
+    notes = server.told(job, "ready")
+    assert notes[1] == f"CUDA_VISIBLE_DEVICES={FIRST},{SECOND}"
+    assert notes[4] == "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT=0=2048M,1=2048M"
+    (row,) = server.ask("mps")
+    assert row["gpus"] == [0, 1] and row["pipes"].endswith("/mps/all")
+
+
+def test_a_crash_and_a_fault_stay_with_their_server(server: Server) -> None:
+    server.begin()
+    server.up()
+    # One that crashes is started again over its leftovers.
+    before = server.control(FIRST).process()
+    assert before is not None
+    os.kill(before.pid, signal.SIGKILL)
+    wait_until(lambda: server.control(FIRST).process() not in (None, before))
+    server.up()
+    jobs = [server.client("--gpu-memory=30G") for _ in range(2)]
+    for job in jobs:
+        server.told(job, "ready")
+    assert server.said().count("its MPS control daemon has ended") == 1
+    # A fault ends its clients and nobody else's.
+    server.wrong(**{FIRST: {"fault": 1}})
+    (first,) = (job for job in jobs if server.job(job)["devices"] == [FIRST])
+    assert server.wait_end(first)["state"] == "FAILED"
+    server.up()
+    (other,) = (job for job in jobs if job != first)
+    assert server.job(other)["state"] == "RUNNING"
+    again = server.client("--gpu-memory=30G")
+    server.told(again, "ready")
+
+
+def test_who_stays_after_a_fault_is_ended_and_a_server_that_stays_is_replaced(
+    server: Server,
+) -> None:
+    server.begin()
+    server.radrm("drain", "1")
+    job = server.client("--gpu-memory=30G", stubborn=True)
+    server.told(job, "ready")
+    soft = server.client("--gpu-memory=2G")  # its end is what makes radrm look at once
+    server.told(soft, "ready")
+    before = server.control(FIRST).process()
+    server.wrong(**{FIRST: {"fault": 1, "stuck": True}})
+    wait_until(lambda: server.state_of(FIRST) == "fault")
+    held = server.client("--gpu-memory=35G", "--collocation=mps", "--name=held")
+    wait_until(lambda: server.state_of(FIRST) == "up")
+    assert server.wait_end(job)["state"] == "FAILED"
+    assert "TERM" in server.told(job, "terminate")
+    assert server.control(FIRST).process() not in (None, before)
+    server.told(held, "ready")
+    assert server.said().count("is in a fault") == 1
+
+
+def test_it_lives_on_without_the_daemon_and_is_taken_over(server: Server) -> None:
+    server.begin()
+    job = server.client("--gpu-memory=30G")
+    server.told(job, "ready")
+    before = [server.control(uuid).process() for uuid in (FIRST, SECOND)]
+    for end in (server.kill, server.stop):
+        end()
+        server.start()
+        server.up()
+        assert [server.control(uuid).process() for uuid in (FIRST, SECOND)] == before
+    assert server.job(job)["state"] == "RUNNING"
+    clients = [s["clients"] for r in server.ask("mps") for s in r["servers"] if s["clients"]]
+    assert [c["job"] for (c,) in clients] == [job]
+    assert before[0] is not None
+    line = f"GPU 0: up, control daemon {before[0].pid}, 1 client (job {job})\n"
+    assert server.radrm("mps", "status").stdout.startswith(line)
+
+
+def test_without_the_program_jobs_share_by_time_slices_and_all_are_told(server: Server) -> None:
+    server.environment["PATH"] = server.environment["PATH"].split(":", 1)[1]
+    server.begin()
+    job = server.client("--gpu-memory=8G")
+    assert server.told(job, "no MPS")[4] == "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT=None"
+    assert server.job(job)["collocation"] == "timeslice"
+    assert server.said().count("nvidia-cuda-mps-control is not on PATH") == 1
+    status = server.radrm("mps", "status")
+    assert "GPU 0: down" in status.stdout and "is not on PATH" in status.stdout
+    done = server.radrm("mps", "start", "0")
+    assert done.returncode == 1 and "is not on PATH" in done.stderr
+
+
+def test_it_is_stopped_and_started_by_order(server: Server) -> None:
+    server.begin("mps.enabled=[0]")
+    job = server.client("--gpu-memory=8G", "--collocation=mps")
+    server.told(job, "ready")
+    assert [row["state"] for row in server.ask("mps")] == ["up", "off"]
+    refused = server.radrm("mps", "stop", "0")
+    assert refused.returncode == 1 and f"job {job} is its client" in refused.stderr
+    started = server.radrm("mps", "start", "1")
+    assert (started.returncode, started.stdout) == (0, "Started MPS on GPU 1\n"), started.stderr
+    wait_until(lambda: [g["mps"] for g in server.ask("gpus")] == [True, True])
+    stopped = server.radrm("mps", "stop", "--all", "--force")
+    assert stopped.returncode == 0, stopped.stderr
+    assert stopped.stdout == "Stopped MPS on GPU 0\nStopped MPS on GPU 1\n"
+    assert server.wait_end(job)["state"] == "FAILED"
+    assert "terminate" in server.notes(job)
+    wait_until(lambda: [g["mps"] for g in server.ask("gpus")] == [False, False])
+    assert [server.control(uuid).process() for uuid in (FIRST, SECOND)] == [None, None]
+
+
+def test_a_clients_work_is_taken_away_before_it_is_killed(server: Server) -> None:
+    server.begin()
+    jobs = [server.client("--gpu-memory=8G", stubborn=True) for _ in range(2)]
+    for job in jobs:
+        server.told(job, "ready")
+    assert server.radrm("cancel", str(jobs[0])).returncode == 0
+    assert server.wait_end(jobs[0])["state"] == "CANCELLED"
+    assert server.notes(jobs[0])[-2:] == ["TERM", "terminate"]
+    # A control daemon that hangs keeps nobody alive.
+    server.wrong(hang=True)
+    assert server.radrm("cancel", str(jobs[1])).returncode == 0
+    assert server.wait_end(jobs[1])["state"] == "CANCELLED"
+    server.wrong()
+
+
+def test_a_gpus_compute_mode_goes_with_its_jobs_and_is_given_back(server: Server) -> None:
+    server.begin("mps.set_compute_mode=true")
+    job = server.client("--gpu-memory=8G")
+    server.told(job, "ready")
+    kept = server.folder / "home" / "compute-modes.json"
+    assert json.loads(kept.read_text()) == {FIRST: 0}
+    assert compute_mode(server, FIRST) == "3"
+    server.kill()
+    server.start()
+    assert compute_mode(server, FIRST) == "0", "whatever a daemon before it left"
+    server.radrm("cancel", str(job))
+    server.wait_end(job)
+    alone = server.client("--gpu-memory=8G", "--collocation=exclusive")
+    server.told(alone, "no MPS")
+    assert compute_mode(server, FIRST) == "0" and not kept.exists()
+
+
+def test_simulated_gpus_need_no_control_daemon(server: Server) -> None:
+    server.gpus = "sim:2xA100-40GB"
+    server.begin("mps.enabled=[1]")
+    assert [g["mps"] for g in server.ask("gpus")] == [False, True]
+    assert "simulated on GPU 1" in server.radrm("mps", "status").stdout
+    refused = server.radrm("mps", "stop", "--all")
+    assert refused.returncode == 1 and "without a control daemon" in refused.stderr
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root starts servers for all users")
+def test_a_server_for_all_users_is_known_as_one_once_a_client_shows_it(server: Server) -> None:
+    server.begin("mps.multiuser=true")
+    home = server.folder / "home"
+    for folder in (server.folder, server.work, home, home / "run", home / "run" / "mps"):
+        folder.chmod(0o777)  # all may pass, as through /run/radrm
+    server.radrm("drain", "1")
+    assert [row["multiuser"] for row in server.ask("mps")] == [False, False]
+    script = server.file(
+        "other.sh",
+        f"#!/bin/bash\nexec {sys.executable} {STANDINS}/mps_client.py notes-$RADRM_JOB_ID as=65534",
+    )
+    job = server.submit("--gpu-memory=8G", str(script))
+    server.told(job, "ready")
+    # A job that leaves its server ill or well makes radrm look at it at once.
+    soft = server.client("--gpu-memory=2G")
+    server.told(soft, "ready")
+    server.radrm("cancel", str(soft))
+    wait_until(lambda: [r["multiuser"] for r in server.ask("mps")] == [True, False], "the proof")
+    assert server.said().count("takes jobs of several users at a time") == 1
+    server.radrm("cancel", str(job))
+
+
+def test_beside_clients_others_are_time_sliced_where_the_site_allows_it(server: Server) -> None:
+    server.begin("core.mps_timeslice_others=true")
+    for _ in range(2):
+        server.told(server.client("--gpu-memory=30G"), "ready")
+    wide = server.client("--gpus=2", "--gpu-memory=1G")
+    notes = server.told(wide, "no MPS")
+    assert server.job(wide)["collocation"] == "timeslice"
+    assert notes[4] == "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT=None"

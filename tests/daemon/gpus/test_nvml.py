@@ -1,0 +1,118 @@
+"""The daemon on a server with NVIDIA GPUs, as far as NVML goes.
+
+`pynvml` is the real one; under it is the stand-in of libnvidia-ml.so.1, and jobs write
+into its state what they hold. Unmanaged processes, MIG, and GPUs that are lost while jobs run:
+test_dgx.py; a driver that hangs: test_readings.py.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.daemon.harness import DaemonHome
+from tests.standins.nvml_library import Nvml
+from tests.waiting import wait_until
+
+pytestmark = pytest.mark.daemon
+
+FIRST, SECOND = (f"GPU-{n}{n}{n}{n}{n}{n}{n}{n}-0000-0000-0000-000000000000" for n in (1, 2))
+LOST = 15
+
+# Holds memory on its GPU as long as it lives, and waits.
+JOB = """\
+#!/bin/bash
+echo "process $CUDA_VISIBLE_DEVICES $$ $1" >> $STAND_IN_NVML_STATE
+until [ -e go ]; do sleep 0.05; done
+"""
+
+
+@pytest.fixture
+def server(home: DaemonHome, nvml_driver: Nvml) -> DaemonHome:
+    """Two GPUs of 40 GiB, and no daemon yet."""
+    for uuid in (FIRST, SECOND):
+        nvml_driver.gpu(uuid, power_mw=120_000, utilization_gpu=35)
+    home.gpus = None
+    home.environment |= nvml_driver.environment
+    home.file("hold.sh", JOB)
+    return home
+
+
+def hold(server: DaemonHome, mib: int) -> int:
+    return server.submit(f"--gpu-memory={mib}", "--", "bash", "hold.sh", str(mib))
+
+
+def let_go(server: DaemonHome) -> None:
+    (server.work / "go").touch()
+
+
+# ------------------------------------------------------------------ every day
+
+
+def test_it_starts_reads_and_places(server: DaemonHome) -> None:
+    server.start()
+    first = server.ask("gpus")[0]
+    assert (first["total_mib"], first["free_mib"]) == (40960, 40360)
+    assert first["smact_source"] == "nvml-utilization"
+    jobs = [hold(server, 8000), hold(server, 9000)]
+    ends = wait_until(
+        lambda: [j for j in map(server.job, jobs) if j["peak_mib"]][1:] and server.ask("gpus")
+    )
+    assert [g["jobs"] for g in ends] == [[jobs[0]], [jobs[1]]]
+    assert [g["unmanaged_mib"] for g in ends] == [0, 0]
+    third = hold(server, 1000)
+    assert "coarse" in server.job(third)["reason"], "and says so"
+    let_go(server)
+    assert [server.wait_end(j)["peak_mib"] for j in jobs] == [8000, 9000]
+    assert server.wait_end(third)["state"] == "COMPLETED"
+
+
+def test_coarse_utilization_lets_jobs_share_where_the_site_says_so(server: DaemonHome) -> None:
+    server.settings = [
+        "core.use_coarse_smact=true",
+        "core.smact_warm_s=0",
+        "core.smact_after_exit_s=0",
+    ]
+    server.start()
+    jobs = [hold(server, 8000) for _ in range(3)]
+    wait_until(lambda: all(server.job(j)["state"] == "RUNNING" for j in jobs))
+    let_go(server)
+
+
+def test_an_old_driver_will_do(
+    server: DaemonHome, nvml_driver: Nvml, old_nvml_library: Path
+) -> None:
+    server.environment["LD_LIBRARY_PATH"] = str(old_nvml_library.parent)
+    nvml_driver.set(FIRST, memory_reserved_mib=200)
+    nvml_driver.gone(SECOND)
+    server.start()
+    (only,) = server.ask("gpus")
+    assert only["free_mib"] == 40960 - 200, "the reserve counts as used"
+    job = hold(server, 8000)
+    wait_until(lambda: server.job(job)["peak_mib"])
+    let_go(server)
+    assert server.wait_end(job)["peak_mib"] == 8000
+
+
+# ------------------------------------------------------------------ trouble
+
+
+def test_a_lost_gpu_takes_no_job_and_harms_no_other(server: DaemonHome, nvml_driver: Nvml) -> None:
+    nvml_driver.fail("*", LOST, FIRST)
+    server.start()
+    jobs = [hold(server, 8000) for _ in range(2)]
+    assert server.wait_state(jobs[0], "RUNNING")["devices"] == [SECOND]
+    assert server.job(jobs[1])["state"] == "PENDING"
+    nvml_driver.fail("*", 0, FIRST)
+    let_go(server)
+    for job in jobs:
+        assert server.wait_end(job)["state"] == "COMPLETED"
+
+
+def test_without_a_driver_it_says_so(server: DaemonHome, nvml_driver: Nvml) -> None:
+    nvml_driver.fail("nvmlInit*", 9)
+    done = server.radrm("daemon")
+    assert done.returncode != 0
+    assert "not loaded" in done.stderr
+    assert "Traceback" not in done.stderr

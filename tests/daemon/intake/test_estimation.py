@@ -1,0 +1,180 @@
+"""Estimates in a real daemon: asked elsewhere, learned from, and in nobody's way."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+from radrm.host.estimation.probe import SIMULATED_MIB
+from tests.daemon.harness import DaemonHome
+from tests.waiting import wait_until
+
+TABLE = """\
+----------------------------------------------------------------
+        Layer (type)               Output Shape         Param #
+================================================================
+            Linear-1                 [-1, 4096]      16,781,312
+              ReLU-2                 [-1, 4096]               0
+            Linear-3                 [-1, 4096]      16,781,312
+================================================================
+Total params: 33,562,624
+Trainable params: 33,562,624
+Non-trainable params: 0
+----------------------------------------------------------------
+"""
+SIMJOB = "#!/bin/bash\n{options}\nexec radrm-simjob --gpu-memory {mib} --seconds 60 --ramp 1\n"
+TRACER = "#!{python}\nimport json, os, sys, time\nout = int(sys.argv[2].split('=')[1])\n{text}\n"
+
+
+def simjob(daemon: DaemonHome, name: str, options: str = "", mib: int = 4000) -> Path:
+    return daemon.file(name, SIMJOB.format(options=options, mib=mib))
+
+
+def their_python(daemon: DaemonHome, text: str) -> None:
+    """Have the submitter's `python3` be this program."""
+    folder = daemon.folder / "bin"
+    folder.mkdir(exist_ok=True)
+    program = folder / "python3"
+    program.write_text(TRACER.format(python=sys.executable, text=text))
+    program.chmod(0o755)
+    daemon.environment["PATH"] = f"{folder}:{daemon.environment['PATH']}"
+
+
+def test_a_job_with_a_summary_is_estimated_by_the_best_that_can(daemon: DaemonHome) -> None:
+    daemon.file("net.model", TABLE)
+    options = "#RAD --model-summary=net.model --batch-size=64"
+    simjob(daemon, "a.rad", options)
+    (before,) = daemon.json("estimate", "a.rad")
+    assert before["source"] == "summary" and before["upper_mib"] >= before["memory_mib"]
+    job = daemon.wait_state(daemon.submit("a.rad"), "RUNNING", "COMPLETED")
+    assert (job["estimate_source"], job["estimate_mib"]) == ("summary", int(before["memory_mib"]))
+    assert job["reserved_mib"] >= job["estimate_mib"]
+
+
+def test_what_ran_before_is_known_the_next_time(daemon: DaemonHome) -> None:
+    simjob(daemon, "a.rad", mib=3000)
+    simjob(daemon, "b.rad", "#RAD --name=another", mib=3000)
+    first = daemon.submit("a.rad")
+    assert daemon.job(first)["estimate_mib"] is None
+    assert daemon.wait_end(first)["state"] == "COMPLETED"
+    (told,) = daemon.json("estimate", "b.rad", "--estimator", "history")
+    peak = daemon.job(first)["peak_mib"]
+    assert (told["source"], told["memory_mib"]) == ("history", peak)
+    second = daemon.job(daemon.submit("b.rad"))
+    assert (second["estimate_source"], second["estimate_mib"]) == ("history", peak)
+    simjob(daemon, "c.rad", mib=3001)
+    assert daemon.job(daemon.submit("c.rad"))["estimate_mib"] is None, "it is another command"
+    said = daemon.radrm("estimate", "b.rad", "--explain").stdout
+    assert "of the same job" in said
+    daemon.kill()
+    daemon.start()
+    (told,) = daemon.json("estimate", "b.rad", "--estimator", "history")
+    assert told["memory_mib"] == peak, "the store remembers"
+    (row,) = (
+        r
+        for r in daemon.json("estimators", "--evaluate", "history", "--estimator", "auto")
+        if r["estimator"].startswith("history")
+    )
+    assert row["jobs"] == 1 and row["mape"] < 0.5
+
+
+def test_a_factory_is_traced_in_the_users_python_and_others_do_not_wait(
+    daemon: DaemonHome,
+) -> None:
+    go = daemon.folder / "go"
+    their_python(
+        daemon,
+        f"while not os.path.exists({str(go)!r}): time.sleep(0.01)\n"
+        "os.write(out, json.dumps({'error': f'no torch in {sys.argv[-1]}'}).encode())",
+    )
+    daemon.file("net.model", TABLE)
+    options = "#RAD --model-factory=nets:make --batch-size=64 --model-summary=net.model"
+    simjob(daemon, "slow.rad", options)
+    slow = daemon.submit("slow.rad")
+    assert "estimated" in daemon.job(slow)["reason"]
+    simjob(daemon, "quick.rad", "#RAD --gpu-memory=4000")
+    daemon.wait_state(daemon.submit("quick.rad"), "RUNNING", "COMPLETED")
+    assert daemon.job(slow)["state"] == "PENDING"
+    daemon.kill()
+    daemon.start()
+    go.touch()
+    job = daemon.wait_state(slow, "RUNNING", "COMPLETED")
+    assert job["estimate_source"] == "summary", "the next route took over"
+    (note,) = job["estimate_notes"]
+    assert note.startswith("trace: ") and "no torch in nets:make" in note
+    assert "no torch" in daemon.radrm("status", str(slow)).stdout
+
+
+def test_a_held_up_job_can_be_edited_to_say_what_it_needs(daemon: DaemonHome) -> None:
+    their_python(daemon, "time.sleep(600)")
+    simjob(daemon, "slow.rad", "#RAD --model-factory=nets:make")
+    slow = daemon.submit("slow.rad")
+    assert "estimated" in daemon.job(slow)["reason"]
+    daemon.radrm("edit", str(slow), "--gpu-memory=4G")
+    job = daemon.wait_state(slow, "RUNNING", "COMPLETED")
+    assert (job["estimate_source"], job["estimate_mib"]) == ("declared", 4096)
+
+
+def test_an_array_shares_one_answer(daemon: DaemonHome) -> None:
+    count = daemon.folder / "count"
+    their_python(
+        daemon,
+        f"open({str(count)!r}, 'a').write('x')\n"
+        "os.write(out, json.dumps({'error': 'no torch'}).encode())",
+    )
+    simjob(daemon, "sweep.rad", "#RAD --model-factory=nets:make --array=1-20")
+    ticket = daemon.radrm("submit", "--parsable", "sweep.rad").stdout.strip()
+
+    def all_told() -> bool:
+        return all(job["estimate_notes"] for job in daemon.json("status", ticket))
+
+    wait_until(all_told, "the estimates of all elements")
+    assert count.read_text() == "x"
+    assert len(json.loads(daemon.radrm("status", "--json", ticket).stdout)) == 20
+
+
+TRACED = {
+    "version": 1, "events": [1 << 30], "calls": [], "marks": [], "convolutions": [],
+    "parameter_bytes": 1 << 29, "gradient_bytes": 0, "optimizer_bytes": 0, "faketensor_bytes": 0,
+    "batch_size": 256, "optimizer": "adam", "precision": "fp32", "gpus": 1, "parallel": "none",
+    "torch": "2.6.0", "cuda": "12.4", "seconds": 1.0,
+    "guesses": ["batch size: 256, the factory's own default"],
+}  # fmt: skip
+FACTORY = "#RAD --model-factory=nets:make --name={}"
+
+
+def probes(daemon: DaemonHome) -> list[dict[str, Any]]:
+    jobs = daemon.json("status", "--all")
+    return [job for job in jobs if job["name"] == "radrm-context"]
+
+
+def test_the_cuda_context_is_measured_once_and_counts_from_then_on(daemon: DaemonHome) -> None:
+    their_python(daemon, f"os.write(out, {json.dumps(json.dumps(TRACED))}.encode())")
+    simjob(daemon, "first.rad", FACTORY.format("first"), mib=1500)
+    first = daemon.job(daemon.submit("first.rad"))
+    first = daemon.wait_end(first["id"])
+    assert first["estimate_source"] == "trace"
+    assert first["estimate_guesses"][0] == TRACED["guesses"][0]
+    assert "assumed" in first["estimate_guesses"][-1]
+    card = daemon.radrm("status", str(first["id"])).stdout
+    assert "256, the factory's own default" in card
+    (probe,) = wait_until(lambda: probes(daemon), "the probe")
+    probe = daemon.wait_end(probe["id"])
+    assert (probe["state"], probe["collocation"], probe["user"]) == (
+        "COMPLETED", "exclusive", first["user"],
+    )  # fmt: skip
+    assert probe["attempts"] == 1 and probe["peak_mib"] == SIMULATED_MIB
+    assert not list(daemon.work.glob(f"radrm-{probe['id']}.*")), "no log of it lies about"
+    daemon.kill()
+    daemon.start()
+    simjob(daemon, "second.rad", FACTORY.format("second"), mib=1600)
+    second = daemon.wait_end(daemon.submit("second.rad"))
+    assert second["estimate_guesses"][-1] == "CUDA context: 524 MiB, measured on this machine"
+    assert first["estimate_mib"] - second["estimate_mib"] > 700
+    (told,) = daemon.json("estimate", "second.rad", "--estimator", "auto", "--batch-size=128")
+    assert told["guesses"][-1] == "CUDA context: 524 MiB, measured on this machine"
+    assert len(probes(daemon)) == 1, "it is known now"
+    kept = daemon.json("estimators", "--evaluate", "history", "--estimator", "auto")
+    assert kept[0]["jobs"] == 2, "the probe is no job to judge estimators by"

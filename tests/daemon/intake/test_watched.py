@@ -1,0 +1,114 @@
+"""A `.rad` file that lies in the right folder is a job: by the daemon, and by `radrm watch`."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.daemon.harness import DaemonHome
+from tests.waiting import wait_until
+
+
+@pytest.fixture(scope="module")
+def daemon(shared_daemon: DaemonHome) -> DaemonHome:
+    return shared_daemon
+
+
+def script(daemon: DaemonHome, name: str) -> str:
+    return f"#!/bin/sh\n#RAD --name={name} --gpus=0 --chdir={daemon.work}\nenv >{name}.env\n"
+
+
+def put(daemon: DaemonHome, folder: Path, name: str, text: str) -> None:
+    """Rename it into place, so that nobody waits for it to settle."""
+    draft = daemon.work / f"{name}.draft"
+    draft.write_text(text)
+    draft.rename(folder / name)
+
+
+def ended(daemon: DaemonHome, name: str) -> str:
+    """The ticket of the one job of this name, once it has completed."""
+
+    def one() -> dict[str, str] | None:
+        jobs = [job for job in daemon.ask("status", all=True) if job["name"] == name]
+        assert len(jobs) <= 1
+        return jobs[0] if jobs and jobs[0]["state"] == "COMPLETED" else None
+
+    return wait_until(one, f"the job {name}")["ticket"]
+
+
+def test_a_file_in_ones_own_spool_is_a_job(daemon: DaemonHome) -> None:
+    told = daemon.radrm("spool")
+    folder = Path(told.stdout.rstrip("\n"))
+    assert told.returncode == 0 and folder.samefile(daemon.folder / "home" / "spool")
+    put(daemon, folder, "a file.rad", script(daemon, "dropped"))
+    put(daemon, folder, "wrong.rad", "#RAD --gpu=1\ntrue\n")
+    ticket = ended(daemon, "dropped")
+    wait_until((folder / "done" / f"{ticket}.a file.rad").exists, "it to be put away")
+    environment = dict(
+        line.split("=", 1)
+        for line in (daemon.work / "dropped.env").read_text().splitlines()
+        if "=" in line
+    )
+    assert environment["RADRM_HOME"] == daemon.environment["RADRM_HOME"]
+    assert "PYTHONPATH" not in environment, "it is a login's, not the daemon's"
+    (reason,) = wait_until(lambda: list((folder / "refused").glob("*.txt")), "the reason")
+    assert "did you mean --gpus?" in reason.read_text()
+    done = daemon.radrm("doctor", "--json")
+    (found,) = [f for f in json.loads(done.stdout) if f["check"] == "job files"]
+    assert found["level"] == "warn" and "did you mean --gpus?" in found["finding"]
+    for path in (folder / "refused").iterdir():
+        path.unlink()
+
+
+def test_watch_takes_what_is_put_into_a_folder(daemon: DaemonHome) -> None:
+    folder = daemon.work / "jobs"
+    folder.mkdir(mode=0o755)
+    watcher = subprocess.Popen(
+        [sys.executable, "-m", "radrm.cli.main", "watch", "jobs"],
+        env=daemon.environment,
+        cwd=daemon.work,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        assert watcher.stderr is not None and watcher.stdout is not None
+        assert "Watching" in watcher.stderr.readline()
+        put(daemon, folder, "w.rad", script(daemon, "watched"))
+        assert watcher.stdout.readline().startswith("Submitted w.rad (watched) as ")
+    finally:
+        watcher.send_signal(signal.SIGTERM)
+    assert watcher.wait(60) == 0 and watcher.stdout.read() == ""
+    ticket = ended(daemon, "watched")
+    assert os.listdir(folder / "refused") == []
+    assert (folder / "done" / f"{ticket}.w.rad").exists()
+
+
+def test_watch_once_ends_and_says_what_was_refused(daemon: DaemonHome) -> None:
+    folder = daemon.work / "once"
+    folder.mkdir(mode=0o755)
+    (folder / "o.rad").write_text(script(daemon, "once"))
+    (folder / "p.rad").symlink_to("/etc/passwd")
+    done = daemon.radrm("watch", "--once", "once")
+    assert done.returncode == 1 and done.stdout.startswith("Submitted o.rad (once) as ")
+    assert done.stderr.startswith("radrm: p.rad is refused: it is a symbolic link")
+    ended(daemon, "once")
+    assert daemon.radrm("watch", "--once", "once").returncode == 0
+
+
+@pytest.mark.parametrize("name", ["none", "link", "open"])
+def test_watch_says_at_once_what_is_wrong_with_a_folder(daemon: DaemonHome, name: str) -> None:
+    if name == "link":
+        (daemon.work / name).symlink_to(daemon.work)
+    elif name == "open":
+        (daemon.work / name).mkdir()
+        (daemon.work / name).chmod(0o777)
+    done = daemon.radrm("watch", name)
+    assert done.returncode == 1 and done.stdout == ""
+    assert done.stderr.startswith("radrm: ") and done.stderr.count("\n") == 1

@@ -1,0 +1,113 @@
+"""Who may do what: by the kernel's word, whatever a client says."""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from radrm.core.words import JobState
+from radrm.daemon.answers.requests import Requests
+from radrm.daemon.serving.replies import encoded
+from radrm.daemon.serving.server import Request
+from radrm.daemon.serving.turns import finish
+from radrm.daemon.views.references import References
+from radrm.daemon.views.tables import Tables
+from radrm.daemon.watching import Watching
+from radrm.errors import plain
+from radrm.host.clock import Clock
+from radrm.host.sockets import Peer
+from radrm.host.storage.paths import Paths
+from radrm.host.storage.store import Store
+from tests.host.storage.stores import submission_of
+from tests.world import World, gpus
+
+OWNER, OTHER_USER = 1000, 1001
+
+
+def asked(tmp_path: Path, client_uid: int, **words: Any) -> tuple[dict[str, Any], World]:
+    """The answer to a client of this uid, in a world where job 1 is OWNER's and runs."""
+    world = World(gpus(1))
+    world.submit(1000)
+    store = Store(str(tmp_path / "radrm.sqlite"))
+    store.save(world.decisions, [submission_of(job) for job in world.jobs.values()])
+    loop = SimpleNamespace(
+        scheduler=world.scheduler,
+        store=store,
+        clock=Clock(),
+        process=lambda events, edits=(): [world.step(event) for event in events],
+        broken=False,
+        tables=Tables(),
+    )
+    request = Request(json.dumps(words).encode(), Peer(os.getpid(), client_uid, client_uid))
+    finish(Requests({}).answer(loop, request))  # type: ignore[arg-type]
+    answer = request.wait(0)
+    assert answer is not None
+    return json.loads(b"".join(encoded(answer))), world
+
+
+@pytest.mark.parametrize("uid", [OWNER, 0, os.getuid()])
+def test_its_owner_root_and_the_daemons_user_may_cancel_a_job(tmp_path: Path, uid: int) -> None:
+    answer, world = asked(tmp_path, uid, op="cancel", jobs=["1"])
+    told = {"id": 1, "label": "1", "name": world.jobs[1].spec.name, "state": "RUNNING"}
+    told["error"] = None
+    assert answer == {"ok": True, "result": [told]}
+    assert world.state(1) is JobState.CANCELLED
+
+
+@pytest.mark.parametrize("system", [False, True])
+def test_a_folder_for_job_files_is_given_to_whom_the_kernel_names(
+    tmp_path: Path, system: bool
+) -> None:
+    if system and os.getuid() != 0:
+        pytest.skip("only root gives folders away")
+    paths = Paths(str(tmp_path), str(tmp_path / "run"))
+    (tmp_path / "spool").mkdir()
+    watching = Watching(paths, system)
+    words = {"op": "spool", "uid": 0, "user": "root"}
+    request = Request(json.dumps(words).encode(), Peer(os.getpid(), OTHER_USER, OTHER_USER))
+    loop = SimpleNamespace(broken=False)
+    finish(Requests({}, watching.folder_of).answer(loop, request))  # type: ignore[arg-type]
+    answer = request.wait(0.0)
+    assert answer is not None
+    if system:
+        assert answer == {"ok": True, "result": f"{paths.users}/{OTHER_USER}"}
+        assert os.stat(answer["result"]).st_uid == OTHER_USER
+    else:
+        assert "takes no files of others" in answer["error"]
+
+
+def test_nobody_else_may_whatever_he_says_he_is(tmp_path: Path) -> None:
+    answer, world = asked(tmp_path, OTHER_USER, op="cancel", jobs=["1"], uid=0, user="root")
+    (result,) = answer["result"]
+    assert result["error"] == "job 1 is ann's, not yours"
+    assert world.state(1) is JobState.RUNNING
+
+
+def test_everybody_sees_the_queue_but_no_environment(tmp_path: Path) -> None:
+    answer, _ = asked(tmp_path, OTHER_USER, op="status")
+    (job,) = answer["result"]
+    assert job["user"] == "ann"
+    assert "environment" not in str(answer) and "PATH" not in str(answer)
+
+
+def test_what_others_wrote_does_not_steer_the_terminal() -> None:
+    assert plain("a\x1b[31mb\x07c\rd\u202e") == "a�[31mb�c�d�"
+
+
+def test_a_name_means_ones_own_jobs_first(tmp_path: Path) -> None:
+    world = World(gpus(1))
+    own = world.submit(1000, name="nightly", uid=OTHER_USER, user="bob")
+    world.end(own, 3)
+    others = world.submit(1000, name="nightly")
+    store = Store(str(tmp_path / "radrm.sqlite"))
+    sent = [replace(submission_of(job), uid=job.spec.uid) for job in world.jobs.values()]
+    store.save(world.decisions, sent)
+    for uid, expected in ((OTHER_USER, own.id), (OWNER, others.id), (4711, others.id)):
+        found = finish(References(world.scheduler, store, uid).one("nightly"))
+        assert found.id == expected

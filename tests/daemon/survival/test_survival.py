@@ -1,0 +1,269 @@
+"""The reservations: nothing acknowledged is lost, run twice or orphaned, whatever is killed."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import sqlite3
+import sys
+from pathlib import Path
+
+import pytest
+
+from radrm.errors import Unreachable
+from tests.daemon.harness import DaemonHome
+from tests.waiting import wait_until
+
+pytestmark = pytest.mark.daemon
+
+# Notes each start in a file of its own, works a while, and ends with a code of its own.
+WITNESS = """\
+import os, sys, subprocess
+name, code = os.environ["RADRM_JOB_NAME"], int(sys.argv[1])
+with open(f"starts-{name}", "a") as file:
+    file.write(os.environ["RADRM_ATTEMPT"] + "\\n")
+work = ["radrm-simjob", "--gpu-memory", "3G", "--smact", "0.1", "--seconds", sys.argv[2]]
+done = subprocess.run(work)
+sys.exit(code if done.returncode == 0 else 99)
+"""
+
+
+def starts(home: DaemonHome, name: str) -> list[str]:
+    path = home.work / f"starts-{name}"
+    return path.read_text().split() if path.exists() else []
+
+
+def test_killed_at_random_it_accounts_for_every_job(home: DaemonHome) -> None:
+    chance = random.Random(20)
+    home.file("witness.py", WITNESS)
+    home.start()
+    expected: dict[str, int] = {}
+    for round_number in range(8):
+        names = [f"r{round_number}j{i}" for i in range(3)]
+        submit_while_up = round_number % 2 == 0
+        if not submit_while_up:
+            home.kill()
+        for name in names:
+            code = chance.choice([0, 0, 1, 42])
+            expected[name] = code
+            seconds = str(chance.randrange(5, 150))
+            words = ["--name", name, "--gpu-memory=3G", "--smact=0.1"]
+            command = [sys.executable, "witness.py", str(code), seconds]
+            done = home.radrm("submit", *words, "--", *command)
+            assert done.returncode == 0, done.stderr
+        if submit_while_up:
+            # Anywhere in what these submissions set off: questions measure out the moment.
+            for _ in range(chance.randrange(60)):
+                home.ask("ping")
+            home.kill()
+        home.start()
+    wait_until(lambda: not home.ask("status"), "the end of all jobs")
+    jobs = {d["name"]: d for d in home.ask("status", all=True)}
+    assert set(jobs) == set(expected)
+    for name, code in expected.items():
+        job = jobs[name]
+        assert (job["exit_code"], job["attempts"]) == (code, 1), job
+        assert job["outcome"] == ("completed" if code == 0 else "failed")
+        assert starts(home, name) == ["1"], f"{name} was started {starts(home, name)}"
+    assert os.listdir(home.folder / "home" / "attempts") == []
+    assert all(g["jobs"] == [] and g["used_mib"] == 0 for g in home.ask("gpus"))
+
+
+def test_a_running_job_is_adopted_with_its_true_exit(daemon: DaemonHome) -> None:
+    daemon.file("wait.rad", "#!/bin/bash\nuntil [ -e go ]; do sleep 0.05; done\nexit 13\n")
+    job = daemon.submit("wait.rad")
+    daemon.wait_state(job, "RUNNING")
+    daemon.kill()
+    daemon.start()
+    assert daemon.job(job)["state"] == "RUNNING"
+    (daemon.work / "go").touch()
+    done = daemon.wait_end(job)
+    assert (done["exit_code"], done["attempts"]) == (13, 1)
+
+
+def test_a_job_that_ends_while_no_daemon_runs_keeps_its_exit(daemon: DaemonHome) -> None:
+    daemon.file("wait.rad", "#!/bin/bash\nuntil [ -e go ]; do sleep 0.05; done\nexit 14\n")
+    job = daemon.submit("wait.rad")
+    daemon.wait_state(job, "RUNNING")
+    daemon.kill()
+    (daemon.work / "go").touch()
+    folder = daemon.folder / "home" / "attempts"
+    wait_until(lambda: list(folder.glob("*/exit.json")), "the exit record")
+    daemon.start()
+    assert daemon.wait_end(job)["exit_code"] == 14
+
+
+def test_a_job_that_ends_past_its_limit_while_no_daemon_runs_has_not_run_out_of_time(
+    daemon: DaemonHome,
+) -> None:
+    daemon.file("wait.rad", "#!/bin/bash\nuntil [ -e go ]; do sleep 0.05; done\n")
+    job = daemon.submit("--time=1-00:00:00", "wait.rad")
+    follower = daemon.submit(f"--after={job}:ok", "--", "true")
+    daemon.wait_state(job, "RUNNING")
+    driver = daemon.driver()
+    clock = driver.hello()
+    driver.close()
+    daemon.kill()
+    store = sqlite3.connect(daemon.folder / "home" / "store" / "radrm.sqlite")
+    shorter = "json_set(record, '$.spec.time_limit_s', 0.001)"
+    store.execute(f"UPDATE jobs SET record = {shorter} WHERE id = ?", (job,))
+    store.commit()
+    store.close()
+    (daemon.work / "go").touch()
+    folder = daemon.folder / "home" / "attempts"
+    (path,) = wait_until(lambda: list(folder.glob("*/exit.json")), "the exit record")
+    exit_s = json.loads(path.read_text())["boot_s"]
+    daemon.start()
+    done = daemon.wait_end(job)
+    assert (done["state"], done["exit_code"], done["time_limit_s"]) == ("COMPLETED", 0, 0.001)
+    since_s = (exit_s - clock.anchor_boot_s) * clock.scale
+    assert done["ended_at"] == pytest.approx(clock.anchor_wall_s + since_s, abs=1e-3)
+    assert done["ran_s"] == pytest.approx(done["ended_at"] - done["started_at"], abs=1e-3)
+    assert daemon.wait_end(follower)["state"] == "COMPLETED"
+
+
+@pytest.mark.parametrize("requeue, state", [(False, "FAILED"), (True, "COMPLETED")])
+def test_a_killed_runner_makes_the_attempt_lost(
+    daemon: DaemonHome, requeue: bool, state: str
+) -> None:
+    daemon.file(
+        "tree.rad",
+        "#!/bin/bash\n[ $RADRM_ATTEMPT = 2 ] && exit 0\necho $PPID > runner\n"
+        "setsid sleep 1000 &\necho $! > child\nwait\n",
+    )
+    job = daemon.submit(*(["--requeue"] if requeue else []), "tree.rad")
+    child = int(wait_until(lambda: read(daemon.work / "child")))
+    os.kill(int(read(daemon.work / "runner")), signal.SIGKILL)
+    done = daemon.wait_end(job)
+    assert (done["state"], done["attempts"]) == (state, 2 if requeue else 1)
+    if not requeue:
+        assert done["outcome"] == "lost"
+        assert daemon.radrm("wait", str(job)).returncode == 125
+    wait_until(lambda: not Path(f"/proc/{child}").exists(), "the end of the tree")
+
+
+def read(path: Path) -> str:
+    return path.read_text().strip() if path.exists() else ""
+
+
+def test_term_ends_the_daemon_and_jobs_run_on(daemon: DaemonHome) -> None:
+    daemon.file("wait.rad", "#!/bin/bash\nuntil [ -e go ]; do sleep 0.05; done\n")
+    job = daemon.submit("wait.rad")
+    daemon.wait_state(job, "RUNNING")
+    assert daemon.stop() == 0
+    assert daemon.process is not None and daemon.process.returncode == 0
+    with pytest.raises(Unreachable):
+        daemon.ask("ping")
+    daemon.start()
+    (daemon.work / "go").touch()
+    assert daemon.wait_end(job)["state"] == "COMPLETED"
+
+
+def test_submit_works_before_there_was_ever_a_daemon(home: DaemonHome) -> None:
+    done = home.radrm("submit", "--json", "--", "echo", "early")
+    assert done.returncode == 0, done.stderr
+    refused = home.radrm("submit", "--gpu-memory=999G", "--", "true")
+    assert refused.returncode == 0, "nobody can tell yet"
+    home.start()
+    wait_until(lambda: len(home.ask("status", all=True)) == 2 and not home.ask("status"))
+    first, second = home.ask("status", all=True)
+    assert (first["state"], second["state"]) == ("COMPLETED", "FAILED")
+    assert "largest here" in second["reason"]
+
+
+def test_one_daemon_per_home(daemon: DaemonHome) -> None:
+    second = daemon.radrm("daemon", "--gpus", "sim:2xA100-40GB")
+    assert second.returncode == 1
+    assert "another radrm daemon already serves" in second.stderr
+    assert second.stderr.count("\n") == 1
+    daemon.ask("ping")
+
+
+def test_a_stale_socket_is_replaced(home: DaemonHome) -> None:
+    home.start()
+    home.kill()
+    assert (home.folder / "home" / "run" / "radrm.sock").exists()
+    assert home.radrm("status").returncode == 3
+    home.start()
+
+
+def test_a_home_however_deep(tmp_path: Path) -> None:
+    deep = tmp_path.joinpath(*["a-folder-with-quite-a-long-name"] * 6)
+    place = DaemonHome(deep)
+    try:
+        place.start()
+        job = place.submit("--", "radrm-simjob", "--gpu-memory", "1G", "--seconds", "5")
+        assert place.wait_end(job)["state"] == "COMPLETED"
+    finally:
+        place.close()
+
+
+def test_a_failed_gpu_harms_nobody_else(daemon: DaemonHome) -> None:
+    first, second = daemon.ask("gpus")
+    with_driver = daemon.driver()
+    with_driver.ask("fail", uuid=first["uuid"], message="GPU is lost")
+    wait_until(lambda: daemon.ask("gpus")[0]["state"] == "unreadable")
+    job = daemon.submit("--", "true")
+    assert daemon.wait_end(job)["devices"] == [second["uuid"]]
+    pair = daemon.submit("--gpus=2", "--", "true")
+    assert "GPU is lost" in daemon.job(pair)["reason"]
+    with_driver.ask("heal", uuid=first["uuid"])
+    with_driver.close()
+    assert daemon.wait_end(pair)["state"] == "COMPLETED"
+
+
+def test_a_folder_that_was_left_is_cleared_away(daemon: DaemonHome) -> None:
+    job = daemon.submit("--", "true")
+    daemon.wait_end(job)
+    daemon.kill()
+    left = daemon.folder / "home" / "attempts" / "1"
+    left.mkdir()
+    daemon.start()
+    wait_until(lambda: not left.exists(), "the folder to go")
+
+
+def test_while_the_store_cannot_be_written_nothing_is_lost(daemon: DaemonHome) -> None:
+    blocker = sqlite3.connect(
+        daemon.folder / "home" / "store" / "radrm.sqlite", isolation_level=None
+    )
+    blocker.execute("BEGIN IMMEDIATE")
+    done = daemon.radrm("submit", "--json", "--", "echo", "kept")
+    (submitted,) = json.loads(done.stdout)
+    assert submitted["ticket"] and submitted["id"] is None, "acknowledged, and not taken in yet"
+    wait_until(lambda: "cannot write the store" in daemon.said(), "the daemon to say so")
+    assert [g["used_mib"] for g in daemon.ask("gpus")] == [0, 0], "questions are answered"
+    assert os.listdir(daemon.folder / "home" / "attempts") == [], "nothing is done meanwhile"
+    blocker.execute("ROLLBACK")
+    blocker.close()
+    job = daemon.wait_end(wait_until(lambda: daemon.ask("status", all=True))[0]["id"])
+    assert (job["state"], job["ticket"]) == ("COMPLETED", submitted["ticket"])
+    assert daemon.said().count("cannot write the store") == 1, "once, not at every try"
+
+
+def test_of_what_a_killed_daemon_left_only_radrms_own_is_removed(home: DaemonHome) -> None:
+    home.start()
+    first = home.submit("--gpus=0", "--", "true")
+    home.wait_end(first)
+    home.stop()
+    state = home.folder / "home"
+    (state / "checkpoints" / str(first)).mkdir()  # killed between storing its end and this
+    (state / "checkpoints" / "notes").mkdir()
+    (state / "attempts" / "999" / "thesis").mkdir(parents=True)
+    home.start()
+    assert [p.name for p in (state / "checkpoints").iterdir()] == ["notes"]
+    assert (state / "attempts" / "999" / "thesis").is_dir()
+    assert "attempt 999 is not of this store and is left" in home.said()
+
+
+def test_a_spool_that_leads_elsewhere_is_refused_at_the_start(home: DaemonHome) -> None:
+    shared = home.folder / "shared"
+    (shared / "of ann").mkdir(parents=True)
+    (home.folder / "home").mkdir(mode=0o700)
+    (home.folder / "home" / "spool").symlink_to(shared)
+    done = home.radrm("daemon", "--gpus", "sim:1xA100-40GB")
+    assert done.returncode == 1
+    (line,) = done.stderr.splitlines()
+    assert "spool is a symbolic link" in line and "RADRM_HOME" in line
+    assert [p.name for p in shared.iterdir()] == ["of ann"]

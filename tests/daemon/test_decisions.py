@@ -1,0 +1,113 @@
+"""Decisions and their effects, in process: what is not on disk is not done."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+from unittest.mock import Mock
+
+import pytest
+
+from radrm.core import actions as act
+from radrm.core import events as ev
+from radrm.core.decision import Decision
+from radrm.core.records import Job
+from radrm.daemon.decisions import Decisions, Unsaved
+from radrm.daemon.effects import Effects
+from radrm.errors import Refused, StoreError
+from tests.world import GIB, World, gpus
+
+
+def effects_of(world: World) -> Any:
+    """The effects of a world's scheduler, with a launcher and a store that only note calls."""
+    launcher = Mock(**{"is_live.return_value": False})
+    clock = SimpleNamespace(now=lambda: world.now)
+    site = SimpleNamespace(mps=None)
+    others: dict[str, Any] = {"estimation": Mock(), "read_soon": Mock(), "post": Mock()}
+    return Effects(clock, world.scheduler, Mock(), launcher, site=site, **others)  # type: ignore[arg-type]
+
+
+def decisions_of(world: World, effects: Any, action: act.Action) -> Any:
+    """Decisions of which one, with this action, waits for the store."""
+    decisions = Decisions(world.scheduler, Mock(), effects, None)
+    decision = Decision((action,), (), (), None, ())
+    decisions._unsaved = Unsaved([decision], [], [], [])
+    return decisions
+
+
+def launched() -> tuple[World, Job, act.Launch]:
+    world = World(gpus(1))
+    world.obey = False
+    job = world.submit(GIB)
+    (launch,) = [a for a in world.actions if isinstance(a, act.Launch)]
+    return world, job, launch
+
+
+def test_what_an_ended_attempt_was_to_do_is_forgiven() -> None:
+    world, job, launch = launched()
+    world.end(job)
+    effects = effects_of(world)
+    for action in (launch, act.Terminate(job_id=1, attempt=1), act.Kill(job_id=1, attempt=1)):
+        assert effects.carry_out(action) == []
+    assert effects.carry_out(act.EstimateJob(job_id=1)) == []
+    assert effects._launcher.mock_calls == []
+
+
+@pytest.mark.parametrize("error", [KeyError("GPU-0"), TypeError("none"), AssertionError()])
+def test_a_defect_in_an_action_is_the_end_of_its_job_only_and_never_silent(
+    error: Exception, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A KeyError of whatever origin was taken for an attempt that has ended."""
+    world, job, launch = launched()
+    effects = effects_of(world)
+    effects._handlers[act.Launch] = Mock(side_effect=error)
+    (failed,) = effects.carry_out(launch)
+    assert isinstance(failed, ev.ActionFailed) and type(error).__name__ in failed.reason
+    assert not failed.passing
+    assert "defect" in caplog.text
+    world.step(failed)
+    assert type(error).__name__ in (world.jobs[job.id].reason or "")
+
+
+def test_a_defect_after_the_runner_has_started_is_left_to_the_next_daemon() -> None:
+    world, _, launch = launched()
+    effects = effects_of(world)
+    effects._handlers[act.Launch] = Mock(side_effect=KeyError())
+    effects._launcher.is_live.return_value = True
+    decisions = decisions_of(world, effects, launch)
+    with pytest.raises(KeyError):
+        decisions.commit()
+    assert decisions.broken
+
+
+def test_what_can_be_told_is_told_as_before() -> None:
+    world, _, launch = launched()
+    effects = effects_of(world)
+    effects._handlers[act.Launch] = Mock(side_effect=Refused("no such user"))
+    (failed,) = effects.carry_out(launch)
+    assert failed.reason == "no such user"
+
+
+def test_what_can_never_be_saved_is_never_done(caplog: pytest.LogCaptureFixture) -> None:
+    world, _, launch = launched()
+    effects = effects_of(world)
+    decisions = decisions_of(world, effects, launch)
+    decisions._store.save.side_effect = TypeError("a set is no JSON")
+    with pytest.raises(TypeError):
+        decisions.commit()
+    assert decisions.broken, "so that a request does not swallow it"
+    assert effects._launcher.mock_calls == []
+    assert "cannot be saved (TypeError: a set is no JSON)" in caplog.text
+
+
+def test_what_cannot_be_saved_now_is_done_later() -> None:
+    world, _, _ = launched()
+    effects = effects_of(world)
+    decisions = decisions_of(world, effects, act.Terminate(job_id=1, attempt=1))
+    decisions._store.save.side_effect = StoreError("full")
+    decisions.commit()
+    decisions.commit()
+    assert effects._launcher.mock_calls == [] and not decisions.broken
+    decisions._store.save.side_effect = None
+    decisions.commit()
+    effects._launcher.terminate.assert_called_once()

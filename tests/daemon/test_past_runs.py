@@ -1,0 +1,135 @@
+"""Past runs of ended attempts: durations by time since boot, each device's usage once."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from radrm.core.records import Attempt, Instant, Job, Usage
+from radrm.core.words import Outcome
+from radrm.daemon.past_runs import runs_of
+from radrm.daemon.views.documents import JobDocuments
+from radrm.daemon.views.explanations import explain
+from radrm.estimators.interface import PastRun
+from radrm.host.storage.runs import past_run
+from radrm.host.storage.store import Store
+from tests.world import EPOCH_S, GIB, World, gpus
+
+
+def ended(world: World, job: Job, **changes: object) -> PastRun | None:
+    """What an attempt teaches that has just ended, its record changed so."""
+    decision = next(d for d in reversed(world.decisions) if ended_in(d.changed))
+    changed = tuple(
+        replace(r, **changes) if isinstance(r, Attempt) and r.ended else r  # type: ignore[arg-type]
+        for r in decision.changed
+    )
+    runs = list(runs_of(replace(decision, changed=changed), world.scheduler.snapshot))
+    assert all(run.uid == job.spec.uid for run in runs)
+    if not runs:
+        return None
+    (attempt,) = [r for r in changed if isinstance(r, Attempt) and r.ended]
+    return past_run(runs[0].device_kind, runs[0].said, attempt)
+
+
+def ended_in(changed: tuple[object, ...]) -> bool:
+    return any(isinstance(r, Attempt) and r.ended is not None for r in changed)
+
+
+def worked(code: int | None = 0, seconds: float = 100.0) -> tuple[World, Job]:
+    world = World(gpus(1))
+    job = world.submit(8 * GIB, smact=0.3)
+    world.used[job.id] = 4 * GIB
+    world.pass_time(seconds)
+    world.end(job, code)
+    return world, job
+
+
+def test_a_run_is_what_was_seen() -> None:
+    run = ended(*worked())
+    assert run is not None
+    assert (run.peak_mib, run.smact, run.duration_s) == (4 * GIB, pytest.approx(0.3), 100.0)
+    assert run.alone and run.device_kind == "A100-40GB"
+
+
+START = Instant(1000.0, EPOCH_S + 1000, "a")
+DURATIONS = [
+    (Instant(1100.0, EPOCH_S + 1100, "a"), 100.0),
+    (Instant(1100.0, EPOCH_S + 1100 - 3400, "a"), 100.0),  # the date was set back
+    (Instant(50.0, EPOCH_S + 1100, "b"), None),  # the server was restarted
+]
+
+
+@pytest.mark.parametrize("end, seconds", DURATIONS)
+def test_a_duration_does_not_depend_on_the_date(end: Instant, seconds: float | None) -> None:
+    run = ended(*worked(), started=START, ended=end)
+    assert run is not None and run.duration_s == seconds, "its peak was seen all the same"
+
+
+@pytest.mark.parametrize("ran_s, learned", [(299.0, False), (301.0, True), (None, False)])
+def test_one_that_was_stopped_teaches_once_it_has_run_for_long(
+    ran_s: float | None, learned: bool
+) -> None:
+    end = replace(START, boot_s=START.boot_s + (ran_s or 9999), boot="a" if ran_s else "b")
+    world, job = worked(code=3)
+    run = ended(world, job, outcome=Outcome.TIMEOUT, started=START, ended=end)
+    assert (run is not None) is learned
+    assert run is None or run.duration_s is None
+
+
+def test_usage_that_was_stored_twice_is_learned_once() -> None:
+    twice = (Usage("GPU-0", 10, 0.2, 50.0), Usage("GPU-0", 20, 0.4, 80.0))
+    run = ended(*worked(), usage=twice)
+    assert run is not None and (run.peak_mib, run.smact) == (20, 0.4)
+
+
+# ------------------------------------------------------------------ what is shown
+
+
+@pytest.fixture
+def store(tmp_path: object) -> Store:
+    return Store(f"{tmp_path}/radrm.sqlite")
+
+
+def test_what_is_shown_of_a_live_job_is_up_to_date(store: Store) -> None:
+    world = World(gpus(2))
+    job = world.submit(8 * GIB, gpus=2)
+    world.used[job.id] = 4 * GIB
+    world.pass_time(1.0)
+    world.pass_time(30.0)
+    assert world.attempts[job.id, 1].energy_j == 2 * 100.0, "as stored"
+    shown = JobDocuments(world.scheduler, store).job(job, world.now, None)
+    assert (shown["energy_j"], shown["peak_mib"]) == (2 * 3100.0, 4 * GIB)
+    (attempt,) = explain(world.scheduler, store, world.jobs[job.id], world.now)["attempts"]
+    assert (attempt["energy_j"], attempt["ran_s"]) == (2 * 3100.0, 31.0)
+
+
+SPANS = [  # submitted, started, ended, now; waited, ran
+    (START, None, None, (1060.0, "a"), 60.0, None),
+    (START, (1010.0, "a"), None, (1060.0, "a"), 10.0, 50.0),
+    (START, (1010.0, "a"), (1030.0, "a"), (9999.0, "b"), 10.0, 20.0),
+    (START, (5.0, "b"), None, (65.0, "b"), None, 60.0),
+    (START, (1010.0, "a"), (65.0, "b"), (70.0, "b"), 10.0, None),
+    (START, None, (1020.0, "a"), (1060.0, "a"), 20.0, None),
+]
+
+
+@pytest.mark.parametrize("submitted, started, end, now, waited_s, ran_s", SPANS)
+def test_spans_are_shown_as_time_since_boot_knows_them(
+    store: Store,
+    submitted: Instant,
+    started: tuple[float, str] | None,
+    end: tuple[float, str] | None,
+    now: tuple[float, str],
+    waited_s: float | None,
+    ran_s: float | None,
+) -> None:
+    def at(moment: tuple[float, str] | None) -> Instant | None:
+        return Instant(moment[0], EPOCH_S - 3600, moment[1]) if moment else None  # set back
+
+    world = World(gpus(1))
+    job = replace(world.submit(GIB), submitted=submitted, started=at(started), ended=at(end))
+    present = at(now)
+    assert present is not None
+    shown = JobDocuments(world.scheduler, store).job(job, present, None)
+    assert (shown["waited_s"], shown["ran_s"]) == (waited_s, ran_s)

@@ -1,0 +1,110 @@
+"""docs/troubleshooting.md quotes what radrm says: every quotation must stand in the source,
+and every reason for which a job may wait must stand in the document."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from tests.paths import REPOSITORY
+
+DOCUMENT = (REPOSITORY / "docs" / "troubleshooting.md").read_text("utf-8")
+
+_VARYING = re.compile(r"%(?:\.\d)?[sdrf]|\{\w+\}")
+
+
+# ------------------------------------------------------------------ what the source says
+
+
+def strings(file: Path) -> Iterator[str]:
+    """The strings of a module as people see them, `…` where something is filled in."""
+    tree = ast.parse(file.read_text("utf-8"))
+    parts: set[int] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
+            parts.add(id(node.value))  # a docstring
+        elif isinstance(node, ast.JoinedStr):
+            parts.update(id(part) for part in node.values)
+            yield "".join(p.value if isinstance(p, ast.Constant) else "…" for p in node.values)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in parts:
+            yield _VARYING.sub("…", node.value)
+
+
+@cache
+def all_strings() -> tuple[str, ...]:
+    return tuple(s for file in sorted((REPOSITORY / "radrm").rglob("*.py")) for s in strings(file))
+
+
+def says(quotation: str, source: str) -> bool:
+    """The fixed parts of a quotation stand in one string, in their order."""
+    at = 0
+    for part in filter(None, (p.strip() for p in quotation.split("…"))):
+        at = source.find(part, at)
+        if at < 0:
+            return False
+        at += len(part)
+    return True
+
+
+# ------------------------------------------------------------------ what the document quotes
+
+
+def quotations() -> list[str]:
+    """The messages in the first cell of each table row; a cell may hold several."""
+    cells = re.findall(r"^\| (`.+?`) \| ", DOCUMENT, re.MULTILINE)
+    return [message for cell in cells for message in re.findall(r"`([^`]+)`", cell)]
+
+
+def test_there_is_something_to_check() -> None:
+    assert len(quotations()) >= 150
+    assert says("a … c; d …", "x a b c; d e")
+    assert not says("a … c", "c a")
+    assert not any(says("jobs are sometimes …", s) for s in all_strings())
+
+
+@pytest.mark.parametrize("quotation", quotations())
+def test_radrm_says_so(quotation: str) -> None:
+    fixed = re.sub(r"[^A-Za-z]", "", quotation)
+    assert len(fixed) > 4, "too little is quoted to be found again"
+    assert any(says(quotation, source) for source in all_strings())
+
+
+# ------------------------------------------------------------------ the other way round
+
+WAITING = (
+    "core/constraints/*.py",
+    "core/state/ledger.py",
+    "core/state/load.py",
+    "core/state/readings.py",
+    "core/planning/assembly.py",
+    "policies/*.py",
+)
+"""Files whose sentences are reasons for which a job waits."""
+
+NOT_OF_WAITING_JOBS = re.compile(
+    # What a planner is told whose wish cannot be granted, ...
+    r"does not exist or has ended|is not waiting to start|is not running|it can neither save"
+    r"|it cannot save its work|is under way|a task that stays|a resize cannot|only CPU and SM caps"
+    r"|an SM fraction|a CPU cap|no such device|the job would share|other jobs are on it"
+    r"|role .* runs with|the job has no role|task .* of role|would be reserved"
+    # ... and what is wrong with a setting.
+    r"|is not a fraction"
+)
+
+
+def reasons() -> list[str]:
+    files = [file for pattern in WAITING for file in sorted((REPOSITORY / "radrm").glob(pattern))]
+    found = {s for file in files for s in strings(file) if s.count(" ") >= 2}
+    return sorted(s for s in found if not NOT_OF_WAITING_JOBS.search(s))
+
+
+@pytest.mark.parametrize("reason", reasons())
+def test_every_reason_is_explained(reason: str) -> None:
+    explained = any(says(quotation, reason) for quotation in quotations())
+    assert explained, f"explain {reason!r} in docs/troubleshooting.md, 'My job stays PENDING'"

@@ -1,0 +1,139 @@
+"""The runner imports little, holds no file open, survives a full disk, runs as the job's user."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import pwd
+import signal
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from radrm.host.attempts import folder as attempts
+from radrm.host.attempts import runner
+from tests.host.attempts.runner.attempt import COMMAND, Attempt
+
+# ------------------------------------------------------------------ lean, patient, alone
+
+
+def test_only_light_imports_before_the_job(attempt: Attempt) -> None:
+    process = attempt.start("-X", "importtime", argv=["true"])
+    _, errors = process.communicate(timeout=30)
+    imported = [line.split("|")[-1].strip() for line in errors.decode().splitlines()]
+    before = imported[: imported.index("ctypes")] if "ctypes" in imported else imported
+    assert "radrm.host.attempts.folder" in before
+    heavy = {"typing", "dataclasses", "pathlib", "subprocess", "radrm.errors", "inspect"}
+    assert not heavy & set(imported)
+
+
+def test_it_holds_nothing_of_who_started_it(attempt: Attempt) -> None:
+    mine = os.open("/", os.O_RDONLY)
+    os.set_inheritable(mine, True)
+    attempt.prepare(argv=["sh", "-c", "echo >ready; exec sleep 1000"])
+    command = [*COMMAND, str(attempt.folder)]
+    with open(os.devnull, "r+b") as null:
+        attempt.process = subprocess.Popen(
+            command, stdin=null, stdout=null, stderr=null, close_fds=False, start_new_session=True
+        )
+    os.close(mine)
+    attempt.wait_for("ready")
+    held = Path(f"/proc/{attempt.process.pid}/fd")
+    targets = {os.readlink(fd) for fd in held.iterdir()}
+    assert {t for t in targets if not t.startswith("pipe:")} == {
+        os.devnull,
+        str(attempt.folder / "lock"),
+    }
+    assert os.readlink(f"/proc/{attempt.process.pid}/cwd") == "/"
+    attempt.process.send_signal(signal.SIGUSR2)
+    assert attempt.process.wait() == 0
+
+
+def test_a_full_disk_delays_the_exit_record(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lock = attempts.take_lock(str(tmp_path))
+    os.write(lock, runner._RESERVE)
+    write = attempts.write_record
+
+    def full_until_room_is_made(folder: str, name: str, fields: dict[str, Any]) -> None:
+        if os.fstat(lock).st_size or len(json.dumps(fields)) > len(runner._RESERVE):
+            raise OSError(errno.ENOSPC, "No space left on device")
+        write(folder, name, fields)
+
+    monkeypatch.setattr(attempts, "write_record", full_until_room_is_made)
+    monkeypatch.setattr(runner.time, "sleep", lambda _: None)
+    tail = "\u20ac" * 60000 + "CUDA out of memory"
+    end = {"code": 7, "stderr_tail": tail, "stdout_tail": tail}
+    assert runner._write_exit(str(tmp_path), lock, end)
+    fields, _ = attempts.read_record(str(tmp_path), attempts.EXIT)
+    assert fields is not None and fields["code"] == 7
+    assert fields["stderr_tail"].endswith("CUDA out of memory")
+    os.close(lock)
+
+
+def test_a_disk_that_stays_full_loses_the_attempt(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    lock = attempts.take_lock(str(tmp_path))
+    monkeypatch.setattr(attempts, "write_record", full)
+    monkeypatch.setattr(runner, "EXIT_RECORD_PATIENCE_S", -1.0)
+    assert not runner._write_exit(str(tmp_path), lock, {"code": 7})
+    os.close(lock)
+
+
+# ------------------------------------------------------------------ another user
+
+
+as_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
+
+
+def nobody() -> dict[str, Any]:
+    entry = pwd.getpwnam("nobody")
+    return {"uid": entry.pw_uid, "gid": entry.pw_gid, "user": "nobody"}
+
+
+@as_root
+def test_it_runs_and_writes_as_its_user(open_attempt: Attempt) -> None:
+    end = open_attempt.run(script="#!/bin/sh\nid -u; id -g; id -G; cat $0 >copy", **nobody())
+    user = nobody()
+    assert end["code"] == 0
+    gid = str(user["gid"])
+    assert open_attempt.text("out").split() == [str(user["uid"]), gid, gid]
+    for name in ("out", "err", "copy"):
+        assert (open_attempt.cwd / name).stat().st_uid == user["uid"]
+
+
+@as_root
+@pytest.mark.parametrize("name", ["launch.json", "start.json", "claim"])
+def test_it_cannot_read_the_records(open_attempt: Attempt, name: str) -> None:
+    record = open_attempt.folder / name
+    end = open_attempt.run(argv=["sh", "-c", f"cat {record} || touch {record}.mine"], **nobody())
+    assert end["code"] == 1, end
+    assert open_attempt.text("err").count("Permission denied") == 2
+
+
+@as_root
+@pytest.mark.parametrize("make", [lambda p: None, lambda p: p.touch(mode=0o600)])
+def test_it_cannot_log_where_only_root_may(
+    open_attempt: Attempt, make: Callable[[Path], None]
+) -> None:
+    private = open_attempt.cwd.parent / "log"
+    make(private)
+    end = open_attempt.run(argv=["true"], stdout=str(private), **nobody())
+    assert f"cannot write the log {private}: Permission denied" in end["never_started"]
+    assert not private.exists() or private.read_bytes() == b""
+
+
+@as_root
+def test_a_folder_that_only_root_may_enter(open_attempt: Attempt) -> None:
+    open_attempt.folder.parent.chmod(0o700)
+    end = open_attempt.run(script="true", **nobody())
+    assert "user nobody may not read the copy of the script" in end["never_started"]

@@ -1,0 +1,129 @@
+"""The job is born into its control group; its runner does not stay there."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from radrm.host.attempts import folder as attempts
+from radrm.host.attempts import start_runner
+from radrm.host.attempts.membership import Membership
+from radrm.host.processes import cgroups
+from radrm.host.processes.identity import identify
+from radrm.host.processes.tree import kill_tree
+from tests.host.attempts.runner.attempt import launch_record
+from tests.waiting import wait_until
+
+
+@pytest.fixture
+def group() -> Iterator[str]:
+    """The name of a group that can be made here."""
+    path = cgroups.place(f"radrm-test-{os.getpid()}")
+    if path is None or not cgroups.make(path):
+        pytest.skip("no control group can be made here")
+    wait_until(lambda: cgroups.remove(path))
+    yield path
+    wait_until(lambda: cgroups.remove(path))
+
+
+def own_group() -> str:
+    return Path("/proc/self/cgroup").read_text()
+
+
+def test_a_fork_is_born_inside_and_its_parent_leaves(group: str) -> None:
+    before = own_group()
+    membership = Membership(group)
+    assert membership.inside()
+    with subprocess.Popen(["cat"], stdin=subprocess.PIPE) as child:
+        assert membership.leave()
+        assert not membership.inside()
+        assert own_group() == before
+        assert cgroups.processes(group) == {child.pid}
+        child.communicate(b"")
+    assert membership.leave()
+
+
+@pytest.mark.parametrize("path", ["/proc/nothing/group", "/sys/fs/cgroup"])
+def test_where_no_group_can_be_made(path: str) -> None:
+    membership = Membership(path)
+    assert not membership.inside()
+    assert membership.leave()
+
+
+# ------------------------------------------------------------------ with the runner
+
+
+class Started:
+    """A runner started as the launcher does, and its folder."""
+
+    def __init__(self, place: Path, group: str) -> None:
+        self.folder = place / "attempts" / "7"
+        self.folder.mkdir(parents=True)
+        self.cwd = place
+        self.group = group
+        self.token = f"token-{os.getpid()}-{place.name}"
+
+    def prepare(self, *argv: str) -> None:
+        how: dict[str, Any] = {"argv": list(argv), "umask": 0o022, "cgroup": self.group}
+        fields = launch_record(self.token, self.cwd, **how)
+        attempts.write_record(str(self.folder), attempts.LAUNCH, fields)
+
+    def start(self) -> subprocess.Popen[bytes]:
+        command = [sys.executable, "-I", "-S", start_runner.__file__, str(self.folder), self.group]
+        return subprocess.Popen(command, env={"RADRM_TOKEN": self.token}, stdout=subprocess.DEVNULL)
+
+    def exit_code(self) -> int | None:
+        record, damage = attempts.read_record(str(self.folder), attempts.EXIT)
+        assert record is not None, damage
+        code: int | None = record["code"]
+        return code
+
+
+@pytest.fixture
+def started(tmp_path: Path, group: str) -> Iterator[Started]:
+    started = Started(tmp_path, group)
+    yield started
+    wait_until(lambda: not kill_tree(started.token, None, cgroup=group))
+
+
+def test_a_job_is_in_its_group_from_its_first_instruction(started: Started, group: str) -> None:
+    started.prepare("sh", "-c", "cat /proc/self/cgroup; cat fifo")
+    os.mkfifo(started.cwd / "fifo")
+    runner = started.start()
+    wait_until(lambda: (started.folder / attempts.START).exists())
+    wait_until(lambda: runner.pid not in cgroups.processes(group))
+    with open(started.cwd / "fifo", "w"):
+        assert cgroups.processes(group)
+    assert runner.wait(60) == 0
+    assert started.exit_code() == 0
+    assert os.path.basename(group) in (started.cwd / "out").read_text()
+    assert not os.path.exists(group)
+
+
+def test_killing_the_group_leaves_the_runner_to_tell_it(started: Started, group: str) -> None:
+    started.prepare("sleep", "1000")
+    runner = started.start()
+    wait_until(lambda: (started.folder / attempts.START).exists())
+    wait_until(lambda: cgroups.processes(group) and runner.pid not in cgroups.processes(group))
+    killed = cgroups.kill(group)
+    for pid in () if killed else cgroups.processes(group):
+        os.kill(pid, 9)
+    assert runner.wait(60) == 0
+    record, _ = attempts.read_record(str(started.folder), attempts.EXIT)
+    assert record is not None and record["signal"] == 9
+
+
+def test_a_runner_that_stands_down_leaves_no_group(started: Started, group: str) -> None:
+    started.prepare("touch", "ran")
+    me = identify(os.getpid())
+    assert me is not None
+    assert attempts.Claim.take(str(started.folder), attempts.DAEMON, me)
+    assert started.start().wait(60) == 0
+    assert not os.path.exists(group)
+    assert not (started.cwd / "ran").exists()

@@ -1,0 +1,353 @@
+"""Broken GPUs, as the driver tells of them: Xids, memory errors, heat, resets."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+import pynvml
+import pytest
+from pytest_mock import MockerFixture
+
+from radrm.core.records import Instant, Reading
+from radrm.errors import DeviceError
+from radrm.host.gpus.nvml import NvmlGpus, xids
+from tests.host.gpus.nvml.driver import (
+    LOST,
+    NOT_SUPPORTED,
+    RESET,
+    UNKNOWN,
+    Chip,
+    Driver,
+    instance,
+    mig_gpu,
+)
+
+HEALTH_CALLS = (
+    "nvmlDeviceGetTotalEccErrors",
+    "nvmlDeviceGetRemappedRows",
+    "nvmlDeviceGetRetiredPagesPendingStatus",
+    "nvmlDeviceGetCurrentClocksEventReasons",
+    "nvmlDeviceGetTemperature",
+    "nvmlDeviceGetFieldValues",
+)
+
+
+class World:
+    """These GPUs, listed and read once, at a time that goes on with each round."""
+
+    def __init__(self, mocker: MockerFixture, *chips: Chip) -> None:
+        self.driver = Driver(mocker, *chips)
+        self.gpus = NvmlGpus(pynvml)
+        self.now_s = 1000.0
+        self.uuids = [d.uuid for d in self.gpus.devices()]
+        self.read()
+
+    def read(self, after_s: float = 1.0) -> dict[str, Reading]:
+        self.now_s += after_s
+        at = Instant(self.now_s, self.now_s)
+        return {r.device: r for r in self.gpus.read(self.uuids, at, lambda pid: None)}
+
+    def one(self, after_s: float = 1.0) -> Reading:
+        return self.read(after_s)[self.uuids[0]]
+
+
+# ------------------------------------------------------------------ Xids
+
+
+@pytest.mark.parametrize("number", sorted(xids.FAULTS))
+def test_a_fault_stays_and_is_of_one_gpu(mocker: MockerFixture, number: int) -> None:
+    broken = Chip(uuid="GPU-b")
+    world = World(mocker, Chip(), broken)
+    world.driver.xid(broken, number)
+    for after_s in (1.0, 10.0, 100_000.0):
+        readings = world.read(after_s)
+        fault = readings["GPU-b"].fault
+        assert fault is not None and fault.startswith(f"Xid {number}: ")
+        assert "reboot the server" in fault, "the next step"
+        assert readings["GPU-b"].error is None
+        assert (readings["GPU-a"].fault, readings["GPU-a"].notes) == (None, ())
+
+
+@pytest.mark.parametrize("number", sorted(xids.APPLICATION))
+def test_what_a_program_did_wrong_says_nothing_of_the_gpu(
+    mocker: MockerFixture, number: int
+) -> None:
+    chip = Chip()
+    world = World(mocker, chip)
+    world.driver.xid(chip, number)
+    reading = world.one()
+    assert (reading.fault, reading.notes) == (None, ())
+
+
+def test_another_xid_is_a_note_for_an_hour(mocker: MockerFixture) -> None:
+    chip = Chip()
+    world = World(mocker, chip)
+    world.driver.xid(chip, 94)
+    reading = world.one()
+    assert reading.fault is None
+    assert reading.notes == ("the driver has reported Xid 94; see dmesg",)
+    assert world.one(after_s=3000).notes == reading.notes
+    assert world.one(after_s=3000).notes == ()
+
+
+def test_the_gravest_of_several_is_told_first(mocker: MockerFixture) -> None:
+    chip = Chip()
+    world = World(mocker, chip)
+    for number in (63, 48, 63, 79):
+        world.driver.xid(chip, number)
+    fault = world.one().fault
+    assert fault is not None
+    assert fault.startswith("Xid 79: ")
+    assert fault.endswith("(also Xid 48, 63)")
+
+
+def test_a_storm_is_bounded_and_logged_once(
+    mocker: MockerFixture, caplog: pytest.LogCaptureFixture
+) -> None:
+    chip = Chip()
+    world = World(mocker, chip)
+    for _ in range(1000):
+        world.driver.xid(chip, 48)
+    with caplog.at_level(logging.ERROR, logger="radrm"):
+        world.one()
+        assert len(world.driver.xids) >= 900, "one round takes a part of them only"
+        for _ in range(20):
+            world.one()
+    assert [r.getMessage() for r in caplog.records] == [f"GPU-a: {world.one().fault}"]
+    assert world.driver.xids == []
+
+
+def test_a_fault_of_an_instance_is_that_instances(mocker: MockerFixture) -> None:
+    gpu = mig_gpu(instance("MIG-1", "1g.5gb"), instance("MIG-2", "1g.5gb"))
+    world = World(mocker, gpu)
+    world.driver.xid(gpu, 95, instance=8)
+    faults = {uuid: reading.fault is not None for uuid, reading in world.read().items()}
+    assert faults == {"MIG-1": False, "MIG-2": True}
+    world.driver.xid(gpu, 79)
+    assert all(reading.fault for reading in world.read().values()), "all of the GPU"
+
+
+def test_an_xid_of_a_gpu_that_has_no_name_any_more(mocker: MockerFixture) -> None:
+    lost = Chip(uuid="GPU-b")
+    world = World(mocker, Chip(), lost)
+    world.driver.xid(lost, 79)
+    lost.fails = {"*": LOST}
+    readings = world.read()
+    assert readings["GPU-b"].error is not None and "lost" in readings["GPU-b"].error
+    assert readings["GPU-a"].fault is None, "it may be the other one's"
+    assert "the driver cannot say of which GPU" in readings["GPU-a"].notes[0]
+
+
+@pytest.mark.parametrize(
+    "fails",
+    [
+        {"nvmlEventSetCreate": UNKNOWN},
+        {"nvmlDeviceRegisterEvents": NOT_SUPPORTED},
+        {"nvmlEventSetWait_v2": LOST},
+        {"nvmlEventSetWait_v2": UNKNOWN},
+    ],
+)
+def test_readings_go_on_where_there_are_no_events(
+    mocker: MockerFixture, fails: dict[str, int]
+) -> None:
+    driver = Driver(mocker, Chip())
+    driver.fails = fails
+    gpus = NvmlGpus(pynvml)
+    for boot_s in (1.0, 2.0):
+        (reading,) = gpus.read(["GPU-a"], Instant(boot_s, boot_s), lambda pid: None)
+        assert (reading.error, reading.fault, reading.used_mib) == (None, None, 1000)
+
+
+# ------------------------------------------------------------------ when a fault is over
+
+
+def faulty(world: World, chip: Chip) -> None:
+    world.driver.xid(chip, 48)
+    assert world.one().fault
+
+
+def test_somebody_acknowledges(mocker: MockerFixture) -> None:
+    chip, other = Chip(), Chip(uuid="GPU-b")
+    world = World(mocker, chip, other)
+    faulty(world, chip)
+    world.driver.xid(other, 48)
+    world.gpus.acknowledge("GPU-a")
+    readings = world.read()
+    assert readings["GPU-a"].fault is None
+    assert readings["GPU-b"].fault
+
+
+def test_acknowledging_an_instance_is_for_its_gpu(mocker: MockerFixture) -> None:
+    gpu = mig_gpu(instance("MIG-1", "1g.5gb"))
+    world = World(mocker, gpu)
+    faulty(world, gpu)
+    before = list(world.driver.calls)
+    world.gpus.acknowledge("MIG-1")
+    assert world.driver.calls == before, "the driver may hang"
+    assert world.one().fault is None
+
+
+@pytest.mark.parametrize("code", [LOST, RESET])
+def test_a_gpu_that_comes_back_has_been_reset(mocker: MockerFixture, code: int) -> None:
+    chip = Chip()
+    world = World(mocker, chip)
+    faulty(world, chip)
+    chip.fails = {"*": code}
+    assert world.one().error
+    chip.fails = {}
+    reading = world.one()
+    assert (reading.error, reading.fault) == (None, None)
+
+
+def test_another_error_is_no_reset(mocker: MockerFixture) -> None:
+    chip = Chip()
+    world = World(mocker, chip)
+    faulty(world, chip)
+    chip.fails = {"*": UNKNOWN}
+    assert world.one().error
+    chip.fails = {}
+    assert world.one().fault
+
+
+@pytest.mark.parametrize("figure", ["energy_mj", "ecc"])
+def test_counters_that_begin_anew_tell_of_a_reset(mocker: MockerFixture, figure: str) -> None:
+    chip = Chip(**{figure: 5_000_000})  # type: ignore[arg-type]
+    world = World(mocker, chip)
+    faulty(world, chip)
+    setattr(chip, figure, 0)
+    assert world.one(after_s=11.0).fault is None
+    world.driver.xid(chip, 48)
+    assert world.one(after_s=11.0).fault, "and what comes later counts"
+
+
+def test_what_is_reported_after_the_reset_is_kept(mocker: MockerFixture) -> None:
+    chip = Chip(energy_mj=5_000_000)
+    world = World(mocker, chip)
+    chip.energy_mj = 0
+    world.driver.xid(chip, 48)
+    assert world.one().fault
+
+
+def test_a_driver_that_was_unloaded_knows_no_fault(mocker: MockerFixture) -> None:
+    chip = Chip()
+    world = World(mocker, chip)
+    faulty(world, chip)
+    world.driver.fails = {"*": 9}
+    with pytest.raises(DeviceError):
+        world.read()
+    world.driver.fails = {}
+    assert world.one().fault is None
+
+
+def test_a_new_connection_keeps_the_fault_and_listens_anew(mocker: MockerFixture) -> None:
+    chip = Chip()
+    world = World(mocker, chip)
+    faulty(world, chip)
+    world.gpus.close()
+    assert world.driver.event_sets == 0
+    world.driver.watched.clear()
+    assert world.one().fault
+    assert world.driver.watched == ["GPU-a"]
+    assert world.driver.event_sets == 1
+    world.gpus.close()
+    assert world.driver.event_sets == 0
+
+
+def test_who_takes_the_place_of_another_knows_its_faults(mocker: MockerFixture) -> None:
+    chip = Chip()
+    world = World(mocker, chip)
+    faulty(world, chip)
+    before, world.gpus = world.gpus, NvmlGpus(pynvml)
+    assert world.one().fault is None
+    world.gpus.take_over(before)
+    assert world.one().fault
+
+
+# ------------------------------------------------------------------ how it is
+
+NOTES: list[tuple[dict[str, Any], str]] = [
+    ({"ecc": 3}, "uncorrected memory errors (ECC): 3 since the driver was loaded; "),
+    ({"remapped": (0, 1, 1, 0)}, "reset pending: "),
+    ({"retiring": 1}, "reset pending: "),
+    ({"remapped": (0, 9, 0, 1)}, "bad memory could not be remapped; have the GPU replaced"),
+    ({"slowed": 0x20, "celsius": 88}, "slowed down by heat (88 C); "),
+    ({"slowed": 0x40}, "slowed down by heat; "),
+    ({"slowed": 0x80}, "slowed down by the server's power brake; "),
+    ({"celsius": 90, "limit": 90}, "hot (90 C): it slows down from 90 C on; "),
+]
+
+
+@pytest.mark.parametrize(("figures", "words"), NOTES)
+def test_notes(mocker: MockerFixture, figures: dict[str, Any], words: str) -> None:
+    reading = World(mocker, Chip(**figures)).one()
+    assert reading.fault is None
+    assert len(reading.notes) == 1
+    assert reading.notes[0].startswith(words)
+
+
+WELL: list[dict[str, Any]] = [
+    {},
+    {"ecc": 0, "remapped": (5, 0, 0, 0), "retiring": 0, "recovery": 0},
+    {"slowed": 0x1 | 0x4, "celsius": 70, "limit": 90},  # idle, at its power limit
+    {"celsius": 70, "limit": 0},
+]
+
+
+@pytest.mark.parametrize("figures", WELL)
+def test_nothing_to_note(mocker: MockerFixture, figures: dict[str, Any]) -> None:
+    reading = World(mocker, Chip(**figures)).one()
+    assert (reading.fault, reading.notes) == (None, ())
+
+
+def test_growing_errors_are_told_so(mocker: MockerFixture) -> None:
+    chip = Chip(ecc=3)
+    world = World(mocker, chip)
+    assert "growing" not in world.one().notes[0]
+    chip.ecc = 5
+    (note,) = world.one(after_s=10.0).notes
+    assert note.startswith("uncorrected memory errors (ECC): 5 since the driver was loaded, and gr")
+
+
+@pytest.mark.parametrize(
+    ("action", "words"),
+    [(1, "must be reset"), (2, "rebooted"), (4, "drained and reset"), (6, "reset"), (7, "reboot")],
+)
+def test_what_the_driver_wants_done_is_a_fault(
+    mocker: MockerFixture, action: int, words: str
+) -> None:
+    chip = Chip(recovery=action)
+    world = World(mocker, chip)
+    fault = world.one().fault
+    assert fault is not None and words in fault
+    chip.recovery = 0
+    assert world.one(after_s=10.0).fault is None
+
+
+@pytest.mark.parametrize("action", [3, 5, 99])
+def test_what_concerns_the_links_between_gpus_is_none(mocker: MockerFixture, action: int) -> None:
+    assert World(mocker, Chip(recovery=action)).one().fault is None
+
+
+@pytest.mark.parametrize("code", [NOT_SUPPORTED, UNKNOWN, LOST])
+@pytest.mark.parametrize("call", HEALTH_CALLS)
+def test_an_error_there_spoils_no_reading(mocker: MockerFixture, call: str, code: int) -> None:
+    reading = World(mocker, Chip(fails={call: code})).one()
+    assert (reading.error, reading.fault, reading.used_mib) == (None, None, 1000)
+
+
+def test_instances_share_the_condition_of_their_gpu(mocker: MockerFixture) -> None:
+    gpu = mig_gpu(instance("MIG-1", "1g.5gb"), instance("MIG-2", "1g.5gb"))
+    gpu.retiring = 1
+    world = World(mocker, gpu)
+    assert all(len(reading.notes) == 1 for reading in world.read().values())
+    assert world.driver.calls.count("nvmlDeviceGetRetiredPagesPendingStatus") == 1
+
+
+def test_it_is_asked_every_ten_seconds(mocker: MockerFixture) -> None:
+    world = World(mocker, Chip())
+    world.driver.calls.clear()
+    for _ in range(30):
+        world.read()
+    for call in HEALTH_CALLS:
+        assert world.driver.calls.count(call) == 3

@@ -1,0 +1,257 @@
+"""The NVML edge over a library in C, through the real `pynvml`: its structs and its errors.
+
+What the edge makes of answers is tested elsewhere; here, that it asks as the library wants
+to be asked.
+"""
+
+from __future__ import annotations
+
+import threading
+
+from radrm.core.records import AttemptMemory, Device, Instant, Reading, UnmanagedProcess
+from radrm.core.words import DeviceKind
+from radrm.host.gpus.gpm import Gpm
+from radrm.host.gpus.nvml import NvmlGpus, find
+from tests.standins.nvml_library import H100, Nvml
+from tests.waiting import wait_until
+
+OWNERS = {101: (7, 1), 102: (8, 1)}
+NOBODY = 4_194_304  # no pid is as high as this
+
+
+def read(gpus: NvmlGpus, *uuids: str, at_s: float = 10.0) -> list[Reading]:
+    return list(gpus.read(uuids, Instant(at_s, at_s), OWNERS.get))
+
+
+def listed(nvml: Nvml) -> NvmlGpus:
+    gpus = find().gpus
+    assert gpus is not None
+    gpus.devices()
+    return gpus
+
+
+def test_a_gpu_and_its_reading(nvml: Nvml) -> None:
+    gpu = nvml.gpu(power_mw=310_000, utilization_gpu=25)
+    nvml.process(gpu, 101, 8000)
+    nvml.process(gpu, NOBODY, 500, "mps")
+    gpus = listed(nvml)
+    (device,) = gpus.devices()
+    assert device == Device(gpu, 0, "NVIDIA A100-SXM4-40GB", 40960, overhead_mib=600)
+    (reading,) = read(gpus, gpu)
+    assert reading == Reading(
+        gpu,
+        reading.at,
+        used_mib=8500,
+        attempts=(AttemptMemory(7, 1, 8000),),
+        smact=0.25,
+        smact_source="nvml-utilization",
+        smact_coarse=True,
+        unmanaged=(UnmanagedProcess(NOBODY, 500),),
+        power_w=310.0,
+    )
+    gpus.close()
+
+
+def test_an_old_driver(old_nvml: Nvml) -> None:
+    gpu = old_nvml.gpu(power_mw=310_000, clocks_reasons=0x40)
+    old_nvml.process(gpu, 101, 8000)
+    gpus = listed(old_nvml)
+    (reading,) = read(gpus, gpu)
+    assert reading.error is None
+    assert reading.used_mib == 8600, "the driver's own part counts as used"
+    assert reading.attempts == (AttemptMemory(7, 1, 8000),)
+    assert reading.notes and "heat (35 C)" in reading.notes[0]
+    feed = Gpm(gpus)
+    feed.start(gpus.devices())
+    assert (feed.latest(gpu), feed.error(gpu)) == (None, None)
+    gpus.close()
+
+
+def test_power_is_that_of_the_energy_counter(nvml: Nvml) -> None:
+    gpu = nvml.gpu(energy_mj=5_000_000_000)
+    gpus = listed(nvml)
+    read(gpus, gpu, at_s=10.0)
+    nvml.set(gpu, energy_mj=5_000_800_000)
+    (reading,) = read(gpus, gpu, at_s=12.0)
+    assert reading.power_w == 400.0
+
+
+# ------------------------------------------------------------------ MIG
+
+
+def test_mig_instances(nvml: Nvml) -> None:
+    gpu = nvml.gpu()
+    one, two = nvml.mig(gpu, "1g.5gb"), nvml.mig(gpu, "3g.20gb")
+    nvml.process(one, 101, 1000)
+    nvml.process(two, 102, 9000)
+    gpus = listed(nvml)
+    first, second = gpus.devices()
+    assert [first.uuid, second.uuid] == [one, two]
+    assert {d.kind for d in (first, second)} == {DeviceKind.MIG}
+    assert {d.parent for d in (first, second)} == {gpu}
+    assert [first.profile, second.profile] == ["1g.5gb", "3g.20gb"]
+    assert [first.total_mib, second.total_mib] == [4864, 20224]
+    readings = read(gpus, one, two)
+    assert [r.error for r in readings] == [None, None]
+    assert [r.smact for r in readings] == [None, None]
+    assert [r.attempts[0].used_mib for r in readings] == [1000, 9000]
+    assert [r.used_mib for r in readings] == [1000, 9000]
+    gpus.close()
+
+
+def test_mig_that_is_cut_anew(nvml: Nvml) -> None:
+    gpu = nvml.gpu()
+    old = nvml.mig(gpu, "1g.5gb")
+    gpus = listed(nvml)
+    read(gpus, old)
+    nvml.gone(old)
+    new = nvml.mig(gpu, "2g.10gb")
+    (reading,) = read(gpus, old, at_s=11.0)
+    assert reading.error and "no longer knows it" in reading.error
+    assert gpus.changed
+    assert [d.uuid for d in gpus.devices()] == [new]
+    assert not gpus.changed
+    assert read(gpus, new, at_s=12.0)[0].error is None
+
+
+def test_a_new_instance_beside_the_old(nvml: Nvml) -> None:
+    gpu = nvml.gpu()
+    old = nvml.mig(gpu, "1g.5gb")
+    gpus = listed(nvml)
+    read(gpus, old)
+    new = nvml.mig(gpu, "2g.10gb")
+    assert read(gpus, old, at_s=15.0)[0].error is None
+    assert not gpus.changed
+    read(gpus, old, at_s=20.0)
+    assert gpus.changed
+    assert [d.uuid for d in gpus.devices()] == [old, new]
+
+
+# ------------------------------------------------------------------ health
+
+
+def test_xids(nvml: Nvml) -> None:
+    whole, cut = nvml.gpu(), nvml.gpu()
+    one, two = nvml.mig(cut, "1g.5gb"), nvml.mig(cut, "1g.5gb")
+    gpus = listed(nvml)
+    devices = whole, one, two
+    assert not any(r.fault for r in read(gpus, *devices))
+    nvml.xid(whole, 48)
+    nvml.xid(two, 95)
+    faults = [r.fault or "" for r in read(gpus, *devices)]
+    assert [f[:7] for f in faults] == ["Xid 48:", "", "Xid 95:"]
+    gpus.close()
+    gpus.acknowledge(whole)
+    faults = [r.fault or "" for r in read(gpus, *devices)]
+    assert [f[:7] for f in faults] == ["", "", "Xid 95:"]
+    nvml.xid(whole, 63)
+    assert (read(gpus, whole)[0].fault or "").startswith("Xid 63:")
+    gpus.close()
+
+
+def test_condition(nvml: Nvml) -> None:
+    gpu = nvml.gpu(
+        ecc_volatile_uncorrected=2,
+        remapped_pending=1,
+        remapped_failed=1,
+        temperature_c=91,
+        clocks_reasons=0x20,
+    )
+    (reading,) = read(listed(nvml), gpu)
+    assert reading.fault is None
+    starts = ["uncorrected memory errors (ECC): 2 ", "reset pending", "bad memory", "slowed down"]
+    assert len(reading.notes) == 4
+    assert all(n.startswith(s) for n, s in zip(reading.notes, starts, strict=True))
+
+
+def test_a_lost_gpu_that_is_reset(nvml: Nvml) -> None:
+    gpu, other = nvml.gpu(), nvml.gpu()
+    gpus = listed(nvml)
+    read(gpus, gpu, other)
+    nvml.xid(gpu, 79)
+    nvml.fail("*", 15, gpu)
+    lost, well = read(gpus, gpu, other)
+    assert lost.error and "lost" in lost.error
+    assert (well.error, well.fault) == (None, None)
+    nvml.fail("*", 0, gpu)
+    back, well = read(gpus, gpu, other)
+    assert (back.error, back.fault, well.error) == (None, None, None)
+
+
+# ------------------------------------------------------------------ GPM
+
+
+def fed(gpus: NvmlGpus) -> Gpm:
+    feed = Gpm(gpus)
+    feed.start(gpus.devices())
+    return feed
+
+
+def measured(feed: Gpm, uuid: str) -> float:
+    """Once two samples of the library are far enough apart."""
+    return wait_until(lambda: feed.latest(uuid)).smact
+
+
+def test_gpm(nvml: Nvml) -> None:
+    gpu, other = nvml.gpu(model=H100, sm_util=62.5, sm_occupancy=25), nvml.gpu()
+    feed = fed(listed(nvml))
+    assert measured(feed, gpu) == 0.625
+    assert feed.occupancy(gpu) == 0.25
+    assert feed.error(gpu) is None
+    assert (feed.latest(other), feed.error(other)) == (None, None)
+    feed.close()
+    assert len(nvml.calls("nvmlGpmSampleAlloc")) == len(nvml.calls("nvmlGpmSampleFree")) == 2
+
+
+def test_gpm_that_has_no_figure(nvml: Nvml) -> None:
+    gpu = nvml.gpu(model=H100, sm_util=None)
+    feed = fed(listed(nvml))
+    cause = wait_until(lambda: feed.latest(gpu) or feed.error(gpu))
+    assert isinstance(cause, str) and "NVML error 3" in cause
+    nvml.set(gpu, sm_util=12.5)
+    assert measured(feed, gpu) == 0.125
+    assert feed.error(gpu) is None
+    assert feed.occupancy(gpu) == 0.0
+
+
+def test_gpm_of_mig_instances(nvml: Nvml) -> None:
+    gpu = nvml.gpu(model=H100)
+    one, two = nvml.mig(gpu, "1g.10gb", sm_util=10), nvml.mig(gpu, "3g.40gb", sm_util=80)
+    feed = fed(listed(nvml))
+    assert (measured(feed, one), measured(feed, two)) == (0.1, 0.8)
+    nvml.gone(one)
+    wait_until(lambda: feed.latest(one) is None)
+    assert (feed.error(one) or "").startswith("GPM gives no SM activity: ")
+    assert feed.latest(one) is None
+    assert measured(feed, two) == 0.8
+
+
+def test_gpm_over_a_new_connection(nvml: Nvml) -> None:
+    gpu = nvml.gpu(model=H100, sm_util=50)
+    gpus = listed(nvml)
+    feed = fed(gpus)
+    measured(feed, gpu)
+    gpus.close()
+    nvml.set(gpu, sm_util=75)
+    wait_until(lambda: measured(feed, gpu) == 0.75)
+    feed.close()
+    gpus.close()
+    assert len(nvml.calls("nvmlGpmSampleAlloc")) == len(nvml.calls("nvmlGpmSampleFree")) == 4
+
+
+# ------------------------------------------------------------------ hanging
+
+
+def test_a_call_that_hangs_keeps_nobody_from_closing(nvml: Nvml) -> None:
+    gpu = nvml.gpu()
+    gpus = listed(nvml)
+    nvml.hang("nvmlDeviceGetUtilizationRates")
+    readings: list[Reading] = []
+    reader = threading.Thread(target=lambda: readings.extend(read(gpus, gpu)))
+    reader.start()
+    wait_until(lambda: nvml.calls("nvmlDeviceGetUtilizationRates"))
+    gpus.close()
+    assert nvml.calls("nvmlShutdown") == []
+    nvml.release("nvmlDeviceGetUtilizationRates")
+    reader.join(30)
+    assert [r.error for r in readings] == [None]

@@ -1,0 +1,238 @@
+"""The NVML edge: what devices are listed and what their readings say, as a table."""
+
+from __future__ import annotations
+
+import math
+import sys
+from typing import Any
+
+import pynvml
+import pytest
+from pytest_mock import MockerFixture
+
+from radrm.core.records import AttemptMemory, Device, Instant, Reading
+from radrm.core.words import DeviceKind
+from radrm.host.gpus.nvml import NvmlGpus, find, words
+from tests.host.gpus.nvml.driver import (
+    MIB,
+    MISMATCH,
+    NO_FUNCTION,
+    NO_PERMISSION,
+    NOT_SUPPORTED,
+    Chip,
+    Driver,
+    instance,
+    mig_gpu,
+    process,
+)
+
+AT = Instant(boot_s=10.0, wall_s=1000.0)
+OWNERS = {101: (7, 1), 102: (7, 1), 201: (8, 2)}
+
+
+def read_one(chip: Chip, mocker: MockerFixture) -> Reading:
+    Driver(mocker, chip)
+    gpus = NvmlGpus(pynvml)
+    (reading,) = gpus.read([str(chip.uuid)], AT, OWNERS.get)
+    return reading
+
+
+# ------------------------------------------------------------------ devices
+
+
+def test_a_gpu(mocker: MockerFixture) -> None:
+    Driver(mocker, Chip(), Chip(uuid="GPU-b"))
+    first, second = NvmlGpus(pynvml).devices()
+    assert first == Device("GPU-a", 0, "NVIDIA A100-SXM4-40GB", 40960, overhead_mib=600)
+    assert (second.uuid, second.index) == ("GPU-b", 1)
+
+
+def test_bytes_are_text(mocker: MockerFixture) -> None:
+    Driver(mocker, Chip(uuid=b"GPU-a", name=b"NVIDIA A100"))
+    (device,) = NvmlGpus(pynvml).devices()
+    assert (device.uuid, device.name) == ("GPU-a", "NVIDIA A100")
+
+
+@pytest.mark.parametrize("code", [NOT_SUPPORTED, NO_FUNCTION, 25])
+def test_an_old_driver_has_memory_version_1(mocker: MockerFixture, code: int) -> None:
+    chip = Chip(fails={"memory_v2": code})
+    Driver(mocker, chip)
+    (device,) = NvmlGpus(pynvml).devices()
+    assert (device.total_mib, device.overhead_mib) == (40960, 0)
+    assert read_one(chip, mocker).used_mib == 1600
+
+
+def test_a_driver_without_mig(mocker: MockerFixture) -> None:
+    Driver(mocker, Chip(fails={"nvmlDeviceGetMigMode": NOT_SUPPORTED}))
+    assert [d.kind for d in NvmlGpus(pynvml).devices()] == [DeviceKind.GPU]
+
+
+def test_mig_instances_stand_in_place_of_their_gpu(mocker: MockerFixture) -> None:
+    mig = mig_gpu(instance("MIG-1", "1g.5gb"), None, instance("MIG-2", "1c.3g.20gb"))
+    Driver(mocker, Chip(), mig)
+    gpu, one, two = NvmlGpus(pynvml).devices()
+    assert (gpu.uuid, gpu.kind) == ("GPU-a", DeviceKind.GPU)
+    assert (one.uuid, one.kind, one.parent) == ("MIG-1", DeviceKind.MIG, "GPU-m")
+    assert (one.profile, two.profile) == ("1g.5gb", "1c.3g.20gb")
+    assert (one.index, two.index) == (1, 1)
+    assert one.total_mib == 4864
+
+
+def test_mig_without_instances_is_said(mocker: MockerFixture) -> None:
+    Driver(mocker, mig_gpu(None, None))
+    gpus = NvmlGpus(pynvml)
+    assert gpus.devices() == ()
+    assert "GPU 0: MIG is on, but it has no instance" in gpus.problems[0]
+
+
+def test_a_mig_instance_is_read_without_activity(mocker: MockerFixture) -> None:
+    Driver(mocker, mig_gpu(instance("MIG-1", "1g.5gb")))
+    gpus = NvmlGpus(pynvml)
+    gpus.devices()
+    (reading,) = gpus.read(["MIG-1"], AT, OWNERS.get)
+    assert reading == Reading("MIG-1", AT, used_mib=12)
+
+
+# ------------------------------------------------------------------ readings
+
+
+def test_a_reading(mocker: MockerFixture) -> None:
+    reading = read_one(Chip(compute=[process(201, 900)]), mocker)
+    assert reading == Reading(
+        "GPU-a",
+        AT,
+        used_mib=1000,
+        attempts=(AttemptMemory(8, 2, 900),),
+        smact=0.5,
+        smact_source="nvml-utilization",
+        smact_coarse=True,
+        power_w=250.0,
+    )
+
+
+PROCESSES = [
+    # compute list, MPS list, expected memory of attempts
+    ([], [], {}),
+    ([(201, 900)], [], {(8, 2): 900}),
+    ([], [(201, 900)], {(8, 2): 900}),
+    ([(101, 300), (102, 400)], [], {(7, 1): 700}),
+    ([(101, 300)], [(102, 400)], {(7, 1): 700}),
+    ([(101, 300)], [(101, 300)], {(7, 1): 300}),
+    ([(101, None)], [(101, 300)], {(7, 1): 300}),
+    ([(101, 300)], [(101, None)], {(7, 1): 300}),
+    ([(101, None)], [], {(7, 1): None}),
+    ([(101, None), (102, 400)], [], {(7, 1): None}),
+    ([(102, 400), (101, None)], [(201, 5)], {(7, 1): None, (8, 2): 5}),
+    ([(999, 500)], [], {}),
+    ([(101, 10**9)], [], {(7, 1): None}),
+]
+
+
+@pytest.mark.parametrize(("compute", "mps", "expected"), PROCESSES)
+def test_whose_memory(mocker: MockerFixture, compute: Any, mps: Any, expected: Any) -> None:
+    chip = Chip(compute=[process(*p) for p in compute], mps=[process(*p) for p in mps])
+    attempts = read_one(chip, mocker).attempts
+    assert {(a.job_id, a.attempt): a.used_mib for a in attempts} == expected
+
+
+def test_an_old_driver_lists_processes_its_own_way(mocker: MockerFixture) -> None:
+    fails = {
+        "nvmlDeviceGetComputeRunningProcesses_v3": NO_FUNCTION,
+        "nvmlDeviceGetMPSComputeRunningProcesses_v3": NO_FUNCTION,
+        "nvmlDeviceGetMPSComputeRunningProcesses_v2": NO_FUNCTION,
+    }
+    chip = Chip(compute=[process(201, 900)], mps=[process(101, 1)], fails=fails)
+    assert read_one(chip, mocker).attempts == (AttemptMemory(8, 2, 900),)
+
+
+@pytest.mark.parametrize("code", [NOT_SUPPORTED, NO_PERMISSION, NO_FUNCTION])
+@pytest.mark.parametrize(
+    ("call", "missing"),
+    [
+        ("nvmlDeviceGetMemoryInfo", {"used_mib"}),
+        ("nvmlDeviceGetUtilizationRates", {"smact", "smact_source"}),
+        ("nvmlDeviceGetPowerUsage", {"power_w"}),
+    ],
+)
+def test_what_a_device_does_not_offer_is_none(
+    mocker: MockerFixture, call: str, missing: set[str], code: int
+) -> None:
+    reading = read_one(Chip(fails={call: code}), mocker)
+    assert reading.error is None
+    names = ("used_mib", "smact", "smact_source", "power_w")
+    assert {name for name in names if getattr(reading, name) is None} == missing
+    assert reading.smact_coarse is (reading.smact is not None)
+
+
+@pytest.mark.parametrize(
+    ("chip", "quantity"),
+    [
+        (Chip(busy=101), "smact"),
+        (Chip(busy=-1), "smact"),
+        (Chip(busy=math.nan), "smact"),
+        (Chip(power_mw=math.nan), "power_w"),
+        (Chip(power_mw=math.inf), "power_w"),
+        (Chip(power_mw=-1), "power_w"),
+        (Chip(power_mw=2**32 - 1), "power_w"),
+        (Chip(used=40961 * MIB), "used_mib"),
+        (Chip(used=2**64 - 1), "used_mib"),
+    ],
+)
+def test_impossible_numbers_do_not_pass(mocker: MockerFixture, chip: Chip, quantity: str) -> None:
+    reading = read_one(chip, mocker)
+    assert reading.error is None
+    assert getattr(reading, quantity) is None
+
+
+def test_an_idle_gpu_reads_zero_and_not_none(mocker: MockerFixture) -> None:
+    reading = read_one(Chip(used=0, busy=0, power_mw=0), mocker)
+    assert (reading.used_mib, reading.smact, reading.power_w) == (0, 0.0, 0.0)
+
+
+# ------------------------------------------------------------------ find
+
+
+def test_find(mocker: MockerFixture) -> None:
+    Driver(mocker, Chip())
+    found = find()
+    assert found.gpus is not None
+    assert found.reason is None
+    assert len(found.gpus.devices()) == 1
+
+
+def test_find_without_a_gpu(mocker: MockerFixture) -> None:
+    driver = Driver(mocker)
+    found = find()
+    assert found.gpus is None
+    assert found.reason == "the NVIDIA driver is loaded, but it finds no GPU"
+    assert driver.shutdowns == 1
+
+
+@pytest.mark.parametrize(
+    ("code", "words"), [(12, "install"), (9, "modprobe"), (MISMATCH, "reboot")]
+)
+def test_find_without_a_driver(mocker: MockerFixture, code: int, words: str) -> None:
+    Driver(mocker, Chip()).fails = {"nvmlInit": code}
+    found = find()
+    assert found.gpus is None
+    assert found.reason is not None
+    assert words in found.reason
+
+
+def test_find_with_a_broken_package(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pynvml", None)
+    found = find()
+    assert found.gpus is None
+    assert found.reason is not None
+    assert "nvidia-ml-py cannot be imported" in found.reason
+
+
+def test_the_numbers_are_nvmls_own() -> None:
+    other_names = {
+        "LIBRARY_MISMATCH": "LIB_RM_VERSION_MISMATCH",
+        "ARGUMENT_VERSION": "ARGUMENT_VERSION_MISMATCH",
+    }
+    numbers = {name: value for name, value in vars(words).items() if isinstance(value, int)}
+    assert len(numbers) == 14
+    for name, value in numbers.items():
+        assert value == getattr(pynvml, f"NVML_ERROR_{other_names.get(name, name)}")

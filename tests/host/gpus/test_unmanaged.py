@@ -1,0 +1,125 @@
+"""Who is on a device besides radrm: what /proc tells, cut short and cleaned."""
+
+from __future__ import annotations
+
+import os
+import pwd
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pytest_mock import MockerFixture
+
+from radrm.core.records import UnmanagedProcess
+from radrm.host.gpus import unmanaged as unmanaged
+from radrm.host.gpus.unmanaged import LONGEST, MOST, UnmanagedProcesses, clean
+
+NOBODY = 4_194_304  # no pid is as high as this
+WAIT = "import sys; print(flush=True); sys.stdin.read()"
+
+
+@contextmanager
+def running(*arguments: str) -> Iterator[int]:
+    """A process of ours with these words in its command line."""
+    command = [sys.executable, "-c", WAIT, *arguments]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        yield process.pid
+        process.stdin.close()  # type: ignore[union-attr]
+
+
+def test_whose_it_is_and_what_it_runs() -> None:
+    with running("train.py", "--lr=0.1") as pid:
+        (found,) = UnmanagedProcesses().describe({pid: 700})
+    assert (found.pid, found.used_mib) == (pid, 700)
+    assert found.user == pwd.getpwuid(os.getuid()).pw_name
+    assert found.command is not None
+    assert found.command.startswith(sys.executable)
+    assert found.command.endswith("train.py --lr=0.1")
+
+
+def test_a_hostile_command_line() -> None:
+    with running("\x1b[2J\x1b]0;root\x07\nGPU 0: idle\r", "\u202eabc", "x" * 100_000) as pid:
+        (found,) = UnmanagedProcesses().describe({pid: None})
+    assert found.used_mib is None
+    assert found.command is not None
+    assert found.command.isprintable()
+    assert len(found.command) == LONGEST
+    assert found.command.endswith("…")
+
+
+def test_a_process_that_is_not_to_be_seen() -> None:
+    assert UnmanagedProcesses().describe({NOBODY: 5, 0: 6, -1: None}) == (
+        UnmanagedProcess(0, 6),
+        UnmanagedProcess(NOBODY, 5),
+        UnmanagedProcess(-1, None),
+    )
+
+
+def test_a_process_without_a_command_line_has_a_name() -> None:
+    child = subprocess.Popen([sys.executable, "-c", ""])
+    os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
+    (found,) = UnmanagedProcesses().describe({child.pid: 1})
+    child.wait()
+    assert found.command is not None and found.command.startswith("[python")
+
+
+def test_a_user_without_a_name(mocker: MockerFixture) -> None:
+    mocker.patch.object(pwd, "getpwuid", side_effect=KeyError)
+    (found,) = UnmanagedProcesses().describe({os.getpid(): 1})
+    assert found.user == str(os.getuid())
+
+
+def test_each_process_and_each_user_is_looked_at_once(mocker: MockerFixture) -> None:
+    files = mocker.spy(unmanaged, "start_of")
+    users = mocker.spy(pwd, "getpwuid")
+    known = UnmanagedProcesses()
+    with running() as pid:
+        first = [known.describe({os.getpid(): 1, pid: 2}) for _ in range(5)]
+    assert len(set(first)) == 1
+    assert files.call_count == 4  # two files of each
+    assert users.call_count == 1
+
+
+def test_a_pid_that_was_given_out_again_is_another_process(mocker: MockerFixture) -> None:
+    known = UnmanagedProcesses()
+    (before,) = known.describe({os.getpid(): 1})
+    stat = mocker.patch.object(unmanaged, "read_stat").return_value
+    stat.start_ticks = 7
+    mocker.patch.object(unmanaged, "start_of", return_value=b"other")
+    (after,) = known.describe({os.getpid(): 1})
+    assert (before.command != after.command, after.command) == (True, "other")
+
+
+def test_what_is_remembered_is_bounded(mocker: MockerFixture) -> None:
+    stat = mocker.patch.object(unmanaged, "read_stat").return_value
+    known = UnmanagedProcesses()
+    for ticks in range(3000):
+        stat.start_ticks = ticks
+        known.describe({1: 1})
+    assert len(known._known) <= 1024
+
+
+def test_the_largest_are_told() -> None:
+    held: dict[int, int | None] = {NOBODY + n: n for n in range(100)}
+    held[NOBODY + 500] = None
+    found = UnmanagedProcesses().describe(held)
+    assert len(found) == MOST
+    assert [s.used_mib for s in found] == list(range(99, 99 - MOST, -1))
+
+
+@given(st.text())
+def test_clean_text_is_one_printable_line(text: str) -> None:
+    shown = clean(text)
+    assert shown.isprintable()
+    assert len(shown) == min(len(text), LONGEST)
+
+
+@pytest.mark.parametrize("text", ["", "python train.py", "größe=5 日本"])
+def test_harmless_text_stays(text: str) -> None:
+    assert clean(text) == text

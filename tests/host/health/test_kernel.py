@@ -1,0 +1,95 @@
+"""What `radrm doctor` says of control groups, pidfd, inotify and limits of the kernel."""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from radrm.host.health import kernel
+from tests.host.health.judging import ME, judged
+
+
+def a_group(*files: str) -> Callable[[str], bool]:
+    """Makes a control group as this kernel does, with these files."""
+
+    def make(path: str) -> bool:
+        os.mkdir(path)
+        for file in files:
+            Path(path, file).touch()
+        return True
+
+    return make
+
+
+def test_tree_kill(tmp_path: Path) -> None:
+    (tmp_path / "cgroup.procs").touch()
+    group = str(tmp_path / "x")
+    judged(kernel.tree_kill(None), "warn", "cgroup v2")
+    judged(kernel.tree_kill(group, lambda _: False), "warn", str(tmp_path), "Delegate=yes")
+    judged(kernel.tree_kill(group, a_group()), "warn", "5.14")
+    assert not os.path.exists(group)
+    judged(kernel.tree_kill(group, a_group("cgroup.kill")), "ok", str(tmp_path))
+
+
+@pytest.mark.skipif(ME == 0, reason="root may write to every file")
+def test_a_group_that_nobody_can_be_moved_out_of(tmp_path: Path) -> None:
+    (tmp_path / "cgroup.procs").touch(0o400)
+    found = kernel.tree_kill(str(tmp_path / "x"), a_group("cgroup.kill"))
+    judged(found, "warn", "no process can be moved")
+
+
+def refused(number: int) -> Callable[..., Any]:
+    def refuse(*_: Any) -> Any:
+        raise OSError(number, os.strerror(number))
+
+    return refuse
+
+
+def test_pidfd() -> None:
+    judged(kernel.pidfd(), "ok")
+    judged(kernel.pidfd(None), "fail", "Python")
+    judged(kernel.pidfd(refused(errno.ENOSYS)), "fail", "Linux 5.3")
+
+
+@pytest.mark.parametrize(
+    ("instances", "watches", "make", "level", "words"),
+    [
+        (128, 65536, SimpleNamespace, "ok", "128"),
+        (8, 65536, SimpleNamespace, "warn", "max_user_instances"),
+        (128, 0, SimpleNamespace, "fail", "max_user_watches"),
+        (128, 65536, None, "fail", "Too many open files"),
+    ],
+)
+def test_inotify(
+    tmp_path: Path, instances: int, watches: int, make: Any, level: str, words: str
+) -> None:
+    limits = tmp_path / "sys" / "fs" / "inotify"
+    limits.mkdir(parents=True)
+    (limits / "max_user_instances").write_text(f"{instances}\n")
+    (limits / "max_user_watches").write_text(f"{watches}\n")
+
+    def made() -> Any:
+        return refused(errno.EMFILE)() if make is None else SimpleNamespace(close=lambda: None)
+
+    judged(kernel.inotify(tmp_path, made), level, words)
+
+
+@pytest.mark.parametrize(
+    ("soft", "hard", "mps", "level", "words"),
+    [
+        (1024, 1 << 20, False, "ok", "MPS would need 16384"),
+        (1024, 1 << 20, True, "warn", "ulimit -n 16384"),
+        (1024, 4096, True, "warn", "LimitNOFILE=16384"),
+        (256, 4096, False, "warn", "1024"),
+        (16384, 16384, True, "ok", "16384"),
+        (-1, -1, True, "ok", "unlimited"),
+    ],
+)
+def test_open_files(soft: int, hard: int, mps: bool, level: str, words: str) -> None:
+    judged(kernel.open_files(soft, hard, mps), level, words)

@@ -1,0 +1,168 @@
+"""What `radrm doctor` makes of what the daemon tells."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from radrm.host.health import kernel, served
+from tests.host.health.judging import gpu, judged
+
+
+def row(state: str, *gpus: int, **changed: Any) -> dict[str, Any]:
+    return {"gpus": list(gpus), "state": state, "wanted": True, "fault": None, **changed}
+
+
+def unmanaged(pid: int, user: str | None = "bob", **changed: Any) -> dict[str, Any]:
+    return {"pid": pid, "used_mib": 1024, "user": user, "command": "python", **changed}
+
+
+# ------------------------------------------------------------------ health
+
+
+def test_gpus_in_order() -> None:
+    judged(served.health([gpu(), gpu(1, state="busy")]), "ok", "all 2 are read and in order")
+    judged(served.health([gpu()]), "ok", "it is read")
+    judged(served.health([]), "fail", "no GPU")
+
+
+@pytest.mark.parametrize(
+    ("changed", "level", "words"),
+    [
+        ({"state": "unhealthy", "reason": "Xid 79"}, "fail", "GPU 1: Xid 79"),
+        ({"state": "unreadable", "reason": None}, "fail", "GPU 1: unreadable"),
+        ({"state": "vanished"}, "warn", "no longer there: GPU 1"),
+        ({"notes": ["hot (91 C)"]}, "warn", "GPU 1: hot (91 C)"),
+        ({"state": "drained", "reason": "fan"}, "warn", "GPU 1 (fan)"),
+    ],
+)
+def test_a_gpu_that_is_not(changed: dict[str, Any], level: str, words: str) -> None:
+    judged(served.health([gpu(), gpu(1, **changed)]), level, words)
+
+
+def test_the_worst_comes_first_and_many_are_counted() -> None:
+    noted = gpu(0, notes=["hot"])
+    lost = [gpu(n, state="unhealthy", reason="lost") for n in range(1, 8)]
+    found = served.health([noted, *lost])
+    judged(found, "fail", "GPU 1: lost", "and 3 more")
+    assert "hot" not in found.finding
+    halves = [gpu(2, kind="mig", profile=p, notes=["hot"]) for p in ("1g.5gb", "1g.5gb")]
+    judged(served.health(halves), "warn", "GPU 2 1g.5gb: hot")
+    assert served.health(halves).finding.count("hot") == 1
+
+
+# ------------------------------------------------------------------ SM activity
+
+
+def test_sm_activity() -> None:
+    judged(served.sm_activity([gpu(), gpu(1)], False), "ok", "read by dcgm")
+    mixed = [gpu(), gpu(1, smact_source="gpm"), gpu(2)]
+    judged(served.sm_activity(mixed, False), "ok", "by dcgm: GPU 0, 2; by gpm: GPU 1")
+    silent = gpu(1, smact_error="dcgmi has ended", smact_source=None)
+    judged(served.sm_activity([gpu(), silent], False), "warn", "GPU 1: dcgmi has ended")
+    coarse = gpu(1, smact_source="nvml-utilization", smact_coarse=True)
+    judged(served.sm_activity([gpu(), coarse], False), "warn", "of GPU 1", "use_coarse_smact")
+    judged(served.sm_activity([coarse], True), "ok", "nvml-utilization")
+    none = gpu(1, smact_source=None)
+    judged(served.sm_activity([gpu(), none], False), "warn", "not read of GPU 1")
+    instance = gpu(2, kind="mig", smact_source=None)
+    judged(served.sm_activity([gpu(), instance], False), "ok", "read by dcgm")
+    judged(served.sm_activity([instance], False), "ok", "not needed")
+    dead = gpu(1, state="unreadable", smact_source=None)
+    judged(served.sm_activity([gpu(), dead], False), "ok", "read by dcgm")
+
+
+# ------------------------------------------------------------------ MPS
+
+
+def test_mps() -> None:
+    judged(served.mps([]), "ok", "none is wanted")
+    judged(served.mps([row("off", 0, wanted=False)]), "ok", "none is wanted")
+    judged(served.mps([row("up", 0), row("starting", 1)]), "ok", "GPU 0: up; GPU 1: starting")
+    fault = row("fault", 1, fault="a client has faulted")
+    judged(served.mps([row("up", 0), fault]), "fail", "GPU 1: a client has faulted", "mps status")
+    judged(served.mps([row("silent", 0, 1)]), "fail", "GPU 0, 1: silent")
+    judged(served.mps([row("up", 0, fault="odd")]), "warn", "GPU 0: odd")
+
+
+# ------------------------------------------------------------------ unmanaged processes
+
+
+def test_unmanaged() -> None:
+    two = [gpu(), gpu(3, unmanaged=[unmanaged(1), unmanaged(2, None), unmanaged(1)])]
+    judged(served.unmanaged([gpu()], "warn", True), "ok", "no unmanaged process")
+    judged(served.unmanaged(two, "count", False), "ok", "2 processes of bob on GPU 3", "counted")
+    judged(served.unmanaged(two, "drain", False), "warn", "take no new job", "radrm gpus")
+    judged(served.unmanaged([gpu()], "signal", False), "warn", "not root")
+
+
+def test_those_that_are_spared_are_not_spoken_of() -> None:
+    xorg, bob = unmanaged(1, "root"), unmanaged(2, step="warned")
+    judged(served.unmanaged([gpu(unmanaged=[xorg])], "signal", True), "ok", "no unmanaged process")
+    found = served.unmanaged([gpu(unmanaged=[xorg, bob])], "warn", True)
+    judged(found, "warn", "1 process of bob on GPU 0, with 1.0G")
+
+
+# ------------------------------------------------------------------ the clock
+
+
+@pytest.mark.parametrize("moved_s", [None, 0.0, 1.5, -1.5])
+def test_a_clock_that_was_left_alone(moved_s: float | None) -> None:
+    assert served.clock_moved(moved_s) is None
+
+
+@pytest.mark.parametrize(("moved_s", "said"), [(3600.0, "1h00m forward"), (-90.0, "1m30s back")])
+def test_a_clock_that_was_set(moved_s: float, said: str) -> None:
+    found = served.clock_moved(moved_s)
+    assert found is not None
+    judged(found, "warn", said)
+
+
+# ------------------------------------------------------------------ the daemon's process
+
+
+def machine(folder: Any, group: str, limits: str = "") -> tuple[Any, Any]:
+    proc, mount = folder / "proc", folder / "cgroup"
+    (proc / "77").mkdir(parents=True)
+    (proc / "self").mkdir()
+    mounted = f"30 23 0:27 / {mount} rw,nosuid shared:9 - cgroup2 cgroup2 rw\n"
+    (proc / "self" / "mountinfo").write_text(f"22 1 8:1 / / rw - ext4 /dev/sda rw\n{mounted}")
+    mount.mkdir()
+    (proc / "77" / "cgroup").write_text(group)
+    (proc / "77" / "limits").write_text(limits)
+    return proc, mount
+
+
+def test_the_groups_of_a_daemon(tmp_path: Any) -> None:
+    proc, mount = machine(tmp_path, "1:name=x:/y\n0::/system.slice/radrmd.service\n")
+    look = lambda uid: kernel.served_group(77, uid, proc)  # noqa: E731
+    judged(look(0), "ok", "cannot be looked into")
+    group = mount / "system.slice" / "radrmd.service"
+    group.mkdir(parents=True)
+    (group / "cgroup.type").write_text("domain")
+    judged(look(0), "warn", "5.14")
+    (group / "cgroup.kill").write_text("")
+    judged(look(0), "ok", "the daemon makes groups in /system.slice/radrmd.service")
+    judged(look(group.stat().st_uid + 1), "warn", "Delegate=yes")
+    judged(look(None), "warn", "Delegate=yes")
+    for other, level in (("0::/../other\n", "ok"), ("4:memory:/radrm\n", "warn"), ("", "warn")):
+        (proc / "77" / "cgroup").write_text(other)
+        assert look(0).level.value == level
+
+
+def test_the_files_of_a_daemon(tmp_path: Any) -> None:
+    line = "Max open files            1024                 unlimited            files     \n"
+    proc, _ = machine(tmp_path, "", "Limit  Soft  Hard\n" + line)
+    assert kernel.file_limits(77, proc) == (1024, -1)
+    (proc / "77" / "limits").write_text("")
+    with pytest.raises(ValueError):
+        kernel.file_limits(77, proc)
+
+
+# ------------------------------------------------------------------ rules
+
+
+def test_rules_that_have_failed_are_said() -> None:
+    judged(served.rules([]), "ok", "work")
+    judged(served.rules(["the policy x failed (KeyError)"]), "warn", "the policy x failed")

@@ -1,0 +1,194 @@
+"""A keeper starts its MPS control daemon, looks after it and ends it."""
+
+from __future__ import annotations
+
+import os
+import signal
+from typing import Any
+
+import pytest
+
+from radrm.host.mps.control import FAULT, Server
+from radrm.host.mps.keeper import FAILURES, PROBE_S, SILENCES, Keeper
+from radrm.host.mps.seen import Phase, Seen
+from radrm.host.processes.identity import Identity
+from tests.host.mps.controls import TWO, Fake
+
+
+def kept(wanted: bool = True) -> tuple[Keeper, Fake]:
+    fake = Fake()
+    return Keeper("GPU 0", fake, wanted), fake
+
+
+def up() -> tuple[Keeper, Fake]:
+    keeper, fake = kept()
+    assert keeper.round(0.0) == 0.0
+    assert keeper.round(0.0) == PROBE_S
+    assert keeper.ready
+    return keeper, fake
+
+
+def test_jobs_wait_while_it_starts() -> None:
+    keeper, fake = kept()
+    assert keeper.serving and not keeper.ready
+    assert "is starting" in (keeper.hold or "")
+    keeper.round(0.0)
+    keeper.round(0.0)
+    assert keeper.ready and keeper.hold is None and fake.did == ["start"]
+
+
+def test_a_living_one_is_taken_over() -> None:
+    keeper, fake = kept()
+    fake.who, fake.found = Identity(5, 1, "boot"), (Server(6, "ACTIVE", (os.getpid(),)),)
+    keeper.round(0.0)
+    assert (keeper.ready, keeper.seen.pid, keeper.seen.clients) == (True, 5, (os.getpid(),))
+    assert fake.did == []
+
+
+@pytest.mark.parametrize("client", [True, False])
+def test_one_with_other_gpus_is_replaced_when_nobody_is_on_it(client: bool) -> None:
+    keeper, fake = kept()
+    clients = (os.getpid(),) if client else ()
+    fake.who, fake.had = Identity(5, 1, "boot"), (TWO,)
+    fake.found = (Server(6, "ACTIVE", clients),)
+    keeper.round(0.0)
+    assert fake.did == ([] if client else ["quit", "kill [6]"])
+    assert keeper.seen.serves == ((TWO,) if client else ())
+
+
+def test_a_crash_is_mended_and_said_once(caplog: pytest.LogCaptureFixture) -> None:
+    keeper, fake = up()
+    fake.who = None
+    caplog.clear()
+    delay = keeper.round(100.0)
+    assert 0 < delay <= 1.0 and "has ended" in (keeper.hold or "")
+    assert keeper.serving, "jobs wait the moment, rather than go on without MPS"
+    keeper.round(100.0 + delay / 2)
+    keeper.round(100.0 + delay)
+    keeper.round(100.0 + delay)
+    assert keeper.ready and fake.did.count("start") == 2
+    assert [r.levelname for r in caplog.records if r.levelname == "ERROR"] == ["ERROR"]
+
+
+def test_one_that_never_starts_is_tried_ever_later_and_its_gpus_go_on_without(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    keeper, fake = kept()
+    fake.refuses = "no"
+    now, delays = 0.0, []
+    for _ in range(12):
+        delays.append(keeper.round(now))
+        now += delays[-1]
+        assert keeper.serving == (len(delays) < FAILURES)
+    assert delays == sorted(delays) and delays[0] <= 1.0 and delays[-1] == delays[-2] <= 60.0
+    assert (keeper.seen.phase, keeper.hold, keeper.seen.fault) == (Phase.DOWN, None, "no")
+    assert len(caplog.records) == 1
+    fake.refuses = None
+    keeper.round(now)
+    keeper.round(now)
+    assert keeper.ready
+
+
+def test_without_the_program_jobs_go_on_without_mps_at_once() -> None:
+    fake = Fake()
+    fake.absent = "not on PATH"
+    keeper = Keeper("GPU 0", fake, True)
+    assert not keeper.serving and keeper.hold is None
+    keeper.round(0.0)
+    assert (keeper.seen.phase, keeper.seen.fault) == (Phase.DOWN, "not on PATH")
+    fake.absent = None
+    keeper.round(60.0)
+    keeper.round(60.0)
+    assert keeper.ready, "it is there now"
+
+
+def test_a_silent_one_takes_nobody_and_is_replaced_once_that_hurts_nobody() -> None:
+    keeper, fake = up()
+    fake.found = (Server(6, "ACTIVE", (os.getpid(),)),)
+    keeper.round(5.0)
+    fake.silent = True
+    for i in range(SILENCES + 2):
+        keeper.round(10.0 + i)
+        assert keeper.serving and "no answer" in (keeper.hold or "")
+    assert "kill []" not in fake.did, "its client lives"
+    keeper._known = set()
+    keeper.round(30.0)
+    assert fake.did[-1] == "kill []"
+
+
+def test_a_fault_takes_nobody_until_its_clients_have_gone() -> None:
+    keeper, fake = up()
+    fake.found = (Server(6, FAULT, (os.getpid(),)),)
+    keeper.round(10.0)
+    assert keeper.serving and "fault" in (keeper.hold or "")
+    fake.found = (Server(6, "ACTIVE", ()),)
+    keeper.round(15.0)
+    assert keeper.ready and fake.did == ["start"]
+
+
+def test_after_a_clients_failure_nobody_new_comes_before_its_server_was_looked_at() -> None:
+    keeper, _ = up()
+    keeper.suspect()
+    assert keeper.serving and "has failed" in (keeper.hold or "")
+    keeper.round(1.0)
+    assert keeper.hold is None
+
+
+def test_a_failure_during_a_look_is_looked_into_by_the_next(mocker: Any) -> None:
+    keeper, fake = up()
+    mocker.patch.object(fake, "probe", lambda: keeper.suspect() or ())
+    keeper.round(1.0)
+    assert keeper.hold is not None
+    mocker.patch.object(fake, "probe", lambda: ())
+    keeper.round(2.0)
+    assert keeper.hold is None
+
+
+def test_those_who_stay_after_a_fault_are_ended_by_and_by(mocker: Any) -> None:
+    sent = mocker.patch("radrm.host.mps.keeper.send_signal")
+    keeper, fake = up()
+    keeper._grace_s = 30.0
+    keeper._owner_of = {os.getpid(): (7, 1)}.get
+    # The second is nobody's process that radrm started: its work ends, it is not signalled.
+    fake.found = (Server(6, FAULT, (os.getpid(), os.getppid())),)
+    seen = []
+    for now in (100.0, 129.0, 130.5, 131.0, 160.5, 189.0, 190.5):
+        keeper.round(now)
+        seen.append(([c.args[2] for c in sent.call_args_list], list(fake.did)))
+    term, kill = signal.SIGTERM, signal.SIGKILL
+    ended = ["start", f"terminate 6 {os.getpid()}", f"terminate 6 {os.getppid()}"]
+    assert seen == [
+        *[([], ["start"])] * 2,
+        *[([term], ["start"])] * 2,
+        *[([term, kill], ended)] * 2,
+        ([term, kill], [*ended, "quit", "kill [6]"]),
+    ]
+    assert {c.args[0] for c in sent.call_args_list} == {os.getpid()}
+    keeper.round(191.0)
+    keeper.round(191.0)
+    assert keeper.ready, "started anew"
+
+
+def test_stopped_it_waits_for_its_clients_and_forced_it_does_not() -> None:
+    keeper, fake = up()
+    fake.found = (Server(6, "ACTIVE", (os.getpid(),)),)
+    keeper.turn_off(force=False)
+    assert not keeper.serving and keeper.hold is None
+    keeper.round(10.0)
+    assert keeper.seen.phase is Phase.STOPPING and "1 client" in (keeper.seen.fault or "")
+    keeper.turn_off(force=True)
+    keeper.round(11.0)
+    keeper.round(11.0)
+    assert keeper.seen.phase is Phase.OFF
+    assert fake.did == ["start", f"terminate 6 {os.getpid()}", "quit", "kill [6]"]
+    keeper.turn_on()
+    assert keeper.serving
+    keeper.round(12.0)
+    keeper.round(12.0)
+    assert keeper.ready
+
+
+def test_one_that_is_not_wanted_is_not_started() -> None:
+    keeper, fake = kept(wanted=False)
+    keeper.round(0.0)
+    assert (keeper.seen, fake.did) == (Seen(Phase.OFF), [])

@@ -1,0 +1,84 @@
+"""Past runs in the store: the figures come from the attempts' own records."""
+
+from __future__ import annotations
+
+import sqlite3
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from radrm.estimators.interface import PastRun
+from radrm.host.storage.runs import Run, Said
+from radrm.host.storage.store import Store
+from tests.host.storage.stores import ended_attempt, saved_world, submission_of
+from tests.world import World, gpus
+
+SAID = Said({"horus": 1.5})
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> str:
+    return str(tmp_path / "radrm.sqlite")
+
+
+def past(peak_mib: int, kind: str) -> PastRun:
+    return PastRun(peak_mib, kind, smact=0.5, alone=True, duration_s=60.0, told={"horus": 1.5})
+
+
+def test_past_runs_are_found_by_what_ran_and_on_what(path: str) -> None:
+    store = Store(path)
+    runs = [
+        Run(1, 1000, "same", "A100", SAID), Run(2, 1000, "same", "H100", SAID),
+        Run(3, 7, "same", "A100", SAID), Run(4, 1000, None, "A100", SAID),
+    ]  # fmt: skip
+    world = World(gpus(1))
+    submission = submission_of(world.submit(1000))
+    attempts = tuple(ended_attempt(n, 1000 * n) for n in (1, 2, 3, 4))
+    store.save(world.decisions, [submission])
+    store.save([replace(world.decisions[-2], changed=attempts)], runs=runs)
+    again = replace(runs[0], fingerprint="other")
+    store.save([replace(world.decisions[-2], changed=attempts[:1])], runs=[again])
+    a, b, c, d = past(1000, "A100"), past(2000, "H100"), past(3000, "A100"), past(4000, "A100")
+    assert store.runs.same("same", 1000, 10) == (b, a), "of this user only, and written once"
+    assert store.runs.same("other", 1000, 10) == ()
+    assert store.runs.recent("A100", 2) == (d, c)
+    assert store.runs.recent(None, 10) == (d, c, b, a)
+
+
+def test_a_store_of_version_5_is_taken_over(path: str) -> None:
+    """Its job files are read from their envelopes; figures of its runs stood there twice."""
+    store = Store(path)
+    world = World(gpus(1))
+    job = world.submit(1000)
+    sent = submission_of(job, script="#!/bin/sh\n#RAD --time=60\ntrue\n")
+    store.save(world.decisions, [sent], edits=[(job.id, {"gpus": "2"})])
+    store.save([replace(world.decisions[-2], changed=(ended_attempt(9, 1000),))])
+    before = store.kept()
+    store.close()
+    with sqlite3.connect(path) as db:
+        db.executescript(
+            "ALTER TABLE submissions DROP COLUMN job_file; PRAGMA user_version = 5;"
+            "INSERT INTO runs VALUES (9, 1000, 'f', 'A100', '{\"peak_mib\": 7, \"device_kind\":"
+            ' "A100", "alone": false, "told": {"horus": 1.5}}\');'
+        )
+    store = Store(path)
+    assert store.kept() == before
+    found = store.submissions.of_job(job.id)
+    assert found.parsed is None
+    assert (found.job_file().options.time_s, found.job_file().options.gpus) == (60, 2)
+    assert store.runs.same("f", 1000, 5) == (past(1000, "A100"),)
+
+
+def test_a_damaged_run_is_left_out(path: str) -> None:
+    store = Store(path)
+    world = saved_world(store)
+    attempts = tuple(ended_attempt(serial, 1000, min(world.jobs)) for serial in range(50, 54))
+    store.save([replace(world.decisions[-2], changed=attempts)])
+    raw = sqlite3.connect(path)
+    for serial, record in enumerate(["{", "", "[]", "{}"], 50):
+        raw.execute("INSERT INTO runs VALUES (?, 1, 'f', 'A100', ?)", (serial, record))
+    raw.execute("UPDATE attempts SET record = '{' WHERE serial = 53")
+    raw.commit()
+    raw.close()
+    assert store.runs.same("f", 1, 10) == store.runs.recent(None, 10) == ()

@@ -1,0 +1,252 @@
+"""The option table: every option has good and bad values, bounds and help."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from dataclasses import fields
+
+import pytest
+
+from radrm.core.words import Collocation
+from radrm.errors import UsageError
+from radrm.jobfile.option_help import options_markdown, submit_help
+from radrm.jobfile.options import OPTIONS, Options
+from radrm.jobfile.parsing import parse_words, typed
+from radrm.jobfile.values import AfterOption, ArrayOption, SignalOption
+
+ULID = "01ARZ3NDEKTSV4RRFFQ69G5FAV"
+BY_NAME = {option.name: option for option in OPTIONS}
+
+AVAILABLE = [
+    "name",
+    "gpus",
+    "gpu-memory",
+    "smact",
+    "duration",
+    "collocation",
+    "mig-profile",
+    "time",
+    "priority",
+    "hold",
+    "after",
+    "array",
+    "output",
+    "error",
+    "chdir",
+    "env",
+    "retries",
+    "requeue",
+    "signal",
+    "checkpoint",
+    "model-summary",
+    "model-factory",
+    "batch-size",
+    "sequence-length",
+    "input-shape",
+    "optimizer",
+    "precision",
+    "comment",
+    "device-ids",
+]
+LATER = [
+    "cpus",
+    "memory",
+    "notify",
+    "due",
+    "weight",
+    "elastic",
+    "max-slowdown",
+]
+
+GOOD = [
+    ("name", "resnet 50", "resnet 50"),
+    ("gpus", "0", 0),
+    ("gpus", "1024", 1024),
+    ("gpu-memory", "4G", 4096),
+    ("gpu-memory", "4GiB", 4096),
+    ("gpu-memory", "4096M", 4096),
+    ("gpu-memory", "4096", 4096),
+    ("gpu-memory", "auto", None),
+    ("smact", "0", 0.0),
+    ("smact", ".5", 0.5),
+    ("smact", "1.0", 1.0),
+    ("duration", "90", 90.0),
+    ("collocation", "mps", "mps"),
+    ("mig-profile", "1g.5gb", "1g.5gb"),
+    ("mig-profile", "1c.3g.20gb+me", "1c.3g.20gb+me"),
+    ("time", "4:00:00", 14_400.0),
+    ("time", "1-00:00:00", 86_400.0),
+    ("priority", "-5", -5),
+    ("output", "logs/%x-%j.%a.%t.out", "logs/%x-%j.%a.%t.out"),
+    ("error", "100%%", "100%%"),
+    ("chdir", "/data/müller", "/data/müller"),
+    ("env", "A=b=c d", ("A", "b=c d")),
+    ("env", "EMPTY=", ("EMPTY", "")),
+    ("retries", "1000", 1000),
+    ("checkpoint", "none", "none"),
+    ("model-summary", "resnet50_32.model", "resnet50_32.model"),
+    ("model-factory", "net.models:build", "net.models:build"),
+    ("model-factory", "src/net.py:build", "src/net.py:build"),
+    ("batch-size", "32", 32),
+    ("sequence-length", "512", 512),
+    ("input-shape", "3x224x224", (3, 224, 224)),
+    ("input-shape", "3,32", (3, 32)),
+    ("optimizer", "AdamW", "AdamW"),
+    ("precision", "bf16", "bf16"),
+    ("comment", "for the paper", "for the paper"),
+    ("device-ids", "index", "index"),
+    ("after", "12", AfterOption("12", "ok")),
+    ("after", "12_3:any", AfterOption("12_3", "any")),
+    ("after", f"{ULID}:failed", AfterOption(ULID, "failed")),
+    ("after", "none", None),
+    ("array", "0-9", ArrayOption(0, 9, None)),
+    ("array", "5-5%1", ArrayOption(5, 5, 1)),
+    ("array", "13", ArrayOption(13, 13, None)),
+    ("cpus", "2.5", 2.5),
+    ("memory", "1T", 1024 * 1024),
+    ("signal", "USR1@60", SignalOption(10, 60.0)),
+    ("signal", "SIGTERM@1", SignalOption(15, 1.0)),
+    ("notify", "me@example.org", "me@example.org"),
+    ("due", "1970-01-02T00:00:00+00:00", 86_400.0),
+    ("weight", "2", 2.0),
+    ("elastic", "1-4", (1, 4)),
+    ("max-slowdown", "1.5", 1.5),
+]
+
+BAD = [
+    ("name", ""),
+    ("name", "  "),
+    ("name", "../x"),
+    ("name", ".."),
+    ("name", "a\nb"),
+    ("name", "x" * 129),
+    ("gpus", "-1"),
+    ("gpus", "1025"),
+    ("gpus", "1.0"),
+    ("gpus", "1_0"),
+    ("gpus", "٣"),
+    ("gpus", "9" * 5000),
+    ("gpu-memory", "0"),
+    ("gpu-memory", "-4G"),
+    ("gpu-memory", "4 apples"),
+    ("gpu-memory", "9" * 400),
+    ("gpu-memory", "99999999T"),
+    ("smact", "1.01"),
+    ("smact", "-0.1"),
+    ("smact", "nan"),
+    ("smact", "80%"),
+    ("duration", "0"),
+    ("collocation", "MPS"),
+    ("mig-profile", "big"),
+    ("time", "soon"),
+    ("time", "1s  " * 50),
+    ("time", "9999-00:00:00"),
+    ("priority", "1001"),
+    ("output", "%z.out"),
+    ("output", "ends%"),
+    ("chdir", "a\0b"),
+    ("chdir", "\udcff"),
+    ("env", "A"),
+    ("env", "=b"),
+    ("env", "1A=b"),
+    ("env", "A=\0"),
+    ("env", "A=\udcff"),
+    ("env", "CUDA_VISIBLE_DEVICES=0"),
+    ("env", "CUDA_MPS_PIPE_DIRECTORY=/tmp"),
+    ("env", "A=" + "x" * 70_000),
+    ("retries", "1001"),
+    ("checkpoint", "api"),
+    ("model-factory", "build"),
+    ("batch-size", "0"),
+    ("sequence-length", "0"),
+    ("input-shape", "3x"),
+    ("input-shape", "3x0"),
+    ("input-shape", "x".join(["2"] * 9)),
+    ("optimizer", "a b"),
+    ("precision", "int3"),
+    ("device-ids", "name"),
+    ("after", "12:maybe"),
+    ("after", "x"),
+    ("after", "none:ok"),
+    ("after", "12_"),
+    ("after", "9" * 19),
+    ("array", "9-0"),
+    ("array", "0-9%0"),
+    ("array", "0-100000"),
+    ("array", "1,2"),
+    ("cpus", "0"),
+    ("signal", "USR1"),
+    ("signal", "NOSUCH@60"),
+    ("signal", "KILL@60"),
+    ("signal", "@60"),
+    ("signal", "USR1@0"),
+    ("due", "tomorrow"),
+    ("weight", "0"),
+    ("elastic", "4-1"),
+    ("max-slowdown", "0.5"),
+]
+
+
+def test_the_table_is_the_list_of_fields() -> None:
+    assert [option.field for option in OPTIONS] == [field.name for field in fields(Options)]
+    assert {o.name for o in OPTIONS if o.available} == set(AVAILABLE)
+    assert {o.name for o in OPTIONS if not o.available} == set(LATER)
+    assert BY_NAME["collocation"].metavar == "|".join(mode.value for mode in Collocation)
+
+
+@pytest.mark.parametrize(("name", "text", "value"), GOOD)
+def test_good_values(name: str, text: str, value: object) -> None:
+    assert BY_NAME[name].parse(text) == value
+
+
+def test_every_option_with_a_value_has_a_good_example() -> None:
+    assert {name for name, _, _ in GOOD} == {o.name for o in OPTIONS if o.metavar is not None}
+
+
+@pytest.mark.parametrize(("name", "text"), BAD)
+def test_bad_values_name_the_option_and_the_place(name: str, text: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        parse_words([f"--{name}={text}"], "job.rad line 2")
+    message = str(caught.value)
+    assert message.startswith(f"job.rad line 2: --{name}: ")
+    assert "\n" not in message and len(message) < 250
+
+
+@pytest.mark.parametrize(("name", "text", "value"), [row for row in GOOD if row[0] in LATER])
+def test_what_is_not_available_is_refused(name: str, text: str, value: object) -> None:
+    for attempt in (
+        lambda: parse_words([f"--{name}={text}"], "here"),
+        lambda: typed({name: [text] if BY_NAME[name].repeatable else text}),
+    ):
+        with pytest.raises(UsageError, match=f"--{name} is not available in this release"):
+            attempt()
+
+
+def test_a_value_that_is_not_available_is_refused() -> None:
+    with pytest.raises(UsageError, match="--checkpoint=signal is not available"):
+        parse_words(["--checkpoint=signal"], "here")
+
+
+# ------------------------------------------------------------------ documents
+
+
+def test_help_and_documents_hold_every_option() -> None:
+    markdown = options_markdown()
+    for option in OPTIONS:
+        assert option.usage in submit_help()
+        assert f"`--{option.name}" in markdown
+    assert markdown.count("\n- `--") + 1 == sum(option.available for option in OPTIONS)
+    assert all(row.startswith("- ") for row in markdown.splitlines())
+    assert all(len(line) <= 100 for line in submit_help().splitlines())
+    assert submit_help().count("not in this release") == len(LATER) + 1
+
+
+def test_the_table_imports_nothing_heavy() -> None:
+    heavy = "typer rich argparse json msgspec logging datetime signal difflib pathlib asyncio"
+    code = (
+        "import sys; before = set(sys.modules); import radrm.jobfile.command_line; "
+        f"print(*(set({heavy.split()!r}) | {{'radrm.core.records'}}) & (set(sys.modules) - before))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == ""

@@ -1,0 +1,27 @@
+"""Waiting for a condition, without a sleep of a fixed length."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import TypeVar
+
+T = TypeVar("T")
+PATIENCE_S = 60.0
+"""Only a broken program reaches this deadline."""
+
+
+def wait_until(
+    condition: Callable[[], T], what: str = "the condition", patience_s: float = PATIENCE_S
+) -> T:
+    """The first true value of `condition`."""
+    deadline = time.monotonic() + patience_s
+    pause = 0.005
+    while True:
+        found = condition()
+        if found:
+            return found
+        if time.monotonic() > deadline:
+            raise AssertionError(f"waited in vain for {what}")
+        time.sleep(pause)
+        pause = min(0.1, pause * 1.5)
