@@ -160,7 +160,7 @@ def test_the_child_ends_with_its_daemon_however_that_ends(server: Server) -> Non
     server.home.served = False
 
 
-def test_a_driver_that_hangs_is_noticed_and_taken_up_again(server: Server) -> None:
+def test_a_driver_that_hangs_is_noticed_and_used_again(server: Server) -> None:
     server.home.start()
     jobs = [server.hold() for _ in range(2)]
     for job in jobs:
@@ -179,10 +179,14 @@ def test_a_driver_that_hangs_is_noticed_and_taken_up_again(server: Server) -> No
     (server.home.work / "go").touch()
     for job in (jobs[0], new_job):
         assert server.home.wait_end(job)["state"] == "COMPLETED"
-    # It ends while the driver hangs.
+
+
+@pytest.mark.parametrize("functions", ["*", "nvmlShutdown"])
+def test_the_daemon_ends_while_the_driver_hangs(server: Server, functions: str) -> None:
+    server.home.start()
     before = len(server.driver.calls())
-    server.driver.hang("*")
-    wait_until(lambda: len(server.driver.calls()) > before, "a call that hangs")
+    server.driver.hang(functions)
+    wait_until(lambda: len(server.driver.calls()) > before, "a call since then")
     assert server.home.stop() == 0
     assert server.children() == []
     server.home.served = False

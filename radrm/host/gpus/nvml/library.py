@@ -51,16 +51,18 @@ class Library:
         """Release the driver, so that an administrator can reset a GPU.
 
         While another thread is inside a call, NVML stays open until this process ends, because
-        a shutdown would wait for that call.
+        a shutdown would wait for that call. The shutdown itself may hang as well: then only the
+        first thread that closes hangs in it.
         """
-        if self._ready and not self.in_use_elsewhere:
-            for free in self.before_shutdown:
-                free()
-            try:
-                self.call("nvmlShutdown")
-            except self.Error:
-                pass  # a driver that is gone holds nothing to release
-        self._ready = False
+        ready, self._ready = self._ready, False
+        if ready and not self.in_use_elsewhere:
+            with self.inside():
+                for free in self.before_shutdown:
+                    free()
+                try:
+                    self.call("nvmlShutdown")
+                except self.Error:
+                    pass  # a driver that is gone holds nothing to release
         self.generation += 1
 
     @contextmanager
