@@ -22,7 +22,14 @@ The files, in the order in which they may import one another:
 from __future__ import annotations
 
 from radrm.core.records.attempts import Attempt, Exit, OutOfMemory, Stop, Task, Usage
-from radrm.core.records.devices import LOCAL_NODE, AttemptMemory, Device, Reading, UnmanagedProcess
+from radrm.core.records.devices import (
+    LOCAL_NODE,
+    AttemptMemory,
+    Device,
+    Node,
+    Reading,
+    UnmanagedProcess,
+)
 from radrm.core.records.estimates import DECLARED, Estimate, Progress
 from radrm.core.records.jobs import ArrayElement, Dependency, Job, Pause, Requeued
 from radrm.core.records.kept import DeviceStatus, RuleState
@@ -47,6 +54,7 @@ __all__ = [
     "Job",
     "JobSpec",
     "Needs",
+    "Node",
     "OutOfMemory",
     "Pause",
     "Placement",

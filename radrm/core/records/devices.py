@@ -11,6 +11,15 @@ LOCAL_NODE = "local"
 
 
 @dataclass(frozen=True, slots=True)
+class Node:
+    """A server, with the CPUs and the host memory that jobs can have. None: unknown."""
+
+    name: str = LOCAL_NODE
+    cpus: float | None = None
+    memory_mib: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Device:
     """A GPU or a MIG instance.
 

@@ -13,7 +13,8 @@ from radrm.core.words import Collocation, ReservationKind
 class Share:
     """One task's part of one device. `device` is None for a task without a GPU.
 
-    `sm_fraction` (0..1] and `cpus` are caps; None: no cap.
+    `sm_fraction` (0..1] and `cpus` are caps; None: no cap. `cpus` and `memory_mib` (of the host)
+    belong to the whole task, so all shares of a task have the same.
     """
 
     device: str | None
@@ -23,6 +24,7 @@ class Share:
     task: int = 0
     sm_fraction: float | None = None
     cpus: float | None = None
+    memory_mib: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
