@@ -256,7 +256,7 @@ class DeviceLedger:
         self.load.before_join(not self.holdings, predicted.value if predicted else None)
         self.holdings[job.id] = Holding(
             job_id=job.id,
-            attempt=attempt.number,
+            serial=attempt.serial,
             uid=job.spec.uid,
             collocation=attempt.placement.collocation,
             since_s=since_s,

@@ -267,10 +267,10 @@ class State:
         self.attempts[attempt.job_id] = attempt = replace(attempt, usage=usage)
         self._note("attempt", attempt.serial, attempt, volatile=True)
 
-    def live_attempt(self, job_id: int, number: int) -> Attempt | None:
-        """Return a job's live attempt if it has this number, else None."""
+    def live_attempt(self, job_id: int, serial: int) -> Attempt | None:
+        """Return a job's live attempt if it has this serial, else None."""
         attempt = self.attempts.get(job_id)
-        return attempt if attempt is not None and attempt.number == number else None
+        return attempt if attempt is not None and attempt.serial == serial else None
 
     # ------------------------------------------------------------- devices
 

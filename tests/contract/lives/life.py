@@ -178,14 +178,14 @@ class Life:
         if job is None or attempt is None:
             return
         if how in ("never", "void") and attempt.started is None:
-            at, number = self.world.now, attempt.number
+            at, serial = self.world.now, attempt.serial
             self.world.used.pop(job.id, None)
             if how == "void":
-                self.world.step(ev.LaunchVoided(at=at, job_id=job.id, attempt=number))
+                self.world.step(ev.LaunchVoided(at=at, job_id=job.id, serial=serial))
             else:
                 self.world.step(
                     ev.AttemptEnded(
-                        at=at, job_id=job.id, attempt=number, never_started="full", passing=True
+                        at=at, job_id=job.id, serial=serial, never_started="full", passing=True
                     )
                 )
         else:
@@ -198,9 +198,8 @@ class Life:
 
     def start_at_last(self, pick: int) -> None:
         if job := self.pick(pick, lambda j: j.state is JobState.LAUNCHING):
-            self.world.step(
-                ev.AttemptStarted(at=self.world.now, job_id=job.id, attempt=job.attempts)
-            )
+            serial = self.world.attempts[job.id, job.attempts].serial
+            self.world.step(ev.AttemptStarted(at=self.world.now, job_id=job.id, serial=serial))
 
     def report(self, pick: int, step: float) -> None:
         if job := self.pick(pick, lambda j: j.state.live):

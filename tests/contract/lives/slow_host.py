@@ -50,7 +50,7 @@ class Host(World):
         elif isinstance(action, act.Terminate) and self.patient:
             pass
         elif isinstance(action, act.Kill):
-            if self.scheduler.state.live_attempt(action.job_id, action.attempt):
+            if self.scheduler.state.live_attempt(action.job_id, action.serial):
                 self.end(action.job_id, signal=9)
         else:
             super()._do(action)

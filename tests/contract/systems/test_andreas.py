@@ -73,7 +73,7 @@ def test_one_that_can_checkpoint_gives_way_to_one_that_is_due() -> None:
     world = World(gpus(1), planners=(Andreas(),))
     patient = world.submit(8 * GIB, checkpoint=CAN_SAVE)
     world.report(patient, work_done=0.4)
-    world.step(ev.CheckpointTaken(at=world.now, job_id=patient.id, attempt=1))
+    world.step(ev.CheckpointTaken(at=world.now, job_id=patient.id, serial=1))
     world.report(patient, work_done=0.5)
     urgent = world.submit(8 * GIB, due_s=due_in(700))
     assert world.state(urgent) is JobState.RUNNING
@@ -144,7 +144,7 @@ def test_preempted_too_late_it_still_ends_where_its_reason_says() -> None:
     world = World(gpus(1), planners=(Andreas(),))
     world.obey = False
     job = world.submit(8 * GIB, checkpoint=CAN_SAVE)
-    world.step(ev.AttemptStarted(at=world.now, job_id=job.id, attempt=1))
+    world.step(ev.AttemptStarted(at=world.now, job_id=job.id, serial=1))
     world.submit(8 * GIB, due_s=due_in(0))
     assert world.state(job) is JobState.STOPPING
     world.step(ev.CancelRequested(at=world.now, job_id=job.id, by="ann"))
