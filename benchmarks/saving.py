@@ -49,7 +49,7 @@ def _transactions(path: str, seconds: int) -> int:
             world.used[job.id] = GIB + 200 * second
             progress = Progress(at=world.now, step=float(second))
             decisions.process(
-                [ev.ProgressReported(at=world.now, job_id=job.id, attempt=1, progress=progress)]
+                [ev.ProgressReported(at=world.now, job_id=job.id, serial=job.id, progress=progress)]
             )
         readings = tuple(world._reading(device.uuid) for device in world.devices)
         decisions.process([ev.ReadingsTaken(at=world.now, readings=readings)])
