@@ -11,7 +11,6 @@ from dataclasses import replace
 
 from radrm.core import actions as act
 from radrm.core import events as ev
-from radrm.core.adoption import Kept
 from radrm.core.decision import Decision
 from radrm.core.records import (
     ArrayElement,
@@ -25,6 +24,7 @@ from radrm.core.records import (
     Instant,
     Job,
     JobSpec,
+    Kept,
     Needs,
     OutOfMemory,
     Progress,
@@ -174,22 +174,25 @@ class World:
     def restart(self, *found: ev.Event) -> None:
         """A new scheduler from what was saved, as after `kill -9`, with what its host has found
         of the attempts."""
-        live = {j.id for j in self.jobs.values() if not j.state.final}
-        kept = Kept(
-            jobs=[self.jobs[i] for i in sorted(live)],
+        kept = self.kept()
+        self.scheduler = Scheduler(self.rules, self.settings)
+        self.step(ev.Restored(at=self.now, kept=kept))
+        self.step(ev.DevicesSeen(at=self.now, devices=self.devices))
+        for event in found:
+            self.step(event)
+        self.step(ev.AttemptsAdopted(at=self.now))
+        self.read()
+
+    def kept(self) -> Kept:
+        """What a store would give to the next daemon."""
+        return Kept(
+            jobs=[j for _, j in sorted(self.jobs.items()) if not j.state.final],
             attempts=[a for a in self.attempts.values() if a.ended is None],
             reservations=list(self.reservations.values()),
             devices=list(self.statuses.values()),
             rule_states=list(self.rule_states.values()),
             next_serial=max((a.serial for a in self.attempts.values()), default=0) + 1,
         )
-        self.scheduler = Scheduler(self.rules, self.settings)
-        self.scheduler.restore(kept)
-        self.step(ev.DevicesSeen(at=self.now, devices=self.devices))
-        for event in found:
-            self.step(event)
-        self.step(ev.AttemptsAdopted(at=self.now))
-        self.read()
 
     # ------------------------------------------------------------- readings
 

@@ -18,6 +18,7 @@ from radrm.core.records import (
     Instant,
     Job,
     JobSpec,
+    Kept,
     OutOfMemory,
     Progress,
     Reading,
@@ -35,6 +36,24 @@ class Event:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tick(Event):
     """Only time has passed."""
+
+
+# ------------------------------------------------------------------ a restart
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Restored(Event):
+    """The stored records of an earlier daemon. The first event, if there are any."""
+
+    kept: Kept
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AttemptsAdopted(Event):
+    """All attempts of an earlier daemon have been reported. It ends a restart.
+
+    Before it no timer runs and no planner is called: a job may have ended before its limit.
+    """
 
 
 # ------------------------------------------------------------------ from users
@@ -168,14 +187,6 @@ class AttemptEnded(AttemptEvent):
     lost: str | None = None
     never_started: str | None = None
     passing: bool = False
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AttemptsAdopted(Event):
-    """All attempts of an earlier daemon have been reported. It ends a restart.
-
-    Before it no timer runs and no planner is called: a job may have ended before its limit.
-    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -34,7 +34,7 @@ from typing import Any
 from radrm.core import applying, service
 from radrm.core import events as ev
 from radrm.core.actions import ApplyShares, EstimateJob, Launch, Resize, TakeCheckpoint
-from radrm.core.adoption import Adoption, Kept
+from radrm.core.adoption import Adoption
 from radrm.core.constraints.feasibility import hopeless
 from radrm.core.decision import Decision
 from radrm.core.lifecycle import edits, usage
@@ -43,7 +43,7 @@ from radrm.core.lifecycle.ending import ended, voided
 from radrm.core.lifecycle.launching import launch_again, launches_work, started
 from radrm.core.lifecycle.limits import at_limit
 from radrm.core.lifecycle.returning import end_pause
-from radrm.core.lifecycle.stops import kill_now
+from radrm.core.lifecycle.stops import at_kill
 from radrm.core.planning.asking import bounded, is_wanted, proposals
 from radrm.core.planning.reasons import why_waiting
 from radrm.core.records import Attempt, Dependency, Device, Instant, Job, Refusal
@@ -72,7 +72,7 @@ class Rules:
 
 
 class Scheduler:
-    """Decides by `step` alone. It starts empty, or with the records given to `restore`.
+    """Decides by `step` alone. It starts empty, or with the event `Restored`.
 
     `windows` returns a device's window of SM activity; None: a `SmactWindow` of readings.
     """
@@ -89,14 +89,6 @@ class Scheduler:
         self.view = View(self.state)
         self._snapshots = Snapshots(self.state)
         self._adoption = Adoption(self.state)
-
-    def restore(self, kept: Kept) -> None:
-        """Load stored records before the first step; `AttemptsAdopted` ends the restart.
-
-        Until then no timer runs and no planner is called (`core/adoption.py`).
-        """
-        self._snapshots.before_change()
-        self._adoption.restore(kept)
 
     # ------------------------------------------------------------- step
 
@@ -147,7 +139,7 @@ class Scheduler:
         if job and attempt and what == timers.TIME_LIMIT:
             at_limit(state, job, attempt)
         elif job and attempt and what == timers.KILL:
-            kill_now(state, attempt)
+            at_kill(state, attempt)
         return False
 
     def _live(self, job_id: int, serial: int) -> tuple[Job | None, Attempt | None]:
@@ -269,6 +261,9 @@ class Scheduler:
 
     # ------------------------------------------------------------- handlers: attempts
 
+    def _on_restored(self, event: ev.Restored) -> None:
+        self._adoption.restore(event.kept)
+
     def _on_adopted(self, event: ev.AttemptsAdopted) -> None:
         for past in self._adoption.finish():
             for planner in self._rules.planners:
@@ -351,6 +346,8 @@ class Scheduler:
 
 _HANDLERS: dict[type[ev.Event], Callable[[Scheduler, Any], None]] = {
     ev.Tick: Scheduler._on_tick,
+    ev.Restored: Scheduler._on_restored,
+    ev.AttemptsAdopted: Scheduler._on_adopted,
     ev.JobSubmitted: Scheduler._on_submitted,
     ev.CancelRequested: Scheduler._on_cancel,
     ev.HoldRequested: Scheduler._on_hold,
@@ -363,7 +360,6 @@ _HANDLERS: dict[type[ev.Event], Callable[[Scheduler, Any], None]] = {
     ev.AttemptStarted: Scheduler._on_started,
     ev.LaunchVoided: Scheduler._on_voided,
     ev.AttemptEnded: Scheduler._on_ended,
-    ev.AttemptsAdopted: Scheduler._on_adopted,
     ev.ProgressReported: Scheduler._on_progress,
     ev.CheckpointTaken: Scheduler._on_checkpoint,
     ev.Resized: Scheduler._on_resized,

@@ -165,7 +165,7 @@ class Loop:
     def run(self, first: ev.DevicesSeen) -> None:
         """Adopt the attempts of an earlier daemon, then serve until `stop`."""
         self._wakeups.watch_folder(self.parts.arrivals.path)
-        self.scheduler.restore(self.store.kept())
+        self.process([ev.Restored(at=first.at, kept=self.store.kept())])
         # All ends come before timers and planners, so that no ended job runs into its limit.
         adopted = self._attempts.adopt()
         self.process([first, *adopted, ev.AttemptsAdopted(at=self.clock.now())])

@@ -316,7 +316,7 @@ class Life:
         """A daemon killed now is followed by one that knows the same."""
         living = self.world.scheduler.state
         other = Scheduler(replace(self.world.rules, planners=()), CORE)
-        other.restore(self.world.kept())
+        other.step(ev.Restored(at=self.world.now, kept=self.world.kept()))
         other.step(ev.DevicesSeen(at=self.world.now, devices=self.world.devices))
         other.step(ev.AttemptsAdopted(at=self.world.now))
         state = other.state

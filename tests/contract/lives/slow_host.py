@@ -1,10 +1,9 @@
-"""A host that can be slow, that fails, and that knows what a store would keep."""
+"""A host that can be slow, and that fails."""
 
 from __future__ import annotations
 
 from radrm.core import actions as act
 from radrm.core import events as ev
-from radrm.core.adoption import Kept
 from tests.world import World
 
 
@@ -31,14 +30,3 @@ class Host(World):
                 self.end(action.job_id, signal=9)
         else:
             super()._do(action)
-
-    def kept(self) -> Kept:
-        """What a store would give to the next daemon."""
-        return Kept(
-            jobs=[j for _, j in sorted(self.jobs.items()) if not j.state.final],
-            attempts=[a for a in self.attempts.values() if a.ended is None],
-            reservations=list(self.reservations.values()),
-            devices=list(self.statuses.values()),
-            rule_states=list(self.rule_states.values()),
-            next_serial=max((a.serial for a in self.attempts.values()), default=0) + 1,
-        )
