@@ -136,7 +136,7 @@ class World:
         self.step(ev.Tick(at=self.now))
 
     def _save(self, decision: Decision) -> None:
-        for record in decision.changed:
+        for record in (*decision.changed, *decision.volatile):
             if isinstance(record, Job):
                 self.jobs[record.id] = record
             elif isinstance(record, Attempt):

@@ -27,7 +27,7 @@ What a restart sees: `core/adoption.py`.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -290,7 +290,7 @@ class Scheduler:
     def _on_progress(self, event: ev.ProgressReported) -> None:
         job, attempt = self._live(event.job_id, event.serial)
         if job and attempt:
-            self.state.put_job(replace(job, progress=event.progress))
+            self.state.put_progress(job, event.progress)
 
     def _on_checkpoint(self, event: ev.CheckpointTaken) -> None:
         job, attempt = self._live(event.job_id, event.serial)

@@ -102,7 +102,7 @@ class Snapshot:
         self.version = state.version
         """Grows with every change of a record."""
         self.jobs_version = state.jobs_version
-        """Grows with every change of a job's record, not with readings."""
+        """Grows with every change of a job's record, not with readings and reports of progress."""
         self.settings: CoreSettings = state.settings
         self._jobs = state.jobs
         self._attempts = state.attempts

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from radrm.core.lifecycle.stops import stop
 from radrm.core.records import Reading
 from radrm.core.state.holding import merged
@@ -22,8 +20,7 @@ def take_reading(state: State, reading: Reading) -> None:
         attempt = state.live_attempt(holding.job_id, holding.serial)
         if attempt is None:
             continue
-        usage = merged(attempt.usage, (holding.usage(reading.device),))
-        state.put_attempt(replace(attempt, usage=usage))
+        state.put_usage(attempt, merged(attempt.usage, (holding.usage(reading.device),)))
         smaller = ledger.shrunk(holding)
         if smaller is not None:
             state.reserve(smaller)
