@@ -61,7 +61,7 @@ QUICK = ("declared", "history")
 # Fields of a rule that are not settings: its name, and its parts.
 _NOT_SETTINGS = frozenset(
     {
-        *("name", "version", "listens", "whole_device"),
+        *("name", "version", "listens", "starts_jobs", "whole_device"),
         *("order", "policy", "recovery_policy", "routes", "complain"),
     }
 )

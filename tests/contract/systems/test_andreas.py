@@ -29,6 +29,7 @@ FASTEST_S = 600.0
 class Andreas:
     name: str = "andreas"
     version: int = 1
+    starts_jobs: bool = True
     listens: frozenset[type[ev.Event]] = frozenset(
         {ev.JobSubmitted, ev.AttemptStarted, ev.AttemptEnded, ev.ReadingsTaken}
     )
@@ -115,14 +116,29 @@ def test_an_answer_about_a_job_that_has_changed_since_is_not_acted_on() -> None:
     world = World(gpus(1), planners=(Andreas(),))
     job = world.submit(8 * GIB, checkpoint=CAN_SAVE)
     seen = world.scheduler.view.version
+    answer = ev.PlanReady(
+        at=world.now, planner="andreas", version=seen, proposals=(Preempt(job_id=job.id),)
+    )
+    world.step(ev.CheckpointTaken(at=world.now, job_id=job.id, attempt=1))
+    assert [r.rule for _, r in world.step(answer).rejections] == ["stale"]
+    assert world.state(job) is JobState.RUNNING
+
+
+def test_a_report_of_progress_does_not_make_an_answer_stale() -> None:
+    world = World(gpus(1), planners=(Andreas(),))
+    job = world.submit(8 * GIB, checkpoint=CAN_SAVE)
+    seen = world.scheduler.view.version
     world.report(job, work_done=0.9)
-    decision = world.step(
+    world.pass_time(120.0)
+    world.step(
         ev.PlanReady(
             at=world.now, planner="andreas", version=seen, proposals=(Preempt(job_id=job.id),)
         )
     )
-    assert [r.rule for _, r in decision.rejections] == ["stale"]
-    assert world.state(job) is JobState.RUNNING
+    assert world.attempts[job.id, 1].outcome is Outcome.PREEMPTED
+    assert (
+        world.attempts[job.id, 1].reason == "preempted: the planner andreas asked for a preemption"
+    )
 
 
 def test_preempted_too_late_it_still_ends_where_its_reason_says() -> None:
