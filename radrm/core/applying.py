@@ -101,7 +101,10 @@ def _resize(state: State, job: Job, proposal: ResizeTo) -> None:
 
 
 def _set_shares(state: State, job: Job, proposal: SetShares) -> None:
-    number = state.attempts[job.id].number
+    attempt = state.attempts[job.id]
+    number = attempt.number
+    # Their CPUs are booked from now on, so that two proposals cannot both take the last ones.
+    state.ask_shares(job.id, replace(attempt.placement, shares=proposal.shares))
     state.act(ApplyShares(job_id=job.id, attempt=number, shares=proposal.shares))
 
 
@@ -138,6 +141,7 @@ def resized(state: State, job: Job, attempt: Attempt, event: Resized) -> None:
 def shares_applied(state: State, job: Job, attempt: Attempt, event: SharesApplied) -> None:
     """Note the caps that apply now."""
     state.proposals.forget(job.id, SetShares.__name__)
+    state.ask_shares(job.id, None)
     placement = replace(attempt.placement, shares=event.shares)
     state.put_attempt(replace(attempt, placement=placement))
 
@@ -148,6 +152,7 @@ def action_failed(state: State, job: Job, attempt: Attempt, action: Action, reas
         end_resize(state, job, attempt, attempt.placement)
         _delay_next(state, job.id, ResizeTo, reason)
     elif isinstance(action, ApplyShares):
+        state.ask_shares(job.id, None)
         _delay_next(state, job.id, SetShares, reason)
     elif isinstance(action, TakeCheckpoint):
         kind = TakeCheckpointNow if job.target is None else Migrate

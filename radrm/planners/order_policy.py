@@ -31,6 +31,7 @@ _OCCASIONS = frozenset(
         ev.EditRequested,
         ev.DrainRequested,
         ev.DevicesSeen,
+        ev.NodesSeen,
         ev.ReadingsTaken,
         ev.AttemptEnded,
         ev.LaunchVoided,

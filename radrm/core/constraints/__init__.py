@@ -10,6 +10,7 @@ The files, in the order in which they may import one another:
     modes        how a job would share a device
     turns        whose turn it is on an MPS server
     sharing      why a job cannot join the jobs on a device
+    nodes        why a job cannot have its CPUs and its host memory
     placement    all shares of a placement together
     feasibility  why a job can never run on these devices
     proposal     the proposals that a job in its present state allows

@@ -32,6 +32,7 @@ from radrm.core.records import (
     DeviceStatus,
     Instant,
     Job,
+    Node,
     Placement,
     Refusal,
     Reservation,
@@ -42,6 +43,7 @@ from radrm.core.state.arrays import Array
 from radrm.core.state.followers import Followers
 from radrm.core.state.isolation import Isolation
 from radrm.core.state.ledger import DeviceLedger
+from radrm.core.state.nodes import Nodes
 from radrm.core.state.order_key import SafeOrderKey
 from radrm.core.state.pauses import Pauses, Proposals
 from radrm.core.state.timers import RULES_AGAIN, Timer, Timers
@@ -94,6 +96,9 @@ class State:
         self.waiting = Lines(self.order_key)
         self.arrays: dict[int, Array] = {}
         """Arrays with unfinished elements, by the id of the array."""
+        self.nodes = Nodes()
+        self.asked_shares: dict[int, Placement] = {}
+        """By job: its placement with caps that the host has not applied yet."""
         self.ledgers: dict[str, DeviceLedger] = {}
         self.absent: dict[str, Device] = {}
         """GPUs that vanished since this daemon started. They may return."""
@@ -182,6 +187,7 @@ class State:
         elif job.after:
             self._followers.add(job)
         self._update_queue(job)
+        self._book(job.id)
         return job
 
     def retry_order_keys(self) -> None:
@@ -243,7 +249,27 @@ class State:
         else:
             self.attempts.pop(attempt.job_id, None)
         self._note("attempt", attempt.serial, attempt)
+        self._book(attempt.job_id)
         return attempt
+
+    def ask_shares(self, job_id: int, asked: Placement | None) -> None:
+        """Book caps that the host is to apply to a live attempt; None: it has answered."""
+        if asked is None:
+            self.asked_shares.pop(job_id, None)
+        else:
+            self.asked_shares[job_id] = asked
+        self._book(job_id)
+
+    def _book(self, job_id: int) -> None:
+        """Book what a live attempt has, and what it is about to get; else book nothing."""
+        attempt, job = self.attempts.get(job_id), self.jobs.get(job_id)
+        if attempt is None:
+            self.asked_shares.pop(job_id, None)
+            self.nodes.book(job_id, ())
+            return
+        target, asked = job.target if job else None, self.asked_shares.get(job_id)
+        found = (attempt.placement, attempt.target, target, asked)
+        self.nodes.book(job_id, tuple(each for each in found if each is not None))
 
     def live_attempt(self, job_id: int, number: int) -> Attempt | None:
         """Return a job's live attempt if it has this number, else None."""
@@ -275,6 +301,12 @@ class State:
         self.waiting.resize(tuple(sorted(sizes)), self.jobs.__getitem__)
         self.largest_mib.clear()
         self.version += 1
+
+    def set_nodes(self, nodes: Iterable[Node]) -> None:
+        """Replace the capacities of nodes. What live jobs have booked stays booked."""
+        if self.nodes.see(nodes):
+            self.waiting.classify_again(self.jobs.__getitem__)
+            self.version += 1
 
     def known_devices(self) -> list[Device]:
         """Return the devices of the list, and vanished GPUs that may return."""
