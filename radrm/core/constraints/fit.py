@@ -61,7 +61,8 @@ def refuse_room(
 ) -> Refusal | None:
     """Return why `reserved` MiB cannot be reserved for the job here; None if they can.
 
-    `need`: what its tasks here need together; None: unknown. `reserved` None: the whole device; the caller checks that it is idle.
+    `need`: what its tasks here need together; None: unknown. `reserved` None: the whole device;
+    the caller checks that it is idle.
     """
     if reserved is None:
         return None

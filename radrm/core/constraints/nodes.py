@@ -6,9 +6,9 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 
 from radrm.core.records import LOCAL_NODE, Job, Node, Placement, Refusal, Role, Share
-from radrm.core.state.nodes import NOTHING, Amount, booked_by, milli
+from radrm.core.state.nodes import NOTHING, Amount, booked_by
 from radrm.core.state.state import State
-from radrm.core.units import show_mib
+from radrm.core.units import milli, show_mib
 
 CPUS, MEMORY = "cpus", "memory"
 

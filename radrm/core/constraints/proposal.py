@@ -80,9 +80,7 @@ def _check_resize(state: State, job: Job, attempt: Attempt, proposal: ResizeTo) 
     return check_placement(state, job, proposal.placement, kept)
 
 
-def _check_shares(
-    state: State, job: Job, attempt: Attempt, proposal: SetShares
-) -> Refusal | None:
+def _check_shares(state: State, job: Job, attempt: Attempt, proposal: SetShares) -> Refusal | None:
     def fixed(placement: Placement) -> Counter[Share]:
         return Counter(replace(s, sm_fraction=None, cpus=None) for s in placement.shares)
 

@@ -27,6 +27,7 @@ from radrm.core.records.devices import (
     AttemptMemory,
     Device,
     Node,
+    NodeUse,
     Reading,
     UnmanagedProcess,
 )
@@ -55,6 +56,7 @@ __all__ = [
     "JobSpec",
     "Needs",
     "Node",
+    "NodeUse",
     "OutOfMemory",
     "Pause",
     "Placement",

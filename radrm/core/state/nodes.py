@@ -23,7 +23,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from radrm.core.records import LOCAL_NODE, Node, Placement
+from radrm.core.records import LOCAL_NODE, Node, NodeUse, Placement
+from radrm.core.units import milli
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,34 +42,6 @@ class Amount:
 
 
 NOTHING = Amount()
-
-
-@dataclass(frozen=True, slots=True)
-class NodeUse:
-    """A node, and the CPUs and the host memory that live jobs have booked there."""
-
-    node: Node
-    cpus_booked: float
-    memory_booked_mib: int
-
-    @property
-    def cpus_free(self) -> float | None:
-        """The CPUs that can be booked; None if the node's number is unknown."""
-        if self.node.cpus is None:
-            return None
-        return max(0, milli(self.node.cpus) - milli(self.cpus_booked)) / 1000
-
-    @property
-    def memory_free_mib(self) -> int | None:
-        """The host memory that can be booked; None if the node's memory is unknown."""
-        if self.node.memory_mib is None:
-            return None
-        return max(0, self.node.memory_mib - self.memory_booked_mib)
-
-
-def milli(cpus: float | None) -> int:
-    """Return a number of CPUs in thousandths, at least one; 0 for None and zero."""
-    return max(1, round(cpus * 1000)) if cpus else 0
 
 
 def booked_by(placements: Iterable[Placement]) -> dict[str, Amount]:

@@ -85,6 +85,10 @@ class WaitingQueue:
         key = self._key_of.get(job_id)
         return None if key is None else bisect_left(self._sorted, key)
 
+    def key_of(self, job_id: int) -> Key | None:
+        """Return a job's sort key; None if it is not in the queue."""
+        return self._key_of.get(job_id)
+
     def head(self) -> int | None:
         """Return the id of the first job; None if the queue is empty."""
         return self._sorted[0][-1] if self._sorted else None
@@ -188,6 +192,16 @@ class Lines:
         if uid in self.of_user:
             self.of_user[uid].discard(job_id)
             self._drop_empty(uid)
+
+    def precedes(self, job_id: int, other_id: int) -> bool:
+        """Return whether a job in a line is served before one in the same or the other line."""
+        keys = [
+            key
+            for i in (job_id, other_id)
+            for line in self.lines
+            if (key := line.key_of(i)) is not None
+        ]
+        return len(keys) == 2 and keys[0] < keys[1]
 
     def why_aside(self, job_id: int) -> Aside | None:
         """Return why a job stands aside; None if it does not."""
