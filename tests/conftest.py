@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -24,6 +25,9 @@ __all__ = ["nvml", "nvml_driver", "nvml_library", "old_nvml", "old_nvml_library"
 # How long an example takes is the machine's affair: speed is judged by benchmarks.
 settings.register_profile("untimed", deadline=None)
 settings.load_profile("untimed")
+
+# A shell ignores SIGINT in its background jobs, and programs under test would inherit that.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture

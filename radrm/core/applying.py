@@ -87,7 +87,7 @@ def _preempt(state: State, job: Job, proposal: Preempt) -> None:
 
 
 def _checkpoint(state: State, job: Job, proposal: Proposal) -> None:
-    state.act(TakeCheckpoint(job_id=job.id, attempt=state.attempts[job.id].number))
+    state.act(TakeCheckpoint(job_id=job.id, serial=state.attempts[job.id].serial))
 
 
 def _migrate(state: State, job: Job, proposal: Migrate) -> None:
@@ -102,10 +102,9 @@ def _resize(state: State, job: Job, proposal: ResizeTo) -> None:
 
 def _set_shares(state: State, job: Job, proposal: SetShares) -> None:
     attempt = state.attempts[job.id]
-    number = attempt.number
     # Their CPUs are booked from now on, so that two proposals cannot both take the last ones.
-    state.ask_shares(job.id, replace(attempt.placement, shares=proposal.shares))
-    state.act(ApplyShares(job_id=job.id, attempt=number, shares=proposal.shares))
+    state.nodes.ask(job, attempt, replace(attempt.placement, shares=proposal.shares))
+    state.act(ApplyShares(job_id=job.id, serial=attempt.serial, shares=proposal.shares))
 
 
 _CARRIERS: dict[type[Proposal], Callable[[State, Job, Any], None]] = {
@@ -141,7 +140,7 @@ def resized(state: State, job: Job, attempt: Attempt, event: Resized) -> None:
 def shares_applied(state: State, job: Job, attempt: Attempt, event: SharesApplied) -> None:
     """Note the caps that apply now."""
     state.proposals.forget(job.id, SetShares.__name__)
-    state.ask_shares(job.id, None)
+    state.nodes.ask(job, attempt, None)
     placement = replace(attempt.placement, shares=event.shares)
     state.put_attempt(replace(attempt, placement=placement))
 
@@ -152,7 +151,7 @@ def action_failed(state: State, job: Job, attempt: Attempt, action: Action, reas
         end_resize(state, job, attempt, attempt.placement)
         _delay_next(state, job.id, ResizeTo, reason)
     elif isinstance(action, ApplyShares):
-        state.ask_shares(job.id, None)
+        state.nodes.ask(job, attempt, None)
         _delay_next(state, job.id, SetShares, reason)
     elif isinstance(action, TakeCheckpoint):
         kind = TakeCheckpointNow if job.target is None else Migrate

@@ -23,7 +23,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from radrm.core.records import LOCAL_NODE, Node, NodeUse, Placement
+from radrm.core.records import LOCAL_NODE, Attempt, Job, Node, NodeUse, Placement
 from radrm.core.units import milli
 
 
@@ -70,6 +70,8 @@ class Nodes:
         self._known: dict[str, Node] = {}
         self._placements: dict[int, tuple[Placement, ...]] = {}
         """The placements of each live job that books anything."""
+        self._asked: dict[int, Placement] = {}
+        """By job: its placement with caps that the host has not applied yet."""
         self._of_job: dict[int, dict[str, Amount]] = {}
         self._booked: dict[str, Amount] = {}
 
@@ -78,8 +80,27 @@ class Nodes:
         before, self._known = self._known, {node.name: node for node in nodes}
         return self._known != before
 
-    def book(self, job_id: int, placements: tuple[Placement, ...]) -> None:
-        """Replace the bookings of a job by those of its placements; of none: remove them."""
+    def update(self, job: Job | None, attempt: Attempt | None) -> None:
+        """Book what a live attempt has, and what it is about to get; else book nothing."""
+        if attempt is None:
+            return
+        if attempt.ended is not None:
+            self._asked.pop(attempt.job_id, None)
+            self._book(attempt.job_id, ())
+            return
+        target, asked = job.target if job else None, self._asked.get(attempt.job_id)
+        found = (attempt.placement, attempt.target, target, asked)
+        self._book(attempt.job_id, tuple(each for each in found if each is not None))
+
+    def ask(self, job: Job, attempt: Attempt, asked: Placement | None) -> None:
+        """Book caps that the host is to apply to a live attempt; None: it has answered."""
+        if asked is None:
+            self._asked.pop(job.id, None)
+        else:
+            self._asked[job.id] = asked
+        self.update(job, attempt)
+
+    def _book(self, job_id: int, placements: tuple[Placement, ...]) -> None:
         if self._placements.get(job_id, ()) == placements:
             return
         self._placements.pop(job_id, None)
