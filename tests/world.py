@@ -26,6 +26,7 @@ from radrm.core.records import (
     JobSpec,
     Kept,
     Needs,
+    Node,
     OutOfMemory,
     Progress,
     Reading,
@@ -80,8 +81,10 @@ class World:
         fallback: Planner | None = None,
         settings: CoreSettings | None = None,
         warm: bool = True,
+        node: Node | None = None,
     ) -> None:
         self.devices = tuple(devices)
+        self.node = node
         self.boot_s = 1000.0
         self.order = order or Fifo()
         self.rules = Rules(
@@ -106,6 +109,7 @@ class World:
         self.statuses: dict[str, DeviceStatus] = {}
         self.obey = True
         self.next_id = 1
+        self.see_nodes()
         self.step(ev.DevicesSeen(at=self.now, devices=self.devices))
         if warm:
             self.read()
@@ -125,6 +129,11 @@ class World:
             if self.obey:
                 self._do(action)
         return decision
+
+    def see_nodes(self, node: Node | None = None) -> None:
+        self.node = node or self.node
+        if self.node is not None:
+            self.step(ev.NodesSeen(at=self.now, nodes=(self.node,)))
 
     def decide(self, event: ev.Event) -> Decision:
         return self.scheduler.step(event)
@@ -177,6 +186,7 @@ class World:
         kept = self.kept()
         self.scheduler = Scheduler(self.rules, self.settings)
         self.step(ev.Restored(at=self.now, kept=kept))
+        self.see_nodes()
         self.step(ev.DevicesSeen(at=self.now, devices=self.devices))
         for event in found:
             self.step(event)
@@ -232,11 +242,13 @@ class World:
         source: str = "test",
         after: Sequence[Dependency] = (),
         array: ArrayElement | None = None,
+        cpus: float | None = None,
+        host_mib: int | None = None,
         **spec: object,
     ) -> Job:
         """A job; `memory_mib` is an estimate from `source` ('declared' declares it too)."""
         declared = memory_mib if source == "declared" else None
-        needs = Needs(gpus=gpus, gpu_memory_mib=declared, smact=smact)
+        needs = Needs(gpus, declared, smact, cpus=cpus, memory_mib=host_mib)
         fields = {"name": f"job{self.next_id}", "user": "ann", "uid": 1000, **spec}
         fields.setdefault("roles", (Role(needs=needs),))
         estimates = []

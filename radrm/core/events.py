@@ -20,6 +20,7 @@ from radrm.core.records import (
     Job,
     JobSpec,
     Kept,
+    Node,
     OutOfMemory,
     Progress,
     Reading,
@@ -139,6 +140,13 @@ class DevicesSeen(Event):
     """The complete list of devices now. A device that is not in it has vanished."""
 
     devices: tuple[Device, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodesSeen(Event):
+    """The CPUs and the host memory that jobs can have. An unlisted node's are unknown."""
+
+    nodes: tuple[Node, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

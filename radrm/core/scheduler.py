@@ -37,6 +37,7 @@ from radrm.core import events as ev
 from radrm.core.actions import ApplyShares, EstimateJob, Launch, Resize, TakeCheckpoint, Think
 from radrm.core.adoption import Adoption
 from radrm.core.constraints.feasibility import hopeless
+from radrm.core.constraints.nodes import never_on_nodes
 from radrm.core.decision import Decision
 from radrm.core.lifecycle import edits, usage
 from radrm.core.lifecycle.dependencies import is_open, settle
@@ -86,6 +87,7 @@ class Scheduler:
         self._limit = limit or nullcontext()
         self.state = State(settings or CoreSettings(), rules.order.key, rules.order.name, windows)
         self.state.waiting.judge = partial(service.judge, self.state)
+        self.state.waiting.never_on_nodes = partial(never_on_nodes, self.state)
         self.view = View(self.state)
         self._snapshots = Snapshots(self.state)
         self._adoption = Adoption(self.state)
@@ -181,7 +183,7 @@ class Scheduler:
         return is_open(self.state, dependency)
 
     def hopeless(self, job: Job) -> str | None:
-        """Return why a job can never run on these devices; None if it can."""
+        """Return why a job can never run here; None if it can."""
         return hopeless(self.state, job)
 
     def device_kind(self) -> str | None:
@@ -221,6 +223,9 @@ class Scheduler:
         self.state.set_devices(event.devices)
         self._adoption.put_back()
         usage.end_on_vanished(self.state)
+
+    def _on_nodes(self, event: ev.NodesSeen) -> None:
+        self.state.set_nodes(event.nodes)
 
     def _on_readings(self, event: ev.ReadingsTaken) -> None:
         for reading in event.readings:
@@ -312,6 +317,7 @@ _HANDLERS: dict[type[ev.Event], Callable[[Scheduler, Any], None]] = {
     ev.DrainRequested: Scheduler._on_drain,
     ev.EstimateReady: Scheduler._on_estimate,
     ev.DevicesSeen: Scheduler._on_devices,
+    ev.NodesSeen: Scheduler._on_nodes,
     ev.ReadingsTaken: Scheduler._on_readings,
     ev.AttemptStarted: Scheduler._on_started,
     ev.LaunchVoided: Scheduler._on_voided,
@@ -324,5 +330,5 @@ _HANDLERS: dict[type[ev.Event], Callable[[Scheduler, Any], None]] = {
     ev.PlanReady: Scheduler._on_plan,
 }
 
-_ABOUT_SERVICE = (ev.DevicesSeen, ev.DrainRequested, ev.ReadingsTaken, ev.Tick)
-"""The events that can take a device out of service, or bring it back."""
+_ABOUT_SERVICE = (ev.DevicesSeen, ev.NodesSeen, ev.DrainRequested, ev.ReadingsTaken, ev.Tick)
+"""The events that can take a device out of service, or change what jobs can have."""

@@ -50,13 +50,13 @@ def update(state: State, force: bool) -> None:
 
 def judge(state: State, job: Job) -> Aside | None:
     """Return why a job stands aside; None if it could start on idle devices in service."""
-    if not state.known_devices():
-        return None
     # An MPS daemon that is down can return, so jobs that ask for MPS must not fail.
     wish = job.spec.collocation
     never = hopeless(state, job, Collocation.AUTO if wish is Collocation.MPS else wish)
     if never is not None:
         return Aside(Refusal("service", never), never)
+    if not state.known_devices():
+        return None
     roles = [role for role in job.spec.roles if role.needs.gpus]
     wanted = [(role.count_min * role.needs.gpus, _suitable(state, job, role)) for role in roles]
     for role, each in zip(roles, wanted, strict=True):

@@ -26,10 +26,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 
-from radrm.core.records import Attempt, Device, Job, Reading, Reservation, Usage
+from radrm.core.records import Attempt, Device, Job, NodeUse, Reading, Reservation, Usage
 from radrm.core.settings import CoreSettings
 from radrm.core.state.holding import Holding, merged
 from radrm.core.state.ledger import DeviceLedger
+from radrm.core.state.nodes import Nodes
 from radrm.core.state.readings import why_unreadable
 from radrm.core.state.state import State
 from radrm.core.state.waiting import WaitingQueue
@@ -95,7 +96,7 @@ class Snapshot:
 
     __slots__ = (
         *("version", "jobs_version", "settings", "_jobs", "_attempts", "_ledgers", "_gpu"),
-        *("_gpuless", "_devices", "_in_order", "_every_job", "_detached", "__weakref__"),
+        *("_gpuless", "_nodes", "_devices", "_in_order", "_every_job", "_detached", "__weakref__"),
     )
 
     def __init__(self, state: State) -> None:
@@ -109,6 +110,7 @@ class Snapshot:
         self._ledgers = state.ledgers
         self._gpu = state.waiting.gpu
         self._gpuless = state.waiting.gpuless
+        self._nodes: Nodes | tuple[NodeUse, ...] = state.nodes
         self._devices: dict[str, DeviceSnapshot] = {}
         self._in_order: tuple[DeviceSnapshot, ...] | None = None
         self._every_job: tuple[Job, ...] | None = None
@@ -120,6 +122,7 @@ class Snapshot:
             return
         self._detached = True
         _ = self.devices  # copies of the ledgers, which are made on first use
+        self._nodes = self.nodes
         self._jobs = self._jobs.copy()
         self._attempts = self._attempts.copy()
         self._ledgers = {}
@@ -210,6 +213,11 @@ class Snapshot:
                 sorted(known, key=lambda each: (each.device.node, each.device.index))
             )
         return self._in_order
+
+    @property
+    def nodes(self) -> tuple[NodeUse, ...]:
+        """The nodes with the CPUs and the host memory that jobs have booked, by name."""
+        return self._nodes.uses() if isinstance(self._nodes, Nodes) else self._nodes
 
     def device(self, uuid: str) -> DeviceSnapshot | None:
         """Return a device; None if it is unknown."""

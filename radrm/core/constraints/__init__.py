@@ -8,6 +8,7 @@ The files, in the order in which they may import one another:
     need         how much memory a job needs on each of its GPUs
     fit          why a device cannot take a job, no matter which jobs are on it
     modes        how a job would share a device
+    nodes        why a job cannot have its CPUs and its host memory
     turns        whose turn it is on an MPS server
     sharing      why a job cannot join the jobs on a device
     placement    all shares of a placement together

@@ -1,4 +1,4 @@
-"""Why a job can never run on these devices, even if all of them were idle.
+"""Why a job can never run here, even if all devices and nodes were idle.
 
 Waiting jobs, submitted jobs and edits are checked: a job that can never run fails with the
 reason, or the edit is refused, instead of waiting forever.
@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from radrm.core.constraints.kinds import kind_refusal
+from radrm.core.constraints.nodes import never_on_nodes
 from radrm.core.records import Device, Job, Role
 from radrm.core.state.state import State
 from radrm.core.units import show_mib
@@ -16,11 +17,14 @@ from radrm.core.words import Collocation, DeviceKind
 
 
 def hopeless(state: State, job: Job, wish: Collocation | None = None) -> str | None:
-    """Return why this job can never run on these devices; None if it can, or without devices.
+    """Return why this job can never run here; None if it can, or without known devices.
 
     A vanished GPU may return, so it counts. `wish`: judge the job as if it asked for this
     collocation mode.
     """
+    never = never_on_nodes(state, job)
+    if never is not None:
+        return never
     devices = state.known_devices()
     if not devices or job.spec.gpus == 0:
         return None

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from radrm.core.constraints.modes import can_be_time_sliced
-from radrm.core.records import Job, Placement, Refusal, Role, Share
+from radrm.core.records import LOCAL_NODE, Device, Job, Placement, Refusal, Role, Share
 from radrm.core.rules import Ask, Policy
 from radrm.core.view import Offer, View
 from radrm.core.words import Collocation, Queue
@@ -35,6 +35,9 @@ def find_placement(
     mode. If these are too few, it is time-sliced on all, also where it could be an MPS client.
     `only`: use no other device.
     """
+    lacks = view.refuse_on_nodes(job)
+    if lacks is not None:
+        return Found(None, (lacks,), policy_state)
     by_role = _offers_by_role(view, job, only)
     modes = [None] if job.spec.gpus == 1 else _modes(policy, job, by_role)
     tried: list[Found] = []
@@ -78,7 +81,7 @@ def _find(
 ) -> Found:
     """Return a placement in this mode; None: in the mode of the devices."""
     shares = [
-        _cpu_share(role.name, task, role.needs.cpus)
+        _share(role, task)
         for role in job.spec.roles
         for task in range(role.count_min * (role.needs.gpus == 0))
     ]
@@ -106,17 +109,13 @@ def _find(
         found = _mode(policy, chosen[0])
         for number, offer in enumerate(chosen):
             taken.add(offer.device.uuid)
-            shares.append(
-                Share(
-                    device=offer.device.uuid,
-                    node=offer.device.node,
-                    reserved_mib=_reservation_mib(view, policy, job, need, offer),
-                    role=role.name,
-                    task=number // role.needs.gpus,
-                    cpus=role.needs.cpus,
-                )
-            )
-    return Found(Placement(shares=tuple(shares), collocation=found), tuple(refusals), policy_state)
+            reserved = _reservation_mib(view, policy, job, need, offer)
+            shares.append(_share(role, number // role.needs.gpus, offer.device, reserved))
+    placement = Placement(shares=tuple(shares), collocation=found)
+    lacks = view.refuse_on_nodes(job, placement)
+    if lacks is not None:
+        return Found(None, (*refusals, lacks), policy_state)
+    return Found(placement, tuple(refusals), policy_state)
 
 
 def _offers_in_mode(
@@ -138,8 +137,17 @@ def _offers_in_mode(
             yield offer  # only for its refusal
 
 
-def _cpu_share(role: str, task: int, cpus: float | None) -> Share:
-    return Share(device=None, role=role, task=task, cpus=cpus)
+def _share(role: Role, task: int, device: Device | None = None, reserved_mib: int = 0) -> Share:
+    """Return a task's part of a device; None: of no device."""
+    return Share(
+        device=device.uuid if device is not None else None,
+        node=device.node if device is not None else LOCAL_NODE,
+        reserved_mib=reserved_mib,
+        role=role.name,
+        task=task,
+        cpus=role.needs.cpus,
+        memory_mib=role.needs.memory_mib,
+    )
 
 
 def _mode(policy: Policy, offer: Offer) -> Collocation:

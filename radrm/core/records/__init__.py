@@ -35,6 +35,7 @@ from radrm.core.records.devices import (
     AttemptMemory,
     Device,
     Node,
+    NodeUse,
     Reading,
     UnmanagedProcess,
 )
@@ -64,6 +65,7 @@ __all__ = [
     "Kept",
     "Needs",
     "Node",
+    "NodeUse",
     "OutOfMemory",
     "Pause",
     "Placement",

@@ -34,6 +34,7 @@ from radrm.core.records import (
     DeviceStatus,
     Instant,
     Job,
+    Node,
     Placement,
     Progress,
     Refusal,
@@ -46,6 +47,7 @@ from radrm.core.state.arrays import Array
 from radrm.core.state.followers import Followers
 from radrm.core.state.isolation import Isolation
 from radrm.core.state.ledger import DeviceLedger
+from radrm.core.state.nodes import Nodes
 from radrm.core.state.order_key import SafeOrderKey
 from radrm.core.state.pauses import Pauses, Proposals
 from radrm.core.state.timers import RULES_AGAIN, Timer, Timers
@@ -112,6 +114,7 @@ class State:
         self.waiting = Lines(self.order_key)
         self.arrays: dict[int, Array] = {}
         """Arrays with unfinished elements, by the id of the array."""
+        self.nodes = Nodes()
         self.ledgers: dict[str, DeviceLedger] = {}
         self.absent: dict[str, Device] = {}
         """GPUs that vanished since this daemon started. They may return."""
@@ -206,6 +209,7 @@ class State:
         elif job.after:
             self._followers.add(job)
         self._update_queue(job)
+        self.nodes.update(job, self.attempts.get(job.id))
         return job
 
     def put_progress(self, job: Job, progress: Progress) -> None:
@@ -278,6 +282,7 @@ class State:
         else:
             self.attempts.pop(attempt.job_id, None)
         self._note("attempt", attempt.serial, attempt)
+        self.nodes.update(self.jobs.get(attempt.job_id), attempt)
         return attempt
 
     def put_usage(self, attempt: Attempt, usage: tuple[Usage, ...]) -> None:
@@ -315,6 +320,12 @@ class State:
         self.waiting.resize(tuple(sorted(sizes)), self.jobs.__getitem__)
         self.largest_mib.clear()
         self.version += 1
+
+    def set_nodes(self, nodes: Iterable[Node]) -> None:
+        """Replace the capacities of nodes. What live jobs have booked stays booked."""
+        if self.nodes.see(nodes):
+            self.waiting.classify_again(self.jobs.__getitem__)
+            self.version += 1
 
     def known_devices(self) -> list[Device]:
         """Return the devices of the list, and vanished GPUs that may return."""
