@@ -30,6 +30,7 @@ from radrm.core.records import (
     Progress,
     Reading,
     Reservation,
+    ReservationKey,
     Role,
     RuleState,
 )
@@ -101,7 +102,8 @@ class World:
         self.actions: list[act.Action] = []
         self.jobs: dict[int, Job] = {}
         self.attempts: dict[tuple[int, int], Attempt] = {}
-        self.reservations: dict[tuple[str, str], Reservation] = {}
+        self.stored: dict[ReservationKey, Reservation] = {}
+        """The reservations in the store."""
         self.rule_states: dict[tuple[str, str], RuleState] = {}
         self.statuses: dict[str, DeviceStatus] = {}
         self.obey = True
@@ -109,6 +111,11 @@ class World:
         self.step(ev.DevicesSeen(at=self.now, devices=self.devices))
         if warm:
             self.read()
+
+    @property
+    def reservations(self) -> dict[tuple[str, str], Reservation]:
+        """The reservations by owner and device, for owners with one on each device."""
+        return {(r.owner, r.device): r for r in self.stored.values()}
 
     # ------------------------------------------------------------- time and steps
 
@@ -142,13 +149,13 @@ class World:
             elif isinstance(record, Attempt):
                 self.attempts[record.job_id, record.number] = record
             elif isinstance(record, Reservation):
-                self.reservations[record.owner, record.device] = record
+                self.stored[record.key] = record
             elif isinstance(record, RuleState):
                 self.rule_states[record.kind, record.name] = record
             else:
                 self.statuses[record.uuid] = record
         for key in decision.dropped:
-            self.reservations.pop(key, None)
+            self.stored.pop(key, None)
 
     def _do(self, action: act.Action) -> None:
         if isinstance(action, act.Launch):
@@ -178,7 +185,7 @@ class World:
         kept = Kept(
             jobs=[self.jobs[i] for i in sorted(live)],
             attempts=[a for a in self.attempts.values() if a.ended is None],
-            reservations=list(self.reservations.values()),
+            reservations=list(self.stored.values()),
             devices=list(self.statuses.values()),
             rule_states=list(self.rule_states.values()),
             next_serial=max((a.serial for a in self.attempts.values()), default=0) + 1,

@@ -37,7 +37,7 @@ class Host(World):
         return Kept(
             jobs=[j for _, j in sorted(self.jobs.items()) if not j.state.final],
             attempts=[a for a in self.attempts.values() if a.ended is None],
-            reservations=list(self.reservations.values()),
+            reservations=list(self.stored.values()),
             devices=list(self.statuses.values()),
             rule_states=list(self.rule_states.values()),
             next_serial=max((a.serial for a in self.attempts.values()), default=0) + 1,
