@@ -96,7 +96,7 @@ class Effects:
         """True if the job or attempt of the action has ended since the decision."""
         now = self._scheduler.snapshot
         if isinstance(action, act.AttemptAction):
-            return now.live_attempt(action.job_id, action.attempt) is None
+            return now.live_attempt(action.job_id, action.serial) is None
         return isinstance(action, act.EstimateJob) and now.job(action.job_id) is None
 
     def clear_ended(self, decision: Decision) -> None:
@@ -153,7 +153,7 @@ class Effects:
         if mps is None or attempt.placement.collocation is not Collocation.MPS:
             self._launcher.kill(serial)
             return
-        owner = (action.job_id, action.attempt)
+        owner = (action.job_id, action.serial)
         ended = ClientsEnded(serial)
         mps.end_clients(attempt.placement.devices, owner, lambda: self._post(ended))
 

@@ -96,8 +96,8 @@ OPTIONS: tuple[Option, ...] = (
     Option("error", "PATH", v.log_path, "file of standard error; the same patterns"),
     Option("chdir", "DIR", v.path, "run here instead of the submit directory"),
     Option("env", "NAME=VALUE", v.variable, "set a variable for the job", **_many),
-    Option("cpus", "N", v.number(0.01, 4096), "number of CPUs", **_later),
-    Option("memory", "SIZE", v.size, "host memory", **_mib, **_later),
+    Option("cpus", "N", v.number(0.01, 4096), "CPUs for the job, such as 8 or 0.5; also its limit"),
+    Option("memory", "SIZE", v.size, "host memory for the job; also its limit", **_mib),
     Option(
         "retries",
         "N",

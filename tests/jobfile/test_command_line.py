@@ -46,6 +46,10 @@ def test_help_beats_everything(argv: list[str]) -> None:
         (["a.rad", "-n", "1"], "unknown option '-n'"),
         (["a.rad", ""], "'' is not an option"),
         (["--dependency=afterok:1", "a.rad"], "here it is --after=ID"),
+        (["-c", "4", "a.rad"], "here it is --cpus=N"),
+        (["--cpus-per-task=4", "a.rad"], "here it is --cpus=N"),
+        (["--mem=4G", "a.rad"], "here it is --memory=SIZE for the host's memory"),
+        (["--mem-per-cpu=4G", "a.rad"], "here it is --memory=SIZE, of the whole job"),
         (["-"], "not read from standard input"),
         (["a.rad", "--json", "--parsable"], "exclude each other"),
         (["a.rad", "--gpus=x"], "--gpus: 'x' is not a whole number from 0 to 1024"),
@@ -83,7 +87,7 @@ def test_an_edit_names_jobs_and_what_is_to_be_different() -> None:
         (["12", "--priority=x"], "--priority: 'x' is not a whole number"),
         (["12", "--priority=1", "--priority=2"], "--priority is given twice"),
         (["12", "--mig-profile=1g.5gb", "--collocation=mps"], "does not go with"),
-        (["12", "--cpus=2"], "--cpus is not available in this release"),
+        (["12", "--weight=2"], "--weight is not available in this release"),
     ],
 )
 def test_bad_edits(argv: list[str], message: str) -> None:

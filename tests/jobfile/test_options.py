@@ -47,11 +47,11 @@ AVAILABLE = [
     "optimizer",
     "precision",
     "comment",
+    "cpus",
+    "memory",
     "device-ids",
 ]
 LATER = [
-    "cpus",
-    "memory",
     "notify",
     "due",
     "weight",

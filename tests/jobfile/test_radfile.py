@@ -163,7 +163,7 @@ def test_a_comment_that_looks_like_a_directive_is_pointed_out(line: str) -> None
         ("#RAD --gpus=x\ntrue", "job.rad line 1: --gpus: 'x' is not a whole number"),
         ("#RAD --name='a b\ntrue", "job.rad line 1: no closing quotation"),
         ("#RAD --gpus=1 # one\ntrue", "job.rad line 1: '#' is not an option"),
-        ("#RAD --cpus=3\ntrue", "job.rad line 1: --cpus is not available in this release"),
+        ("#RAD --weight=3\ntrue", "job.rad line 1: --weight is not available in this release"),
         ("#RAD --signal=USR1@60\ntrue", "job.rad: --signal comes 60 s before the time limit"),
         ("#RAD --array=9-0\ntrue", "job.rad line 1: --array: '9-0' is not an array"),
         ("#RAD '" + "x" * 9000 + "\ntrue", "job.rad line 1: longer than 8192 characters"),

@@ -51,10 +51,8 @@ def _refusal(state: State, ledger: DeviceLedger, claim: Claim, need: int, free: 
         if in_s > 0:
             why = f"available for {show_seconds(in_s)} more, less than the job's time limit"
         return Refusal("availability", why, uuid, need, free)
-    why = f"needs {show_mib(need)}, {show_mib(free)} free"
-    if in_s > 0:
-        why += f" in {show_seconds(in_s)}"
-    why += f": {_reserved(state, ledger, claim)}"
+    whom = _reserved(state, ledger, claim)
+    why = f"needs {show_mib(need)}, {show_mib(free)} free: {whom}"
     if in_s > 0:
         why += f"; it can start with a time limit below {show_seconds(in_s)}"
     return Refusal("memory", why, uuid, need, free)

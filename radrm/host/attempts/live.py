@@ -52,7 +52,6 @@ class Live:
 
     serial: int
     job_id: int
-    attempt: int
     evidence: Evidence
     token: str | None
     cgroup: str | None
