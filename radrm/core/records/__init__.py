@@ -21,7 +21,15 @@ The files, in the order in which they may import one another:
 
 from __future__ import annotations
 
-from radrm.core.records.attempts import Attempt, Exit, OutOfMemory, Stop, Task, Usage
+from radrm.core.records.attempts import (
+    Attempt,
+    Exit,
+    OutOfMemory,
+    PlannerRequest,
+    Stop,
+    Task,
+    Usage,
+)
 from radrm.core.records.devices import (
     LOCAL_NODE,
     AttemptMemory,
@@ -64,6 +72,7 @@ __all__ = [
     "OutOfMemory",
     "Pause",
     "Placement",
+    "PlannerRequest",
     "Progress",
     "Reading",
     "Refusal",

@@ -76,6 +76,17 @@ class Stop:
 
 
 @dataclass(frozen=True, slots=True)
+class PlannerRequest:
+    """A change of a running attempt that a planner asked for: `kind` is a proposal's, in words."""
+
+    kind: str
+    planner: str
+
+    def __str__(self) -> str:
+        return f"the planner {self.planner} asked for {self.kind}"
+
+
+@dataclass(frozen=True, slots=True)
 class Attempt:
     """One launch of a job. `serial` is unique over all attempts ever made."""
 
@@ -96,6 +107,10 @@ class Attempt:
     exit_code: int | None = None
     reason: str | None = None
     usage: tuple[Usage, ...] = ()
+    planner: str | None = None
+    """The planner that started it; None if an earlier release did."""
+    requested: PlannerRequest | None = None
+    """The last change that a planner asked for while it ran; None without one."""
 
     @property
     def used(self) -> dict[str, Usage]:

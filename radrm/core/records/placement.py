@@ -85,3 +85,5 @@ class Refusal:
     device: str | None = None
     needed: float | None = None
     available: float | None = None
+    planner: str | None = None
+    """The planner that gives this reason, where several planners run."""

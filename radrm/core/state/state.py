@@ -69,6 +69,8 @@ class Step:
     rejections: list[tuple[Proposal, Refusal]] = field(default_factory=list)
     ended: list[Job] = field(default_factory=list)
     """Jobs that ended in this step and whose followers are not settled yet."""
+    planner: str | None = None
+    """The planner whose proposal is carried out now."""
 
 
 LAUNCH_PAUSE_S = 60.0
@@ -78,6 +80,16 @@ LAUNCH_PAUSE_S = 60.0
 def owner_of(job_id: int) -> str:
     """Return the name of a job as an owner of reservations."""
     return f"job:{job_id}"
+
+
+def _plans_differ(before: Attempt, attempt: Attempt) -> bool:
+    """Return whether an attempt has changed so that a plan about it is stale."""
+    # Records share what a change leaves alone, so identity tells, and costs nothing.
+    return (
+        before.placement is not attempt.placement
+        or before.target is not attempt.target
+        or before.stop is not attempt.stop
+    )
 
 
 class State:
@@ -251,13 +263,19 @@ class State:
         )
 
     def touched_since(self, job_id: int, version: int) -> bool:
-        """Return whether a job has changed since that version of the view, or is gone."""
+        """Return whether a job has changed since that version of the view, or is gone.
+
+        Reports of progress and measured usage are no changes: they come all the time.
+        """
         return self._touched.get(job_id, self.version + 1) > version
 
     def put_attempt(self, attempt: Attempt) -> Attempt:
         """Save an attempt's record. An ended attempt is no longer live."""
         if attempt.ended is None:
+            before = self.attempts.get(attempt.job_id)
             self.attempts[attempt.job_id] = attempt
+            if before is None or _plans_differ(before, attempt):
+                self._touched[attempt.job_id] = self.version + 1
         else:
             self.attempts.pop(attempt.job_id, None)
         self._note("attempt", attempt.serial, attempt)
