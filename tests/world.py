@@ -31,6 +31,7 @@ from radrm.core.records import (
     Progress,
     Reading,
     Reservation,
+    ReservationKey,
     Role,
     RuleState,
 )
@@ -104,7 +105,8 @@ class World:
         self.actions: list[act.Action] = []
         self.jobs: dict[int, Job] = {}
         self.attempts: dict[tuple[int, int], Attempt] = {}
-        self.reservations: dict[tuple[str, str], Reservation] = {}
+        self.stored: dict[ReservationKey, Reservation] = {}
+        """The reservations in the store."""
         self.rule_states: dict[tuple[str, str], RuleState] = {}
         self.statuses: dict[str, DeviceStatus] = {}
         self.obey = True
@@ -113,6 +115,11 @@ class World:
         self.step(ev.DevicesSeen(at=self.now, devices=self.devices))
         if warm:
             self.read()
+
+    @property
+    def reservations(self) -> dict[tuple[str, str], Reservation]:
+        """The reservations by owner and device, for owners with one on each device."""
+        return {(r.owner, r.device): r for r in self.stored.values()}
 
     # ------------------------------------------------------------- time and steps
 
@@ -151,13 +158,13 @@ class World:
             elif isinstance(record, Attempt):
                 self.attempts[record.job_id, record.number] = record
             elif isinstance(record, Reservation):
-                self.reservations[record.owner, record.device] = record
+                self.stored[record.key] = record
             elif isinstance(record, RuleState):
                 self.rule_states[record.kind, record.name] = record
             else:
                 self.statuses[record.uuid] = record
         for key in decision.dropped:
-            self.reservations.pop(key, None)
+            self.stored.pop(key, None)
 
     def _do(self, action: act.Action) -> None:
         if isinstance(action, act.Launch):
@@ -198,7 +205,7 @@ class World:
         return Kept(
             jobs=[j for _, j in sorted(self.jobs.items()) if not j.state.final],
             attempts=[a for a in self.attempts.values() if a.ended is None],
-            reservations=list(self.reservations.values()),
+            reservations=list(self.stored.values()),
             devices=list(self.statuses.values()),
             rule_states=list(self.rule_states.values()),
             next_serial=max((a.serial for a in self.attempts.values()), default=0) + 1,

@@ -85,7 +85,7 @@ class Adoption:
         running = reservation.kind is ReservationKind.RUNNING
         if running and (attempt is None or reservation.device not in attempt.placement.devices):
             # Its attempt ended while the device was missing.
-            state.unreserve(reservation.owner, reservation.device)
+            state.unreserve(reservation.key)
             return
         state.reserve(reservation)
         if job and attempt and running:

@@ -12,7 +12,15 @@ from typing import TypeAlias
 
 from radrm.core.actions import Action
 from radrm.core.proposals import Proposal
-from radrm.core.records import Attempt, DeviceStatus, Job, Refusal, Reservation, RuleState
+from radrm.core.records import (
+    Attempt,
+    DeviceStatus,
+    Job,
+    Refusal,
+    Reservation,
+    ReservationKey,
+    RuleState,
+)
 
 Record: TypeAlias = Job | Attempt | Reservation | DeviceStatus | RuleState
 
@@ -23,13 +31,13 @@ class Decision:
 
     `volatile` records can be saved later, with other records. No record is both.
 
-    `dropped` names deleted reservations (owner, device). `wake_at` is the boot-time second at
+    `dropped` has the keys of deleted reservations. `wake_at` is the boot-time second at
     which `step` needs a `Tick`, unless an event comes earlier; None: never.
     """
 
     actions: tuple[Action, ...]
     changed: tuple[Record, ...]
-    dropped: tuple[tuple[str, str], ...]
+    dropped: tuple[ReservationKey, ...]
     wake_at: float | None
     rejections: tuple[tuple[Proposal, Refusal], ...]
     log_lines: tuple[str, ...] = ()

@@ -43,7 +43,13 @@ from radrm.core.records.estimates import DECLARED, Estimate, Progress
 from radrm.core.records.jobs import ArrayElement, Dependency, Job, Pause, Requeued
 from radrm.core.records.kept import DeviceStatus, Kept, RuleState
 from radrm.core.records.needs import Checkpoint, EarlySignal, JobSpec, Needs, Role
-from radrm.core.records.placement import Placement, Refusal, Reservation, Share
+from radrm.core.records.placement import (
+    Placement,
+    Refusal,
+    Reservation,
+    ReservationKey,
+    Share,
+)
 from radrm.core.records.time import Instant
 
 __all__ = [
@@ -75,6 +81,7 @@ __all__ = [
     "Refusal",
     "Requeued",
     "Reservation",
+    "ReservationKey",
     "Role",
     "RuleState",
     "Share",

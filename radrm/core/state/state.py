@@ -39,6 +39,7 @@ from radrm.core.records import (
     Progress,
     Refusal,
     Reservation,
+    ReservationKey,
     RuleState,
     Usage,
 )
@@ -66,7 +67,7 @@ class Step:
     changed: dict[tuple[str, object], Record] = field(default_factory=dict)
     volatile: dict[tuple[str, object], Record] = field(default_factory=dict)
     """Records that changed in volatile figures only. None of them is in `changed`."""
-    dropped: dict[tuple[str, str], None] = field(default_factory=dict)
+    dropped: dict[ReservationKey, None] = field(default_factory=dict)
     rejections: list[tuple[Proposal, Refusal]] = field(default_factory=list)
     ended: list[Job] = field(default_factory=list)
     """Jobs that ended in this step and whose followers are not settled yet."""
@@ -303,7 +304,9 @@ class State:
         for uuid, device in listed.items():
             ledger = self.ledgers.get(uuid)
             if ledger is None:
-                ledger = DeviceLedger(device, self.settings, self._windows(device))
+                ledger = DeviceLedger(
+                    device, self.settings, self._windows(device), lambda: self.step.now
+                )
                 self.ledgers[uuid] = ledger
             ledger.device = device
             ledger.drained = self.drained.get(uuid)
@@ -354,21 +357,21 @@ class State:
         self._note("device", uuid, DeviceStatus(uuid=uuid, drained=reason))
 
     def reserve(self, reservation: Reservation) -> None:
-        """Save a reservation; it replaces the owner's earlier one on the device."""
+        """Save a reservation; it replaces the one with the same key."""
         self.ledgers[reservation.device].reserve(reservation)
-        key = (reservation.owner, reservation.device)
+        key = reservation.key
         # Dropped and made again in one step: the store must not delete it after saving it.
         self.step.dropped.pop(key, None)
         self._note("reservation", key, reservation)
 
-    def unreserve(self, owner: str, device: str) -> None:
-        """Delete an owner's reservation on a device."""
-        ledger = self.ledgers.get(device)
+    def unreserve(self, key: ReservationKey) -> None:
+        """Delete a reservation, also of a device that is not listed."""
+        ledger = self.ledgers.get(key[-1])
         if ledger is not None:
-            ledger.unreserve(owner)
+            ledger.unreserve(key)
         # Made or changed in this step: the store must not save it after deleting it.
-        self.step.changed.pop(("reservation", (owner, device)), None)
-        self.step.dropped[owner, device] = None
+        self.step.changed.pop(("reservation", key), None)
+        self.step.dropped[key] = None
         self.version += 1
 
     @staticmethod
