@@ -23,11 +23,10 @@ What a restart sees: the saved records. The indices, timers and pauses are built
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Set
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 from radrm.core.actions import Action
-from radrm.core.decision import Decision, Record
-from radrm.core.proposals import Proposal
+from radrm.core.decision import Decision, Record, Step
 from radrm.core.records import (
     Attempt,
     Device,
@@ -37,7 +36,6 @@ from radrm.core.records import (
     Node,
     Placement,
     Progress,
-    Refusal,
     Reservation,
     ReservationKey,
     RuleState,
@@ -57,24 +55,6 @@ from radrm.core.state.window import SmactWindow, Window
 from radrm.core.transitions import Trigger, after
 from radrm.core.words import DeviceKind
 
-
-@dataclass(slots=True)
-class Step:
-    """What the current step has done so far."""
-
-    now: Instant
-    actions: list[Action] = field(default_factory=list)
-    changed: dict[tuple[str, object], Record] = field(default_factory=dict)
-    volatile: dict[tuple[str, object], Record] = field(default_factory=dict)
-    """Records that changed in volatile figures only. None of them is in `changed`."""
-    dropped: dict[ReservationKey, None] = field(default_factory=dict)
-    rejections: list[tuple[Proposal, Refusal]] = field(default_factory=list)
-    ended: list[Job] = field(default_factory=list)
-    """Jobs that ended in this step and whose followers are not settled yet."""
-    planner: str | None = None
-    """The planner whose proposal is carried out now."""
-
-
 LAUNCH_PAUSE_S = 60.0
 """The longest pause of all launches after the server could not start a job."""
 
@@ -82,16 +62,6 @@ LAUNCH_PAUSE_S = 60.0
 def owner_of(job_id: int) -> str:
     """Return the name of a job as an owner of reservations."""
     return f"job:{job_id}"
-
-
-def _plans_differ(before: Attempt, attempt: Attempt) -> bool:
-    """Return whether an attempt has changed so that a plan about it is stale."""
-    # Records share what a change leaves alone, so identity tells, and costs nothing.
-    return (
-        before.placement is not attempt.placement
-        or before.target is not attempt.target
-        or before.stop is not attempt.stop
-    )
 
 
 class State:
@@ -267,10 +237,7 @@ class State:
         )
 
     def touched_since(self, job_id: int, version: int) -> bool:
-        """Return whether a job has changed since that version of the view, or is gone.
-
-        Reports of progress and measured usage are no changes: they come all the time.
-        """
+        """Return whether a job has changed since that version of the view, or is gone."""
         return self._touched.get(job_id, self.version + 1) > version
 
     def put_attempt(self, attempt: Attempt) -> Attempt:
@@ -278,7 +245,7 @@ class State:
         if attempt.ended is None:
             before = self.attempts.get(attempt.job_id)
             self.attempts[attempt.job_id] = attempt
-            if before is None or _plans_differ(before, attempt):
+            if before is None or attempt.moved_since(before):
                 self._touched[attempt.job_id] = self.version + 1
         else:
             self.attempts.pop(attempt.job_id, None)
