@@ -22,8 +22,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from radrm.core.constraints.feasibility import hopeless, shortage
+from radrm.core.constraints.feasibility import hopeless
 from radrm.core.constraints.kinds import kind_refusal
+from radrm.core.constraints.matching import shortage
 from radrm.core.constraints.need import effective_need_mib, wants_whole_device
 from radrm.core.lifecycle.final import fail_waiting
 from radrm.core.records import Device, Job, Refusal, Role

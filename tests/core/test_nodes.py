@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -237,8 +238,8 @@ def test_no_mps_server_runs_empty_for_a_job_that_lacks_cpus() -> None:
 # ------------------------------------------------------------------ placements of planners
 
 
-def share(gpu: str | None = "GPU-0", task: int = 0, **caps: object) -> Share:
-    return Share(gpu, GIB if gpu else 0, task=task, **caps)  # type: ignore[arg-type]
+def share(gpu: str | None = "GPU-0", task: int = 0, **caps: Any) -> Share:
+    return Share(gpu, GIB if gpu else 0, task=task, **caps)
 
 
 BAD = [  # a share of a job that needs 2 CPUs and 1 GiB; the rule
@@ -260,7 +261,7 @@ BAD = [  # a share of a job that needs 2 CPUs and 1 GiB; the rule
 @pytest.mark.parametrize("caps, rule", BAD)
 @pytest.mark.parametrize("gpu", ["GPU-0", None])
 def test_a_placement_books_what_its_job_needs_and_what_there_is(
-    caps: dict[str, object], rule: str | None, gpu: str | None
+    caps: dict[str, Any], rule: str | None, gpu: str | None
 ) -> None:
     world = World(gpus(1), planners=(Passive(),), node=NODE)
     job = world.submit(GIB, gpus=int(gpu is not None), cpus=2, host_mib=GIB)

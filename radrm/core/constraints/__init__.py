@@ -5,6 +5,7 @@ same functions decide and explain, so `radrm explain` shows the actual reason.
 
 The files, in the order in which they may import one another:
     kinds        the kinds of device that a task can run on
+    matching     whether all roles together can have devices
     need         how much memory a job needs on each of its GPUs
     overlap      why a job would need what is reserved for others before its time limit
     fit          why a device cannot take a job, no matter which jobs are on it

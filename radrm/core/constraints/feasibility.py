@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from radrm.core.constraints.kinds import kind_refusal
+from radrm.core.constraints.matching import shortage
 from radrm.core.constraints.nodes import never_on_nodes
 from radrm.core.records import Device, Job, Role
 from radrm.core.state.state import State
 from radrm.core.units import show_mib
-from radrm.core.words import Collocation, DeviceKind
+from radrm.core.words import Collocation
 
 
 def hopeless(state: State, job: Job, wish: Collocation | None = None) -> str | None:
@@ -62,31 +63,6 @@ def _large_enough(
             f"the largest here have {show_mib(largest)} ({largest} MiB)"
         )
     return large
-
-
-def shortage(wanted: Sequence[tuple[int, Sequence[Device]]]) -> tuple[int, int] | None:
-    """Return how many devices are wanted and how many one placement can have, if too few.
-
-    None if they suffice. `wanted`: each role's number of devices, and the devices that suit it.
-    No two roles share a device. A placement has one mode, so it has GPUs or MIG instances.
-    """
-
-    def uuids_of_kind(kind: DeviceKind, devices: Sequence[Device]) -> set[str]:
-        return {device.uuid for device in devices if device.kind is kind}
-
-    total, most, fewest = sum(count for count, _ in wanted), 0, None
-    for kind in DeviceKind:
-        found = [(count, uuids_of_kind(kind, devices)) for count, devices in wanted]
-        short = next(((count, len(some)) for count, some in found if count > len(some)), None)
-        every = len(set[str]().union(*(some for _, some in found)))
-        if short is None and total <= every:
-            return None
-        # Of GPUs and MIG instances, report the kind with more suitable devices.
-        if short is not None and short[1] >= most:
-            fewest, most = short, short[1]
-        elif short is None:
-            fewest, most = (total, every), every
-    return fewest
 
 
 def _too_many(wanted: int, there: int) -> str:

@@ -115,8 +115,9 @@ def _check_role(
     refusal = refuse_device(state, job, role, ledger, mode)
     if refusal is not None:
         return refusal
-    # A planner may give a job a whole device instead, but no other mode.
-    if wanted is not mode and not wanted.whole_device:
+    # A planner may give a job a whole GPU instead, but no other mode.
+    instead = wanted is Collocation.EXCLUSIVE and mode is not Collocation.MIG
+    if wanted is not mode and not instead:
         return Refusal("mode", f"the job would share it by {mode.value}", uuid)
     if wanted.whole_device and not ledger.idle_for(owner_of(job.id), *interval_of(state, job)):
         return Refusal("not idle", "other jobs are on it or have reserved it", uuid)

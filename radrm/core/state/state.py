@@ -96,7 +96,7 @@ class State:
         self.never_since: dict[Hashable, float] = {}
         """By need: the boot-time second since which no known device could serve it."""
         self.drained: dict[str, str] = {}
-        self.largest_mib: dict[tuple[int, int, str | None], int] = {}
+        self.largest_mib: dict[Hashable, int] = {}
         """A cache of `constraints.need.largest_mib`, which is called for each device."""
         self.rule_states: dict[tuple[str, str], RuleState] = {}
         self.launch_error: str | None = None
