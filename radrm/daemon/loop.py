@@ -18,6 +18,7 @@ from typing import TypeAlias
 
 from radrm.core import actions as act
 from radrm.core import events as ev
+from radrm.core.planning.thinking import ready
 from radrm.core.records import Device
 from radrm.core.scheduler import Scheduler
 from radrm.daemon.attempts import Attempts
@@ -36,6 +37,7 @@ from radrm.host.attempts.launcher import Launcher
 from radrm.host.clock import Clock
 from radrm.host.estimation.service import Estimated
 from radrm.host.gpus.unmanaged_watch import UnmanagedWatch
+from radrm.host.planning.service import Planned, PlanningService
 from radrm.host.storage.arrivals import Arrivals
 from radrm.host.storage.store import Store
 from radrm.host.storage.submitted import Edits, Submission
@@ -45,7 +47,7 @@ log = logging.getLogger("radrm")
 LONGEST_WAIT_S = 5.0
 """Real seconds of one wait, so that a dead watching thread is replaced in this time."""
 
-News: TypeAlias = ev.Event | Request | ClientsEnded | Estimated
+News: TypeAlias = ev.Event | Request | ClientsEnded | Estimated | Planned
 """What other threads post to the loop's thread."""
 
 
@@ -60,6 +62,7 @@ class Parts:
     launcher: Launcher
     monitor: Callable[[Callable[[ev.Event], None]], Monitor]
     estimation: Estimation
+    planning: PlanningService
     probing: Probing
     site: Site
     unmanaged: UnmanagedWatch
@@ -90,6 +93,7 @@ class Loop:
             parts.store,
             parts.launcher,
             parts.estimation,
+            parts.planning,
             parts.site,
             self._monitor.read_soon,
             self.post,
@@ -165,7 +169,7 @@ class Loop:
     def run(self, first: ev.DevicesSeen) -> None:
         """Adopt the attempts of an earlier daemon, then serve until `stop`."""
         self._wakeups.watch_folder(self.parts.arrivals.path)
-        self.scheduler.restore(self.store.kept())
+        self.process([ev.Restored(at=first.at, kept=self.store.kept())])
         # All ends come before timers and planners, so that no ended job runs into its limit.
         adopted = self._attempts.adopt()
         self.process([first, *adopted, ev.AttemptsAdopted(at=self.clock.now())])
@@ -226,9 +230,15 @@ class Loop:
             self.parts.launcher.kill(news.serial)
         elif isinstance(news, Estimated):
             self._take_estimates(news)
+        elif isinstance(news, Planned):
+            self._take_plan(news)
         else:
             self.process([news])
             self.parts.unmanaged.look(news, self.scheduler.snapshot)
+
+    def _take_plan(self, found: Planned) -> None:
+        now = self.clock.now()
+        self.process([ready(found.action, found.version, found.thought, now)])
 
     def _take_estimates(self, found: Estimated) -> None:
         now, answer = self.clock.now(), found.answer
