@@ -103,6 +103,7 @@ from radrm.core.records import (
     Needs,
     OutOfMemory,
     Pause,
+    Pending,
     Placement,
     Progress,
     Reading,
@@ -121,6 +122,7 @@ from radrm.core.settings import CoreSettings
 from radrm.core.units import parse_mib, parse_seconds, show_mib, show_seconds
 from radrm.core.view import Offer, View
 from radrm.core.words import (
+    ActionKind,
     CheckpointKind,
     Collocation,
     Condition,
@@ -138,6 +140,7 @@ from radrm.estimators.interface import Description, Estimator, PastRun
 __all__ = [
     "DECLARED",
     "LOCAL_NODE",
+    "ActionKind",
     "Again",
     "ArrayElement",
     "Ask",
@@ -170,6 +173,7 @@ __all__ = [
     "Outcome",
     "PastRun",
     "Pause",
+    "Pending",
     "Placement",
     "Plan",
     "Planner",

@@ -20,6 +20,7 @@ from radrm.core.records import (
     JobSpec,
     Kept,
     OutOfMemory,
+    Placement,
     Progress,
     Reading,
     Share,
@@ -205,7 +206,9 @@ class CheckpointTaken(AttemptEvent):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resized(AttemptEvent):
-    """The attempt runs on its target placement."""
+    """The attempt runs on this placement, the target of `Resize`."""
+
+    target: Placement
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -217,7 +220,7 @@ class SharesApplied(AttemptEvent):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ActionFailed(Event):
-    """An action failed and has changed nothing.
+    """An action failed and has changed nothing. Late for an action that is not pending any more.
 
     `passing`: the reason lies with the server (a full disk) and can be over soon.
     """

@@ -36,9 +36,17 @@ def drop_target(state: State, job: Job) -> None:
     """Give up a migration, if one is under way."""
     if job.target is None:
         return
+    attempt = state.attempts.get(job.id)
     for uuid in job.target.devices:
-        ledger = state.ledgers.get(uuid)
-        mine = ledger.reservations.get(owner_of(job.id)) if ledger else None
-        if mine is not None and mine.kind is ReservationKind.MIGRATION:
+        # Where its attempt is, it has that reservation only. A device that is missing may have one.
+        if attempt is None or uuid not in attempt.devices:
             state.unreserve(owner_of(job.id), uuid)
     state.put_job(replace(state.jobs[job.id], target=None))
+
+
+def drop_vanished_targets(state: State) -> None:
+    """Give up the migrations to devices that have vanished."""
+    for job, _ in list(state.running()):
+        ledgers = [state.ledgers.get(uuid) for uuid in job.target.devices] if job.target else ()
+        if any(ledger is None or ledger.vanished for ledger in ledgers):
+            drop_target(state, job)

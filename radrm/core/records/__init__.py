@@ -21,7 +21,7 @@ The files, in the order in which they may import one another:
 
 from __future__ import annotations
 
-from radrm.core.records.attempts import Attempt, Exit, OutOfMemory, Stop, Task, Usage
+from radrm.core.records.attempts import Attempt, Exit, OutOfMemory, Pending, Stop, Task, Usage
 from radrm.core.records.devices import (
     LOCAL_NODE,
     AttemptMemory,
@@ -58,6 +58,7 @@ __all__ = [
     "Node",
     "OutOfMemory",
     "Pause",
+    "Pending",
     "Placement",
     "Progress",
     "Reading",
