@@ -88,10 +88,13 @@ class Adoption:
             return
         attempt = state.attempts.get(job.id) if job else None
         running = reservation.kind is ReservationKind.RUNNING
-        targets = job.target.devices if job is not None and job.target is not None else ()
-        if reservation.device not in (attempt.devices if running and attempt else targets):
+        why = {
+            ReservationKind.RUNNING: attempt.devices if attempt else (),
+            ReservationKind.MIGRATION: job.target.devices if job and job.target else (),
+        }
+        if reservation.device not in why.get(reservation.kind, (reservation.device,)):
             # Its attempt or migration ended while the device was missing.
-            state.unreserve(reservation.owner, reservation.device)
+            state.unreserve(reservation.key)
             return
         state.reserve(reservation)
         if job and attempt and running:

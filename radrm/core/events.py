@@ -7,6 +7,7 @@ actions are events too.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from radrm.core.actions import Action
 from radrm.core.proposals import Proposal
@@ -19,6 +20,7 @@ from radrm.core.records import (
     Job,
     JobSpec,
     Kept,
+    Node,
     OutOfMemory,
     Placement,
     Progress,
@@ -142,6 +144,13 @@ class DevicesSeen(Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class NodesSeen(Event):
+    """The CPUs and the host memory that jobs can have. An unlisted node's are unknown."""
+
+    nodes: tuple[Node, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ReadingsTaken(Event):
     """New readings of some devices."""
 
@@ -235,8 +244,16 @@ class ActionFailed(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanReady(Event):
-    """A slow planner's answer. `version` is that of the view which the planner saw."""
+    """A slow planner's answer to `Think` number `number`, or why there is none (`error`).
+
+    `version` is that of the snapshot which the planner saw. `state` and `wake_at` are those of
+    its `Plan`.
+    """
 
     planner: str
     version: int
-    proposals: tuple[Proposal, ...]
+    proposals: tuple[Proposal, ...] = ()
+    number: int = 0
+    state: Any = None
+    wake_at: float | None = None
+    error: str | None = None

@@ -66,6 +66,9 @@ class CoreSettings:
     """Time for a checkpoint; at least three times its cost, if the job states that."""
     estimate_limit_s: float = 3600.0
     """Time for the estimators. Then the job goes on with the estimates that it has."""
+    think_s: float = 60.0
+    """Limit for one plan of a slow planner. Then its process is killed, and it is asked again after
+    a pause (`retry_s`)."""
     gpuless_at_once: int = 16
     """Limit of running jobs without GPUs. The daemon's default is the number of CPUs."""
     launch_retry_s: float = 5.0

@@ -138,6 +138,7 @@ class Witness:
     heard: list[tuple[str, int]] = field(default_factory=list)
     name: str = "witness"
     version: int = 1
+    starts_jobs: bool = False
     listens: frozenset[type[ev.Event]] = frozenset({ev.DevicesSeen, ev.AttemptEnded})
 
     def plan(self, view: View, event: ev.Event, state: Any) -> Plan:

@@ -71,7 +71,8 @@ def ended(state: State, job: Job, attempt: Attempt, event: AttemptEnded, rule: R
     job, attempt = _with_right_start(state, job, attempt, event)
     attempt = _record_end(state, job, attempt, event)
     _move_job(state, job, attempt, event, rule)
-    start_at_target(state, state.jobs[job.id])
+    planner = attempt.requested.planner if attempt.requested is not None else None
+    start_at_target(state, state.jobs[job.id], planner)
 
 
 def voided(state: State, job: Job, attempt: Attempt, reason: str | None) -> None:
@@ -98,7 +99,7 @@ def give_up(state: State, job: Job, attempt: Attempt) -> None:
     reason = StopReason.LOST if stop.reason is StopReason.PREEMPTED else stop.reason
     limit = show_seconds(state.settings.unkillable_s)
     why = (
-        f"{why_stopped(job, stop)}; its processes have not ended {limit} after KILL "
+        f"{why_stopped(job, attempt)}; its processes have not ended {limit} after KILL "
         "and may still run"
     )
     attempt = state.put_attempt(
@@ -141,7 +142,7 @@ def _record_end(state: State, job: Job, attempt: Attempt, event: AttemptEnded) -
             ended=end,
             outcome=outcome,
             exit_code=code,
-            reason=why_stopped(job, attempt.stop) or why_ended(outcome, event, code),
+            reason=why_stopped(job, attempt) or why_ended(outcome, event, code),
             usage=usage,
             pending=(),
             tasks=tuple(
@@ -183,4 +184,4 @@ def _stopped(state: State, job: Job, attempt: Attempt) -> None:
         why = attempt.reason or attempt.stop.reason.value
         return_to_queue(state, job, progress=job.saved, **setback(state, job, attempt, why))
         return
-    finish(state, job, _END_OF_STOP[attempt.stop.reason], attempt, why_stopped(job, attempt.stop))
+    finish(state, job, _END_OF_STOP[attempt.stop.reason], attempt, why_stopped(job, attempt))

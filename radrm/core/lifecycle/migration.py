@@ -17,9 +17,6 @@ def take_target(state: State, job: Job, placement: Placement) -> None:
     """Reserve the devices where a running job is to continue."""
     state.put_job(replace(job, target=placement))
     for uuid, mib in State.reserved_on(placement).items():
-        # An owner has one reservation per device. On the devices of its attempt it has one already.
-        if job.id in state.ledgers[uuid].holdings:
-            continue
         state.reserve(
             Reservation(
                 owner=owner_of(job.id),
@@ -36,11 +33,8 @@ def drop_target(state: State, job: Job) -> None:
     """Give up a migration, if one is under way."""
     if job.target is None:
         return
-    attempt = state.attempts.get(job.id)
     for uuid in job.target.devices:
-        # Where its attempt is, it has that reservation only. A device that is missing may have one.
-        if attempt is None or uuid not in attempt.devices:
-            state.unreserve(owner_of(job.id), uuid)
+        state.unreserve((owner_of(job.id), ReservationKind.MIGRATION, uuid))
     state.put_job(replace(state.jobs[job.id], target=None))
 
 

@@ -21,12 +21,22 @@ The files, in the order in which they may import one another:
 
 from __future__ import annotations
 
-from radrm.core.records.attempts import Attempt, Exit, OutOfMemory, Pending, Stop, Task, Usage
+from radrm.core.records.attempts import (
+    Attempt,
+    Exit,
+    OutOfMemory,
+    Pending,
+    PlannerRequest,
+    Stop,
+    Task,
+    Usage,
+)
 from radrm.core.records.devices import (
     LOCAL_NODE,
     AttemptMemory,
     Device,
     Node,
+    NodeUse,
     Reading,
     UnmanagedProcess,
 )
@@ -34,7 +44,13 @@ from radrm.core.records.estimates import DECLARED, Estimate, Progress
 from radrm.core.records.jobs import ArrayElement, Dependency, Job, Pause, Requeued
 from radrm.core.records.kept import DeviceStatus, Kept, RuleState
 from radrm.core.records.needs import Checkpoint, EarlySignal, JobSpec, Needs, Role
-from radrm.core.records.placement import Placement, Refusal, Reservation, Share
+from radrm.core.records.placement import (
+    Placement,
+    Refusal,
+    Reservation,
+    ReservationKey,
+    Share,
+)
 from radrm.core.records.time import Instant
 
 __all__ = [
@@ -56,15 +72,18 @@ __all__ = [
     "Kept",
     "Needs",
     "Node",
+    "NodeUse",
     "OutOfMemory",
     "Pause",
     "Pending",
     "Placement",
+    "PlannerRequest",
     "Progress",
     "Reading",
     "Refusal",
     "Requeued",
     "Reservation",
+    "ReservationKey",
     "Role",
     "RuleState",
     "Share",

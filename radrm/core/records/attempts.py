@@ -89,6 +89,17 @@ class Pending:
 
 
 @dataclass(frozen=True, slots=True)
+class PlannerRequest:
+    """A change of a running attempt that a planner asked for: `kind` is a proposal's, in words."""
+
+    kind: str
+    planner: str
+
+    def __str__(self) -> str:
+        return f"the planner {self.planner} asked for {self.kind}"
+
+
+@dataclass(frozen=True, slots=True)
 class Attempt:
     """One launch of a job. `serial` is unique over all attempts ever made."""
 
@@ -111,6 +122,19 @@ class Attempt:
     exit_code: int | None = None
     reason: str | None = None
     usage: tuple[Usage, ...] = ()
+    planner: str | None = None
+    """The planner that started it; None if an earlier release did."""
+    requested: PlannerRequest | None = None
+    """The last change that a planner asked for while it ran; None without one."""
+
+    def moved_since(self, before: Attempt) -> bool:
+        """Return whether a plan about the earlier record does not fit this one."""
+        # Records share what a change leaves alone, so identity tells.
+        return (
+            self.placement is not before.placement
+            or self.target is not before.target
+            or self.stop is not before.stop
+        )
 
     @property
     def devices(self) -> tuple[str, ...]:
