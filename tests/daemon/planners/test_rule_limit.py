@@ -12,7 +12,7 @@ import pytest
 
 from radrm.core import events as ev
 from radrm.core.planning.interrupt import interrupt
-from radrm.core.records import Job
+from radrm.core.records import Job, OutOfMemory
 from radrm.core.rules import Ask, Plan
 from radrm.core.scheduler import Scheduler
 from radrm.core.view import Offer, View
@@ -22,6 +22,7 @@ from tests.contract.broken import Broken, Recovering, Watched, world_of
 from tests.world import GIB, default_planner, gpus
 
 LIMIT_S = 0.05
+ASKED = frozenset({ev.JobSubmitted})
 
 
 @pytest.fixture(autouse=True)
@@ -74,7 +75,7 @@ CALLS: dict[str, Callable[[View], object]] = {
 
 @pytest.mark.parametrize("how", [spin, spin_and_catch])
 def test_a_planner_that_spins_rests(how: Callable[[], Any]) -> None:
-    world = limited(world_of(default_planner(), Broken(make=how)))
+    world = limited(world_of(default_planner(), Broken(make=how, listens=ASKED)))
     job = world.submit(GIB)
     assert world.state(job) is JobState.RUNNING
     (said,) = world.said
@@ -85,7 +86,7 @@ def test_a_planner_that_spins_rests(how: Callable[[], Any]) -> None:
 
 @pytest.mark.parametrize("what", CALLS)
 def test_a_loop_over_the_view_is_interrupted_between_two_calls(what: str) -> None:
-    world = limited(world_of(default_planner(), Looping(call=CALLS[what])))
+    world = limited(world_of(default_planner(), Looping(call=CALLS[what], listens=ASKED)))
     job = world.submit(GIB)
     assert world.state(job) is JobState.RUNNING
     assert "the planner looping failed (it took longer" in world.said[0]
@@ -98,7 +99,7 @@ def test_an_explanation_that_spins_is_interrupted() -> None:
         def explain(self, view: View, job: Job) -> Any:
             return spin()
 
-    world = limited(world_of(Pondering(), alone=True))
+    world = limited(world_of(Pondering(listens=ASKED), alone=True))
     job = world.submit(GIB)
     (refusal,) = world.scheduler.why_waiting(job.id, world.now)
     assert "cannot say why: it took longer" in refusal.message
@@ -146,7 +147,7 @@ def test_an_order_that_spins_rests_also_at_a_restart() -> None:
 def test_a_recovery_rule_that_spins_rests() -> None:
     world = limited(Watched(gpus(1), recovery=Recovering(spin)))
     job = world.submit(GIB)
-    world.oom(job)
+    world.end(job, 1, oom=OutOfMemory("CUDA out of memory"))
     assert world.said[0].startswith("the recovery recovering failed (it took longer")
     assert world.jobs[job.id].oom_count == 1
 
