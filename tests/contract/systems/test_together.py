@@ -168,24 +168,24 @@ def test_records_say_who_resized_and_capped() -> None:
 
 
 def test_two_toys_and_a_slow_one_at_once() -> None:
-    """FlowCon caps, Elastic resizes, and a slow ANDREAS preempts; nobody knows the others."""
-    world = Watched(gpus(4), planners=(default_planner(), Elastic(), FlowCon(), SlowAndreas()))
-    grown = world.submit(30 * GIB, smact=0.5, roles=WORKERS)
-    patient = world.submit(30 * GIB, smact=0.5, checkpoint=CAN_SAVE)
-    for _ in range(3):
-        world.pass_time(10.0)
-    others = [world.submit(30 * GIB, smact=0.5) for _ in range(2)]
-    urgent = world.submit(30 * GIB, smact=0.5, due_s=1.0, priority=1)
+    """FlowCon caps, SpeCon migrates, and a slow ANDREAS preempts; nobody knows the others."""
+    world = Watched(gpus(2), planners=(default_planner(), SpeCon(), FlowCon(), SlowAndreas()))
+    patient = world.submit(20 * GIB, smact=0.3, checkpoint=CAN_SAVE)
+    other = world.submit(30 * GIB, smact=0.3)
+    world.pass_time(10.0)
+    urgent = world.submit(30 * GIB, smact=0.3, due_s=1.0, priority=1)
     for _ in range(3):
         world.pass_time(10.0)
     assert world.state(urgent) is JobState.RUNNING
     assert world.attempts[patient.id, 1].outcome is Outcome.PREEMPTED
-    assert world.state(grown) is JobState.RUNNING and world.said == []
-    for job in (urgent, *others, grown):
-        if world.live(job):
-            world.end(job)
+    world.end(other)
+    world.end(urgent)
     world.pass_time(10.0)
     assert world.state(patient) is JobState.RUNNING
+    converge(world, patient)
+    assert world.jobs[patient.id].attempts == 3, "and SpeCon migrates it"
+    kinds = {each.requested.kind for each in world.attempts.values() if each.requested}
+    assert kinds == {"a migration", "a preemption", "other caps"} and world.said == []
 
 
 def test_a_start_of_a_controller_is_checked_like_any_other() -> None:
