@@ -142,7 +142,8 @@ def _record_end(state: State, job: Job, attempt: Attempt, event: AttemptEnded) -
             ended=end,
             outcome=outcome,
             exit_code=code,
-            reason=why_stopped(job, attempt) or why_ended(outcome, event, code),
+            reason=why_stopped(job, attempt.stop, attempt.requested)
+            or why_ended(outcome, event, code),
             usage=usage,
             pending=(),
             tasks=tuple(
@@ -184,4 +185,4 @@ def _stopped(state: State, job: Job, attempt: Attempt) -> None:
         why = attempt.reason or attempt.stop.reason.value
         return_to_queue(state, job, progress=job.saved, **setback(state, job, attempt, why))
         return
-    finish(state, job, _END_OF_STOP[attempt.stop.reason], attempt, why_stopped(job, attempt))
+    finish(state, job, _END_OF_STOP[attempt.stop.reason], attempt, why_stopped(job, attempt.stop))
