@@ -11,7 +11,6 @@ from dataclasses import replace
 
 from radrm.core import actions as act
 from radrm.core import events as ev
-from radrm.core.adoption import Kept
 from radrm.core.decision import Decision
 from radrm.core.records import (
     ArrayElement,
@@ -25,12 +24,14 @@ from radrm.core.records import (
     Instant,
     Job,
     JobSpec,
+    Kept,
     Needs,
     Node,
     OutOfMemory,
     Progress,
     Reading,
     Reservation,
+    ReservationKey,
     Role,
     RuleState,
 )
@@ -104,7 +105,8 @@ class World:
         self.actions: list[act.Action] = []
         self.jobs: dict[int, Job] = {}
         self.attempts: dict[tuple[int, int], Attempt] = {}
-        self.reservations: dict[tuple[str, str], Reservation] = {}
+        self.stored: dict[ReservationKey, Reservation] = {}
+        """The reservations in the store."""
         self.rule_states: dict[tuple[str, str], RuleState] = {}
         self.statuses: dict[str, DeviceStatus] = {}
         self.obey = True
@@ -113,6 +115,11 @@ class World:
         self.step(ev.DevicesSeen(at=self.now, devices=self.devices))
         if warm:
             self.read()
+
+    @property
+    def reservations(self) -> dict[tuple[str, str], Reservation]:
+        """The reservations by owner and device, for owners with one on each device."""
+        return {(r.owner, r.device): r for r in self.stored.values()}
 
     # ------------------------------------------------------------- time and steps
 
@@ -151,13 +158,13 @@ class World:
             elif isinstance(record, Attempt):
                 self.attempts[record.job_id, record.number] = record
             elif isinstance(record, Reservation):
-                self.reservations[record.owner, record.device] = record
+                self.stored[record.key] = record
             elif isinstance(record, RuleState):
                 self.rule_states[record.kind, record.name] = record
             else:
                 self.statuses[record.uuid] = record
         for key in decision.dropped:
-            self.reservations.pop(key, None)
+            self.stored.pop(key, None)
 
     def _do(self, action: act.Action) -> None:
         if isinstance(action, act.Launch):
@@ -183,23 +190,26 @@ class World:
     def restart(self, *found: ev.Event) -> None:
         """A new scheduler from what was saved, as after `kill -9`, with what its host has found
         of the attempts."""
-        live = {j.id for j in self.jobs.values() if not j.state.final}
-        kept = Kept(
-            jobs=[self.jobs[i] for i in sorted(live)],
-            attempts=[a for a in self.attempts.values() if a.ended is None],
-            reservations=list(self.reservations.values()),
-            devices=list(self.statuses.values()),
-            rule_states=list(self.rule_states.values()),
-            next_serial=max((a.serial for a in self.attempts.values()), default=0) + 1,
-        )
+        kept = self.kept()
         self.scheduler = Scheduler(self.rules, self.settings)
-        self.scheduler.restore(kept)
+        self.step(ev.Restored(at=self.now, kept=kept))
         self.see_nodes()
         self.step(ev.DevicesSeen(at=self.now, devices=self.devices))
         for event in found:
             self.step(event)
         self.step(ev.AttemptsAdopted(at=self.now))
         self.read()
+
+    def kept(self) -> Kept:
+        """What a store would give to the next daemon."""
+        return Kept(
+            jobs=[j for _, j in sorted(self.jobs.items()) if not j.state.final],
+            attempts=[a for a in self.attempts.values() if a.ended is None],
+            reservations=list(self.stored.values()),
+            devices=list(self.statuses.values()),
+            rule_states=list(self.rule_states.values()),
+            next_serial=max((a.serial for a in self.attempts.values()), default=0) + 1,
+        )
 
     # ------------------------------------------------------------- readings
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from radrm.core.constraints.modes import mode_on
 from radrm.core.constraints.need import effective_need_mib
 from radrm.core.constraints.nodes import books_nothing, refuse_bookings, refuse_size
+from radrm.core.constraints.overlap import interval_of
 from radrm.core.constraints.placement import refuse_device
 from radrm.core.constraints.turns import turns
 from radrm.core.records import (
@@ -33,7 +34,7 @@ from radrm.core.words import Collocation
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """One device as one job would find it.
+    """One device as one job would find it, until its time limit.
 
     `refusal` is why the core refuses the device; a policy can skip such an offer. `smact` is
     the SM activity, 0..1; if it is None, `smact_refusal` says why. `occupants` are job ids.
@@ -102,7 +103,7 @@ class View:
 
     def reservations(self, device: str) -> tuple[Reservation, ...]:
         """Return the reservations on a device."""
-        return tuple(self._state.ledgers[device].reservations.values())
+        return self._state.ledgers[device].reserved.every()
 
     def nodes(self) -> tuple[NodeUse, ...]:
         """Return the nodes with the CPUs and the host memory that jobs have booked, by name."""
@@ -148,11 +149,12 @@ class View:
         """Return one device as `job` would find it. `mode` replaces the job's own mode there."""
         ledger = self._state.ledgers[uuid]
         owner, smact = owner_of(job.id), ledger.smact
+        interval = interval_of(self._state, job)
         return Offer(
             device=ledger.device,
             mode=mode_on(self._state, job, role, ledger) if mode is None else mode,
-            idle=ledger.idle_for(owner),
-            free_mib=ledger.free_mib(owner),
+            idle=ledger.idle_for(owner, *interval),
+            free_mib=ledger.free_mib(owner, *interval),
             smact=smact,
             smact_refusal=ledger.smact_refusal if smact is None else None,
             occupants=tuple(ledger.holdings),

@@ -52,6 +52,7 @@ class OrderPolicy(Planner):
     """The number of jobs of a queue that are tried. With a strict order only the first is."""
     name: str = "default"
     version: int = 1
+    starts_jobs: bool = True
     listens: frozenset[type[ev.Event]] = _OCCASIONS
 
     def plan(self, view: View, event: ev.Event, state: Any) -> Plan:

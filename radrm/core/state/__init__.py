@@ -8,6 +8,7 @@ The files, in the order in which they may import one another:
     cohort     the user whose clients are on an MPS server
     load       the SM activity of a device that a policy uses
     readings   checks of readings, and memory by job
+    reserved   reservations, and the memory that they take over time (a folder)
     ledger     the occupants and reservations of a device
     nodes      the CPUs and the host memory of nodes
     isolation  a failed rule rests, and a default replaces it

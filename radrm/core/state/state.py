@@ -23,11 +23,10 @@ What a restart sees: the saved records. The indices, timers and pauses are built
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Set
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 from radrm.core.actions import Action
-from radrm.core.decision import Decision, Record
-from radrm.core.proposals import Proposal
+from radrm.core.decision import Decision, Record, Step
 from radrm.core.records import (
     Attempt,
     Device,
@@ -37,8 +36,8 @@ from radrm.core.records import (
     Node,
     Placement,
     Progress,
-    Refusal,
     Reservation,
+    ReservationKey,
     RuleState,
     Usage,
 )
@@ -55,22 +54,6 @@ from radrm.core.state.waiting import Lines, OrderKey
 from radrm.core.state.window import SmactWindow, Window
 from radrm.core.transitions import Trigger, after
 from radrm.core.words import DeviceKind
-
-
-@dataclass(slots=True)
-class Step:
-    """What the current step has done so far."""
-
-    now: Instant
-    actions: list[Action] = field(default_factory=list)
-    changed: dict[tuple[str, object], Record] = field(default_factory=dict)
-    volatile: dict[tuple[str, object], Record] = field(default_factory=dict)
-    """Records that changed in volatile figures only. None of them is in `changed`."""
-    dropped: dict[tuple[str, str], None] = field(default_factory=dict)
-    rejections: list[tuple[Proposal, Refusal]] = field(default_factory=list)
-    ended: list[Job] = field(default_factory=list)
-    """Jobs that ended in this step and whose followers are not settled yet."""
-
 
 LAUNCH_PAUSE_S = 60.0
 """The longest pause of all launches after the server could not start a job."""
@@ -260,7 +243,10 @@ class State:
     def put_attempt(self, attempt: Attempt) -> Attempt:
         """Save an attempt's record. An ended attempt is no longer live."""
         if attempt.ended is None:
+            before = self.attempts.get(attempt.job_id)
             self.attempts[attempt.job_id] = attempt
+            if before is None or attempt.moved_since(before):
+                self._touched[attempt.job_id] = self.version + 1
         else:
             self.attempts.pop(attempt.job_id, None)
         self._note("attempt", attempt.serial, attempt)
@@ -285,7 +271,9 @@ class State:
         for uuid, device in listed.items():
             ledger = self.ledgers.get(uuid)
             if ledger is None:
-                ledger = DeviceLedger(device, self.settings, self._windows(device))
+                ledger = DeviceLedger(
+                    device, self.settings, self._windows(device), lambda: self.step.now
+                )
                 self.ledgers[uuid] = ledger
             ledger.device = device
             ledger.drained = self.drained.get(uuid)
@@ -336,21 +324,21 @@ class State:
         self._note("device", uuid, DeviceStatus(uuid=uuid, drained=reason))
 
     def reserve(self, reservation: Reservation) -> None:
-        """Save a reservation; it replaces the owner's earlier one on the device."""
+        """Save a reservation; it replaces the one with the same key."""
         self.ledgers[reservation.device].reserve(reservation)
-        key = (reservation.owner, reservation.device)
+        key = reservation.key
         # Dropped and made again in one step: the store must not delete it after saving it.
         self.step.dropped.pop(key, None)
         self._note("reservation", key, reservation)
 
-    def unreserve(self, owner: str, device: str) -> None:
-        """Delete an owner's reservation on a device."""
-        ledger = self.ledgers.get(device)
+    def unreserve(self, key: ReservationKey) -> None:
+        """Delete a reservation, also of a device that is not listed."""
+        ledger = self.ledgers.get(key[-1])
         if ledger is not None:
-            ledger.unreserve(owner)
+            ledger.unreserve(key)
         # Made or changed in this step: the store must not save it after deleting it.
-        self.step.changed.pop(("reservation", (owner, device)), None)
-        self.step.dropped[owner, device] = None
+        self.step.changed.pop(("reservation", key), None)
+        self.step.dropped[key] = None
         self.version += 1
 
     @staticmethod
