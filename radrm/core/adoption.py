@@ -36,6 +36,7 @@ from dataclasses import dataclass
 
 from radrm.core.events import Event
 from radrm.core.lifecycle.limits import wake_for_limit
+from radrm.core.planning.reserving import put_back_planned
 from radrm.core.records import Attempt, DeviceStatus, Job, Reservation, RuleState
 from radrm.core.state.state import State
 from radrm.core.state.timers import AT_ONCE, KILL, PAUSE_OVER, PLANNER, Timer
@@ -102,6 +103,9 @@ class Adoption:
         state = self._state
         ledger = state.ledgers.get(reservation.device)
         job = state.jobs.get(reservation.job_id) if reservation.job_id else None
+        if reservation.kind.planned:
+            put_back_planned(state, reservation)
+            return
         if ledger is None:
             self._waiting.append(reservation)
             return

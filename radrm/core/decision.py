@@ -7,7 +7,7 @@ planner's next wake-up are volatile; all else is durable.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from radrm.core.actions import Action
@@ -15,6 +15,7 @@ from radrm.core.proposals import Proposal
 from radrm.core.records import (
     Attempt,
     DeviceStatus,
+    Instant,
     Job,
     Refusal,
     Reservation,
@@ -43,3 +44,20 @@ class Decision:
     log_lines: tuple[str, ...] = ()
     """Lines for the log about failed rules."""
     volatile: tuple[Record, ...] = ()
+
+
+@dataclass(slots=True)
+class Step:
+    """What the current step has done so far."""
+
+    now: Instant
+    actions: list[Action] = field(default_factory=list)
+    changed: dict[tuple[str, object], Record] = field(default_factory=dict)
+    volatile: dict[tuple[str, object], Record] = field(default_factory=dict)
+    """Records that changed in volatile figures only. None of them is in `changed`."""
+    dropped: dict[ReservationKey, None] = field(default_factory=dict)
+    rejections: list[tuple[Proposal, Refusal]] = field(default_factory=list)
+    ended: list[Job] = field(default_factory=list)
+    """Jobs that ended in this step and whose followers are not settled yet."""
+    planner: str | None = None
+    """The planner whose proposal is carried out now."""

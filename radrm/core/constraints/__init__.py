@@ -12,6 +12,8 @@ The files, in the order in which they may import one another:
     turns        whose turn it is on an MPS server
     sharing      why a job cannot join the jobs on a device
     placement    all shares of a placement together
+    expected     when the memory of a device is expected to be free
+    reserve      a planner's reservation for a waiting job or for maintenance
     feasibility  why a job can never run on these devices
     proposal     the proposals that a job in its present state allows
 """
