@@ -26,7 +26,7 @@ from radrm.core.words import (
     Quantity,
     ReservationKind,
 )
-from tests.core.placements import MIG, MPS, SLICE, WHOLE, on, refused, server, start
+from tests.core.placements import MIG, MPS, SLICE, WHOLE, Passive, on, refused, server, start
 from tests.world import GIB, World, gpus
 
 # ------------------------------------------------------------------ needs
