@@ -22,11 +22,11 @@ What a restart sees: nothing. Snapshots are never stored.
 from __future__ import annotations
 
 import weakref
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 
-from radrm.core.records import Attempt, Device, Job, Reading, Reservation, Usage
+from radrm.core.records import Attempt, Device, Instant, Job, Reading, Reservation, Usage
 from radrm.core.settings import CoreSettings
 from radrm.core.state.holding import Holding, merged
 from radrm.core.state.ledger import DeviceLedger
@@ -90,11 +90,51 @@ class DeviceSnapshot:
         return why_unreadable(self.reading, self.fresh_from_s, self.stale_after_s, now_s)
 
 
+@dataclass(frozen=True, slots=True)
+class SnapshotData:
+    """A snapshot as plain records, to send it to another process. `gpu`, `gpuless`: job ids."""
+
+    version: int
+    jobs_version: int
+    now: Instant
+    settings: CoreSettings
+    jobs: tuple[Job, ...]
+    attempts: tuple[Attempt, ...]
+    gpu: tuple[int, ...]
+    gpuless: tuple[int, ...]
+    devices: tuple[DeviceSnapshot, ...]
+
+
+class _SentLine:
+    """A line of waiting jobs of a snapshot that another process has sent."""
+
+    def __init__(self, ids: tuple[int, ...]) -> None:
+        self._at = {job_id: at for at, job_id in enumerate(ids)}
+
+    def position(self, job_id: int) -> int | None:
+        return self._at.get(job_id)
+
+    def head(self) -> int | None:
+        return next(iter(self._at), None)
+
+    def copy(self) -> _SentLine:
+        return self
+
+    def __contains__(self, job_id: int) -> bool:
+        return job_id in self._at
+
+    def __len__(self) -> int:
+        return len(self._at)
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self._at)
+
+
 class Snapshot:
     """The state at one moment, from `Scheduler.snapshot`."""
 
     __slots__ = (
-        *("version", "jobs_version", "settings", "_jobs", "_attempts", "_ledgers", "_gpu"),
+        *("version", "jobs_version", "now", "settings", "_jobs", "_attempts", "_ledgers", "_gpu"),
         *("_gpuless", "_devices", "_in_order", "_every_job", "_detached", "__weakref__"),
     )
 
@@ -103,12 +143,14 @@ class Snapshot:
         """Grows with every change of a record."""
         self.jobs_version = state.jobs_version
         """Grows with every change of a job's record, not with readings and reports of progress."""
+        self.now = state.step.now
+        """The time of the last step."""
         self.settings: CoreSettings = state.settings
         self._jobs = state.jobs
         self._attempts = state.attempts
         self._ledgers = state.ledgers
-        self._gpu = state.waiting.gpu
-        self._gpuless = state.waiting.gpuless
+        self._gpu: WaitingQueue | _SentLine = state.waiting.gpu
+        self._gpuless: WaitingQueue | _SentLine = state.waiting.gpuless
         self._devices: dict[str, DeviceSnapshot] = {}
         self._in_order: tuple[DeviceSnapshot, ...] | None = None
         self._every_job: tuple[Job, ...] | None = None
@@ -125,6 +167,37 @@ class Snapshot:
         self._ledgers = {}
         self._gpu = self._gpu.copy()
         self._gpuless = self._gpuless.copy()
+
+    # ------------------------------------------------------------- for another process
+
+    def data(self) -> SnapshotData:
+        """Return the snapshot as plain records."""
+        return SnapshotData(
+            version=self.version,
+            jobs_version=self.jobs_version,
+            now=self.now,
+            settings=self.settings,
+            jobs=tuple(self._jobs.values()),
+            attempts=tuple(self._attempts.values()),
+            gpu=tuple(self._gpu),
+            gpuless=tuple(self._gpuless),
+            devices=self.devices,
+        )
+
+    @classmethod
+    def of(cls, data: SnapshotData) -> Snapshot:
+        """Return the snapshot that `data` was made from."""
+        found = cls.__new__(cls)
+        found.version, found.jobs_version = data.version, data.jobs_version
+        found.now, found.settings = data.now, data.settings
+        found._jobs = {job.id: job for job in data.jobs}
+        found._attempts = {attempt.job_id: attempt for attempt in data.attempts}
+        found._ledgers = {}
+        found._gpu, found._gpuless = _SentLine(data.gpu), _SentLine(data.gpuless)
+        found._devices = {each.device.uuid: each for each in data.devices}
+        found._in_order, found._every_job = data.devices, None
+        found._detached = True
+        return found
 
     # ------------------------------------------------------------- jobs
 
@@ -195,7 +268,7 @@ class Snapshot:
         first = line.head()
         return self._jobs[first] if first is not None and job.id in line else None
 
-    def _line(self, job: Job) -> WaitingQueue:
+    def _line(self, job: Job) -> WaitingQueue | _SentLine:
         return self._gpu if job.spec.gpus else self._gpuless
 
     # ------------------------------------------------------------- devices

@@ -18,6 +18,7 @@ from typing import TypeAlias
 
 from radrm.core import actions as act
 from radrm.core import events as ev
+from radrm.core.planning.thinking import ready
 from radrm.core.records import Device
 from radrm.core.scheduler import Scheduler
 from radrm.daemon.attempts import Attempts
@@ -36,6 +37,7 @@ from radrm.host.attempts.launcher import Launcher
 from radrm.host.clock import Clock
 from radrm.host.estimation.service import Estimated
 from radrm.host.gpus.unmanaged_watch import UnmanagedWatch
+from radrm.host.planning.service import Planned, PlanningService
 from radrm.host.storage.arrivals import Arrivals
 from radrm.host.storage.store import Store
 from radrm.host.storage.submitted import Edits, Submission
@@ -48,7 +50,7 @@ LONGEST_WAIT_S = 5.0
 VOLATILE_S = 30.0
 """Real seconds after which volatile records are on disk. A kill loses at most these."""
 
-News: TypeAlias = ev.Event | Request | ClientsEnded | Estimated
+News: TypeAlias = ev.Event | Request | ClientsEnded | Estimated | Planned
 """What other threads post to the loop's thread."""
 
 
@@ -63,6 +65,7 @@ class Parts:
     launcher: Launcher
     monitor: Callable[[Callable[[ev.Event], None]], Monitor]
     estimation: Estimation
+    planning: PlanningService
     probing: Probing
     site: Site
     unmanaged: UnmanagedWatch
@@ -93,6 +96,7 @@ class Loop:
             parts.store,
             parts.launcher,
             parts.estimation,
+            parts.planning,
             parts.site,
             self._monitor.read_soon,
             self.post,
@@ -232,9 +236,15 @@ class Loop:
             self.parts.launcher.kill(news.serial)
         elif isinstance(news, Estimated):
             self._take_estimates(news)
+        elif isinstance(news, Planned):
+            self._take_plan(news)
         else:
             self.process([news])
             self.parts.unmanaged.look(news, self.scheduler.snapshot)
+
+    def _take_plan(self, found: Planned) -> None:
+        now = self.clock.now()
+        self.process([ready(found.action, found.version, found.thought, now)])
 
     def _take_estimates(self, found: Estimated) -> None:
         now, answer = self.clock.now(), found.answer

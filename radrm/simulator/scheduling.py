@@ -16,6 +16,7 @@ from math import ceil
 from radrm.core import actions as act
 from radrm.core import events as ev
 from radrm.core.decision import Decision
+from radrm.core.planning.thinking import think_in_place
 from radrm.core.records import (
     ArrayElement,
     AttemptMemory,
@@ -101,6 +102,7 @@ class OwnLoop:
         # The daemon sees settled memory at its first reading after `settle_s`.
         self._world = World(devices, self._settings.settle_s + READING_INTERVAL_S)
         self._scheduler = Scheduler(rules, self._settings, self._window)
+        self._planners = rules.planners
         self._tasks = tasks
         self._history = history
         self._auto = auto
@@ -212,6 +214,9 @@ class OwnLoop:
             if attempt is not None and self._serial[action.job_id] == action.serial:
                 self._world.end(attempt)
                 self._ended(attempt, (Exit(signal=_TERM),), None)
+        elif isinstance(action, act.Think):
+            now, snapshot = self._now, self._scheduler.snapshot
+            self._events.append(think_in_place(self._planners, action, snapshot, now))
         elif not isinstance(action, act.SendSignal):
             # The daemon's host gives the same answer to actions that it does not support.
             refused = ev.ActionFailed(at=self._now, action=action, reason="not in the simulator")

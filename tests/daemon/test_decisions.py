@@ -23,7 +23,12 @@ def effects_of(world: World) -> Any:
     launcher = Mock(**{"is_live.return_value": False})
     clock = SimpleNamespace(now=lambda: world.now)
     site = SimpleNamespace(mps=None)
-    others: dict[str, Any] = {"estimation": Mock(), "read_soon": Mock(), "post": Mock()}
+    others: dict[str, Any] = {
+        "estimation": Mock(),
+        "planning": Mock(),
+        "read_soon": Mock(),
+        "post": Mock(),
+    }
     return Effects(clock, world.scheduler, Mock(), launcher, site=site, **others)  # type: ignore[arg-type]
 
 

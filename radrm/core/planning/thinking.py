@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
+from radrm.core.actions import Think
+from radrm.core.events import PlanReady
 from radrm.core.planning.asking import checked_wake, drawn
 from radrm.core.planning.shapes import plain
 from radrm.core.proposals import Proposal
-from radrm.core.rules import SlowPlanner
+from radrm.core.records import Instant
+from radrm.core.rules import Planner, SlowPlanner, is_slow
 from radrm.core.snapshot import Snapshot
 from radrm.core.state.isolation import RuleFailed, call_rule
 
@@ -36,3 +40,28 @@ def think(planner: SlowPlanner, snapshot: Snapshot, state: Any) -> Thought:
     except RuleFailed as failed:
         return Thought(error=str(failed))
     return Thought(proposals, remembered, wake_at)
+
+
+def ready(action: Think, version: int, thought: Thought, at: Instant) -> PlanReady:
+    """Return the event that answers `action`; `version` is the snapshot's."""
+    return PlanReady(
+        at=at,
+        planner=action.planner,
+        number=action.number,
+        version=version,
+        proposals=thought.proposals,
+        state=thought.state,
+        wake_at=thought.wake_at,
+        error=thought.error,
+    )
+
+
+def think_in_place(
+    planners: Iterable[Planner | SlowPlanner], action: Think, snapshot: Snapshot, at: Instant
+) -> PlanReady:
+    """Have one of these planners think now; return the event that answers `action`.
+
+    For hosts in virtual time: a plan takes no time there.
+    """
+    planner = next(each for each in planners if is_slow(each) and each.name == action.planner)
+    return ready(action, snapshot.version, think(planner, snapshot, action.state), at)

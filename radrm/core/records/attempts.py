@@ -112,6 +112,15 @@ class Attempt:
     requested: PlannerRequest | None = None
     """The last change that a planner asked for while it ran; None without one."""
 
+    def moved_since(self, before: Attempt) -> bool:
+        """Return whether a plan about the earlier record does not fit this one."""
+        # Records share what a change leaves alone, so identity tells.
+        return (
+            self.placement is not before.placement
+            or self.target is not before.target
+            or self.stop is not before.stop
+        )
+
     @property
     def used(self) -> dict[str, Usage]:
         """Its usage by device. Earlier releases stored a device twice: the last entry counts."""

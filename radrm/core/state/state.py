@@ -63,16 +63,6 @@ def owner_of(job_id: int) -> str:
     return f"job:{job_id}"
 
 
-def _plans_differ(before: Attempt, attempt: Attempt) -> bool:
-    """Return whether an attempt has changed so that a plan about it is stale."""
-    # Records share what a change leaves alone, so identity tells, and costs nothing.
-    return (
-        before.placement is not attempt.placement
-        or before.target is not attempt.target
-        or before.stop is not attempt.stop
-    )
-
-
 class State:
     """The records of unfinished jobs, and the devices, with their indices."""
 
@@ -245,10 +235,7 @@ class State:
         )
 
     def touched_since(self, job_id: int, version: int) -> bool:
-        """Return whether a job has changed since that version of the view, or is gone.
-
-        Reports of progress and measured usage are no changes: they come all the time.
-        """
+        """Return whether a job has changed since that version of the view, or is gone."""
         return self._touched.get(job_id, self.version + 1) > version
 
     def put_attempt(self, attempt: Attempt) -> Attempt:
@@ -256,7 +243,7 @@ class State:
         if attempt.ended is None:
             before = self.attempts.get(attempt.job_id)
             self.attempts[attempt.job_id] = attempt
-            if before is None or _plans_differ(before, attempt):
+            if before is None or attempt.moved_since(before):
                 self._touched[attempt.job_id] = self.version + 1
         else:
             self.attempts.pop(attempt.job_id, None)
