@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from radrm.core.constraints.expected import expected_claims
+from radrm.core.constraints.expected import expected_free_mib
 from radrm.core.constraints.kinds import kind_refusal
 from radrm.core.constraints.need import effective_need_mib, wants_whole_device
 from radrm.core.proposals import Reserve
@@ -124,19 +124,14 @@ def _refuse_room(
     start_s, end_s = proposal.start_s, proposal.end_s
     # What was before now is over.
     start_s = max(start_s, state.step.now.boot_s)
-    unmanaged: int | None = 0
+    wanted = device.capacity_mib if mib is None else mib
     if proposal.job_id:
-        claims = expected_claims(state, ledger, owner)
-        unmanaged = ledger.unmanaged_mib
+        room = expected_free_mib(state, ledger, owner, start_s, end_s)
     else:
         claims = ledger.reserved.planned_claims(device, owner, start_s, end_s)
-    claims = [claim for claim in claims if claim.meets(start_s, end_s)]
-    if unmanaged is None:
-        return Refusal("memory", "its free memory is unknown", device.uuid)
-    wanted, room = device.capacity_mib if mib is None else mib, device.capacity_mib
-    # As for a start: on an idle device the capacity counts.
-    if claims or (proposal.job_id and not ledger.is_quiet):
-        room = max(0, room - unmanaged - peak_mib(claims, start_s, end_s))
+        room = device.capacity_mib - peak_mib(claims, start_s, end_s)
+    if room is None:
+        return Refusal("memory", "its free memory is unknown", device.uuid, wanted)
     if wanted > room:
         why = f"needs {show_mib(wanted)}, {show_mib(room)} will be free"
         return Refusal("memory", why, device.uuid, wanted, room)
