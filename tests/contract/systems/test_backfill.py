@@ -117,7 +117,7 @@ def reading_of(world: World, job: Job) -> list[Refusal]:
 
 
 def test_short_jobs_pass_the_head_and_long_ones_do_not() -> None:
-    world, running, head = waiting_head()
+    world, _, head = waiting_head()
     (mine,) = planned(world)
     assert (mine.kind, mine.job_id, mine.mib) == (ReservationKind.BACKFILL, head.id, 38 * GIB)
     assert mine.planner == "backfill" and mine.until is not None
@@ -215,8 +215,7 @@ def configure_another(world: World, head: Job) -> None:
 
 @pytest.mark.parametrize("end", [cancel, hold, fail, configure_another])
 def test_a_reservation_does_not_outlive_its_reason(end: Any) -> None:
-    world, running, head = waiting_head()
-    # Something that only the reservation keeps waiting; it is not what the planner fails for.
+    world, _, head = waiting_head()
     assert len(planned(world)) == 1
     end(world, head)
     assert not planned(world)
