@@ -11,7 +11,6 @@ from dataclasses import replace
 
 from radrm.core import actions as act
 from radrm.core import events as ev
-from radrm.core.adoption import Kept
 from radrm.core.decision import Decision
 from radrm.core.records import (
     ArrayElement,
@@ -25,7 +24,9 @@ from radrm.core.records import (
     Instant,
     Job,
     JobSpec,
+    Kept,
     Needs,
+    Node,
     OutOfMemory,
     Progress,
     Reading,
@@ -81,8 +82,10 @@ class World:
         fallback: Planner | None = None,
         settings: CoreSettings | None = None,
         warm: bool = True,
+        node: Node | None = None,
     ) -> None:
         self.devices = tuple(devices)
+        self.node = node
         self.boot_s = 1000.0
         self.order = order or Fifo()
         self.rules = Rules(
@@ -108,6 +111,7 @@ class World:
         self.statuses: dict[str, DeviceStatus] = {}
         self.obey = True
         self.next_id = 1
+        self.see_nodes()
         self.step(ev.DevicesSeen(at=self.now, devices=self.devices))
         if warm:
             self.read()
@@ -132,6 +136,11 @@ class World:
             if self.obey:
                 self._do(action)
         return decision
+
+    def see_nodes(self, node: Node | None = None) -> None:
+        self.node = node or self.node
+        if self.node is not None:
+            self.step(ev.NodesSeen(at=self.now, nodes=(self.node,)))
 
     def decide(self, event: ev.Event) -> Decision:
         return self.scheduler.step(event)
@@ -181,22 +190,26 @@ class World:
     def restart(self, *found: ev.Event) -> None:
         """A new scheduler from what was saved, as after `kill -9`, with what its host has found
         of the attempts."""
-        live = {j.id for j in self.jobs.values() if not j.state.final}
-        kept = Kept(
-            jobs=[self.jobs[i] for i in sorted(live)],
+        kept = self.kept()
+        self.scheduler = Scheduler(self.rules, self.settings)
+        self.step(ev.Restored(at=self.now, kept=kept))
+        self.see_nodes()
+        self.step(ev.DevicesSeen(at=self.now, devices=self.devices))
+        for event in found:
+            self.step(event)
+        self.step(ev.AttemptsAdopted(at=self.now))
+        self.read()
+
+    def kept(self) -> Kept:
+        """What a store would give to the next daemon."""
+        return Kept(
+            jobs=[j for _, j in sorted(self.jobs.items()) if not j.state.final],
             attempts=[a for a in self.attempts.values() if a.ended is None],
             reservations=list(self.stored.values()),
             devices=list(self.statuses.values()),
             rule_states=list(self.rule_states.values()),
             next_serial=max((a.serial for a in self.attempts.values()), default=0) + 1,
         )
-        self.scheduler = Scheduler(self.rules, self.settings)
-        self.scheduler.restore(kept)
-        self.step(ev.DevicesSeen(at=self.now, devices=self.devices))
-        for event in found:
-            self.step(event)
-        self.step(ev.AttemptsAdopted(at=self.now))
-        self.read()
 
     # ------------------------------------------------------------- readings
 
@@ -236,11 +249,13 @@ class World:
         source: str = "test",
         after: Sequence[Dependency] = (),
         array: ArrayElement | None = None,
+        cpus: float | None = None,
+        host_mib: int | None = None,
         **spec: object,
     ) -> Job:
         """A job; `memory_mib` is an estimate from `source` ('declared' declares it too)."""
         declared = memory_mib if source == "declared" else None
-        needs = Needs(gpus=gpus, gpu_memory_mib=declared, smact=smact)
+        needs = Needs(gpus, declared, smact, cpus=cpus, memory_mib=host_mib)
         fields = {"name": f"job{self.next_id}", "user": "ann", "uid": 1000, **spec}
         fields.setdefault("roles", (Role(needs=needs),))
         estimates = []

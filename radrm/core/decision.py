@@ -1,4 +1,4 @@
-"""The result of one step: records to save, then actions to do.
+"""The result of one step: records to save, then actions to do; and what collects it.
 
 A record is *durable* or *volatile*. A volatile one is lost without harm: nothing that was decided
 depends on it, and the next reading or report brings its figures again. Progress, usage, and a

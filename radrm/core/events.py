@@ -19,6 +19,8 @@ from radrm.core.records import (
     Instant,
     Job,
     JobSpec,
+    Kept,
+    Node,
     OutOfMemory,
     Progress,
     Reading,
@@ -36,6 +38,24 @@ class Event:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tick(Event):
     """Only time has passed."""
+
+
+# ------------------------------------------------------------------ a restart
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Restored(Event):
+    """The stored records of an earlier daemon. The first event, if there are any."""
+
+    kept: Kept
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AttemptsAdopted(Event):
+    """All attempts of an earlier daemon have been reported. It ends a restart.
+
+    Before it no timer runs and no planner is called: a job may have ended before its limit.
+    """
 
 
 # ------------------------------------------------------------------ from users
@@ -123,6 +143,13 @@ class DevicesSeen(Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class NodesSeen(Event):
+    """The CPUs and the host memory that jobs can have. An unlisted node's are unknown."""
+
+    nodes: tuple[Node, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ReadingsTaken(Event):
     """New readings of some devices."""
 
@@ -169,14 +196,6 @@ class AttemptEnded(AttemptEvent):
     lost: str | None = None
     never_started: str | None = None
     passing: bool = False
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AttemptsAdopted(Event):
-    """All attempts of an earlier daemon have been reported. It ends a restart.
-
-    Before it no timer runs and no planner is called: a job may have ended before its limit.
-    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -35,8 +35,9 @@ from typing import Any
 from radrm.core import applying, service
 from radrm.core import events as ev
 from radrm.core.actions import ApplyShares, EstimateJob, Launch, Resize, TakeCheckpoint, Think
-from radrm.core.adoption import Adoption, Kept
+from radrm.core.adoption import Adoption
 from radrm.core.constraints.feasibility import hopeless
+from radrm.core.constraints.nodes import never_on_nodes
 from radrm.core.decision import Decision
 from radrm.core.lifecycle import edits, usage
 from radrm.core.lifecycle.dependencies import is_open, settle
@@ -44,7 +45,7 @@ from radrm.core.lifecycle.ending import ended, voided
 from radrm.core.lifecycle.launching import launch_again, launches_work, started
 from radrm.core.lifecycle.limits import at_limit
 from radrm.core.lifecycle.returning import end_pause
-from radrm.core.lifecycle.stops import kill_now
+from radrm.core.lifecycle.stops import at_kill
 from radrm.core.planning.planners import Planners
 from radrm.core.planning.reasons import why_waiting
 from radrm.core.planning.reserving import end_planned
@@ -70,7 +71,7 @@ class Rules:
 
 
 class Scheduler:
-    """Decides by `step` alone. It starts empty, or with the records given to `restore`.
+    """Decides by `step` alone. It starts empty, or with the event `Restored`.
 
     `windows` returns a device's window of SM activity; None: a `SmactWindow` of readings.
     `limit` is entered while rules may be called (`core/planning/interrupt.py`); None: no limit.
@@ -87,21 +88,13 @@ class Scheduler:
         self._limit = limit or nullcontext()
         self.state = State(settings or CoreSettings(), rules.order.key, rules.order.name, windows)
         self.state.waiting.judge = partial(service.judge, self.state)
+        self.state.waiting.never_on_nodes = partial(never_on_nodes, self.state)
         self.view = View(self.state)
         self._snapshots = Snapshots(self.state)
         self._adoption = Adoption(self.state)
         self._planners = Planners(
             self.state, self.view, rules.planners, rules.fallback, applying.apply
         )
-
-    def restore(self, kept: Kept) -> None:
-        """Load stored records before the first step; `AttemptsAdopted` ends the restart.
-
-        Until then no timer runs and no planner is called (`core/adoption.py`).
-        """
-        self._snapshots.before_change()
-        with self._limit:
-            self._adoption.restore(kept)
 
     # ------------------------------------------------------------- step
 
@@ -163,7 +156,7 @@ class Scheduler:
         if job and attempt and what == timers.TIME_LIMIT:
             at_limit(state, job, attempt)
         elif job and attempt and what == timers.KILL:
-            kill_now(state, attempt)
+            at_kill(state, attempt)
         return False
 
     def _live(self, job_id: int, serial: int) -> tuple[Job | None, Attempt | None]:
@@ -201,7 +194,7 @@ class Scheduler:
         return is_open(self.state, dependency)
 
     def hopeless(self, job: Job) -> str | None:
-        """Return why a job can never run on these devices; None if it can."""
+        """Return why a job can never run here; None if it can."""
         return hopeless(self.state, job)
 
     def device_kind(self) -> str | None:
@@ -242,11 +235,17 @@ class Scheduler:
         self._adoption.put_back()
         usage.end_on_vanished(self.state)
 
+    def _on_nodes(self, event: ev.NodesSeen) -> None:
+        self.state.set_nodes(event.nodes)
+
     def _on_readings(self, event: ev.ReadingsTaken) -> None:
         for reading in event.readings:
             usage.take_reading(self.state, reading)
 
     # ------------------------------------------------------------- handlers: attempts
+
+    def _on_restored(self, event: ev.Restored) -> None:
+        self._adoption.restore(event.kept)
 
     def _on_adopted(self, event: ev.AttemptsAdopted) -> None:
         for past in self._adoption.finish():
@@ -319,6 +318,8 @@ class Scheduler:
 
 _HANDLERS: dict[type[ev.Event], Callable[[Scheduler, Any], None]] = {
     ev.Tick: Scheduler._on_tick,
+    ev.Restored: Scheduler._on_restored,
+    ev.AttemptsAdopted: Scheduler._on_adopted,
     ev.JobSubmitted: Scheduler._on_submitted,
     ev.CancelRequested: Scheduler._on_cancel,
     ev.HoldRequested: Scheduler._on_hold,
@@ -327,11 +328,11 @@ _HANDLERS: dict[type[ev.Event], Callable[[Scheduler, Any], None]] = {
     ev.DrainRequested: Scheduler._on_drain,
     ev.EstimateReady: Scheduler._on_estimate,
     ev.DevicesSeen: Scheduler._on_devices,
+    ev.NodesSeen: Scheduler._on_nodes,
     ev.ReadingsTaken: Scheduler._on_readings,
     ev.AttemptStarted: Scheduler._on_started,
     ev.LaunchVoided: Scheduler._on_voided,
     ev.AttemptEnded: Scheduler._on_ended,
-    ev.AttemptsAdopted: Scheduler._on_adopted,
     ev.ProgressReported: Scheduler._on_progress,
     ev.CheckpointTaken: Scheduler._on_checkpoint,
     ev.Resized: Scheduler._on_resized,
@@ -340,5 +341,5 @@ _HANDLERS: dict[type[ev.Event], Callable[[Scheduler, Any], None]] = {
     ev.PlanReady: Scheduler._on_plan,
 }
 
-_ABOUT_SERVICE = (ev.DevicesSeen, ev.DrainRequested, ev.ReadingsTaken, ev.Tick)
-"""The events that can take a device out of service, or bring it back."""
+_ABOUT_SERVICE = (ev.DevicesSeen, ev.NodesSeen, ev.DrainRequested, ev.ReadingsTaken, ev.Tick)
+"""The events that can take a device out of service, or change what jobs can have."""

@@ -26,10 +26,20 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 
-from radrm.core.records import Attempt, Device, Instant, Job, Reading, Reservation, Usage
+from radrm.core.records import (
+    Attempt,
+    Device,
+    Instant,
+    Job,
+    NodeUse,
+    Reading,
+    Reservation,
+    Usage,
+)
 from radrm.core.settings import CoreSettings
 from radrm.core.state.holding import Holding, merged
 from radrm.core.state.ledger import DeviceLedger
+from radrm.core.state.nodes import Nodes
 from radrm.core.state.readings import why_unreadable
 from radrm.core.state.state import State
 from radrm.core.state.waiting import WaitingQueue
@@ -103,6 +113,7 @@ class SnapshotData:
     gpu: tuple[int, ...]
     gpuless: tuple[int, ...]
     devices: tuple[DeviceSnapshot, ...]
+    nodes: tuple[NodeUse, ...]
 
 
 class _SentLine:
@@ -135,7 +146,7 @@ class Snapshot:
 
     __slots__ = (
         *("version", "jobs_version", "now", "settings", "_jobs", "_attempts", "_ledgers", "_gpu"),
-        *("_gpuless", "_devices", "_in_order", "_every_job", "_detached", "__weakref__"),
+        *("_gpuless", "_nodes", "_devices", "_in_order", "_every_job", "_detached", "__weakref__"),
     )
 
     def __init__(self, state: State) -> None:
@@ -151,6 +162,7 @@ class Snapshot:
         self._ledgers = state.ledgers
         self._gpu: WaitingQueue | _SentLine = state.waiting.gpu
         self._gpuless: WaitingQueue | _SentLine = state.waiting.gpuless
+        self._nodes: Nodes | tuple[NodeUse, ...] = state.nodes
         self._devices: dict[str, DeviceSnapshot] = {}
         self._in_order: tuple[DeviceSnapshot, ...] | None = None
         self._every_job: tuple[Job, ...] | None = None
@@ -162,6 +174,7 @@ class Snapshot:
             return
         self._detached = True
         _ = self.devices  # copies of the ledgers, which are made on first use
+        self._nodes = self.nodes
         self._jobs = self._jobs.copy()
         self._attempts = self._attempts.copy()
         self._ledgers = {}
@@ -182,6 +195,7 @@ class Snapshot:
             gpu=tuple(self._gpu),
             gpuless=tuple(self._gpuless),
             devices=self.devices,
+            nodes=self.nodes,
         )
 
     @classmethod
@@ -195,6 +209,7 @@ class Snapshot:
         found._ledgers = {}
         found._gpu, found._gpuless = _SentLine(data.gpu), _SentLine(data.gpuless)
         found._devices = {each.device.uuid: each for each in data.devices}
+        found._nodes = data.nodes
         found._in_order, found._every_job = data.devices, None
         found._detached = True
         return found
@@ -283,6 +298,11 @@ class Snapshot:
                 sorted(known, key=lambda each: (each.device.node, each.device.index))
             )
         return self._in_order
+
+    @property
+    def nodes(self) -> tuple[NodeUse, ...]:
+        """The nodes with the CPUs and the host memory that jobs have booked, by name."""
+        return self._nodes.uses() if isinstance(self._nodes, Nodes) else self._nodes
 
     def device(self, uuid: str) -> DeviceSnapshot | None:
         """Return a device; None if it is unknown."""

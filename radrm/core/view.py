@@ -12,10 +12,21 @@ from dataclasses import dataclass
 from radrm.core.constraints.expected import earliest_free_s, expected_end_s, expected_free_mib
 from radrm.core.constraints.modes import mode_on
 from radrm.core.constraints.need import effective_need_mib
+from radrm.core.constraints.nodes import books_nothing, refuse_bookings, refuse_size
 from radrm.core.constraints.overlap import free_for, interval_of
 from radrm.core.constraints.placement import refuse_device
 from radrm.core.constraints.turns import turns
-from radrm.core.records import Attempt, Device, Instant, Job, Refusal, Reservation, Role
+from radrm.core.records import (
+    Attempt,
+    Device,
+    Instant,
+    Job,
+    NodeUse,
+    Placement,
+    Refusal,
+    Reservation,
+    Role,
+)
 from radrm.core.settings import CoreSettings
 from radrm.core.state.isolation import Isolation
 from radrm.core.state.reserved.claims import FOREVER
@@ -147,7 +158,31 @@ class View:
         length_s = FOREVER if length_s is None else length_s
         return earliest_free_s(self._state, ledger, owner, mib, length_s)
 
-    # ------------------------------------------------------------- jobs and devices
+    # ------------------------------------------------------------- jobs, devices and nodes
+
+    def nodes(self) -> tuple[NodeUse, ...]:
+        """Return the nodes with the CPUs and the host memory that jobs have booked, by name."""
+        return self._state.nodes.uses()
+
+    def refuse_on_nodes(self, job: Job, placement: Placement | None = None) -> Refusal | None:
+        """Return why the nodes cannot give a job its CPUs and host memory now; None if they can.
+
+        None as `placement`: at the job's smallest size, on any of the nodes.
+        """
+        if placement is None:
+            return refuse_size(self._state, job)
+        return refuse_bookings(self._state, job, placement)
+
+    def first_for_nodes(self, job: Job) -> Job | None:
+        """Return the head of the other line if it waits for CPUs or host memory before `job`.
+
+        None also if `job` takes neither. The two lines have their devices apart, but not the
+        nodes: jobs of one line could take forever what the head of the other one waits for.
+        """
+        head = None if books_nothing(job) else self.head(gpuless=bool(job.spec.gpus))
+        if head is None or not self._state.waiting.precedes(head.id, job.id):
+            return None
+        return head if refuse_size(self._state, head) is not None else None
 
     def need_mib(self, job: Job, role: Role) -> int | None:
         """Return the MiB that must be reserved per GPU; None if the need is unknown."""

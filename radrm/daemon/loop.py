@@ -47,9 +47,6 @@ log = logging.getLogger("radrm")
 LONGEST_WAIT_S = 5.0
 """Real seconds of one wait, so that a dead watching thread is replaced in this time."""
 
-VOLATILE_S = 30.0
-"""Real seconds after which volatile records are on disk. A kill loses at most these."""
-
 News: TypeAlias = ev.Event | Request | ClientsEnded | Estimated | Planned
 """What other threads post to the loop's thread."""
 
@@ -103,7 +100,6 @@ class Loop:
         )
         self._decisions = Decisions(parts.scheduler, parts.store, effects, parts.estimation.driver)
         self._rescan_at = 0.0
-        self._volatile_at = 0.0
         self.stopping = False
 
     # ------------------------------------------------------------- from other threads
@@ -173,7 +169,7 @@ class Loop:
     def run(self, first: ev.DevicesSeen) -> None:
         """Adopt the attempts of an earlier daemon, then serve until `stop`."""
         self._wakeups.watch_folder(self.parts.arrivals.path)
-        self.scheduler.restore(self.store.kept())
+        self.process([ev.Restored(at=first.at, kept=self.store.kept())])
         # All ends come before timers and planners, so that no ended job runs into its limit.
         adopted = self._attempts.adopt()
         self.process([first, *adopted, ev.AttemptsAdopted(at=self.clock.now())])
@@ -224,9 +220,7 @@ class Loop:
         wake_at = self._decisions.wake_at
         if wake_at is not None and now.boot_s >= wake_at:
             self.process([ev.Tick(at=now)])
-        if now.boot_s >= self._volatile_at:
-            self._decisions.save_volatile()
-            self._volatile_at = now.boot_s + VOLATILE_S * self.clock.scale
+        self._decisions.save_volatile(self.clock.real_s(now.boot_s))
 
     def _take(self, news: News) -> None:
         """Handle one post of another thread."""

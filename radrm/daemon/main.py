@@ -137,6 +137,7 @@ def run(gpus: str | None, time_scale: float, settings: Sequence[str]) -> None:
                 extra=devices.environment,
                 mps=devices.mps,
                 drop_privileges=os.getuid() == 0,
+                grace_s=core.grace_s,
                 kill_grace_s=KILL_GRACE_S,
             ),
             unmanaged=UnmanagedWatch(config.unmanaged, launcher.owner_of, os.getuid() == 0),

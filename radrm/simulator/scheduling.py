@@ -34,7 +34,7 @@ from radrm.core.records import (
 )
 from radrm.core.scheduler import Rules, Scheduler
 from radrm.core.settings import CoreSettings
-from radrm.core.words import Collocation, DeviceKind, Outcome
+from radrm.core.words import Collocation, Outcome
 from radrm.errors import RadrmError
 from radrm.simulated.spec import SimulatedDevice
 from radrm.simulator.auto import AutoEstimates
@@ -106,7 +106,9 @@ class OwnLoop:
         self._tasks = tasks
         self._history = history
         self._auto = auto
-        self._devices = tuple(_under(mps, simulated) for simulated in devices)
+        self._devices = tuple(
+            simulated.under_mps() if mps else simulated.device for simulated in devices
+        )
         self._place = {device.uuid: at for at, device in enumerate(self._devices)}
         self._live: dict[int, LiveAttempt] = {}
         self._serial: dict[int, int] = {}
@@ -393,9 +395,3 @@ def _element(task: Task) -> ArrayElement | None:
         return None
     first, number = task.array
     return ArrayElement(first + 1, number, task.job.at_once)
-
-
-def _under(mps: bool, simulated: SimulatedDevice) -> Device:
-    device = simulated.device
-    served = mps and device.kind is DeviceKind.GPU
-    return replace(device, mps=served, mps_spans=served)

@@ -44,16 +44,16 @@ def refuse_itself(
 
 
 def refuse_room(
-    state: State, job: Job, role: Role, ledger: DeviceLedger, reserved: int | None
+    state: State, job: Job, need: int | None, ledger: DeviceLedger, reserved: int | None
 ) -> Refusal | None:
     """Return why `reserved` MiB cannot be reserved for the job here; None if they can.
 
-    `reserved` None: the whole device; the caller checks that it is idle.
+    `need`: what its tasks here need together; None: unknown. `reserved` None: the whole device;
+    the caller checks that it is idle.
     """
     if reserved is None:
         return None
     uuid, owner = ledger.device.uuid, owner_of(job.id)
-    need = effective_need_mib(state, job, role)
     if need is not None and reserved < need:
         why = f"needs {show_mib(need)}, {show_mib(reserved)} would be reserved"
         return Refusal("reservation", why, uuid, need, reserved)

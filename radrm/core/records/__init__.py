@@ -16,7 +16,7 @@ The files, in the order in which they may import one another:
     placement  placements, reservations and refusals
     attempts   one launch of a job: its tasks, its usage, its end
     jobs       a job and its dependencies
-    kept       what a restart keeps of devices and rules
+    kept       what a restart keeps
 """
 
 from __future__ import annotations
@@ -35,12 +35,13 @@ from radrm.core.records.devices import (
     AttemptMemory,
     Device,
     Node,
+    NodeUse,
     Reading,
     UnmanagedProcess,
 )
 from radrm.core.records.estimates import DECLARED, Estimate, Progress
 from radrm.core.records.jobs import ArrayElement, Dependency, Job, Pause, Requeued
-from radrm.core.records.kept import DeviceStatus, RuleState
+from radrm.core.records.kept import DeviceStatus, Kept, RuleState
 from radrm.core.records.needs import Checkpoint, EarlySignal, JobSpec, Needs, Role
 from radrm.core.records.placement import (
     Placement,
@@ -67,8 +68,10 @@ __all__ = [
     "Instant",
     "Job",
     "JobSpec",
+    "Kept",
     "Needs",
     "Node",
+    "NodeUse",
     "OutOfMemory",
     "Pause",
     "Placement",

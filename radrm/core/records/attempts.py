@@ -68,7 +68,7 @@ class Usage:
 
 @dataclass(frozen=True, slots=True)
 class Stop:
-    """A stop under way: the reason, when it was asked for, and when KILL follows TERM."""
+    """A stop under way: the reason, when it was asked for, and when the next KILL is due."""
 
     reason: StopReason
     asked: Instant

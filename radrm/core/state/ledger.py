@@ -43,8 +43,7 @@ from radrm.core.records import (
 )
 from radrm.core.settings import CoreSettings
 from radrm.core.state.cohort import Cohort
-from radrm.core.state.energy import EnergyMeter
-from radrm.core.state.holding import Holding
+from radrm.core.state.holding import EnergyMeter, Holding
 from radrm.core.state.load import SmactLoad
 from radrm.core.state.readings import attribute, believable, why_unreadable
 from radrm.core.state.reserved.of_device import Reserved

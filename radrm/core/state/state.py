@@ -33,6 +33,7 @@ from radrm.core.records import (
     DeviceStatus,
     Instant,
     Job,
+    Node,
     Placement,
     Progress,
     Reservation,
@@ -45,6 +46,7 @@ from radrm.core.state.arrays import Array
 from radrm.core.state.followers import Followers
 from radrm.core.state.isolation import Isolation
 from radrm.core.state.ledger import DeviceLedger
+from radrm.core.state.nodes import Nodes
 from radrm.core.state.order_key import SafeOrderKey
 from radrm.core.state.pauses import Pauses, Proposals
 from radrm.core.state.reserved.of_planners import Planned
@@ -84,6 +86,7 @@ class State:
         self.waiting = Lines(self.order_key)
         self.arrays: dict[int, Array] = {}
         """Arrays with unfinished elements, by the id of the array."""
+        self.nodes = Nodes()
         self.ledgers: dict[str, DeviceLedger] = {}
         self.absent: dict[str, Device] = {}
         """GPUs that vanished since this daemon started. They may return."""
@@ -94,7 +97,7 @@ class State:
         self.never_since: dict[Hashable, float] = {}
         """By need: the boot-time second since which no known device could serve it."""
         self.drained: dict[str, str] = {}
-        self.largest_mib: dict[tuple[int, int, str | None], int] = {}
+        self.largest_mib: dict[Hashable, int] = {}
         """A cache of `constraints.need.largest_mib`, which is called for each device."""
         self.rule_states: dict[tuple[str, str], RuleState] = {}
         self.launch_error: str | None = None
@@ -179,6 +182,7 @@ class State:
         elif job.after:
             self._followers.add(job)
         self._update_queue(job)
+        self.nodes.update(job, self.attempts.get(job.id))
         return job
 
     def put_progress(self, job: Job, progress: Progress) -> None:
@@ -248,6 +252,7 @@ class State:
         else:
             self.attempts.pop(attempt.job_id, None)
         self._note("attempt", attempt.serial, attempt)
+        self.nodes.update(self.jobs.get(attempt.job_id), attempt)
         return attempt
 
     def put_usage(self, attempt: Attempt, usage: tuple[Usage, ...]) -> None:
@@ -287,6 +292,12 @@ class State:
         self.waiting.resize(tuple(sorted(sizes)), self.jobs.__getitem__)
         self.largest_mib.clear()
         self.version += 1
+
+    def set_nodes(self, nodes: Iterable[Node]) -> None:
+        """Replace the capacities of nodes. What live jobs have booked stays booked."""
+        if self.nodes.see(nodes):
+            self.waiting.classify_again(self.jobs.__getitem__)
+            self.version += 1
 
     def known_devices(self) -> list[Device]:
         """Return the devices of the list, and vanished GPUs that may return."""

@@ -20,9 +20,10 @@ class LaunchPlan:
     """All that one attempt needs. `argv` (a bare command) or `script` (its text), not both.
 
     `uid` and `gid` None: as the daemon itself. `interpreter` None: as the script's first
-    line says. `token` is a secret that marks the attempt's processes. `kill_grace_s`, on
-    the launcher's clock, is what processes get that outlive the main one, from TERM to
-    KILL. Strings may hold surrogate escapes, as paths and environments of Unix do.
+    line says. `token` is a secret that marks the attempt's processes. `grace_s` and
+    `kill_grace_s`, on the launcher's clock, are the times from TERM to KILL: of a stopped
+    attempt, and of processes that outlive the main one. Strings may hold surrogate
+    escapes, as paths and environments of Unix do.
     """
 
     serial: int
@@ -40,10 +41,11 @@ class LaunchPlan:
     stderr: str
     token: str
     umask: int = 0o022
+    grace_s: float = 30.0
     kill_grace_s: float = 2.0
 
 
-def launch_record(plan: LaunchPlan, kill_grace_real_s: float) -> Fields:
+def launch_record(plan: LaunchPlan, grace_real_s: float, kill_grace_real_s: float) -> Fields:
     """The launch record of a plan, with the control group that its runner is to make."""
     environment = dict(plan.environment)
     environment.pop(TOKEN_VARIABLE, None)  # a job that submits a job has one
@@ -63,6 +65,7 @@ def launch_record(plan: LaunchPlan, kill_grace_real_s: float) -> Fields:
         "uid": plan.uid,
         "gid": plan.gid,
         "user": plan.user,
+        "grace_s": grace_real_s,
         "kill_grace_s": kill_grace_real_s,
         "cgroup": cgroups.place(f"radrm-{plan.serial}-{os.urandom(4).hex()}"),
     }

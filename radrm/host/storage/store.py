@@ -20,9 +20,8 @@ from typing import TypeAlias
 
 import msgspec
 
-from radrm.core.adoption import Kept
 from radrm.core.decision import Decision, Record
-from radrm.core.records import Attempt, DeviceStatus, Job, Reservation, RuleState
+from radrm.core.records import Attempt, DeviceStatus, Job, Kept, Reservation, RuleState
 from radrm.core.words import JobState
 from radrm.host.storage.database import Database, encoded
 from radrm.host.storage.runs import PastRuns, Run

@@ -338,7 +338,7 @@ class Life:
 
     def restored(self, kept: Kept) -> State:
         other = Scheduler(replace(self.world.rules, planners=()), CORE)
-        other.restore(kept)
+        other.step(ev.Restored(at=self.world.now, kept=kept))
         other.step(ev.DevicesSeen(at=self.world.now, devices=self.world.devices))
         other.step(ev.AttemptsAdopted(at=self.world.now))
         return other.state

@@ -42,7 +42,7 @@ def test_a_new_scheduler_goes_on_from_it(path: str) -> None:
     store = Store(path)
     world = saved_world(store)
     again = Scheduler(world.rules, world.settings)
-    again.restore(store.kept())
+    again.step(ev.Restored(at=world.now, kept=store.kept()))
     again.step(ev.DevicesSeen(at=world.now, devices=world.devices))
     assert again.state.jobs == world.scheduler.state.jobs
     assert again.state.ledgers["GPU-1"].drained == "fan"
