@@ -98,10 +98,8 @@ def give_up(state: State, job: Job, attempt: Attempt) -> None:
     # Preempted or not, it is not run again: the first run may go on.
     reason = StopReason.LOST if stop.reason is StopReason.PREEMPTED else stop.reason
     limit = show_seconds(state.settings.unkillable_s)
-    why = (
-        f"{why_stopped(job, attempt)}; its processes have not ended {limit} after KILL "
-        "and may still run"
-    )
+    stopped = why_stopped(job, stop, attempt.requested)
+    why = f"{stopped}; its processes have not ended {limit} after KILL and may still run"
     attempt = state.put_attempt(
         replace(
             attempt,
