@@ -13,6 +13,7 @@ import logging
 from radrm.core import events as ev
 from radrm.core.records import Attempt, Job
 from radrm.core.scheduler import Scheduler
+from radrm.core.units import show_mib
 from radrm.core.words import Collocation
 from radrm.host.attempts.evidence import Ended, Lost, Running, Started, Void
 from radrm.host.attempts.launcher import Launcher
@@ -90,6 +91,8 @@ class Attempts:
             events.append(
                 ev.AttemptStarted(at=now, job_id=job_id, attempt=number, happened=begun.at)
             )
+            if begun.not_limited is not None:
+                log.warning("job %d is not limited: %s", job_id, begun.not_limited)
         if isinstance(found, (Started, Running)):
             return events
         self._suspect_mps(attempt, found)
@@ -103,6 +106,7 @@ class Attempts:
                 oom=next(filter(None, (classify(found.exit, t) for t in found.tails)), None),
                 never_started=found.never_started,
                 passing=found.passing,
+                failure=_why_failed(found),
             )
         elif not found.began:
             # The runner started no process of the job, so the attempt never started.
@@ -119,3 +123,14 @@ class Attempts:
         failed = not isinstance(found, Ended) or found.exit.code != 0
         if self._mps is not None and failed and attempt.placement.collocation is Collocation.MPS:
             self._mps.suspect(attempt.placement.devices)
+
+
+def _why_failed(found: Ended) -> str | None:
+    """Why an attempt has failed whatever its exit code; None if the exit code decides.
+
+    After the kernel has killed one of its processes, no result of a job can be trusted.
+    """
+    if found.exceeded_mib is None:
+        return None
+    limit = show_mib(found.exceeded_mib)
+    return f"host memory limit ({limit}) reached; ask for more with --memory"

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 
 from radrm.host.attempts import engines
 from radrm.host.processes import cgroups
+from radrm.host.processes.controllers import Controllers
+from radrm.host.processes.limits import Limits
 from radrm.host.processes.procfs import TOKEN_VARIABLE
 
 if TYPE_CHECKING:
@@ -22,7 +24,8 @@ class LaunchPlan:
     `uid` and `gid` None: as the daemon itself. `interpreter` None: as the script's first
     line says. `token` is a secret that marks the attempt's processes. `kill_grace_s`, on
     the launcher's clock, is what processes get that outlive the main one, from TERM to
-    KILL. Strings may hold surrogate escapes, as paths and environments of Unix do.
+    KILL. `cpus` and `memory_mib` (of the host) None: no limit. Strings may hold surrogate
+    escapes, as paths and environments of Unix do.
     """
 
     serial: int
@@ -41,10 +44,15 @@ class LaunchPlan:
     token: str
     umask: int = 0o022
     kill_grace_s: float = 2.0
+    cpus: float | None = None
+    memory_mib: int | None = None
 
 
-def launch_record(plan: LaunchPlan, kill_grace_real_s: float) -> Fields:
-    """The launch record of a plan, with the control group that its runner is to make."""
+def launch_record(plan: LaunchPlan, kill_grace_real_s: float, controllers: Controllers) -> Fields:
+    """The launch record of a plan, with the control groups that its runner is to make."""
+    group = f"radrm-{plan.serial}-{os.urandom(4).hex()}"
+    places = controllers.groups(group)
+    limits = Limits(places["cpu"], places["memory"], plan.cpus, plan.memory_mib)
     environment = dict(plan.environment)
     environment.pop(TOKEN_VARIABLE, None)  # a job that submits a job has one
     environment[engines.ARGUMENTS_VARIABLE] = engines.arguments(plan.token, environment)
@@ -64,5 +72,6 @@ def launch_record(plan: LaunchPlan, kill_grace_real_s: float) -> Fields:
         "gid": plan.gid,
         "user": plan.user,
         "kill_grace_s": kill_grace_real_s,
-        "cgroup": cgroups.place(f"radrm-{plan.serial}-{os.urandom(4).hex()}"),
+        "cgroup": cgroups.place(group),
+        "limits": limits.as_fields(),
     }

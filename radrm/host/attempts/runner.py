@@ -36,6 +36,7 @@ from radrm.host.attempts import folder as attempts
 from radrm.host.attempts import job_process, tails
 from radrm.host.processes import cgroups
 from radrm.host.processes.identity import Identity, identify
+from radrm.host.processes.limits import Limits
 from radrm.host.processes.tree import attempt_processes, kill_tree, signal_catchers, signal_tree
 from radrm.host.storage.files import fsync_folder, write_all
 from radrm.host.transient import may_pass
@@ -111,6 +112,7 @@ class Runner:
         self._membership = membership
         self._cgroup: str | None = None
         """The group that holds the job, and not us."""
+        self._limits = Limits.of(launch, os.path.basename(folder))
         self._token: str | None = None if reaper else launch["token"]
         """None while our own children are sure to be all: no environment is searched."""
         self._users = () if launch["uid"] is None else (launch["uid"],)
@@ -136,8 +138,11 @@ class Runner:
             self._supervise()
             self._end_leftovers()
             end = self._how_it_ended(errors)
-        if self._cgroup is not None:
-            cgroups.remove(self._cgroup)
+            exceeded_mib = self._limits.exceeded_mib()
+            if exceeded_mib is not None:
+                end["exceeded_mib"] = exceeded_mib
+        for group in filter(None, (self._cgroup, *self._limits.groups)):
+            cgroups.remove(group)
         return end
 
     def _start(self) -> int:
@@ -154,7 +159,7 @@ class Runner:
         os.close(go)
         os.close(tell)
         try:
-            self._write_start()
+            self._write_start(self._limit())
             # The job may have died already, of a log that it cannot write to.
             with contextlib.suppress(BrokenPipeError):
                 os.write(begin, b"\n")
@@ -163,6 +168,22 @@ class Runner:
             if self._membership is not None and self._membership.leave() and grouped:
                 self._cgroup = self._membership.path
         return errors
+
+    def _limit(self) -> str | None:
+        """Set the job's limits, which has not begun; return what is not limited, or None."""
+        groups = self._limits.wanted()
+        if not groups:
+            return None
+        tree = self._launch["cgroup"]
+        if tree is not None and cgroups.make(tree) and tree not in groups:
+            groups.append(tree)
+        why = self._limits.apply()
+        for group in groups:
+            if not cgroups.join(group, self._job):
+                why = why or f"the job cannot be moved into the control group {group}"
+            elif group == tree:
+                self._cgroup = tree
+        return why
 
     def _write_script(self) -> str:
         path = os.path.join(self._folder, attempts.SCRIPT)
@@ -175,7 +196,7 @@ class Runner:
             os.close(fd)
         return path
 
-    def _write_start(self) -> None:
+    def _write_start(self, not_limited: str | None) -> None:
         job = identify(self._job)
         assert job is not None  # not reaped yet
         record = {
@@ -183,6 +204,7 @@ class Runner:
             "start_ticks": job.start_ticks,
             "runner_pid": self._me.pid,
             "runner_start_ticks": self._me.start_ticks,
+            "not_limited": not_limited,
             **attempts.now(),
         }
         attempts.write_record(self._folder, attempts.START, record)
