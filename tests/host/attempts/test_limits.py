@@ -6,23 +6,30 @@ They run where this machine lets us make groups with these controllers, of whate
 from __future__ import annotations
 
 import os
+import pwd
+import shutil
 import sys
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from radrm.host.attempts.evidence import Ended
+from radrm.errors import Refused
+from radrm.host.attempts.evidence import Ended, Lost, Running
 from radrm.host.attempts.launcher import Launcher
 from radrm.host.clock import Clock
 from radrm.host.processes import cgroups
 from radrm.host.processes.controllers import Controllers, prepare
 from radrm.host.processes.limits import Limits
+from radrm.host.processes.tree import kill_tree
 from tests.host.attempts.host import SERIAL, SLEEPER, Host, end_of
+from tests.waiting import wait_until
 
 HOG = "x = bytearray(200 << 20)\nprint(len(x))"
 """Uses 200 MiB."""
-SPIN = "import time\nwhile time.process_time() < {seconds}: pass"
-"""Uses so many seconds of CPU time."""
+SPIN = "import os\nos.fork()\nopen('ready', 'w')\nwhile True: pass"
+"""Two processes that use all the CPU time that they get."""
 
 
 @pytest.fixture
@@ -36,13 +43,31 @@ def controllers() -> Controllers:
     return found
 
 
+@pytest.fixture
+def open_host() -> Iterator[Host]:
+    """In a place that every user may pass through."""
+    place = Path(tempfile.mkdtemp(prefix="radrm-test-"))
+    place.chmod(0o755)
+    host = Host(place)
+    host.cwd.chmod(0o777)
+    yield host
+    wait_until(lambda: not kill_tree(host.token, None))
+    host.launchers[-1].close()
+    shutil.rmtree(place)
+
+
 def launch(host: Host, controllers: Controllers, *argv: str, **changes: object) -> Launcher:
-    if host.launchers:
-        host.launchers[-1].close()
     daemon = Launcher(host.state, Clock(), controllers=controllers)
     host.launchers.append(daemon)
     daemon.launch(host.plan(*argv, **changes))
     return daemon
+
+
+def relaunch(host: Host, controllers: Controllers) -> Launcher:
+    """The launcher of the next daemon."""
+    host.launchers[-1].close()
+    host.launchers.append(Launcher(host.state, Clock(), controllers=controllers))
+    return host.launchers[-1]
 
 
 def own(host: Host) -> Limits:
@@ -101,3 +126,141 @@ def test_more_host_memory_than_the_limit(
     assert isinstance(ended, Ended)
     assert ended.exceeded_mib == 64
     assert (host.cwd / "out").read_text() == ""
+
+
+def throttled(group: str) -> int:
+    """How often the kernel made a group wait for its next period."""
+    return cgroups.counts(group, "cpu.stat")["nr_throttled"]
+
+
+def test_a_job_gets_only_its_cpus(host: Host, controllers: Controllers) -> None:
+    daemon = launch(host, controllers, *python(SPIN), cpus=0.1)
+    its = own(host)
+    assert its.cpu is not None
+    host.ready()
+    wait_until(lambda: its.cpu and len(cgroups.processes(its.cpu)) == 2)
+    wait_until(lambda: its.cpu and throttled(its.cpu) > 3)
+    daemon.kill(SERIAL)
+    end_of(daemon)
+
+
+def test_cpus_of_a_running_job_change_also_after_a_restart(
+    host: Host, controllers: Controllers
+) -> None:
+    daemon = launch(host, controllers, *python(SPIN))
+    host.ready()
+    its = own(host)
+    assert its.cpu is not None and not os.path.exists(its.cpu), "nothing was limited"
+    daemon.set_cpus(SERIAL, 0.1)
+    assert cgroups.processes(its.cpu) == host.processes() - {host.runner()}
+    wait_until(lambda: its.cpu and throttled(its.cpu) > 3)
+
+    second = relaunch(host, controllers)
+    assert isinstance(second.adopt(SERIAL, 3, 2), Running)
+    assert Path(its.cpu, "cpu.cfs_quota_us").read_text() == "10000\n", "the kernel keeps it"
+    second.set_cpus(SERIAL, 2.5)
+    assert Path(its.cpu, "cpu.cfs_quota_us").read_text() == "250000\n"
+    second.set_cpus(SERIAL, None)
+    assert Path(its.cpu, "cpu.cfs_quota_us").read_text() == "-1\n"
+    second.kill(SERIAL)
+    end_of(second)
+    assert not os.path.exists(its.cpu)
+    with pytest.raises(Refused, match="has ended"):
+        second.set_cpus(SERIAL, 1.0)
+
+
+def test_a_job_that_forks_all_the_time_is_gathered_whole(
+    host: Host, controllers: Controllers
+) -> None:
+    """Each process forks its successor and ends."""
+    code = "import os, time\nopen('ready', 'w')\nif os.fork():\n    time.sleep(1000)\n"
+    code += "while True:\n    if os.fork(): os._exit(0)\n    time.sleep(0.002)"
+    daemon = launch(host, controllers, *python(code))
+    host.ready()
+    daemon.set_cpus(SERIAL, 1.0)
+    its = own(host)
+    assert its.cpu is not None
+    wait_until(lambda: its.cpu and len(cgroups.processes(its.cpu)) == 2)
+    assert len(cgroups.processes(its.cpu)) <= 2
+    daemon.kill(SERIAL)
+    end_of(daemon)
+
+
+def test_what_a_killed_runner_leaves_is_removed(host: Host, controllers: Controllers) -> None:
+    launch(host, controllers, *SLEEPER, cpus=1.0, memory_mib=512)
+    host.ready()
+    groups = own(host).groups
+    assert all(map(os.path.exists, groups))
+    other = Path(groups[0]).with_name(f"radrm-{SERIAL}9-another")
+    assert cgroups.make(str(other))
+    try:
+        host.kill_runner()
+        second = relaunch(host, controllers)
+        found = second.adopt(SERIAL, 3, 2)
+        assert isinstance(found if isinstance(found, Lost) else end_of(second), Lost)
+        second.forget(SERIAL)
+        assert not any(map(os.path.exists, groups))
+        assert other.exists(), "only this attempt's"
+    finally:
+        cgroups.remove(str(other))
+
+
+ESCAPES = """
+for file in {files}; do echo -1 >$file && echo wrote $file; done
+for group in {groups}; do
+    mkdir $group/mine && echo made $group/mine
+    echo 0 >$group/../cgroup.procs && echo left $group
+done
+setsid sh -c 'setsid sleep 1000 & touch ready' &
+wait; sleep 1000
+"""
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root runs the jobs of others")
+def test_a_job_cannot_leave_its_limits(open_host: Host, controllers: Controllers) -> None:
+    """It runs as another user, and knows where its groups are."""
+    entry = pwd.getpwnam("nobody")
+    user = {"uid": entry.pw_uid, "gid": entry.pw_gid, "user": "nobody"}
+    host = open_host
+    code = ("sh", "-c", "until test -e escape; do sleep 0.01; done; . ./escape")
+    daemon = launch(host, controllers, *code, cpus=1.0, memory_mib=512, **user)
+    its = own(host)
+    assert its.cpu is not None and its.memory is not None
+    files = [f"{its.cpu}/{name}" for name in ("cpu.cfs_quota_us", "cgroup.procs", "tasks")]
+    files += [f"{its.memory}/{name}" for name in ("memory.limit_in_bytes", "cgroup.procs")]
+    script = ESCAPES.format(files=" ".join(files), groups=f"{its.cpu} {its.memory}")
+    (host.cwd / "escape.new").write_text(script)
+    os.rename(host.cwd / "escape.new", host.cwd / "escape")
+    host.ready()
+    assert (host.cwd / "out").read_text() == ""
+    assert Path(its.cpu, "cpu.cfs_quota_us").read_text() == "100000\n"
+    wait_until(lambda: its.cpu and len(cgroups.processes(its.cpu)) >= 2)
+    assert cgroups.processes(its.cpu) == cgroups.processes(its.memory)
+    assert host.processes() - {host.runner()} <= cgroups.processes(its.cpu), "none forked out"
+    daemon.kill(SERIAL)
+    end_of(daemon)
+
+
+@pytest.mark.parametrize("exists", [True, False])
+def test_a_limit_that_cannot_be_set_is_told_and_the_job_runs(
+    host: Host, tmp_path: Path, exists: bool
+) -> None:
+    place = tmp_path / "no-controller"
+    if exists:
+        place.mkdir()
+    daemon = launch(host, Controllers(cpu=str(place)), *python("print('ran')"), cpus=1.0)
+    ended = end_of(daemon)
+    assert isinstance(ended, Ended) and ended.started is not None and ended.exit.code == 0
+    assert ended.started.not_limited is not None
+    assert ("takes no limit" if exists else "cannot be made") in ended.started.not_limited
+    assert (host.cwd / "out").read_text() == "ran\n"
+
+
+def test_without_a_controller_cpus_cannot_change(host: Host) -> None:
+    reason = Controllers(reasons=(("cpu", "there is no cgroup v2 for this user"),))
+    daemon = launch(host, reason, *SLEEPER, cpus=1.0)
+    host.ready()
+    with pytest.raises(Refused, match="CPUs are booked, not enforced: there is no cgroup v2"):
+        daemon.set_cpus(SERIAL, 2.0)
+    daemon.kill(SERIAL)
+    end_of(daemon)
