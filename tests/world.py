@@ -136,7 +136,7 @@ class World:
         self.step(ev.Tick(at=self.now))
 
     def _save(self, decision: Decision) -> None:
-        for record in decision.changed:
+        for record in (*decision.changed, *decision.volatile):
             if isinstance(record, Job):
                 self.jobs[record.id] = record
             elif isinstance(record, Attempt):
@@ -152,21 +152,21 @@ class World:
 
     def _do(self, action: act.Action) -> None:
         if isinstance(action, act.Launch):
-            self.step(ev.AttemptStarted(at=self.now, job_id=action.job_id, attempt=action.attempt))
+            self.step(ev.AttemptStarted(at=self.now, job_id=action.job_id, serial=action.serial))
         elif isinstance(action, act.TakeReadings):
             self.read(action.devices)
         elif isinstance(action, act.Terminate):
             self.end(action.job_id, signal=15)
         elif isinstance(action, act.TakeCheckpoint):
-            self.step(ev.CheckpointTaken(at=self.now, job_id=action.job_id, attempt=action.attempt))
+            self.step(ev.CheckpointTaken(at=self.now, job_id=action.job_id, serial=action.serial))
         elif isinstance(action, act.Resize):
-            self.step(ev.Resized(at=self.now, job_id=action.job_id, attempt=action.attempt))
+            self.step(ev.Resized(at=self.now, job_id=action.job_id, serial=action.serial))
         elif isinstance(action, act.ApplyShares):
             self.step(
                 ev.SharesApplied(
                     at=self.now,
                     job_id=action.job_id,
-                    attempt=action.attempt,
+                    serial=action.serial,
                     shares=action.shares,
                 )
             )
@@ -203,7 +203,7 @@ class World:
         if uuid in self.broken:
             return Reading(device=uuid, at=self.now, error=self.broken[uuid])
         on_it = [
-            AttemptMemory(a.job_id, a.number, self.used.get(a.job_id, 0))
+            AttemptMemory(a.job_id, a.serial, self.used.get(a.job_id, 0))
             for a in self.attempts.values()
             if a.ended is None and uuid in a.placement.devices
         ]
@@ -313,7 +313,7 @@ class World:
             ev.AttemptEnded(
                 at=self.now,
                 job_id=job_id,
-                attempt=attempt.number,
+                serial=attempt.serial,
                 exits=() if lost else tuple(ended for _ in attempt.tasks),
                 oom=oom,
                 lost=lost,
@@ -329,7 +329,7 @@ class World:
             ev.ProgressReported(
                 at=self.now,
                 job_id=job_id,
-                attempt=attempt.number,
+                serial=attempt.serial,
                 progress=Progress(at=self.now, **progress),
             )
         )

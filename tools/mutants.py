@@ -101,7 +101,7 @@ MUTANTS = (
         "one KILL and no other",
         "lifecycle/stops.py",
         "    again = state.step.now.boot_s + state.settings.grace_s\n"
-        "    state.wake(Timer(again, KILL, attempt.job_id, attempt.number))\n",
+        "    state.wake(Timer(again, KILL, attempt.job_id, attempt.serial))\n",
         "",
     ),
     Mutant(

@@ -18,20 +18,21 @@ class Action:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttemptAction(Action):
-    """An instruction about one attempt of a job, by its number."""
+    """An instruction about one attempt of a job, named by its serial."""
 
     job_id: int
-    attempt: int
+    serial: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Launch(AttemptAction):
     """Start the attempt. `cap_mib` is its memory cap per GPU; None: no cap.
 
-    `shared`: other jobs can be on its devices, now or later.
+    `number` is the attempt's number, for users. `shared`: other jobs can be on its devices, now
+    or later.
     """
 
-    serial: int
+    number: int
     placement: Placement
     cap_mib: int | None
     shared: bool

@@ -89,7 +89,7 @@ class Adoption:
             wake_for_limit(state, state.jobs[attempt.job_id], attempt)
             if attempt.stop is not None:
                 kill_s = attempt.stop.kill_boot_s
-                state.wake(Timer(kill_s, KILL, attempt.job_id, attempt.number))
+                state.wake(Timer(kill_s, KILL, attempt.job_id, attempt.serial))
         self._waiting = list(kept.reservations)
 
     def put_back(self) -> None:

@@ -87,7 +87,7 @@ def _preempt(state: State, job: Job, proposal: Preempt) -> None:
 
 
 def _checkpoint(state: State, job: Job, proposal: Proposal) -> None:
-    state.act(TakeCheckpoint(job_id=job.id, attempt=state.attempts[job.id].number))
+    state.act(TakeCheckpoint(job_id=job.id, serial=state.attempts[job.id].serial))
 
 
 def _migrate(state: State, job: Job, proposal: Migrate) -> None:
@@ -101,8 +101,8 @@ def _resize(state: State, job: Job, proposal: ResizeTo) -> None:
 
 
 def _set_shares(state: State, job: Job, proposal: SetShares) -> None:
-    number = state.attempts[job.id].number
-    state.act(ApplyShares(job_id=job.id, attempt=number, shares=proposal.shares))
+    serial = state.attempts[job.id].serial
+    state.act(ApplyShares(job_id=job.id, serial=serial, shares=proposal.shares))
 
 
 _CARRIERS: dict[type[Proposal], Callable[[State, Job, Any], None]] = {

@@ -1,4 +1,9 @@
-"""The result of one step: records to save, then actions to do."""
+"""The result of one step: records to save, then actions to do.
+
+A record is *durable* or *volatile*. A volatile one is lost without harm: nothing that was decided
+depends on it, and the next reading or report brings its figures again. Progress, usage, and a
+planner's next wake-up are volatile; all else is durable.
+"""
 
 from __future__ import annotations
 
@@ -16,6 +21,8 @@ Record: TypeAlias = Job | Attempt | Reservation | DeviceStatus | RuleState
 class Decision:
     """Save `changed` and `dropped`, then do `actions` in order.
 
+    `volatile` records can be saved later, with other records. No record is both.
+
     `dropped` names deleted reservations (owner, device). `wake_at` is the boot-time second at
     which `step` needs a `Tick`, unless an event comes earlier; None: never.
     """
@@ -27,3 +34,4 @@ class Decision:
     rejections: tuple[tuple[Proposal, Refusal], ...]
     log_lines: tuple[str, ...] = ()
     """Lines for the log about failed rules."""
+    volatile: tuple[Record, ...] = ()

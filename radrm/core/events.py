@@ -133,13 +133,14 @@ class ReadingsTaken(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttemptEvent(Event):
-    """Something happened to one attempt of a job.
+    """Something happened to one attempt of a job, named by its serial.
 
-    `happened`: the time in the attempt's own record, which can be long before `at`. None: `at`.
+    Its number would not do: it comes again after a void launch. `happened`: the time in the
+    attempt's own record, which can be long before `at`. None: `at`.
     """
 
     job_id: int
-    attempt: int
+    serial: int
     happened: Instant | None = None
 
 

@@ -27,7 +27,7 @@ What a restart sees: `core/adoption.py`.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -143,19 +143,19 @@ class Scheduler:
         if what == timers.LAUNCH_AGAIN:
             launch_again(state, timer)
             return False
-        job, attempt = self._live(timer.job_id, timer.attempt)
+        job, attempt = self._live(timer.job_id, timer.serial)
         if job and attempt and what == timers.TIME_LIMIT:
             at_limit(state, job, attempt)
         elif job and attempt and what == timers.KILL:
             kill_now(state, attempt)
         return False
 
-    def _live(self, job_id: int, number: int) -> tuple[Job | None, Attempt | None]:
-        """Return a job, and its live attempt if that has this number, else None.
+    def _live(self, job_id: int, serial: int) -> tuple[Job | None, Attempt | None]:
+        """Return a job, and its live attempt if that has this serial, else None.
 
         An event can be about an older attempt.
         """
-        return self.state.jobs.get(job_id), self.state.live_attempt(job_id, number)
+        return self.state.jobs.get(job_id), self.state.live_attempt(job_id, serial)
 
     # ------------------------------------------------------------- planners
 
@@ -276,39 +276,39 @@ class Scheduler:
                     self._ask(planner, past)
 
     def _on_started(self, event: ev.AttemptStarted) -> None:
-        job, attempt = self._live(event.job_id, event.attempt)
+        job, attempt = self._live(event.job_id, event.serial)
         if job and attempt and attempt.started is None:
             launches_work(self.state)
             self.state.proposals.forget_failures(job.id)
             started(self.state, job, attempt, event.happened)
 
     def _on_voided(self, event: ev.LaunchVoided) -> None:
-        job, attempt = self._live(event.job_id, event.attempt)
+        job, attempt = self._live(event.job_id, event.serial)
         if job and attempt:
             voided(self.state, job, attempt, None)
 
     def _on_ended(self, event: ev.AttemptEnded) -> None:
-        job, attempt = self._live(event.job_id, event.attempt)
+        job, attempt = self._live(event.job_id, event.serial)
         if job and attempt:
             ended(self.state, job, attempt, event, self._rules.recovery)
 
     def _on_progress(self, event: ev.ProgressReported) -> None:
-        job, attempt = self._live(event.job_id, event.attempt)
+        job, attempt = self._live(event.job_id, event.serial)
         if job and attempt:
-            self.state.put_job(replace(job, progress=event.progress))
+            self.state.put_progress(job, event.progress)
 
     def _on_checkpoint(self, event: ev.CheckpointTaken) -> None:
-        job, attempt = self._live(event.job_id, event.attempt)
+        job, attempt = self._live(event.job_id, event.serial)
         if job and attempt:
             applying.checkpoint_taken(self.state, job, attempt, event)
 
     def _on_resized(self, event: ev.Resized) -> None:
-        job, attempt = self._live(event.job_id, event.attempt)
+        job, attempt = self._live(event.job_id, event.serial)
         if job and attempt:
             applying.resized(self.state, job, attempt, event)
 
     def _on_shares(self, event: ev.SharesApplied) -> None:
-        job, attempt = self._live(event.job_id, event.attempt)
+        job, attempt = self._live(event.job_id, event.serial)
         if job and attempt:
             applying.shares_applied(self.state, job, attempt, event)
 
@@ -322,13 +322,13 @@ class Scheduler:
                 ev.AttemptEnded(
                     at=event.at,
                     job_id=action.job_id,
-                    attempt=action.attempt,
+                    serial=action.serial,
                     never_started=event.reason,
                     passing=event.passing,
                 )
             )
         elif isinstance(action, (Resize, TakeCheckpoint, ApplyShares)):
-            job, attempt = self._live(action.job_id, action.attempt)
+            job, attempt = self._live(action.job_id, action.serial)
             if job and attempt:
                 applying.action_failed(self.state, job, attempt, action, event.reason)
 

@@ -41,7 +41,7 @@ class Occupant:
     """A live attempt on one device, and its measured use there."""
 
     job_id: int
-    attempt: int
+    serial: int
     collocation: Collocation
     since_s: float
     """Boot-time second at which it came."""
@@ -102,7 +102,7 @@ class Snapshot:
         self.version = state.version
         """Grows with every change of a record."""
         self.jobs_version = state.jobs_version
-        """Grows with every change of a job's record, not with readings."""
+        """Grows with every change of a job's record, not with readings and reports of progress."""
         self.settings: CoreSettings = state.settings
         self._jobs = state.jobs
         self._attempts = state.attempts
@@ -143,10 +143,10 @@ class Snapshot:
         """Return the live attempt of a job; None if it has none."""
         return self._attempts.get(job_id)
 
-    def live_attempt(self, job_id: int, number: int) -> Attempt | None:
-        """Return the live attempt of a job if it has this number, else None."""
+    def live_attempt(self, job_id: int, serial: int) -> Attempt | None:
+        """Return the live attempt of a job if it has this serial, else None."""
         attempt = self._attempts.get(job_id)
-        return attempt if attempt is not None and attempt.number == number else None
+        return attempt if attempt is not None and attempt.serial == serial else None
 
     @property
     def running(self) -> tuple[tuple[Job, Attempt], ...]:
@@ -267,7 +267,7 @@ def _frozen(ledger: DeviceLedger, settings: CoreSettings) -> DeviceSnapshot:
 def _occupant(holding: Holding, uuid: str) -> Occupant:
     return Occupant(
         job_id=holding.job_id,
-        attempt=holding.attempt,
+        serial=holding.serial,
         collocation=holding.collocation,
         since_s=holding.since_s,
         settled=holding.settled,

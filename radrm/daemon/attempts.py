@@ -49,7 +49,7 @@ class Attempts:
         self._forget_ended()
         events: list[ev.Event] = []
         for job, attempt in self._scheduler.snapshot.running:
-            found = self._launcher.adopt(attempt.serial, job.id, attempt.number)
+            found = self._launcher.adopt(attempt.serial, job.id)
             what = _ADOPTED[type(found)]
             log.info("re-adopted job %d (attempt %d): %s", job.id, attempt.number, what)
             if isinstance(found, Ended) and found.at.boot != self._clock.now().boot:
@@ -82,14 +82,14 @@ class Attempts:
     def _events_of(
         self, job: Job, attempt: Attempt, found: Void | Started | Running | Ended | Lost
     ) -> list[ev.Event]:
-        job_id, number, now = job.id, attempt.number, self._clock.now()
+        job_id, serial, now = job.id, attempt.serial, self._clock.now()
         if isinstance(found, Void):
-            return [ev.LaunchVoided(at=now, job_id=job_id, attempt=number)]
+            return [ev.LaunchVoided(at=now, job_id=job_id, serial=serial)]
         events: list[ev.Event] = []
         begun = found if isinstance(found, Started) else found.started
         if begun is not None and attempt.started is None:
             events.append(
-                ev.AttemptStarted(at=now, job_id=job_id, attempt=number, happened=begun.at)
+                ev.AttemptStarted(at=now, job_id=job_id, serial=serial, happened=begun.at)
             )
             if begun.not_limited is not None:
                 log.warning("job %d is not limited: %s", job_id, begun.not_limited)
@@ -100,7 +100,7 @@ class Attempts:
             ended = ev.AttemptEnded(
                 at=now,
                 job_id=job_id,
-                attempt=number,
+                serial=serial,
                 happened=found.at,
                 exits=(found.exit,) if found.never_started is None else (),
                 oom=next(filter(None, (classify(found.exit, t) for t in found.tails)), None),
@@ -112,10 +112,10 @@ class Attempts:
             # The runner started no process of the job, so the attempt never started.
             never = f"its runner could not begin ({found.reason})"
             ended = ev.AttemptEnded(
-                at=now, job_id=job_id, attempt=number, never_started=never, passing=True
+                at=now, job_id=job_id, serial=serial, never_started=never, passing=True
             )
         else:
-            ended = ev.AttemptEnded(at=now, job_id=job_id, attempt=number, lost=found.reason)
+            ended = ev.AttemptEnded(at=now, job_id=job_id, serial=serial, lost=found.reason)
         return [*events, ended]
 
     def _suspect_mps(self, attempt: Attempt, found: Ended | Lost) -> None:

@@ -8,10 +8,14 @@ A kill at any point leaves a sound store. Before the save, nothing has happened.
 next daemon adopts the attempts and decides again. Two failures make memory and disk differ: an
 exception in the middle of a step, and a decision that can never be saved. They set `broken`, and
 the daemon ends.
+
+Volatile records (`core/decision.py`) wait in the store's memory for the next decision that is
+saved, or for `save_volatile`. They are never saved before the decisions on which they build.
 """
 
 from __future__ import annotations
 
+import contextlib
 import logging
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -133,6 +137,12 @@ class Decisions:
             )
             raise
         return True
+
+    def save_volatile(self) -> None:
+        """Write the volatile records that wait, unless decisions wait for the store."""
+        if self._unsaved is None:
+            with contextlib.suppress(StoreError):  # the next decision that fails is logged
+                self._store.save_volatile()
 
     def carry_out(self, action: act.Action) -> list[ev.Event]:
         """Carry out an action; see `Effects.carry_out`. An exception leaves `broken` set."""

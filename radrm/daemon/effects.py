@@ -98,7 +98,7 @@ class Effects:
         """True if the job or attempt of the action has ended since the decision."""
         now = self._scheduler.snapshot
         if isinstance(action, act.AttemptAction):
-            return now.live_attempt(action.job_id, action.attempt) is None
+            return now.live_attempt(action.job_id, action.serial) is None
         return isinstance(action, act.EstimateJob) and now.job(action.job_id) is None
 
     def clear_ended(self, decision: Decision) -> None:
@@ -155,7 +155,7 @@ class Effects:
         if mps is None or attempt.placement.collocation is not Collocation.MPS:
             self._launcher.kill(serial)
             return
-        owner = (action.job_id, action.attempt)
+        owner = (action.job_id, action.serial)
         ended = ClientsEnded(serial)
         mps.end_clients(attempt.placement.devices, owner, lambda: self._post(ended))
 
@@ -169,8 +169,8 @@ class Effects:
         if {replace(s, cpus=None) for s in before} != {replace(s, cpus=None) for s in after}:
             raise Refused("only the CPUs of a running job can change, not its part of a GPU")
         self._launcher.set_cpus(attempt.serial, cpus_of(after))
-        now, job_id, number = self._clock.now(), action.job_id, action.attempt
-        return ev.SharesApplied(at=now, job_id=job_id, attempt=number, shares=after)
+        now, job_id, serial = self._clock.now(), action.job_id, action.serial
+        return ev.SharesApplied(at=now, job_id=job_id, serial=serial, shares=after)
 
     def _estimate(self, action: act.EstimateJob) -> None:
         self._estimation.begin(self._job(action.job_id))

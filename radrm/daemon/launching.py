@@ -66,12 +66,12 @@ def plan_launch(
     envelope, job_file = submission.envelope, submission.job_file()
     options = job_file.options
     cwd = os.path.join(envelope.cwd, options.chdir or "")
-    stdout, stderr = log_paths(job, action.attempt, options, cwd)
+    stdout, stderr = log_paths(job, action.number, options, cwd)
     has_interpreter_line = (job_file.script or "").startswith("#!")
     return LaunchPlan(
         serial=action.serial,
         job_id=job.id,
-        attempt=action.attempt,
+        attempt=action.number,
         uid=submission.uid if site.drop_privileges else None,
         gid=submission.gid if site.drop_privileges else None,
         user=user_name(submission.uid),
@@ -132,7 +132,7 @@ def job_environment(
         "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
         "RADRM_JOB_ID": str(job.id),
         "RADRM_JOB_NAME": job.spec.name,
-        "RADRM_ATTEMPT": str(action.attempt),
+        "RADRM_ATTEMPT": str(action.number),
         "RADRM_ARRAY_TASK_ID": str(job.array.index) if job.array is not None else "",
         "RADRM_GPU_MEMORY_MIB": str(action.cap_mib or min(reserved, default=0) or ""),
         "RADRM_CPUS": "" if cpus is None else f"{cpus:g}",

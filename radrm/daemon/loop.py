@@ -45,6 +45,9 @@ log = logging.getLogger("radrm")
 LONGEST_WAIT_S = 5.0
 """Real seconds of one wait, so that a dead watching thread is replaced in this time."""
 
+VOLATILE_S = 30.0
+"""Real seconds after which volatile records are on disk. A kill loses at most these."""
+
 News: TypeAlias = ev.Event | Request | ClientsEnded | Estimated
 """What other threads post to the loop's thread."""
 
@@ -96,6 +99,7 @@ class Loop:
         )
         self._decisions = Decisions(parts.scheduler, parts.store, effects, parts.estimation.driver)
         self._rescan_at = 0.0
+        self._volatile_at = 0.0
         self.stopping = False
 
     # ------------------------------------------------------------- from other threads
@@ -176,6 +180,7 @@ class Loop:
             self._wait()
             self._gather()
         self._monitor.stop()
+        self._decisions.save_volatile()
 
     def _estimate_again(self) -> None:
         """Ask the estimators again: their questions ended with the earlier daemon."""
@@ -215,6 +220,9 @@ class Loop:
         wake_at = self._decisions.wake_at
         if wake_at is not None and now.boot_s >= wake_at:
             self.process([ev.Tick(at=now)])
+        if now.boot_s >= self._volatile_at:
+            self._decisions.save_volatile()
+            self._volatile_at = now.boot_s + VOLATILE_S * self.clock.scale
 
     def _take(self, news: News) -> None:
         """Handle one post of another thread."""

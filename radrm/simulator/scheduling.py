@@ -107,7 +107,7 @@ class OwnLoop:
         self._devices = tuple(_under(mps, simulated) for simulated in devices)
         self._place = {device.uuid: at for at, device in enumerate(self._devices)}
         self._live: dict[int, LiveAttempt] = {}
-        self._number: dict[int, int] = {}
+        self._serial: dict[int, int] = {}
         self._reserved: dict[int, int] = {}
         self._uids: dict[str, int] = {}
         self._events: deque[ev.Event] = deque()
@@ -209,7 +209,7 @@ class OwnLoop:
             self._read([self._place[uuid] for uuid in action.devices])
         elif isinstance(action, (act.Terminate, act.Kill)):
             attempt = self._live.get(action.job_id)
-            if attempt is not None and self._number[action.job_id] == action.attempt:
+            if attempt is not None and self._serial[action.job_id] == action.serial:
                 self._world.end(attempt)
                 self._ended(attempt, (Exit(signal=_TERM),), None)
         elif not isinstance(action, act.SendSignal):
@@ -231,11 +231,11 @@ class OwnLoop:
             cap_mib=action.cap_mib if client else None,
         )
         self._live[job_id] = attempt
-        self._number[job_id] = action.attempt
+        self._serial[job_id] = action.serial
         reserved = max((s.reserved_mib for s in placement.shares), default=0)
         self._reserved[job_id] = reserved
         self._history.attempt_started(attempt, reserved)
-        self._events.append(ev.AttemptStarted(at=self._now, job_id=job_id, attempt=action.attempt))
+        self._events.append(ev.AttemptStarted(at=self._now, job_id=job_id, serial=action.serial))
         if attempt.held_mib > reserved:
             self._read(devices)
         self._look_again(devices, self._settings.smact_warm_s)
@@ -256,7 +256,7 @@ class OwnLoop:
             self._auto.add_run(job, attempt.devices, attempt.course.peak_mib)
         self._events.append(
             ev.AttemptEnded(
-                at=self._now, job_id=job_id, attempt=self._number[job_id], exits=exits, oom=oom
+                at=self._now, job_id=job_id, serial=self._serial[job_id], exits=exits, oom=oom
             )
         )
         self._look_again(attempt.devices, self._settings.smact_after_exit_s)
@@ -302,7 +302,7 @@ class OwnLoop:
     def _reading(self, at: int, now: Instant) -> Reading:
         gpu = self._world.gpus[at]
         seen = tuple(
-            AttemptMemory(a.job + 1, self._number[a.job + 1], self._seen_mib(a))
+            AttemptMemory(a.job + 1, self._serial[a.job + 1], self._seen_mib(a))
             for a in gpu.attempts
         )
         return Reading(

@@ -172,7 +172,7 @@ def test_one_that_is_being_stopped_gets_none() -> None:
     world = World(gpus(1))
     world.obey = False
     job = world.submit(GIB, time_limit_s=100.0, signal=EarlySignal(10, 30.0))
-    world.step(ev.AttemptStarted(at=world.now, job_id=job.id, attempt=1))
+    world.step(ev.AttemptStarted(at=world.now, job_id=job.id, serial=1))
     world.cancel(job)
     world.pass_time(75.0)
     assert signals(world) == []

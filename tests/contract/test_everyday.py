@@ -123,7 +123,7 @@ def test_a_void_launch_costs_nothing() -> None:
     world = World(gpus(1))
     world.obey = False
     job = world.submit(1000)
-    world.step(ev.LaunchVoided(at=world.now, job_id=job.id, attempt=1))
+    world.step(ev.LaunchVoided(at=world.now, job_id=job.id, serial=1))
     world.obey = True
     world.read()
     assert world.jobs[job.id].attempts == 1
@@ -175,10 +175,10 @@ def test_a_late_or_repeated_event_changes_nothing() -> None:
     job = world.submit(1000)
     world.end(job)
     for event in (
-        ev.AttemptEnded(at=world.now, job_id=job.id, attempt=1),
-        ev.AttemptStarted(at=world.now, job_id=job.id, attempt=1),
+        ev.AttemptEnded(at=world.now, job_id=job.id, serial=1),
+        ev.AttemptStarted(at=world.now, job_id=job.id, serial=1),
         ev.CancelRequested(at=world.now, job_id=job.id, by="ann"),
-        ev.LaunchVoided(at=world.now, job_id=99, attempt=1),
+        ev.LaunchVoided(at=world.now, job_id=99, serial=1),
     ):
         assert world.step(event).changed == ()
 

@@ -35,7 +35,7 @@ def ledger(**settings: float) -> DeviceLedger:
 def reading(
     boot_s: float, used: int | None, held: dict[int, int | None] | None = None, **more: object
 ) -> Reading:
-    attempts = tuple(AttemptMemory(job, 1, mib) for job, mib in (held or {}).items())
+    attempts = tuple(AttemptMemory(job, job, mib) for job, mib in (held or {}).items())
     at = Instant(boot_s, 1e9 + boot_s)
     return Reading("GPU-0", at, used, attempts, **more)  # type: ignore[arg-type]
 

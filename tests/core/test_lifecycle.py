@@ -20,8 +20,8 @@ GRACE_S = CoreSettings().grace_s
 
 
 def end(world: World, job: Job, **how: Any) -> Job:
-    number = world.jobs[job.id].attempts
-    world.step(ev.AttemptEnded(at=world.now, job_id=job.id, attempt=number, **how))
+    serial = world.attempts[job.id, world.jobs[job.id].attempts].serial
+    world.step(ev.AttemptEnded(at=world.now, job_id=job.id, serial=serial, **how))
     return world.jobs[job.id]
 
 
@@ -128,7 +128,7 @@ def test_a_void_launch_of_one_that_was_cancelled_is_its_end() -> None:
     world.obey = False
     job = world.submit(GIB)
     world.cancel(job)
-    world.step(ev.LaunchVoided(at=world.now, job_id=job.id, attempt=1))
+    world.step(ev.LaunchVoided(at=world.now, job_id=job.id, serial=1))
     assert world.jobs[job.id].state is JobState.CANCELLED
 
 

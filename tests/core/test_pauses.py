@@ -39,7 +39,7 @@ class Failing(World):
             assert attempt is not None
             never = replace(attempt, started=None)
             self.scheduler.state.attempts[1] = never
-            event = ev.LaunchVoided(at=self.now, job_id=1, attempt=action.attempt)
+            event = ev.LaunchVoided(at=self.now, job_id=1, serial=action.serial)
             self.step(event)
         elif self.how == "oom":
             self.end(1, 1, oom=OutOfMemory("test"))
@@ -259,7 +259,7 @@ def test_a_server_that_cannot_start_anything_is_tried_less_and_less_often() -> N
             attempt = world.live(job)
             if attempt is not None:
                 launch = next(a for a in world.actions[::-1] if isinstance(a, act.Launch))
-                failed = replace(launch, job_id=job.id, attempt=attempt.number)
+                failed = replace(launch, job_id=job.id, serial=attempt.serial)
                 world.step(
                     ev.ActionFailed(at=world.now, action=failed, reason="full", passing=True)
                 )
@@ -273,5 +273,7 @@ def test_a_server_that_cannot_start_anything_is_tried_less_and_less_often() -> N
             world.pass_time(1.0)
         waits.append(world.boot_s - before)
     assert waits == [5, 10, 20, 40, 60, 60]
-    world.step(ev.AttemptStarted(at=world.now, job_id=1, attempt=1))
+    attempt = world.live(jobs[0])
+    assert attempt is not None
+    world.step(ev.AttemptStarted(at=world.now, job_id=1, serial=attempt.serial))
     assert world.scheduler.state.launches.last("launch") is None

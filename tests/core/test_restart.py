@@ -40,9 +40,9 @@ def at(boot_s: float, boot: str | None = None, wall_s: float | None = None) -> I
 
 def ended(world: World, job: Job, happened: Instant | None, code: int = 0) -> ev.AttemptEnded:
     """That an attempt has ended by itself, at that time, as the host tells it now."""
-    number = world.jobs[job.id].attempts
+    serial = world.attempts[job.id, world.jobs[job.id].attempts].serial
     return ev.AttemptEnded(
-        at=world.now, job_id=job.id, attempt=number, happened=happened, exits=(Exit(code),)
+        at=world.now, job_id=job.id, serial=serial, happened=happened, exits=(Exit(code),)
     )
 
 
@@ -238,12 +238,12 @@ def test_an_end_lies_between_the_start_and_now(told: Instant | None, noted: Inst
     world = World(gpus(1))
     world.obey = False
     job = world.submit(GIB)
-    start = ev.AttemptStarted(at=NOW, job_id=job.id, attempt=1, happened=LAUNCHED)
+    start = ev.AttemptStarted(at=NOW, job_id=job.id, serial=1, happened=LAUNCHED)
     attempt = world.attempts[job.id, 1]
     assert attempt.launched == at(BEGIN_S)
     world.step(start)
     assert world.attempts[job.id, 1].started == LAUNCHED
-    end = ev.AttemptEnded(at=NOW, job_id=job.id, attempt=1, happened=told, exits=(Exit(0),))
+    end = ev.AttemptEnded(at=NOW, job_id=job.id, serial=1, happened=told, exits=(Exit(0),))
     world.step(end)
     assert world.attempts[job.id, 1].ended == world.jobs[job.id].ended == noted
 
@@ -253,7 +253,7 @@ def test_a_time_limit_counts_from_the_start_not_from_when_that_was_heard_of() ->
     world.obey = False
     job = world.submit(GIB, time_limit_s=100.0)
     world.boot_s += 50.0
-    world.step(ev.AttemptStarted(at=world.now, job_id=job.id, attempt=1, happened=at(BEGIN_S + 10)))
+    world.step(ev.AttemptStarted(at=world.now, job_id=job.id, serial=1, happened=at(BEGIN_S + 10)))
     assert world.jobs[job.id].started == at(BEGIN_S + 10)
     world.pass_time(59.0)
     assert world.state(job) is JobState.RUNNING

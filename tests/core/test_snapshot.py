@@ -74,7 +74,7 @@ def test_what_it_tells_of_a_device() -> None:
     assert first == world.scheduler.snapshot.device("GPU-0")
     assert world.scheduler.snapshot.device("GPU-9") is None
     (occupant,) = first.occupants.values()
-    assert (occupant.job_id, occupant.attempt, occupant.usage.peak_mib) == (1, 1, 20 * GIB)
+    assert (occupant.job_id, occupant.serial, occupant.usage.peak_mib) == (1, 1, 20 * GIB)
     assert occupant.unused_for(world.now.boot_s) is None
     assert [r.owner for r in first.reservations] == ["job:1"]
     assert first.free_mib == first.device.capacity_mib - first.reserved_mib

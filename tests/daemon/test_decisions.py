@@ -47,7 +47,7 @@ def test_what_an_ended_attempt_was_to_do_is_forgiven() -> None:
     world, job, launch = launched()
     world.end(job)
     effects = effects_of(world)
-    for action in (launch, act.Terminate(job_id=1, attempt=1), act.Kill(job_id=1, attempt=1)):
+    for action in (launch, act.Terminate(job_id=1, serial=1), act.Kill(job_id=1, serial=1)):
         assert effects.carry_out(action) == []
     assert effects.carry_out(act.EstimateJob(job_id=1)) == []
     assert effects._launcher.mock_calls == []
@@ -103,7 +103,7 @@ def test_what_can_never_be_saved_is_never_done(caplog: pytest.LogCaptureFixture)
 def test_what_cannot_be_saved_now_is_done_later() -> None:
     world, _, _ = launched()
     effects = effects_of(world)
-    decisions = decisions_of(world, effects, act.Terminate(job_id=1, attempt=1))
+    decisions = decisions_of(world, effects, act.Terminate(job_id=1, serial=1))
     decisions._store.save.side_effect = StoreError("full")
     decisions.commit()
     decisions.commit()

@@ -13,7 +13,7 @@ transition table:
     failed               to its queue while --retries last, else FAILED
 
 Invariants:
-- A live attempt ends exactly once: handlers look it up by its number, and do not find an ended
+- A live attempt ends exactly once: handlers look it up by its serial, and do not find an ended
   attempt.
 - The reason of a stop decides, whatever the exit code. A job that exits with 0 after the TERM
   of a cancel is cancelled.

@@ -47,8 +47,8 @@ def start(state: State, job: Job, placement: Placement) -> None:
     state.act(
         Launch(
             job_id=job.id,
-            attempt=attempt.number,
             serial=serial,
+            number=attempt.number,
             placement=placement,
             cap_mib=min(reserved) if capped else None,
             shared=not placement.collocation.whole_device,

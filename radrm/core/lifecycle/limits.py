@@ -18,9 +18,9 @@ def wake_for_limit(state: State, job: Job, attempt: Attempt) -> None:
     if limit is None or attempt.started is None:
         return
     end = attempt.started.boot_s + limit
-    state.wake(Timer(end, TIME_LIMIT, job.id, attempt.number))
+    state.wake(Timer(end, TIME_LIMIT, job.id, attempt.serial))
     if signal is not None and not attempt.signalled:
-        state.wake(Timer(end - signal.lead_s, TIME_LIMIT, job.id, attempt.number))
+        state.wake(Timer(end - signal.lead_s, TIME_LIMIT, job.id, attempt.serial))
 
 
 def at_limit(state: State, job: Job, attempt: Attempt) -> None:
@@ -41,4 +41,4 @@ def at_limit(state: State, job: Job, attempt: Attempt) -> None:
         and state.step.now.boot_s >= end - signal.lead_s
     ):
         state.put_attempt(replace(attempt, signalled=True))
-        state.act(SendSignal(job_id=job.id, attempt=attempt.number, number=signal.number))
+        state.act(SendSignal(job_id=job.id, serial=attempt.serial, number=signal.number))

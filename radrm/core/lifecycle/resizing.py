@@ -19,7 +19,7 @@ def begin_resize(state: State, job: Job, attempt: Attempt, target: Placement) ->
     )
     attempt = state.put_attempt(replace(attempt, target=target))
     occupy(state, job, attempt, both)
-    state.act(Resize(job_id=job.id, attempt=attempt.number, target=target))
+    state.act(Resize(job_id=job.id, serial=attempt.serial, target=target))
 
 
 def end_resize(state: State, job: Job, attempt: Attempt, placement: Placement) -> None:

@@ -31,12 +31,12 @@ def stop(
     deadline = now.boot_s + state.settings.grace_s
     state.put_attempt(replace(attempt, stop=Stop(reason=reason, asked=now, kill_boot_s=deadline)))
     state.move(job, Trigger.STOP)
-    state.wake(Timer(deadline, KILL, job.id, attempt.number))
-    state.act(Terminate(job_id=job.id, attempt=attempt.number))
+    state.wake(Timer(deadline, KILL, job.id, attempt.serial))
+    state.act(Terminate(job_id=job.id, serial=attempt.serial))
 
 
 def kill_now(state: State, attempt: Attempt) -> None:
     """Send KILL now, and again after each grace time until the attempt has ended."""
-    state.act(Kill(job_id=attempt.job_id, attempt=attempt.number))
+    state.act(Kill(job_id=attempt.job_id, serial=attempt.serial))
     again = state.step.now.boot_s + state.settings.grace_s
-    state.wake(Timer(again, KILL, attempt.job_id, attempt.number))
+    state.wake(Timer(again, KILL, attempt.job_id, attempt.serial))

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from radrm.core.lifecycle.stops import stop
 from radrm.core.records import Reading
 from radrm.core.state.holding import merged
@@ -19,11 +17,10 @@ def take_reading(state: State, reading: Reading) -> None:
     if ledger is None:
         return
     for holding in ledger.take(reading):
-        attempt = state.live_attempt(holding.job_id, holding.attempt)
+        attempt = state.live_attempt(holding.job_id, holding.serial)
         if attempt is None:
             continue
-        usage = merged(attempt.usage, (holding.usage(reading.device),))
-        state.put_attempt(replace(attempt, usage=usage))
+        state.put_usage(attempt, merged(attempt.usage, (holding.usage(reading.device),)))
         smaller = ledger.shrunk(holding)
         if smaller is not None:
             state.reserve(smaller)
@@ -37,7 +34,7 @@ def _reclaim(state: State, ledger: DeviceLedger) -> None:
         return
     for holding in list(ledger.holdings.values()):
         unused_s = holding.unused_for(state.step.now.boot_s)
-        attempt = state.live_attempt(holding.job_id, holding.attempt)
+        attempt = state.live_attempt(holding.job_id, holding.serial)
         if attempt is None or attempt.stop is not None or unused_s is None or unused_s < limit:
             continue
         reason = f"it had {ledger.device.name} for {show_seconds(unused_s)} and never used it"
@@ -50,7 +47,7 @@ def end_on_vanished(state: State) -> None:
         if ledger.device.kind is not DeviceKind.MIG:
             continue
         for holding in list(ledger.holdings.values()):
-            attempt = state.live_attempt(holding.job_id, holding.attempt)
+            attempt = state.live_attempt(holding.job_id, holding.serial)
             if attempt is None or attempt.stop is not None:
                 continue
             reason = f"its device {ledger.device.profile or ledger.device.name} has vanished"

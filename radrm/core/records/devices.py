@@ -55,7 +55,7 @@ class AttemptMemory:
     """The memory of one attempt's processes on a device (None: unknown)."""
 
     job_id: int
-    attempt: int
+    serial: int
     used_mib: int | None
 
 

@@ -19,7 +19,7 @@ class Holding:
     """The measured use of one live attempt on one device."""
 
     job_id: int
-    attempt: int
+    serial: int
     uid: int
     collocation: Collocation
     since_s: float

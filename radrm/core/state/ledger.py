@@ -40,10 +40,11 @@ from radrm.core.state.window import SmactWindow, Window
 from radrm.core.units import show_mib
 from radrm.core.words import Collocation, Quantity, Queue
 
-NOTED_EVERY_S = 60.0
+NOTED_EVERY_S = 30.0
 """How often usage is written to the attempt's record while its memory stays the same.
 
-A killed daemon loses at most this much of the attempt's energy."""
+A killed daemon loses at most this much of the attempt's energy, and what the host has not saved
+yet: usage is volatile."""
 
 
 class DeviceLedger:
@@ -255,7 +256,7 @@ class DeviceLedger:
         self.load.before_join(not self.holdings, predicted.value if predicted else None)
         self.holdings[job.id] = Holding(
             job_id=job.id,
-            attempt=attempt.number,
+            serial=attempt.serial,
             uid=job.spec.uid,
             collocation=attempt.placement.collocation,
             since_s=since_s,

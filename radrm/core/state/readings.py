@@ -69,7 +69,7 @@ def attribute(
     for memory in reading.attempts:
         holding = holdings.get(memory.job_id)
         # A reading may still show an attempt that has ended.
-        if holding is not None and holding.attempt == memory.attempt:
+        if holding is not None and holding.serial == memory.serial:
             seen[memory.job_id] = memory.used_mib
     unknown = [job_id for job_id, mib in seen.items() if mib is None]
     rest = reading.used_mib - sum(mib for mib in seen.values() if mib is not None)

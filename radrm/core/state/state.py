@@ -8,6 +8,8 @@ collects what one step changes. It decides nothing.
 Invariants:
 - A record changes only through a `put_*` method, `reserve` or `unreserve`. Each one also updates
   the indices and notes the record for the step's `Decision`.
+- Only `put_progress`, `put_usage` and `put_rule_state` note a record as volatile. It is the same
+  record that a restart would load, but for these figures.
 - A job's state changes only in `move`, by a row of the transition table.
 - `version` grows with each noted change, so a slow planner's view can be compared with it.
 - Ended jobs are forgotten at the end of their step; the store keeps them.
@@ -33,9 +35,11 @@ from radrm.core.records import (
     Instant,
     Job,
     Placement,
+    Progress,
     Refusal,
     Reservation,
     RuleState,
+    Usage,
 )
 from radrm.core.settings import CoreSettings
 from radrm.core.state.arrays import Array
@@ -58,6 +62,8 @@ class Step:
     now: Instant
     actions: list[Action] = field(default_factory=list)
     changed: dict[tuple[str, object], Record] = field(default_factory=dict)
+    volatile: dict[tuple[str, object], Record] = field(default_factory=dict)
+    """Records that changed in volatile figures only. None of them is in `changed`."""
     dropped: dict[tuple[str, str], None] = field(default_factory=dict)
     rejections: list[tuple[Proposal, Refusal]] = field(default_factory=list)
     ended: list[Job] = field(default_factory=list)
@@ -117,7 +123,7 @@ class State:
         """Proposals whose action failed, with their pauses."""
         self.version = 0
         self.jobs_version = 0
-        """Grows with every change of a job's record, not with readings."""
+        """Grows with every change of a job's record, not with readings and reports of progress."""
         self.next_serial = 1
         self.last_id = 0
         """The highest id in any job's `place`: a requeued job goes behind it."""
@@ -149,6 +155,7 @@ class State:
             wake_at=self.timers.next_s,
             rejections=tuple(step.rejections),
             log_lines=self.isolation.take_log_lines(),
+            volatile=tuple(step.volatile.values()),
         )
 
     def _forget(self, job: Job) -> None:
@@ -164,9 +171,14 @@ class State:
         """Add an action to the step's decision."""
         self.step.actions.append(action)
 
-    def _note(self, kind: str, key: object, record: Record) -> None:
+    def _note(self, kind: str, key: object, record: Record, volatile: bool = False) -> None:
         self.version += 1
-        self.step.changed[kind, key] = record
+        name, step = (kind, key), self.step
+        if volatile and name not in step.changed:
+            step.volatile[name] = record
+        else:
+            step.volatile.pop(name, None)
+            step.changed[name] = record
 
     # ------------------------------------------------------------- jobs and attempts
 
@@ -183,6 +195,11 @@ class State:
             self._followers.add(job)
         self._update_queue(job)
         return job
+
+    def put_progress(self, job: Job, progress: Progress) -> None:
+        """Note what a job reports: volatile, and no change for plans and tables of jobs."""
+        self.jobs[job.id] = job = replace(job, progress=progress)
+        self._note("job", job.id, job, volatile=True)
 
     def retry_order_keys(self) -> None:
         """Compute the order's key again for the jobs for which it failed."""
@@ -245,10 +262,15 @@ class State:
         self._note("attempt", attempt.serial, attempt)
         return attempt
 
-    def live_attempt(self, job_id: int, number: int) -> Attempt | None:
-        """Return a job's live attempt if it has this number, else None."""
+    def put_usage(self, attempt: Attempt, usage: tuple[Usage, ...]) -> None:
+        """Note the use of devices by a live attempt so far: volatile."""
+        self.attempts[attempt.job_id] = attempt = replace(attempt, usage=usage)
+        self._note("attempt", attempt.serial, attempt, volatile=True)
+
+    def live_attempt(self, job_id: int, serial: int) -> Attempt | None:
+        """Return a job's live attempt if it has this serial, else None."""
         attempt = self.attempts.get(job_id)
-        return attempt if attempt is not None and attempt.number == number else None
+        return attempt if attempt is not None and attempt.serial == serial else None
 
     # ------------------------------------------------------------- devices
 
@@ -336,9 +358,13 @@ class State:
     def put_rule_state(self, record: RuleState) -> None:
         """Save a rule's own memory if it has changed."""
         key = (record.kind, record.name)
-        if self.rule_states.get(key) != record:
+        known = self.rule_states.get(key)
+        if known != record:
             self.rule_states[key] = record
-            self._note("rule", key, record)
+            # A restart calls each planner that has asked for a wake-up, whatever its time is.
+            woken_s = known.wake_boot_s if known is not None else None
+            same = woken_s is not None and replace(record, wake_boot_s=woken_s) == known
+            self._note("rule", key, record, volatile=same)
 
     def wake(self, timer: Timer) -> None:
         """Have `step` called at a timer's time."""

@@ -35,12 +35,12 @@ _FEW = 256
 
 @dataclass(frozen=True, slots=True, order=True)
 class Timer:
-    """Check at `boot_s`, for the reason `what`, a job's attempt (0: none) or a rule."""
+    """Check at `boot_s`, for the reason `what`, a job's attempt (its serial; 0: none) or a rule."""
 
     boot_s: float
     what: str
     job_id: int = 0
-    attempt: int = 0
+    serial: int = 0
 
 
 class Timers:

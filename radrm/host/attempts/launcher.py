@@ -94,7 +94,7 @@ class Launcher:
         except OSError as error:
             self._remove_folder(plan.serial)
             raise _cannot_launch(plan.serial, error) from error
-        return self._known(plan.serial, plan.job_id, plan.attempt, record)
+        return self._known(plan.serial, plan.job_id, record)
 
     def _spawn(self, live: Live) -> None:
         """Start the runner in a session of its own. Raises `OSError` when there is none."""
@@ -135,16 +135,14 @@ class Launcher:
             os.waitpid(live.child, 0)
             live.child = None
 
-    def adopt(self, serial: int, job_id: int, attempt: int) -> Void | Running | Ended | Lost:
+    def adopt(self, serial: int, job_id: int) -> Void | Running | Ended | Lost:
         """Find out what became of an attempt that an earlier daemon launched, or meant to.
 
         After `Void` its runner, if it still comes, stands down. After `Lost` nothing of
         it runs. Raises `StoreError` when that cannot be settled now.
         """
         launch, _ = attempts.read_record(self._folder(serial), attempts.LAUNCH)
-        live = self._known(
-            serial, job_id, attempt, launch or dict.fromkeys(("token", "cgroup", "uid"))
-        )
+        live = self._known(serial, job_id, launch or dict.fromkeys(("token", "cgroup", "uid")))
         if not os.path.isdir(live.evidence.folder):
             return Void()
         if (ended := live.evidence.ended()) is not None:
@@ -223,7 +221,7 @@ class Launcher:
         return serial in self._live
 
     def owner_of(self, pid: int) -> tuple[int, int] | None:
-        """(job id, attempt number) of a process, None for one that radrm did not start.
+        """(job id, serial of the attempt) of a process, None for one that radrm did not start.
 
         May be called from any thread.
         """
@@ -334,15 +332,15 @@ class Launcher:
         with contextlib.suppress(OSError):
             attempts.remove_folder(self._attempts, str(serial))
 
-    def _known(self, serial: int, job_id: int, attempt: int, launch: dict[str, Any]) -> Live:
+    def _known(self, serial: int, job_id: int, launch: dict[str, Any]) -> Live:
         evidence = Evidence(self._folder(serial), self._clock)
         marks = launch["token"], launch["cgroup"], launch["uid"]
-        own, owner = Limits.of(launch, serial), (job_id, attempt)
-        return Live(serial, *owner, evidence, *marks, own, lambda: self._owners.seen_of(owner))
+        own, owner = Limits.of(launch, serial), (job_id, serial)
+        return Live(serial, job_id, evidence, *marks, own, lambda: self._owners.seen_of(owner))
 
     def _update_owners(self) -> None:
         self._owners.update(
-            LiveAttempt(live.job_id, live.attempt, live.token, live.runner, live.cgroup, live.uid)
+            LiveAttempt(live.job_id, live.serial, live.token, live.runner, live.cgroup, live.uid)
             for live in self._live.values()
         )
 

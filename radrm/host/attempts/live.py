@@ -54,7 +54,6 @@ class Live:
 
     serial: int
     job_id: int
-    attempt: int
     evidence: Evidence
     token: str | None
     cgroup: str | None

@@ -29,19 +29,19 @@ _MOST_ANCESTORS = 256
 class LiveAttempt:
     """What marks the processes of an attempt that runs now. `uid` None: as the caller."""
 
-    __slots__ = ("attempt", "cgroup", "job_id", "runner", "token", "uid")
+    __slots__ = ("cgroup", "job_id", "runner", "serial", "token", "uid")
 
     def __init__(
         self,
         job_id: int,
-        attempt: int,
+        serial: int,
         token: str | None,
         runner: Identity | None,
         cgroup: str | None = None,
         uid: int | None = None,
     ) -> None:
         self.job_id = job_id
-        self.attempt = attempt
+        self.serial = serial
         self.token = token
         self.runner = runner
         self.cgroup = cgroup
@@ -49,7 +49,7 @@ class LiveAttempt:
 
     @property
     def owner(self) -> _Owner:
-        return self.job_id, self.attempt
+        return self.job_id, self.serial
 
 
 class PidOwners:
@@ -78,7 +78,7 @@ class PidOwners:
         self._view = _View(live, kept, self._vouchers, self._tokens)
 
     def owner_of(self, pid: int) -> _Owner | None:
-        """(job id, attempt number), or None for a process that radrm did not start."""
+        """(job id, serial of the attempt), or None for a process that radrm did not start."""
         return self._view.owner_of(pid)
 
     def seen_of(self, owner: _Owner) -> list[int]:

@@ -15,7 +15,7 @@ from typing import Protocol
 from radrm.core.records import AttemptMemory, Device, Instant, Reading
 
 OwnerOf = Callable[[int], "tuple[int, int] | None"]
-"""Returns the attempt (job id, attempt number) of a process; None if it belongs to no job."""
+"""Returns the attempt (job id, serial) of a process; None if it belongs to no job."""
 
 
 class GpuSource(Protocol):

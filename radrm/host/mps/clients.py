@@ -30,7 +30,7 @@ def end_clients(
     """Remove the work of an attempt's processes from their servers, then call `then`.
 
     Both happen in a new thread, and an error does not prevent `then`. `owner` is the attempt:
-    job id and number.
+    job id and serial.
     """
 
     def end() -> None:

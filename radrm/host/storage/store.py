@@ -5,6 +5,10 @@ they are searched. One step, or a batch of them, is one transaction, on disk bef
 acts on it. So a restart sees the state after some step, never half of one, and whatever was
 done in the world was decided in it. Before a transaction that gives new numbers, `cover` has
 them reserved in the home's marker: a number is never given twice, even if this file is lost.
+
+Volatile records (`core/decision.py`) cost no transaction of their own: the newest of each waits
+in memory for the next one, or for `save_volatile`. A kill loses what waits. A decision that
+saves the same record removes the waiting one, so no old figure replaces a decision.
 """
 
 from __future__ import annotations
@@ -12,6 +16,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import msgspec
 
@@ -27,6 +32,10 @@ _LAST_SERIAL = """
 SELECT max(coalesce((SELECT max(serial) FROM attempts), 0),
     coalesce((SELECT seq FROM sqlite_sequence WHERE name = 'attempts'), 0))
 """
+
+
+Volatile: TypeAlias = dict[tuple[str, object], Record]
+"""The newest volatile record of each job, attempt and rule that is not on disk yet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +57,7 @@ class Store:
         self._db = Database(path)
         self.submissions = Submissions(self._db)
         self.runs = PastRuns(self._db)
+        self._volatile: Volatile = {}
 
     def close(self) -> None:
         self._db.close()
@@ -67,7 +77,9 @@ class Store:
         options changed since, by the job's id; `runs` is what has been learned.
         """
         handed_in, changed = list(submissions), list(edits)
+        volatile = _newest(self._volatile, decisions)
         if not handed_in and not changed and not any(d.changed or d.dropped for d in decisions):
+            self._volatile = volatile
             return
         self._cover_numbers(decisions)
         with self._db.writing():
@@ -80,8 +92,19 @@ class Store:
                     self._db.execute(
                         "DELETE FROM reservations WHERE owner = ? AND device = ?", (owner, device)
                     )
+            for record in volatile.values():
+                self._save_record(record)
             self.submissions.edit(changed)
             self.runs.insert(runs)
+        self._volatile = {}
+
+    def save_volatile(self) -> None:
+        """Write the volatile records that wait, if there are any."""
+        if self._volatile:
+            with self._db.writing():
+                for record in self._volatile.values():
+                    self._save_record(record)
+            self._volatile = {}
 
     def _cover_numbers(self, decisions: Sequence[Decision]) -> None:
         if self._cover is None:
@@ -255,3 +278,24 @@ class Store:
             attempt = msgspec.json.decode(text, type=Attempt)
             if attempt.ended is None or attempt.outcome is not None:
                 yield attempt
+
+
+def _newest(waiting: Volatile, decisions: Iterable[Decision]) -> Volatile:
+    """The volatile records that wait after these decisions too. `waiting` stays as it is."""
+    found = dict(waiting)
+    for decision in decisions:
+        for record in decision.changed:
+            found.pop(_name(record), None)
+        for record in decision.volatile:
+            found[_name(record)] = record
+    return found
+
+
+def _name(record: Record) -> tuple[str, object]:
+    if isinstance(record, Job):
+        return "job", record.id
+    if isinstance(record, Attempt):
+        return "attempt", record.serial
+    if isinstance(record, RuleState):
+        return "rule", (record.kind, record.name)
+    return "other", record

@@ -6,8 +6,10 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from radrm.core import events as ev
+from radrm.core.adoption import Kept
 from radrm.core.records import (
     ArrayElement,
+    Attempt,
     Dependency,
     Device,
     EarlySignal,
@@ -19,6 +21,7 @@ from radrm.core.records import (
 from radrm.core.rules import Policy
 from radrm.core.scheduler import Scheduler
 from radrm.core.settings import CoreSettings
+from radrm.core.state.state import State
 from radrm.core.words import Collocation, Condition, JobState
 from radrm.orders.fifo import Fifo
 from tests.contract.lives.slow_host import Host
@@ -175,14 +178,14 @@ class Life:
         if job is None or attempt is None:
             return
         if how in ("never", "void") and attempt.started is None:
-            at, number = self.world.now, attempt.number
+            at, serial = self.world.now, attempt.serial
             self.world.used.pop(job.id, None)
             if how == "void":
-                self.world.step(ev.LaunchVoided(at=at, job_id=job.id, attempt=number))
+                self.world.step(ev.LaunchVoided(at=at, job_id=job.id, serial=serial))
             else:
                 self.world.step(
                     ev.AttemptEnded(
-                        at=at, job_id=job.id, attempt=number, never_started="full", passing=True
+                        at=at, job_id=job.id, serial=serial, never_started="full", passing=True
                     )
                 )
         else:
@@ -195,9 +198,12 @@ class Life:
 
     def start_at_last(self, pick: int) -> None:
         if job := self.pick(pick, lambda j: j.state is JobState.LAUNCHING):
-            self.world.step(
-                ev.AttemptStarted(at=self.world.now, job_id=job.id, attempt=job.attempts)
-            )
+            serial = self.world.attempts[job.id, job.attempts].serial
+            self.world.step(ev.AttemptStarted(at=self.world.now, job_id=job.id, serial=serial))
+
+    def report(self, pick: int, step: float) -> None:
+        if job := self.pick(pick, lambda j: j.state.live):
+            self.world.report(job, step=step)
 
     def be_another_host(self, launches: str, patient: bool) -> None:
         self.world.launches, self.world.patient = launches, patient
@@ -240,6 +246,7 @@ class Life:
         self.reservations_have_holders_and_fit()
         self.every_deadline_has_its_timer()
         self.a_restart_would_change_nothing()
+        self.lost_figures_change_nothing_else()
 
     def jobs_wait_for_what_they_follow_and_for_nothing_else(self) -> None:
         self.settle_model()
@@ -316,13 +323,28 @@ class Life:
     def a_restart_would_change_nothing(self) -> None:
         """A daemon killed now is followed by one that knows the same."""
         living = self.world.scheduler.state
-        other = Scheduler(replace(self.world.rules, planners=()), CORE)
-        other.restore(self.world.kept())
-        other.step(ev.DevicesSeen(at=self.world.now, devices=self.world.devices))
-        other.step(ev.AttemptsAdopted(at=self.world.now))
-        state = other.state
+        state = self.restored(self.world.kept())
         assert state.jobs == living.jobs
         assert state.attempts == living.attempts
+        self.it_knows_the_same(state)
+
+    def lost_figures_change_nothing_else(self) -> None:
+        """Nor does it matter that the kill has cost the volatile records."""
+        living = self.world.scheduler.state
+        state = self.restored(self.world.kept(lost=True))
+        assert _without_progress(state) == _without_progress(living)
+        assert _without_usage(state) == _without_usage(living)
+        self.it_knows_the_same(state)
+
+    def restored(self, kept: Kept) -> State:
+        other = Scheduler(replace(self.world.rules, planners=()), CORE)
+        other.restore(kept)
+        other.step(ev.DevicesSeen(at=self.world.now, devices=self.world.devices))
+        other.step(ev.AttemptsAdopted(at=self.world.now))
+        return other.state
+
+    def it_knows_the_same(self, state: State) -> None:
+        living = self.world.scheduler.state
         assert state.next_serial == living.next_serial
         assert state.drained == living.drained
         assert list(state.waiting.gpu) == list(living.waiting.gpu)
@@ -359,3 +381,11 @@ class Life:
         assert not world.reservations
         assert not any(le.holdings or le.reservations for le in state.ledgers.values())
         assert (len(state._followers), state._touched, len(state.timers)) == (0, {}, 0)
+
+
+def _without_progress(state: State) -> dict[int, Job]:
+    return {i: replace(job, progress=None) for i, job in state.jobs.items()}
+
+
+def _without_usage(state: State) -> dict[int, Attempt]:
+    return {i: replace(attempt, usage=()) for i, attempt in state.attempts.items()}

@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+from functools import cached_property
+from typing import TypeVar, cast
+
 from radrm.core import actions as act
 from radrm.core import events as ev
 from radrm.core.adoption import Kept
+from radrm.core.decision import Decision
+from radrm.core.records import Attempt, Job, RuleState
 from tests.world import World
+
+T = TypeVar("T")
+Stored = dict[tuple[str, object], "Job | Attempt | RuleState"]
 
 
 class Host(World):
@@ -15,6 +23,21 @@ class Host(World):
     """work | wait (nobody hears of them yet) | pass (the disk is full) | fail"""
     patient = False
     """A TERM is not obeyed at once."""
+
+    def _save(self, decision: Decision) -> None:
+        super()._save(decision)
+        for record in decision.changed:
+            if isinstance(record, Job):
+                self.durable["job", record.id] = record
+            elif isinstance(record, Attempt):
+                self.durable["attempt", record.serial] = record
+            elif isinstance(record, RuleState):
+                self.durable["rule", (record.kind, record.name)] = record
+
+    @cached_property
+    def durable(self) -> Stored:
+        """What a store has that has lost every volatile record."""
+        return {}
 
     def _do(self, action: act.Action) -> None:
         if isinstance(action, act.Launch) and self.launches != "work":
@@ -27,18 +50,26 @@ class Host(World):
         elif isinstance(action, act.Terminate) and self.patient:
             pass
         elif isinstance(action, act.Kill):
-            if self.scheduler.state.live_attempt(action.job_id, action.attempt):
+            if self.scheduler.state.live_attempt(action.job_id, action.serial):
                 self.end(action.job_id, signal=9)
         else:
             super()._do(action)
 
-    def kept(self) -> Kept:
-        """What a store would give to the next daemon."""
+    def kept(self, lost: bool = False) -> Kept:
+        """What a store would give to the next daemon. `lost`: without any volatile record."""
+
+        def stored(kind: str, key: object, newest: T) -> T:
+            return cast("T", self.durable[kind, key]) if lost else newest
+
         return Kept(
-            jobs=[j for _, j in sorted(self.jobs.items()) if not j.state.final],
-            attempts=[a for a in self.attempts.values() if a.ended is None],
+            jobs=[
+                stored("job", i, job) for i, job in sorted(self.jobs.items()) if not job.state.final
+            ],
+            attempts=[
+                stored("attempt", a.serial, a) for a in self.attempts.values() if a.ended is None
+            ],
             reservations=list(self.reservations.values()),
             devices=list(self.statuses.values()),
-            rule_states=list(self.rule_states.values()),
+            rule_states=[stored("rule", key, r) for key, r in self.rule_states.items()],
             next_serial=max((a.serial for a in self.attempts.values()), default=0) + 1,
         )

@@ -72,6 +72,7 @@ moves = st.one_of(
         how=st.sampled_from(["ok", "ok", "bad", "oom", "lost", "never", "void"]),
     ),
     move(Life.start_at_last, pick=picks),
+    move(Life.report, pick=picks, step=st.floats(0, 9)),
     move(
         Life.be_another_host,
         launches=st.sampled_from(["work", "work", "wait", "pass", "fail"]),

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from radrm.core import events as ev
+from radrm.core.decision import Decision
 from radrm.core.planning.assembly import find_placement
 from radrm.core.proposals import Preempt, Proposal, Start
 from radrm.core.records import Checkpoint, Job, Refusal
@@ -72,7 +73,7 @@ def test_one_that_can_checkpoint_gives_way_to_one_that_is_due() -> None:
     world = World(gpus(1), planners=(Andreas(),))
     patient = world.submit(8 * GIB, checkpoint=CAN_SAVE)
     world.report(patient, work_done=0.4)
-    world.step(ev.CheckpointTaken(at=world.now, job_id=patient.id, attempt=1))
+    world.step(ev.CheckpointTaken(at=world.now, job_id=patient.id, serial=1))
     world.report(patient, work_done=0.5)
     urgent = world.submit(8 * GIB, due_s=due_in(700))
     assert world.state(urgent) is JobState.RUNNING
@@ -115,21 +116,35 @@ def test_an_answer_about_a_job_that_has_changed_since_is_not_acted_on() -> None:
     world = World(gpus(1), planners=(Andreas(),))
     job = world.submit(8 * GIB, checkpoint=CAN_SAVE)
     seen = world.scheduler.view.version
-    world.report(job, work_done=0.9)
-    decision = world.step(
-        ev.PlanReady(
-            at=world.now, planner="andreas", version=seen, proposals=(Preempt(job_id=job.id),)
-        )
-    )
-    assert [r.rule for _, r in decision.rejections] == ["stale"]
+    assert world.edit(job, priority=9) is None
+    assert [r.rule for _, r in answer_late(world, job, seen).rejections] == ["stale"]
     assert world.state(job) is JobState.RUNNING
+
+
+def test_progress_and_readings_make_no_answer_stale() -> None:
+    world = World(gpus(1), planners=(Andreas(),))
+    job = world.submit(8 * GIB, checkpoint=CAN_SAVE)
+    seen = world.scheduler.view.version
+    world.report(job, work_done=0.9)
+    world.used[job.id] = 4 * GIB
+    world.pass_time(1.0)
+    assert answer_late(world, job, seen).rejections == ()
+    assert world.jobs[job.id].attempts == 2, "it was preempted, and runs again"
+
+
+def answer_late(world: World, job: Job, seen: int) -> Decision:
+    """Andreas answers that it preempts the job; it has looked at version `seen`."""
+    proposals = (Preempt(job_id=job.id),)
+    return world.step(
+        ev.PlanReady(at=world.now, planner="andreas", version=seen, proposals=proposals)
+    )
 
 
 def test_preempted_too_late_it_still_ends_where_its_reason_says() -> None:
     world = World(gpus(1), planners=(Andreas(),))
     world.obey = False
     job = world.submit(8 * GIB, checkpoint=CAN_SAVE)
-    world.step(ev.AttemptStarted(at=world.now, job_id=job.id, attempt=1))
+    world.step(ev.AttemptStarted(at=world.now, job_id=job.id, serial=1))
     world.submit(8 * GIB, due_s=due_in(0))
     assert world.state(job) is JobState.STOPPING
     world.step(ev.CancelRequested(at=world.now, job_id=job.id, by="ann"))

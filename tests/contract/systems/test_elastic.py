@@ -102,7 +102,7 @@ def test_growth_that_fails_gives_its_devices_back() -> None:
     world = World(gpus(2), planners=(default_planner(), Elastic()))
     world.obey = False
     job = world.submit(30 * GIB, roles=WORKERS)
-    world.step(ev.AttemptStarted(at=world.now, job_id=job.id, attempt=1))
+    world.step(ev.AttemptStarted(at=world.now, job_id=job.id, serial=1))
     asked = next(a for a in world.actions if isinstance(a, act.Resize))
     assert ("job:1", "GPU-1") in world.reservations
     world.step(ev.ActionFailed(at=world.now, action=asked, reason="no"))

@@ -27,11 +27,11 @@ def test_adopting_one_that_runs(host: Host) -> None:
     )
     started = next_of(first)
     second = host.daemon()
-    found = second.adopt(SERIAL, 3, 2)
+    found = second.adopt(SERIAL, 3)
     assert isinstance(found, Running) and found.started is not None
     assert isinstance(started, Started) and found.started.pid == started.pid
     assert second.poll(SERIAL) is None
-    assert second.owner_of(started.pid) == (3, 2)
+    assert second.owner_of(started.pid) == (3, SERIAL)
     (host.cwd / "go").touch()
     ended = next_of(second)
     assert isinstance(ended, Ended) and ended.exit == Exit(code=9)
@@ -42,7 +42,7 @@ def test_an_adopted_one_can_be_ended(host: Host, order: Callable[[Launcher, int]
     host.daemon().launch(host.plan(*SLEEPER))
     host.ready()
     second = host.daemon()
-    assert isinstance(second.adopt(SERIAL, 3, 2), Running)
+    assert isinstance(second.adopt(SERIAL, 3), Running)
     order(second, SERIAL)
     assert isinstance(next_of(second), Ended)
 
@@ -51,7 +51,7 @@ def test_adopting_one_that_has_ended(host: Host) -> None:
     host.daemon().launch(host.plan("sh", "-c", "kill -11 $$"))
     wait_until((host.folder / "exit.json").exists)
     for _ in range(2):
-        found = host.daemon().adopt(SERIAL, 3, 2)
+        found = host.daemon().adopt(SERIAL, 3)
         assert isinstance(found, Ended) and found.exit == Exit(signal=11)
         assert found.started is not None
 
@@ -63,23 +63,23 @@ def test_adopting_one_whose_runner_was_killed_meanwhile(host: Host) -> None:
     host.kill_runner()
     assert host.processes()
     second = host.daemon()
-    lost = second.adopt(SERIAL, 3, 2)
+    lost = second.adopt(SERIAL, 3)
     assert isinstance(lost, Lost) and lost.began and lost.started is not None
     assert not host.processes()
     assert second.fds() == {}
 
 
 def test_adopting_one_that_was_never_made(host: Host) -> None:
-    assert host.daemon().adopt(SERIAL, 3, 2) == Void()
+    assert host.daemon().adopt(SERIAL, 3) == Void()
 
 
 def test_the_daemon_takes_the_claim_and_the_runner_stands_down(host: Host) -> None:
     host.prepare()
-    assert host.daemon().adopt(SERIAL, 3, 2) == Void()
+    assert host.daemon().adopt(SERIAL, 3) == Void()
     assert host.start_runner().wait() == 0
     assert not list(host.cwd.iterdir())
     third = host.daemon()
-    assert third.adopt(SERIAL, 3, 2) == Void(), "and that stays so"
+    assert third.adopt(SERIAL, 3) == Void(), "and that stays so"
     third.forget(SERIAL)
     assert not host.folder.exists()
     late = host.start_runner()
@@ -91,7 +91,7 @@ def test_a_runner_that_loses_its_folder_to_forget(host: Host) -> None:
     """It stood still from its start until the claim was gone with all the rest."""
     host.prepare()
     daemon = host.daemon()
-    assert daemon.adopt(SERIAL, 3, 2) == Void()
+    assert daemon.adopt(SERIAL, 3) == Void()
     (host.folder / "launch.json").unlink()  # what `forget` does first
     (host.folder / "claim").unlink()
     assert host.start_runner().wait() == 0
@@ -117,7 +117,7 @@ def test_claimed_and_not_started_yet(host: Host, stand_in: subprocess.Popen[byte
     assert who is not None
     claim(host, who)
     daemon = host.daemon()
-    assert daemon.adopt(SERIAL, 3, 2) == Running(None)
+    assert daemon.adopt(SERIAL, 3) == Running(None)
     assert daemon.poll(SERIAL) is None
     stand_in.kill()
     assert next_of(daemon) == Lost("its runner was killed before it could begin", False, None)
@@ -129,7 +129,7 @@ def test_a_start_that_is_seen_later(host: Host, stand_in: subprocess.Popen[bytes
     assert who is not None
     claim(host, who)
     daemon = host.daemon()
-    assert daemon.adopt(SERIAL, 3, 2) == Running(None)
+    assert daemon.adopt(SERIAL, 3) == Running(None)
     write_start(host, who)
     assert isinstance(daemon.poll(SERIAL), Started)
     assert daemon.poll(SERIAL) is None
@@ -143,7 +143,7 @@ def test_another_boot_is_lost_and_nobody_is_killed(
     assert who is not None
     write_start(host, who, boot_id="another-boot", pid=stand_in.pid, wall_s=1000.0)
     bystander = subprocess.Popen([*PYTHON, SLEEP], env={"RADRM_TOKEN": host.token})
-    lost = host.daemon().adopt(SERIAL, 3, 2)
+    lost = host.daemon().adopt(SERIAL, 3)
     assert isinstance(lost, Lost) and lost.reason == "the server went down while it ran"
     assert lost.started is not None and lost.started.at.wall_s == 1000.0
     assert stand_in.poll() is None and bystander.poll() is None
@@ -154,7 +154,7 @@ def test_another_boot_is_lost_and_nobody_is_killed(
 def test_another_boot_before_the_start(host: Host) -> None:
     host.prepare()
     claim(host, Identity(os.getpid(), 1, "another-boot"))
-    lost = host.daemon().adopt(SERIAL, 3, 2)
+    lost = host.daemon().adopt(SERIAL, 3)
     assert lost == Lost("the server went down before it could begin", False, None)
 
 
@@ -162,7 +162,7 @@ def test_a_claim_of_nobody_is_void(host: Host) -> None:
     """Killed between making the claim and writing it, the runner had begun nothing."""
     host.prepare()
     (host.folder / "claim").touch()
-    assert host.daemon().adopt(SERIAL, 3, 2) == Void()
+    assert host.daemon().adopt(SERIAL, 3) == Void()
     assert host.start_runner().wait() == 0
     assert not list(host.cwd.iterdir())
 
@@ -173,6 +173,6 @@ def test_a_claim_being_written_is_waited_for(host: Host, monkeypatch: pytest.Mon
     lock = attempts.take_lock(str(host.folder))
     monkeypatch.setattr(evidence, "_CLAIM_PATIENCE_S", 0.0)
     with pytest.raises(StoreError, match="does not say who it is"):
-        host.daemon().adopt(SERIAL, 3, 2)
+        host.daemon().adopt(SERIAL, 3)
     os.close(lock)
-    assert host.daemon().adopt(SERIAL, 3, 2) == Void()
+    assert host.daemon().adopt(SERIAL, 3) == Void()

@@ -203,7 +203,7 @@ def test_a_container_is_its_jobs_and_ends_with_it(host: Host, docker: Docker) ->
     next_of(daemon)
     pids = containers_pids(host)
     # The second one first: nothing is known of its parent yet.
-    assert [daemon.owner_of(pid) for pid in reversed(pids)] == [(3, 2), (3, 2)]
+    assert [daemon.owner_of(pid) for pid in reversed(pids)] == [(3, SERIAL), (3, SERIAL)]
     daemon.kill(SERIAL)
     assert isinstance(end_of(daemon), Ended)
     assert all(map(gone, pids))

@@ -185,7 +185,7 @@ def test_a_runner_killed_at_any_moment(host: Host, moment_s: float) -> None:
     time.sleep(moment_s)  # not to wait for anything: the moment is the test
     os.kill(pid, signal.SIGKILL)
     wait_until(lambda: gone(pid))
-    found = host.daemon().adopt(SERIAL, 3, 2)
+    found = host.daemon().adopt(SERIAL, 3)
     assert isinstance(found, Void | Lost)
     assert not host.processes()
     ran = (host.cwd / "ran").exists()
@@ -221,7 +221,7 @@ def test_a_daemon_killed_at_any_moment(host: Host, moment_s: float) -> None:
         time.sleep(moment_s)  # not to wait for anything: the moment is the test
         first.kill()
     second = host.daemon()
-    found = second.adopt(SERIAL, 3, 2)
+    found = second.adopt(SERIAL, 3)
     if isinstance(found, Void):
         wait_until(lambda: not host.processes())  # the runner, standing down
         assert not (host.cwd / "ran").exists()

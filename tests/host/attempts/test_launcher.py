@@ -110,7 +110,7 @@ def test_whose_process(host: Host) -> None:
     daemon.launch(host.plan(*SLEEPER))
     started = next_of(daemon)
     assert isinstance(started, Started)
-    assert daemon.owner_of(started.pid) == (3, 2)
+    assert daemon.owner_of(started.pid) == (3, SERIAL)
     assert daemon.owner_of(os.getpid()) is None
     daemon.kill(SERIAL)
     end_of(daemon)

@@ -156,7 +156,7 @@ def test_cpus_of_a_running_job_change_also_after_a_restart(
     wait_until(lambda: its.cpu and throttled(its.cpu) > 3)
 
     second = relaunch(host, controllers)
-    assert isinstance(second.adopt(SERIAL, 3, 2), Running)
+    assert isinstance(second.adopt(SERIAL, 3), Running)
     assert Path(its.cpu, "cpu.cfs_quota_us").read_text() == "10000\n", "the kernel keeps it"
     second.set_cpus(SERIAL, 2.5)
     assert Path(its.cpu, "cpu.cfs_quota_us").read_text() == "250000\n"
@@ -196,7 +196,7 @@ def test_what_a_killed_runner_leaves_is_removed(host: Host, controllers: Control
     try:
         host.kill_runner()
         second = relaunch(host, controllers)
-        found = second.adopt(SERIAL, 3, 2)
+        found = second.adopt(SERIAL, 3)
         assert isinstance(found if isinstance(found, Lost) else end_of(second), Lost)
         second.forget(SERIAL)
         assert not any(map(os.path.exists, groups))

@@ -40,7 +40,7 @@ def test_an_exit_of_another_boot_has_its_own_time(host: Host) -> None:
     write_start(host, who, boot_id="another-boot", boot_s=500.0, wall_s=1000.0)
     end = {**attempts.NO_END, "code": 0, "boot_id": "another-boot", "boot_s": 530.0}
     attempts.write_record(str(host.folder), attempts.EXIT, {**end, "wall_s": 1030.5})
-    ended = host.daemon().adopt(SERIAL, 3, 2)
+    ended = host.daemon().adopt(SERIAL, 3)
     assert isinstance(ended, Ended) and ended.started is not None
     assert ended.at.wall_s == 1030.5 and ended.at.since(ended.started.at) == 30.0
 
@@ -51,7 +51,7 @@ def test_a_damaged_exit_record_is_not_an_exit(host: Host, text: str) -> None:
     wait_until((host.folder / "exit.json").exists)
     (host.folder / "exit.json").write_text(text)
     second = host.daemon()
-    found = second.adopt(SERIAL, 3, 2)
+    found = second.adopt(SERIAL, 3)
     lost = next_of(second) if isinstance(found, Running) else found
     assert isinstance(lost, Lost) and lost.began and "exit.json" in lost.reason
 
@@ -114,7 +114,7 @@ def test_whatever_stands_in_an_attempts_records_the_daemon_can_tell(
             (folder / name).write_text(json.dumps({"version": given_version, **changed}))
     daemon = Launcher(state, Clock())
     try:
-        found = daemon.adopt(SERIAL, 3, 2)
+        found = daemon.adopt(SERIAL, 3)
         msgspec.json.encode(found)
     except StoreError as error:
         assert "\n" not in str(error)
@@ -129,7 +129,7 @@ def test_a_folder_in_the_place_of_a_record_is_said(host: Host, name: str) -> Non
     (host.folder / name).unlink(missing_ok=True)
     (host.folder / name).mkdir()
     try:
-        host.daemon().adopt(SERIAL, 3, 2)
+        host.daemon().adopt(SERIAL, 3)
     except StoreError as error:
         assert "\n" not in str(error)
 
@@ -148,7 +148,7 @@ def test_damaged_start_and_claim_are_lost_never_void(host: Host) -> None:
     host.kill_runner()
     for name in ("start.json", "claim"):
         (host.folder / name).write_text("{")
-    lost = host.daemon().adopt(SERIAL, 3, 2)
+    lost = host.daemon().adopt(SERIAL, 3)
     assert isinstance(lost, Lost) and lost.began and "start.json is damaged" in lost.reason
     assert not host.processes()
 
@@ -160,7 +160,7 @@ def test_without_a_launch_record_the_tree_is_found_by_its_main_process(host: Hos
     host.kill_runner()
     launch, _ = attempts.read_record(str(host.folder), "launch.json")
     (host.folder / "launch.json").write_text("{")
-    assert isinstance(host.daemon().adopt(SERIAL, 3, 2), Lost)
+    assert isinstance(host.daemon().adopt(SERIAL, 3), Lost)
     assert not host.processes()
     assert launch is not None
     remove_group(launch)

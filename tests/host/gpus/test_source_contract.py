@@ -99,7 +99,7 @@ def test_a_reading_for_each_device_asked_for_in_that_order(source: GpuSource) ->
 def test_memory_is_attributed_to_who_owns_the_process(source: GpuSource) -> None:
     second = source.devices()[1].uuid
     (mine,) = source.read([second], NOW, lambda pid: (5, 2) if pid == os.getpid() else None)
-    assert [(m.job_id, m.attempt, m.used_mib) for m in mine.attempts] == [(5, 2, 2000)]
+    assert [(m.job_id, m.serial, m.used_mib) for m in mine.attempts] == [(5, 2, 2000)]
     assert mine.used_mib == 3000
     (unmanaged,) = source.read([second], NOW, lambda pid: None)
     assert unmanaged.attempts == () and unmanaged.used_mib == 3000

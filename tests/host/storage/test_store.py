@@ -149,7 +149,7 @@ def test_a_void_launch_is_not_an_attempt(path: str) -> None:
     world = World(gpus(1))
     world.obey = False
     job = world.submit(1000)
-    world.step(ev.LaunchVoided(at=world.now, job_id=job.id, attempt=1))
+    world.step(ev.LaunchVoided(at=world.now, job_id=job.id, serial=1))
     world.read()
     store.save(world.decisions, [submission_of(job)])
     assert [a.serial for a in store.attempts(job.id)] == [2]

@@ -134,10 +134,9 @@ def test_every_option_of_the_table_can_be_stored() -> None:
         "collocation": "mig", "mig-profile": "1g.5gb", "time": "2h", "priority": "-1",
         "hold": True, "after": ["4:failed", "none", "5:any"], "array": "1-2", "output": "a",
         "error": "b", "chdir": "c", "env": ["A=1"], "retries": "2", "requeue": True,
-        "cpus": "0.5", "memory": "2G",
         "signal": "TERM@5", "checkpoint": "none", "model-summary": "m", "model-factory": "m:f",
         "batch-size": "3", "sequence-length": "4", "input-shape": "3x4", "optimizer": "adam",
-        "precision": "amp", "comment": "x", "device-ids": "index",
+        "precision": "amp", "comment": "x", "device-ids": "index", "cpus": "2.5", "memory": "8G",
     }  # fmt: skip
     assert options.keys() == {option.name for option in OPTIONS if option.available}
     sent = envelope(script="#!/bin/sh\ntrue\n", options=options)

@@ -132,7 +132,7 @@ PROCESSES = [
 def test_whose_memory(mocker: MockerFixture, compute: Any, mps: Any, expected: Any) -> None:
     chip = Chip(compute=[process(*p) for p in compute], mps=[process(*p) for p in mps])
     attempts = read_one(chip, mocker).attempts
-    assert {(a.job_id, a.attempt): a.used_mib for a in attempts} == expected
+    assert {(a.job_id, a.serial): a.used_mib for a in attempts} == expected
 
 
 def test_an_old_driver_lists_processes_its_own_way(mocker: MockerFixture) -> None:
