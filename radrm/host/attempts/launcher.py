@@ -36,7 +36,8 @@ from radrm.host.storage.files import fsync_folder
 class Launcher:
     """The attempts of one daemon.
 
-    `keep` leaves the folders of ended attempts where they are, to be looked into.
+    `keep` leaves the folders of ended attempts where they are, to be looked into. `controllers`
+    are those that limit jobs.
     """
 
     def __init__(
@@ -49,7 +50,7 @@ class Launcher:
         self._attempts = os.path.abspath(os.path.join(state_dir, "attempts"))
         self._clock = clock
         self._keep = keep
-        self._controllers = controllers
+        self.controllers = controllers
         self._live: dict[int, Live] = {}
         self._owners = PidOwners(Containers().vouchers)
         self._retiring: list[int] = []
@@ -80,7 +81,7 @@ class Launcher:
 
     def _prepare(self, plan: LaunchPlan) -> Live:
         folder = self._folder(plan.serial)
-        record = launch_record(plan, self._clock.real_s(plan.kill_grace_s), self._controllers)
+        record = launch_record(plan, self._clock.real_s(plan.kill_grace_s), self.controllers)
         try:
             os.makedirs(self._attempts, 0o711, exist_ok=True)
             os.mkdir(folder)
@@ -262,7 +263,7 @@ class Launcher:
             raise Refused(f"attempt {serial} has ended")
         group = live.limits.cpu
         if group is None:
-            raise Refused(self._controllers.why_not("cpu") or "its CPUs cannot be limited")
+            raise Refused(self.controllers.why_not("cpu") or "its CPUs cannot be limited")
         if not os.path.isdir(group):
             cgroups.make(group)
         if not limits.set_cpus(group, cpus):
