@@ -259,8 +259,8 @@ class Launcher:
     def set_cpus(self, serial: int, cpus: float | None) -> None:
         """Limit the CPUs of a running attempt, from now on; None: no limit. Raises `Refused`."""
         live = self._live.get(serial)
-        if live is None:
-            raise Refused(f"attempt {serial} has ended")
+        if live is None or not live.start_reported:
+            raise Refused(f"attempt {serial} {'has ended' if live is None else 'does not run yet'}")
         group = live.limits.cpu
         if group is None:
             raise Refused(self.controllers.why_not("cpu") or "its CPUs cannot be limited")

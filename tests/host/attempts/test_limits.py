@@ -16,14 +16,14 @@ from pathlib import Path
 import pytest
 
 from radrm.errors import Refused
-from radrm.host.attempts.evidence import Ended, Lost, Running
+from radrm.host.attempts.evidence import Ended, Lost, Running, Started
 from radrm.host.attempts.launcher import Launcher
 from radrm.host.clock import Clock
 from radrm.host.processes import cgroups
 from radrm.host.processes.controllers import Controllers, prepare
 from radrm.host.processes.limits import Limits
 from radrm.host.processes.tree import kill_tree
-from tests.host.attempts.host import SERIAL, SLEEPER, Host, end_of
+from tests.host.attempts.host import SERIAL, SLEEPER, Host, next_of
 from tests.waiting import wait_until
 
 HOG = "x = bytearray(200 << 20)\nprint(len(x))"
@@ -60,6 +60,7 @@ def launch(host: Host, controllers: Controllers, *argv: str, **changes: object) 
     daemon = Launcher(host.state, Clock(), controllers=controllers)
     host.launchers.append(daemon)
     daemon.launch(host.plan(*argv, **changes))
+    assert isinstance(next_of(daemon), Started)
     return daemon
 
 
@@ -85,7 +86,7 @@ def test_a_job_within_its_limits(host: Host, controllers: Controllers) -> None:
     daemon = launch(host, controllers, *python("print('done')"), cpus=1.5, memory_mib=512)
     groups = own(host).groups
     assert len(groups) == 2
-    ended = end_of(daemon)
+    ended = next_of(daemon)
     assert isinstance(ended, Ended)
     assert ended.exit.code == 0 and ended.exceeded_mib is None
     assert ended.started is not None and ended.started.not_limited is None
@@ -108,7 +109,7 @@ def test_the_limits_hold_while_it_runs_and_its_runner_is_outside(
         == host.processes() - {host.runner()}
     )
     daemon.kill(SERIAL)
-    end_of(daemon)
+    next_of(daemon)
 
 
 @pytest.mark.parametrize(
@@ -122,7 +123,7 @@ def test_the_limits_hold_while_it_runs_and_its_runner_is_outside(
 def test_more_host_memory_than_the_limit(
     host: Host, controllers: Controllers, argv: tuple[str, ...]
 ) -> None:
-    ended = end_of(launch(host, controllers, *argv, memory_mib=64))
+    ended = next_of(launch(host, controllers, *argv, memory_mib=64))
     assert isinstance(ended, Ended)
     assert ended.exceeded_mib == 64
     assert (host.cwd / "out").read_text() == ""
@@ -141,7 +142,7 @@ def test_a_job_gets_only_its_cpus(host: Host, controllers: Controllers) -> None:
     wait_until(lambda: its.cpu and len(cgroups.processes(its.cpu)) == 2)
     wait_until(lambda: its.cpu and throttled(its.cpu) > 3)
     daemon.kill(SERIAL)
-    end_of(daemon)
+    next_of(daemon)
 
 
 def test_cpus_of_a_running_job_change_also_after_a_restart(
@@ -163,7 +164,7 @@ def test_cpus_of_a_running_job_change_also_after_a_restart(
     second.set_cpus(SERIAL, None)
     assert Path(its.cpu, "cpu.cfs_quota_us").read_text() == "-1\n"
     second.kill(SERIAL)
-    end_of(second)
+    next_of(second)
     assert not os.path.exists(its.cpu)
     with pytest.raises(Refused, match="has ended"):
         second.set_cpus(SERIAL, 1.0)
@@ -183,7 +184,7 @@ def test_a_job_that_forks_all_the_time_is_gathered_whole(
     wait_until(lambda: its.cpu and len(cgroups.processes(its.cpu)) == 2)
     assert len(cgroups.processes(its.cpu)) <= 2
     daemon.kill(SERIAL)
-    end_of(daemon)
+    next_of(daemon)
 
 
 def test_what_a_killed_runner_leaves_is_removed(host: Host, controllers: Controllers) -> None:
@@ -197,7 +198,7 @@ def test_what_a_killed_runner_leaves_is_removed(host: Host, controllers: Control
         host.kill_runner()
         second = relaunch(host, controllers)
         found = second.adopt(SERIAL, 3)
-        assert isinstance(found if isinstance(found, Lost) else end_of(second), Lost)
+        assert isinstance(found if isinstance(found, Lost) else next_of(second), Lost)
         second.forget(SERIAL)
         assert not any(map(os.path.exists, groups))
         assert other.exists(), "only this attempt's"
@@ -238,7 +239,7 @@ def test_a_job_cannot_leave_its_limits(open_host: Host, controllers: Controllers
     assert cgroups.processes(its.cpu) == cgroups.processes(its.memory)
     assert host.processes() - {host.runner()} <= cgroups.processes(its.cpu), "none forked out"
     daemon.kill(SERIAL)
-    end_of(daemon)
+    next_of(daemon)
 
 
 @pytest.mark.parametrize("exists", [True, False])
@@ -249,7 +250,7 @@ def test_a_limit_that_cannot_be_set_is_told_and_the_job_runs(
     if exists:
         place.mkdir()
     daemon = launch(host, Controllers(cpu=str(place)), *python("print('ran')"), cpus=1.0)
-    ended = end_of(daemon)
+    ended = next_of(daemon)
     assert isinstance(ended, Ended) and ended.started is not None and ended.exit.code == 0
     assert ended.started.not_limited is not None
     assert ("takes no limit" if exists else "cannot be made") in ended.started.not_limited
@@ -263,4 +264,4 @@ def test_without_a_controller_cpus_cannot_change(host: Host) -> None:
     with pytest.raises(Refused, match="CPUs are booked, not enforced: there is no cgroup v2"):
         daemon.set_cpus(SERIAL, 2.0)
     daemon.kill(SERIAL)
-    end_of(daemon)
+    next_of(daemon)
