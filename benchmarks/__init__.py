@@ -9,6 +9,7 @@ launch       acknowledged to first instruction, end to next start
 bulk         a thousand job files in one call
 long_queue   a daemon and a scheduler with ten thousand waiting jobs
 readings     one round of readings through NVML
+saving       transactions while jobs only report progress and grow
 idle         a daemon with nothing to do
 events       function calls per event, by queue length: the same on every machine
 run          all of them, as a table

@@ -64,6 +64,10 @@ Install the package in radrm's environment, then choose the rule in the configur
 The groups of entry points are `radrm.orders`, `radrm.policies`, `radrm.planners`,
 `radrm.estimators` and `radrm.recovery`.
 
+A planner says with `starts_jobs` whether it starts waiting jobs. Exactly one of the planners of
+`planner = ["default", "mine"]` does. A planner with `think` in place of `plan` is slow: it gets a
+`Snapshot`, runs in a process of its own, and may take `core.think_s`.
+
 A rule must not read the clock, files or random numbers, so that the simulator and the daemon
 decide alike. Its memory between calls is its `state`: plain JSON, which it receives and
 returns. The state survives a restart while `version` stays the same. If a rule raises an
@@ -101,9 +105,12 @@ from radrm.core.records import (
     Job,
     JobSpec,
     Needs,
+    Node,
+    NodeUse,
     OutOfMemory,
     Pause,
     Placement,
+    PlannerRequest,
     Progress,
     Reading,
     Refusal,
@@ -116,8 +123,19 @@ from radrm.core.records import (
     UnmanagedProcess,
     Usage,
 )
-from radrm.core.rules import Again, Ask, GiveUp, Order, Plan, Planner, Policy, Recovery
+from radrm.core.rules import (
+    Again,
+    Ask,
+    GiveUp,
+    Order,
+    Plan,
+    Planner,
+    Policy,
+    Recovery,
+    SlowPlanner,
+)
 from radrm.core.settings import CoreSettings
+from radrm.core.snapshot import DeviceSnapshot, Occupant, Snapshot
 from radrm.core.units import parse_mib, parse_seconds, show_mib, show_seconds
 from radrm.core.view import Offer, View
 from radrm.core.words import (
@@ -152,6 +170,7 @@ __all__ = [
     "Description",
     "Device",
     "DeviceKind",
+    "DeviceSnapshot",
     "EarlySignal",
     "Estimate",
     "Estimator",
@@ -164,6 +183,9 @@ __all__ = [
     "JobState",
     "Migrate",
     "Needs",
+    "Node",
+    "NodeUse",
+    "Occupant",
     "Offer",
     "Order",
     "OutOfMemory",
@@ -173,6 +195,7 @@ __all__ = [
     "Placement",
     "Plan",
     "Planner",
+    "PlannerRequest",
     "Policy",
     "Preempt",
     "Progress",
@@ -190,6 +213,8 @@ __all__ = [
     "Role",
     "SetShares",
     "Share",
+    "SlowPlanner",
+    "Snapshot",
     "Start",
     "Stop",
     "StopReason",

@@ -12,11 +12,20 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, Field, dataclass, fields, is_dataclass, replace
 from difflib import get_close_matches
 from importlib import import_module
+from inspect import Parameter, signature
 from typing import Any
 
 from radrm.config import Config
 from radrm.core.records import Estimate
-from radrm.core.rules import Order, Planner, Policy, Recovery, missing_members
+from radrm.core.rules import (
+    Order,
+    Planner,
+    Policy,
+    Recovery,
+    SlowPlanner,
+    is_slow,
+    missing_members,
+)
 from radrm.core.scheduler import Rules
 from radrm.core.settings import CoreSettings
 from radrm.errors import BadConfig
@@ -61,7 +70,7 @@ QUICK = ("declared", "history")
 # Fields of a rule that are not settings: its name, and its parts.
 _NOT_SETTINGS = frozenset(
     {
-        *("name", "version", "listens", "whole_device"),
+        *("name", "version", "listens", "starts_jobs", "whole_device"),
         *("order", "policy", "recovery_policy", "routes", "complain"),
     }
 )
@@ -99,8 +108,17 @@ def find_rule(kind: str, name: str) -> Callable[..., Any]:
     raise BadConfig(f"there is no rule {name!r} among {kind}{_nearest(name, names)}")
 
 
-def _make(kind: str, name: str, tables: Mapping[str, Mapping[str, Any]], **parts: Any) -> Any:
-    """Return a rule with the settings of its table. Raises `BadConfig`."""
+def _make(
+    kind: str,
+    name: str,
+    tables: Mapping[str, Mapping[str, Any]],
+    interface: type | None = None,
+    **parts: Any,
+) -> Any:
+    """Return a rule with the settings of its table. Raises `BadConfig`.
+
+    `interface` is the protocol that it must have; None: that of its kind.
+    """
     rule, where = find_rule(kind, name), f"{TABLES[kind]}.{name}"
     given = dict(tables.get(name, {}))
     settings = _checked(where, rule, given)
@@ -108,7 +126,7 @@ def _make(kind: str, name: str, tables: Mapping[str, Mapping[str, Any]], **parts
         made = rule(**settings, **parts)
     except ValueError as error:
         raise BadConfig(f"[{where}] {error}") from None
-    interface = INTERFACES[kind]
+    interface = interface or INTERFACES[kind]
     missing = missing_members(made, interface)
     if missing:
         wanted = f"radrm.rules.{interface.__name__}"
@@ -172,14 +190,8 @@ def make_rules(config: Config) -> Rules:
     """Return the rules that a configuration names."""
     order: Order = _make("orders", config.order, config.orders)
     policy = _make_policy(config)
-    planner: Planner = _make(
-        "planners",
-        config.planner,
-        config.planners,
-        order=order,
-        policy=policy,
-        recovery_policy=Exclusive(whole_device=policy.whole_device),
-    )
+    planners = tuple(_make_planner(config, name, order, policy) for name in config.planner)
+    _check_planners(planners)
     recovery: Recovery = _make("recovery", config.recovery, config.recoveries)
     for kind, table in TABLES.items():
         for name in getattr(config, table):
@@ -187,7 +199,51 @@ def make_rules(config: Config) -> Rules:
     first: Any = Fifo()
     alone: Any = Exclusive()
     fallback = OrderPolicy(first, alone, alone, name="fallback")
-    return Rules(order=order, planners=(planner,), recovery=recovery, fallback=fallback)
+    return Rules(order=order, planners=planners, recovery=recovery, fallback=fallback)
+
+
+def make_planner(config: Config, name: str) -> Planner | SlowPlanner:
+    """Return one planner of a configuration. Raises `BadConfig`."""
+    order: Order = _make("orders", config.order, config.orders)
+    return _make_planner(config, name, order, _make_policy(config))
+
+
+def _make_planner(config: Config, name: str, order: Order, policy: Policy) -> Planner | SlowPlanner:
+    rule = find_rule("planners", name)
+    parts: dict[str, Any] = {
+        "order": order,
+        "policy": policy,
+        "recovery_policy": Exclusive(whole_device=policy.whole_device),
+    }
+    # Only a planner that takes them (the default one) gets the other rules.
+    taken = signature(rule).parameters
+    everything = any(each.kind is Parameter.VAR_KEYWORD for each in taken.values())
+    used = {part: made for part, made in parts.items() if everything or part in taken}
+    interface = SlowPlanner if is_slow(rule) else Planner
+    found: Planner | SlowPlanner = _make("planners", name, config.planners, interface, **used)
+    if type(found.starts_jobs) is not bool:
+        raise BadConfig(f"[planners.{name}] its starts_jobs is neither true nor false")
+    return found
+
+
+def _check_planners(planners: Sequence[Planner | SlowPlanner]) -> None:
+    """Raise `BadConfig` unless exactly one planner starts jobs and all names differ."""
+    names = [planner.name for planner in planners]
+    listed = ", ".join(f'"{name}"' for name in names)
+    where = f"planner = [{listed}]" if len(names) > 1 else f"planner = {listed}"
+    twice = [name for name in names if names.count(name) > 1]
+    if twice:
+        raise BadConfig(f"{where}: two planners have the name {twice[0]!r}; use one of them")
+    starters = [planner.name for planner in planners if planner.starts_jobs]
+    if not starters:
+        raise BadConfig(
+            f'{where}: no planner starts waiting jobs; add one that does, as planner = ["default", '
+            f"{listed}]"
+        )
+    if len(starters) > 1:
+        raise BadConfig(
+            f"{where}: {starters[0]} and {starters[1]} both start waiting jobs; keep one of them"
+        )
 
 
 def _make_policy(config: Config) -> Policy:
@@ -275,7 +331,7 @@ def make_auto(
     config: Config, routes: Sequence[Estimator], complain: Complain = ignore
 ) -> Estimator:
     """Return `auto` with its settings, for these routes, best first."""
-    words = {"routes": tuple(routes), "complain": complain}
+    words: dict[str, Any] = {"routes": tuple(routes), "complain": complain}
     made: Estimator = _make("estimators", "auto", config.estimators, **words)
     return made
 

@@ -9,7 +9,7 @@ from collections.abc import Callable
 import pytest
 from rich.console import Console
 
-from benchmarks import bulk, commands, idle, launch, long_queue, readings, run
+from benchmarks import bulk, commands, idle, launch, long_queue, readings, run, saving
 from benchmarks.simulation import simulator
 from benchmarks.table import Row, median_ms, p95_ms
 
@@ -20,6 +20,7 @@ SMALL: dict[str, Callable[[], list[Row]]] = {
     "long_queue": lambda: long_queue.measure(jobs=5, decisions=2),
     "idle": lambda: idle.measure(seconds=0.1, devices=1),
     "simulator": lambda: simulator.measure(tries=1, counts=(5, 10)),
+    "saving": lambda: saving.measure(seconds=2),
     "readings": lambda: readings.measure(rounds=3, devices=2),
 }
 

@@ -11,7 +11,6 @@ from dataclasses import replace
 
 from radrm.core import actions as act
 from radrm.core import events as ev
-from radrm.core.adoption import Kept
 from radrm.core.decision import Decision
 from radrm.core.records import (
     ArrayElement,
@@ -25,11 +24,14 @@ from radrm.core.records import (
     Instant,
     Job,
     JobSpec,
+    Kept,
     Needs,
+    Node,
     OutOfMemory,
     Progress,
     Reading,
     Reservation,
+    ReservationKey,
     Role,
     RuleState,
 )
@@ -80,8 +82,10 @@ class World:
         fallback: Planner | None = None,
         settings: CoreSettings | None = None,
         warm: bool = True,
+        node: Node | None = None,
     ) -> None:
         self.devices = tuple(devices)
+        self.node = node
         self.boot_s = 1000.0
         self.order = order or Fifo()
         self.rules = Rules(
@@ -101,14 +105,21 @@ class World:
         self.actions: list[act.Action] = []
         self.jobs: dict[int, Job] = {}
         self.attempts: dict[tuple[int, int], Attempt] = {}
-        self.reservations: dict[tuple[str, str], Reservation] = {}
+        self.stored: dict[ReservationKey, Reservation] = {}
+        """The reservations in the store."""
         self.rule_states: dict[tuple[str, str], RuleState] = {}
         self.statuses: dict[str, DeviceStatus] = {}
         self.obey = True
         self.next_id = 1
+        self.see_nodes()
         self.step(ev.DevicesSeen(at=self.now, devices=self.devices))
         if warm:
             self.read()
+
+    @property
+    def reservations(self) -> dict[tuple[str, str], Reservation]:
+        """The reservations by owner and device, for owners with one on each device."""
+        return {(r.owner, r.device): r for r in self.stored.values()}
 
     # ------------------------------------------------------------- time and steps
 
@@ -126,6 +137,11 @@ class World:
                 self._do(action)
         return decision
 
+    def see_nodes(self, node: Node | None = None) -> None:
+        self.node = node or self.node
+        if self.node is not None:
+            self.step(ev.NodesSeen(at=self.now, nodes=(self.node,)))
+
     def decide(self, event: ev.Event) -> Decision:
         return self.scheduler.step(event)
 
@@ -142,13 +158,13 @@ class World:
             elif isinstance(record, Attempt):
                 self.attempts[record.job_id, record.number] = record
             elif isinstance(record, Reservation):
-                self.reservations[record.owner, record.device] = record
+                self.stored[record.key] = record
             elif isinstance(record, RuleState):
                 self.rule_states[record.kind, record.name] = record
             else:
                 self.statuses[record.uuid] = record
         for key in decision.dropped:
-            self.reservations.pop(key, None)
+            self.stored.pop(key, None)
 
     def _do(self, action: act.Action) -> None:
         if isinstance(action, act.Launch):
@@ -174,22 +190,26 @@ class World:
     def restart(self, *found: ev.Event) -> None:
         """A new scheduler from what was saved, as after `kill -9`, with what its host has found
         of the attempts."""
-        live = {j.id for j in self.jobs.values() if not j.state.final}
-        kept = Kept(
-            jobs=[self.jobs[i] for i in sorted(live)],
-            attempts=[a for a in self.attempts.values() if a.ended is None],
-            reservations=list(self.reservations.values()),
-            devices=list(self.statuses.values()),
-            rule_states=list(self.rule_states.values()),
-            next_serial=max((a.serial for a in self.attempts.values()), default=0) + 1,
-        )
+        kept = self.kept()
         self.scheduler = Scheduler(self.rules, self.settings)
-        self.scheduler.restore(kept)
+        self.step(ev.Restored(at=self.now, kept=kept))
+        self.see_nodes()
         self.step(ev.DevicesSeen(at=self.now, devices=self.devices))
         for event in found:
             self.step(event)
         self.step(ev.AttemptsAdopted(at=self.now))
         self.read()
+
+    def kept(self) -> Kept:
+        """What a store would give to the next daemon."""
+        return Kept(
+            jobs=[j for _, j in sorted(self.jobs.items()) if not j.state.final],
+            attempts=[a for a in self.attempts.values() if a.ended is None],
+            reservations=list(self.stored.values()),
+            devices=list(self.statuses.values()),
+            rule_states=list(self.rule_states.values()),
+            next_serial=max((a.serial for a in self.attempts.values()), default=0) + 1,
+        )
 
     # ------------------------------------------------------------- readings
 
@@ -229,11 +249,13 @@ class World:
         source: str = "test",
         after: Sequence[Dependency] = (),
         array: ArrayElement | None = None,
+        cpus: float | None = None,
+        host_mib: int | None = None,
         **spec: object,
     ) -> Job:
         """A job; `memory_mib` is an estimate from `source` ('declared' declares it too)."""
         declared = memory_mib if source == "declared" else None
-        needs = Needs(gpus=gpus, gpu_memory_mib=declared, smact=smact)
+        needs = Needs(gpus, declared, smact, cpus=cpus, memory_mib=host_mib)
         fields = {"name": f"job{self.next_id}", "user": "ann", "uid": 1000, **spec}
         fields.setdefault("roles", (Role(needs=needs),))
         estimates = []

@@ -57,9 +57,9 @@ MUTANTS = (
     ),
     Mutant(
         "availability ends, and no limit says when the job does",
-        "constraints/fit.py",
-        "if limit is None or now.wall_s + limit > until:",
-        "if limit is not None and now.wall_s + limit > until:",
+        "constraints/overlap.py",
+        "return now_s, FOREVER if limit_s is None else now_s + limit_s",
+        "return now_s, now_s if limit_s is None else now_s + limit_s",
     ),
     Mutant(
         "a second move during a migration",
@@ -76,8 +76,8 @@ MUTANTS = (
     Mutant(
         "a whole device that is not idle",
         "constraints/placement.py",
-        "if wanted.whole_device and not ledger.idle_for(owner_of(job.id)):",
-        "if False:",
+        "if wanted.whole_device and not ledger.idle_for(",
+        "if False and not ledger.idle_for(",
     ),
     Mutant(
         "settled although it grows",
@@ -100,7 +100,6 @@ MUTANTS = (
     Mutant(
         "one KILL and no other",
         "lifecycle/stops.py",
-        "    again = state.step.now.boot_s + state.settings.grace_s\n"
         "    state.wake(Timer(again, KILL, attempt.job_id, attempt.serial))\n",
         "",
     ),

@@ -19,6 +19,7 @@ from radrm.wiring import (
     TABLES,
     find_rule,
     make_estimating,
+    make_planner,
     make_rules,
     make_settings,
     settings_of,
@@ -42,8 +43,9 @@ def registry_of(table: str) -> str:
 def chosen_rules(config: Config) -> dict[str, tuple[str, ...]]:
     """The rules that a configuration selects, by the table of their kind."""
     chosen: dict[str, tuple[str, ...]] = {
-        table: (getattr(config, key),) for table, key in RULE_TABLES.items()
+        table: (getattr(config, key),) for table, key in RULE_TABLES.items() if key != "planner"
     }
+    chosen["planners"] = config.planner
     if config.estimator == "auto":
         chosen["estimators"] = ("auto", *AUTO_CHAIN)
     return chosen
@@ -131,6 +133,8 @@ def _make_rule(table: str, name: str) -> Callable[[Any], object]:
         make = make_estimating
 
     def made(settings: Mapping[str, Any]) -> object:
+        if table == "planners":  # alone it need not start jobs
+            return make_planner(replace(Config(), planners={name: settings}), name)
         choice: dict[str, Any] = {RULE_TABLES[table]: name, table: {name: settings}}
         return make(replace(Config(), **choice))
 

@@ -15,7 +15,16 @@ Gpus = Annotated[
 Order = Annotated[
     str | None, typer.Option("--order", metavar="NAME", help="The order of the queue.")
 ]
-Planner = Annotated[str | None, typer.Option("--planner", metavar="NAME", help="The planner.")]
+Planner = Annotated[
+    str | None,
+    typer.Option("--planner", metavar="NAME", help="The planner; + joins several: default+mine."),
+]
+Planners = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--planner", metavar="NAME", help="Planners to compare: a,b; + joins those of one run: a+b."
+    ),
+]
 Estimator = Annotated[
     str,
     typer.Option(

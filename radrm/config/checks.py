@@ -180,7 +180,7 @@ _ESTIMATION: dict[str, v.Check] = {
 _CHECKS: dict[str, v.Check] = {
     "policy": v.name,
     "order": v.name,
-    "planner": v.name,
+    "planner": v.planners,
     "estimator": v.name,
     "recovery": v.name,
     "collocation": _collocation,

@@ -126,8 +126,9 @@ class Config:
     """Chooses a job's GPUs."""
     order: str = "fifo"
     """Sorts the waiting jobs."""
-    planner: str = "default"
-    """Starts jobs; `default` uses the order and the policy."""
+    planner: tuple[str, ...] = ("default",)
+    """Decides what starts and changes; `default` starts jobs, by the order and the policy. A list
+    runs several in this order: `["default", "mine"]`. Exactly one of them starts waiting jobs."""
     estimator: str = "auto"
     """Predicts the needs of jobs that declare none; `auto` combines several."""
     recovery: str = "exclusive"
@@ -152,7 +153,13 @@ class Config:
     unmanaged: UnmanagedConfig = UnmanagedConfig()
     daemon: DaemonConfig = DaemonConfig()
 
+    @property
+    def planners_joined(self) -> str:
+        """The names of the planners in one word, as `--planner` takes them: `default+mine`."""
+        return "+".join(self.planner)
+
     def to_table(self) -> dict[str, Any]:
         """Return the whole configuration as a TOML file holds it."""
+        planner = self.planner[0] if len(self.planner) == 1 else list(self.planner)
         words = {"collocation": self.collocation.value, "mps": self.mps.to_table()}
-        return {**asdict(self), **words, "unmanaged": self.unmanaged.to_table()}
+        return {**asdict(self), **words, "planner": planner, "unmanaged": self.unmanaged.to_table()}

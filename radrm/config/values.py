@@ -15,6 +15,9 @@ from radrm.errors import BadConfig
 
 _SHORTEST_UUID = 8
 _LONGEST_GRACE_S = 365 * 86400
+_MOST_PLANNERS = 16
+_JOINS = frozenset("+,")
+"""The characters that join or separate planners on the command line."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +96,23 @@ def name(value: Any, place: Place) -> str:
     if not isinstance(value, str) or not value:
         raise wrong(place, 'a name in quotes, as in "magm"', value)
     return value
+
+
+def planners(value: Any, place: Place) -> tuple[str, ...]:
+    """Return the names of planners, from a list or a word: `default+mine`."""
+    named = value.split("+") if isinstance(value, str) else value
+    if not isinstance(named, (list, tuple)) or not 0 < len(named) <= _MOST_PLANNERS:
+        raise wrong(place, 'a name, or a list of names, as in ["default", "mine"]', value)
+    found = tuple(name(each, place) for each in named)
+    for each in found:
+        if found.count(each) > 1:
+            raise BadConfig(f"{place} names {each!r} twice; name each planner once")
+        if set(each) & _JOINS:
+            raise BadConfig(
+                f"{place}: {each!r} is no planner's name; + joins planners that run together, and "
+                "commas separate variants of radrm compare and replay"
+            )
+    return found
 
 
 def choice(*choices: str) -> Callable[[Any, Place], str]:

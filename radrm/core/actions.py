@@ -6,7 +6,8 @@ returns as an event.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
 from radrm.core.records import Placement, Share
 
@@ -86,3 +87,17 @@ class EstimateJob(Action):
     """Run the estimators for a job; the result is `EstimateReady`."""
 
     job_id: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Think(Action):
+    """Have a slow planner make a plan; the result is `PlanReady` with this `number`.
+
+    The host takes the snapshot when it begins: that one is newer than the decision. `state` is
+    the planner's own. `limit_s`: the time that the planner may take.
+    """
+
+    planner: str
+    number: int
+    state: Any = field(default=None, repr=False)
+    limit_s: float

@@ -5,13 +5,14 @@ Theory of operation
 A daemon that ends, however it ends, leaves records in the store and running jobs on the
 server. The next one goes through these phases:
 
-    1. `restore` loads the stored records. No event has come yet, so no time is known.
+    1. `Restored` brings the stored records. It is the first event.
     2. `DevicesSeen` lists the devices. `put_back` puts stored reservations on them, and enters
        their attempts in the ledgers.
     3. The host examines each live attempt, and reports by the usual events: started, ended,
        never launched.
-    4. `AttemptsAdopted` ends the restart. `Scheduler` now calls the planners for the events
-       of phases 2 and 3, in their order, and acts on timers again.
+    4. `AttemptsAdopted` ends the restart. `finish` sets all timers from the records. `Scheduler`
+       now calls the planners for the events of phases 2 and 3, in their order, and acts on timers
+       again.
 
 Invariants:
 - Until phase 4 no timer runs and no planner is called. So a job that ended while no daemon ran
@@ -31,27 +32,12 @@ A restart during a restart reads the store as the last saved step left it, and b
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
-
 from radrm.core.events import Event
 from radrm.core.lifecycle.limits import wake_for_limit
-from radrm.core.records import Attempt, DeviceStatus, Job, Reservation, RuleState
+from radrm.core.records import Kept, Reservation
 from radrm.core.state.state import State
 from radrm.core.state.timers import AT_ONCE, KILL, PAUSE_OVER, PLANNER, Timer
 from radrm.core.words import ReservationKind
-
-
-@dataclass(frozen=True, slots=True)
-class Kept:
-    """The stored records of an earlier daemon: unfinished jobs, and what belongs to them."""
-
-    jobs: Iterable[Job] = ()
-    attempts: Iterable[Attempt] = ()
-    reservations: Iterable[Reservation] = ()
-    devices: Iterable[DeviceStatus] = ()
-    rule_states: Iterable[RuleState] = ()
-    next_serial: int = 1
 
 
 class Adoption:
@@ -65,7 +51,7 @@ class Adoption:
         """The events for which the planners are called in phase 4, in their order."""
 
     def restore(self, kept: Kept) -> None:
-        """Load stored records, before the first step."""
+        """Load stored records. Sets no timer."""
         self.under_way = True
         state = self._state
         state.next_serial = kept.next_serial
@@ -74,23 +60,13 @@ class Adoption:
                 state.drained[status.uuid] = status.drained
         for rule_state in kept.rule_states:
             state.rule_states[rule_state.kind, rule_state.name] = rule_state
-            if rule_state.wake_boot_s is not None:
-                # After a reboot the stored time means nothing. A planner that is called early
-                # returns its time again.
-                state.wake(Timer(AT_ONCE, PLANNER + rule_state.name))
         # Live elements first: they have the places within their array's limit.
         for job in sorted(kept.jobs, key=lambda job: (not job.state.live, job.id)):
             state.put_job(job)
-            if job.pause is not None:
-                # Only a step knows the time, so the first one checks whether the pause is over.
-                state.wake(Timer(AT_ONCE, PAUSE_OVER, job.id))
         for attempt in kept.attempts:
             state.put_attempt(attempt)
-            wake_for_limit(state, state.jobs[attempt.job_id], attempt)
-            if attempt.stop is not None:
-                kill_s = attempt.stop.kill_boot_s
-                state.wake(Timer(kill_s, KILL, attempt.job_id, attempt.serial))
         self._waiting = list(kept.reservations)
+        state.step.changed.clear()  # all of it is in the store
 
     def put_back(self) -> None:
         """Put stored reservations, and their attempts, on the devices that are present now."""
@@ -109,7 +85,7 @@ class Adoption:
         running = reservation.kind is ReservationKind.RUNNING
         if running and (attempt is None or reservation.device not in attempt.placement.devices):
             # Its attempt ended while the device was missing.
-            state.unreserve(reservation.owner, reservation.device)
+            state.unreserve(reservation.key)
             return
         state.reserve(reservation)
         if job and attempt and running:
@@ -124,5 +100,25 @@ class Adoption:
     def finish(self) -> list[Event]:
         """End the restart. Returns the deferred events."""
         self.under_way = False
+        self._set_timers()
         deferred, self._deferred = self._deferred, []
         return deferred
+
+    def _set_timers(self) -> None:
+        """Set the timers that the records ask for. Those of an ended attempt are not set."""
+        state = self._state
+        for job in state.jobs.values():
+            if job.pause is not None:
+                left = job.pause.left_s(state.step.now) > 0
+                ends_s = job.pause.until_boot_s if left else state.step.now.boot_s
+                state.wake(Timer(ends_s, PAUSE_OVER, job.id))
+        for job, attempt in state.running():
+            wake_for_limit(state, job, attempt)
+            if attempt.stop is not None:
+                kill_s = attempt.stop.kill_boot_s
+                state.wake(Timer(kill_s, KILL, job.id, attempt.serial))
+        for rule_state in state.rule_states.values():
+            if rule_state.wake_boot_s is not None:
+                # After a reboot the stored time means nothing. A planner that is called early
+                # returns its time again.
+                state.wake(Timer(AT_ONCE, PLANNER + rule_state.name))

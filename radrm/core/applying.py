@@ -101,8 +101,10 @@ def _resize(state: State, job: Job, proposal: ResizeTo) -> None:
 
 
 def _set_shares(state: State, job: Job, proposal: SetShares) -> None:
-    serial = state.attempts[job.id].serial
-    state.act(ApplyShares(job_id=job.id, serial=serial, shares=proposal.shares))
+    attempt = state.attempts[job.id]
+    # Their CPUs are booked from now on, so that two proposals cannot both take the last ones.
+    state.nodes.ask(job, attempt, replace(attempt.placement, shares=proposal.shares))
+    state.act(ApplyShares(job_id=job.id, serial=attempt.serial, shares=proposal.shares))
 
 
 _CARRIERS: dict[type[Proposal], Callable[[State, Job, Any], None]] = {
@@ -138,6 +140,7 @@ def resized(state: State, job: Job, attempt: Attempt, event: Resized) -> None:
 def shares_applied(state: State, job: Job, attempt: Attempt, event: SharesApplied) -> None:
     """Note the caps that apply now."""
     state.proposals.forget(job.id, SetShares.__name__)
+    state.nodes.ask(job, attempt, None)
     placement = replace(attempt.placement, shares=event.shares)
     state.put_attempt(replace(attempt, placement=placement))
 
@@ -148,6 +151,7 @@ def action_failed(state: State, job: Job, attempt: Attempt, action: Action, reas
         end_resize(state, job, attempt, attempt.placement)
         _delay_next(state, job.id, ResizeTo, reason)
     elif isinstance(action, ApplyShares):
+        state.nodes.ask(job, attempt, None)
         _delay_next(state, job.id, SetShares, reason)
     elif isinstance(action, TakeCheckpoint):
         kind = TakeCheckpointNow if job.target is None else Migrate

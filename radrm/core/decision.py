@@ -1,4 +1,4 @@
-"""The result of one step: records to save, then actions to do.
+"""The result of one step: records to save, then actions to do; and what collects it.
 
 A record is *durable* or *volatile*. A volatile one is lost without harm: nothing that was decided
 depends on it, and the next reading or report brings its figures again. Progress, usage, and a
@@ -7,12 +7,21 @@ planner's next wake-up are volatile; all else is durable.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from radrm.core.actions import Action
 from radrm.core.proposals import Proposal
-from radrm.core.records import Attempt, DeviceStatus, Job, Refusal, Reservation, RuleState
+from radrm.core.records import (
+    Attempt,
+    DeviceStatus,
+    Instant,
+    Job,
+    Refusal,
+    Reservation,
+    ReservationKey,
+    RuleState,
+)
 
 Record: TypeAlias = Job | Attempt | Reservation | DeviceStatus | RuleState
 
@@ -23,15 +32,32 @@ class Decision:
 
     `volatile` records can be saved later, with other records. No record is both.
 
-    `dropped` names deleted reservations (owner, device). `wake_at` is the boot-time second at
+    `dropped` has the keys of deleted reservations. `wake_at` is the boot-time second at
     which `step` needs a `Tick`, unless an event comes earlier; None: never.
     """
 
     actions: tuple[Action, ...]
     changed: tuple[Record, ...]
-    dropped: tuple[tuple[str, str], ...]
+    dropped: tuple[ReservationKey, ...]
     wake_at: float | None
     rejections: tuple[tuple[Proposal, Refusal], ...]
     log_lines: tuple[str, ...] = ()
     """Lines for the log about failed rules."""
     volatile: tuple[Record, ...] = ()
+
+
+@dataclass(slots=True)
+class Step:
+    """What the current step has done so far."""
+
+    now: Instant
+    actions: list[Action] = field(default_factory=list)
+    changed: dict[tuple[str, object], Record] = field(default_factory=dict)
+    volatile: dict[tuple[str, object], Record] = field(default_factory=dict)
+    """Records that changed in volatile figures only. None of them is in `changed`."""
+    dropped: dict[ReservationKey, None] = field(default_factory=dict)
+    rejections: list[tuple[Proposal, Refusal]] = field(default_factory=list)
+    ended: list[Job] = field(default_factory=list)
+    """Jobs that ended in this step and whose followers are not settled yet."""
+    planner: str | None = None
+    """The planner whose proposal is carried out now."""

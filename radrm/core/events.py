@@ -7,6 +7,7 @@ actions are events too.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from radrm.core.actions import Action
 from radrm.core.proposals import Proposal
@@ -18,6 +19,8 @@ from radrm.core.records import (
     Instant,
     Job,
     JobSpec,
+    Kept,
+    Node,
     OutOfMemory,
     Progress,
     Reading,
@@ -35,6 +38,24 @@ class Event:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tick(Event):
     """Only time has passed."""
+
+
+# ------------------------------------------------------------------ a restart
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Restored(Event):
+    """The stored records of an earlier daemon. The first event, if there are any."""
+
+    kept: Kept
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AttemptsAdopted(Event):
+    """All attempts of an earlier daemon have been reported. It ends a restart.
+
+    Before it no timer runs and no planner is called: a job may have ended before its limit.
+    """
 
 
 # ------------------------------------------------------------------ from users
@@ -122,6 +143,13 @@ class DevicesSeen(Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class NodesSeen(Event):
+    """The CPUs and the host memory that jobs can have. An unlisted node's are unknown."""
+
+    nodes: tuple[Node, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ReadingsTaken(Event):
     """New readings of some devices."""
 
@@ -173,14 +201,6 @@ class AttemptEnded(AttemptEvent):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AttemptsAdopted(Event):
-    """All attempts of an earlier daemon have been reported. It ends a restart.
-
-    Before it no timer runs and no planner is called: a job may have ended before its limit.
-    """
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class ProgressReported(AttemptEvent):
     """The job has reported its progress."""
 
@@ -223,8 +243,16 @@ class ActionFailed(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanReady(Event):
-    """A slow planner's answer. `version` is that of the view which the planner saw."""
+    """A slow planner's answer to `Think` number `number`, or why there is none (`error`).
+
+    `version` is that of the snapshot which the planner saw. `state` and `wake_at` are those of
+    its `Plan`.
+    """
 
     planner: str
     version: int
-    proposals: tuple[Proposal, ...]
+    proposals: tuple[Proposal, ...] = ()
+    number: int = 0
+    state: Any = None
+    wake_at: float | None = None
+    error: str | None = None

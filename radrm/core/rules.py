@@ -11,11 +11,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeGuard
 
 from radrm.core.events import Event
 from radrm.core.proposals import Proposal
 from radrm.core.records import Attempt, Job, OutOfMemory, Refusal
+from radrm.core.snapshot import Snapshot
 from radrm.core.view import Offer, View
 
 
@@ -94,8 +95,8 @@ class Plan:
     wake_at: float | None = None
 
 
-class Planner(Protocol):
-    """Proposes changes to waiting and running jobs."""
+class AnyPlanner(Protocol):
+    """What fast and slow planners have in common."""
 
     @property
     def name(self) -> str: ...
@@ -106,13 +107,43 @@ class Planner(Protocol):
         """The types of the events after which it is called."""
         ...
 
+    @property
+    def starts_jobs(self) -> bool:
+        """True: it starts waiting jobs. Exactly one of the configured planners does."""
+        ...
+
+    def explain(self, view: View, job: Job) -> Sequence[Refusal]:
+        """Return why a waiting job does not start now, device by device; empty if it could.
+
+        Also a slow planner answers this at once.
+        """
+        ...
+
+
+class Planner(AnyPlanner, Protocol):
+    """Proposes changes to waiting and running jobs, within milliseconds."""
+
     def plan(self, view: View, event: Event, state: Any) -> Plan:
         """Return the proposals after an event, with the planner's new state."""
         ...
 
-    def explain(self, view: View, job: Job) -> Sequence[Refusal]:
-        """Return why a waiting job does not start now, device by device; empty if it could."""
+
+class SlowPlanner(AnyPlanner, Protocol):
+    """A planner that computes for longer: the daemon runs it in a process of its own.
+
+    A planner is slow if it has `think`. It makes one plan at a time. Events meanwhile lead to
+    one more plan. A proposal is dropped if its job has changed since the snapshot, except by a
+    report of progress.
+    """
+
+    def think(self, snapshot: Snapshot, state: Any) -> Plan:
+        """Return the proposals for the state at one moment, with the planner's new state."""
         ...
+
+
+def is_slow(planner: object) -> TypeGuard[SlowPlanner]:
+    """Return whether a planner is a slow one."""
+    return hasattr(planner, "think")
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,5 +176,9 @@ class Recovery(Protocol):
 
 def missing_members(rule: object, interface: type) -> list[str]:
     """Return the names of the members of an interface that a rule lacks."""
-    named = [*vars(interface), *vars(interface).get("__annotations__", ())]
+    named = dict.fromkeys(
+        name
+        for kind in reversed(interface.__mro__)
+        for name in (*vars(kind), *vars(kind).get("__annotations__", ()))
+    )
     return [each for each in named if not each.startswith("_") and not hasattr(rule, each)]

@@ -27,15 +27,17 @@ What a restart sees: `core/adoption.py`.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 from radrm.core import applying, service
 from radrm.core import events as ev
-from radrm.core.actions import ApplyShares, EstimateJob, Launch, Resize, TakeCheckpoint
-from radrm.core.adoption import Adoption, Kept
+from radrm.core.actions import ApplyShares, EstimateJob, Launch, Resize, TakeCheckpoint, Think
+from radrm.core.adoption import Adoption
 from radrm.core.constraints.feasibility import hopeless
+from radrm.core.constraints.nodes import never_on_nodes
 from radrm.core.decision import Decision
 from radrm.core.lifecycle import edits, usage
 from radrm.core.lifecycle.dependencies import is_open, settle
@@ -43,15 +45,14 @@ from radrm.core.lifecycle.ending import ended, voided
 from radrm.core.lifecycle.launching import launch_again, launches_work, started
 from radrm.core.lifecycle.limits import at_limit
 from radrm.core.lifecycle.returning import end_pause
-from radrm.core.lifecycle.stops import kill_now
-from radrm.core.planning.asking import bounded, is_wanted, proposals
+from radrm.core.lifecycle.stops import at_kill
+from radrm.core.planning.planners import Planners
 from radrm.core.planning.reasons import why_waiting
 from radrm.core.records import Attempt, Dependency, Device, Instant, Job, Refusal
-from radrm.core.rules import Order, Planner, Recovery
+from radrm.core.rules import Order, Planner, Recovery, SlowPlanner
 from radrm.core.settings import CoreSettings
 from radrm.core.snapshot import Snapshot, Snapshots
 from radrm.core.state import timers
-from radrm.core.state.isolation import RuleFailed, call_rule
 from radrm.core.state.state import State
 from radrm.core.state.window import Window
 from radrm.core.view import View
@@ -59,22 +60,20 @@ from radrm.core.view import View
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """The rules in force. `planners` are called in order.
-
-    The first one starts jobs; the others (controllers) adjust running jobs.
-    """
+    """The rules in force. `planners` are called in order; one of them starts waiting jobs."""
 
     order: Order
-    planners: Sequence[Planner]
+    planners: Sequence[Planner | SlowPlanner]
     recovery: Recovery
     fallback: Planner | None = None
-    """Starts jobs while the first planner rests after a failure."""
+    """Starts jobs while the planner that does so rests after a failure."""
 
 
 class Scheduler:
-    """Decides by `step` alone. It starts empty, or with the records given to `restore`.
+    """Decides by `step` alone. It starts empty, or with the event `Restored`.
 
     `windows` returns a device's window of SM activity; None: a `SmactWindow` of readings.
+    `limit` is entered while rules may be called (`core/planning/interrupt.py`); None: no limit.
     """
 
     def __init__(
@@ -82,26 +81,28 @@ class Scheduler:
         rules: Rules,
         settings: CoreSettings | None = None,
         windows: Callable[[Device], Window] | None = None,
+        limit: AbstractContextManager[object] | None = None,
     ) -> None:
         self._rules = rules
+        self._limit = limit or nullcontext()
         self.state = State(settings or CoreSettings(), rules.order.key, rules.order.name, windows)
         self.state.waiting.judge = partial(service.judge, self.state)
+        self.state.waiting.never_on_nodes = partial(never_on_nodes, self.state)
         self.view = View(self.state)
         self._snapshots = Snapshots(self.state)
         self._adoption = Adoption(self.state)
-
-    def restore(self, kept: Kept) -> None:
-        """Load stored records before the first step; `AttemptsAdopted` ends the restart.
-
-        Until then no timer runs and no planner is called (`core/adoption.py`).
-        """
-        self._snapshots.before_change()
-        self._adoption.restore(kept)
+        self._planners = Planners(
+            self.state, self.view, rules.planners, rules.fallback, applying.apply
+        )
 
     # ------------------------------------------------------------- step
 
     def step(self, event: ev.Event) -> Decision:
         """Handle one event and return the decision that follows from it."""
+        with self._limit:
+            return self._step(event)
+
+    def _step(self, event: ev.Event) -> Decision:
         self._snapshots.before_change()
         self.state.begin(event.at)
         _HANDLERS[type(event)](self, event)
@@ -112,21 +113,18 @@ class Scheduler:
             # A job past its limit may have ended before it; the host has not reported that yet.
             self._adoption.defer(event)
             return self.state.finish()
-        woken = self._act_on_timers()
-        for planner in self._rules.planners:
-            if planner.name in woken or self._listens(planner, event):
-                self._ask(planner, event)
+        self._planners.call(event, self._act_on_timers())
         return self.state.finish()
 
     def _act_on_timers(self) -> set[str]:
         """Act on the timers that are due. Returns the names of the planners to call."""
         woken: set[str] = set()
         for timer in self.state.timers.take_due(self.state.step.now.boot_s):
-            if timer.what.startswith(timers.PLANNER):
-                if is_wanted(self.state, timer):
-                    woken.add(timer.what.removeprefix(timers.PLANNER))
+            planners = self._planners.woken_by(timer)
+            if planners is not None:
+                woken.update(planners)
             elif self._act_on(timer):
-                woken.update(planner.name for planner in self._rules.planners)
+                woken.update(self._planners.names)
         return woken
 
     def _act_on(self, timer: timers.Timer) -> bool:
@@ -147,7 +145,7 @@ class Scheduler:
         if job and attempt and what == timers.TIME_LIMIT:
             at_limit(state, job, attempt)
         elif job and attempt and what == timers.KILL:
-            kill_now(state, attempt)
+            at_kill(state, attempt)
         return False
 
     def _live(self, job_id: int, serial: int) -> tuple[Job | None, Attempt | None]:
@@ -156,44 +154,6 @@ class Scheduler:
         An event can be about an older attempt.
         """
         return self.state.jobs.get(job_id), self.state.live_attempt(job_id, serial)
-
-    # ------------------------------------------------------------- planners
-
-    def _ask(self, planner: Planner, event: ev.Event) -> None:
-        """Carry out a planner's proposals, or the fallback's while the planner rests."""
-        isolation, name = self.state.isolation, planner.name
-        if not isolation.rests("planner", name):
-            try:
-                for proposal in proposals(self.state, self.view, planner, event):
-                    applying.apply(self.state, proposal)
-                return
-            except RuleFailed as failed:
-                isolation.fail("planner", name, failed.error, self._without(planner))
-        fallback = self._rules.fallback
-        if planner is self._rules.planners[0] and fallback not in (None, planner):
-            self._ask(fallback, event)
-
-    def _without(self, planner: Planner) -> str:
-        """Return what happens while a planner rests, for users."""
-        if planner is not self._rules.planners[0]:
-            return "the others go on without it"
-        if self._rules.fallback in (None, planner):
-            return "no job starts meanwhile"
-        return "jobs are started in order of submission, on GPUs of their own"
-
-    def _listens(self, planner: Planner, event: ev.Event) -> bool:
-        try:
-            return call_rule(lambda: type(event) in planner.listens)
-        except RuleFailed as failed:
-            self.state.isolation.fail("planner", planner.name, failed.error, "it hears of nothing")
-            return False
-
-    def _asked_planners(self) -> list[Planner]:
-        """Return the planners in use now: `fallback` replaces the first one while that rests."""
-        rests = self.state.isolation.rests
-        found = [p for p in self._rules.planners if not rests("planner", p.name)]
-        first, fallback = self._rules.planners[0], self._rules.fallback
-        return found if first in found or fallback is None else [fallback, *found]
 
     # ------------------------------------------------------------- questions from outside
 
@@ -207,7 +167,8 @@ class Scheduler:
         job = self.state.jobs.get(job_id)
         if job is None or not job.state.waiting:
             return ()
-        return why_waiting(self.state, self.view, self._asked_planners, job, now)
+        with self._limit:
+            return why_waiting(self.state, self.view, self._planners, job, now)
 
     def errors(self, now: Instant) -> tuple[str, ...]:
         """Return one line for each rule that rests after a failure."""
@@ -222,7 +183,7 @@ class Scheduler:
         return is_open(self.state, dependency)
 
     def hopeless(self, job: Job) -> str | None:
-        """Return why a job can never run on these devices; None if it can."""
+        """Return why a job can never run here; None if it can."""
         return hopeless(self.state, job)
 
     def device_kind(self) -> str | None:
@@ -263,17 +224,21 @@ class Scheduler:
         self._adoption.put_back()
         usage.end_on_vanished(self.state)
 
+    def _on_nodes(self, event: ev.NodesSeen) -> None:
+        self.state.set_nodes(event.nodes)
+
     def _on_readings(self, event: ev.ReadingsTaken) -> None:
         for reading in event.readings:
             usage.take_reading(self.state, reading)
 
     # ------------------------------------------------------------- handlers: attempts
 
+    def _on_restored(self, event: ev.Restored) -> None:
+        self._adoption.restore(event.kept)
+
     def _on_adopted(self, event: ev.AttemptsAdopted) -> None:
         for past in self._adoption.finish():
-            for planner in self._rules.planners:
-                if self._listens(planner, past):
-                    self._ask(planner, past)
+            self._planners.call(past)
 
     def _on_started(self, event: ev.AttemptStarted) -> None:
         job, attempt = self._live(event.job_id, event.serial)
@@ -316,6 +281,8 @@ class Scheduler:
         action = event.action
         if isinstance(action, EstimateJob):
             edits.not_estimated(self.state, action.job_id)
+        elif isinstance(action, Think):
+            self._planners.think_failed(action, event.reason, event)
         elif isinstance(action, Launch):
             # A failed launch is an attempt that ended before it started.
             self._on_ended(
@@ -335,22 +302,13 @@ class Scheduler:
     # ------------------------------------------------------------- handlers: slow planners
 
     def _on_plan(self, event: ev.PlanReady) -> None:
-        try:
-            found = bounded(self.state, event.proposals)
-        except RuleFailed as failed:
-            meanwhile = "the others go on without it"
-            self.state.isolation.fail("planner", event.planner, failed.error, meanwhile)
-            return
-        for proposal in found:
-            if self.state.touched_since(proposal.job_id, event.version):
-                stale = Refusal("stale", "the job has changed since the planner looked")
-                self.state.step.rejections.append((proposal, stale))
-            else:
-                applying.apply(self.state, proposal)
+        self._planners.take_plan(event)
 
 
 _HANDLERS: dict[type[ev.Event], Callable[[Scheduler, Any], None]] = {
     ev.Tick: Scheduler._on_tick,
+    ev.Restored: Scheduler._on_restored,
+    ev.AttemptsAdopted: Scheduler._on_adopted,
     ev.JobSubmitted: Scheduler._on_submitted,
     ev.CancelRequested: Scheduler._on_cancel,
     ev.HoldRequested: Scheduler._on_hold,
@@ -359,11 +317,11 @@ _HANDLERS: dict[type[ev.Event], Callable[[Scheduler, Any], None]] = {
     ev.DrainRequested: Scheduler._on_drain,
     ev.EstimateReady: Scheduler._on_estimate,
     ev.DevicesSeen: Scheduler._on_devices,
+    ev.NodesSeen: Scheduler._on_nodes,
     ev.ReadingsTaken: Scheduler._on_readings,
     ev.AttemptStarted: Scheduler._on_started,
     ev.LaunchVoided: Scheduler._on_voided,
     ev.AttemptEnded: Scheduler._on_ended,
-    ev.AttemptsAdopted: Scheduler._on_adopted,
     ev.ProgressReported: Scheduler._on_progress,
     ev.CheckpointTaken: Scheduler._on_checkpoint,
     ev.Resized: Scheduler._on_resized,
@@ -372,5 +330,5 @@ _HANDLERS: dict[type[ev.Event], Callable[[Scheduler, Any], None]] = {
     ev.PlanReady: Scheduler._on_plan,
 }
 
-_ABOUT_SERVICE = (ev.DevicesSeen, ev.DrainRequested, ev.ReadingsTaken, ev.Tick)
-"""The events that can take a device out of service, or bring it back."""
+_ABOUT_SERVICE = (ev.DevicesSeen, ev.NodesSeen, ev.DrainRequested, ev.ReadingsTaken, ev.Tick)
+"""The events that can take a device out of service, or change what jobs can have."""

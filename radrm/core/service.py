@@ -22,8 +22,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from radrm.core.constraints.feasibility import hopeless, shortage
+from radrm.core.constraints.feasibility import hopeless
 from radrm.core.constraints.kinds import kind_refusal
+from radrm.core.constraints.matching import shortage
 from radrm.core.constraints.need import effective_need_mib, wants_whole_device
 from radrm.core.lifecycle.final import fail_waiting
 from radrm.core.records import Device, Job, Refusal, Role
@@ -50,13 +51,13 @@ def update(state: State, force: bool) -> None:
 
 def judge(state: State, job: Job) -> Aside | None:
     """Return why a job stands aside; None if it could start on idle devices in service."""
-    if not state.known_devices():
-        return None
     # An MPS daemon that is down can return, so jobs that ask for MPS must not fail.
     wish = job.spec.collocation
     never = hopeless(state, job, Collocation.AUTO if wish is Collocation.MPS else wish)
     if never is not None:
         return Aside(Refusal("service", never), never)
+    if not state.known_devices():
+        return None
     roles = [role for role in job.spec.roles if role.needs.gpus]
     wanted = [(role.count_min * role.needs.gpus, _suitable(state, job, role)) for role in roles]
     for role, each in zip(roles, wanted, strict=True):

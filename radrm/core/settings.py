@@ -56,6 +56,9 @@ class CoreSettings:
     """Cancel such a job after this time; 0: never."""
     grace_s: float = 30.0
     """Time from TERM to KILL."""
+    think_s: float = 60.0
+    """Limit for one plan of a slow planner. Then its process is killed, and it is asked again after
+    a pause (`retry_s`)."""
     gpuless_at_once: int = 16
     """Limit of running jobs without GPUs. The daemon's default is the number of CPUs."""
     launch_retry_s: float = 5.0

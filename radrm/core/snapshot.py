@@ -22,14 +22,24 @@ What a restart sees: nothing. Snapshots are never stored.
 from __future__ import annotations
 
 import weakref
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 
-from radrm.core.records import Attempt, Device, Job, Reading, Reservation, Usage
+from radrm.core.records import (
+    Attempt,
+    Device,
+    Instant,
+    Job,
+    NodeUse,
+    Reading,
+    Reservation,
+    Usage,
+)
 from radrm.core.settings import CoreSettings
 from radrm.core.state.holding import Holding, merged
 from radrm.core.state.ledger import DeviceLedger
+from radrm.core.state.nodes import Nodes
 from radrm.core.state.readings import why_unreadable
 from radrm.core.state.state import State
 from radrm.core.state.waiting import WaitingQueue
@@ -90,12 +100,53 @@ class DeviceSnapshot:
         return why_unreadable(self.reading, self.fresh_from_s, self.stale_after_s, now_s)
 
 
+@dataclass(frozen=True, slots=True)
+class SnapshotData:
+    """A snapshot as plain records, to send it to another process. `gpu`, `gpuless`: job ids."""
+
+    version: int
+    jobs_version: int
+    now: Instant
+    settings: CoreSettings
+    jobs: tuple[Job, ...]
+    attempts: tuple[Attempt, ...]
+    gpu: tuple[int, ...]
+    gpuless: tuple[int, ...]
+    devices: tuple[DeviceSnapshot, ...]
+    nodes: tuple[NodeUse, ...]
+
+
+class _SentLine:
+    """A line of waiting jobs of a snapshot that another process has sent."""
+
+    def __init__(self, ids: tuple[int, ...]) -> None:
+        self._at = {job_id: at for at, job_id in enumerate(ids)}
+
+    def position(self, job_id: int) -> int | None:
+        return self._at.get(job_id)
+
+    def head(self) -> int | None:
+        return next(iter(self._at), None)
+
+    def copy(self) -> _SentLine:
+        return self
+
+    def __contains__(self, job_id: int) -> bool:
+        return job_id in self._at
+
+    def __len__(self) -> int:
+        return len(self._at)
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self._at)
+
+
 class Snapshot:
     """The state at one moment, from `Scheduler.snapshot`."""
 
     __slots__ = (
-        *("version", "jobs_version", "settings", "_jobs", "_attempts", "_ledgers", "_gpu"),
-        *("_gpuless", "_devices", "_in_order", "_every_job", "_detached", "__weakref__"),
+        *("version", "jobs_version", "now", "settings", "_jobs", "_attempts", "_ledgers", "_gpu"),
+        *("_gpuless", "_nodes", "_devices", "_in_order", "_every_job", "_detached", "__weakref__"),
     )
 
     def __init__(self, state: State) -> None:
@@ -103,12 +154,15 @@ class Snapshot:
         """Grows with every change of a record."""
         self.jobs_version = state.jobs_version
         """Grows with every change of a job's record, not with readings and reports of progress."""
+        self.now = state.step.now
+        """The time of the last step."""
         self.settings: CoreSettings = state.settings
         self._jobs = state.jobs
         self._attempts = state.attempts
         self._ledgers = state.ledgers
-        self._gpu = state.waiting.gpu
-        self._gpuless = state.waiting.gpuless
+        self._gpu: WaitingQueue | _SentLine = state.waiting.gpu
+        self._gpuless: WaitingQueue | _SentLine = state.waiting.gpuless
+        self._nodes: Nodes | tuple[NodeUse, ...] = state.nodes
         self._devices: dict[str, DeviceSnapshot] = {}
         self._in_order: tuple[DeviceSnapshot, ...] | None = None
         self._every_job: tuple[Job, ...] | None = None
@@ -120,11 +174,45 @@ class Snapshot:
             return
         self._detached = True
         _ = self.devices  # copies of the ledgers, which are made on first use
+        self._nodes = self.nodes
         self._jobs = self._jobs.copy()
         self._attempts = self._attempts.copy()
         self._ledgers = {}
         self._gpu = self._gpu.copy()
         self._gpuless = self._gpuless.copy()
+
+    # ------------------------------------------------------------- for another process
+
+    def data(self) -> SnapshotData:
+        """Return the snapshot as plain records."""
+        return SnapshotData(
+            version=self.version,
+            jobs_version=self.jobs_version,
+            now=self.now,
+            settings=self.settings,
+            jobs=tuple(self._jobs.values()),
+            attempts=tuple(self._attempts.values()),
+            gpu=tuple(self._gpu),
+            gpuless=tuple(self._gpuless),
+            devices=self.devices,
+            nodes=self.nodes,
+        )
+
+    @classmethod
+    def of(cls, data: SnapshotData) -> Snapshot:
+        """Return the snapshot that `data` was made from."""
+        found = cls.__new__(cls)
+        found.version, found.jobs_version = data.version, data.jobs_version
+        found.now, found.settings = data.now, data.settings
+        found._jobs = {job.id: job for job in data.jobs}
+        found._attempts = {attempt.job_id: attempt for attempt in data.attempts}
+        found._ledgers = {}
+        found._gpu, found._gpuless = _SentLine(data.gpu), _SentLine(data.gpuless)
+        found._devices = {each.device.uuid: each for each in data.devices}
+        found._nodes = data.nodes
+        found._in_order, found._every_job = data.devices, None
+        found._detached = True
+        return found
 
     # ------------------------------------------------------------- jobs
 
@@ -195,7 +283,7 @@ class Snapshot:
         first = line.head()
         return self._jobs[first] if first is not None and job.id in line else None
 
-    def _line(self, job: Job) -> WaitingQueue:
+    def _line(self, job: Job) -> WaitingQueue | _SentLine:
         return self._gpu if job.spec.gpus else self._gpuless
 
     # ------------------------------------------------------------- devices
@@ -210,6 +298,11 @@ class Snapshot:
                 sorted(known, key=lambda each: (each.device.node, each.device.index))
             )
         return self._in_order
+
+    @property
+    def nodes(self) -> tuple[NodeUse, ...]:
+        """The nodes with the CPUs and the host memory that jobs have booked, by name."""
+        return self._nodes.uses() if isinstance(self._nodes, Nodes) else self._nodes
 
     def device(self, uuid: str) -> DeviceSnapshot | None:
         """Return a device; None if it is unknown."""
@@ -253,12 +346,12 @@ def _frozen(ledger: DeviceLedger, settings: CoreSettings) -> DeviceSnapshot:
         reading=ledger.reading,
         unmanaged_mib=ledger.unmanaged_mib,
         reserved_mib=ledger.reserved_mib,
-        free_mib=ledger.free_mib(),
+        free_mib=ledger.free_now_mib,
         smact=ledger.smact,
         smact_refusal=ledger.smact_refusal,
         warm_from_s=ledger.warm_from_s,
         occupants=MappingProxyType(occupants),
-        reservations=tuple(ledger.reservations.values()),
+        reservations=ledger.reserved.every(),
         fresh_from_s=ledger.fresh_from_s,
         stale_after_s=settings.stale_after_s,
     )

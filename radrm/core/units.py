@@ -57,6 +57,11 @@ def parse_seconds(text: str) -> float:
     return value
 
 
+def milli(cpus: float | None) -> int:
+    """Return a number of CPUs in thousandths, at least one; 0 for None and zero."""
+    return max(1, round(cpus * 1000)) if cpus else 0
+
+
 def show_mib(mib: float | None) -> str:
     """Return a size as text: `38.0G` from 1 GiB on, else `512M`; `-` when unknown."""
     if mib is None:

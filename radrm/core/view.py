@@ -11,9 +11,21 @@ from dataclasses import dataclass
 
 from radrm.core.constraints.modes import mode_on
 from radrm.core.constraints.need import effective_need_mib
+from radrm.core.constraints.nodes import books_nothing, refuse_bookings, refuse_size
+from radrm.core.constraints.overlap import interval_of
 from radrm.core.constraints.placement import refuse_device
 from radrm.core.constraints.turns import turns
-from radrm.core.records import Attempt, Device, Instant, Job, Refusal, Reservation, Role
+from radrm.core.records import (
+    Attempt,
+    Device,
+    Instant,
+    Job,
+    NodeUse,
+    Placement,
+    Refusal,
+    Reservation,
+    Role,
+)
 from radrm.core.settings import CoreSettings
 from radrm.core.state.isolation import Isolation
 from radrm.core.state.state import State, owner_of
@@ -22,7 +34,7 @@ from radrm.core.words import Collocation
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """One device as one job would find it.
+    """One device as one job would find it, until its time limit.
 
     `refusal` is why the core refuses the device; a policy can skip such an offer. `smact` is
     the SM activity, 0..1; if it is None, `smact_refusal` says why. `occupants` are job ids.
@@ -91,7 +103,31 @@ class View:
 
     def reservations(self, device: str) -> tuple[Reservation, ...]:
         """Return the reservations on a device."""
-        return tuple(self._state.ledgers[device].reservations.values())
+        return self._state.ledgers[device].reserved.every()
+
+    def nodes(self) -> tuple[NodeUse, ...]:
+        """Return the nodes with the CPUs and the host memory that jobs have booked, by name."""
+        return self._state.nodes.uses()
+
+    def refuse_on_nodes(self, job: Job, placement: Placement | None = None) -> Refusal | None:
+        """Return why the nodes cannot give a job its CPUs and host memory now; None if they can.
+
+        None as `placement`: at the job's smallest size, on any of the nodes.
+        """
+        if placement is None:
+            return refuse_size(self._state, job)
+        return refuse_bookings(self._state, job, placement)
+
+    def first_for_nodes(self, job: Job) -> Job | None:
+        """Return the head of the other line if it waits for CPUs or host memory before `job`.
+
+        None also if `job` takes neither. The two lines have their devices apart, but not the
+        nodes: jobs of one line could take forever what the head of the other one waits for.
+        """
+        head = None if books_nothing(job) else self.head(gpuless=bool(job.spec.gpus))
+        if head is None or not self._state.waiting.precedes(head.id, job.id):
+            return None
+        return head if refuse_size(self._state, head) is not None else None
 
     def need_mib(self, job: Job, role: Role) -> int | None:
         """Return the MiB that must be reserved per GPU; None if the need is unknown."""
@@ -113,11 +149,12 @@ class View:
         """Return one device as `job` would find it. `mode` replaces the job's own mode there."""
         ledger = self._state.ledgers[uuid]
         owner, smact = owner_of(job.id), ledger.smact
+        interval = interval_of(self._state, job)
         return Offer(
             device=ledger.device,
             mode=mode_on(self._state, job, role, ledger) if mode is None else mode,
-            idle=ledger.idle_for(owner),
-            free_mib=ledger.free_mib(owner),
+            idle=ledger.idle_for(owner, *interval),
+            free_mib=ledger.free_mib(owner, *interval),
             smact=smact,
             smact_refusal=ledger.smact_refusal if smact is None else None,
             occupants=tuple(ledger.holdings),

@@ -118,9 +118,15 @@ class Quantity(str, Enum):
 
 
 class ReservationKind(str, Enum):
-    """What a reservation is for. BACKFILL and MAINTENANCE are for later rules."""
+    """What a reservation is for: a live attempt, a waiting job's later start, a migration's
+    target, or maintenance."""
 
     RUNNING = "running"
     BACKFILL = "backfill"
     MIGRATION = "migration"
     MAINTENANCE = "maintenance"
+
+    @property
+    def planned(self) -> bool:
+        """True if a planner makes such reservations, for an interval."""
+        return self in (ReservationKind.BACKFILL, ReservationKind.MAINTENANCE)

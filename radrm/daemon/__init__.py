@@ -11,6 +11,7 @@ The files, in the order in which they may import one another:
     watching     a thread that submits the `.rad` files of watched folders
     probing      measure the CUDA context, by a job
     wakeups      what wakes the loop's thread
+    rule_limit   a time limit for rules in the daemon's own thread
     attempts     convert what attempts' folders prove into events
     effects      carry out actions, one handler for each kind
     decisions    step, save, act

@@ -36,6 +36,8 @@ log = logging.getLogger("radrm")
 
 RETRY_S = 5.0
 """Real seconds between two tries to write a store that cannot be written."""
+VOLATILE_S = 30.0
+"""Real seconds after which volatile records are on disk. A kill loses at most these."""
 
 
 @dataclass(slots=True)
@@ -67,6 +69,7 @@ class Decisions:
         self._submissions: list[Submission] = []
         self._edits: list[tuple[int, dict[str, Any]]] = []
         self._unsaved: Unsaved | None = None
+        self._volatile_s = 0.0
 
     @property
     def unsaved(self) -> bool:
@@ -138,8 +141,15 @@ class Decisions:
             raise
         return True
 
-    def save_volatile(self) -> None:
-        """Write the volatile records that wait, unless decisions wait for the store."""
+    def save_volatile(self, now_s: float | None = None) -> None:
+        """Write the volatile records that wait, unless decisions wait for the store.
+
+        With a time, in real seconds: only if `VOLATILE_S` have passed since the last such call.
+        """
+        if now_s is not None:
+            if now_s < self._volatile_s:
+                return
+            self._volatile_s = now_s + VOLATILE_S
         if self._unsaved is None:
             with contextlib.suppress(StoreError):  # the next decision that fails is logged
                 self._store.save_volatile()

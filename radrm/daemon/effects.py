@@ -26,6 +26,7 @@ from radrm.daemon.launching import Site, cpus_of, plan_launch
 from radrm.errors import RadrmError, Refused
 from radrm.host.attempts.launcher import Launcher
 from radrm.host.clock import Clock
+from radrm.host.planning.service import PlanningService
 from radrm.host.storage.store import Store
 from radrm.host.transient import may_pass
 
@@ -49,6 +50,7 @@ class Effects:
         store: Store,
         launcher: Launcher,
         estimation: Estimation,
+        planning: PlanningService,
         site: Site,
         read_soon: Callable[[], None],
         post: Callable[[ClientsEnded], None],
@@ -58,6 +60,7 @@ class Effects:
         self._store = store
         self._launcher = launcher
         self._estimation = estimation
+        self._planning = planning
         self._site = site
         self._read_soon = read_soon
         self._post = post
@@ -69,6 +72,7 @@ class Effects:
             act.ApplyShares: self._apply_shares,
             act.EstimateJob: self._estimate,
             act.TakeReadings: self._take_readings,
+            act.Think: self._think,
         }
 
     def carry_out(self, action: act.Action) -> list[ev.Event]:
@@ -177,6 +181,10 @@ class Effects:
 
     def _take_readings(self, _: act.TakeReadings) -> None:
         self._read_soon()
+
+    def _think(self, action: act.Think) -> None:
+        limit_s = self._clock.real_s(action.limit_s)
+        self._planning.ask(action, self._scheduler.snapshot, limit_s)
 
     # ------------------------------------------------------------- what an action is about
 

@@ -56,6 +56,7 @@ class Site:
     extra: Mapping[str, str]
     mps: Mps | None
     drop_privileges: bool
+    grace_s: float
     kill_grace_s: float
 
 
@@ -85,6 +86,7 @@ def plan_launch(
         stderr=stderr,
         umask=envelope.umask,
         token=secrets.token_hex(16),
+        grace_s=site.grace_s,
         kill_grace_s=site.kill_grace_s,
         cpus=cpus_of(action.placement.shares),
         memory_mib=memory_of(action.placement.shares),

@@ -18,6 +18,7 @@ from typing import TypeAlias
 
 from radrm.core import actions as act
 from radrm.core import events as ev
+from radrm.core.planning.thinking import ready
 from radrm.core.records import Device
 from radrm.core.scheduler import Scheduler
 from radrm.daemon.attempts import Attempts
@@ -36,6 +37,7 @@ from radrm.host.attempts.launcher import Launcher
 from radrm.host.clock import Clock
 from radrm.host.estimation.service import Estimated
 from radrm.host.gpus.unmanaged_watch import UnmanagedWatch
+from radrm.host.planning.service import Planned, PlanningService
 from radrm.host.storage.arrivals import Arrivals
 from radrm.host.storage.store import Store
 from radrm.host.storage.submitted import Edits, Submission
@@ -45,10 +47,7 @@ log = logging.getLogger("radrm")
 LONGEST_WAIT_S = 5.0
 """Real seconds of one wait, so that a dead watching thread is replaced in this time."""
 
-VOLATILE_S = 30.0
-"""Real seconds after which volatile records are on disk. A kill loses at most these."""
-
-News: TypeAlias = ev.Event | Request | ClientsEnded | Estimated
+News: TypeAlias = ev.Event | Request | ClientsEnded | Estimated | Planned
 """What other threads post to the loop's thread."""
 
 
@@ -63,6 +62,7 @@ class Parts:
     launcher: Launcher
     monitor: Callable[[Callable[[ev.Event], None]], Monitor]
     estimation: Estimation
+    planning: PlanningService
     probing: Probing
     site: Site
     unmanaged: UnmanagedWatch
@@ -93,13 +93,13 @@ class Loop:
             parts.store,
             parts.launcher,
             parts.estimation,
+            parts.planning,
             parts.site,
             self._monitor.read_soon,
             self.post,
         )
         self._decisions = Decisions(parts.scheduler, parts.store, effects, parts.estimation.driver)
         self._rescan_at = 0.0
-        self._volatile_at = 0.0
         self.stopping = False
 
     # ------------------------------------------------------------- from other threads
@@ -169,7 +169,7 @@ class Loop:
     def run(self, first: ev.DevicesSeen) -> None:
         """Adopt the attempts of an earlier daemon, then serve until `stop`."""
         self._wakeups.watch_folder(self.parts.arrivals.path)
-        self.scheduler.restore(self.store.kept())
+        self.process([ev.Restored(at=first.at, kept=self.store.kept())])
         # All ends come before timers and planners, so that no ended job runs into its limit.
         adopted = self._attempts.adopt()
         self.process([first, *adopted, ev.AttemptsAdopted(at=self.clock.now())])
@@ -220,9 +220,7 @@ class Loop:
         wake_at = self._decisions.wake_at
         if wake_at is not None and now.boot_s >= wake_at:
             self.process([ev.Tick(at=now)])
-        if now.boot_s >= self._volatile_at:
-            self._decisions.save_volatile()
-            self._volatile_at = now.boot_s + VOLATILE_S * self.clock.scale
+        self._decisions.save_volatile(self.clock.real_s(now.boot_s))
 
     def _take(self, news: News) -> None:
         """Handle one post of another thread."""
@@ -232,9 +230,15 @@ class Loop:
             self.parts.launcher.kill(news.serial)
         elif isinstance(news, Estimated):
             self._take_estimates(news)
+        elif isinstance(news, Planned):
+            self._take_plan(news)
         else:
             self.process([news])
             self.parts.unmanaged.look(news, self.scheduler.snapshot)
+
+    def _take_plan(self, found: Planned) -> None:
+        now = self.clock.now()
+        self.process([ready(found.action, found.version, found.thought, now)])
 
     def _take_estimates(self, found: Estimated) -> None:
         now, answer = self.clock.now(), found.answer

@@ -14,7 +14,7 @@ import signal
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import filelock
@@ -30,6 +30,7 @@ from radrm.daemon.launching import Site
 from radrm.daemon.loop import Loop, Parts
 from radrm.daemon.monitor import Monitor
 from radrm.daemon.probing import Probing
+from radrm.daemon.rule_limit import RuleLimit
 from radrm.daemon.serving.server import Server
 from radrm.daemon.watching import Watching
 from radrm.errors import DeviceError, Refused, UsageError, plain
@@ -48,6 +49,7 @@ from radrm.host.mps.interface import DaemonHooks, Mps
 from radrm.host.mps.mps_gpus import EnabledOnly, MpsGpus
 from radrm.host.mps.service import MpsService
 from radrm.host.mps.simulated import SimulatedMps
+from radrm.host.planning.service import PlanningService
 from radrm.host.processes.controllers import prepare as prepare_controllers
 from radrm.host.simulated.simulated_gpus import SimulatedGpus
 from radrm.host.simulated.start_driver import ensure_driver
@@ -108,12 +110,15 @@ def run(gpus: str | None, time_scale: float, settings: Sequence[str]) -> None:
             os.cpu_count(),
             patience_s=SHORTEST_PATIENCE_S * devices.clock.scale,
         )
-        scheduler = Scheduler(rules, core)
+        # A plan takes real time, at any speed of the clock.
+        core = replace(core, think_s=core.think_s * devices.clock.scale)
+        scheduler = Scheduler(rules, core, limit=RuleLimit())
         store = home.open_store()
         launcher = Launcher(paths.state, devices.clock, controllers=controllers)
         service = EstimationService(
             config, lambda found: loop.post(found), leftovers=Leftovers(paths.traces)
         )
+        planning = PlanningService(config, lambda found: loop.post(found))
         simulated_s = None if gpus is None else interval_s * devices.clock.scale
         driver = driver_version() if gpus is None else SIMULATED_DRIVER
         estimation = Estimation(config, store, service, scheduler.device_kind, driver)
@@ -127,6 +132,7 @@ def run(gpus: str | None, time_scale: float, settings: Sequence[str]) -> None:
                 devices.source, devices.clock, launcher.owner_of, post, interval_s, devices.renew
             ),
             estimation=estimation,
+            planning=planning,
             probing=Probing(
                 estimation, config.estimation.probe and config.estimator == "auto", simulated_s
             ),
@@ -136,6 +142,7 @@ def run(gpus: str | None, time_scale: float, settings: Sequence[str]) -> None:
                 extra=devices.environment,
                 mps=devices.mps,
                 drop_privileges=os.getuid() == 0,
+                grace_s=core.grace_s,
                 kill_grace_s=KILL_GRACE_S,
             ),
             unmanaged=UnmanagedWatch(config.unmanaged, launcher.owner_of, os.getuid() == 0),
@@ -174,6 +181,7 @@ def run(gpus: str | None, time_scale: float, settings: Sequence[str]) -> None:
             server.close()
             watching.close()
             service.close()
+            planning.close()
             if devices.mps is not None:
                 devices.mps.close()
             devices.source.close()

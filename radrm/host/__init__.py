@@ -9,7 +9,9 @@ The files, in the order in which they may import one another:
     attempts    one launch of a job (a folder)
     watched     folders whose `.rad` files become jobs (a folder)
     home        which folders belong to radrm, and which numbers it has used
+    workers     processes that compute for the daemon, one question at a time (a folder)
     estimation  runs estimators in processes of their own, with time limits (a folder)
+    planning    runs slow planners in processes of their own (a folder)
     gpus        reading GPUs (a folder)
     mps         CUDA's MPS: control daemons kept alive, jobs as their clients (a folder)
     health      what `radrm doctor` checks (a folder)

@@ -31,6 +31,7 @@ _OCCASIONS = frozenset(
         ev.EditRequested,
         ev.DrainRequested,
         ev.DevicesSeen,
+        ev.NodesSeen,
         ev.ReadingsTaken,
         ev.AttemptEnded,
         ev.LaunchVoided,
@@ -51,6 +52,7 @@ class OrderPolicy(Planner):
     """The number of jobs of a queue that are tried. With a strict order only the first is."""
     name: str = "default"
     version: int = 1
+    starts_jobs: bool = True
     listens: frozenset[type[ev.Event]] = _OCCASIONS
 
     def plan(self, view: View, event: ev.Event, state: Any) -> Plan:
@@ -70,6 +72,8 @@ class OrderPolicy(Planner):
     def _by_head(self, view: View, plan: Plan, gpuless: bool) -> Iterator[Proposal]:
         tried, head = None, view.head(gpuless)
         while head is not None and head is not tried:
+            if view.first_for_nodes(head) is not None:
+                return
             yield from self._start(view, head, plan)
             tried, head = head, view.head(gpuless)
 
@@ -105,7 +109,9 @@ class OrderPolicy(Planner):
         head = view.head(gpuless=not job.spec.gpus)
         found = self._find(view, job, None)
         behind: tuple[Refusal, ...] = ()
-        if self.order.strict and head is not None and head.id != job.id:
+        if head is not None and head.id == job.id:
+            head = view.first_for_nodes(job)
+        if self.order.strict and head is not None:
             why = f"job {head.label} ({head.spec.name}) is served first and cannot start yet"
             behind = (Refusal("order", why),)
         return behind + (found.refusals if found.placement is None else ())

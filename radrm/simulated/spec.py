@@ -79,6 +79,11 @@ class SimulatedDevice:
     peak_w: float
     unmanaged_mib: int = 0
 
+    def under_mps(self) -> Device:
+        """Return the device with an MPS server, which serves all GPUs; unchanged if it is MIG."""
+        served = self.device.kind is DeviceKind.GPU
+        return replace(self.device, mps=served, mps_spans=served)
+
 
 def parse(spec: str) -> tuple[SimulatedDevice, ...]:
     """The simulated devices of a spec; the same spec always gives the same UUIDs.

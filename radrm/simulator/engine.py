@@ -76,10 +76,9 @@ def _in_order_of(order: Sequence[int], run: Run) -> Run:
 
 def _policy(rules: Rules) -> Policy:
     planner = rules.planners[0]
-    if not isinstance(planner, OrderPolicy):
-        raise UsageError(
-            f"the published loop has no planner {planner.name!r}; leave planner at 'default'"
-        )
+    if len(rules.planners) > 1 or not isinstance(planner, OrderPolicy):
+        named = "+".join(each.name for each in rules.planners)
+        raise UsageError(f"the published loop has no planner {named!r}; leave planner at 'default'")
     return planner.policy
 
 

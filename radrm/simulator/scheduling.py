@@ -16,6 +16,7 @@ from math import ceil
 from radrm.core import actions as act
 from radrm.core import events as ev
 from radrm.core.decision import Decision
+from radrm.core.planning.thinking import think_in_place
 from radrm.core.records import (
     ArrayElement,
     AttemptMemory,
@@ -33,7 +34,7 @@ from radrm.core.records import (
 )
 from radrm.core.scheduler import Rules, Scheduler
 from radrm.core.settings import CoreSettings
-from radrm.core.words import Collocation, DeviceKind, Outcome
+from radrm.core.words import Collocation, Outcome
 from radrm.errors import RadrmError
 from radrm.simulated.spec import SimulatedDevice
 from radrm.simulator.auto import AutoEstimates
@@ -101,10 +102,13 @@ class OwnLoop:
         # The daemon sees settled memory at its first reading after `settle_s`.
         self._world = World(devices, self._settings.settle_s + READING_INTERVAL_S)
         self._scheduler = Scheduler(rules, self._settings, self._window)
+        self._planners = rules.planners
         self._tasks = tasks
         self._history = history
         self._auto = auto
-        self._devices = tuple(_under(mps, simulated) for simulated in devices)
+        self._devices = tuple(
+            simulated.under_mps() if mps else simulated.device for simulated in devices
+        )
         self._place = {device.uuid: at for at, device in enumerate(self._devices)}
         self._live: dict[int, LiveAttempt] = {}
         self._serial: dict[int, int] = {}
@@ -212,6 +216,9 @@ class OwnLoop:
             if attempt is not None and self._serial[action.job_id] == action.serial:
                 self._world.end(attempt)
                 self._ended(attempt, (Exit(signal=_TERM),), None)
+        elif isinstance(action, act.Think):
+            now, snapshot = self._now, self._scheduler.snapshot
+            self._events.append(think_in_place(self._planners, action, snapshot, now))
         elif not isinstance(action, act.SendSignal):
             # The daemon's host gives the same answer to actions that it does not support.
             refused = ev.ActionFailed(at=self._now, action=action, reason="not in the simulator")
@@ -388,9 +395,3 @@ def _element(task: Task) -> ArrayElement | None:
         return None
     first, number = task.array
     return ArrayElement(first + 1, number, task.job.at_once)
-
-
-def _under(mps: bool, simulated: SimulatedDevice) -> Device:
-    device = simulated.device
-    served = mps and device.kind is DeviceKind.GPU
-    return replace(device, mps=served, mps_spans=served)

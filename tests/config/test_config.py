@@ -55,7 +55,7 @@ enabled = true
 def test_an_empty_file_gives_the_defaults() -> None:
     config = parse_config("", "x.toml")
     assert config == Config()
-    assert (config.policy, config.order, config.planner) == ("magm", "fifo", "default")
+    assert (config.policy, config.order, config.planner) == ("magm", "fifo", ("default",))
     assert (config.estimator, config.recovery, config.device_ids) == ("auto", "exclusive", "uuid")
     assert config.collocation is Collocation.AUTO
     assert not config.mps.enabled
@@ -66,7 +66,7 @@ def test_every_key_is_read() -> None:
     assert config == Config(
         policy="best-fit",
         order="sjf",
-        planner="other",
+        planner=("other",),
         estimator="declared",
         recovery="double",
         collocation=Collocation.MPS,

@@ -56,6 +56,8 @@ class Watched(World):
 def world_of(*planners: Any, alone: bool = False, **rules: Any) -> Watched:
     stand_in = OrderPolicy(Fifo(), Exclusive(), Exclusive(), name="fallback")
     fallback = None if alone else stand_in
+    if planners and not any(planner.starts_jobs for planner in planners):
+        planners[0].starts_jobs = True
     return Watched(gpus(2), planners=planners or None, fallback=fallback, **rules)
 
 
@@ -82,6 +84,7 @@ class Wishing:
     listens: frozenset[type[ev.Event]] = EVERYTHING
     name: str = "wishing"
     version: int = 1
+    starts_jobs: bool = False
     asked: int = 0
 
     def plan(self, view: View, event: ev.Event, state: Any) -> Plan:

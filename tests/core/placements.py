@@ -37,7 +37,8 @@ SAVES = Checkpoint(CheckpointKind.SIGNAL)
 class Passive:
     """A planner that starts nothing: what may be done is asked of `validation` alone."""
 
-    name, version, listens = "passive", 1, frozenset[type[ev.Event]]()
+    name, version, starts_jobs = "passive", 1, True
+    listens = frozenset[type[ev.Event]]()
 
     def plan(self, view: Any, event: ev.Event, state: Any) -> Plan:
         return Plan()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -10,6 +11,7 @@ import pytest
 
 from radrm.core import actions as act
 from radrm.core import events as ev
+from radrm.core.decision import Decision
 from radrm.core.proposals import Preempt
 from radrm.core.records import (
     Attempt,
@@ -23,6 +25,7 @@ from radrm.core.records import (
     Refusal,
 )
 from radrm.core.rules import Plan
+from radrm.core.scheduler import Scheduler
 from radrm.core.settings import CoreSettings
 from radrm.core.state.ledger import DeviceLedger
 from radrm.core.view import View
@@ -102,6 +105,32 @@ def test_a_stop_goes_on_for_those_that_run(runs: bool, kills: int) -> None:
     assert world.state(job) is (JobState.STOPPING if runs else JobState.CANCELLED)
 
 
+def test_no_timer_is_set_before_all_attempts_are_adopted() -> None:
+    """They come from the records; a time of an earlier boot must not run before."""
+    world = World(gpus(2))
+    world.obey = False
+    limited = world.submit(GIB, time_limit_s=60.0)
+    world.step(ev.AttemptStarted(at=world.now, job_id=limited.id, serial=1))
+    cancelled = world.submit(GIB)
+    world.cancel(cancelled)
+    world.boot_s += 4000.0
+    again = Scheduler(world.rules, world.settings)
+    restored = again.step(ev.Restored(at=world.now, kept=world.kept()))
+    assert restored == Decision((), (), (), None, ()), "all of it is in the store"
+    seen = again.step(ev.DevicesSeen(at=world.now, devices=world.devices))
+    asked = again.step(ev.CancelRequested(at=world.now, job_id=limited.id, by="ann"))
+    assert (seen.actions, [type(a) for a in asked.actions]) == ((), [act.Terminate])
+    adopted = again.step(ev.AttemptsAdopted(at=world.now))
+    assert adopted.actions == (act.Kill(job_id=cancelled.id, serial=2),), "its grace is over"
+    later = world.now.boot_s + world.settings.grace_s
+    assert adopted.wake_at == later
+    due = again.step(ev.Tick(at=at(later)))
+    assert Counter(due.actions) == {
+        act.Kill(job_id=limited.id, serial=1): 1,
+        act.Kill(job_id=cancelled.id, serial=2): 1,
+    }
+
+
 @dataclass(frozen=True, slots=True)
 class Witness:
     """A planner that wants to be called in a minute, and notes what it is called for."""
@@ -109,6 +138,7 @@ class Witness:
     heard: list[tuple[str, int]] = field(default_factory=list)
     name: str = "witness"
     version: int = 1
+    starts_jobs: bool = False
     listens: frozenset[type[ev.Event]] = frozenset({ev.DevicesSeen, ev.AttemptEnded})
 
     def plan(self, view: View, event: ev.Event, state: Any) -> Plan:

@@ -25,7 +25,12 @@ def effects_of(world: World) -> Any:
     launcher = Mock(**{"is_live.return_value": False})
     clock = SimpleNamespace(now=lambda: world.now)
     site = SimpleNamespace(mps=None)
-    others: dict[str, Any] = {"estimation": Mock(), "read_soon": Mock(), "post": Mock()}
+    others: dict[str, Any] = {
+        "estimation": Mock(),
+        "planning": Mock(),
+        "read_soon": Mock(),
+        "post": Mock(),
+    }
     return Effects(clock, world.scheduler, Mock(), launcher, site=site, **others)  # type: ignore[arg-type]
 
 
@@ -168,3 +173,26 @@ def test_what_cannot_be_saved_now_is_done_later() -> None:
     decisions._store.save.side_effect = None
     decisions.commit()
     effects._launcher.terminate.assert_called_once()
+
+
+def test_volatile_records_are_written_now_and_then_but_never_before_decisions() -> None:
+    world = World(gpus(1))
+    decisions = decisions_of(world, effects_of(world), act.TakeReadings(devices=()))
+    save_volatile = decisions._store.save_volatile
+    decisions.save_volatile(100.0)
+    assert save_volatile.call_count == 0, "a decision waits for the store"
+    decisions.commit()
+    for now_s, calls in ((101.0, 0), (130.0, 1), (159.9, 1), (160.0, 2)):
+        decisions.save_volatile(now_s)
+        assert save_volatile.call_count == calls
+    decisions.save_volatile()
+    assert save_volatile.call_count == 3
+
+
+def test_a_full_disk_harms_nobody_while_figures_wait() -> None:
+    world = World(gpus(1))
+    decisions = decisions_of(world, effects_of(world), act.TakeReadings(devices=()))
+    decisions.commit()
+    decisions._store.save_volatile.side_effect = StoreError("full")
+    decisions.save_volatile()
+    assert not decisions.unsaved and not decisions.broken

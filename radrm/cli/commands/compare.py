@@ -37,7 +37,7 @@ def compare(
     policy: options.Policies = None,
     gpus: options.Gpus = "sim:4xA100-40GB",
     order: options.Order = None,
-    planner: options.Planner = None,
+    planner: options.Planners = None,
     estimator: Estimators = None,
     smact_known: options.SmactKnown = False,
     collocation: options.Mode = None,
@@ -63,11 +63,15 @@ def compare(
     check_plot(plot)
     base = configured()
     choices = Choices(
-        *(gpus, order, planner, collocation, recovery, fidelity, seeds),
+        *(gpus, order, None, collocation, recovery, fidelity, seeds),
         *(settings or (), smact_known, servers),
     )
     variants = compared_variants(
-        base, options.names(policy) or list(POLICIES), options.names(estimator), choices
+        base,
+        options.names(policy) or list(POLICIES),
+        options.names(estimator),
+        choices,
+        options.names(planner),
     )
     loaded = load_trace(trace, form, tuple(profile or ()), fill, fill_seed)
     fit = fitting(loaded.jobs, capacities_mib(variants[0].scenario.devices))

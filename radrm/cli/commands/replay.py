@@ -25,6 +25,7 @@ from radrm.experiments.simulations.variants import (
     check_settings,
     configured,
     make_variant,
+    with_planners,
 )
 from radrm.experiments.traces import save_trace
 from radrm.policies import POLICIES
@@ -62,7 +63,7 @@ def replay(
     instead_of: Instead = None,
     gpus: OwnGpus = None,
     order: options.Order = None,
-    planner: options.Planner = None,
+    planner: options.Planners = None,
     estimator: OwnEstimator = None,
     smact_known: options.SmactKnown = False,
     collocation: options.Mode = None,
@@ -90,7 +91,6 @@ def replay(
     choices = Choices(
         gpus=gpus or own_gpus(past),
         order=order,
-        planner=planner,
         collocation=collocation or own_mode(base, past),
         recovery=recovery,
         seeds=seeds,
@@ -99,7 +99,10 @@ def replay(
     )
     others = [name for name in options.names(policy) or POLICIES if name != before]
     check_settings(choices.settings, [before, *others])
-    variants = [make_variant(base, name, chosen, choices) for name in (before, *others)]
+    first, *rest = with_planners(choices, options.names(planner))
+    pairs = [(before, first), *((name, first) for name in others)]
+    pairs += [(name, plan) for plan in rest for name in (before, *others)]
+    variants = [make_variant(base, name, chosen, plan) for name, plan in pairs]
     with progress_bar() as progress:
         levels = levels_of(past, variants, seeds, progress)
     middle = levels[len(levels) // 2]

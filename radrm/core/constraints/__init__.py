@@ -5,9 +5,12 @@ same functions decide and explain, so `radrm explain` shows the actual reason.
 
 The files, in the order in which they may import one another:
     kinds        the kinds of device that a task can run on
+    matching     whether all roles together can have devices
     need         how much memory a job needs on each of its GPUs
+    overlap      why a job would need what is reserved for others before its time limit
     fit          why a device cannot take a job, no matter which jobs are on it
     modes        how a job would share a device
+    nodes        why a job cannot have its CPUs and its host memory
     turns        whose turn it is on an MPS server
     sharing      why a job cannot join the jobs on a device
     placement    all shares of a placement together

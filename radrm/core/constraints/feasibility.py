@@ -1,4 +1,4 @@
-"""Why a job can never run on these devices, even if all of them were idle.
+"""Why a job can never run here, even if all devices and nodes were idle.
 
 Waiting jobs, submitted jobs and edits are checked: a job that can never run fails with the
 reason, or the edit is refused, instead of waiting forever.
@@ -9,18 +9,23 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from radrm.core.constraints.kinds import kind_refusal
+from radrm.core.constraints.matching import shortage
+from radrm.core.constraints.nodes import never_on_nodes
 from radrm.core.records import Device, Job, Role
 from radrm.core.state.state import State
 from radrm.core.units import show_mib
-from radrm.core.words import Collocation, DeviceKind
+from radrm.core.words import Collocation
 
 
 def hopeless(state: State, job: Job, wish: Collocation | None = None) -> str | None:
-    """Return why this job can never run on these devices; None if it can, or without devices.
+    """Return why this job can never run here; None if it can, or without known devices.
 
     A vanished GPU may return, so it counts. `wish`: judge the job as if it asked for this
     collocation mode.
     """
+    never = never_on_nodes(state, job)
+    if never is not None:
+        return never
     devices = state.known_devices()
     if not devices or job.spec.gpus == 0:
         return None
@@ -58,31 +63,6 @@ def _large_enough(
             f"the largest here have {show_mib(largest)} ({largest} MiB)"
         )
     return large
-
-
-def shortage(wanted: Sequence[tuple[int, Sequence[Device]]]) -> tuple[int, int] | None:
-    """Return how many devices are wanted and how many one placement can have, if too few.
-
-    None if they suffice. `wanted`: each role's number of devices, and the devices that suit it.
-    No two roles share a device. A placement has one mode, so it has GPUs or MIG instances.
-    """
-
-    def uuids_of_kind(kind: DeviceKind, devices: Sequence[Device]) -> set[str]:
-        return {device.uuid for device in devices if device.kind is kind}
-
-    total, most, fewest = sum(count for count, _ in wanted), 0, None
-    for kind in DeviceKind:
-        found = [(count, uuids_of_kind(kind, devices)) for count, devices in wanted]
-        short = next(((count, len(some)) for count, some in found if count > len(some)), None)
-        every = len(set[str]().union(*(some for _, some in found)))
-        if short is None and total <= every:
-            return None
-        # Of GPUs and MIG instances, report the kind with more suitable devices.
-        if short is not None and short[1] >= most:
-            fewest, most = short, short[1]
-        elif short is None:
-            fewest, most = (total, every), every
-    return fewest
 
 
 def _too_many(wanted: int, there: int) -> str:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from radrm.core.constraints.kinds import kind_refusal
 from radrm.core.constraints.need import effective_need_mib
-from radrm.core.records import Instant, Job, Refusal, Role
+from radrm.core.constraints.overlap import interval_of, refuse_overlap, who_reserved
+from radrm.core.records import Job, Refusal, Role
 from radrm.core.state.ledger import DeviceLedger
 from radrm.core.state.state import State, owner_of
 from radrm.core.units import show_mib
@@ -39,39 +40,26 @@ def refuse_itself(
     yields = ledger.yields()
     if yields is not None:
         return no("unmanaged", yields, state.settings.idle_unmanaged_mib, ledger.unmanaged_mib)
-    leaving = _availability_refusal(job, ledger, state.step.now)
-    return None if leaving is None else no("availability", leaving)
-
-
-def _availability_refusal(job: Job, ledger: DeviceLedger, now: Instant) -> str | None:
-    """Return why the device is not available for the job's whole time limit; None if it is."""
-    until = ledger.device.available_until
-    if until is None:
-        return None
-    if until <= now.wall_s:
-        return "its availability has ended"
-    limit = job.spec.time_limit_s
-    if limit is None or now.wall_s + limit > until:
-        return f"available for {until - now.wall_s:.0f} s more, less than the job's time limit"
-    return None
+    return refuse_overlap(state, job, role, ledger, alone=True)
 
 
 def refuse_room(
-    state: State, job: Job, role: Role, ledger: DeviceLedger, reserved: int | None
+    state: State, job: Job, need: int | None, ledger: DeviceLedger, reserved: int | None
 ) -> Refusal | None:
     """Return why `reserved` MiB cannot be reserved for the job here; None if they can.
 
-    `reserved` None: the whole device; the caller checks that it is idle.
+    `need`: what its tasks here need together; None: unknown. `reserved` None: the whole device;
+    the caller checks that it is idle.
     """
     if reserved is None:
         return None
     uuid, owner = ledger.device.uuid, owner_of(job.id)
-    need = effective_need_mib(state, job, role)
     if need is not None and reserved < need:
         why = f"needs {show_mib(need)}, {show_mib(reserved)} would be reserved"
         return Refusal("reservation", why, uuid, need, reserved)
-    room = ledger.free_mib(owner)
-    if ledger.idle_for(owner):
+    interval = interval_of(state, job)
+    room = ledger.free_mib(owner, *interval)
+    if ledger.idle_for(owner, *interval):
         # On an idle device the capacity counts: the few MiB of a monitor or desktop
         # (`idle_unmanaged_mib`) must not block a job of the device's size forever.
         room = ledger.device.capacity_mib
@@ -79,5 +67,7 @@ def refuse_room(
         return Refusal("memory", "its free memory is unknown", uuid, reserved)
     if reserved > room and not state.settings.overcommit:
         why = f"needs {show_mib(reserved)}, {show_mib(room)} free"
+        whom = who_reserved(state, job, ledger)
+        why += f": {whom}" if whom is not None else ""
         return Refusal("memory", why, uuid, reserved, room)
     return None

@@ -9,21 +9,24 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from radrm.core.constraints.kinds import kind_refusal
-from radrm.core.records import Job, Needs, Role
+from radrm.core.constraints.matching import shortage
+from radrm.core.records import Job, Role
 from radrm.core.state.state import State
 from radrm.core.words import Collocation
 
 
 def effective_need_mib(state: State, job: Job, role: Role) -> int | None:
-    """Return the job's need per GPU in MiB, with estimates limited to the devices' size.
+    """Return the need of a role's task per GPU in MiB, with estimates limited to the devices' size.
 
-    None if its need is unknown.
+    None if it is unknown. What a role declares is its own need, whatever the job's estimate is.
     """
+    certain = job.memory_floor_mib or 0
+    if role.needs.gpu_memory_mib is not None:
+        return max(certain, role.needs.gpu_memory_mib)
     need = job.need_mib
     if need is None:
         return None
     largest = _largest_for_all(state, job)
-    certain = max(role.needs.gpu_memory_mib or 0, job.memory_floor_mib or 0)
     return need if not largest else max(certain, min(need, largest))
 
 
@@ -41,30 +44,32 @@ def wants_whole_device(state: State, job: Job) -> bool:
 
 def largest_mib(state: State, role: Role) -> int:
     """Return the largest MiB that enough devices for the role have; 0 if there are too few."""
-    key = (role.count_min, role.needs.gpus, role.needs.mig_profile)
-    found = state.largest_mib.get(key)
-    if found is None:
-        wanted = max(1, role.count_min * role.needs.gpus)
-        found = state.largest_mib[key] = _largest_mib(state, [role.needs], wanted)
-    return found
+    return _largest_mib(state, [(max(1, role.count_min * role.needs.gpus), role)])
 
 
 def _largest_for_all(state: State, job: Job) -> int:
     """Return `largest_mib` for all roles together, since an estimate is for the whole job."""
-    roles = [role for role in job.spec.roles if role.count_min * role.needs.gpus]
-    if len(roles) == 1:
-        return largest_mib(state, roles[0])
-    return _largest_mib(state, [role.needs for role in roles], job.spec.gpus)
+    wanted = [(role.count_min * role.needs.gpus, role) for role in job.spec.roles]
+    return _largest_mib(state, [each for each in wanted if each[0]])
 
 
-def _largest_mib(state: State, needs: Sequence[Needs], wanted: int) -> int:
-    capacities = sorted(
-        (
-            ledger.device.capacity_mib
-            for ledger in state.ledgers.values()
-            if all(kind_refusal(ledger.device, n, Collocation.AUTO) is None for n in needs)
-        ),
-        reverse=True,
-    )
-    # Not the largest: a job on two GPUs of 80 and 40 GiB gets 40 GiB on each.
-    return capacities[wanted - 1] if len(capacities) >= wanted else 0
+def _largest_mib(state: State, wanted: Sequence[tuple[int, Role]]) -> int:
+    key = tuple([(n, role.needs.gpus > 1, role.needs.mig_profile) for n, role in wanted])
+    found = state.largest_mib.get(key)
+    if found is None:
+        found = state.largest_mib[key] = _search_largest_mib(state, wanted)
+    return found
+
+
+def _search_largest_mib(state: State, wanted: Sequence[tuple[int, Role]]) -> int:
+    devices = [ledger.device for ledger in state.ledgers.values()]
+    suitable = [
+        (n, [d for d in devices if kind_refusal(d, role.needs, Collocation.AUTO) is None])
+        for n, role in wanted
+    ]
+    for mib in sorted({device.capacity_mib for device in devices}, reverse=True):
+        # Not the largest: a job on two GPUs of 80 and 40 GiB gets 40 GiB on each.
+        large = [(n, [d for d in some if d.capacity_mib >= mib]) for n, some in suitable]
+        if wanted and shortage(large) is None:
+            return mib
+    return 0

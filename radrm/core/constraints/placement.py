@@ -1,14 +1,24 @@
-"""Check a placement: its shape, and each of its devices."""
+"""Check a placement: its shape, what it books on nodes, and each of its devices."""
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping, Sequence
+from typing import TypeAlias
+
 from radrm.core.constraints.fit import refuse_itself, refuse_room
 from radrm.core.constraints.modes import can_be_time_sliced, mode_on
+from radrm.core.constraints.need import effective_need_mib
+from radrm.core.constraints.nodes import refuse_bookings, refuse_caps, refuse_too_little
+from radrm.core.constraints.overlap import interval_of, refuse_overlap
 from radrm.core.constraints.sharing import refuse_company
-from radrm.core.records import Job, Placement, Refusal, Role
+from radrm.core.records import Job, Placement, Refusal, Role, Share
 from radrm.core.state.ledger import DeviceLedger
 from radrm.core.state.state import State, owner_of
+from radrm.core.units import show_mib
 from radrm.core.words import Collocation
+
+TaskId: TypeAlias = tuple[str, int]
+"""A task's role and number."""
 
 
 def refuse_device(
@@ -22,7 +32,10 @@ def refuse_device(
     if itself is not None:
         return itself
     mode = mode_on(state, job, role, ledger) if mode is None else mode
-    return refuse_company(state, job, ledger, mode)
+    company = refuse_company(state, job, ledger, mode)
+    if company is not None or state.settings.overcommit:
+        return company
+    return refuse_overlap(state, job, role, ledger)
 
 
 def refuse_gpuless(state: State) -> Refusal | None:
@@ -34,47 +47,84 @@ def refuse_gpuless(state: State) -> Refusal | None:
     return Refusal("gpuless", why, None, most, running)
 
 
-def check_placement(state: State, job: Job, placement: Placement) -> Refusal | None:
-    """Return the first constraint that a placement breaks; None if the job can run there now."""
+def check_placement(
+    state: State, job: Job, placement: Placement, kept: Collection[TaskId] = ()
+) -> Refusal | None:
+    """Return the first constraint that a placement breaks; None if the job can run there now.
+
+    `kept`: tasks that run there already, with the same shares. Nothing changes for them, so
+    their devices need not take a new job.
+    """
     if not job.spec.gpus:
         busy = refuse_gpuless(state)
         if busy is not None:
             return busy
     roles = {role.name: role for role in job.spec.roles}
-    shape = _check_shape(roles, placement)
-    if shape is not None:
-        return shape
-    role_of = {s.device: roles[s.role] for s in placement.shares if s.device is not None}
+    refusal = (
+        _check_shape(roles, placement)
+        or _check_shares(state, roles, placement, kept)
+        or refuse_bookings(state, job, placement)
+    )
+    if refusal is not None:
+        return refusal
+    tasks = _tasks_on(placement)
     for uuid, reserved in State.reserved_on(placement).items():
-        ledger = state.ledgers.get(uuid)
-        if ledger is None:
-            return Refusal("vanished", "no such device", uuid)
-        refusal = _check_device(state, job, role_of[uuid], ledger, placement.collocation)
-        refusal = refusal or refuse_room(state, job, role_of[uuid], ledger, reserved)
+        if all(task in kept for task in tasks[uuid]):
+            continue
+        there = [roles[name] for name, _ in tasks[uuid]]
+        refusal = _check_device(state, job, there, uuid, placement.collocation, reserved)
         if refusal is not None:
             return refusal
     return None
 
 
 def _check_device(
+    state: State,
+    job: Job,
+    roles: Sequence[Role],
+    uuid: str,
+    wanted: Collocation,
+    reserved: int | None,
+) -> Refusal | None:
+    """Return why tasks of these roles cannot be on a device together; None if they can.
+
+    `reserved`: the MiB for all of them; None: the whole device.
+    """
+    ledger = state.ledgers.get(uuid)
+    if ledger is None:
+        return Refusal("vanished", "no such device", uuid)
+    for role in dict.fromkeys(roles):
+        refusal = _check_role(state, job, role, ledger, wanted)
+        if refusal is not None:
+            return refusal
+    each = [effective_need_mib(state, job, role) for role in roles]
+    need, capacity = sum(mib or 0 for mib in each), ledger.device.capacity_mib
+    if need > capacity:
+        why = f"needs {show_mib(need)} for {len(roles)} tasks, the device has {show_mib(capacity)}"
+        return Refusal("capacity", why, uuid, need, capacity)
+    return refuse_room(state, job, None if None in each else need, ledger, reserved)
+
+
+def _check_role(
     state: State, job: Job, role: Role, ledger: DeviceLedger, wanted: Collocation
 ) -> Refusal | None:
-    """Return why the job cannot be on this device in its placement's mode; None if it can."""
+    """Return why a task cannot be on this device in its placement's mode; None if it can."""
     uuid, mode = ledger.device.uuid, mode_on(state, job, role, ledger)
     if wanted is Collocation.TIMESLICE and can_be_time_sliced(job, mode):
         mode = Collocation.TIMESLICE
     refusal = refuse_device(state, job, role, ledger, mode)
     if refusal is not None:
         return refusal
-    # A planner may give a job a whole device instead, but no other mode.
-    if wanted is not mode and not wanted.whole_device:
+    # A planner may give a job a whole GPU instead, but no other mode.
+    instead = wanted is Collocation.EXCLUSIVE and mode is not Collocation.MIG
+    if wanted is not mode and not instead:
         return Refusal("mode", f"the job would share it by {mode.value}", uuid)
-    if wanted.whole_device and not ledger.idle_for(owner_of(job.id)):
+    if wanted.whole_device and not ledger.idle_for(owner_of(job.id), *interval_of(state, job)):
         return Refusal("not idle", "other jobs are on it or have reserved it", uuid)
     return None
 
 
-def _check_shape(roles: dict[str, Role], placement: Placement) -> Refusal | None:
+def _check_shape(roles: Mapping[str, Role], placement: Placement) -> Refusal | None:
     """Return why a role's number of tasks, or a task's number of GPUs, is wrong; None if not."""
     counts = placement.tasks()
     for name, role in roles.items():
@@ -82,20 +132,58 @@ def _check_shape(roles: dict[str, Role], placement: Placement) -> Refusal | None
             span = f"{role.count_min}..{role.count_max}"
             why = f"role {name} runs with {span} tasks"
             return Refusal("count", why, None, role.count_min, counts.get(name))
-    for (name, task), devices in devices_by_task(placement).items():
+    for (name, task), shares in shares_by_task(placement).items():
         if name not in roles:
             return Refusal("role", f"the job has no role {name}")
         wanted = roles[name].needs.gpus
-        gpus = [d for d in devices if d is not None]
+        gpus = [share.device for share in shares if share.device is not None]
         if len(gpus) != wanted or len(set(gpus)) != len(gpus):
             why = f"task {task} of role {name} needs {wanted} different GPUs"
             return Refusal("count", why, None, wanted, len(set(gpus)))
     return None
 
 
-def devices_by_task(placement: Placement) -> dict[tuple[str, int], list[str | None]]:
-    """Return the devices of each task, by role and number, in the order of their shares."""
-    found: dict[tuple[str, int], list[str | None]] = {}
+def _check_shares(
+    state: State, roles: Mapping[str, Role], placement: Placement, kept: Collection[TaskId]
+) -> Refusal | None:
+    """Return which share has a wrong cap or node, or books too little; None if none does."""
+    refusal = refuse_caps(placement.shares)
+    if refusal is not None:
+        return refusal
     for share in placement.shares:
-        found.setdefault((share.role, share.task), []).append(share.device)
+        if (share.role, share.task) in kept:
+            continue  # its caps may have been lowered since it started
+        refusal = _refuse_node(state, share) or refuse_too_little(roles[share.role], share)
+        if refusal is not None:
+            return refusal
+    return None
+
+
+def _refuse_node(state: State, share: Share) -> Refusal | None:
+    """Return that a share's node is not its device's, or is unknown; else None.
+
+    It would book CPUs and memory elsewhere than it uses them.
+    """
+    if share.device is None:
+        here = any(share.node == node.name for node in state.nodes.known())
+    else:
+        ledger = state.ledgers.get(share.device)
+        here = ledger is None or share.node == ledger.device.node
+    return None if here else Refusal("node", f"it is not on node {share.node}", share.device)
+
+
+def _tasks_on(placement: Placement) -> dict[str, list[TaskId]]:
+    """Return the tasks on each device."""
+    found: dict[str, list[TaskId]] = {}
+    for share in placement.shares:
+        if share.device is not None:
+            found.setdefault(share.device, []).append((share.role, share.task))
+    return found
+
+
+def shares_by_task(placement: Placement) -> dict[TaskId, list[Share]]:
+    """Return the shares of each task, in their order."""
+    found: dict[TaskId, list[Share]] = {}
+    for share in placement.shares:
+        found.setdefault((share.role, share.task), []).append(share)
     return found

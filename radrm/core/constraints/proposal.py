@@ -7,8 +7,10 @@ one is checked immediately before it is carried out.
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 
-from radrm.core.constraints.placement import check_placement, devices_by_task
+from radrm.core.constraints.nodes import refuse_bookings, refuse_caps
+from radrm.core.constraints.placement import check_placement, shares_by_task
 from radrm.core.proposals import (
     Hopeless,
     Migrate,
@@ -19,7 +21,7 @@ from radrm.core.proposals import (
     Start,
     TakeCheckpointNow,
 )
-from radrm.core.records import Attempt, Job, Placement, Refusal
+from radrm.core.records import Attempt, Job, Placement, Refusal, Share
 from radrm.core.state.state import State
 from radrm.core.words import CheckpointKind, JobState
 
@@ -57,7 +59,7 @@ def _check_running(state: State, job: Job, attempt: Attempt, proposal: Proposal)
     if isinstance(proposal, TakeCheckpointNow):
         return None if can_save else Refusal("checkpoint", "it cannot save its work")
     if isinstance(proposal, SetShares):
-        return _check_shares(attempt, proposal)
+        return _check_shares(state, job, attempt, proposal)
     if job.target is not None or attempt.target is not None:
         return Refusal("moving", "a migration or resize of it is under way")
     if isinstance(proposal, Migrate):
@@ -69,25 +71,20 @@ def _check_running(state: State, job: Job, attempt: Attempt, proposal: Proposal)
 
 
 def _check_resize(state: State, job: Job, attempt: Attempt, proposal: ResizeTo) -> Refusal | None:
-    before = devices_by_task(attempt.placement)
-    then = devices_by_task(proposal.placement)
-    if any(then[task] != devices for task, devices in before.items() if task in then):
-        return Refusal("resize", "a task that stays cannot change its device")
+    before, then = shares_by_task(attempt.placement), shares_by_task(proposal.placement)
+    kept = before.keys() & then.keys()
+    if any(then[task] != before[task] for task in kept):
+        return Refusal("resize", "a task that stays keeps its shares")
     if proposal.placement.collocation is not attempt.placement.collocation:
         return Refusal("resize", "a resize cannot change the collocation mode")
-    return check_placement(state, job, proposal.placement)
+    return check_placement(state, job, proposal.placement, kept)
 
 
-def _check_shares(attempt: Attempt, proposal: SetShares) -> Refusal | None:
-    def fixed(placement: Placement) -> Counter[tuple[object, ...]]:
-        return Counter((s.role, s.task, s.node, s.device, s.reserved_mib) for s in placement.shares)
+def _check_shares(state: State, job: Job, attempt: Attempt, proposal: SetShares) -> Refusal | None:
+    def fixed(placement: Placement) -> Counter[Share]:
+        return Counter(replace(s, sm_fraction=None, cpus=None) for s in placement.shares)
 
     wanted = Placement(shares=proposal.shares, collocation=attempt.placement.collocation)
     if fixed(wanted) != fixed(attempt.placement):
         return Refusal("shares", "only CPU and SM caps can change while a job runs")
-    for share in proposal.shares:
-        if share.sm_fraction is not None and not 0 < share.sm_fraction <= 1:
-            return Refusal("shares", "an SM fraction lies in (0, 1]", share.device)
-        if share.cpus is not None and share.cpus <= 0:
-            return Refusal("shares", "a CPU cap is above zero", share.device)
-    return None
+    return refuse_caps(proposal.shares) or refuse_bookings(state, job, wanted)

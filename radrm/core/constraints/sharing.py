@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from radrm.core.constraints.modes import other_users_client
+from radrm.core.constraints.overlap import interval_of, who_reserved
 from radrm.core.constraints.turns import refuse_for_turn
 from radrm.core.records import Job, Refusal
 from radrm.core.state.ledger import DeviceLedger
@@ -23,8 +24,9 @@ def refuse_company(
         if holding.recovering and not holding.settled:
             why = f"job {holding.job_id} recovers on it, and its memory has not settled yet"
             return Refusal("recovering", why, uuid)
-    if mode.whole_device and not ledger.idle_for(owner):
-        whom = f"job {others[0].job_id} is on it" if others else "it is reserved or in use"
+    if mode.whole_device and not ledger.idle_for(owner, *interval_of(state, job)):
+        whom = who_reserved(state, job, ledger) or "it is reserved or in use"
+        whom = f"job {others[0].job_id} is on it" if others else whom
         return Refusal("not idle", f"needs an idle device; {whom}", uuid)
     for holding in others:
         if not _mix(state, holding.collocation, mode):

@@ -34,6 +34,7 @@ from collections import Counter
 
 from radrm.core.constraints.fit import refuse_itself
 from radrm.core.constraints.modes import mode_on
+from radrm.core.constraints.nodes import refuse_size
 from radrm.core.records import Job, Refusal
 from radrm.core.state.ledger import DeviceLedger
 from radrm.core.state.state import State
@@ -76,6 +77,7 @@ def _could_be_next(state: State, job: Job, ledger: DeviceLedger) -> bool:
         mode_on(state, job, role, ledger) is Collocation.MPS
         # No recent reading is required: a device that a job just left is read in a moment.
         and refuse_itself(state, job, role, ledger, reading=False) is None
+        and refuse_size(state, job, leaving=ledger.holdings) is None
         and ledger.unmanaged_mib is not None
         and ledger.unmanaged_mib <= state.settings.idle_unmanaged_mib
     )

@@ -68,7 +68,8 @@ def ended(state: State, job: Job, attempt: Attempt, event: AttemptEnded, rule: R
     job, attempt = _with_right_start(state, job, attempt, event)
     attempt = _record_end(state, job, attempt, event)
     _move_job(state, job, attempt, event, rule)
-    start_at_target(state, state.jobs[job.id])
+    planner = attempt.requested.planner if attempt.requested is not None else None
+    start_at_target(state, state.jobs[job.id], planner)
 
 
 def voided(state: State, job: Job, attempt: Attempt, reason: str | None) -> None:
@@ -113,7 +114,7 @@ def _record_end(state: State, job: Job, attempt: Attempt, event: AttemptEnded) -
             ended=end,
             outcome=outcome,
             exit_code=code,
-            reason=why_stopped(job, attempt.stop) or why_ended(outcome, event, code),
+            reason=why_stopped(job, attempt) or why_ended(outcome, event, code),
             usage=usage,
             tasks=tuple(
                 replace(task, exit=event.exits[i] if i < len(event.exits) else None)
@@ -154,4 +155,4 @@ def _stopped(state: State, job: Job, attempt: Attempt) -> None:
         why = attempt.reason or attempt.stop.reason.value
         return_to_queue(state, job, progress=job.saved, **setback(state, job, attempt, why))
         return
-    finish(state, job, _END_OF_STOP[attempt.stop.reason], attempt, why_stopped(job, attempt.stop))
+    finish(state, job, _END_OF_STOP[attempt.stop.reason], attempt, why_stopped(job, attempt))

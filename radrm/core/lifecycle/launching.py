@@ -19,8 +19,11 @@ _LAUNCH = "launch"
 """The only key of `State.launches`: all launches of a server share one pause."""
 
 
-def start(state: State, job: Job, placement: Placement) -> None:
-    """Launch a waiting job on a checked placement."""
+def start(state: State, job: Job, placement: Placement, planner: str | None = None) -> None:
+    """Launch a waiting job on a checked placement.
+
+    `planner` decided it; None: the planner whose proposal is carried out now.
+    """
     now = state.step.now
     serial, state.next_serial = state.next_serial, state.next_serial + 1
     tasks = tuple(
@@ -35,6 +38,7 @@ def start(state: State, job: Job, placement: Placement) -> None:
         placement=placement,
         launched=now,
         tasks=tasks,
+        planner=planner or state.step.planner,
     )
     job = state.move(
         job, Trigger.START, attempts=attempt.number, target=None, reason=None, pause=None
@@ -81,12 +85,15 @@ def moment(reported: Instant | None, first: Instant, now: Instant) -> Instant:
     return replace(reported, wall_s=min(max(reported.wall_s, first.wall_s), now.wall_s))
 
 
-def start_at_target(state: State, job: Job) -> None:
-    """Start a job that was stopped for a migration at its target, if that is possible."""
+def start_at_target(state: State, job: Job, planner: str | None = None) -> None:
+    """Start a job that was stopped for a migration at its target, if that is possible.
+
+    `planner` asked for the migration.
+    """
     if job.target is None or not job.state.waiting:
         return
     if job.pause is None and check_placement(state, job, job.target) is None:
-        start(state, job, job.target)
+        start(state, job, job.target, planner)
     else:
         drop_target(state, job)
 

@@ -17,9 +17,6 @@ def take_target(state: State, job: Job, placement: Placement) -> None:
     """Reserve the devices where a running job is to continue."""
     state.put_job(replace(job, target=placement))
     for uuid, mib in State.reserved_on(placement).items():
-        # An owner has one reservation per device. On the devices of its attempt it has one already.
-        if job.id in state.ledgers[uuid].holdings:
-            continue
         state.reserve(
             Reservation(
                 owner=owner_of(job.id),
@@ -37,8 +34,5 @@ def drop_target(state: State, job: Job) -> None:
     if job.target is None:
         return
     for uuid in job.target.devices:
-        ledger = state.ledgers.get(uuid)
-        mine = ledger.reservations.get(owner_of(job.id)) if ledger else None
-        if mine is not None and mine.kind is ReservationKind.MIGRATION:
-            state.unreserve(owner_of(job.id), uuid)
+        state.unreserve((owner_of(job.id), ReservationKind.MIGRATION, uuid))
     state.put_job(replace(state.jobs[job.id], target=None))

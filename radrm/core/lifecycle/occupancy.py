@@ -48,7 +48,7 @@ def release_devices(
         found = ledger.release(job_id, now.boot_s, left_s) if ledger else None
         if found is not None:
             usage.append(found)
-        state.unreserve(owner_of(job_id), uuid)
+        state.unreserve((owner_of(job_id), ReservationKind.RUNNING, uuid))
         if ledger is not None and ledger.vanished and not ledger.holdings:
             state.forget_device(uuid)
     if devices:

@@ -39,12 +39,15 @@ def came_too_late(stop: Stop, event: AttemptEnded, end: Instant) -> bool:
     return late_s is not None and late_s > 0
 
 
-def why_stopped(job: Job, stop: Stop | None) -> str | None:
-    """Return the reason of a stop, for users; None without a stop."""
+def why_stopped(job: Job, attempt: Attempt) -> str | None:
+    """Return the reason of an attempt's stop, for users; None without a stop."""
+    stop = attempt.stop
     if stop is None:
         return None
     if stop.reason is StopReason.TIMEOUT:
         return f"time limit ({show_seconds(job.spec.time_limit_s)}) reached"
+    if stop.reason is StopReason.PREEMPTED and attempt.requested is not None:
+        return job.reason or f"{stop.reason.value}: {attempt.requested}"
     return job.reason or stop.reason.value
 
 

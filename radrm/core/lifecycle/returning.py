@@ -60,11 +60,7 @@ def pause(state: State, job: Job, length_s: float, reason: str) -> Pause:
 
 def end_pause(state: State, job: Job) -> bool:
     """Return a job to the queue if its pause is over. Returns whether it was."""
-    if job.pause is None or not job.state.waiting:
-        return False
-    if job.pause.left_s(state.step.now) > 0:
-        # After a restart the timer is due at once, since only a step knows the time.
-        state.wake(Timer(job.pause.until_boot_s, PAUSE_OVER, job.id))
+    if job.pause is None or not job.state.waiting or job.pause.left_s(state.step.now) > 0:
         return False
     state.put_job(replace(job, pause=None))
     return True

@@ -35,8 +35,12 @@ def stop(
     state.act(Terminate(job_id=job.id, serial=attempt.serial))
 
 
-def kill_now(state: State, attempt: Attempt) -> None:
-    """Send KILL now, and again after each grace time until the attempt has ended."""
-    state.act(Kill(job_id=attempt.job_id, serial=attempt.serial))
-    again = state.step.now.boot_s + state.settings.grace_s
+def at_kill(state: State, attempt: Attempt) -> None:
+    """Send KILL if it is due, and again after each grace time until the attempt has ended."""
+    now_s, stop = state.step.now.boot_s, attempt.stop
+    if stop is None or now_s < stop.kill_boot_s:
+        return
+    again = now_s + state.settings.grace_s
+    state.put_attempt(replace(attempt, stop=replace(stop, kill_boot_s=again)))
     state.wake(Timer(again, KILL, attempt.job_id, attempt.serial))
+    state.act(Kill(job_id=attempt.job_id, serial=attempt.serial))

@@ -4,6 +4,10 @@ The files, in the order in which they may import one another:
     shapes    checks of the shape of answers
     assembly  from a policy's devices to a placement
     fallback  a policy's placement, or another policy's if the first fails
-    asking    how planners are asked
+    asking    how planners are asked, and what they may answer
+    thinking  has a slow planner make its plan
+    thoughts  which slow planners make a plan now
+    planners  calls the planners in force, carries out their proposals
+    interrupt  stops a rule that takes too long
     reasons   why a job waits
 """

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from math import isnan
+from math import inf, isnan
+from typing import Any
 
 from radrm.core.events import Event
 from radrm.core.planning.shapes import are_refusals, checked_proposal, plain
 from radrm.core.proposals import Proposal
 from radrm.core.records import Job, Refusal, RuleState
-from radrm.core.rules import Plan, Planner
+from radrm.core.rules import AnyPlanner, Plan, Planner
 from radrm.core.state.isolation import RuleFailed, WrongAnswer, call_rule
 from radrm.core.state.state import State
 from radrm.core.state.timers import AT_ONCE, PLANNER, Timer
@@ -28,29 +29,26 @@ def proposals(state: State, view: View, planner: Planner, event: Event) -> Itera
 
     Saves the planner's state at the end. Raises `RuleFailed`; earlier proposals stay.
     """
-    key = ("planner", planner.name)
-    kept = state.rule_states.get(key)
-    usable = kept is not None and kept.version == planner.version
-    before = plain(kept.state) if kept and usable else None
-    plan = call_rule(lambda: planner.plan(view, event, before))
+    before = state_of(state, planner)
+    plan = call_rule(planner.plan, view, event, before)
+    yield from drawn(plan, len(state.jobs))
+    remember(state, planner, call_rule(lambda: plan.state), call_rule(lambda: plan.wake_at))
+
+
+def drawn(plan: object, jobs: int) -> Iterator[Proposal]:
+    """Yield the checked proposals of a plan for so many jobs. Raises `RuleFailed`."""
     if not isinstance(plan, Plan):
         raise RuleFailed(WrongAnswer(f"it answered with a {type(plan).__name__}, not a Plan"))
-    drawn = call_rule(lambda: iter(plan.proposals))
-    most = MOST_PROPOSALS + len(state.jobs)
+    found = call_rule(lambda: iter(plan.proposals))
+    most = MOST_PROPOSALS + jobs
     # One more than allowed is drawn, to see whether the plan ends.
     for count in range(most + 1):
-        proposal = call_rule(lambda: next(drawn, _END))
+        proposal = call_rule(next, found, _END)
         if proposal is _END:
-            break
+            return
         if count == most:
             raise RuleFailed(WrongAnswer(f"it proposed more than {most} things at once"))
         yield checked_proposal(proposal)
-    remembered = call_rule(lambda: plain(plan.state))
-    wake_s = _wake_s(plan.wake_at, state.step.now.boot_s)
-    if remembered is not None or wake_s is not None or kept is not None:
-        state.put_rule_state(RuleState(*key, planner.version, remembered, wake_s))
-    if wake_s is not None:
-        state.wake(Timer(wake_s, PLANNER + planner.name))
 
 
 def bounded(state: State, found: Sequence[Proposal]) -> list[Proposal]:
@@ -61,6 +59,29 @@ def bounded(state: State, found: Sequence[Proposal]) -> list[Proposal]:
     return [checked_proposal(proposal) for proposal in found[: MOST_PROPOSALS + len(state.jobs)]]
 
 
+def state_of(state: State, planner: AnyPlanner) -> Any:
+    """Return a copy of what a planner has kept; None if another version of it has."""
+    kept = state.rule_states.get(("planner", planner.name))
+    version = call_rule(lambda: planner.version)
+    return plain(kept.state) if kept is not None and kept.version == version else None
+
+
+def remember(state: State, planner: AnyPlanner, kept: object, wake_at: object) -> None:
+    """Save a planner's state, and have it called at `wake_at`. Raises `RuleFailed`."""
+    key = ("planner", planner.name)
+    version = call_rule(lambda: planner.version)
+    if type(version) is not int:
+        raise RuleFailed(WrongAnswer("its version is not a whole number"))
+    remembered = call_rule(plain, kept)
+    wake_s = checked_wake(wake_at)
+    if wake_s is not None:
+        wake_s = max(wake_s, state.step.now.boot_s + SOONEST_WAKE_S)
+    if remembered is not None or wake_s is not None or key in state.rule_states:
+        state.put_rule_state(RuleState(*key, version, remembered, wake_s))
+    if wake_s is not None:
+        state.wake(Timer(wake_s, PLANNER + planner.name))
+
+
 def is_wanted(state: State, timer: Timer) -> bool:
     """Return whether a timer is the last wake-up that its planner asked for."""
     kept = state.rule_states.get(("planner", timer.what.removeprefix(PLANNER)))
@@ -68,16 +89,19 @@ def is_wanted(state: State, timer: Timer) -> bool:
     return at_once or (kept is not None and kept.wake_boot_s == timer.boot_s)
 
 
-def _wake_s(wake_at: object, now_s: float) -> float | None:
+def checked_wake(wake_at: object) -> float | None:
     """Return the boot time of a planner's wake-up; None: no wake-up. Raises `RuleFailed`."""
-    if wake_at is None or wake_at == float("inf"):
+    if wake_at is None:
         return None
-    if not isinstance(wake_at, (int, float)) or isnan(wake_at):
-        raise RuleFailed(WrongAnswer(f"its wake_at is {wake_at!r:.40}, not a time"))
-    return max(float(wake_at), now_s + SOONEST_WAKE_S)
+    if not isinstance(wake_at, (int, float)):
+        raise RuleFailed(WrongAnswer(f"its wake_at is a {type(wake_at).__name__}, not a time"))
+    wake_s = call_rule(float, wake_at)
+    if isnan(wake_s):
+        raise RuleFailed(WrongAnswer("its wake_at is NaN, not a time"))
+    return None if wake_s == inf else wake_s
 
 
-def explanation(view: View, planner: Planner, job: Job) -> tuple[Refusal, ...]:
+def explanation(view: View, planner: AnyPlanner, job: Job) -> tuple[Refusal, ...]:
     """Return a planner's reasons why a job waits, or why the planner cannot say."""
     try:
         found = call_rule(lambda: tuple(planner.explain(view, job)))

@@ -6,12 +6,13 @@ Every planner that uses a policy shares this.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
+from radrm.core.constraints.matching import assign
 from radrm.core.constraints.modes import can_be_time_sliced
-from radrm.core.records import Job, Placement, Refusal, Role, Share
+from radrm.core.records import LOCAL_NODE, Device, Job, Placement, Refusal, Role, Share
 from radrm.core.rules import Ask, Policy
 from radrm.core.view import Offer, View
 from radrm.core.words import Collocation, Queue
@@ -35,6 +36,9 @@ def find_placement(
     mode. If these are too few, it is time-sliced on all, also where it could be an MPS client.
     `only`: use no other device.
     """
+    lacks = view.refuse_on_nodes(job)
+    if lacks is not None:
+        return Found(None, (lacks,), policy_state)
     by_role = _offers_by_role(view, job, only)
     modes = [None] if job.spec.gpus == 1 else _modes(policy, job, by_role)
     tried: list[Found] = []
@@ -78,45 +82,85 @@ def _find(
 ) -> Found:
     """Return a placement in this mode; None: in the mode of the devices."""
     shares = [
-        _cpu_share(role.name, task, role.needs.cpus)
+        _share(role, task)
         for role in job.spec.roles
         for task in range(role.count_min * (role.needs.gpus == 0))
     ]
     refusals: list[Refusal] = []
-    taken: set[str] = set()
-    found = Collocation.EXCLUSIVE
+    choices: list[_Choice] = []
     for role, offers in by_role:
-        need = view.need_mib(job, role)
-        ask = Ask(job=job, gpus=role.count_min * role.needs.gpus, need_mib=need)
+        ask = Ask(job, role.count_min * role.needs.gpus, view.need_mib(job, role))
         eligible: list[Offer] = []
         for offer in _offers_in_mode(view, policy, job, role, offers, mode):
             refusal = offer.refusal or policy.refuse(ask, offer)
-            if refusal is not None:
-                refusals.append(refusal)
-            elif offer.device.uuid not in taken:
+            if refusal is None:
                 eligible.append(offer)
-        if len(eligible) < ask.gpus:
-            refusals.append(
-                Refusal(
-                    "count", "not enough devices can take it now", None, ask.gpus, len(eligible)
-                )
-            )
-            return Found(None, tuple(refusals), policy_state)
-        chosen, policy_state = policy.choose(ask, eligible, policy_state)
+            else:
+                refusals.append(refusal)
+        choices.append((ask, eligible))
+    short = assign([_wanted(each) for each in choices]).short
+    if short is not None:
+        refusals.append(Refusal("count", "not enough devices can take it now", None, *short))
+        return Found(None, tuple(refusals), policy_state)
+    of_role, policy_state = _choose_all(policy, choices, policy_state)
+    found = Collocation.EXCLUSIVE
+    for (role, _), (ask, _), chosen in zip(by_role, choices, of_role, strict=True):
         found = _mode(policy, chosen[0])
         for number, offer in enumerate(chosen):
-            taken.add(offer.device.uuid)
-            shares.append(
-                Share(
-                    device=offer.device.uuid,
-                    node=offer.device.node,
-                    reserved_mib=_reservation_mib(view, policy, job, need, offer),
-                    role=role.name,
-                    task=number // role.needs.gpus,
-                    cpus=role.needs.cpus,
-                )
-            )
-    return Found(Placement(shares=tuple(shares), collocation=found), tuple(refusals), policy_state)
+            reserved = _reservation_mib(view, policy, job, ask.need_mib, offer)
+            shares.append(_share(role, number // role.needs.gpus, offer.device, reserved))
+    placement = Placement(shares=tuple(shares), collocation=found)
+    lacks = view.refuse_on_nodes(job, placement)
+    if lacks is not None:
+        return Found(None, (*refusals, lacks), policy_state)
+    return Found(placement, tuple(refusals), policy_state)
+
+
+_Choice: TypeAlias = tuple[Ask, Sequence[Offer]]
+
+
+def _wanted(choice: _Choice, taken: Collection[str] = ()) -> tuple[int, list[str]]:
+    """Return a role's number of devices, and its eligible devices that are not taken."""
+    ask, eligible = choice
+    return ask.gpus, [o.device.uuid for o in eligible if o.device.uuid not in taken]
+
+
+def _choose_all(
+    policy: Policy, choices: Sequence[_Choice], policy_state: Any
+) -> tuple[list[Sequence[Offer]], Any]:
+    """Return the devices of each role, for which an assignment exists; and the policy's new state.
+
+    The role with the fewest devices to spare chooses first.
+    """
+    found: list[Sequence[Offer]] = [()] * len(choices)
+    left = sorted(range(len(choices)), key=lambda i: len(choices[i][1]) - choices[i][0].gpus)
+    taken: set[str] = set()
+    while left:
+        here = left.pop(0)
+        free = [(ask, [o for o in some if o.device.uuid not in taken]) for ask, some in choices]
+        others = [free[i] for i in left]
+        found[here], policy_state = _choose(policy, free[here], others, policy_state)
+        taken.update(offer.device.uuid for offer in found[here])
+    return found, policy_state
+
+
+def _choose(
+    policy: Policy, choice: _Choice, others: Sequence[_Choice], policy_state: Any
+) -> tuple[Sequence[Offer], Any]:
+    """Return the policy's best devices that leave enough for the other roles.
+
+    A choice that does not loses its last device that some assignment does without, and the
+    policy chooses again. What is left always contains that assignment, so this ends.
+    """
+    ask, eligible = choice
+    while True:
+        chosen, new_state = policy.choose(ask, eligible, policy_state)
+        taken = {offer.device.uuid for offer in chosen}
+        if not others or assign([_wanted(other, taken) for other in others]).short is None:
+            return chosen, new_state
+        kept = assign([_wanted(each) for each in ((ask, eligible), *others)]).devices[0]
+        dropped = next(o for o in reversed(chosen) if o.device.uuid not in kept)
+        eligible = [o for o in eligible if o.device.uuid != dropped.device.uuid]
 
 
 def _offers_in_mode(
@@ -138,8 +182,17 @@ def _offers_in_mode(
             yield offer  # only for its refusal
 
 
-def _cpu_share(role: str, task: int, cpus: float | None) -> Share:
-    return Share(device=None, role=role, task=task, cpus=cpus)
+def _share(role: Role, task: int, device: Device | None = None, reserved_mib: int = 0) -> Share:
+    """Return a task's part of a device; None: of no device."""
+    return Share(
+        device=device.uuid if device is not None else None,
+        node=device.node if device is not None else LOCAL_NODE,
+        reserved_mib=reserved_mib,
+        role=role.name,
+        task=task,
+        cpus=role.needs.cpus,
+        memory_mib=role.needs.memory_mib,
+    )
 
 
 def _mode(policy: Policy, offer: Offer) -> Collocation:

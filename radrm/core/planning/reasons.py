@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from dataclasses import replace
 from math import ceil
 
 from radrm.core.constraints.placement import refuse_gpuless
 from radrm.core.lifecycle.dependencies import waits_for
 from radrm.core.planning.asking import explanation
+from radrm.core.planning.planners import Planners
 from radrm.core.records import Instant, Job, Refusal
-from radrm.core.rules import Planner
 from radrm.core.state.state import State
 from radrm.core.units import show_seconds
 from radrm.core.view import View
@@ -18,14 +18,11 @@ from radrm.core.view import View
 def why_waiting(
     state: State,
     view: View,
-    asked_planners: Callable[[], Sequence[Planner]],
+    planners: Planners,
     job: Job,
     now: Instant,
 ) -> tuple[Refusal, ...]:
-    """Return why `job` waits: what keeps it out of the queue, else the planners' reasons.
-
-    `asked_planners` returns the planners in use now.
-    """
+    """Return why `job` waits: what keeps it out of the queue, else the planners' reasons."""
     outside = _outside_queue(state, job, now)
     if outside is not None:
         return (outside,)
@@ -36,7 +33,13 @@ def why_waiting(
     if not job.spec.gpus and (busy := refuse_gpuless(state)) is not None:
         return (busy,)
     errors = tuple(Refusal("rule", line) for line in state.isolation.errors(now.boot_s))
-    found = [refusal for planner in asked_planners() for refusal in explanation(view, planner, job)]
+    found = [
+        replace(refusal, planner=planner.name) if len(planners.names) > 1 else refusal
+        for planner in planners.in_use()
+        for refusal in explanation(view, planner, job)
+    ]
+    if not found:
+        found = list(planners.thinking())
     return (*found, *errors) or (Refusal("next", "it starts with the next event"),)
 
 

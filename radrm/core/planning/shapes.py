@@ -73,6 +73,7 @@ def _is_share(found: object) -> bool:
         and type(found.node) is str
         and type(found.role) is str
         and type(found.task) is int
+        and (found.memory_mib is None or type(found.memory_mib) is int)
         and all(cap is None or _is_finite(cap) for cap in (found.sm_fraction, found.cpus))
     )
 

@@ -16,25 +16,40 @@ The files, in the order in which they may import one another:
     placement  placements, reservations and refusals
     attempts   one launch of a job: its tasks, its usage, its end
     jobs       a job and its dependencies
-    kept       what a restart keeps of devices and rules
+    kept       what a restart keeps
 """
 
 from __future__ import annotations
 
-from radrm.core.records.attempts import Attempt, Exit, OutOfMemory, Stop, Task, Usage
+from radrm.core.records.attempts import (
+    Attempt,
+    Exit,
+    OutOfMemory,
+    PlannerRequest,
+    Stop,
+    Task,
+    Usage,
+)
 from radrm.core.records.devices import (
     LOCAL_NODE,
     AttemptMemory,
     Device,
     Node,
+    NodeUse,
     Reading,
     UnmanagedProcess,
 )
 from radrm.core.records.estimates import DECLARED, Estimate, Progress
 from radrm.core.records.jobs import ArrayElement, Dependency, Job, Pause, Requeued
-from radrm.core.records.kept import DeviceStatus, RuleState
+from radrm.core.records.kept import DeviceStatus, Kept, RuleState
 from radrm.core.records.needs import Checkpoint, EarlySignal, JobSpec, Needs, Role
-from radrm.core.records.placement import Placement, Refusal, Reservation, Share
+from radrm.core.records.placement import (
+    Placement,
+    Refusal,
+    Reservation,
+    ReservationKey,
+    Share,
+)
 from radrm.core.records.time import Instant
 
 __all__ = [
@@ -53,16 +68,20 @@ __all__ = [
     "Instant",
     "Job",
     "JobSpec",
+    "Kept",
     "Needs",
     "Node",
+    "NodeUse",
     "OutOfMemory",
     "Pause",
     "Placement",
+    "PlannerRequest",
     "Progress",
     "Reading",
     "Refusal",
     "Requeued",
     "Reservation",
+    "ReservationKey",
     "Role",
     "RuleState",
     "Share",

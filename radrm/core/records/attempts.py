@@ -68,11 +68,22 @@ class Usage:
 
 @dataclass(frozen=True, slots=True)
 class Stop:
-    """A stop under way: the reason, when it was asked for, and when KILL follows TERM."""
+    """A stop under way: the reason, when it was asked for, and when the next KILL is due."""
 
     reason: StopReason
     asked: Instant
     kill_boot_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class PlannerRequest:
+    """A change of a running attempt that a planner asked for: `kind` is a proposal's, in words."""
+
+    kind: str
+    planner: str
+
+    def __str__(self) -> str:
+        return f"the planner {self.planner} asked for {self.kind}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +107,19 @@ class Attempt:
     exit_code: int | None = None
     reason: str | None = None
     usage: tuple[Usage, ...] = ()
+    planner: str | None = None
+    """The planner that started it; None if an earlier release did."""
+    requested: PlannerRequest | None = None
+    """The last change that a planner asked for while it ran; None without one."""
+
+    def moved_since(self, before: Attempt) -> bool:
+        """Return whether a plan about the earlier record does not fit this one."""
+        # Records share what a change leaves alone, so identity tells.
+        return (
+            self.placement is not before.placement
+            or self.target is not before.target
+            or self.stop is not before.stop
+        )
 
     @property
     def used(self) -> dict[str, Usage]:

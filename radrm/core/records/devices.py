@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from radrm.core.records.time import Instant
+from radrm.core.units import milli
 from radrm.core.words import DeviceKind
 
 LOCAL_NODE = "local"
@@ -17,6 +18,29 @@ class Node:
     name: str = LOCAL_NODE
     cpus: float | None = None
     memory_mib: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class NodeUse:
+    """A node, and the CPUs and the host memory that live jobs have booked there."""
+
+    node: Node
+    cpus_booked: float
+    memory_booked_mib: int
+
+    @property
+    def cpus_free(self) -> float | None:
+        """The CPUs that can be booked; None if the node's number is unknown."""
+        if self.node.cpus is None:
+            return None
+        return max(0, milli(self.node.cpus) - milli(self.cpus_booked)) / 1000
+
+    @property
+    def memory_free_mib(self) -> int | None:
+        """The host memory that can be booked; None if the node's memory is unknown."""
+        if self.node.memory_mib is None:
+            return None
+        return max(0, self.node.memory_mib - self.memory_booked_mib)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,9 +1,14 @@
-"""The records of devices and rules that a restart keeps."""
+"""What a restart keeps: the records of devices and rules, and all unfinished work."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
+
+from radrm.core.records.attempts import Attempt
+from radrm.core.records.jobs import Job
+from radrm.core.records.placement import Reservation
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,3 +30,15 @@ class RuleState:
     state: Any = None
     wake_boot_s: float | None = None
     """The boot time at which it asked to be called; None: it did not."""
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """The stored records of an earlier daemon: unfinished jobs, and what belongs to them."""
+
+    jobs: Iterable[Job] = ()
+    attempts: Iterable[Attempt] = ()
+    reservations: Iterable[Reservation] = ()
+    devices: Iterable[DeviceStatus] = ()
+    rule_states: Iterable[RuleState] = ()
+    next_serial: int = 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from radrm.core.records.devices import LOCAL_NODE
 from radrm.core.records.time import Instant
@@ -47,12 +48,17 @@ class Placement:
         return {role: len(tasks) for role, tasks in seen.items()}
 
 
+ReservationKey: TypeAlias = tuple[str, ReservationKind, str]
+"""Owner, kind and device. An owner has at most one reservation of each kind on a device."""
+
+
 @dataclass(frozen=True, slots=True)
 class Reservation:
-    """Memory of a device reserved for an owner for an interval.
+    """Memory of a device reserved for an owner; `mib` None: the whole device.
 
-    `mib` None reserves the whole device. A job has one of kind RUNNING for each device of its
-    live attempt. `until` is None if the end is unknown.
+    A job has one of kind RUNNING for each device of its live attempt. RUNNING and MIGRATION count
+    until they are removed, whatever their times. The other kinds belong to the planner that made
+    them (`planner`), and count from `since` until `until`, which they always have.
     """
 
     owner: str
@@ -62,6 +68,12 @@ class Reservation:
     since: Instant
     until: Instant | None = None
     job_id: int | None = None
+    planner: str | None = None
+
+    @property
+    def key(self) -> ReservationKey:
+        """Its owner, kind and device."""
+        return self.owner, self.kind, self.device
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,3 +85,5 @@ class Refusal:
     device: str | None = None
     needed: float | None = None
     available: float | None = None
+    planner: str | None = None
+    """The planner that gives this reason, where several planners run."""

@@ -4,12 +4,13 @@ The files, in the order in which they may import one another:
     pauses     growing pauses after failures
     timers     when `step` must be called again, and why
     window     mean SM activity since the last change
-    holding    the measured use of an attempt on a device
-    energy     how a device's energy is divided
+    holding    the measured use of an attempt on a device, and its part of the energy
     cohort     the user whose clients are on an MPS server
     load       the SM activity of a device that a policy uses
     readings   checks of readings, and memory by job
+    reserved   reservations, and the memory that they take over time (a folder)
     ledger     the occupants and reservations of a device
+    nodes      the CPUs and the host memory of nodes
     isolation  a failed rule rests, and a default replaces it
     order_key  the key of an order, safe for a sorted queue
     waiting    the sorted queue

@@ -12,8 +12,9 @@ Invariants:
 - Proposals that were carried out before the failure stay: each one was checked.
 - Several failures within one pause count as one.
 
-What may interleave: a planner's fallback is called in the same step. A rule that never
-returns from a call (an endless loop) cannot be stopped from here.
+What may interleave: a planner's fallback is called in the same step. The host may interrupt a
+rule that takes too long: it calls `interrupt` (`core/planning/interrupt.py`) from a signal
+handler, which raises `TooSlow` inside the rule's own code and nowhere else.
 
 What a restart sees: failures are not stored, so every rule is called again. A planner's own
 state is stored as it was before the failure.
@@ -22,21 +23,28 @@ state is stored as it was before the failure.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TypeVar
+from typing import ParamSpec, TypeVar
 
 from radrm.core.settings import CoreSettings
 from radrm.core.state.pauses import Pauses
 from radrm.core.units import show_seconds
 
-RULE_ERRORS = (Exception, SystemExit)
-"""The exceptions of a rule that do not end the daemon."""
 _MOST_WORDS = 300
 
+P = ParamSpec("P")
 T = TypeVar("T")
 
 
 class WrongAnswer(Exception):
-    """A rule's answer has the wrong shape."""
+    """A rule's answer has the wrong shape, or there is none. The words say all."""
+
+
+class TooSlow(BaseException):
+    """A rule takes too long. No `Exception`, so that a rule does not catch it by mistake."""
+
+
+RULE_ERRORS = (Exception, SystemExit, TooSlow)
+"""The exceptions of a rule that do not end the daemon."""
 
 
 class RuleFailed(Exception):
@@ -54,7 +62,7 @@ def error_line(error: BaseException) -> str:
     except Exception:  # the class can be the rule's own
         words = "its message cannot be read"
     words = words.encode("utf-8", "backslashreplace").decode()
-    if isinstance(error, WrongAnswer):
+    if isinstance(error, (WrongAnswer, TooSlow)):
         return words
     trace, where = error.__traceback__, ""
     while trace is not None:
@@ -64,10 +72,10 @@ def error_line(error: BaseException) -> str:
     return f"{type(error).__name__}{f': {words}' if words else ''}{where}"
 
 
-def call_rule(call: Callable[[], T]) -> T:
+def call_rule(call: Callable[P, T], *args: P.args, **words: P.kwargs) -> T:
     """Return a rule's answer. Raises `RuleFailed` for every exception of the rule."""
     try:
-        return call()
+        return call(*args, **words)
     except RULE_ERRORS as error:
         raise RuleFailed(error) from error
 

@@ -2,7 +2,8 @@
 
 Theory of operation
 -------------------
-    free = capacity - unmanaged - sum over reservations of max(reserved, observed)
+    free = capacity - unmanaged - sum over attempts of max(reserved, observed)
+         - what planners have reserved meanwhile (`core/state/reserved/`)
 
 A new job's need is reserved at once, in the step that places it. So two jobs of the same
 second can both be placed before either shows up in a reading. Once a job's memory has
@@ -27,15 +28,25 @@ load and the times of turns are not stored; until the first reading the device t
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
-from radrm.core.records import Attempt, Device, Instant, Job, Reading, Reservation, Usage
+from radrm.core.records import (
+    Attempt,
+    Device,
+    Instant,
+    Job,
+    Reading,
+    Reservation,
+    ReservationKey,
+    Usage,
+)
 from radrm.core.settings import CoreSettings
 from radrm.core.state.cohort import Cohort
-from radrm.core.state.energy import EnergyMeter
-from radrm.core.state.holding import Holding
+from radrm.core.state.holding import EnergyMeter, Holding
 from radrm.core.state.load import SmactLoad
 from radrm.core.state.readings import attribute, believable, why_unreadable
+from radrm.core.state.reserved.of_device import Reserved
 from radrm.core.state.window import SmactWindow, Window
 from radrm.core.units import show_mib
 from radrm.core.words import Collocation, Quantity, Queue
@@ -51,15 +62,20 @@ class DeviceLedger:
     """One device: its record, its holdings, its reservations and its last reading."""
 
     def __init__(
-        self, device: Device, settings: CoreSettings, window: Window | None = None
+        self,
+        device: Device,
+        settings: CoreSettings,
+        window: Window | None = None,
+        clock: Callable[[], Instant] = lambda: Instant(0.0, 0.0),
     ) -> None:
+        """`clock` returns the time of the current step."""
         self.device = device
+        self._clock = clock
         self.drained: str | None = None
         self.vanished = False
         self.holdings: dict[int, Holding] = {}
         """By job id."""
-        self.reservations: dict[str, Reservation] = {}
-        """By owner."""
+        self.reserved = Reserved(self.holdings, clock)
         self.reading: Reading | None = None
         self.unmanaged_mib: int | None = None
         # Not `window or ...`: an empty window is false.
@@ -75,58 +91,82 @@ class DeviceLedger:
 
     # ------------------------------------------------------------- memory
 
-    def claimed_mib(self, reservation: Reservation) -> int:
-        """Return the MiB that a reservation takes: its size, or its owner's use if that is more."""
-        if reservation.mib is None:
-            return self.device.capacity_mib
-        holding = self.holdings.get(reservation.job_id) if reservation.job_id else None
-        observed = holding.observed_mib if holding else None
-        return max(reservation.mib, observed or 0)
+    @property
+    def reservations(self) -> dict[ReservationKey, Reservation]:
+        """All reservations, by key."""
+        return {**self.reserved.held, **self.reserved.planned}
 
     @property
     def reserved_mib(self) -> int:
-        """MiB that all reservations take together."""
-        return sum(self.claimed_mib(r) for r in self.reservations.values())
+        """MiB that all reservations take together now."""
+        now_s = self._clock().boot_s
+        return self.reserved.taken_mib(self.device, None, now_s, now_s)
 
-    def free_mib(self, for_owner: str | None = None) -> int | None:
-        """Return the MiB that can be reserved; the owner's own reservation does not count.
+    @property
+    def free_now_mib(self) -> int | None:
+        """MiB that are not reserved at this moment; None while unmanaged memory is unknown."""
+        now_s = self._clock().boot_s
+        return self.free_mib(None, now_s, now_s)
 
-        None while unmanaged memory is unknown.
+    def free_mib(
+        self,
+        for_owner: str | None = None,
+        start_s: float | None = None,
+        end_s: float | None = None,
+    ) -> int | None:
+        """Return the MiB that can be reserved from `start_s` to `end_s`: the least at any moment.
+
+        Boot-time seconds; None: from now, and without an end. The owner's own reservations do not
+        count. None while unmanaged memory is unknown.
         """
         if self.unmanaged_mib is None:
             return None
-        taken = sum(self.claimed_mib(r) for r in self.reservations.values() if r.owner != for_owner)
+        taken = self.reserved.taken_mib(self.device, for_owner, start_s, end_s)
         return max(0, self.device.capacity_mib - self.unmanaged_mib - taken)
 
-    def idle_for(self, owner: str | None = None) -> bool:
-        """Return whether no other owner has a reservation, and unmanaged memory is small enough.
+    def room_mib(self, for_owner: str | None) -> int | None:
+        """Return `free_mib` without what planners have reserved."""
+        if self.unmanaged_mib is None:
+            return None
+        held = self.reserved.held_mib(self.device, for_owner)
+        return max(0, self.device.capacity_mib - self.unmanaged_mib - held)
 
-        The limit is `core.idle_unmanaged_mib`.
+    def idle_for(
+        self,
+        owner: str | None = None,
+        start_s: float | None = None,
+        end_s: float | None = None,
+    ) -> bool:
+        """Return whether no other owner has a reservation from `start_s` to `end_s`, and unmanaged
+        memory is small enough. The limit is `core.idle_unmanaged_mib`.
         """
-        others = any(r.owner != owner for r in self.reservations.values())
+        return self.is_quiet and not self.reserved.others(self.device, owner, start_s, end_s)
+
+    @property
+    def is_quiet(self) -> bool:
+        """True if unmanaged memory is known, and at most `core.idle_unmanaged_mib`."""
         unmanaged = self.unmanaged_mib
-        return (
-            not others and unmanaged is not None and unmanaged <= self._settings.idle_unmanaged_mib
-        )
+        return unmanaged is not None and unmanaged <= self._settings.idle_unmanaged_mib
 
     def reserve(self, reservation: Reservation) -> None:
-        """Enter a reservation in place of its owner's earlier one."""
-        self.reservations[reservation.owner] = reservation
+        """Enter a reservation in place of the one with the same key."""
+        self.reserved.put(reservation)
 
-    def unreserve(self, owner: str) -> None:
-        """Remove an owner's reservation."""
-        self.reservations.pop(owner, None)
+    def unreserve(self, key: ReservationKey) -> None:
+        """Remove a reservation, if it is here."""
+        self.reserved.drop(key)
 
     def shrunk(self, holding: Holding) -> Reservation | None:
         """Return the smaller reservation of a settled job; None if it stays."""
-        mine = next((r for r in self.reservations.values() if r.job_id == holding.job_id), None)
+        mine = self.reserved.running(holding.job_id)
         if mine is None or mine.mib is None or not holding.settled or not holding.peak_mib:
             return None
         enough = max(holding.peak_mib + self._settings.headroom_mib, holding.floor_mib)
         return replace(mine, mib=enough) if enough < mine.mib else None
 
     def _reserved_for(self, job_id: int) -> int:
-        return sum(self.claimed_mib(r) for r in self.reservations.values() if r.job_id == job_id)
+        mine = self.reserved.running(job_id)
+        return 0 if mine is None else self.reserved.size_mib(self.device, mine)
 
     # ------------------------------------------------------------- condition
 

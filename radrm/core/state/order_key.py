@@ -6,7 +6,13 @@ from collections.abc import Callable
 from typing import Any
 
 from radrm.core.records import Job
-from radrm.core.state.isolation import RULE_ERRORS, Isolation, WrongAnswer
+from radrm.core.state.isolation import (
+    RULE_ERRORS,
+    Isolation,
+    RuleFailed,
+    WrongAnswer,
+    call_rule,
+)
 
 
 class SafeOrderKey:
@@ -24,11 +30,12 @@ class SafeOrderKey:
 
     def __call__(self, job: Job) -> tuple[Any, ...]:
         try:
-            key = (0, _ranked(self._key(job)))
-        except RULE_ERRORS as error:
+            key = (0, _ranked(call_rule(self._key, job)))
+        except (RuleFailed, *RULE_ERRORS) as error:
             self.without.add(job.id)
             meanwhile = "jobs without a key go last, by submission"
-            self._isolation.fail("order", self._name, error, meanwhile)
+            cause = error.error if isinstance(error, RuleFailed) else error
+            self._isolation.fail("order", self._name, cause, meanwhile)
             return (1, *job.place)
         self.without.discard(job.id)
         return key

@@ -23,21 +23,21 @@ What a restart sees: the saved records. The indices, timers and pauses are built
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Set
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 from radrm.core.actions import Action
-from radrm.core.decision import Decision, Record
-from radrm.core.proposals import Proposal
+from radrm.core.decision import Decision, Record, Step
 from radrm.core.records import (
     Attempt,
     Device,
     DeviceStatus,
     Instant,
     Job,
+    Node,
     Placement,
     Progress,
-    Refusal,
     Reservation,
+    ReservationKey,
     RuleState,
     Usage,
 )
@@ -46,6 +46,7 @@ from radrm.core.state.arrays import Array
 from radrm.core.state.followers import Followers
 from radrm.core.state.isolation import Isolation
 from radrm.core.state.ledger import DeviceLedger
+from radrm.core.state.nodes import Nodes
 from radrm.core.state.order_key import SafeOrderKey
 from radrm.core.state.pauses import Pauses, Proposals
 from radrm.core.state.timers import RULES_AGAIN, Timer, Timers
@@ -53,22 +54,6 @@ from radrm.core.state.waiting import Lines, OrderKey
 from radrm.core.state.window import SmactWindow, Window
 from radrm.core.transitions import Trigger, after
 from radrm.core.words import DeviceKind
-
-
-@dataclass(slots=True)
-class Step:
-    """What the current step has done so far."""
-
-    now: Instant
-    actions: list[Action] = field(default_factory=list)
-    changed: dict[tuple[str, object], Record] = field(default_factory=dict)
-    volatile: dict[tuple[str, object], Record] = field(default_factory=dict)
-    """Records that changed in volatile figures only. None of them is in `changed`."""
-    dropped: dict[tuple[str, str], None] = field(default_factory=dict)
-    rejections: list[tuple[Proposal, Refusal]] = field(default_factory=list)
-    ended: list[Job] = field(default_factory=list)
-    """Jobs that ended in this step and whose followers are not settled yet."""
-
 
 LAUNCH_PAUSE_S = 60.0
 """The longest pause of all launches after the server could not start a job."""
@@ -100,6 +85,7 @@ class State:
         self.waiting = Lines(self.order_key)
         self.arrays: dict[int, Array] = {}
         """Arrays with unfinished elements, by the id of the array."""
+        self.nodes = Nodes()
         self.ledgers: dict[str, DeviceLedger] = {}
         self.absent: dict[str, Device] = {}
         """GPUs that vanished since this daemon started. They may return."""
@@ -110,7 +96,7 @@ class State:
         self.never_since: dict[Hashable, float] = {}
         """By need: the boot-time second since which no known device could serve it."""
         self.drained: dict[str, str] = {}
-        self.largest_mib: dict[tuple[int, int, str | None], int] = {}
+        self.largest_mib: dict[Hashable, int] = {}
         """A cache of `constraints.need.largest_mib`, which is called for each device."""
         self.rule_states: dict[tuple[str, str], RuleState] = {}
         self.launch_error: str | None = None
@@ -194,6 +180,7 @@ class State:
         elif job.after:
             self._followers.add(job)
         self._update_queue(job)
+        self.nodes.update(job, self.attempts.get(job.id))
         return job
 
     def put_progress(self, job: Job, progress: Progress) -> None:
@@ -256,10 +243,14 @@ class State:
     def put_attempt(self, attempt: Attempt) -> Attempt:
         """Save an attempt's record. An ended attempt is no longer live."""
         if attempt.ended is None:
+            before = self.attempts.get(attempt.job_id)
             self.attempts[attempt.job_id] = attempt
+            if before is None or attempt.moved_since(before):
+                self._touched[attempt.job_id] = self.version + 1
         else:
             self.attempts.pop(attempt.job_id, None)
         self._note("attempt", attempt.serial, attempt)
+        self.nodes.update(self.jobs.get(attempt.job_id), attempt)
         return attempt
 
     def put_usage(self, attempt: Attempt, usage: tuple[Usage, ...]) -> None:
@@ -280,7 +271,9 @@ class State:
         for uuid, device in listed.items():
             ledger = self.ledgers.get(uuid)
             if ledger is None:
-                ledger = DeviceLedger(device, self.settings, self._windows(device))
+                ledger = DeviceLedger(
+                    device, self.settings, self._windows(device), lambda: self.step.now
+                )
                 self.ledgers[uuid] = ledger
             ledger.device = device
             ledger.drained = self.drained.get(uuid)
@@ -297,6 +290,12 @@ class State:
         self.waiting.resize(tuple(sorted(sizes)), self.jobs.__getitem__)
         self.largest_mib.clear()
         self.version += 1
+
+    def set_nodes(self, nodes: Iterable[Node]) -> None:
+        """Replace the capacities of nodes. What live jobs have booked stays booked."""
+        if self.nodes.see(nodes):
+            self.waiting.classify_again(self.jobs.__getitem__)
+            self.version += 1
 
     def known_devices(self) -> list[Device]:
         """Return the devices of the list, and vanished GPUs that may return."""
@@ -325,21 +324,21 @@ class State:
         self._note("device", uuid, DeviceStatus(uuid=uuid, drained=reason))
 
     def reserve(self, reservation: Reservation) -> None:
-        """Save a reservation; it replaces the owner's earlier one on the device."""
+        """Save a reservation; it replaces the one with the same key."""
         self.ledgers[reservation.device].reserve(reservation)
-        key = (reservation.owner, reservation.device)
+        key = reservation.key
         # Dropped and made again in one step: the store must not delete it after saving it.
         self.step.dropped.pop(key, None)
         self._note("reservation", key, reservation)
 
-    def unreserve(self, owner: str, device: str) -> None:
-        """Delete an owner's reservation on a device."""
-        ledger = self.ledgers.get(device)
+    def unreserve(self, key: ReservationKey) -> None:
+        """Delete a reservation, also of a device that is not listed."""
+        ledger = self.ledgers.get(key[-1])
         if ledger is not None:
-            ledger.unreserve(owner)
+            ledger.unreserve(key)
         # Made or changed in this step: the store must not save it after deleting it.
-        self.step.changed.pop(("reservation", (owner, device)), None)
-        self.step.dropped[owner, device] = None
+        self.step.changed.pop(("reservation", key), None)
+        self.step.dropped[key] = None
         self.version += 1
 
     @staticmethod

@@ -25,6 +25,8 @@ ALL_PLANNERS = "planners"
 """Call all planners: a proposal may be possible again."""
 PLANNER = "planner:"
 """The prefix of a planner's name: it asked to be called."""
+THINK = "think:"
+"""The prefix of a slow planner's name: it may think again, or its time is over."""
 
 AT_ONCE = float("-inf")
 """The time of timers that are due at the next step."""

@@ -4,15 +4,16 @@ Theory of operation
 -------------------
 There are two lines: jobs for GPUs, and jobs without. Each is sorted by recovery queue,
 priority, the order's key, and id. Under a strict order no job passes the head of its line.
-So a job that no idle device in service could run must not be the head. It stands *aside*,
-with the reason, and keeps its sort key.
+So a job that no idle device in service could run must not be the head, and neither must one that
+needs more CPUs or host memory than the nodes have. It stands *aside*, with the reason, and keeps
+its sort key.
 
-Whether a job stands aside depends only on its *need* (roles, size class of memory, mode)
-and on the devices in service. So the verdict is made once for each need, when its first job
-comes, and again when devices come, go or change service.
+Whether a job stands aside depends only on its *need* (roles, size class of memory, mode, what the
+nodes lack) and on the devices in service. So the verdict is made once for each need, when its
+first job comes, and again when devices come, go or change service.
 
 Invariants:
-- A job for GPUs is in exactly one of `gpu` and `aside`; one in `gpu` is also in its user's line
+- A job is in exactly one of `gpu`, `gpuless` and `aside`; one in `gpu` is also in its user's line
   (`of_user`, for turns on MPS servers). A job that is held, paused, being estimated or waiting
   for other jobs is in none of them; `State` ensures that.
 - All jobs of one need are on the same side.
@@ -84,6 +85,10 @@ class WaitingQueue:
         key = self._key_of.get(job_id)
         return None if key is None else bisect_left(self._sorted, key)
 
+    def key_of(self, job_id: int) -> Key | None:
+        """Return a job's sort key; None if it is not in the queue."""
+        return self._key_of.get(job_id)
+
     def head(self) -> int | None:
         """Return the id of the first job; None if the queue is empty."""
         return self._sorted[0][-1] if self._sorted else None
@@ -118,6 +123,8 @@ class _Alike:
 
     members: set[int]
     aside: Aside | None
+    line: WaitingQueue
+    """The line of all its jobs that do not stand aside."""
 
 
 class Lines:
@@ -135,6 +142,8 @@ class Lines:
         self.of_user: dict[int, WaitingQueue] = {}
         """The jobs of each user in the line for GPUs."""
         self.judge: Callable[[Job], Aside | None] = lambda job: None
+        self.never_on_nodes: Callable[[Job], str | None] = lambda job: None
+        """Returns why the nodes can never give a job its CPUs and host memory."""
         self.sizes: tuple[int, ...] = ()
         """Sizes of the known devices in MiB, ascending. Needs between two neighbours are alike."""
         self._order_key = order_key
@@ -154,38 +163,45 @@ class Lines:
     def put(self, job: Job) -> None:
         """Put a job into its line, or aside."""
         self.discard(job.id)
-        if not job.spec.gpus:
-            self.gpuless.put(job)
-            return
         need = self._need(job)
         alike = self._alike.get(need)
         if alike is None:
-            alike = self._alike[need] = _Alike(set(), self.judge(job))
+            alike = self._alike[need] = _Alike(set(), self.judge(job), self.line_of_job(job))
         alike.members.add(job.id)
         self._need_of[job.id] = need
         self._uid_of[job.id] = job.spec.uid
         if alike.aside is not None:
             self.aside.put(job)
             return
-        self.gpu.put(job)
-        self._line_of_user(job.spec.uid).put(job)
+        alike.line.put(job)
+        if alike.line is self.gpu:
+            self._line_of_user(job.spec.uid).put(job)
 
     def discard(self, job_id: int) -> None:
         """Remove a job from its line, or from those aside."""
         need = self._need_of.pop(job_id, None)
         if need is None:
-            self.gpuless.discard(job_id)
             return
-        members = self._alike[need].members
-        members.discard(job_id)
-        if not members:
+        alike = self._alike[need]
+        alike.members.discard(job_id)
+        if not alike.members:
             del self._alike[need]
         self.aside.discard(job_id)
-        self.gpu.discard(job_id)
+        alike.line.discard(job_id)
         uid = self._uid_of.pop(job_id)
         if uid in self.of_user:
             self.of_user[uid].discard(job_id)
             self._drop_empty(uid)
+
+    def precedes(self, job_id: int, other_id: int) -> bool:
+        """Return whether a job in a line is served before one in the same or the other line."""
+        keys = [
+            key
+            for i in (job_id, other_id)
+            for line in self.lines
+            if (key := line.key_of(i)) is not None
+        ]
+        return len(keys) == 2 and keys[0] < keys[1]
 
     def why_aside(self, job_id: int) -> Aside | None:
         """Return why a job stands aside; None if it does not."""
@@ -199,14 +215,18 @@ class Lines:
         for alike in self._alike.values():
             before, alike.aside = alike.aside, self.judge(job_of(next(iter(alike.members))))
             if (before is None) is not (alike.aside is None):
-                self._move(alike.members, into_line=alike.aside is None)
+                self._move(alike, into_line=alike.aside is None)
 
     def resize(self, sizes: tuple[int, ...], job_of: Callable[[int], Job]) -> None:
         """Set the sizes of the devices, and classify all needs by them."""
         if sizes != self.sizes:
             self.sizes = sizes
-            for job_id in list(self._need_of):
-                self.put(job_of(job_id))
+            self.classify_again(job_of)
+
+    def classify_again(self, job_of: Callable[[int], Job]) -> None:
+        """Classify all needs again, after a change of the devices' sizes or of the nodes."""
+        for job_id in list(self._need_of):
+            self.put(job_of(job_id))
 
     def hopeless(self) -> Iterator[tuple[Hashable, str, set[int]]]:
         """Yield each need that no known device could ever serve, with the reason and its jobs."""
@@ -228,14 +248,17 @@ class Lines:
         proven = bisect_left(self.sizes, job.memory_floor_mib or 0)
         estimated = bisect_left(self.sizes, job.need_mib or 0)
         wishes = job.spec.collocation, job.own_device, job.spec.time_limit_s is None
-        return roles, proven, estimated, wishes, job.queue
+        return roles, proven, estimated, wishes, job.queue, self.never_on_nodes(job)
 
-    def _move(self, job_ids: set[int], into_line: bool) -> None:
-        """Move the jobs of one need into the line, or aside, with their old keys."""
-        source, target = (self.aside, self.gpu) if into_line else (self.gpu, self.aside)
+    def _move(self, alike: _Alike, into_line: bool) -> None:
+        """Move the jobs of one need into their line, or aside, with their old keys."""
+        line, job_ids = alike.line, alike.members
+        source, target = (self.aside, line) if into_line else (line, self.aside)
         keys = source.take(job_ids)
         target.add(keys)
         uid_of = self._uid_of
+        if line is not self.gpu:
+            return
         for uid in {uid_of[job_id] for job_id in job_ids}:
             if into_line:
                 self._line_of_user(uid).add([key for key in keys if uid_of[key[-1]] == uid])

@@ -14,7 +14,7 @@ from radrm.core.records import Attempt, EarlySignal, Instant, Job, Refusal
 from radrm.core.scheduler import Scheduler
 from radrm.core.snapshot import Snapshot
 from radrm.core.units import show_seconds
-from radrm.core.words import Quantity
+from radrm.core.words import Quantity, ReservationKind
 from radrm.daemon.views.rows import Row
 from radrm.host.processes.controllers import Controllers
 from radrm.host.storage.store import Store
@@ -188,7 +188,7 @@ def _reserved_mib(snapshot: Snapshot, attempt: Attempt) -> int | None:
         for each in found
         if each is not None
         for reservation in each.reservations
-        if reservation.job_id == attempt.job_id
+        if reservation.job_id == attempt.job_id and reservation.kind is ReservationKind.RUNNING
     ]
     return max(mine, default=None)
 

@@ -16,7 +16,7 @@ def document(result: Result, left_out: int = 0) -> dict[str, Any]:
     figures: dict[str, Any] = {
         "policy": result.variant.policy,
         "order": scenario.config.order,
-        "planner": scenario.config.planner,
+        "planner": scenario.config.planners_joined,
         "estimator": scenario.estimator,
         "collocation": result.variant.mode,
         "recovery": scenario.config.recovery,

@@ -11,6 +11,7 @@ from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from radrm.config import Config, load_config, with_set
+from radrm.config.values import Place, planners
 from radrm.core.words import Collocation
 from radrm.errors import BadConfig, UsageError
 from radrm.host.storage.paths import system_mode
@@ -67,6 +68,10 @@ class Variant:
         return self.scenario.estimator
 
     @property
+    def planner(self) -> str:
+        return self.scenario.config.planners_joined
+
+    @property
     def mode(self) -> str:
         if self.scenario.config.collocation is Collocation.EXCLUSIVE:
             return "exclusive"
@@ -80,7 +85,7 @@ def make_variant(base: Config, policy: str, estimator: str, choices: Choices) ->
     config = replace(
         config,
         order=choices.order or config.order,
-        planner=choices.planner or config.planner,
+        planner=_planners(choices.planner) or config.planner,
         recovery=choices.recovery or config.recovery,
     )
     life = Life()
@@ -98,6 +103,11 @@ def make_variant(base: Config, policy: str, estimator: str, choices: Choices) ->
         life=life,
     )
     return Variant(scenario, choices.servers)
+
+
+def _planners(word: str | None) -> tuple[str, ...]:
+    """The planners of an option's value, as `default+mine`; none without the option."""
+    return planners(word, Place("--planner", [], "planner")) if word else ()
 
 
 def _fidelity(word: str) -> Fidelity:
@@ -166,17 +176,36 @@ def check_settings(settings: Iterable[str], policies: Sequence[str]) -> None:
             raise BadConfig(f"--set {setting}: {own!r} is no setting of {owner}; {what}")
 
 
+def with_planners(choices: Choices, words: Sequence[str]) -> list[Choices]:
+    """The choices for each word of `--planner`; as they are without a word."""
+    return [replace(choices, planner=word) for word in words] or [choices]
+
+
 def compared_variants(
-    base: Config, policies: Sequence[str], estimators: Sequence[str], choices: Choices
+    base: Config,
+    policies: Sequence[str],
+    estimators: Sequence[str],
+    choices: Choices,
+    planners: Sequence[str] = (),
 ) -> list[Variant]:
-    """The variant of `exclusive`, and one of every other policy with every estimator."""
+    """The variant of `exclusive`, and one of every other policy with every estimator and every
+    word of `planners`."""
     others = [name for name in policies if name != ALONE]
     check_settings(choices.settings, others or [ALONE])
-    chosen = list(estimators) or ["oracle"]
-    if len(others) * len(chosen) > _MOST_VARIANTS:
+    chosen, planned = list(estimators) or ["oracle"], with_planners(choices, planners)
+    many = len(others) * len(chosen) * len(planned)
+    if many > _MOST_VARIANTS:
         raise UsageError(
-            f"{len(others) * len(chosen)} pairs of a policy and an estimator are more than "
+            f"{many} combinations of policy, estimator and planner are more than "
             f"{_MOST_VARIANTS}; name fewer"
         )
-    first = make_variant(base, ALONE, chosen[0], choices)
-    return [first, *(make_variant(base, name, each, choices) for name in others for each in chosen)]
+    first = make_variant(base, ALONE, chosen[0], planned[0])
+    return [
+        first,
+        *(
+            make_variant(base, name, each, plan)
+            for name in others
+            for each in chosen
+            for plan in planned
+        ),
+    ]

@@ -22,9 +22,10 @@ class LaunchPlan:
     """All that one attempt needs. `argv` (a bare command) or `script` (its text), not both.
 
     `uid` and `gid` None: as the daemon itself. `interpreter` None: as the script's first
-    line says. `token` is a secret that marks the attempt's processes. `kill_grace_s`, on
-    the launcher's clock, is what processes get that outlive the main one, from TERM to
-    KILL. `cpus` and `memory_mib` (of the host) None: no limit. Strings may hold surrogate
+    line says. `token` is a secret that marks the attempt's processes. `grace_s` and
+    `kill_grace_s`, on the launcher's clock, are the times from TERM to KILL: of a stopped
+    attempt, and of processes that outlive the main one. `cpus` and `memory_mib` (of the
+    host) None: no limit. Strings may hold surrogate
     escapes, as paths and environments of Unix do.
     """
 
@@ -43,12 +44,15 @@ class LaunchPlan:
     stderr: str
     token: str
     umask: int = 0o022
+    grace_s: float = 30.0
     kill_grace_s: float = 2.0
     cpus: float | None = None
     memory_mib: int | None = None
 
 
-def launch_record(plan: LaunchPlan, kill_grace_real_s: float, controllers: Controllers) -> Fields:
+def launch_record(
+    plan: LaunchPlan, grace_real_s: float, kill_grace_real_s: float, controllers: Controllers
+) -> Fields:
     """The launch record of a plan, with the control groups that its runner is to make."""
     group = f"radrm-{plan.serial}-{os.urandom(4).hex()}"
     places = controllers.groups(group)
@@ -71,6 +75,7 @@ def launch_record(plan: LaunchPlan, kill_grace_real_s: float, controllers: Contr
         "uid": plan.uid,
         "gid": plan.gid,
         "user": plan.user,
+        "grace_s": grace_real_s,
         "kill_grace_s": kill_grace_real_s,
         "cgroup": cgroups.place(group),
         "limits": limits.as_fields(),

@@ -13,7 +13,7 @@ the exit record: the lock file keeps room for it. The runner outlives the daemon
 the standard library alone, and holds nothing of the daemon's but its standard output: a byte
 there says that start.json is written.
 
-    SIGTERM, SIGINT   ask all processes of the job to end (TERM)
+    SIGTERM, SIGINT   ask all processes of the job to end (TERM), in the order of `Stop`
     SIGUSR2           end them all (KILL)
     SIGRTMIN + N      send signal N to those that have a handler for it
 
@@ -37,7 +37,13 @@ from radrm.host.attempts import job_process, tails
 from radrm.host.processes import cgroups
 from radrm.host.processes.identity import Identity, identify
 from radrm.host.processes.limits import Limits
-from radrm.host.processes.tree import attempt_processes, kill_tree, signal_catchers, signal_tree
+from radrm.host.processes.stop import Stop
+from radrm.host.processes.tree import (
+    attempt_processes,
+    attempt_stats,
+    kill_tree,
+    signal_catchers,
+)
 from radrm.host.storage.files import fsync_folder, write_all
 from radrm.host.transient import may_pass
 
@@ -45,6 +51,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from radrm.host.attempts.folder import Fields
     from radrm.host.attempts.membership import Membership
+    from radrm.host.processes.procfs import Stat
 
 PASSED_ON = range(signal.SIGRTMIN + 1, signal.SIGRTMAX + 1)
 """Each stands for the signal with its number less SIGRTMIN, which the job is to get."""
@@ -119,6 +126,7 @@ class Runner:
         self._job = 0
         self._status: int | None = None
         self._killing = False
+        self._stop: Stop | None = None
 
     def run(self) -> Fields:
         """Run the job to its end; what the exit record shall say of it is returned."""
@@ -138,9 +146,7 @@ class Runner:
             self._supervise()
             self._end_leftovers()
             end = self._how_it_ended(errors)
-            exceeded_mib = self._limits.exceeded_mib()
-            if exceeded_mib is not None:
-                end["exceeded_mib"] = exceeded_mib
+            end["exceeded_mib"] = self._limits.exceeded_mib()
         for group in filter(None, (self._cgroup, *self._limits.groups)):
             cgroups.remove(group)
         return end
@@ -159,7 +165,11 @@ class Runner:
         os.close(go)
         os.close(tell)
         try:
-            self._write_start(self._limit())
+            not_limited = None
+            if self._limits.wanted():
+                its = self._limits.enclose(self._job, self._launch["cgroup"])
+                self._cgroup, not_limited = its
+            self._write_start(not_limited)
             # The job may have died already, of a log that it cannot write to.
             with contextlib.suppress(BrokenPipeError):
                 os.write(begin, b"\n")
@@ -168,22 +178,6 @@ class Runner:
             if self._membership is not None and self._membership.leave() and grouped:
                 self._cgroup = self._membership.path
         return errors
-
-    def _limit(self) -> str | None:
-        """Set the job's limits, which has not begun; return what is not limited, or None."""
-        groups = self._limits.wanted()
-        if not groups:
-            return None
-        tree = self._launch["cgroup"]
-        if tree is not None and cgroups.make(tree) and tree not in groups:
-            groups.append(tree)
-        why = self._limits.apply()
-        for group in groups:
-            if not cgroups.join(group, self._job):
-                why = why or f"the job cannot be moved into the control group {group}"
-            elif group == tree:
-                self._cgroup = tree
-        return why
 
     def _write_script(self) -> str:
         path = os.path.join(self._folder, attempts.SCRIPT)
@@ -221,22 +215,22 @@ class Runner:
     def _supervise(self) -> None:
         """Until the main process has ended."""
         while self._children_left() and self._status is None:
-            self._obey(self._wait(None))
+            self._obey(self._wait(self._stop.look() if self._stop is not None else None))
 
     def _end_leftovers(self) -> None:
         """TERM, a grace, then KILL for what the main process has left behind.
 
+        A stop under way goes on: the main process may be a shell that has ended first.
         What resists KILL (a process stuck in the kernel) is waited for: an exit record
         says that the devices are free.
         """
         if not self._killing and self._children_left():
-            self._signal_all(signal.SIGTERM)
-            deadline = time.monotonic() + self._launch["kill_grace_s"]
+            stop = self._begin_stop(self._launch["kill_grace_s"])
             while self._children_left() and not self._killing:
-                left = deadline - time.monotonic()
-                if left <= 0:
+                look_s = stop.look()
+                if stop.left_s <= 0:
                     break
-                if self._wait(left) == signal.SIGUSR2:
+                if self._wait(stop.left_s if look_s is None else look_s) == signal.SIGUSR2:
                     self._killing = True
         while self._children_left():
             self._kill_all()
@@ -300,16 +294,23 @@ class Runner:
 
     def _obey(self, number: int | None) -> None:
         if number in (signal.SIGTERM, signal.SIGINT):
-            self._signal_all(signal.SIGTERM)
+            # Earlier releases wrote no `grace_s`.
+            self._begin_stop(self._launch.get("grace_s") or self._launch["kill_grace_s"])
         elif number == signal.SIGUSR2:
-            self._killing = True
+            self._killing, self._stop = True, None
             self._kill_all()
         elif number is not None and number in PASSED_ON:
             marks = self._token, self._me, self._grouped(), self._users
             signal_catchers(number - signal.SIGRTMIN, *marks)
 
-    def _signal_all(self, number: int) -> None:
-        signal_tree(number, self._token, self._me, self._grouped(), self._users)
+    def _begin_stop(self, seconds: float) -> Stop:
+        """Begin a stop. One that is under way goes on, so that no process gets TERM twice."""
+        if self._stop is None or self._stop.left_s <= 0:
+            self._stop = Stop(self._find, seconds, self._launch["kill_grace_s"])
+        return self._stop
+
+    def _find(self) -> dict[int, Stat]:
+        return attempt_stats(self._token, self._me, self._grouped(), self._users)
 
     def _grouped(self) -> set[int]:
         return cgroups.processes(self._cgroup) if self._cgroup is not None else set()

@@ -30,7 +30,7 @@ _CPUS = 4
 _COUNTED_APART = 5, 14
 """Since this kernel RLIMIT_NPROC counts only processes in the same user namespace."""
 _EVERYBODY = (1 << 32) - 1
-_PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
+_PR_SET_CHILD_SUBREAPER = 36
 _SIOCGIFFLAGS, _SIOCSIFFLAGS, _IFF_UP = 0x8913, 0x8914, 1
 
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -120,13 +120,3 @@ def _kernel() -> tuple[int, ...]:
 def become_reaper() -> None:
     """Make this process the parent of its orphaned descendants, so that it can end them all."""
     _libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
-
-
-def die_with(parent: int) -> None:
-    """Have the kernel KILL this process when its parent dies.
-
-    Call it after the last change of user, because such a change cancels it.
-    """
-    _libc.prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)
-    if os.getppid() != parent:  # the parent died before the call
-        os._exit(1)

@@ -37,6 +37,7 @@ from radrm.host.estimation import confine
 from radrm.host.processes import cgroups
 from radrm.host.processes.identity import identify
 from radrm.host.processes.tree import kill_tree
+from radrm.host.workers.child import die_with
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -170,7 +171,7 @@ def _become_tracer(launch: Fields, output: int, flags: int) -> None:
         confine.limit(uid, launch["memory_mib"], seconds, bool(flags & confine.NEW_USER))
         drop_rights(launch)
         os.umask(launch["umask"])
-        confine.die_with(parent)
+        die_with(parent)
         enter(launch["cwd"])
         os.set_inheritable(output, True)
         execute(launch, None)

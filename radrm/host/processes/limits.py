@@ -83,6 +83,20 @@ class Limits:
         """The groups that the attempt may have."""
         return list(dict.fromkeys(path for path in (self.cpu, self.memory) if path is not None))
 
+    def enclose(self, pid: int, tree: str | None) -> tuple[str | None, str | None]:
+        """Set the limits of a process that has not begun, and of all that it will fork.
+
+        It is moved into the group `tree`, too, which names its processes. Return that group,
+        None if the process is not in it, and what could not be limited, or None.
+        """
+        if tree is not None and not cgroups.make(tree):
+            tree = None
+        why = self.apply()
+        for group in self.wanted():
+            if not cgroups.join(group, pid):
+                why = why or f"the job cannot be moved into the control group {group}"
+        return (tree if tree is not None and cgroups.join(tree, pid) else None), why
+
     def apply(self) -> str | None:
         """Make the groups and set the limits; return what could not be set, or None."""
         for path in self.wanted():

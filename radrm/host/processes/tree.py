@@ -42,21 +42,18 @@ def attempt_processes(
     all these the descendants and the members of the sessions they lead. The caller is never
     among them.
     """
-    return _gather(Census(token, users).take(), root, known)
+    return set(attempt_stats(token, root, known, users))
 
 
-def signal_tree(
-    number: int,
+def attempt_stats(
     token: str | None,
     root: Identity | None,
     known: Iterable[int] = (),
     users: Iterable[int] = (),
-) -> None:
-    """Send a signal to all processes of an attempt, and wake those that are stopped."""
+) -> dict[int, Stat]:
+    """What the kernel says about the `attempt_processes`, by pid."""
     everything = Census(token, users).take()
-    for pid in _gather(everything, root, known):
-        if send_signal(pid, everything[pid].start_ticks, number):
-            send_signal(pid, everything[pid].start_ticks, signal.SIGCONT)
+    return {pid: everything[pid] for pid in _gather(everything, root, known)}
 
 
 def signal_catchers(
@@ -71,16 +68,18 @@ def signal_catchers(
     It would only end the others: the shell around a program that saves its state, say.
     Returns how many got it.
     """
-    everything = Census(token, users).take()
-    found = [pid for pid in _gather(everything, root, known) if _catches(pid, number)]
-    return sum(send_signal(pid, everything[pid].start_ticks, number) for pid in found)
+    found = attempt_stats(token, root, known, users)
+    catching = [pid for pid in found if has_signal(pid, number, b"SigCgt:")]
+    return sum(send_signal(pid, found[pid].start_ticks, number) for pid in catching)
 
 
-def _catches(pid: int, number: int) -> bool:
-    for line in start_of(f"/proc/{pid}/status").splitlines():
-        if line.startswith(b"SigCgt:"):
-            return bool(int(line.split()[1], 16) >> (number - 1) & 1)
-    return False
+def has_signal(pid: int, number: int, *sets: bytes) -> bool:
+    """True if one of these sets of a process's signals (`SigCgt:`: the caught ones) has this."""
+    return any(
+        int(line.split()[1], 16) >> (number - 1) & 1
+        for line in start_of(f"/proc/{pid}/status").splitlines()
+        if line.startswith(sets)
+    )
 
 
 def kill_tree(

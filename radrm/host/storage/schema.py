@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import sqlite3
 
-SCHEMA_VERSION = 6
+SCHEMA_VERSION = 7
 
 _SUBMISSIONS = """
 CREATE TABLE submissions (
@@ -34,6 +34,12 @@ CREATE TABLE jobs (
     edits TEXT
 );
 """
+_RESERVATIONS = """
+CREATE TABLE reservations (
+    owner TEXT NOT NULL, kind TEXT NOT NULL, device TEXT NOT NULL, record TEXT NOT NULL,
+    PRIMARY KEY (owner, kind, device)
+);
+"""
 _SCHEMA = f"""
 CREATE TABLE blobs (digest TEXT PRIMARY KEY, data BLOB NOT NULL);
 {_SUBMISSIONS}
@@ -46,9 +52,7 @@ CREATE TABLE attempts (
 );
 CREATE INDEX attempts_of_job ON attempts (job_id);
 CREATE INDEX attempts_live ON attempts (serial) WHERE live;
-CREATE TABLE reservations (
-    owner TEXT NOT NULL, device TEXT NOT NULL, record TEXT NOT NULL, PRIMARY KEY (owner, device)
-);
+{_RESERVATIONS}
 CREATE TABLE devices (uuid TEXT PRIMARY KEY, record TEXT NOT NULL);
 CREATE TABLE rules (
     kind TEXT NOT NULL, name TEXT NOT NULL, record TEXT NOT NULL, PRIMARY KEY (kind, name)
@@ -84,6 +88,13 @@ INSERT OR IGNORE INTO edits SELECT digest(edits), edits FROM jobs WHERE edits IS
 UPDATE jobs SET edits = digest(edits) WHERE edits IS NOT NULL;
 """
 _ADD_JOB_FILES = "ALTER TABLE submissions ADD COLUMN job_file TEXT;\n"
+_ADD_KINDS = f"""
+ALTER TABLE reservations RENAME TO old_reservations;
+{_RESERVATIONS}
+INSERT INTO reservations SELECT owner, json_extract(record, '$.kind'), device, record
+    FROM old_reservations;
+DROP TABLE old_reservations;
+"""
 _MOVE_JOBS = """
 UPDATE sqlite_sequence SET seq = (SELECT seq FROM sqlite_sequence WHERE name = 'old_jobs')
     WHERE name = 'jobs';
@@ -91,7 +102,8 @@ DROP TABLE old_jobs;
 """
 # Version 1 knew no arrays: its envelope stood in the job's own row. Version 2 had no states,
 # version 3 kept no runs, version 4 kept what was edited with every job, version 5 kept no parsed
-# job files: those are read from their envelopes.
+# job files: those are read from their envelopes. Version 6 had one reservation of an owner
+# on a device.
 _MIGRATIONS = {
     1: f"""
 ALTER TABLE jobs RENAME TO old_jobs;
@@ -104,6 +116,7 @@ INSERT INTO jobs SELECT id, ticket, NULL, NULL, json_extract(record, '$.spec.nam
 {_INDEXES}
 {_RUNS}
 {_EDITS}
+{_ADD_KINDS}
 """,
     2: f"""
 ALTER TABLE jobs RENAME TO old_jobs;
@@ -115,10 +128,12 @@ INSERT INTO jobs SELECT id, ticket, array_id, array_index, name, json_extract(re
 {_RUNS}
 {_MOVE_EDITS}
 {_ADD_JOB_FILES}
+{_ADD_KINDS}
 """,
-    3: _RUNS + _MOVE_EDITS + _ADD_JOB_FILES,
-    4: _MOVE_EDITS + _ADD_JOB_FILES,
-    5: _ADD_JOB_FILES,
+    3: _RUNS + _MOVE_EDITS + _ADD_JOB_FILES + _ADD_KINDS,
+    4: _MOVE_EDITS + _ADD_JOB_FILES + _ADD_KINDS,
+    5: _ADD_JOB_FILES + _ADD_KINDS,
+    6: _ADD_KINDS,
 }
 
 

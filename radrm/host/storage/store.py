@@ -20,9 +20,8 @@ from typing import TypeAlias
 
 import msgspec
 
-from radrm.core.adoption import Kept
 from radrm.core.decision import Decision, Record
-from radrm.core.records import Attempt, DeviceStatus, Job, Reservation, RuleState
+from radrm.core.records import Attempt, DeviceStatus, Job, Kept, Reservation, RuleState
 from radrm.core.words import JobState
 from radrm.host.storage.database import Database, encoded
 from radrm.host.storage.runs import PastRuns, Run
@@ -88,9 +87,10 @@ class Store:
             for decision in decisions:
                 for record in decision.changed:
                     self._save_record(record)
-                for owner, device in decision.dropped:
+                for owner, kind, device in decision.dropped:
                     self._db.execute(
-                        "DELETE FROM reservations WHERE owner = ? AND device = ?", (owner, device)
+                        "DELETE FROM reservations WHERE owner = ? AND kind = ? AND device = ?",
+                        (owner, kind.value, device),
                     )
             for record in volatile.values():
                 self._save_record(record)
@@ -140,8 +140,8 @@ class Store:
             )
         elif isinstance(record, Reservation):
             self._db.execute(
-                "INSERT OR REPLACE INTO reservations VALUES (?, ?, ?)",
-                (record.owner, record.device, text),
+                "INSERT OR REPLACE INTO reservations VALUES (?, ?, ?, ?)",
+                (record.owner, record.kind.value, record.device, text),
             )
         elif isinstance(record, DeviceStatus):
             self._db.execute("INSERT OR REPLACE INTO devices VALUES (?, ?)", (record.uuid, text))

@@ -106,7 +106,11 @@ def tables(table: str) -> st.SearchStrategy[dict[str, Any]]:
 
 configs = st.builds(
     Config,
-    **{key: st.sampled_from(sorted(REGISTRIES[registry_of(t)])) for t, key in RULE_TABLES.items()},
+    **{
+        key: st.sampled_from(sorted(REGISTRIES[registry_of(t)]))
+        for t, key in RULE_TABLES.items()
+        if key != "planner"
+    },
     **{table: tables(table) for table in RULE_TABLES},
     collocation=st.sampled_from([c for c in Collocation if c is not Collocation.MIG]),
     device_ids=st.sampled_from(["uuid", "index"]),

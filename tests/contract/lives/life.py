@@ -297,11 +297,11 @@ class Life:
             assert uuid in attempt.placement.devices
         for device in world.devices:
             ledger = state.ledgers[device.uuid]
-            saved = {o: r for (o, uuid), r in world.reservations.items() if uuid == device.uuid}
+            saved = {k: r for k, r in world.stored.items() if r.device == device.uuid}
             assert ledger.reservations == saved
             reserved = (device.capacity_mib if r.mib is None else r.mib for r in saved.values())
             assert sum(reserved) <= device.capacity_mib
-            assert {f"job:{i}" for i in ledger.holdings} == set(saved)
+            assert {f"job:{i}" for i in ledger.holdings} == {r.owner for r in saved.values()}
         for uuid in state.ledgers.keys() - {d.uuid for d in world.devices}:
             assert state.ledgers[uuid].holdings, "a device that is gone is not forgotten"
         assert state.gpuless_running() <= CORE.gpuless_at_once
@@ -338,7 +338,7 @@ class Life:
 
     def restored(self, kept: Kept) -> State:
         other = Scheduler(replace(self.world.rules, planners=()), CORE)
-        other.restore(kept)
+        other.step(ev.Restored(at=self.world.now, kept=kept))
         other.step(ev.DevicesSeen(at=self.world.now, devices=self.world.devices))
         other.step(ev.AttemptsAdopted(at=self.world.now))
         return other.state

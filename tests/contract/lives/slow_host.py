@@ -1,15 +1,15 @@
-"""A host that can be slow, that fails, and that knows what a store would keep."""
+"""A host that can be slow, and that fails."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cached_property
 from typing import TypeVar, cast
 
 from radrm.core import actions as act
 from radrm.core import events as ev
-from radrm.core.adoption import Kept
 from radrm.core.decision import Decision
-from radrm.core.records import Attempt, Job, RuleState
+from radrm.core.records import Attempt, Job, Kept, RuleState
 from tests.world import World
 
 T = TypeVar("T")
@@ -61,15 +61,10 @@ class Host(World):
         def stored(kind: str, key: object, newest: T) -> T:
             return cast("T", self.durable[kind, key]) if lost else newest
 
-        return Kept(
-            jobs=[
-                stored("job", i, job) for i, job in sorted(self.jobs.items()) if not job.state.final
-            ],
-            attempts=[
-                stored("attempt", a.serial, a) for a in self.attempts.values() if a.ended is None
-            ],
-            reservations=list(self.reservations.values()),
-            devices=list(self.statuses.values()),
+        kept = super().kept()
+        return replace(
+            kept,
+            jobs=[stored("job", job.id, job) for job in kept.jobs],
+            attempts=[stored("attempt", a.serial, a) for a in kept.attempts],
             rule_states=[stored("rule", key, r) for key, r in self.rule_states.items()],
-            next_serial=max((a.serial for a in self.attempts.values()), default=0) + 1,
         )

@@ -30,6 +30,7 @@ FASTEST_S = 600.0
 class Andreas:
     name: str = "andreas"
     version: int = 1
+    starts_jobs: bool = True
     listens: frozenset[type[ev.Event]] = frozenset(
         {ev.JobSubmitted, ev.AttemptStarted, ev.AttemptEnded, ev.ReadingsTaken}
     )
@@ -130,6 +131,8 @@ def test_progress_and_readings_make_no_answer_stale() -> None:
     world.pass_time(1.0)
     assert answer_late(world, job, seen).rejections == ()
     assert world.jobs[job.id].attempts == 2, "it was preempted, and runs again"
+    said = "preempted: the planner andreas asked for a preemption"
+    assert world.attempts[job.id, 1].reason == said
 
 
 def answer_late(world: World, job: Job, seen: int) -> Decision:

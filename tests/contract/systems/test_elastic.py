@@ -27,6 +27,7 @@ WORKERS = (Role(name="worker", count_min=1, count_max=4, needs=Needs(gpus=1)),)
 class Elastic:
     name: str = "elastic"
     version: int = 1
+    starts_jobs: bool = False
     listens: frozenset[type[ev.Event]] = frozenset(
         {ev.AttemptStarted, ev.JobSubmitted, ev.ReadingsTaken, ev.Resized}
     )

@@ -31,6 +31,7 @@ class FlowCon:
     interval_s: float = 20.0
     name: str = "flowcon"
     version: int = 1
+    starts_jobs: bool = False
     listens: frozenset[type[ev.Event]] = frozenset({ev.AttemptStarted, ev.AttemptEnded})
 
     def plan(self, view: View, event: ev.Event, state: Any) -> Plan:

@@ -29,6 +29,7 @@ class SpeCon:
     alpha: float = 0.05
     name: str = "specon"
     version: int = 1
+    starts_jobs: bool = False
     listens: frozenset[type[ev.Event]] = frozenset({ev.ProgressReported})
 
     def plan(self, view: View, event: ev.Event, state: Any) -> Plan:

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from radrm.errors import Unreachable
-from tests.daemon.harness import DaemonHome
+from tests.daemon.harness import DaemonHome, simjob
 from tests.waiting import wait_until
 
 pytestmark = pytest.mark.daemon
@@ -159,6 +159,18 @@ def test_term_ends_the_daemon_and_jobs_run_on(daemon: DaemonHome) -> None:
     daemon.start()
     (daemon.work / "go").touch()
     assert daemon.wait_end(job)["state"] == "COMPLETED"
+
+
+def test_a_clean_end_keeps_the_figures(home: DaemonHome) -> None:
+    """Usage is volatile: it waits in memory for the next decision, and there is none."""
+    home.scale = 1.0
+    home.start()
+    job = home.submit("--gpu-memory=3G", "--", *simjob(3, 0.1, 1000))
+    peak = wait_until(lambda: home.job(job)["peak_mib"])
+    assert home.stop() == 0
+    with sqlite3.connect(home.folder / "home" / "store" / "radrm.sqlite") as store:
+        ((usage,),) = store.execute("SELECT json_extract(record, '$.usage') FROM attempts")
+    assert json.loads(usage)[0]["peak_mib"] >= peak
 
 
 def test_submit_works_before_there_was_ever_a_daemon(home: DaemonHome) -> None:

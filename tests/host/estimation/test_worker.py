@@ -16,8 +16,9 @@ from radrm.core.records import Estimate
 from radrm.estimators.interface import PastRun
 from radrm.host.estimation.asking import Asking
 from radrm.host.estimation.thinker import COMMAND, NoAnswer, Thinker
-from radrm.host.estimation.worker import MAX_MESSAGE, Question, packed
+from radrm.host.estimation.worker import Question
 from radrm.host.processes.procfs import read_stat
+from radrm.host.workers.messages import MAX_MESSAGE, packed
 from tests.host.estimation.asking import HASTY, description, sources
 from tests.waiting import wait_until
 
@@ -98,8 +99,8 @@ def test_the_worker_dies_with_its_daemon_even_while_it_thinks(tmp_path: Path) ->
         "from radrm.config import Config\n"
         "from radrm.host.estimation.thinker import Thinker\n"
         "thinker = Thinker(Config()); thinker.prepare()\n"
-        "pid = thinker._worker.pid; os.kill(pid, 19)\n"
-        "os.dup2(thinker._worker.stdin.fileno(), 200, True)\n"
+        "pid = thinker.worker.process.pid; os.kill(pid, 19)\n"
+        "os.dup2(thinker.worker.process.stdin.fileno(), 200, True)\n"
         "if not os.fork(): os.write(1, b'%d\\n' % pid); time.sleep(600)\n"
         "time.sleep(600)\n"
     )

@@ -26,7 +26,7 @@ from radrm.host.processes.identity import (
     send_signal,
 )
 from radrm.host.processes.procfs import Stat, read_stat
-from radrm.host.processes.tree import attempt_processes, kill_tree, signal_tree
+from radrm.host.processes.tree import attempt_processes, kill_tree
 from tests.host.processes.programs import ESCAPED, NO_PID, PYTHON, SLEEP, TOKEN, Run, gone, read_pid
 from tests.waiting import wait_until
 
@@ -222,14 +222,6 @@ def test_a_group_with_another_process_is_not_signalled(run: Run) -> None:
     finally:
         unmanaged.kill()
         unmanaged.wait()
-
-
-def test_signal_tree_wakes_what_is_stopped(run: Run) -> None:
-    process = run(SLEEP, token=TOKEN)
-    wait_until(lambda: attempt_processes(TOKEN, None))
-    os.kill(process.pid, signal.SIGSTOP)
-    signal_tree(signal.SIGTERM, TOKEN, None)
-    assert process.wait() == -signal.SIGTERM
 
 
 def test_kill_tree_of_nothing() -> None:

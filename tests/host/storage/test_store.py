@@ -32,7 +32,7 @@ def test_what_was_saved_is_kept(path: str) -> None:
     state = world.scheduler.state
     assert list(kept.jobs) == [state.jobs[i] for i in sorted(state.jobs)]
     assert list(kept.attempts) == list(state.attempts.values())
-    assert {(r.owner, r.device): r for r in kept.reservations} == world.reservations
+    assert {r.key: r for r in kept.reservations} == world.stored
     assert list(kept.devices) == [DeviceStatus("GPU-1", "fan")]
     assert list(kept.rule_states) == list(world.rule_states.values())
     assert kept.next_serial == state.next_serial
@@ -42,7 +42,7 @@ def test_a_new_scheduler_goes_on_from_it(path: str) -> None:
     store = Store(path)
     world = saved_world(store)
     again = Scheduler(world.rules, world.settings)
-    again.restore(store.kept())
+    again.step(ev.Restored(at=world.now, kept=store.kept()))
     again.step(ev.DevicesSeen(at=world.now, devices=world.devices))
     assert again.state.jobs == world.scheduler.state.jobs
     assert again.state.ledgers["GPU-1"].drained == "fan"

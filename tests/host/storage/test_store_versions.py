@@ -130,3 +130,27 @@ def test_a_store_of_another_version_is_left_alone(path: str) -> None:
         db.execute("PRAGMA user_version = 99")
     with pytest.raises(StoreError, match="version 99"):
         Store(path)
+
+
+def test_a_store_of_version_6_is_taken_over(path: str) -> None:
+    store = Store(path)
+    world = World(gpus(2))
+    store.save(world.decisions, [submission_of(world.submit(1000))])
+    before = store.kept()
+    store.close()
+    with sqlite3.connect(path) as db:
+        db.executescript(
+            """
+            CREATE TABLE old (owner TEXT NOT NULL, device TEXT NOT NULL, record TEXT NOT NULL,
+                PRIMARY KEY (owner, device));
+            INSERT INTO old SELECT owner, device, json_remove(record, '$.planner')
+                FROM reservations;
+            DROP TABLE reservations; ALTER TABLE old RENAME TO reservations;
+            PRAGMA user_version = 6;
+            """
+        )
+    store = Store(path)
+    assert store.kept() == before and len(list(before.reservations)) == 1
+    world.end(1)
+    store.save(world.decisions)
+    assert store.kept().reservations == []

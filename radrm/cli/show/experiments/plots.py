@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from importlib.util import find_spec
 from typing import Any
 
+from radrm.cli.show.experiments.simulations import variant_name
 from radrm.core.words import Outcome
 from radrm.errors import BadFile, UsageError, plain
 from radrm.experiments.simulations.runs import Result
@@ -116,7 +117,7 @@ def plot_comparison(path: str, found: Sequence[Result]) -> None:
     limits = found[0].limits
     several = len({result.variant.estimator for result in found}) > 1
     names = [
-        _text(f"{r.variant.policy}\n{r.variant.estimator}" if several else r.variant.policy)
+        _text(variant_name(r, found) + (f"\n{r.variant.estimator}" if several else ""))
         for r in found
     ]
     spreads = [over_seeds(result.runs) for result in found]

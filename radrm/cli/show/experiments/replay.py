@@ -4,7 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from radrm.cli.show.experiments.simulations import FOOT, compared_table, unfinished_line
+from radrm.cli.show.experiments.simulations import (
+    FOOT,
+    compared_table,
+    unfinished_line,
+    variant_name,
+)
 from radrm.cli.show.styled import Styled, show
 from radrm.client.text import warn
 from radrm.core.units import show_seconds
@@ -19,11 +24,12 @@ _FAR_OFF = 0.25
 
 def show_replay(levels: Sequence[Level], middle: Level, since: str) -> None:
     show(compared_table(middle.found))
-    before = middle.found[0].variant.policy
+    before = variant_name(middle.found[0], middle.found)
     show(Styled(f"in percent: of {plain(before)}. {FOOT}\n"))
     for at, result in enumerate(middle.found):
         if at:
-            line = sentence(result.variant.policy, before, since, overall_gain(levels, at))
+            name = variant_name(result, middle.found)
+            line = sentence(name, before, since, overall_gain(levels, at))
             show(Styled(line))
     for line in caveats(middle.past, len(middle.jobs)):
         show(Styled(line))

@@ -88,10 +88,22 @@ def heading(result: Result) -> Styled:
     return Styled(
         f"{_counted(result.runs[0].jobs, 'job')} on {_counted(devices, 'GPU')}, "
         f"{_counted(len(result.runs), 'seed')}: {plain(result.variant.policy)} "
-        f"({scenario.config.order}, {result.variant.mode}, estimator "
+        f"({scenario.config.order}, {_other_planner(result)}{result.variant.mode}, estimator "
         f"{plain(scenario.estimator)}, recovery {scenario.config.recovery}, "
         f"loop {scenario.fidelity})"
     )
+
+
+def _other_planner(result: Result) -> str:
+    planner = result.variant.planner
+    return "" if planner == "default" else f"planner {plain(planner)}, "
+
+
+def variant_name(result: Result, found: Sequence[Result]) -> str:
+    """The policy of a result, with its planner if the results differ in that."""
+    if len({each.variant.planner for each in found}) == 1:
+        return plain(result.variant.policy)
+    return f"{plain(result.variant.policy)} ({plain(result.variant.planner)})"
 
 
 def one_table(result: Result) -> Rows:
@@ -129,8 +141,10 @@ def compared_table(found: Sequence[Result]) -> Rows:
     spreads = [over_seeds(result.runs) for result in found]
     figures = [f for f in _FIGURES if any(s[f.name].mean is not None for s in spreads)]
     several = len({result.variant.estimator for result in found}) > 1
+    plans = len({result.variant.planner for result in found}) > 1
     columns = [Column("POLICY", least=10)]
     columns += [Column("ESTIMATOR", rank=0 if several else 9)]
+    columns += [Column("PLANNER")] * plans
     for figure in figures:
         columns.append(Column(figure.title, right=True, rank=figure.rank))
         if figure.bound is not None or figure.name == "energy_j":
@@ -139,6 +153,7 @@ def compared_table(found: Sequence[Result]) -> Rows:
     best = {f.name: _best(f, [s[f.name].mean for s in spreads]) for f in figures}
     for result, spread in zip(found, spreads, strict=True):
         cells = [Styled(plain(result.variant.policy)), Styled(plain(result.variant.estimator))]
+        cells += [Styled(plain(result.variant.planner))] * plans
         for figure in figures:
             value = spread[figure.name]
             bold = value.mean is not None and value.mean == best[figure.name]
@@ -150,7 +165,7 @@ def compared_table(found: Sequence[Result]) -> Rows:
         ("lower bound", limits.mean_jct_s, limits.makespan_s),
         ("fluid", limits.fluid_mean_jct_s, limits.fluid_makespan_s),
     ):
-        row = [Styled(title, "dim"), Styled("")]
+        row = [Styled(title, "dim"), *[Styled("")] * (1 + plans)]
         for figure in figures:
             known = {"makespan_s": makespan_s, "mean_jct_s": jct_s}.get(figure.name)
             row.append(Styled("" if known is None else figure.show(known), "dim"))
@@ -184,7 +199,7 @@ FOOT = (
 def unfinished_line(found: Sequence[Result]) -> str | None:
     """A line on the variants in which jobs never completed; None if all did."""
     counts = [
-        f"{result.variant.policy}: {_count(mean)}"
+        f"{variant_name(result, found)}: {_count(mean)}"
         for result in found
         if (mean := over_seeds(result.runs)["unfinished"].mean)
     ]

@@ -1,0 +1,213 @@
+"""Call the planners in force after an event, and carry out what they propose.
+
+Theory of operation
+-------------------
+Planners are called in their configured order. Each sees what the earlier ones have changed, and
+each proposal is checked against the present state. So planners need not know one another: if
+two want the same device or job, the first proposal is carried out and the second is rejected.
+
+Exactly one planner starts waiting jobs. While it rests after a failure, the fallback starts them
+in its place. The others are left out while they rest.
+
+Invariants:
+- One planner's failure touches no other planner: failures, states, thoughts and wake-ups are
+  kept by name, and names are unique (`wiring`).
+- Whose proposal is carried out stands in the records (`Attempt.planner`, `Attempt.requested`).
+
+What a restart sees: the planners' states (`RuleState`). Slow planners: `thoughts.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import replace
+from typing import cast
+
+from radrm.core.actions import Think
+from radrm.core.events import Event, PlanReady
+from radrm.core.planning.asking import bounded, is_wanted, proposals, remember
+from radrm.core.planning.thoughts import Thoughts
+from radrm.core.proposals import (
+    Migrate,
+    Preempt,
+    Proposal,
+    ResizeTo,
+    SetShares,
+    TakeCheckpointNow,
+)
+from radrm.core.records import PlannerRequest, Refusal
+from radrm.core.rules import AnyPlanner, Planner, SlowPlanner, is_slow
+from radrm.core.state.isolation import RuleFailed, WrongAnswer, call_rule
+from radrm.core.state.state import State
+from radrm.core.state.timers import PLANNER, THINK, Timer
+from radrm.core.units import show_seconds
+from radrm.core.view import View
+
+_REQUESTS: dict[type[Proposal], str] = {
+    Preempt: "a preemption",
+    TakeCheckpointNow: "a checkpoint",
+    Migrate: "a migration",
+    ResizeTo: "a resize",
+    SetShares: "other caps",
+}
+"""What a planner asks for by a proposal about a running job."""
+
+Apply = Callable[[State, Proposal], None]
+
+
+class Planners:
+    """The planners in force. `apply` carries out a proposal, or notes its rejection."""
+
+    def __init__(
+        self,
+        state: State,
+        view: View,
+        planners: Sequence[Planner | SlowPlanner],
+        fallback: Planner | None,
+        apply: Apply,
+    ) -> None:
+        self._state = state
+        self._view = view
+        self._all = tuple(planners)
+        self._fallback = fallback
+        self._apply = apply
+        self._starter = next((p for p in planners if p.starts_jobs is True), None)
+        self._slow = {planner.name: planner for planner in planners if is_slow(planner)}
+        self._thoughts = Thoughts(state)
+
+    # ------------------------------------------------------------- when they are called
+
+    @property
+    def names(self) -> set[str]:
+        """The names of all planners."""
+        return {planner.name for planner in self._all}
+
+    def woken_by(self, timer: Timer) -> Collection[str] | None:
+        """Return the planners to call because of a due timer; None if it is not about one."""
+        if timer.what.startswith(PLANNER):
+            name = timer.what.removeprefix(PLANNER)
+            return (name,) if is_wanted(self._state, timer) else ()
+        if timer.what.startswith(THINK):
+            name = timer.what.removeprefix(THINK)
+            if self._thoughts.overdue(name):
+                self._fail(self._slow[name], WrongAnswer("it gave no plan in its time"))
+                return (name,)
+            return (name,) if self._thoughts.is_due(name) else ()
+        return None
+
+    def call(self, event: Event, woken: Collection[str] = ()) -> None:
+        """Call the planners that listen to an event, and the woken ones."""
+        for planner in self._all:
+            if planner.name in woken or self._listens(planner, event):
+                self._ask(planner, event)
+
+    def _listens(self, planner: AnyPlanner, event: Event) -> bool:
+        try:
+            return call_rule(lambda: type(event) in planner.listens)
+        except RuleFailed as failed:
+            isolation = self._state.isolation
+            isolation.fail("planner", planner.name, failed.error, "it hears of nothing")
+            return False
+
+    def _ask(self, planner: Planner | SlowPlanner, event: Event) -> None:
+        """Carry out a planner's proposals, or the fallback's while the planner rests."""
+        if not self._state.isolation.rests("planner", planner.name):
+            try:
+                if is_slow(planner):
+                    self._thoughts.want(planner)
+                    return
+                for proposal in proposals(self._state, self._view, cast(Planner, planner), event):
+                    self._carry_out(planner.name, proposal)
+                return
+            except RuleFailed as failed:
+                self._fail(planner, failed.error)
+        self._replace(planner, event)
+
+    def _replace(self, planner: AnyPlanner, event: Event) -> None:
+        """Ask the fallback in place of a planner that rests, if that starts jobs."""
+        fallback = self._fallback
+        if planner is self._starter and fallback is not None and fallback is not planner:
+            self._ask(fallback, event)
+
+    def _fail(self, planner: AnyPlanner, error: BaseException) -> None:
+        """Let a planner rest after a failure."""
+        meanwhile = "the others go on without it"
+        if planner is self._starter or planner is self._fallback:
+            meanwhile = "jobs are started in order of submission, on GPUs of their own"
+            if self._fallback is None or self._fallback is planner:
+                meanwhile = "no job starts meanwhile"
+        self._thoughts.forget(planner.name)
+        self._state.isolation.fail("planner", planner.name, error, meanwhile)
+
+    def _carry_out(self, name: str, proposal: Proposal) -> None:
+        """Carry out a planner's proposal, and note in the attempt who made it."""
+        state = self._state
+        rejected = len(state.step.rejections)
+        state.step.planner = name
+        self._apply(state, proposal)
+        state.step.planner = None
+        kind, attempt = _REQUESTS.get(type(proposal)), state.attempts.get(proposal.job_id)
+        if kind is None or attempt is None or len(state.step.rejections) > rejected:
+            return
+        requested = PlannerRequest(kind, name)
+        if attempt.requested != requested:
+            state.put_attempt(replace(attempt, requested=requested))
+
+    # ------------------------------------------------------------- slow planners
+
+    def take_plan(self, event: PlanReady) -> None:
+        """Carry out a slow planner's plan, without what has become stale."""
+        planner = self._slow.get(event.planner)
+        if planner is not None and not self._thoughts.end(event.planner, event.number):
+            return  # too late: the thought has been given up
+        try:
+            if event.error is not None:
+                raise RuleFailed(WrongAnswer(event.error))
+            found = bounded(self._state, event.proposals)
+            if planner is not None:
+                remember(self._state, planner, event.state, event.wake_at)
+        except RuleFailed as failed:
+            if planner is None:
+                meanwhile = "the others go on without it"
+                self._state.isolation.fail("planner", event.planner, failed.error, meanwhile)
+                return
+            self._fail(planner, failed.error)
+            self._replace(planner, event)
+            return
+        # All are compared first: a plan may hold two proposals for one job.
+        stale = [self._state.touched_since(each.job_id, event.version) for each in found]
+        for proposal, is_stale in zip(found, stale, strict=True):
+            if is_stale:
+                why = Refusal("stale", "the job has changed since the planner looked")
+                self._state.step.rejections.append((proposal, why))
+            else:
+                self._carry_out(event.planner, proposal)
+        if planner is not None and self._thoughts.is_due(event.planner):
+            self._ask(planner, event)
+
+    def think_failed(self, action: Think, reason: str, event: Event) -> None:
+        """End a thought that the host could not begin."""
+        planner = self._slow.get(action.planner)
+        if planner is not None and self._thoughts.end(action.planner, action.number):
+            self._fail(planner, WrongAnswer(reason))
+            self._replace(planner, event)
+
+    # ------------------------------------------------------------- why a job waits
+
+    def in_use(self) -> list[AnyPlanner]:
+        """Return the planners in use now: the fallback replaces the one that starts jobs."""
+        rests = self._state.isolation.rests
+        found: list[AnyPlanner] = [p for p in self._all if not rests("planner", p.name)]
+        # By identity: a rule may define its own comparison.
+        if self._fallback is None or any(each is self._starter for each in found):
+            return found
+        return [self._fallback, *found]
+
+    def thinking(self) -> tuple[Refusal, ...]:
+        """Return the reason for which any job may wait: its planner makes a plan now."""
+        name = self._starter.name if self._starter is not None else ""
+        thought = self._thoughts.under_way(name)
+        if thought is None:
+            return ()
+        for_s = show_seconds(max(0.0, self._state.step.now.boot_s - thought.since_s))
+        return (Refusal("planning", f"the planner {name} has been making a plan for {for_s}"),)

@@ -1,0 +1,146 @@
+"""The CPUs and the host memory of nodes: what jobs can have, and what they have booked.
+
+Theory of operation
+-------------------
+    free = capacity - sum over live jobs of what their tasks book; never below zero
+
+A job books what the shares of its placements say: where it runs, where a resize or a migration
+leads, and the caps that the host is about to apply. A task counts once on each node, with the
+largest of its figures: all its shares have the same, and it may be in several placements.
+
+Invariants:
+- Nothing is stored. Bookings follow from the records of jobs and attempts at each change, so a
+  restart makes the same ones. Only the question of caps that the host has not answered is lost.
+- CPUs are counted in thousandths, as whole numbers: no rounding error adds up.
+- An unknown capacity (None) limits nothing.
+
+What may interleave: the capacity may shrink below what is booked (a CPU is unplugged, the
+configuration changes). No job is stopped; nothing is free until enough of them have ended.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from radrm.core.records import LOCAL_NODE, Attempt, Job, Node, NodeUse, Placement
+from radrm.core.units import milli
+
+
+@dataclass(frozen=True, slots=True)
+class Amount:
+    """An amount of CPUs, in thousandths, and of host memory, in MiB."""
+
+    milli_cpus: int = 0
+    memory_mib: int = 0
+
+    def __add__(self, other: Amount) -> Amount:
+        return Amount(self.milli_cpus + other.milli_cpus, self.memory_mib + other.memory_mib)
+
+    def __sub__(self, other: Amount) -> Amount:
+        return Amount(self.milli_cpus - other.milli_cpus, self.memory_mib - other.memory_mib)
+
+
+NOTHING = Amount()
+
+
+def booked_by(placements: Iterable[Placement]) -> dict[str, Amount]:
+    """Return what placements of one job book together on each node."""
+    tasks: dict[tuple[str, str, int], Amount] = {}
+    for placement in placements:
+        for share in placement.shares:
+            if share.cpus is None and share.memory_mib is None:
+                continue
+            task = (share.node, share.role, share.task)
+            before = tasks.get(task, NOTHING)
+            tasks[task] = Amount(
+                max(before.milli_cpus, milli(share.cpus)),
+                max(before.memory_mib, share.memory_mib or 0),
+            )
+    found: dict[str, Amount] = {}
+    for (node, _, _), amount in tasks.items():
+        found[node] = found.get(node, NOTHING) + amount
+    return found
+
+
+class Nodes:
+    """The capacity of each node, and the bookings of live jobs."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, Node] = {}
+        self._placements: dict[int, tuple[Placement, ...]] = {}
+        """The placements of each live job that books anything."""
+        self._asked: dict[int, Placement] = {}
+        """By job: its placement with caps that the host has not applied yet."""
+        self._of_job: dict[int, dict[str, Amount]] = {}
+        self._booked: dict[str, Amount] = {}
+
+    def see(self, nodes: Iterable[Node]) -> bool:
+        """Replace the nodes' capacities. Returns whether they have changed."""
+        before, self._known = self._known, {node.name: node for node in nodes}
+        return self._known != before
+
+    def update(self, job: Job | None, attempt: Attempt | None) -> None:
+        """Book what a live attempt has, and what it is about to get; else book nothing."""
+        if attempt is None:
+            return
+        if attempt.ended is not None:
+            self._asked.pop(attempt.job_id, None)
+            self._book(attempt.job_id, ())
+            return
+        target, asked = job.target if job else None, self._asked.get(attempt.job_id)
+        found = (attempt.placement, attempt.target, target, asked)
+        self._book(attempt.job_id, tuple(each for each in found if each is not None))
+
+    def ask(self, job: Job, attempt: Attempt, asked: Placement | None) -> None:
+        """Book caps that the host is to apply to a live attempt; None: it has answered."""
+        if asked is None:
+            self._asked.pop(job.id, None)
+        else:
+            self._asked[job.id] = asked
+        self.update(job, attempt)
+
+    def _book(self, job_id: int, placements: tuple[Placement, ...]) -> None:
+        if self._placements.get(job_id, ()) == placements:
+            return
+        self._placements.pop(job_id, None)
+        for name, amount in self._of_job.pop(job_id, {}).items():
+            self._booked[name] -= amount
+        found = booked_by(placements)
+        if found:
+            self._placements[job_id], self._of_job[job_id] = placements, found
+        for name, amount in found.items():
+            self._booked[name] = self._booked.get(name, NOTHING) + amount
+
+    def placements_of(self, job_id: int) -> tuple[Placement, ...]:
+        """Return the placements for which a job has booked something; empty if it has not."""
+        return self._placements.get(job_id, ())
+
+    def booked(self, name: str) -> Amount:
+        """Return what all jobs have booked on a node."""
+        return self._booked.get(name, NOTHING)
+
+    def booked_for(self, job_ids: Iterable[int]) -> Mapping[str, Amount]:
+        """Return what these jobs have booked on each node."""
+        found: dict[str, Amount] = {}
+        for job_id in job_ids:
+            for name, amount in self._of_job.get(job_id, {}).items():
+                found[name] = found.get(name, NOTHING) + amount
+        return found
+
+    def find(self, name: str) -> Node:
+        """Return a node with its capacity, which is unknown for a node that was not reported."""
+        return self._known.get(name) or Node(name)
+
+    def known(self) -> list[Node]:
+        """Return the reported nodes; before any report, this one with unknown capacity."""
+        return list(self._known.values()) or [Node(LOCAL_NODE)]
+
+    def uses(self) -> tuple[NodeUse, ...]:
+        """Return the reported nodes with their bookings, by name."""
+        found = []
+        for name in sorted(self._known):
+            booked = self.booked(name)
+            use = NodeUse(self._known[name], booked.milli_cpus / 1000, booked.memory_mib)
+            found.append(use)
+        return tuple(found)

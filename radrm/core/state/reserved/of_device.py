@@ -1,0 +1,145 @@
+"""The reservations of one device, and the memory that they take over time.
+
+Theory of operation
+-------------------
+A reservation of a live attempt (RUNNING) or of a migration's target counts at all times, whatever
+its times say: an attempt has its memory until it really ends. One that a planner made (BACKFILL,
+MAINTENANCE) counts from its start to its end. So a job with a time limit can use what is reserved
+for later. A device that leaves at `Device.available_until` is reserved as a whole from then on.
+
+Invariants:
+- The times of planners' reservations are boot-time seconds of this boot (`core/planned.py` converts
+  those of an earlier one). Setting the clock moves none of them. `available_until` is a date, and
+  is compared with the date of each step.
+- RUNNING and MIGRATION of one owner do not add up: the attempt ends before the job starts at its
+  target.
+- Without planners' reservations nothing depends on the time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from itertools import chain
+
+from radrm.core.records import Device, Instant, Reservation, ReservationKey
+from radrm.core.state.holding import Holding
+from radrm.core.state.reserved.claims import FOREVER, Claim, peak_mib
+from radrm.core.words import ReservationKind
+
+AVAILABILITY = "availability"
+"""The owner of a device from the end of its availability on."""
+
+
+class Reserved:
+    """The reservations of one device. `clock` returns the time of the current step.
+
+    An interval is from `start_s` to `end_s`, in boot-time seconds; None: from now, without an end.
+    The reservations of the owner `but` do not count.
+    """
+
+    def __init__(self, holdings: Mapping[int, Holding], clock: Callable[[], Instant]) -> None:
+        self._holdings = holdings
+        self._clock = clock
+        self.held: dict[ReservationKey, Reservation] = {}
+        """Those of live attempts and of migrations' targets."""
+        self.planned: dict[ReservationKey, Reservation] = {}
+        """Those that planners made."""
+
+    def put(self, reservation: Reservation) -> None:
+        """Enter a reservation in place of the one with the same key."""
+        kept = self.planned if reservation.kind.planned else self.held
+        kept[reservation.key] = reservation
+
+    def drop(self, key: ReservationKey) -> None:
+        """Remove a reservation, if it is here."""
+        self.held.pop(key, None)
+        self.planned.pop(key, None)
+
+    def every(self) -> tuple[Reservation, ...]:
+        """Return all reservations."""
+        return (*self.held.values(), *self.planned.values())
+
+    def running(self, job_id: int) -> Reservation | None:
+        """Return the reservation of a job's live attempt; None if it has none here."""
+        running = (r for r in self.held.values() if r.kind is ReservationKind.RUNNING)
+        return next((r for r in running if r.job_id == job_id), None)
+
+    # ------------------------------------------------------------- memory
+
+    def size_mib(self, device: Device, reservation: Reservation) -> int:
+        """Return the MiB that a reservation takes: at least what its attempt uses."""
+        if reservation.mib is None:
+            return device.capacity_mib
+        if reservation.kind is not ReservationKind.RUNNING or reservation.job_id is None:
+            return reservation.mib
+        holding = self._holdings.get(reservation.job_id)
+        observed = holding.observed_mib if holding else None
+        return max(reservation.mib, observed or 0)
+
+    def held_mib(self, device: Device, but: str | None) -> int:
+        """Return the MiB that attempts and migrations' targets take."""
+        largest: dict[str, int] = {}
+        for reservation in self.held.values():
+            owner = reservation.owner
+            if owner != but:
+                mib = self.size_mib(device, reservation)
+                largest[owner] = mib if owner not in largest else max(mib, largest[owner])
+        return sum(largest.values())
+
+    def taken_mib(
+        self, device: Device, but: str | None, start_s: float | None, end_s: float | None
+    ) -> int:
+        """Return the most MiB taken at any moment of an interval."""
+        held = self.held_mib(device, but)
+        planned = self.planned_claims(device, but, start_s, end_s)
+        if not planned:
+            return held
+        start_s = self._clock().boot_s if start_s is None else start_s
+        return held + peak_mib(planned, start_s, FOREVER if end_s is None else end_s)
+
+    def others(
+        self, device: Device, but: str | None, start_s: float | None, end_s: float | None
+    ) -> bool:
+        """Return whether another owner has a reservation in an interval."""
+        if any(r.owner != but for r in self.held.values()):
+            return True
+        return bool(self.planned_claims(device, but, start_s, end_s))
+
+    def planned_claims(
+        self,
+        device: Device,
+        but: str | None,
+        start_s: float | None = None,
+        end_s: float | None = None,
+    ) -> list[Claim]:
+        """Return what is reserved by planners in an interval, and from when the device is gone."""
+        if not self.planned and device.available_until is None:
+            return []
+        now = self._clock()
+        found = [
+            Claim(
+                r.owner,
+                self.size_mib(device, r),
+                r.since.boot_s,
+                FOREVER if r.until is None else r.until.boot_s,
+            )
+            for r in self.planned.values()
+            if r.owner != but
+        ]
+        if device.available_until is not None:
+            leaves_s = now.boot_s + device.available_until - now.wall_s
+            found.append(Claim(AVAILABILITY, device.capacity_mib, leaves_s))
+        start_s = now.boot_s if start_s is None else start_s
+        end_s = FOREVER if end_s is None else end_s
+        return [claim for claim in found if claim.meets(start_s, end_s)]
+
+    def claims(
+        self, device: Device, but: str | None, end_of: Callable[[Reservation], float]
+    ) -> list[Claim]:
+        """Return all claims. `end_of` returns when an attempt's reservation is expected to end."""
+        held = (
+            Claim(r.owner, self.size_mib(device, r), end_s=end_of(r))
+            for r in self.held.values()
+            if r.owner != but
+        )
+        return list(chain(held, self.planned_claims(device, but, -FOREVER)))

@@ -1,0 +1,117 @@
+"""The process that runs one slow planner (`host/workers`).
+
+    python -m radrm.host.planning.worker     (questions on standard input, answers on output)
+
+The first message names the planner, and every later one is a question; each gets one message as
+its answer. The daemon trusts no answer: it is plain data of limited size, and the core checks it.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from radrm.config import parse_table
+from radrm.core.planning.thinking import Thought, think
+from radrm.core.proposals import (
+    Hopeless,
+    Migrate,
+    Preempt,
+    Proposal,
+    ResizeTo,
+    SetShares,
+    Start,
+    TakeCheckpointNow,
+)
+from radrm.core.snapshot import Snapshot, SnapshotData
+from radrm.errors import RadrmError
+from radrm.host.workers.child import end_after, give_up_rights, take_pipes
+from radrm.host.workers.messages import packed, read, write
+from radrm.wiring import make_planner
+
+_KINDS: dict[str, type[Proposal]] = {
+    kind.__name__: kind
+    for kind in (Start, Preempt, TakeCheckpointNow, Migrate, ResizeTo, SetShares, Hopeless)
+}
+
+
+@dataclass(frozen=True, slots=True)
+class First:
+    """The planner to run, and the daemon's configuration."""
+
+    planner: str
+    config: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What a planner looks at. The process ends after twice `limit_s` (real seconds)."""
+
+    snapshot: SnapshotData
+    state: Any
+    limit_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A `Thought`, with each proposal as its kind and its fields."""
+
+    proposals: tuple[tuple[str, msgspec.Raw], ...] = ()
+    state: Any = None
+    wake_at: float | None = None
+    error: str | None = None
+
+
+def answer_of(thought: Thought) -> bytes:
+    """A thought as a packed message, or the reason why it cannot be sent."""
+    try:
+        proposals = tuple(
+            (type(each).__name__, msgspec.Raw(msgspec.msgpack.encode(each)))
+            for each in thought.proposals
+        )
+        return packed(Answer(proposals, thought.state, thought.wake_at, thought.error))
+    except (OverflowError, UnicodeError) as error:
+        return packed(Answer(error=f"its answer cannot be sent: {error}"[:300]))
+
+
+def thought_of(data: bytes) -> Thought:
+    """The thought in a message of the process. Raises `EOFError` for anything else."""
+    try:
+        answer = msgspec.msgpack.decode(data, type=Answer)
+        proposals = tuple(
+            msgspec.msgpack.decode(fields, type=_KINDS[kind]) for kind, fields in answer.proposals
+        )
+    except (msgspec.MsgspecError, KeyError, ValueError, RecursionError) as error:
+        raise EOFError(f"its process answered nonsense ({error})"[:300]) from None
+    return Thought(proposals, answer.state, answer.wake_at, answer.error)
+
+
+def main() -> int:
+    own, parent = os.getpid(), os.getppid()
+    source, target = take_pipes()
+    first: First = read(source, First)
+    try:
+        config = parse_table(first.config, "the daemon's configuration")
+        planner: Any = make_planner(config, first.planner)
+    except RadrmError as error:
+        write(target, packed(Answer(error=str(error))))
+        return 1
+    give_up_rights(parent)
+    write(target, packed(Answer()))
+    while (question := read(source, Question)) is not None:
+        # The daemon ends this process earlier. If the daemon is dead, SIGALRM ends it.
+        end_after(2 * question.limit_s)
+        thought = think(planner, Snapshot.of(question.snapshot), question.state)
+        if os.getpid() != own:
+            os._exit(0)  # a child that the planner forked, and that came back here
+        end_after(0)
+        write(target, answer_of(thought))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,151 @@
+"""Ask the processes of an attempt to end, in an order that lets them save their work.
+
+Theory of operation. A trainer whose data loaders die first cannot save: PyTorch raises
+"DataLoader worker killed by signal" in it. And the loaders inherit the trainer's own handler. So
+TERM goes in waves:
+
+    1. to the topmost processes that handle it: not to what is below them
+    2. when these have ended: to the topmost of those that are left, and so on
+    3. when none is left that handles it, or shortly before the grace time ends: to the rest
+
+A process handles TERM if it catches it, or blocks it: then it waits for it (`sigwait`).
+
+Shells are special, because they wait for their command. One without a trap gets TERM with the
+rest, and stands still until then (SIGSTOP): else it would go on to its next command. One with a
+trap runs it only when its command has ended, so TERM goes to both.
+
+Nobody gets TERM twice in one stop. A signal goes only to the process that was found (pid and
+start time). The processes may fork and exit meanwhile: each wave looks anew, and the deadline
+ends the waves. A kill of the daemon changes nothing, because the runner stops its job. A kill of
+the runner leaves processes that may stand still; the daemon then kills them all.
+
+The runner imports this file before it starts a job, so it imports only what Python has loaded
+anyway.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+
+from radrm.host.processes.identity import send_signal
+from radrm.host.processes.procfs import Stat, read_stat
+from radrm.host.processes.tree import has_signal
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Mapping
+
+LOOK_S = 0.1
+"""Seconds between two looks at the processes that were asked. Most are no children of the
+runner, so no signal says that they have ended."""
+_LAST_PART = 0.25
+"""The part of a short grace time that is kept for the rest."""
+_SHELLS = frozenset(
+    {"ash", "bash", "busybox", "csh", "dash", "fish", "ksh", "ksh93", "mksh", "sh", "tcsh", "zsh"}
+)
+
+
+class Stop:
+    """A stop under way. `find` returns the attempt's living processes by pid.
+
+    After `seconds` from now the host kills what is left. The rest gets TERM `patience_s` before,
+    and sooner in a short grace time.
+    """
+
+    def __init__(
+        self,
+        find: Callable[[], dict[int, Stat]],
+        seconds: float,
+        patience_s: float,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._find = find
+        self._clock = clock
+        self._patience_s = patience_s
+        self._rest_s = clock() + seconds - min(patience_s, seconds * _LAST_PART)
+        self._asked: dict[int, int] = {}
+        """Who got TERM: pid and start time."""
+        self._ends_s = float("inf")
+
+    @property
+    def left_s(self) -> float:
+        """The seconds that the rest has left to end; infinite before it gets TERM."""
+        return self._ends_s - self._clock()
+
+    def look(self) -> float | None:
+        """Take the next step if it is due. Returns the seconds until the next look, or None."""
+        if self._ends_s < float("inf"):
+            return None
+        left_s = self._rest_s - self._clock()
+        if left_s > 0 and any(_lives(*each) for each in self._asked.items()):
+            return min(left_s, LOOK_S)
+        members = self._find()
+        asked: set[int] = set()
+        if left_s > 0:
+            parents = {pid: stat.parent for pid, stat in members.items()}
+            handling = set(filter(_handles, members))
+            asked, still = topmost(parents, handling, set(filter(_is_shell, members)))
+            for pid in still:
+                send_signal(pid, members[pid].start_ticks, signal.SIGSTOP)
+        if not asked:
+            self._ends_s = self._clock() + self._patience_s
+        for pid in asked or members:
+            self._ask(pid, members[pid].start_ticks)
+        return LOOK_S if asked else None
+
+    def _ask(self, pid: int, start_ticks: int) -> None:
+        """Send TERM, once, and wake the process if it stands still."""
+        if self._asked.get(pid) != start_ticks:
+            self._asked[pid] = start_ticks
+            send_signal(pid, start_ticks, signal.SIGTERM)
+        send_signal(pid, start_ticks, signal.SIGCONT)
+
+
+def topmost(
+    parents: Mapping[int, int], handling: Collection[int], shells: Collection[int]
+) -> tuple[set[int], set[int]]:
+    """Return which processes get TERM first, and which shells stand still meanwhile.
+
+    `parents`: the parent of each process. `handling`: those that handle TERM.
+    """
+    children: dict[int, list[int]] = {}
+    for pid, parent in parents.items():
+        children.setdefault(parent, []).append(pid)
+    asked: set[int] = set()
+    # The processes to look at, each with True if only the commands of a shell count.
+    left = [(pid, False) for pid, parent in parents.items() if parent not in parents]
+    while left:
+        pid, commands = left.pop()
+        if pid in handling:
+            asked.add(pid)
+        if pid in shells:
+            commands = commands or pid in handling
+        elif pid in handling or commands:
+            continue
+        left += [(child, commands) for child in children.get(pid, ())]
+    still: set[int] = set()
+    for pid in asked:
+        above = parents[pid]
+        while above in parents and above not in still:
+            if above in shells and above not in handling:
+                still.add(above)
+            above = parents[above]
+    return asked, still
+
+
+def _handles(pid: int) -> bool:
+    return has_signal(pid, signal.SIGTERM, b"SigCgt:", b"SigBlk:")
+
+
+def _is_shell(pid: int) -> bool:
+    try:
+        return os.path.basename(os.readlink(f"/proc/{pid}/exe")) in _SHELLS
+    except OSError:
+        return False
+
+
+def _lives(pid: int, start_ticks: int) -> bool:
+    stat = read_stat(pid)
+    return stat is not None and stat.start_ticks == start_ticks and not stat.dead
