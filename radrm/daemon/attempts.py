@@ -15,6 +15,7 @@ from radrm.core.records import Attempt, Job
 from radrm.core.scheduler import Scheduler
 from radrm.core.units import show_mib
 from radrm.core.words import Collocation
+from radrm.daemon.launching import cpus_of
 from radrm.host.attempts.evidence import Ended, Lost, Running, Started, Void
 from radrm.host.attempts.launcher import Launcher
 from radrm.host.clock import Clock
@@ -54,6 +55,8 @@ class Attempts:
             log.info("re-adopted job %d (attempt %d): %s", job.id, attempt.number, what)
             if isinstance(found, Ended) and found.at.boot != self._clock.now().boot:
                 log.info("job %d: its exit record is of an earlier boot; its date holds", job.id)
+            if isinstance(found, Running):
+                self._launcher.restore_cpus(attempt.serial, cpus_of(attempt.placement.shares))
             if isinstance(found, Lost) and not found.began:
                 found = Void()  # daemon and runner both died in the launch: nothing ran
             events += self._events_of(job, attempt, found)

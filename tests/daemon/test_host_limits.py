@@ -20,6 +20,27 @@ HOG = "x = bytearray(200 << 20)"
 """Uses 200 MiB."""
 
 
+CAPPER = """
+from dataclasses import replace
+from radrm.rules import Plan, SetShares, events
+
+class Capper:
+    name, version, starts_jobs = "capper", 1, False
+    listens = frozenset({events.AttemptStarted})
+
+    def plan(self, view, event, state):
+        return Plan([
+            SetShares(job_id=job.id, shares=tuple(
+                replace(share, cpus=0.1) for share in attempt.placement.shares))
+            for job, attempt in view.running() if attempt.placement.shares[0].cpus is None
+        ])
+
+    def explain(self, view, job):
+        return ()
+"""
+"""A planner that gives 0.1 CPUs to each job that starts without a cap."""
+
+
 @pytest.fixture(autouse=True)
 def controllers() -> None:
     """Those of version 1, which leave this process where it is."""
@@ -32,7 +53,8 @@ def python(code: str) -> tuple[str, ...]:
 
 
 def groups(daemon: DaemonHome, job: int) -> dict[str, str]:
-    """The groups of a job's attempt, by controller."""
+    """The groups of a running job, by controller."""
+    daemon.wait_state(job, "RUNNING")
     folder = daemon.folder / "home" / "attempts"
     for path in folder.glob("*/launch.json"):
         record = json.loads(path.read_text())
@@ -46,13 +68,13 @@ def test_a_job_that_burns_more_cpus_than_it_asked_for_gets_only_its_share(
 ) -> None:
     job = daemon.submit("--cpus=0.1", *python(SPIN))
     beside = daemon.submit(*python(SPIN))
-    for each in (job, beside):
-        daemon.wait_state(each, "RUNNING")
     group = groups(daemon, job)["cpu"]
     wait_until(lambda: cgroups.counts(group, "cpu.stat").get("nr_throttled", 0) > 3)
     assert not os.path.exists(groups(daemon, beside)["cpu"])
     assert daemon.job(job)["cpus"] == 0.1 and daemon.job(job)["not_enforced"] is None
     assert "0.1 CPUs" in daemon.radrm("status", str(job)).stdout
+    findings = json.loads(daemon.radrm("doctor", "--json").stdout)
+    assert [f["level"] for f in findings if f["check"] == "limits"] == ["ok"]
     daemon.kill()
     assert Path(group, "cpu.cfs_quota_us").read_text() == "10000\n"
     daemon.start()
@@ -95,3 +117,28 @@ def test_a_job_is_told_its_cpus(daemon: DaemonHome) -> None:
     assert told["--cpus=2.5"] == ["RADRM_CPUS=2.5", "OMP_NUM_THREADS=2", "PYTHON_CPU_COUNT=7"]
     assert told["--cpus=0.5"] == ["RADRM_CPUS=0.5", "OMP_NUM_THREADS=1", "PYTHON_CPU_COUNT=7"]
     assert told["--gpus=1"][0] == "RADRM_CPUS="
+
+
+def test_a_planner_caps_running_jobs_and_the_caps_outlive_the_daemon(home: DaemonHome) -> None:
+    folder = home.folder / "packages"
+    about = folder / "capper-1.0.dist-info"
+    about.mkdir(parents=True)
+    (folder / "capper.py").write_text(CAPPER)
+    (about / "METADATA").write_text("Metadata-Version: 2.1\nName: capper\nVersion: 1.0\n")
+    (about / "entry_points.txt").write_text("[radrm.planners]\ncapper = capper:Capper\n")
+    home.environment["PYTHONPATH"] += f":{folder}"
+    home.settings = ['planner=["default", "capper"]']
+    home.start()
+    job = home.submit(*python(SPIN))
+    group = groups(home, job)["cpu"]
+    wait_until(lambda: cgroups.counts(group, "cpu.stat").get("nr_throttled", 0) > 3)
+    assert len(cgroups.processes(group)) == 2
+    home.kill()
+    limit = Path(group, "cpu.cfs_quota_us")
+    assert limit.read_text() == "10000\n"
+    limit.write_text("-1")
+    home.start()
+    assert limit.read_text() == "10000\n", "what is saved holds"
+    home.radrm("cancel", str(job))
+    home.wait_end(job)
+    assert not os.path.exists(group)

@@ -258,6 +258,16 @@ class Launcher:
                 return
         self._end_in_time(live)  # without its runner it is lost, whatever was asked for
 
+    def restore_cpus(self, serial: int, cpus: float | None) -> None:
+        """Limit the CPUs of an adopted attempt as its record says.
+
+        A daemon that was killed may have changed the limit, and not its record.
+        """
+        live = self._live.get(serial)
+        group = live.limits.cpu if live is not None else None
+        if group is not None and os.path.isdir(group):
+            limits.set_cpus(group, cpus)
+
     def set_cpus(self, serial: int, cpus: float | None) -> None:
         """Limit the CPUs of a running attempt, from now on; None: no limit. Raises `Refused`."""
         live = self._live.get(serial)
@@ -267,10 +277,12 @@ class Launcher:
         if group is None:
             raise Refused(self.controllers.why_not("cpu") or "its CPUs cannot be limited")
         if not os.path.isdir(group):
+            if cpus is None:
+                return
             cgroups.make(group)
         if not limits.set_cpus(group, cpus):
             raise Refused(f"the control group {group} takes no limit of CPUs")
-        if group != live.cgroup and not limits.gather(group, live.processes):
+        if not limits.gather(group, live.processes):
             raise Refused(f"its processes cannot be moved into the control group {group}")
 
     def forget(self, serial: int) -> None:

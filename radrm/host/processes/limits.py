@@ -32,7 +32,7 @@ _LEAST_QUOTA_US = 1_000
 """The kernel takes no smaller quota."""
 _SLACK = 1 << 20
 """Bytes below its limit at which a group may be when the kernel finds no memory for it."""
-_MOST_ROUNDS = 100
+_MOST_ROUNDS = 20
 """Looks at a tree of processes that is moved into a group while it forks."""
 
 

@@ -5,6 +5,7 @@ They run where this machine lets us make groups with these controllers, of whate
 
 from __future__ import annotations
 
+import json
 import os
 import pwd
 import shutil
@@ -23,7 +24,7 @@ from radrm.host.processes import cgroups
 from radrm.host.processes.controllers import Controllers, prepare
 from radrm.host.processes.limits import Limits
 from radrm.host.processes.tree import kill_tree
-from tests.host.attempts.host import SERIAL, SLEEPER, Host, next_of
+from tests.host.attempts.host import SERIAL, SLEEPER, Host, next_of, remove_group
 from tests.waiting import wait_until
 
 HOG = "x = bytearray(200 << 20)\nprint(len(x))"
@@ -53,6 +54,7 @@ def open_host() -> Iterator[Host]:
     yield host
     wait_until(lambda: not kill_tree(host.token, None))
     host.launchers[-1].close()
+    remove_group(json.loads((host.folder / "launch.json").read_text()))
     shutil.rmtree(place)
 
 
@@ -152,6 +154,8 @@ def test_cpus_of_a_running_job_change_also_after_a_restart(
     host.ready()
     its = own(host)
     assert its.cpu is not None and not os.path.exists(its.cpu), "nothing was limited"
+    daemon.set_cpus(SERIAL, None)
+    assert not os.path.exists(its.cpu)
     daemon.set_cpus(SERIAL, 0.1)
     assert cgroups.processes(its.cpu) == host.processes() - {host.runner()}
     wait_until(lambda: its.cpu and throttled(its.cpu) > 3)
@@ -159,6 +163,8 @@ def test_cpus_of_a_running_job_change_also_after_a_restart(
     second = relaunch(host, controllers)
     assert isinstance(second.adopt(SERIAL, 3), Running)
     assert Path(its.cpu, "cpu.cfs_quota_us").read_text() == "10000\n", "the kernel keeps it"
+    second.restore_cpus(SERIAL, 1.5)
+    assert Path(its.cpu, "cpu.cfs_quota_us").read_text() == "150000\n", "as its record says"
     second.set_cpus(SERIAL, 2.5)
     assert Path(its.cpu, "cpu.cfs_quota_us").read_text() == "250000\n"
     second.set_cpus(SERIAL, None)
@@ -185,6 +191,32 @@ def test_a_job_that_forks_all_the_time_is_gathered_whole(
     assert len(cgroups.processes(its.cpu)) <= 2
     daemon.kill(SERIAL)
     next_of(daemon)
+
+
+def test_an_attempt_of_an_earlier_release(host: Host, controllers: Controllers) -> None:
+    """Its launch record has no limits."""
+    launch(host, controllers, *SLEEPER)
+    host.ready()
+    path = host.folder / "launch.json"
+    record = json.loads(path.read_text())
+    del record["limits"]
+    path.write_text(json.dumps(record))
+    second = relaunch(host, controllers)
+    assert isinstance(second.adopt(SERIAL, 3), Running)
+    second.restore_cpus(SERIAL, None)
+    with pytest.raises(Refused, match="its CPUs cannot be limited"):
+        second.set_cpus(SERIAL, 1.0)
+    second.kill(SERIAL)
+    assert isinstance(next_of(second), Ended)
+    second.forget(SERIAL)
+    assert record["cgroup"] is None or not os.path.exists(record["cgroup"])
+
+
+def test_less_host_memory_than_a_program_needs_to_start(
+    host: Host, controllers: Controllers
+) -> None:
+    ended = next_of(launch(host, controllers, *python("pass"), memory_mib=1))
+    assert isinstance(ended, Ended) and ended.exceeded_mib == 1
 
 
 def test_what_a_killed_runner_leaves_is_removed(host: Host, controllers: Controllers) -> None:

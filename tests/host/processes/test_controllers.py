@@ -151,6 +151,26 @@ def test_without_any_control_groups(tmp_path: Path) -> None:
     assert why == "host memory is booked, not enforced: there is no cgroup v2 for this user"
 
 
+@pytest.mark.parametrize("made", [True, False])
+def test_groups_of_version_1_without_a_limit(tmp_path: Path, made: bool) -> None:
+    """Such as in a container that shows the groups of its host, or for a user."""
+    proc, place = tmp_path / "proc", tmp_path / "cpu"
+    (proc / "self").mkdir(parents=True)
+    (proc / "self/cgroup").write_text("4:cpu,cpuacct:/job\n")
+    mounted = f"30 23 0:27 / {place} rw - cgroup cgroup rw,cpu,cpuacct\n"
+    (proc / "self/mountinfo").write_text(mounted)
+    if made:
+        (place / "job").mkdir(parents=True)
+    found = prepare(str(proc))
+    why = found.why_not("cpu") or ""
+    trial = f"{place}/job/radrm-trial-{ME}"
+    if made:
+        assert why == f"CPUs are booked, not enforced: {trial}/cpu.cfs_quota_us cannot be written"
+        assert not os.path.exists(trial)
+    else:
+        assert f"no control group can be made in {place}/job: No such file" in why
+
+
 def test_places_lie_beside_the_daemons_own_group(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
