@@ -25,12 +25,7 @@ def effects_of(world: World) -> Any:
     launcher = Mock(**{"is_live.return_value": False})
     clock = SimpleNamespace(now=lambda: world.now)
     site = SimpleNamespace(mps=None)
-    others: dict[str, Any] = {
-        "estimation": Mock(),
-        "planning": Mock(),
-        "read_soon": Mock(),
-        "post": Mock(),
-    }
+    others: Any = {name: Mock() for name in ("estimation", "planning", "read_soon", "post")}
     return Effects(clock, world.scheduler, Mock(), launcher, site=site, **others)  # type: ignore[arg-type]
 
 
@@ -82,14 +77,18 @@ def running() -> tuple[World, Job, tuple[Share, ...]]:
     return world, job, world.scheduler.state.attempts[job.id].placement.shares
 
 
-def test_cpus_of_a_running_job_change_and_the_core_learns_it() -> None:
+def shares_of(job: Job, shares: tuple[Share, ...]) -> act.ApplyShares:
+    return act.ApplyShares(job_id=job.id, serial=1, due_boot_s=1e9, shares=shares)
+
+
+def test_cpus_of_a_running_job_change_and_the_core_is_told() -> None:
     world, job, before = running()
     effects = effects_of(world)
     shares = tuple(replace(share, cpus=2.5) for share in before)
-    (applied,) = effects.carry_out(act.ApplyShares(job_id=job.id, serial=1, shares=shares))
+    (applied,) = effects.carry_out(shares_of(job, shares))
     effects._launcher.set_cpus.assert_called_once_with(1, 2.5)
-    world.step(applied)
-    assert world.scheduler.snapshot.attempt(job.id).placement.shares == shares
+    now = world.now
+    assert applied == ev.SharesApplied(at=now, job_id=job.id, serial=1, shares=shares)
 
 
 @pytest.mark.parametrize("change", [{"sm_fraction": 0.5}, {"memory_mib": 64}, {"reserved_mib": 1}])
@@ -97,7 +96,7 @@ def test_nothing_else_of_a_running_job_can_change(change: dict[str, Any]) -> Non
     world, job, before = running()
     effects = effects_of(world)
     shares = tuple(replace(share, cpus=2.5, **change) for share in before)
-    (failed,) = effects.carry_out(act.ApplyShares(job_id=job.id, serial=1, shares=shares))
+    (failed,) = effects.carry_out(shares_of(job, shares))
     assert isinstance(failed, ev.ActionFailed) and "only the CPUs" in failed.reason
     assert effects._launcher.mock_calls == []
 
@@ -106,7 +105,7 @@ def test_cpus_that_cannot_be_limited_are_an_action_that_failed() -> None:
     world, job, before = running()
     effects = effects_of(world)
     effects._launcher.set_cpus.side_effect = Refused("CPUs are booked, not enforced: no cgroup v2")
-    (failed,) = effects.carry_out(act.ApplyShares(job_id=job.id, serial=1, shares=before))
+    (failed,) = effects.carry_out(shares_of(job, before))
     assert isinstance(failed, ev.ActionFailed) and failed.reason.startswith("CPUs are booked")
     world.step(failed)
     assert world.scheduler.snapshot.attempt(job.id).placement.shares == before
