@@ -212,6 +212,39 @@ def test_an_attempt_of_an_earlier_release(host: Host, controllers: Controllers) 
     assert record["cgroup"] is None or not os.path.exists(record["cgroup"])
 
 
+def test_a_cache_of_files_fills_the_limit_and_is_no_reason_to_fail(
+    host: Host, controllers: Controllers
+) -> None:
+    argv = ("dd", "if=/dev/zero", "of=file", "bs=1M", "count=100", "status=none")
+    ended = next_of(launch(host, controllers, *argv, memory_mib=32))
+    assert isinstance(ended, Ended)
+    assert (ended.exit.code, ended.exceeded_mib) == (0, None)
+
+
+BELOW = """
+mkdir $1/mine && echo {limit} >$1/mine/memory.limit_in_bytes && echo 0 >$1/mine/cgroup.procs
+{python} -I -S -c "{hog}"
+echo 0 >$1/cgroup.procs
+"""
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root's jobs can make groups in version 1")
+@pytest.mark.parametrize(("limit", "exceeded"), [(-1, 64), (20 << 20, None)])
+def test_a_group_that_the_job_has_made_below(
+    host: Host, controllers: Controllers, limit: int, exceeded: int | None
+) -> None:
+    script = BELOW.format(limit=limit, python=sys.executable, hog=HOG)
+    code = f"until test -e group; do sleep 0.01; done; set -- $(cat group); {script}"
+    daemon = launch(host, controllers, "sh", "-c", code, memory_mib=64)
+    group = own(host).memory
+    assert group is not None
+    (host.cwd / "group.new").write_text(group)
+    os.rename(host.cwd / "group.new", host.cwd / "group")
+    ended = next_of(daemon)
+    assert isinstance(ended, Ended) and ended.exceeded_mib == exceeded
+    assert not os.path.exists(group)
+
+
 def test_less_host_memory_than_a_program_needs_to_start(
     host: Host, controllers: Controllers
 ) -> None:
