@@ -18,7 +18,7 @@ from radrm.core.words import ActionKind, CheckpointKind
 from tests.core.placements import SLICE, on, server, start
 from tests.world import GIB, World, gpus
 
-STATES = Checkpoint(CheckpointKind.SIGNAL, cost_s=1000.0)
+COSTLY = Checkpoint(CheckpointKind.SIGNAL, cost_s=1000.0)
 SAVES = Checkpoint(CheckpointKind.SIGNAL, cost_s=5.0)
 ELASTIC = (Role(count_min=1, count_max=2),)
 HERE = on("GPU-0")

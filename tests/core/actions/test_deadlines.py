@@ -17,10 +17,9 @@ from radrm.core.records import (
 from radrm.core.words import ActionKind, JobState
 from tests.core.actions.silent import (
     CAPPED,
-    CORE,
+    COSTLY,
     GROWN,
     HERE,
-    STATES,
     each_restart,
     reserved,
     silent,
@@ -178,7 +177,7 @@ def test_a_checkpoint_from_before_the_question_does_not_answer_it() -> None:
 
 
 def test_a_checkpoint_may_take_three_times_its_stated_cost() -> None:
-    world, _ = silent(STATES)
+    world, _ = silent(COSTLY)
     propose(world, TakeCheckpointNow(job_id=1))
     assert until_due(world, ActionKind.CHECKPOINT) == 3000.0
 

@@ -10,7 +10,6 @@ from radrm.core import events as ev
 from radrm.core.proposals import Migrate, Start
 from radrm.core.words import ActionKind, JobState, Outcome
 from tests.core.actions.silent import (
-    CORE,
     HERE,
     each_restart,
     reserved,

@@ -16,7 +16,6 @@ from radrm.core.records import (
 )
 from radrm.core.words import ActionKind, JobState, Outcome
 from tests.core.actions.silent import (
-    CORE,
     HERE,
     each_restart,
     silent,
