@@ -39,6 +39,7 @@ from radrm.core.lifecycle.edits import ask_estimators
 from radrm.core.lifecycle.limits import wake_for_limit
 from radrm.core.lifecycle.pending import renew
 from radrm.core.lifecycle.stops import wake_for_kill
+from radrm.core.planning.reserving import put_back_planned
 from radrm.core.records import Kept, Reservation
 from radrm.core.state.state import State
 from radrm.core.state.timers import AT_ONCE, PAUSE_OVER, PLANNER, Timer
@@ -83,6 +84,9 @@ class Adoption:
         state = self._state
         ledger = state.ledgers.get(reservation.device)
         job = state.jobs.get(reservation.job_id) if reservation.job_id else None
+        if reservation.kind.planned:
+            put_back_planned(state, reservation)
+            return
         if ledger is None:
             self._waiting.append(reservation)
             return

@@ -24,11 +24,13 @@ from radrm.core.lifecycle.migration import drop_target, take_target
 from radrm.core.lifecycle.pending import action_of, ask, without
 from radrm.core.lifecycle.resizing import begin_resize, end_resize
 from radrm.core.lifecycle.stops import stop
+from radrm.core.planning.reserving import put_planned
 from radrm.core.proposals import (
     Hopeless,
     Migrate,
     Preempt,
     Proposal,
+    Reserve,
     ResizeTo,
     SetShares,
     Start,
@@ -47,6 +49,9 @@ def apply(state: State, proposal: Proposal) -> None:
     if refusal is not None:
         state.step.rejections.append((proposal, refusal))
         return
+    if isinstance(proposal, Reserve):
+        put_planned(state, proposal)
+        return
     _CARRIERS[type(proposal)](state, state.jobs[proposal.job_id], proposal)
     # The next proposal is checked against a state in which all ends have reached followers.
     settle(state)
@@ -60,6 +65,8 @@ def _refuse(state: State, proposal: Proposal) -> Refusal | None:
         left = show_seconds(ceil(waits.until_s - now_s))
         return Refusal("pause", f"it waits {left} because it failed: {waits.why}")
     refusal = check(state, proposal)
+    if kind is Reserve:
+        return refusal  # it causes no action and no event, so it cannot repeat itself
     if refusal is None and state.proposals.too_many(job_id, kind.__name__, now_s):
         refusal = Refusal("pace", "it was carried out again and again within a second")
         _delay_next(state, job_id, kind, refusal.message)

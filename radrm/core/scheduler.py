@@ -49,6 +49,7 @@ from radrm.core.lifecycle.returning import end_pause
 from radrm.core.lifecycle.stops import at_kill
 from radrm.core.planning.planners import Planners
 from radrm.core.planning.reasons import why_waiting
+from radrm.core.planning.reserving import end_planned
 from radrm.core.records import Attempt, Dependency, Device, Instant, Job, Refusal
 from radrm.core.rules import Order, Planner, Recovery, SlowPlanner
 from radrm.core.settings import CoreSettings
@@ -111,11 +112,19 @@ class Scheduler:
             service.update(self.state, force=not isinstance(event, (ev.ReadingsTaken, ev.Tick)))
         settle(self.state)
         if self._adoption.under_way:
+            self._end_planned()
             # A job past its limit may have ended before it; the host has not reported that yet.
             self._adoption.defer(event)
             return self.state.finish()
-        self._planners.call(event, self._act_on_timers())
+        woken = self._act_on_timers()
+        self._end_planned()
+        self._planners.call(event, woken)
+        self._end_planned()
         return self.state.finish()
+
+    def _end_planned(self) -> None:
+        if self.state.planned:
+            end_planned(self.state, self._planners.names)
 
     def _act_on_timers(self) -> set[str]:
         """Act on the timers that are due. Returns the names of the planners to call."""
@@ -133,6 +142,8 @@ class Scheduler:
         state, what = self.state, timer.what
         if what == timers.ALL_PLANNERS:
             return True
+        if what == timers.RESERVATION_OVER:
+            return True  # `end_planned` removes it before the planners are called
         if what == timers.RULES_AGAIN:
             state.retry_order_keys()
             return True

@@ -55,7 +55,8 @@ class CoreSettings:
     unused_reclaim_s: float = 0.0
     """Cancel such a job after this time; 0: never."""
     grace_s: float = 30.0
-    """Time from TERM to KILL."""
+    """Time from TERM to KILL. Processes without a handler for TERM get it in the last 2 s, or in
+    the last quarter if that is less."""
     unkillable_s: float = 300.0
     """Time from the first KILL until radrm gives up a job whose processes do not end (the kernel
     holds them). The job ends and is not run again. What memory they use counts as unmanaged."""

@@ -11,11 +11,13 @@ from dataclasses import replace
 
 from radrm.core.constraints.nodes import refuse_bookings, refuse_caps
 from radrm.core.constraints.placement import check_placement, shares_by_task
+from radrm.core.constraints.reserve import check_reserve
 from radrm.core.proposals import (
     Hopeless,
     Migrate,
     Preempt,
     Proposal,
+    Reserve,
     ResizeTo,
     SetShares,
     Start,
@@ -28,6 +30,8 @@ from radrm.core.words import ActionKind, CheckpointKind, JobState
 
 def check(state: State, proposal: Proposal) -> Refusal | None:
     """Return why the proposal cannot be carried out now; None if it can."""
+    if isinstance(proposal, Reserve):
+        return check_reserve(state, proposal)
     job = state.jobs.get(proposal.job_id)
     if job is None:
         return Refusal("job", f"job {proposal.job_id} does not exist or has ended")

@@ -98,10 +98,8 @@ def give_up(state: State, job: Job, attempt: Attempt) -> None:
     # Preempted or not, it is not run again: the first run may go on.
     reason = StopReason.LOST if stop.reason is StopReason.PREEMPTED else stop.reason
     limit = show_seconds(state.settings.unkillable_s)
-    why = (
-        f"{why_stopped(job, attempt)}; its processes have not ended {limit} after KILL "
-        "and may still run"
-    )
+    stopped = why_stopped(job, stop, attempt.requested)
+    why = f"{stopped}; its processes have not ended {limit} after KILL and may still run"
     attempt = state.put_attempt(
         replace(
             attempt,
@@ -142,7 +140,8 @@ def _record_end(state: State, job: Job, attempt: Attempt, event: AttemptEnded) -
             ended=end,
             outcome=outcome,
             exit_code=code,
-            reason=why_stopped(job, attempt) or why_ended(outcome, event, code),
+            reason=why_stopped(job, attempt.stop, attempt.requested)
+            or why_ended(outcome, event, code),
             usage=usage,
             pending=(),
             tasks=tuple(
@@ -184,4 +183,4 @@ def _stopped(state: State, job: Job, attempt: Attempt) -> None:
         why = attempt.reason or attempt.stop.reason.value
         return_to_queue(state, job, progress=job.saved, **setback(state, job, attempt, why))
         return
-    finish(state, job, _END_OF_STOP[attempt.stop.reason], attempt, why_stopped(job, attempt))
+    finish(state, job, _END_OF_STOP[attempt.stop.reason], attempt, why_stopped(job, attempt.stop))

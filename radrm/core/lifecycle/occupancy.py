@@ -11,6 +11,8 @@ from radrm.core.words import ReservationKind
 def occupy(state: State, job: Job, attempt: Attempt, placement: Placement) -> None:
     """Reserve the devices of a placement, and enter the attempt in their ledgers."""
     now = state.step.now
+    for planned in state.planned.of(owner_of(job.id)):
+        state.unreserve(planned.key)  # it becomes the attempt's
     for uuid, mib in State.reserved_on(placement).items():
         if uuid not in state.ledgers:
             continue  # missing since a restart; its reservation waits for it (`core/adoption.py`)

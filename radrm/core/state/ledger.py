@@ -124,13 +124,6 @@ class DeviceLedger:
         taken = self.reserved.taken_mib(self.device, for_owner, start_s, end_s)
         return max(0, self.device.capacity_mib - self.unmanaged_mib - taken)
 
-    def room_mib(self, for_owner: str | None) -> int | None:
-        """Return `free_mib` without what planners have reserved."""
-        if self.unmanaged_mib is None:
-            return None
-        held = self.reserved.held_mib(self.device, for_owner)
-        return max(0, self.device.capacity_mib - self.unmanaged_mib - held)
-
     def idle_for(
         self,
         owner: str | None = None,
