@@ -154,8 +154,8 @@ MUTANTS = (
     Mutant(
         "a stop that came too late",
         "lifecycle/ending.py",
-        "if attempt.stop is not None and came_too_late(attempt.stop, event, end):",
-        "if False:",
+        "    stop = standing(attempt.stop, event, end)\n",
+        "    stop = attempt.stop\n",
     ),
     Mutant(
         "an end is when it is heard of",

@@ -109,7 +109,8 @@ class Effects:
         """Remove the folders of attempts and jobs whose end is stored, and log these ends."""
         for record in decision.changed:
             if isinstance(record, Attempt) and record.ended is not None:
-                self._launcher.forget(record.serial)
+                if not self._launcher.is_live(record.serial):
+                    self._launcher.forget(record.serial)
                 if record.outcome is not None and record.outcome is not Outcome.COMPLETED:
                     how = record.outcome.value
                     log.info(

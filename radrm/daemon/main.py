@@ -14,7 +14,7 @@ import signal
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import filelock
@@ -110,8 +110,7 @@ def run(gpus: str | None, time_scale: float, settings: Sequence[str]) -> None:
             os.cpu_count(),
             patience_s=SHORTEST_PATIENCE_S * devices.clock.scale,
         )
-        # A plan takes real time, at any speed of the clock.
-        core = replace(core, think_s=core.think_s * devices.clock.scale)
+        core = core.with_real_limits(devices.clock.scale)
         scheduler = Scheduler(rules, core, limit=RuleLimit())
         store = home.open_store()
         launcher = Launcher(paths.state, devices.clock, controllers=controllers)
