@@ -180,7 +180,11 @@ class World:
         elif isinstance(action, act.TakeCheckpoint):
             self.step(ev.CheckpointTaken(at=self.now, job_id=action.job_id, serial=action.serial))
         elif isinstance(action, act.Resize):
-            self.step(ev.Resized(at=self.now, job_id=action.job_id, serial=action.serial))
+            self.step(
+                ev.Resized(
+                    at=self.now, job_id=action.job_id, serial=action.serial, target=action.target
+                )
+            )
         elif isinstance(action, act.ApplyShares):
             self.step(
                 ev.SharesApplied(

@@ -97,12 +97,10 @@ def test_two_wishes_for_one_job_are_checked_one_by_one(wish: Any) -> None:
     for planner in both:
         planner.make = lambda: Plan(plan)
     rejected = world.read().rejections
-    assert [why.rule for _, why in rejected] == {preempt: ["job"], cap: [], migrate: ["moving"]}[
-        wish
-    ]
+    rule = {preempt: "job", cap: "pending", migrate: "moving"}[wish]
+    assert [why.rule for _, why in rejected] == [rule]
     kind = {preempt: "a preemption", cap: "other caps", migrate: "a migration"}[wish]
-    who = "two" if wish is cap else "one"
-    assert world.attempts[job.id, 1].requested == PlannerRequest(kind, who)
+    assert world.attempts[job.id, 1].requested == PlannerRequest(kind, "one")
 
 
 def test_one_that_fails_harms_no_other() -> None:
