@@ -140,6 +140,36 @@ MUTANTS = (
         "return (*usage, *newer)",
     ),
     Mutant(
+        "a stale proposal carried out",
+        "planning/planners.py",
+        "            if is_stale:\n",
+        "            if False:\n",
+    ),
+    Mutant(
+        "a plan that comes too late",
+        "planning/thoughts.py",
+        "if thought is None or thought.number != number:",
+        "if thought is None:",
+    ),
+    Mutant(
+        "two thoughts at once",
+        "planning/thoughts.py",
+        "if name in self._under_way or now_s < soonest_s:",
+        "if now_s < soonest_s:",
+    ),
+    Mutant(
+        "a thought without a deadline",
+        "planning/planners.py",
+        "if self._thoughts.overdue(name):",
+        "if False:",
+    ),
+    Mutant(
+        "a rule interrupted in the core's code",
+        "planning/interrupt.py",
+        "        if cores:\n            return False\n",
+        "",
+    ),
+    Mutant(
         "planners' wake-ups pruned",
         "state/state.py",
         "return not timer.job_id or timer.job_id in self.attempts or waits",
