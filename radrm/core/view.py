@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from radrm.core.constraints.expected import earliest_free_s, expected_end_s, expected_free_mib
 from radrm.core.constraints.modes import mode_on
 from radrm.core.constraints.need import effective_need_mib
 from radrm.core.constraints.nodes import books_nothing, refuse_bookings, refuse_size
-from radrm.core.constraints.overlap import interval_of
+from radrm.core.constraints.overlap import free_for, interval_of
 from radrm.core.constraints.placement import refuse_device
 from radrm.core.constraints.turns import turns
 from radrm.core.records import (
@@ -28,6 +29,7 @@ from radrm.core.records import (
 )
 from radrm.core.settings import CoreSettings
 from radrm.core.state.isolation import Isolation
+from radrm.core.state.reserved.claims import FOREVER
 from radrm.core.state.state import State, owner_of
 from radrm.core.words import Collocation
 
@@ -105,6 +107,59 @@ class View:
         """Return the reservations on a device."""
         return self._state.ledgers[device].reserved.every()
 
+    # ------------------------------------------------------------- room over time
+
+    def free_mib(
+        self,
+        device: str,
+        start_s: float | None = None,
+        end_s: float | None = None,
+        job: Job | None = None,
+    ) -> int | None:
+        """Return the MiB that `job` can start with from `start_s` to `end_s`: the least then.
+
+        Boot-time seconds; None: from now, and without an end. Live attempts keep their memory. The
+        job's own reservations do not count. None while the free memory is unknown.
+        """
+        owner = None if job is None else owner_of(job.id)
+        return self._state.ledgers[device].free_mib(owner, start_s, end_s)
+
+    def expected_end_s(self, job: Job) -> float | None:
+        """Return when a live job is expected to end: at its time limit. None if that is unknown."""
+        attempt = self._state.attempts.get(job.id)
+        if attempt is None:
+            return None
+        end_s = expected_end_s(self._state, self._state.jobs[job.id], attempt)
+        return None if end_s == FOREVER else end_s
+
+    def expected_free_mib(
+        self,
+        device: str,
+        start_s: float | None = None,
+        end_s: float | None = None,
+        job: Job | None = None,
+    ) -> int | None:
+        """Return `free_mib` if live attempts end when they are expected to. So much can be
+        reserved."""
+        start_s = self.now.boot_s if start_s is None else start_s
+        end_s = FOREVER if end_s is None else end_s
+        ledger, owner = self._state.ledgers[device], None if job is None else owner_of(job.id)
+        return expected_free_mib(self._state, ledger, owner, start_s, end_s)
+
+    def earliest_s(
+        self, device: str, mib: int | None, length_s: float | None = None, job: Job | None = None
+    ) -> float | None:
+        """Return when `mib` (None: the whole device) are expected to be free for `length_s`.
+
+        A boot-time second, not before now; `length_s` None: without an end. None if that is not
+        foreseeable: a live attempt has no time limit, or the free memory is unknown.
+        """
+        ledger, owner = self._state.ledgers[device], None if job is None else owner_of(job.id)
+        length_s = FOREVER if length_s is None else length_s
+        return earliest_free_s(self._state, ledger, owner, mib, length_s)
+
+    # ------------------------------------------------------------- jobs, devices and nodes
+
     def nodes(self) -> tuple[NodeUse, ...]:
         """Return the nodes with the CPUs and the host memory that jobs have booked, by name."""
         return self._state.nodes.uses()
@@ -149,12 +204,11 @@ class View:
         """Return one device as `job` would find it. `mode` replaces the job's own mode there."""
         ledger = self._state.ledgers[uuid]
         owner, smact = owner_of(job.id), ledger.smact
-        interval = interval_of(self._state, job)
         return Offer(
             device=ledger.device,
             mode=mode_on(self._state, job, role, ledger) if mode is None else mode,
-            idle=ledger.idle_for(owner, *interval),
-            free_mib=ledger.free_mib(owner, *interval),
+            idle=ledger.idle_for(owner, *interval_of(self._state, job)),
+            free_mib=free_for(self._state, job, ledger),
             smact=smact,
             smact_refusal=ledger.smact_refusal if smact is None else None,
             occupants=tuple(ledger.holdings),

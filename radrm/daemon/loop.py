@@ -16,7 +16,6 @@ from collections.abc import Callable, Generator, Iterable
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from radrm.core import actions as act
 from radrm.core import events as ev
 from radrm.core.planning.thinking import ready
 from radrm.core.records import Device
@@ -176,7 +175,6 @@ class Loop:
         adopted = self._attempts.adopt()
         self.process([self._nodes_seen(), first, *adopted, ev.AttemptsAdopted(at=self.clock.now())])
         self.parts.site.checkpoints.remove_left(self.store.ended_owner)
-        self._estimate_again()
         self._monitor.start(first.devices)
         while not self.stopping:
             self._wait()
@@ -186,12 +184,6 @@ class Loop:
 
     def _nodes_seen(self) -> ev.NodesSeen:
         return ev.NodesSeen(at=self.clock.now(), nodes=(self.parts.node.look(),))
-
-    def _estimate_again(self) -> None:
-        """Ask the estimators again: their questions ended with the earlier daemon."""
-        for job in self.scheduler.snapshot.jobs:
-            if job.estimating:
-                self.process(self._decisions.carry_out(act.EstimateJob(job_id=job.id)))
 
     def _wait(self) -> None:
         """Wait until something happens, or the scheduler or a look at the spool is due."""

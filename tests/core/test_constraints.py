@@ -26,7 +26,7 @@ from radrm.core.words import (
     Quantity,
     ReservationKind,
 )
-from tests.core.placements import MIG, MPS, SLICE, WHOLE, on, refused, server, start
+from tests.core.placements import MIG, MPS, SLICE, WHOLE, Passive, on, refused, server, start
 from tests.world import GIB, World, gpus
 
 # ------------------------------------------------------------------ needs
@@ -118,8 +118,10 @@ def held_alone(world: World) -> None:
 
 def reserved(world: World) -> None:
     """To nobody's job: for maintenance, say."""
+    until = world.now.at(world.boot_s + 1000.0)
+    kind, planner = ReservationKind.MAINTENANCE, Passive.name
     world.scheduler.state.reserve(
-        Reservation("maintenance", ReservationKind.MAINTENANCE, "GPU-0", GIB, world.now)
+        Reservation("maintenance", kind, "GPU-0", GIB, world.now, until, planner=planner)
     )
 
 

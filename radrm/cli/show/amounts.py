@@ -11,10 +11,14 @@ def when(epoch_s: float | None, now: float) -> str:
     """A time as local time, and its distance from now."""
     if epoch_s is None:
         return "-"
-    moment = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(epoch_s))
+    moment = local_time(epoch_s)
     if epoch_s > now:
         return f"{moment} (in {show_seconds(epoch_s - now)})"
     return f"{moment} ({show_seconds(now - epoch_s)} ago)"
+
+
+def local_time(epoch_s: float) -> str:
+    return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(epoch_s))
 
 
 def show_joules(joules: float | None) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from radrm.cli.show.amounts import show_smact, show_watts
+from radrm.cli.show.amounts import local_time, show_smact, show_watts
 from radrm.cli.show.columns import Column, Field, Rows
 from radrm.cli.show.styled import Styled
 from radrm.core.units import show_booked, show_mib, show_seconds
@@ -123,6 +123,7 @@ def _name(device: Document) -> str:
 
 
 def _remarks_on(device: Document) -> Iterator[str]:
+    yield from map(reserved, _planned(device))
     notes, unmanaged = device.get("notes") or [], device.get("unmanaged") or []
     yield from map(plain, notes[:_MOST_NOTES])
     if len(notes) > _MOST_NOTES:
@@ -131,6 +132,18 @@ def _remarks_on(device: Document) -> Iterator[str]:
     if len(unmanaged) > _MOST_UNMANAGED:
         left = len(unmanaged) - _MOST_UNMANAGED
         yield f"... and {left} more unmanaged processes (--json has more)"
+
+
+def _planned(device: Document) -> Sequence[Document]:
+    """The reservations that planners made: their ends are known."""
+    return [each for each in device.get("reservations") or [] if each["end_at"] is not None]
+
+
+def reserved(found: Document) -> str:
+    """As `reserved: 38.0G for job 12, 2026-11-22 14:30:00 to 2026-11-22 15:30:00 (backfill)`."""
+    start, end = local_time(found["start_at"]), local_time(found["end_at"])
+    what = f"{show_mib(found['reserved_mib'])} for {found['owner']}"
+    return plain(f"reserved: {what}, {start} to {end} ({found['kind']})")
 
 
 def _unmanaged(found: Document) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from radrm.cli.show.card import attempts_table, estimated, headline, next_steps
 from radrm.cli.show.columns import Column, Field, Rows
+from radrm.cli.show.devices import reserved
 from radrm.cli.show.jobs import why
 from radrm.cli.show.styled import Styled
 from radrm.client.states import FINAL, WAITING
@@ -29,6 +30,10 @@ def explanation(answer: Document) -> list[Part]:
         parts.append(_indented(summary))
     if waiting:
         parts += _general(answer)
+        parts += [
+            _indented(f"GPU {each['index']} {reserved(each)}")
+            for each in answer.get("reservations") or []
+        ]
         if _shows_devices(answer):
             parts += [Styled(), _devices(answer["devices"])]
     if answer["attempts"]:

@@ -7,6 +7,7 @@ The files, in the order in which they may import one another:
     kinds        the kinds of device that a task can run on
     matching     whether all roles together can have devices
     need         how much memory a job needs on each of its GPUs
+    expected     when the memory of a device is expected to be free
     overlap      why a job would need what is reserved for others before its time limit
     fit          why a device cannot take a job, no matter which jobs are on it
     modes        how a job would share a device
@@ -14,6 +15,7 @@ The files, in the order in which they may import one another:
     turns        whose turn it is on an MPS server
     sharing      why a job cannot join the jobs on a device
     placement    all shares of a placement together
+    reserve      a planner's reservation for a waiting job or for maintenance
     feasibility  why a job can never run on these devices
     proposal     the proposals that a job in its present state allows
 """

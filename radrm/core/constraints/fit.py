@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from radrm.core.constraints.kinds import kind_refusal
 from radrm.core.constraints.need import effective_need_mib
-from radrm.core.constraints.overlap import interval_of, refuse_overlap, who_reserved
+from radrm.core.constraints.overlap import free_for, interval_of, refuse_overlap, who_reserved
 from radrm.core.records import Job, Refusal, Role
 from radrm.core.state.ledger import DeviceLedger
 from radrm.core.state.state import State, owner_of
@@ -57,9 +57,8 @@ def refuse_room(
     if need is not None and reserved < need:
         why = f"needs {show_mib(need)}, {show_mib(reserved)} would be reserved"
         return Refusal("reservation", why, uuid, need, reserved)
-    interval = interval_of(state, job)
-    room = ledger.free_mib(owner, *interval)
-    if ledger.idle_for(owner, *interval):
+    room = free_for(state, job, ledger)
+    if ledger.idle_for(owner, *interval_of(state, job)):
         # On an idle device the capacity counts: the few MiB of a monitor or desktop
         # (`idle_unmanaged_mib`) must not block a job of the device's size forever.
         room = ledger.device.capacity_mib

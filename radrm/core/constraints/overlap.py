@@ -1,11 +1,15 @@
 """Why a job would need memory that is reserved for others before its time limit.
 
 A new attempt takes memory from now until its time limit; without one, nobody knows how long. So a
-job with a short limit can use what is reserved for later.
+job with a short limit can use what is reserved for later. An attempt that is here has its memory
+until it really ends; only a later moment is judged by its expected end.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+from radrm.core.constraints.expected import expected_claims, expected_free_mib
 from radrm.core.constraints.need import effective_need_mib
 from radrm.core.records import Job, Refusal, Role
 from radrm.core.state.ledger import DeviceLedger
@@ -21,6 +25,20 @@ def interval_of(state: State, job: Job) -> tuple[float, float]:
     return now_s, FOREVER if limit_s is None else now_s + limit_s
 
 
+def free_for(state: State, job: Job, ledger: DeviceLedger) -> int | None:
+    """Return the MiB that a job can start with: free now, and not reserved until its time limit.
+
+    None while unmanaged memory is unknown. What is reserved for later was promised on the expected
+    ends of the attempts that are here. So from then on these ends count, for this job, too.
+    """
+    owner, (start_s, end_s) = owner_of(job.id), interval_of(state, job)
+    now = ledger.free_mib(owner, start_s, start_s)
+    if now is None or not ledger.reserved.planned_claims(ledger.device, owner, start_s, end_s):
+        return now
+    later = expected_free_mib(state, ledger, owner, start_s, end_s)
+    return now if later is None else min(now, later)
+
+
 def refuse_overlap(
     state: State, job: Job, role: Role, ledger: DeviceLedger, alone: bool = False
 ) -> Refusal | None:
@@ -28,18 +46,20 @@ def refuse_overlap(
 
     `alone`: as if no job were on the device. An unknown need meets only a full device.
     """
-    start_s, end_s = interval_of(state, job)
-    claims = ledger.reserved.planned_claims(ledger.device, owner_of(job.id), start_s, end_s)
-    if not claims:
+    owner, (start_s, end_s) = owner_of(job.id), interval_of(state, job)
+    planned = ledger.reserved.planned_claims(ledger.device, owner, start_s, end_s)
+    if not planned:
         return None
     need = effective_need_mib(state, job, role) or 1
-    room = ledger.device.capacity_mib if alone else ledger.room_mib(owner_of(job.id))
-    if room is None or need > room:
-        return None  # not because of a reservation
-    for at_s in steps(claims, start_s, end_s):
+    room = ledger.device.capacity_mib
+    claims: Sequence[Claim] = planned
+    if not alone:
+        claims = expected_claims(state, ledger, owner)
+        room -= ledger.unmanaged_mib or 0
+    for at_s in steps(planned, start_s, end_s):
         free = max(0, room - taken_mib(claims, at_s))
-        if need > free:
-            first = next(claim for claim in claims if claim.start_s <= at_s < claim.end_s)
+        first = next((c for c in planned if c.start_s <= at_s < c.end_s), None)
+        if need > free and first is not None:
             return _refusal(state, ledger, first, need, free)
     return None
 

@@ -23,7 +23,11 @@ def occupy(
     never larger: other jobs may have the memory that this one has given back.
     """
     now = state.step.now
+    for planned in state.planned.of(owner_of(job.id)):
+        state.unreserve(planned.key)  # it becomes the attempt's
     for uuid, mib in State.reserved_on(placement).items():
+        if uuid not in state.ledgers:
+            continue  # missing since a restart; its reservation waits for it (`core/adoption.py`)
         if new is not None and uuid not in new and not _is_less(state, job, uuid, mib):
             continue
         state.reserve(
@@ -50,10 +54,7 @@ def _is_less(state: State, job: Job, uuid: str, mib: int | None) -> bool:
 
 def release_all(state: State, attempt: Attempt, end: Instant | None = None) -> tuple[Usage, ...]:
     """Release all devices of an attempt that ended at `end` (now, if None)."""
-    devices = list(attempt.placement.devices)
-    if attempt.target is not None:
-        devices += [d for d in attempt.target.devices if d not in devices]
-    return release_devices(state, attempt.job_id, devices, end)
+    return release_devices(state, attempt.job_id, list(attempt.devices), end)
 
 
 def release_devices(

@@ -7,6 +7,7 @@ The files, in the order in which they may import one another:
     asking    how planners are asked, and what they may answer
     thinking  has a slow planner make its plan
     thoughts  which slow planners make a plan now
+    reserving  reservations of planners: how they begin, are renewed, and end
     planners  calls the planners in force, carries out their proposals
     interrupt  stops a rule that takes too long
     reasons   why a job waits

@@ -26,6 +26,7 @@ from typing import cast
 from radrm.core.actions import Think
 from radrm.core.events import Event, PlanReady
 from radrm.core.planning.asking import bounded, is_wanted, proposals, remember
+from radrm.core.planning.reserving import renewal
 from radrm.core.planning.thoughts import Thoughts
 from radrm.core.proposals import (
     Migrate,
@@ -116,8 +117,10 @@ class Planners:
                 if is_slow(planner):
                     self._thoughts.want(planner)
                     return
-                for proposal in proposals(self._state, self._view, cast(Planner, planner), event):
-                    self._carry_out(planner.name, proposal)
+                fast = cast(Planner, planner)
+                with renewal(self._state, planner.name):
+                    for proposal in proposals(self._state, self._view, fast, event):
+                        self._carry_out(planner.name, proposal)
                 return
             except RuleFailed as failed:
                 self._fail(planner, failed.error)
@@ -175,13 +178,17 @@ class Planners:
             self._replace(planner, event)
             return
         # All are compared first: a plan may hold two proposals for one job.
-        stale = [self._state.touched_since(each.job_id, event.version) for each in found]
-        for proposal, is_stale in zip(found, stale, strict=True):
-            if is_stale:
-                why = Refusal("stale", "the job has changed since the planner looked")
-                self._state.step.rejections.append((proposal, why))
-            else:
-                self._carry_out(event.planner, proposal)
+        stale = [
+            each.job_id != 0 and self._state.touched_since(each.job_id, event.version)
+            for each in found
+        ]
+        with renewal(self._state, event.planner):
+            for proposal, is_stale in zip(found, stale, strict=True):
+                if is_stale:
+                    why = Refusal("stale", "the job has changed since the planner looked")
+                    self._state.step.rejections.append((proposal, why))
+                else:
+                    self._carry_out(event.planner, proposal)
         if planner is not None and self._thoughts.is_due(event.planner):
             self._ask(planner, event)
 

@@ -14,6 +14,7 @@ from radrm.core.proposals import (
     Migrate,
     Preempt,
     Proposal,
+    Reserve,
     ResizeTo,
     SetShares,
     Start,
@@ -28,8 +29,10 @@ MOST_STATE_CHARACTERS = 4 * 2**20
 MOST_STATE_DEPTH = 100
 """Limits of a rule's state, which each step that changes it saves."""
 _MOST_INTEGER = 2**63
+MOST_NAME = 100
+"""Characters of a maintenance's name."""
 
-_KINDS = (Start, Preempt, TakeCheckpointNow, Migrate, ResizeTo, SetShares, Hopeless)
+_KINDS = (Start, Preempt, TakeCheckpointNow, Migrate, ResizeTo, SetShares, Hopeless, Reserve)
 
 
 # ------------------------------------------------------------------ proposals
@@ -49,10 +52,27 @@ def checked_proposal(proposal: object) -> Proposal:
         wrong = "shares"
     elif isinstance(proposal, Hopeless) and type(proposal.reason) is not str:
         wrong = "reason"
+    elif isinstance(proposal, Reserve):
+        wrong = _wrong_in_reserve(proposal)
     if wrong is not None:
         kind = type(proposal).__name__
         raise RuleFailed(WrongAnswer(f"the {wrong} of its {kind} has the wrong type"))
     return proposal
+
+
+def _wrong_in_reserve(found: Reserve) -> str | None:
+    """Return the first field of a `Reserve` with a wrong type; None if all are right."""
+    if type(found.name) is not str or len(found.name) > MOST_NAME or not found.name.isprintable():
+        return "name"
+    if type(found.devices) is not tuple or not all(map(_is_reserved_device, found.devices)):
+        return "devices"
+    return None if _is_finite(found.start_s) and _is_finite(found.end_s) else "interval"
+
+
+def _is_reserved_device(found: object) -> bool:
+    if type(found) is not tuple or len(found) != 2:
+        return False
+    return type(found[0]) is str and (found[1] is None or type(found[1]) is int)
 
 
 def _is_placement(found: object) -> bool:

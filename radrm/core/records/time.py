@@ -19,6 +19,10 @@ class Instant:
     wall_s: float
     boot: str | None = None
 
+    def at(self, boot_s: float) -> Instant:
+        """Return the moment at this time of the same boot."""
+        return Instant(boot_s, self.wall_s + (boot_s - self.boot_s), self.boot)
+
     def since(self, earlier: Instant) -> float | None:
         """Return the seconds from `earlier` until this moment; None if a reboot lies between.
 

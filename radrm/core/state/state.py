@@ -49,7 +49,8 @@ from radrm.core.state.ledger import DeviceLedger
 from radrm.core.state.nodes import Nodes
 from radrm.core.state.order_key import SafeOrderKey
 from radrm.core.state.pauses import Pauses, Proposals
-from radrm.core.state.timers import RULES_AGAIN, Timer, Timers
+from radrm.core.state.reserved.of_planners import Planned
+from radrm.core.state.timers import RESERVATION_OVER, RULES_AGAIN, Timer, Timers
 from radrm.core.state.waiting import Lines, OrderKey
 from radrm.core.state.window import SmactWindow, Window
 from radrm.core.transitions import Trigger, after
@@ -105,6 +106,7 @@ class State:
         """Boot-time second at which launches are tried again."""
         self.launches: Pauses[str] = Pauses(settings.launch_retry_s, LAUNCH_PAUSE_S)
         """Failures of launches for the server's reasons."""
+        self.planned = Planned()
         self.proposals = Proposals()
         """Proposals whose action failed, with their pauses."""
         self.version = 0
@@ -325,7 +327,7 @@ class State:
 
     def reserve(self, reservation: Reservation) -> None:
         """Save a reservation; it replaces the one with the same key."""
-        self.ledgers[reservation.device].reserve(reservation)
+        self.put_back(reservation)
         key = reservation.key
         # Dropped and made again in one step: the store must not delete it after saving it.
         self.step.dropped.pop(key, None)
@@ -333,13 +335,23 @@ class State:
 
     def unreserve(self, key: ReservationKey) -> None:
         """Delete a reservation, also of a device that is not listed."""
-        ledger = self.ledgers.get(key[-1])
-        if ledger is not None:
-            ledger.unreserve(key)
+        self.lift(key)
         # Made or changed in this step: the store must not save it after deleting it.
         self.step.changed.pop(("reservation", key), None)
         self.step.dropped[key] = None
         self.version += 1
+
+    def put_back(self, reservation: Reservation) -> None:
+        """Enter a saved reservation in its ledger and index."""
+        self.ledgers[reservation.device].reserve(reservation)
+        if reservation.kind.planned:
+            self.planned.put(reservation)
+
+    def lift(self, key: ReservationKey) -> None:
+        """Take a reservation out of its ledger and index. It stays saved."""
+        self.planned.drop(key)
+        if key[-1] in self.ledgers:
+            self.ledgers[key[-1]].unreserve(key)
 
     @staticmethod
     def reserved_on(placement: Placement) -> dict[str, int | None]:
@@ -370,10 +382,12 @@ class State:
         self.timers.add(timer)
 
     def _is_wanted(self, timer: Timer) -> bool:
-        """Return whether a timer's job is live or paused, or the timer is not about a job."""
+        """Return whether a timer's job has deadlines, or the timer is not about a job."""
+        if timer.what == RESERVATION_OVER:
+            return timer.boot_s == self.planned.wake_s
         job = self.jobs.get(timer.job_id)
-        paused = job is not None and job.pause is not None
-        return not timer.job_id or timer.job_id in self.attempts or paused
+        waits = job is not None and (job.pause is not None or job.estimating)
+        return not timer.job_id or timer.job_id in self.attempts or waits
 
     def running(self) -> Iterable[tuple[Job, Attempt]]:
         """Yield the jobs with a live attempt, by id."""

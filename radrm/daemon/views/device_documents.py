@@ -9,6 +9,7 @@ from radrm.core.snapshot import DeviceSnapshot, Snapshot
 from radrm.core.units import show_booked, show_mib
 from radrm.core.words import JobState
 from radrm.daemon.views.documents import Document
+from radrm.daemon.views.reservations import reservations_on
 
 
 def device_documents(snapshot: Snapshot, now: Instant) -> list[Document]:
@@ -72,6 +73,7 @@ def _document(snapshot: Snapshot, found: DeviceSnapshot, now: Instant) -> Docume
         "notes": list(reading.notes) if reading else [],
         "unmanaged": [asdict(process) for process in reading.unmanaged] if reading else [],
         "mps": device.mps,
+        "reservations": reservations_on(snapshot, found, now),
     }
 
 

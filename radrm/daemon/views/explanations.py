@@ -9,6 +9,7 @@ from radrm.core.records import Attempt, Instant, Job, Refusal
 from radrm.core.scheduler import Scheduler
 from radrm.core.snapshot import DeviceSnapshot, Snapshot
 from radrm.daemon.views.documents import Document, JobDocuments, in_one_line
+from radrm.daemon.views.reservations import reserved_for_later
 from radrm.host.storage.store import Store
 
 _UNITS = {"memory": "MiB", "capacity": "MiB", "reservation": "MiB"}
@@ -28,6 +29,7 @@ def explain(scheduler: Scheduler, store: Store, job: Job, now: Instant) -> Docum
         "ahead": ahead,
         "reasons": [_refusal(r) for r in refusals if r.device is None],
         "devices": _devices(snapshot.devices, refusals) if waiting and job.spec.gpus else [],
+        "reservations": reserved_for_later(snapshot, job, now),
         "attempts": [_attempt(snapshot, a, now) for a in _attempts(snapshot, store, job)],
     }
 

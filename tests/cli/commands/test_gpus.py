@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from time import localtime, strftime
 from typing import Any
 
 import pytest
@@ -36,6 +37,15 @@ def test_what_jobs_have_booked_of_the_server_stands_first_below() -> None:
         "  server  12.5 of 32 CPUs and 1.0G of 128.0G host memory booked",
         f"  GPU 1   {HOT}",
     ]
+
+
+def test_what_planners_have_reserved_stands_below() -> None:
+    later: dict[str, Any] = {"kind": "backfill", "owner": "job 12", "reserved_mib": 38 * 1024}
+    later |= {"start_at": 1.7e9, "end_at": 1.7e9 + 3600}
+    start, end = (strftime("%Y-%m-%d %H:%M:%S", localtime(1.7e9 + s)) for s in (0, 3600))
+    running = {**later, "kind": "running", "end_at": None}
+    (line,) = remarks([gpu(reservations=[running, later])])
+    assert line == ("GPU 0", f"reserved: 38.0G for job 12, {start} to {end} (backfill)")
 
 
 def test_health_and_unmanaged_stand_below() -> None:

@@ -46,7 +46,8 @@ def steps(claims: Iterable[Claim], start_s: float, end_s: float) -> list[float]:
 
 def peak_mib(claims: Sequence[Claim], start_s: float, end_s: float) -> int:
     """Return the most MiB taken at any moment of an interval."""
-    return max(taken_mib(claims, at_s) for at_s in steps(claims, start_s, end_s))
+    found = [claim for claim in claims if claim.meets(start_s, end_s)]
+    return max(taken_mib(found, at_s) for at_s in steps(found, start_s, end_s))
 
 
 def earliest_s(
