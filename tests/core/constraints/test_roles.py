@@ -289,10 +289,8 @@ def test_a_task_that_stays_is_not_in_the_way_of_a_resize(
     assert world.reservations["job:1", "GPU-0"] == mine, "nothing changes for it"
     asked = next(a for a in reversed(world.actions) if isinstance(a, act.Resize))
     if answer:
-        answered = ev.Resized(
-                at=world.now, job_id=job.id, serial=asked.serial, target=asked.target
-            )
-            world.step(answered)
+        placed = asked.target
+        world.step(ev.Resized(at=world.now, job_id=job.id, serial=asked.serial, target=placed))
     else:
         world.step(ev.ActionFailed(at=world.now, action=asked, reason="no"))
     assert world.reservations["job:1", "GPU-0"] == mine
