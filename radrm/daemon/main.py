@@ -49,6 +49,7 @@ from radrm.host.mps.interface import DaemonHooks, Mps
 from radrm.host.mps.mps_gpus import EnabledOnly, MpsGpus
 from radrm.host.mps.service import MpsService
 from radrm.host.mps.simulated import SimulatedMps
+from radrm.host.node import NodeWatch
 from radrm.host.planning.service import PlanningService
 from radrm.host.processes.controllers import prepare as prepare_controllers
 from radrm.host.simulated.simulated_gpus import SimulatedGpus
@@ -144,6 +145,7 @@ def run(gpus: str | None, time_scale: float, settings: Sequence[str]) -> None:
                 grace_s=core.grace_s,
                 kill_grace_s=KILL_GRACE_S,
             ),
+            node=NodeWatch(config.node),
             unmanaged=UnmanagedWatch(config.unmanaged, launcher.owner_of, os.getuid() == 0),
         )
         about = {
