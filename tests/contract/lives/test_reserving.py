@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any
 
 from hypothesis import given, settings
@@ -17,7 +16,7 @@ from radrm.core.records import Device, Job, Refusal
 from radrm.core.rules import Plan
 from radrm.core.state.reserved.claims import FOREVER, Claim, peak_mib
 from radrm.core.view import View
-from radrm.core.words import ReservationKind
+from radrm.core.words import Collocation, ReservationKind
 from radrm.policies.magm import Magm
 from tests.contract.lives.life import Life
 from tests.contract.lives.test_fuzz import SERVERS, move, moves, picks
@@ -58,6 +57,26 @@ class ReservingLife(Life):
         self.wishful = Wishful()
         super().__init__(server, Magm(margin_mib=0, min_free_mib=0), strict, self.wishful)
 
+    def wish_well(self, pick: int, first: int, start_s: float, spare_s: float, keeps: bool) -> None:
+        """For a job that waits in the queue, or else for maintenance."""
+        queue = self.world.scheduler.state.waiting
+        job = self.pick(pick, lambda j: j.id in queue and 0 < j.spec.gpus <= len(self.server))
+        whole = job is None or job.spec.collocation is Collocation.EXCLUSIVE
+        mib = None if whole or job is None else job.need_mib
+        length_s = spare_s + (job.spec.time_limit_s or 0.0 if job is not None else 0.0)
+        self.wish(
+            pick,
+            [
+                ((first + i) % len(self.server), mib)
+                for i in range(1 if job is None else job.spec.gpus)
+            ],
+            start_s,
+            length_s,
+            keeps,
+            "" if job is not None else "driver",
+            job,
+        )
+
     def wish(
         self,
         pick: int,
@@ -66,8 +85,10 @@ class ReservingLife(Life):
         length_s: float,
         keeps: bool,
         name: str,
+        job: Job | None = None,
     ) -> None:
-        job = self.pick(pick, lambda j: j.state.waiting) if not name else None
+        if job is None and not name:
+            job = self.pick(pick, lambda j: j.state.waiting)
         known = (*self.server, GONE)
         wish = Reserve(
             job_id=0 if job is None else job.id,
@@ -128,9 +149,30 @@ wishes = move(
     keeps=st.booleans(),
     name=st.sampled_from(["", "", "driver", "disk"]),
 )
-more_moves: st.SearchStrategy[partial[None]] = st.one_of(
-    moves, moves, wishes, wishes, move(ReservingLife.fail_or_work, fails=st.booleans())
+good_wishes = move(
+    ReservingLife.wish_well,
+    pick=picks,
+    first=st.integers(0, 1),
+    start_s=st.sampled_from([0.0, 5.0, 101.0, 1e3]),
+    spare_s=st.sampled_from([1.0, 100.0, 1e4]),
+    keeps=st.booleans(),
 )
+with_limit = move(
+    Life.submit,
+    memory=st.sampled_from([20 * GIB, 30 * GIB]),
+    count=st.just(1),
+    wanted=st.just([]),
+    elements=st.just(0),
+    at_once=st.none(),
+    retries=st.just(0),
+    priority=st.sampled_from([0, 5]),
+    limit=st.sampled_from([50.0, 100.0, 500.0]),
+    exclusive=st.booleans(),
+)
+others = st.one_of(wishes, move(ReservingLife.fail_or_work, fails=st.booleans()))
+# `one_of` draws evenly from all that its parts are made of, and `moves` is made of many.
+PARTS = (moves, with_limit, with_limit, good_wishes, good_wishes, others)
+more_moves = st.sampled_from(range(len(PARTS))).flatmap(lambda part: PARTS[part])
 
 
 @settings(max_examples=150, derandomize=True, report_multiple_bugs=False)
