@@ -110,6 +110,7 @@ from radrm.core.records import (
     NodeUse,
     OutOfMemory,
     Pause,
+    Pending,
     Placement,
     PlannerRequest,
     Progress,
@@ -140,6 +141,7 @@ from radrm.core.snapshot import DeviceSnapshot, Occupant, Snapshot
 from radrm.core.units import parse_mib, parse_seconds, show_mib, show_seconds
 from radrm.core.view import Offer, View
 from radrm.core.words import (
+    ActionKind,
     CheckpointKind,
     Collocation,
     Condition,
@@ -157,6 +159,7 @@ from radrm.estimators.interface import Description, Estimator, PastRun
 __all__ = [
     "DECLARED",
     "LOCAL_NODE",
+    "ActionKind",
     "Again",
     "ArrayElement",
     "Ask",
@@ -193,6 +196,7 @@ __all__ = [
     "Outcome",
     "PastRun",
     "Pause",
+    "Pending",
     "Placement",
     "Plan",
     "Planner",

@@ -12,6 +12,7 @@ from dataclasses import replace
 from radrm.core import actions as act
 from radrm.core import events as ev
 from radrm.core.decision import Decision
+from radrm.core.planning.thinking import think_in_place
 from radrm.core.records import (
     ArrayElement,
     Attempt,
@@ -35,7 +36,7 @@ from radrm.core.records import (
     Role,
     RuleState,
 )
-from radrm.core.rules import Order, Planner, Policy, Recovery
+from radrm.core.rules import Order, Planner, Policy, Recovery, SlowPlanner
 from radrm.core.scheduler import Rules, Scheduler
 from radrm.core.settings import CoreSettings
 from radrm.core.words import JobState, Quantity
@@ -75,7 +76,7 @@ class World:
         self,
         devices: Sequence[Device] = gpus(2),
         *,
-        planners: Sequence[Planner] | None = None,
+        planners: Sequence[Planner | SlowPlanner] | None = None,
         policy: Policy | None = None,
         order: Order | None = None,
         recovery: Recovery | None = None,
@@ -169,6 +170,9 @@ class World:
     def _do(self, action: act.Action) -> None:
         if isinstance(action, act.Launch):
             self.step(ev.AttemptStarted(at=self.now, job_id=action.job_id, serial=action.serial))
+        elif isinstance(action, act.Think):
+            snapshot = self.scheduler.snapshot
+            self.step(think_in_place(self.rules.planners, action, snapshot, self.now))
         elif isinstance(action, act.TakeReadings):
             self.read(action.devices)
         elif isinstance(action, act.Terminate):
@@ -176,7 +180,11 @@ class World:
         elif isinstance(action, act.TakeCheckpoint):
             self.step(ev.CheckpointTaken(at=self.now, job_id=action.job_id, serial=action.serial))
         elif isinstance(action, act.Resize):
-            self.step(ev.Resized(at=self.now, job_id=action.job_id, serial=action.serial))
+            self.step(
+                ev.Resized(
+                    at=self.now, job_id=action.job_id, serial=action.serial, target=action.target
+                )
+            )
         elif isinstance(action, act.ApplyShares):
             self.step(
                 ev.SharesApplied(

@@ -64,14 +64,14 @@ MUTANTS = (
     Mutant(
         "a second move during a migration",
         "constraints/proposal.py",
-        "if job.target is not None or attempt.target is not None:",
-        "if attempt.target is not None:",
+        "if moves and (job.target is not None or attempt.target is not None):",
+        "if moves and attempt.target is not None:",
     ),
     Mutant(
         "a second move during a resize",
         "constraints/proposal.py",
-        "if job.target is not None or attempt.target is not None:",
-        "if job.target is not None:",
+        "if moves and (job.target is not None or attempt.target is not None):",
+        "if moves and job.target is not None:",
     ),
     Mutant(
         "a whole device that is not idle",
@@ -142,8 +142,8 @@ MUTANTS = (
     Mutant(
         "planners' wake-ups pruned",
         "state/state.py",
-        "return not timer.job_id or timer.job_id in self.attempts or paused",
-        "return timer.job_id in self.attempts or paused",
+        "return not timer.job_id or timer.job_id in self.attempts or waits",
+        "return timer.job_id in self.attempts or waits",
     ),
     Mutant(
         "limits before ends, after a restart",

@@ -26,6 +26,16 @@ class AttemptAction(Action):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class DueAction(AttemptAction):
+    """An instruction that the host must have carried out, or given up, at a boot time.
+
+    Then the core gives it up, too, as if it had failed (`core/lifecycle/pending.py`).
+    """
+
+    due_boot_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Launch(AttemptAction):
     """Start the attempt. `cap_mib` is its memory cap per GPU; None: no cap.
 
@@ -57,19 +67,19 @@ class SendSignal(AttemptAction):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TakeCheckpoint(AttemptAction):
+class TakeCheckpoint(DueAction):
     """Tell the job to save its state now."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ApplyShares(AttemptAction):
+class ApplyShares(DueAction):
     """Apply new CPU and SM caps to a running attempt."""
 
     shares: tuple[Share, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Resize(AttemptAction):
+class Resize(DueAction):
     """Start and stop tasks until the attempt has its target placement."""
 
     target: Placement

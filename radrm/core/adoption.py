@@ -21,6 +21,8 @@ Invariants:
   is never lost. A saved launch is either found running, or void.
 - A reservation whose device is missing waits for the device (`_waiting`). If its owner has
   ended meanwhile, it is dropped then.
+- A pending action keeps its deadline, since the daemon does not repeat actions. Only questions to
+  the estimators are asked again.
 - After a restart the same events lead to the same decisions, except for data that is not
   stored: readings, SM activity, turns on MPS servers, failures of rules and of proposals.
 
@@ -33,11 +35,14 @@ A restart during a restart reads the store as the last saved step left it, and b
 from __future__ import annotations
 
 from radrm.core.events import Event
+from radrm.core.lifecycle.edits import ask_estimators
 from radrm.core.lifecycle.limits import wake_for_limit
+from radrm.core.lifecycle.pending import renew
+from radrm.core.lifecycle.stops import wake_for_kill
 from radrm.core.planning.reserving import put_back_planned
 from radrm.core.records import Kept, Reservation
 from radrm.core.state.state import State
-from radrm.core.state.timers import AT_ONCE, KILL, PAUSE_OVER, PLANNER, Timer
+from radrm.core.state.timers import AT_ONCE, PAUSE_OVER, PLANNER, Timer
 from radrm.core.words import ReservationKind
 
 
@@ -87,8 +92,12 @@ class Adoption:
             return
         attempt = state.attempts.get(job.id) if job else None
         running = reservation.kind is ReservationKind.RUNNING
-        if running and (attempt is None or reservation.device not in attempt.placement.devices):
-            # Its attempt ended while the device was missing.
+        why = {
+            ReservationKind.RUNNING: attempt.devices if attempt else (),
+            ReservationKind.MIGRATION: job.target.devices if job and job.target else (),
+        }
+        if reservation.device not in why.get(reservation.kind, (reservation.device,)):
+            # Its attempt or migration ended while the device was missing.
             state.unreserve(reservation.key)
             return
         state.reserve(reservation)
@@ -111,16 +120,17 @@ class Adoption:
     def _set_timers(self) -> None:
         """Set the timers that the records ask for. Those of an ended attempt are not set."""
         state = self._state
-        for job in state.jobs.values():
+        for job in list(state.jobs.values()):
+            if job.estimating:
+                ask_estimators(state, job)  # the question ended with the earlier daemon
             if job.pause is not None:
                 left = job.pause.left_s(state.step.now) > 0
                 ends_s = job.pause.until_boot_s if left else state.step.now.boot_s
                 state.wake(Timer(ends_s, PAUSE_OVER, job.id))
-        for job, attempt in state.running():
+        for job, attempt in list(state.running()):
             wake_for_limit(state, job, attempt)
-            if attempt.stop is not None:
-                kill_s = attempt.stop.kill_boot_s
-                state.wake(Timer(kill_s, KILL, job.id, attempt.serial))
+            wake_for_kill(state, attempt)
+            renew(state, job, state.attempts[job.id])
         for rule_state in state.rule_states.values():
             if rule_state.wake_boot_s is not None:
                 # After a reboot the stored time means nothing. A planner that is called early

@@ -13,13 +13,15 @@ from dataclasses import replace
 from math import ceil
 from typing import Any
 
-from radrm.core.actions import Action, ApplyShares, Resize, TakeCheckpoint
+from radrm.core.actions import DueAction
 from radrm.core.constraints.proposal import check
 from radrm.core.events import CheckpointTaken, Resized, SharesApplied
 from radrm.core.lifecycle.dependencies import settle
+from radrm.core.lifecycle.ending import give_up
 from radrm.core.lifecycle.final import fail_waiting
 from radrm.core.lifecycle.launching import start
 from radrm.core.lifecycle.migration import drop_target, take_target
+from radrm.core.lifecycle.pending import action_of, ask, without
 from radrm.core.lifecycle.resizing import begin_resize, end_resize
 from radrm.core.lifecycle.stops import stop
 from radrm.core.planning.reserving import put_planned
@@ -38,7 +40,7 @@ from radrm.core.records import Attempt, Job, Refusal
 from radrm.core.state.state import State
 from radrm.core.state.timers import ALL_PLANNERS, Timer
 from radrm.core.units import show_seconds
-from radrm.core.words import JobState, StopReason
+from radrm.core.words import ActionKind, JobState, StopReason
 
 
 def apply(state: State, proposal: Proposal) -> None:
@@ -94,7 +96,7 @@ def _preempt(state: State, job: Job, proposal: Preempt) -> None:
 
 
 def _checkpoint(state: State, job: Job, proposal: Proposal) -> None:
-    state.act(TakeCheckpoint(job_id=job.id, serial=state.attempts[job.id].serial))
+    ask(state, job, state.attempts[job.id], ActionKind.CHECKPOINT)
 
 
 def _migrate(state: State, job: Job, proposal: Migrate) -> None:
@@ -108,10 +110,7 @@ def _resize(state: State, job: Job, proposal: ResizeTo) -> None:
 
 
 def _set_shares(state: State, job: Job, proposal: SetShares) -> None:
-    attempt = state.attempts[job.id]
-    # Their CPUs are booked from now on, so that two proposals cannot both take the last ones.
-    state.nodes.ask(job, attempt, replace(attempt.placement, shares=proposal.shares))
-    state.act(ApplyShares(job_id=job.id, serial=attempt.serial, shares=proposal.shares))
+    ask(state, job, state.attempts[job.id], ActionKind.SHARES, proposal.shares)
 
 
 _CARRIERS: dict[type[Proposal], Callable[[State, Job, Any], None]] = {
@@ -129,38 +128,68 @@ _CARRIERS: dict[type[Proposal], Callable[[State, Job, Any], None]] = {
 
 
 def checkpoint_taken(state: State, job: Job, attempt: Attempt, event: CheckpointTaken) -> None:
-    """Note a job's checkpoint. A migrating job is stopped now."""
-    state.proposals.forget(job.id, TakeCheckpointNow.__name__)
+    """Note a job's checkpoint, also one that nobody asked for. A migrating job is stopped now."""
     saved = event.progress or job.progress
     job = state.put_job(replace(job, saved=saved, saved_at=event.at))
+    asked = attempt.asked(ActionKind.CHECKPOINT)
+    early_s = asked.asked.since(event.happened) if asked and event.happened else None
+    if asked is None or (early_s is not None and early_s > 0):
+        return
+    state.proposals.forget(job.id, TakeCheckpointNow.__name__)
+    attempt = state.put_attempt(without(attempt, ActionKind.CHECKPOINT))
     if job.target is not None and job.state is JobState.RUNNING:
         stop(state, job, attempt, StopReason.PREEMPTED)
 
 
 def resized(state: State, job: Job, attempt: Attempt, event: Resized) -> None:
     """Complete a resize."""
-    if attempt.target is not None:
+    if attempt.target == event.target:
         state.proposals.forget(job.id, ResizeTo.__name__)
-        end_resize(state, job, attempt, attempt.target)
+        end_resize(state, job, attempt, event.target)
 
 
 def shares_applied(state: State, job: Job, attempt: Attempt, event: SharesApplied) -> None:
     """Note the caps that apply now."""
+    asked = attempt.asked(ActionKind.SHARES)
+    if asked is None or asked.shares != event.shares:
+        return
     state.proposals.forget(job.id, SetShares.__name__)
-    state.nodes.ask(job, attempt, None)
     placement = replace(attempt.placement, shares=event.shares)
-    state.put_attempt(replace(attempt, placement=placement))
+    state.put_attempt(replace(without(attempt, ActionKind.SHARES), placement=placement))
 
 
-def action_failed(state: State, job: Job, attempt: Attempt, action: Action, reason: str) -> None:
-    """Undo a proposal whose action failed, and delay the next such proposal."""
-    if isinstance(action, Resize):
+def action_failed(state: State, job: Job, attempt: Attempt, action: DueAction, reason: str) -> None:
+    """Undo what an action was for, if it is still pending."""
+    for pending in attempt.pending:
+        if action_of(attempt, pending) == action:
+            _undo(state, job, attempt, pending.kind, reason)
+
+
+def at_deadline(state: State, job: Job, attempt: Attempt) -> None:
+    """Give up the pending actions of an attempt that are overdue."""
+    for pending in attempt.pending:
+        now = state.live_attempt(job.id, attempt.serial)
+        if now is None or state.step.now.boot_s < pending.due_boot_s:
+            continue
+        limit = show_seconds(ceil(pending.due_boot_s - pending.asked.boot_s))
+        _undo(state, state.jobs[job.id], now, pending.kind, f"no answer within {limit}")
+
+
+def _undo(state: State, job: Job, attempt: Attempt, kind: ActionKind, reason: str) -> None:
+    """Act on the failure of a pending action, and delay the next such proposal."""
+    if kind is ActionKind.KILL:
+        give_up(state, job, attempt)
+        return
+    if kind is ActionKind.RESIZE:
         end_resize(state, job, attempt, attempt.placement)
         _delay_next(state, job.id, ResizeTo, reason)
-    elif isinstance(action, ApplyShares):
-        state.nodes.ask(job, attempt, None)
+        return
+    attempt = state.put_attempt(without(attempt, kind))
+    if kind is ActionKind.SHARES:
         _delay_next(state, job.id, SetShares, reason)
-    elif isinstance(action, TakeCheckpoint):
-        kind = TakeCheckpointNow if job.target is None else Migrate
+    elif kind is ActionKind.CHECKPOINT:
+        proposed = TakeCheckpointNow if job.target is None else Migrate
         drop_target(state, job)
-        _delay_next(state, job.id, kind, reason)
+        _delay_next(state, job.id, proposed, reason)
+    elif attempt.stop is None:
+        stop(state, job, attempt, StopReason.LOST, f"its launch had {reason}")

@@ -22,6 +22,7 @@ from radrm.core.records import (
     Kept,
     Node,
     OutOfMemory,
+    Placement,
     Progress,
     Reading,
     Share,
@@ -214,7 +215,9 @@ class CheckpointTaken(AttemptEvent):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resized(AttemptEvent):
-    """The attempt runs on its target placement."""
+    """The attempt runs on this placement, the target of `Resize`."""
+
+    target: Placement
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -226,7 +229,7 @@ class SharesApplied(AttemptEvent):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ActionFailed(Event):
-    """An action failed and has changed nothing.
+    """An action failed and has changed nothing. Late for an action that is not pending any more.
 
     `passing`: the reason lies with the server (a full disk) and can be over soon.
     """

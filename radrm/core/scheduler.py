@@ -34,7 +34,7 @@ from typing import Any
 
 from radrm.core import applying, service
 from radrm.core import events as ev
-from radrm.core.actions import ApplyShares, EstimateJob, Launch, Resize, TakeCheckpoint, Think
+from radrm.core.actions import DueAction, EstimateJob, Launch, Think
 from radrm.core.adoption import Adoption
 from radrm.core.constraints.feasibility import hopeless
 from radrm.core.constraints.nodes import never_on_nodes
@@ -44,6 +44,7 @@ from radrm.core.lifecycle.dependencies import is_open, settle
 from radrm.core.lifecycle.ending import ended, voided
 from radrm.core.lifecycle.launching import launch_again, launches_work, started
 from radrm.core.lifecycle.limits import at_limit
+from radrm.core.lifecycle.migration import drop_vanished_targets
 from radrm.core.lifecycle.returning import end_pause
 from radrm.core.lifecycle.stops import at_kill
 from radrm.core.planning.planners import Planners
@@ -149,6 +150,9 @@ class Scheduler:
         if what == timers.PAUSE_OVER:
             paused = state.jobs.get(timer.job_id)
             return paused is not None and end_pause(state, paused)
+        if what == timers.ESTIMATE:
+            asked = state.jobs.get(timer.job_id)
+            return asked is not None and edits.at_estimate_deadline(state, asked)
         if what == timers.LAUNCH_AGAIN:
             launch_again(state, timer)
             return False
@@ -156,7 +160,9 @@ class Scheduler:
         if job and attempt and what == timers.TIME_LIMIT:
             at_limit(state, job, attempt)
         elif job and attempt and what == timers.KILL:
-            at_kill(state, attempt)
+            at_kill(state, job, attempt)
+        elif job and attempt and what == timers.DEADLINE:
+            applying.at_deadline(state, job, attempt)
         return False
 
     def _live(self, job_id: int, serial: int) -> tuple[Job | None, Attempt | None]:
@@ -234,6 +240,7 @@ class Scheduler:
         self.state.set_devices(event.devices)
         self._adoption.put_back()
         usage.end_on_vanished(self.state)
+        drop_vanished_targets(self.state)
 
     def _on_nodes(self, event: ev.NodesSeen) -> None:
         self.state.set_nodes(event.nodes)
@@ -294,21 +301,21 @@ class Scheduler:
             edits.not_estimated(self.state, action.job_id)
         elif isinstance(action, Think):
             self._planners.think_failed(action, event.reason, event)
-        elif isinstance(action, Launch):
-            # A failed launch is an attempt that ended before it started.
-            self._on_ended(
-                ev.AttemptEnded(
-                    at=event.at,
-                    job_id=action.job_id,
-                    serial=action.serial,
-                    never_started=event.reason,
-                    passing=event.passing,
-                )
-            )
-        elif isinstance(action, (Resize, TakeCheckpoint, ApplyShares)):
+        elif isinstance(action, (Launch, DueAction)):
             job, attempt = self._live(action.job_id, action.serial)
-            if job and attempt:
+            if job and attempt and isinstance(action, DueAction):
                 applying.action_failed(self.state, job, attempt, action, event.reason)
+            elif attempt and attempt.started is None:
+                # A failed launch is an attempt that ended before it started.
+                self._on_ended(
+                    ev.AttemptEnded(
+                        at=event.at,
+                        job_id=action.job_id,
+                        serial=action.serial,
+                        never_started=event.reason,
+                        passing=event.passing,
+                    )
+                )
 
     # ------------------------------------------------------------- handlers: slow planners
 

@@ -55,7 +55,18 @@ class CoreSettings:
     unused_reclaim_s: float = 0.0
     """Cancel such a job after this time; 0: never."""
     grace_s: float = 30.0
-    """Time from TERM to KILL."""
+    """Time from TERM to KILL. Processes without a handler for TERM get it in the last 2 s, or in
+    the last quarter if that is less."""
+    unkillable_s: float = 300.0
+    """Time from the first KILL until radrm gives up a job whose processes do not end (the kernel
+    holds them). The job ends and is not run again. What memory they use counts as unmanaged."""
+    action_limit_s: float = 300.0
+    """Time for a launch, a resize or a change of CPU and SM caps. Then a launch is stopped as lost;
+    the others have failed."""
+    checkpoint_limit_s: float = 600.0
+    """Time for a checkpoint; at least three times its cost, if the job states that."""
+    estimate_limit_s: float = 3600.0
+    """Time for the estimators. Then the job goes on with the estimates that it has."""
     think_s: float = 60.0
     """Limit for one plan of a slow planner. Then its process is killed, and it is asked again after
     a pause (`retry_s`)."""

@@ -60,6 +60,16 @@ class StopReason(str, Enum):
         return ranking.index(self) < ranking.index(other)
 
 
+class ActionKind(str, Enum):
+    """The actions about an attempt that have a deadline."""
+
+    LAUNCH = "launch"
+    CHECKPOINT = "checkpoint"
+    RESIZE = "resize"
+    SHARES = "shares"
+    KILL = "kill"
+
+
 class Collocation(str, Enum):
     """How jobs share a device. A job can ask for AUTO; no placement has it."""
 

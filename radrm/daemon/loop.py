@@ -16,7 +16,6 @@ from collections.abc import Callable, Generator, Iterable
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from radrm.core import actions as act
 from radrm.core import events as ev
 from radrm.core.planning.thinking import ready
 from radrm.core.records import Device
@@ -174,19 +173,12 @@ class Loop:
         adopted = self._attempts.adopt()
         self.process([first, *adopted, ev.AttemptsAdopted(at=self.clock.now())])
         self.parts.site.checkpoints.remove_left(self.store.ended_owner)
-        self._estimate_again()
         self._monitor.start(first.devices)
         while not self.stopping:
             self._wait()
             self._gather()
         self._monitor.stop()
         self._decisions.save_volatile()
-
-    def _estimate_again(self) -> None:
-        """Ask the estimators again: their questions ended with the earlier daemon."""
-        for job in self.scheduler.snapshot.jobs:
-            if job.estimating:
-                self.process(self._decisions.carry_out(act.EstimateJob(job_id=job.id)))
 
     def _wait(self) -> None:
         """Wait until something happens, or the scheduler or a look at the spool is due."""

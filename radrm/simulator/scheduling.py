@@ -48,7 +48,7 @@ READING_INTERVAL_S = 1.0
 _FALLING_POLL_S = 2.0
 _FALL_STEP = 0.02
 _NO_FALL = 0.002
-_TERM, _KILL = 15, 9
+_TERM = 15
 _SIGNATURE = "torch.OutOfMemoryError: CUDA out of memory."
 
 
@@ -102,8 +102,7 @@ class OwnLoop:
         # The daemon sees settled memory at its first reading after `settle_s`.
         self._world = World(devices, self._settings.settle_s + READING_INTERVAL_S)
         self._scheduler = Scheduler(rules, self._settings, self._window)
-        self._planners = rules.planners
-        self._tasks = tasks
+        self._planners, self._tasks = rules.planners, tasks
         self._history = history
         self._auto = auto
         self._devices = tuple(
@@ -239,8 +238,8 @@ class OwnLoop:
         )
         self._live[job_id] = attempt
         self._serial[job_id] = action.serial
-        reserved = max((s.reserved_mib for s in placement.shares), default=0)
-        self._reserved[job_id] = reserved
+        sizes = [share.reserved_mib for share in placement.shares]
+        self._reserved[job_id] = reserved = max(sizes, default=0)
         self._history.attempt_started(attempt, reserved)
         self._events.append(ev.AttemptStarted(at=self._now, job_id=job_id, serial=action.serial))
         if attempt.held_mib > reserved:

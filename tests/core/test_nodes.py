@@ -331,11 +331,11 @@ def test_a_resize_books_new_tasks_at_once_and_frees_old_ones_at_its_end() -> Non
     assert booked(world)[0] == 6.0
     attempt = world.live(job)
     assert attempt is not None
-    world.step(ev.Resized(at=world.now, job_id=job.id, serial=attempt.serial))
+    world.step(ev.Resized(at=world.now, job_id=job.id, serial=attempt.serial, target=grown(2)))
     assert booked(world)[0] == 6.0
     assert propose(world, ResizeTo(job_id=job.id, placement=grown(1))) is None
     assert booked(world)[0] == 6.0, "the task may still run"
-    world.step(ev.Resized(at=world.now, job_id=job.id, serial=attempt.serial))
+    world.step(ev.Resized(at=world.now, job_id=job.id, serial=attempt.serial, target=grown(1)))
     assert booked(world)[0] == 3.0
 
 

@@ -23,12 +23,7 @@ def effects_of(world: World) -> Any:
     launcher = Mock(**{"is_live.return_value": False})
     clock = SimpleNamespace(now=lambda: world.now)
     site = SimpleNamespace(mps=None)
-    others: dict[str, Any] = {
-        "estimation": Mock(),
-        "planning": Mock(),
-        "read_soon": Mock(),
-        "post": Mock(),
-    }
+    others: Any = {name: Mock() for name in ("estimation", "planning", "read_soon", "post")}
     return Effects(clock, world.scheduler, Mock(), launcher, site=site, **others)  # type: ignore[arg-type]
 
 

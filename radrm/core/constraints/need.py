@@ -44,28 +44,28 @@ def wants_whole_device(state: State, job: Job) -> bool:
 
 def largest_mib(state: State, role: Role) -> int:
     """Return the largest MiB that enough devices for the role have; 0 if there are too few."""
-    return _largest_mib(state, [(max(1, role.count_min * role.needs.gpus), role)])
+    wanted = [(max(1, role.count_min * role.needs.gpus), role)]
+    return _largest_mib(state, wanted, Collocation.AUTO)
 
 
 def _largest_for_all(state: State, job: Job) -> int:
     """Return `largest_mib` for all roles together, since an estimate is for the whole job."""
     wanted = [(role.count_min * role.needs.gpus, role) for role in job.spec.roles]
-    return _largest_mib(state, [each for each in wanted if each[0]])
+    return _largest_mib(state, [each for each in wanted if each[0]], job.spec.collocation)
 
 
-def _largest_mib(state: State, wanted: Sequence[tuple[int, Role]]) -> int:
-    key = tuple([(n, role.needs.gpus > 1, role.needs.mig_profile) for n, role in wanted])
+def _largest_mib(state: State, wanted: Sequence[tuple[int, Role]], wish: Collocation) -> int:
+    key = wish, *[(n, role.needs.gpus > 1, role.needs.mig_profile) for n, role in wanted]
     found = state.largest_mib.get(key)
     if found is None:
-        found = state.largest_mib[key] = _search_largest_mib(state, wanted)
+        found = state.largest_mib[key] = _search_largest_mib(state, wanted, wish)
     return found
 
 
-def _search_largest_mib(state: State, wanted: Sequence[tuple[int, Role]]) -> int:
+def _search_largest_mib(state: State, wanted: Sequence[tuple[int, Role]], wish: Collocation) -> int:
     devices = [ledger.device for ledger in state.ledgers.values()]
     suitable = [
-        (n, [d for d in devices if kind_refusal(d, role.needs, Collocation.AUTO) is None])
-        for n, role in wanted
+        (n, [d for d in devices if kind_refusal(d, role.needs, wish) is None]) for n, role in wanted
     ]
     for mib in sorted({device.capacity_mib for device in devices}, reverse=True):
         # Not the largest: a job on two GPUs of 80 and 40 GiB gets 40 GiB on each.

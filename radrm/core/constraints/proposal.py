@@ -25,7 +25,7 @@ from radrm.core.proposals import (
 )
 from radrm.core.records import Attempt, Job, Placement, Refusal, Share
 from radrm.core.state.state import State
-from radrm.core.words import CheckpointKind, JobState
+from radrm.core.words import ActionKind, CheckpointKind, JobState
 
 
 def check(state: State, proposal: Proposal) -> Refusal | None:
@@ -60,18 +60,38 @@ def _check_running(state: State, job: Job, attempt: Attempt, proposal: Proposal)
         if not can_save and not job.spec.requeue:
             return Refusal("checkpoint", "it can neither save its work nor be run again")
         return None
+    busy = _refuse_pending(job, attempt, proposal)
+    if busy is not None:
+        return busy
     if isinstance(proposal, TakeCheckpointNow):
         return None if can_save else Refusal("checkpoint", "it cannot save its work")
     if isinstance(proposal, SetShares):
         return _check_shares(state, job, attempt, proposal)
-    if job.target is not None or attempt.target is not None:
-        return Refusal("moving", "a migration or resize of it is under way")
     if isinstance(proposal, Migrate):
         if not can_save:
             return Refusal("checkpoint", "it cannot save its work")
         return check_placement(state, job, proposal.placement)
     assert isinstance(proposal, ResizeTo)
     return _check_resize(state, job, attempt, proposal)
+
+
+_NOT_DURING: dict[type[Proposal], tuple[ActionKind, ...]] = {
+    TakeCheckpointNow: (ActionKind.CHECKPOINT,),
+    Migrate: (ActionKind.CHECKPOINT,),
+    ResizeTo: (ActionKind.SHARES,),
+    SetShares: (ActionKind.RESIZE, ActionKind.SHARES),
+}
+
+
+def _refuse_pending(job: Job, attempt: Attempt, proposal: Proposal) -> Refusal | None:
+    """Return which unanswered action of the job excludes this one; None if none does."""
+    moves = isinstance(proposal, (Migrate, ResizeTo))
+    if moves and (job.target is not None or attempt.target is not None):
+        return Refusal("moving", "a migration or resize of it is under way")
+    for kind in _NOT_DURING.get(type(proposal), ()):
+        if attempt.asked(kind) is not None:
+            return Refusal("pending", f"an earlier action on it is under way: {kind.value}")
+    return None
 
 
 def _check_resize(state: State, job: Job, attempt: Attempt, proposal: ResizeTo) -> Refusal | None:

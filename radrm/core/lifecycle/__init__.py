@@ -8,6 +8,7 @@ The files, in the order in which they may import one another:
     migration     the devices where a migrating job is to continue
     final         ends a job
     returning     returns a job to its queue, with a pause
+    pending       actions without an answer, and their deadlines
     stops         TERM, then KILL
     limits        time limits, and the signal before them
     launching     starts an attempt

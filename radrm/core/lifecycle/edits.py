@@ -21,6 +21,8 @@ from radrm.core.lifecycle.returning import run_again
 from radrm.core.lifecycle.stops import stop
 from radrm.core.records import Job
 from radrm.core.state.state import State
+from radrm.core.state.timers import ESTIMATE, Timer
+from radrm.core.units import show_seconds
 from radrm.core.words import JobState, StopReason
 
 
@@ -33,7 +35,25 @@ def submit(state: State, event: JobSubmitted) -> None:
     if never is not None:
         fail_waiting(state, job, never)
     elif job.estimating:
-        state.act(EstimateJob(job_id=job.id))
+        ask_estimators(state, job)
+
+
+def ask_estimators(state: State, job: Job) -> None:
+    """Have the estimators asked, with a deadline."""
+    due_s = state.step.now.boot_s + state.settings.estimate_limit_s
+    state.put_job(replace(job, estimate_due_boot_s=due_s))
+    state.wake(Timer(due_s, ESTIMATE, job.id))
+    state.act(EstimateJob(job_id=job.id))
+
+
+def at_estimate_deadline(state: State, job: Job) -> bool:
+    """Let a job go on without an answer of the estimators, if that is due. Returns whether."""
+    due_s = job.estimate_due_boot_s
+    if not job.estimating or due_s is None or state.step.now.boot_s < due_s:
+        return False
+    note = f"the estimators gave no answer within {show_seconds(state.settings.estimate_limit_s)}"
+    state.put_job(replace(job, estimating=False, estimate_notes=(*job.estimate_notes, note)))
+    return True
 
 
 def estimated(state: State, event: EstimateReady) -> None:
@@ -152,4 +172,4 @@ def _edit_waiting(state: State, job: Job, event: EditRequested) -> None:
         )
     state.put_job(job)
     if event.estimating:
-        state.act(EstimateJob(job_id=job.id))
+        ask_estimators(state, state.jobs[job.id])

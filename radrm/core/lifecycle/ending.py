@@ -18,9 +18,11 @@ Invariants:
 - The reason of a stop decides, whatever the exit code. A job that exits with 0 after the TERM
   of a cancel is cancelled.
 - Devices are released in the same step, and take no job until they have been read again.
+- A job whose processes outlive KILL (`give_up`) is not run again by itself: none runs twice.
 
 What may interleave: an end may be reported before the start. It may have happened before a stop
-that was asked for meanwhile (`outcomes.came_too_late`).
+that was asked for meanwhile (`outcomes.came_too_late`). The end of an attempt that was given up
+may be reported at any time, and is ignored; until then its memory counts as unmanaged.
 
 What a restart sees: until the step is saved, the live attempt, and the host reports its end
 again; afterwards the ended attempt and the job's next state. The report may be old, so the time
@@ -49,6 +51,7 @@ from radrm.core.rules import Recovery
 from radrm.core.state.holding import merged
 from radrm.core.state.state import State
 from radrm.core.transitions import Trigger
+from radrm.core.units import show_seconds
 from radrm.core.words import JobState, Outcome, StopReason
 
 _END_OF_STOP = {
@@ -78,13 +81,36 @@ def voided(state: State, job: Job, attempt: Attempt, reason: str | None) -> None
     `reason`: why it could not be launched. None: no process of the launch exists.
     """
     release_all(state, attempt)
-    state.put_attempt(replace(attempt, ended=state.step.now, reason=reason or "never launched"))
+    why, now = reason or "never launched", state.step.now
+    state.put_attempt(replace(attempt, ended=now, reason=why, pending=()))
     if attempt.stop is not None:
         _stopped(state, job, attempt)
         return
     started = job.started if attempt.number > 1 else None
     changes = setback(state, job, attempt, "its launch was void") if reason is None else {}
     return_to_queue(state, job, attempts=job.attempts - 1, started=started, **changes)
+
+
+def give_up(state: State, job: Job, attempt: Attempt) -> None:
+    """End an attempt whose processes outlive KILL: the kernel holds them."""
+    stop = attempt.stop
+    assert stop is not None
+    # Preempted or not, it is not run again: the first run may go on.
+    reason = StopReason.LOST if stop.reason is StopReason.PREEMPTED else stop.reason
+    limit = show_seconds(state.settings.unkillable_s)
+    stopped = why_stopped(job, stop, attempt.requested)
+    why = f"{stopped}; its processes have not ended {limit} after KILL and may still run"
+    attempt = state.put_attempt(
+        replace(
+            attempt,
+            ended=state.step.now,
+            outcome=Outcome(reason.value),
+            reason=why,
+            usage=merged(attempt.usage, release_all(state, attempt)),
+            pending=(),
+        )
+    )
+    finish(state, job, _END_OF_STOP[reason], attempt)
 
 
 def _with_right_start(
@@ -114,8 +140,10 @@ def _record_end(state: State, job: Job, attempt: Attempt, event: AttemptEnded) -
             ended=end,
             outcome=outcome,
             exit_code=code,
-            reason=why_stopped(job, attempt) or why_ended(outcome, event, code),
+            reason=why_stopped(job, attempt.stop, attempt.requested)
+            or why_ended(outcome, event, code),
             usage=usage,
+            pending=(),
             tasks=tuple(
                 replace(task, exit=event.exits[i] if i < len(event.exits) else None)
                 for i, task in enumerate(attempt.tasks)
@@ -155,4 +183,4 @@ def _stopped(state: State, job: Job, attempt: Attempt) -> None:
         why = attempt.reason or attempt.stop.reason.value
         return_to_queue(state, job, progress=job.saved, **setback(state, job, attempt, why))
         return
-    finish(state, job, _END_OF_STOP[attempt.stop.reason], attempt, why_stopped(job, attempt))
+    finish(state, job, _END_OF_STOP[attempt.stop.reason], attempt, why_stopped(job, attempt.stop))

@@ -9,11 +9,12 @@ from radrm.core.constraints.placement import check_placement
 from radrm.core.lifecycle.limits import wake_for_limit
 from radrm.core.lifecycle.migration import drop_target
 from radrm.core.lifecycle.occupancy import occupy
+from radrm.core.lifecycle.pending import expect, without
 from radrm.core.records import Attempt, Instant, Job, Placement, Task
 from radrm.core.state.state import State
 from radrm.core.state.timers import ALL_PLANNERS, LAUNCH_AGAIN, Timer
 from radrm.core.transitions import Trigger
-from radrm.core.words import JobState, Queue
+from radrm.core.words import ActionKind, JobState, Queue
 
 _LAUNCH = "launch"
 """The only key of `State.launches`: all launches of a server share one pause."""
@@ -43,8 +44,8 @@ def start(state: State, job: Job, placement: Placement, planner: str | None = No
     job = state.move(
         job, Trigger.START, attempts=attempt.number, target=None, reason=None, pause=None
     )
-    state.put_attempt(attempt)
-    occupy(state, job, attempt, placement)
+    expect(state, job, attempt, ActionKind.LAUNCH)
+    occupy(state, job, state.attempts[job.id], placement)
     reserved = [mib for mib in State.reserved_on(placement).values() if mib is not None]
     # A recovered job needs more than was known, so a cap could kill it again.
     capped = bool(reserved) and job.need_mib is not None and job.queue is not Queue.RECOVERY
@@ -63,7 +64,7 @@ def start(state: State, job: Job, placement: Placement, planner: str | None = No
 def started(state: State, job: Job, attempt: Attempt, happened: Instant | None = None) -> None:
     """Note that the attempt's processes exist, since `happened` if that is known."""
     begun = moment(happened, attempt.launched, state.step.now)
-    state.put_attempt(replace(attempt, started=begun))
+    state.put_attempt(replace(without(attempt, ActionKind.LAUNCH), started=begun))
     if job.state is JobState.LAUNCHING:
         state.move(job, Trigger.STARTED, started=job.started or begun)
     wake_for_limit(state, job, state.attempts[job.id])

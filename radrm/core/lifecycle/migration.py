@@ -36,3 +36,11 @@ def drop_target(state: State, job: Job) -> None:
     for uuid in job.target.devices:
         state.unreserve((owner_of(job.id), ReservationKind.MIGRATION, uuid))
     state.put_job(replace(state.jobs[job.id], target=None))
+
+
+def drop_vanished_targets(state: State) -> None:
+    """Give up the migrations to devices that have vanished."""
+    for job, _ in list(state.running()):
+        ledgers = [state.ledgers.get(uuid) for uuid in job.target.devices] if job.target else ()
+        if any(ledger is None or ledger.vanished for ledger in ledgers):
+            drop_target(state, job)

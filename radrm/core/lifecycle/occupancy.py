@@ -14,6 +14,8 @@ def occupy(state: State, job: Job, attempt: Attempt, placement: Placement) -> No
     for planned in state.planned.of(owner_of(job.id)):
         state.unreserve(planned.key)  # it becomes the attempt's
     for uuid, mib in State.reserved_on(placement).items():
+        if uuid not in state.ledgers:
+            continue  # missing since a restart; its reservation waits for it (`core/adoption.py`)
         state.reserve(
             Reservation(
                 owner=owner_of(job.id),
@@ -31,10 +33,7 @@ def occupy(state: State, job: Job, attempt: Attempt, placement: Placement) -> No
 
 def release_all(state: State, attempt: Attempt, end: Instant | None = None) -> tuple[Usage, ...]:
     """Release all devices of an attempt that ended at `end` (now, if None)."""
-    devices = list(attempt.placement.devices)
-    if attempt.target is not None:
-        devices += [d for d in attempt.target.devices if d not in devices]
-    return release_devices(state, attempt.job_id, devices, end)
+    return release_devices(state, attempt.job_id, list(attempt.devices), end)
 
 
 def release_devices(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from radrm.core.events import AttemptEnded
-from radrm.core.records import Attempt, Exit, Instant, Job, Stop
+from radrm.core.records import Attempt, Exit, Instant, Job, PlannerRequest, Stop
 from radrm.core.units import show_mib, show_seconds
 from radrm.core.words import Outcome, StopReason
 
@@ -37,15 +37,17 @@ def came_too_late(stop: Stop, event: AttemptEnded, end: Instant) -> bool:
     return late_s is not None and late_s > 0
 
 
-def why_stopped(job: Job, attempt: Attempt) -> str | None:
-    """Return the reason of an attempt's stop, for users; None without a stop."""
-    stop = attempt.stop
+def why_stopped(job: Job, stop: Stop | None, requested: PlannerRequest | None = None) -> str | None:
+    """Return the reason of a stop, for users; None without a stop.
+
+    `requested`: the last change that a planner asked for, which a preemption follows from.
+    """
     if stop is None:
         return None
     if stop.reason is StopReason.TIMEOUT:
         return f"time limit ({show_seconds(job.spec.time_limit_s)}) reached"
-    if stop.reason is StopReason.PREEMPTED and attempt.requested is not None:
-        return job.reason or f"{stop.reason.value}: {attempt.requested}"
+    if stop.reason is StopReason.PREEMPTED and requested is not None:
+        return job.reason or f"{stop.reason.value}: {requested}"
     return job.reason or stop.reason.value
 
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from radrm.core.actions import Resize
 from radrm.core.lifecycle.occupancy import occupy, release_devices
+from radrm.core.lifecycle.pending import ask, without
 from radrm.core.records import Attempt, Job, Placement, Task
 from radrm.core.state.holding import merged
 from radrm.core.state.state import State
+from radrm.core.words import ActionKind
 
 
 def begin_resize(state: State, job: Job, attempt: Attempt, target: Placement) -> None:
@@ -19,15 +20,14 @@ def begin_resize(state: State, job: Job, attempt: Attempt, target: Placement) ->
     )
     attempt = state.put_attempt(replace(attempt, target=target))
     occupy(state, job, attempt, both)
-    state.act(Resize(job_id=job.id, serial=attempt.serial, target=target))
+    ask(state, job, attempt, ActionKind.RESIZE)
 
 
 def end_resize(state: State, job: Job, attempt: Attempt, placement: Placement) -> None:
     """End a resize with `placement`: the target if it worked, else the placement before."""
-    was = set(attempt.placement.devices)
-    if attempt.target is not None:
-        was |= set(attempt.target.devices)
+    was = attempt.devices
     tasks = _tasks_on(attempt, placement)
+    attempt = without(attempt, ActionKind.RESIZE)
     attempt = state.put_attempt(replace(attempt, placement=placement, target=None, tasks=tasks))
     gone = [uuid for uuid in sorted(was) if uuid not in placement.devices]
     usage = release_devices(state, job.id, gone)

@@ -1,15 +1,19 @@
-"""Stop an attempt: TERM now, KILL after the grace time, then KILL after each grace time."""
+"""Stop an attempt: TERM now, KILL after the grace time, then KILL after each grace time.
+
+The first KILL has a deadline: processes can be held by the kernel (`ending.give_up`).
+"""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
 from radrm.core.actions import Kill, Terminate
+from radrm.core.lifecycle.pending import expect
 from radrm.core.records import Attempt, Job, Stop
 from radrm.core.state.state import State
 from radrm.core.state.timers import KILL, Timer
 from radrm.core.transitions import Trigger
-from radrm.core.words import StopReason
+from radrm.core.words import ActionKind, StopReason
 
 
 def stop(
@@ -35,12 +39,24 @@ def stop(
     state.act(Terminate(job_id=job.id, serial=attempt.serial))
 
 
-def at_kill(state: State, attempt: Attempt) -> None:
+def wake_for_kill(state: State, attempt: Attempt) -> None:
+    """Set the timer of the next KILL. A deadline of an earlier boot means nothing."""
+    if attempt.stop is not None:
+        latest_s = state.step.now.boot_s + state.settings.grace_s
+        kill_s = min(attempt.stop.kill_boot_s, latest_s)
+        if kill_s != attempt.stop.kill_boot_s:
+            state.put_attempt(replace(attempt, stop=replace(attempt.stop, kill_boot_s=kill_s)))
+        state.wake(Timer(kill_s, KILL, attempt.job_id, attempt.serial))
+
+
+def at_kill(state: State, job: Job, attempt: Attempt) -> None:
     """Send KILL if it is due, and again after each grace time until the attempt has ended."""
     now_s, stop = state.step.now.boot_s, attempt.stop
     if stop is None or now_s < stop.kill_boot_s:
         return
     again = now_s + state.settings.grace_s
-    state.put_attempt(replace(attempt, stop=replace(stop, kill_boot_s=again)))
+    attempt = state.put_attempt(replace(attempt, stop=replace(stop, kill_boot_s=again)))
+    if attempt.asked(ActionKind.KILL) is None:
+        expect(state, job, attempt, ActionKind.KILL)
     state.wake(Timer(again, KILL, attempt.job_id, attempt.serial))
     state.act(Kill(job_id=attempt.job_id, serial=attempt.serial))

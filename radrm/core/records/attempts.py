@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from radrm.core.records.placement import Placement
+from radrm.core.records.placement import Placement, Share
 from radrm.core.records.time import Instant
-from radrm.core.words import Outcome, StopReason
+from radrm.core.words import ActionKind, Outcome, StopReason
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +76,19 @@ class Stop:
 
 
 @dataclass(frozen=True, slots=True)
+class Pending:
+    """An action that the host has not answered, and the boot time at which it is given up.
+
+    `shares`: those to apply (SHARES). The target of a RESIZE is in the attempt's record.
+    """
+
+    kind: ActionKind
+    asked: Instant
+    due_boot_s: float
+    shares: tuple[Share, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class PlannerRequest:
     """A change of a running attempt that a planner asked for: `kind` is a proposal's, in words."""
 
@@ -101,6 +114,8 @@ class Attempt:
     stop: Stop | None = None
     target: Placement | None = None
     """The placement that a resize under way leads to."""
+    pending: tuple[Pending, ...] = ()
+    """The actions without an answer, at most one of each kind (`core/lifecycle/pending.py`)."""
     signalled: bool = False
     """True after the signal before the time limit was sent."""
     outcome: Outcome | None = None
@@ -120,6 +135,16 @@ class Attempt:
             or self.target is not before.target
             or self.stop is not before.stop
         )
+
+    @property
+    def devices(self) -> tuple[str, ...]:
+        """The devices that it holds: those of its placement, and of a resize under way."""
+        more = self.target.devices if self.target is not None else ()
+        return tuple(dict.fromkeys(self.placement.devices + more))
+
+    def asked(self, kind: ActionKind) -> Pending | None:
+        """Return its pending action of a kind; None if there is none."""
+        return next((p for p in self.pending if p.kind is kind), None)
 
     @property
     def used(self) -> dict[str, Usage]:

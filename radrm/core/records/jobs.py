@@ -79,6 +79,8 @@ class Job:
     array: ArrayElement | None = None
     estimating: bool = False
     """True until the estimators have answered. The job is not in the queue meanwhile."""
+    estimate_due_boot_s: float | None = None
+    """While it is `estimating`: the boot time at which it goes on without an answer."""
     estimates: tuple[Estimate, ...] = ()
     estimate_notes: tuple[str, ...] = ()
     """Why an estimator gave no answer, for the user."""

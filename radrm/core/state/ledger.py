@@ -18,8 +18,8 @@ Invariants:
   still dying is then neither counted as free memory nor counted twice.
 
 What may interleave: a reading may be older than the last change here, or show an attempt
-that has ended. `take` ignores memory of other attempts, and all of a reading from before
-the last leave.
+that has ended. Memory of attempts that do not hold the device counts as unmanaged; a
+reading from before the last leave is ignored.
 
 What a restart sees: reservations and the attempts' usage are stored; holdings are made again
 from them (`core/adoption.py`), and their memory counts as still growing. Readings, the

@@ -10,7 +10,7 @@ largest of its figures: all its shares have the same, and it may be in several p
 
 Invariants:
 - Nothing is stored. Bookings follow from the records of jobs and attempts at each change, so a
-  restart makes the same ones. Only the question of caps that the host has not answered is lost.
+  restart makes the same ones.
 - CPUs are counted in thousandths, as whole numbers: no rounding error adds up.
 - An unknown capacity (None) limits nothing.
 
@@ -21,10 +21,11 @@ configuration changes). No job is stopped; nothing is free until enough of them 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from radrm.core.records import LOCAL_NODE, Attempt, Job, Node, NodeUse, Placement
 from radrm.core.units import milli
+from radrm.core.words import ActionKind
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,8 +71,6 @@ class Nodes:
         self._known: dict[str, Node] = {}
         self._placements: dict[int, tuple[Placement, ...]] = {}
         """The placements of each live job that books anything."""
-        self._asked: dict[int, Placement] = {}
-        """By job: its placement with caps that the host has not applied yet."""
         self._of_job: dict[int, dict[str, Amount]] = {}
         self._booked: dict[str, Amount] = {}
 
@@ -85,20 +84,13 @@ class Nodes:
         if attempt is None:
             return
         if attempt.ended is not None:
-            self._asked.pop(attempt.job_id, None)
             self._book(attempt.job_id, ())
             return
-        target, asked = job.target if job else None, self._asked.get(attempt.job_id)
-        found = (attempt.placement, attempt.target, target, asked)
+        # Caps that are not applied yet count already: two proposals cannot both take the last CPUs.
+        pending = attempt.asked(ActionKind.SHARES)
+        asked = replace(attempt.placement, shares=pending.shares) if pending else None
+        found = (attempt.placement, attempt.target, job.target if job else None, asked)
         self._book(attempt.job_id, tuple(each for each in found if each is not None))
-
-    def ask(self, job: Job, attempt: Attempt, asked: Placement | None) -> None:
-        """Book caps that the host is to apply to a live attempt; None: it has answered."""
-        if asked is None:
-            self._asked.pop(job.id, None)
-        else:
-            self._asked[job.id] = asked
-        self.update(job, attempt)
 
     def _book(self, job_id: int, placements: tuple[Placement, ...]) -> None:
         if self._placements.get(job_id, ()) == placements:

@@ -60,23 +60,27 @@ def attribute(
     """Return the memory of unmanaged processes, and of each job on the device, in MiB.
 
     Unmanaged memory is the memory in use minus that of the jobs; None if the first is unknown.
+    That of an attempt which does not hold the device counts as unmanaged: its processes have
+    outlived it (`lifecycle/ending.py`).
     A job whose memory the driver does not report has None. A job that is not in the reading
     uses none. `reserved_for` returns what is reserved for a job.
     """
     if reading.used_mib is None:
         return None, {}
     seen: dict[int, int | None] = {}
+    left_mib = 0
     for memory in reading.attempts:
         holding = holdings.get(memory.job_id)
-        # A reading may still show an attempt that has ended.
         if holding is not None and holding.serial == memory.serial:
             seen[memory.job_id] = memory.used_mib
+        else:
+            left_mib += memory.used_mib or 0
     unknown = [job_id for job_id, mib in seen.items() if mib is None]
     rest = reading.used_mib - sum(mib for mib in seen.values() if mib is not None)
     if len(unknown) == 1:
         # The driver does not report one job: all the rest counts as this job's.
-        seen[unknown[0]] = max(0, rest)
-        rest = 0
+        seen[unknown[0]] = max(0, rest - left_mib)
+        rest = min(rest, left_mib)
     elif unknown:
         # Several such jobs: each counts as using its reservation.
         rest -= sum(reserved_for(job_id) for job_id in unknown)

@@ -382,12 +382,12 @@ class State:
         self.timers.add(timer)
 
     def _is_wanted(self, timer: Timer) -> bool:
-        """Return whether a timer's job is live or paused, or the timer is not about a job."""
+        """Return whether a timer's job has deadlines, or the timer is not about a job."""
         if timer.what == RESERVATION_OVER:
             return timer.boot_s == self.planned.wake_s
         job = self.jobs.get(timer.job_id)
-        paused = job is not None and job.pause is not None
-        return not timer.job_id or timer.job_id in self.attempts or paused
+        waits = job is not None and (job.pause is not None or job.estimating)
+        return not timer.job_id or timer.job_id in self.attempts or waits
 
     def running(self) -> Iterable[tuple[Job, Attempt]]:
         """Yield the jobs with a live attempt, by id."""

@@ -289,7 +289,7 @@ class Runner:
             # Earlier releases wrote no `grace_s`.
             self._begin_stop(self._launch.get("grace_s") or self._launch["kill_grace_s"])
         elif number == signal.SIGUSR2:
-            self._killing, self._stop = True, None
+            self._killing = True
             self._kill_all()
         elif number is not None and number in PASSED_ON:
             marks = self._token, self._me, self._grouped(), self._users

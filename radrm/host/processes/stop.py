@@ -12,7 +12,8 @@ A process handles TERM if it catches it, or blocks it: then it waits for it (`si
 
 Shells are special, because they wait for their command. One without a trap gets TERM with the
 rest, and stands still until then (SIGSTOP): else it would go on to its next command. One with a
-trap runs it only when its command has ended, so TERM goes to both.
+trap runs it only when its command has ended, so TERM goes to both. A shell that stands still
+reads nothing of its command: `$(...)` takes 64 KiB until the rest gets TERM.
 
 Nobody gets TERM twice in one stop. A signal goes only to the process that was found (pid and
 start time). The processes may fork and exit meanwhile: each wave looks anew, and the deadline

@@ -12,6 +12,7 @@ from tests.world import GIB, World, gpus
 
 SHARES = (Share("GPU-0", 7 * GIB),)
 PLACEMENT = Placement(SHARES, Collocation.TIMESLICE)
+DUE_S = 1300.0
 VOID = 1
 """The serial of the launch that is over."""
 
@@ -38,9 +39,9 @@ def late_events(world: World) -> list[ev.Event]:
         act.Launch(
             job_id=1, serial=VOID, number=1, placement=PLACEMENT, cap_mib=None, shared=False
         ),
-        act.TakeCheckpoint(job_id=1, serial=VOID),
-        act.Resize(job_id=1, serial=VOID, target=PLACEMENT),
-        act.ApplyShares(job_id=1, serial=VOID, shares=SHARES),
+        act.TakeCheckpoint(job_id=1, serial=VOID, due_boot_s=DUE_S),
+        act.Resize(job_id=1, serial=VOID, target=PLACEMENT, due_boot_s=DUE_S),
+        act.ApplyShares(job_id=1, serial=VOID, shares=SHARES, due_boot_s=DUE_S),
         act.Kill(job_id=1, serial=VOID),
     ]
     return [
@@ -50,7 +51,7 @@ def late_events(world: World) -> list[ev.Event]:
         ev.AttemptEnded(**about, lost="its runner was killed"),  # type: ignore[arg-type]
         ev.ProgressReported(**about, progress=Progress(at=world.now, loss=0.1)),  # type: ignore[arg-type]
         ev.CheckpointTaken(**about),  # type: ignore[arg-type]
-        ev.Resized(**about),  # type: ignore[arg-type]
+        ev.Resized(**about, target=PLACEMENT),  # type: ignore[arg-type]
         ev.SharesApplied(**about, shares=SHARES),  # type: ignore[arg-type]
         *(ev.ActionFailed(at=world.now, action=action, reason="late") for action in failed),
     ]

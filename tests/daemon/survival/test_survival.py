@@ -14,6 +14,7 @@ import pytest
 
 from radrm.errors import Unreachable
 from tests.daemon.harness import DaemonHome, simjob
+from tests.host.processes.programs import TRAINER
 from tests.waiting import wait_until
 
 pytestmark = pytest.mark.daemon
@@ -159,6 +160,30 @@ def test_term_ends_the_daemon_and_jobs_run_on(daemon: DaemonHome) -> None:
     daemon.start()
     (daemon.work / "go").touch()
     assert daemon.wait_end(job)["state"] == "COMPLETED"
+
+
+def test_a_daemon_killed_in_the_middle_of_a_stop_leaves_the_trainer_its_time(
+    home: DaemonHome,
+) -> None:
+    """The runner goes on with the order of TERM; the next daemon knows the reason."""
+    home.settings.append("core.grace_s=100000")
+    home.start()
+    home.file("trainer.py", TRAINER)
+    home.file("slow", "")
+    home.file("job.rad", f"#!/bin/bash\n{sys.executable} trainer.py\necho next >>notes\n")
+    job = home.submit("--gpus=0", "job.rad")
+    wait_until(lambda: len(list(home.work.glob("ready-*"))) == 3)
+    assert home.radrm("cancel", str(job)).returncode == 0
+    notes = home.work / "notes"
+    wait_until(notes.exists)
+    home.kill()
+    home.start()
+    assert home.job(job)["state"] == "STOPPING"
+    home.file("saved", "")
+    done = home.wait_end(job)
+    assert (done["state"], done["outcome"], done["attempts"]) == ("CANCELLED", "cancelled", 1)
+    assert notes.read_text().split("\n")[:2] == ["save with 2", "saved"]
+    assert "next" not in notes.read_text()
 
 
 def test_a_clean_end_keeps_the_figures(home: DaemonHome) -> None:

@@ -19,6 +19,36 @@ Run = Callable[..., "subprocess.Popen[bytes]"]
 
 SLEEP = "import time; time.sleep(1000)"
 
+# A trainer that saves on TERM, and two loaders that inherit its handler. What happens is noted in
+# one file, in its order. With a file `slow` it saves until there is one `saved`.
+TRAINER = """
+import os, signal, sys, time
+def note(what):
+    with open("notes", "a") as file:
+        file.write(what + "\\n")
+me, loaders = os.getpid(), []
+def save(*_):
+    if os.getpid() != me:
+        note("loader")
+        os._exit(3)
+    alive = [open(f"/proc/{pid}/stat").read().rpartition(")")[2].split()[0] != "Z"
+             for pid in loaders]
+    note(f"save with {sum(alive)}")
+    while os.path.exists("slow") and not os.path.exists("saved"):
+        time.sleep(0.01)
+    note("saved")
+    os._exit(0)
+signal.signal(signal.SIGTERM, save)
+for _ in range(2):
+    pid = os.fork()
+    if pid == 0:
+        break
+    loaders.append(pid)
+open(f"ready-{os.getpid()}", "w").close()
+while True:
+    time.sleep(1000)
+"""
+
 # Forks twice, in a session of its own and without an environment; the pid goes to a file.
 ESCAPED = """
 import os, sys, time

@@ -67,6 +67,14 @@ def test_usr2_ends_the_grace(attempt: Attempt) -> None:
     assert attempt.record("exit.json")["code"] == 0
 
 
+def test_leftovers_that_ignore_term_are_killed_after_their_grace(attempt: Attempt) -> None:
+    leftover = "(trap '' TERM; echo >deaf; exec sleep 999) & until test -e deaf; do :; done"
+    attempt.start(argv=["sh", "-c", leftover], kill_grace_s=0.2)
+    assert attempt.process is not None and attempt.process.wait(timeout=30) == 0
+    assert attempt.record("exit.json")["code"] == 0
+    assert not attempt_processes(attempt.token, None)
+
+
 def test_other_signals_do_not_matter(attempt: Attempt) -> None:
     process = started_tree(attempt)
     for number in (signal.SIGHUP, signal.SIGUSR1, signal.SIGQUIT, signal.SIGALRM, signal.SIGPIPE):

@@ -8,6 +8,7 @@ from radrm.core import events as ev
 from radrm.core.decision import Decision
 from radrm.core.records import Attempt, Job, Reservation, RuleState
 from radrm.core.rules import Plan
+from radrm.core.settings import CoreSettings
 from radrm.core.view import View
 from tests.world import GIB, World, default_planner, gpus
 
@@ -72,6 +73,20 @@ def test_no_record_is_both_and_the_durable_one_has_the_newest_figures() -> None:
     last = next(d for d in reversed(world.decisions) if ended in d.changed)
     assert any(isinstance(r, Attempt) and r.ended for r in last.changed)
     assert not last.volatile
+
+
+def test_a_record_that_is_changed_in_both_ways_is_durable_and_whole() -> None:
+    """The first GPU's reading stops the job, and the second one's has figures."""
+    core = CoreSettings(smact_warm_s=0, smact_after_exit_s=0, unused_reclaim_s=60)
+    world = World(gpus(2), settings=core)
+    world.obey = False
+    job = world.submit(8 * GIB, gpus=2)
+    world.step(ev.AttemptStarted(at=world.now, job_id=job.id, serial=1))
+    world.boot_s += 60.0
+    decision = world.read()
+    assert not decision.volatile
+    (attempt,) = [r for r in decision.changed if isinstance(r, Attempt)]
+    assert attempt.stop is not None and set(attempt.used) == {"GPU-0", "GPU-1"}
 
 
 def _name(record: object) -> tuple[str, object]:

@@ -1,0 +1,115 @@
+"""Actions that the host has not answered, and their deadlines.
+
+Theory of operation
+-------------------
+An action that changes an attempt can fail silently: a program ignores the request to save its
+state, a process hangs in the kernel, the daemon is killed between its decision and the action.
+So such an action is *pending*, in the attempt's record, until its answer or its deadline.
+
+    LAUNCH      until `AttemptStarted`; then the attempt is stopped as lost
+    CHECKPOINT  until `CheckpointTaken`; then a migration gives up its target
+    RESIZE      until `Resized`; then the placement before stays
+    SHARES      until `SharesApplied`; then the caps before stay
+    KILL        from the first one until the end; then `ending.give_up`
+
+The action tells its deadline, so that the host gives up in time, too. At the deadline the core
+acts as on `ActionFailed` (`core/applying.py`).
+
+Invariants:
+- An attempt has at most one pending action of each kind. A resize and a change of shares exclude
+  each other (`constraints/proposal.py`).
+- `Attempt.target` exists only while a RESIZE is pending; `Job.target` of a running job only while
+  a CHECKPOINT is.
+- Every pending action has a timer. An ended attempt has no pending action.
+
+Which action an answer belongs to: `Resized` and `SharesApplied` name what they have reached, and
+`ActionFailed` holds its action. One that differs from what is pending is late, and is ignored. Any
+checkpoint answers the request for one, unless it is known to be older: the work is saved.
+
+What a restart sees: the records. The daemon does not repeat actions, so the deadlines stay.
+`renew` moves deadlines of an earlier boot, and adds those that earlier releases did not have.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from radrm.core.actions import ApplyShares, AttemptAction, Resize, TakeCheckpoint
+from radrm.core.records import Attempt, Job, Pending, Share
+from radrm.core.settings import CoreSettings
+from radrm.core.state.state import State
+from radrm.core.state.timers import DEADLINE, Timer
+from radrm.core.words import ActionKind, JobState
+
+_SAVES = 3.0
+"""A checkpoint may take this multiple of the job's stated cost."""
+
+
+def limit_s(settings: CoreSettings, job: Job, kind: ActionKind) -> float:
+    """Return the seconds in which the host must answer an action."""
+    if kind is ActionKind.CHECKPOINT:
+        return max(settings.checkpoint_limit_s, _SAVES * (job.spec.checkpoint.cost_s or 0.0))
+    return settings.unkillable_s if kind is ActionKind.KILL else settings.action_limit_s
+
+
+def expect(
+    state: State, job: Job, attempt: Attempt, kind: ActionKind, shares: tuple[Share, ...] = ()
+) -> Pending:
+    """Note that the host is asked for this now, and set the timer of the deadline."""
+    now = state.step.now
+    due_s = now.boot_s + limit_s(state.settings, job, kind)
+    pending = Pending(kind, now, due_s, shares)
+    state.put_attempt(replace(attempt, pending=(*attempt.pending, pending)))
+    state.wake(Timer(due_s, DEADLINE, job.id, attempt.serial))
+    return pending
+
+
+def ask(
+    state: State, job: Job, attempt: Attempt, kind: ActionKind, shares: tuple[Share, ...] = ()
+) -> None:
+    """Have the host take a checkpoint, resize, or apply shares."""
+    pending = expect(state, job, attempt, kind, shares)
+    action = action_of(state.attempts[job.id], pending)
+    assert action is not None
+    state.act(action)
+
+
+def action_of(attempt: Attempt, pending: Pending) -> AttemptAction | None:
+    """Return the action that is pending. None for a launch and a KILL."""
+    job_id, serial, due_s = attempt.job_id, attempt.serial, pending.due_boot_s
+    if pending.kind is ActionKind.CHECKPOINT:
+        return TakeCheckpoint(job_id=job_id, serial=serial, due_boot_s=due_s)
+    if pending.kind is ActionKind.RESIZE and attempt.target is not None:
+        return Resize(job_id=job_id, serial=serial, due_boot_s=due_s, target=attempt.target)
+    if pending.kind is ActionKind.SHARES:
+        return ApplyShares(job_id=job_id, serial=serial, due_boot_s=due_s, shares=pending.shares)
+    return None
+
+
+def without(attempt: Attempt, kind: ActionKind) -> Attempt:
+    """Return an attempt's record without its pending action of a kind."""
+    return replace(attempt, pending=tuple(p for p in attempt.pending if p.kind is not kind))
+
+
+def renew(state: State, job: Job, attempt: Attempt) -> None:
+    """Set the timers of a live attempt's deadlines after a restart.
+
+    No deadline is later than it would be if the action were asked for now: one of an earlier boot
+    means nothing. A record of an earlier release may lack the pending action.
+    """
+    for kind, wanted in (
+        (ActionKind.LAUNCH, attempt.started is None),
+        (ActionKind.RESIZE, attempt.target is not None),
+        (ActionKind.CHECKPOINT, job.target is not None and job.state is JobState.RUNNING),
+    ):
+        if wanted and attempt.asked(kind) is None:
+            expect(state, job, state.attempts[job.id], kind)
+    attempt, now_s = state.attempts[job.id], state.step.now.boot_s
+    kept = tuple(
+        replace(p, due_boot_s=min(p.due_boot_s, now_s + limit_s(state.settings, job, p.kind)))
+        for p in attempt.pending
+    )
+    if kept != attempt.pending:
+        state.put_attempt(replace(attempt, pending=kept))
+    for pending in kept:
+        state.wake(Timer(pending.due_boot_s, DEADLINE, job.id, attempt.serial))

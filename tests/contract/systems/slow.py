@@ -1,0 +1,72 @@
+"""Slow toy planners: what they propose follows from a snapshot alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from radrm.core import events as ev
+from radrm.core.proposals import Preempt, Proposal, Start
+from radrm.core.records import Job, Placement, Refusal, Share
+from radrm.core.rules import Plan
+from radrm.core.snapshot import Snapshot
+from radrm.core.view import View
+from radrm.core.words import CheckpointKind, Collocation, JobState
+
+LISTENS = frozenset({ev.JobSubmitted, ev.AttemptStarted, ev.AttemptEnded, ev.ReadingsTaken})
+
+
+@dataclass(frozen=True)
+class SlowStarter:
+    """Starts the waiting jobs in their order, each on an idle GPU of its own."""
+
+    name: str = "slow-starter"
+    version: int = 1
+    starts_jobs: bool = True
+    listens: frozenset[type[ev.Event]] = LISTENS
+
+    def think(self, snapshot: Snapshot, state: Any) -> Plan:
+        return Plan(self._starts(snapshot), {"plans": (state or {"plans": 0})["plans"] + 1})
+
+    def _starts(self, snapshot: Snapshot) -> Iterator[Proposal]:
+        idle = [
+            each.device
+            for each in snapshot.devices
+            if not each.occupants and each.unreadable(snapshot.now.boot_s) is None
+        ]
+        for job, device in zip(snapshot.lines[0], idle, strict=False):
+            share = Share(device=device.uuid, reserved_mib=device.capacity_mib)
+            placement = Placement((share,), Collocation.EXCLUSIVE)
+            yield Start(job_id=job.id, placement=placement)
+
+    def explain(self, view: View, job: Job) -> Sequence[Refusal]:
+        return ()
+
+
+@dataclass(frozen=True)
+class SlowAndreas:
+    """Preempts the job with the most time left for a waiting one that is due sooner."""
+
+    name: str = "slow-andreas"
+    version: int = 1
+    starts_jobs: bool = False
+    listens: frozenset[type[ev.Event]] = LISTENS
+
+    def think(self, snapshot: Snapshot, state: Any) -> Plan:
+        return Plan(self._preempts(snapshot), (state or 0) + 1)
+
+    def _preempts(self, snapshot: Snapshot) -> Iterator[Proposal]:
+        if any(job.state is JobState.STOPPING for job, _ in snapshot.running):
+            return
+        waiting = [job for job in snapshot.lines[0] if job.spec.due_s is not None]
+        victims = [
+            job
+            for job, _ in snapshot.running
+            if job.spec.due_s is None and job.spec.checkpoint.kind is not CheckpointKind.NONE
+        ]
+        if waiting and victims:
+            yield Preempt(job_id=victims[-1].id)
+
+    def explain(self, view: View, job: Job) -> Sequence[Refusal]:
+        return ()

@@ -1,0 +1,50 @@
+"""Planners that fail or never end: everybody's jobs run on, and the log has one line on each."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from tests.daemon.harness import DaemonHome
+from tests.daemon.planners.package import HOSTILE, install
+from tests.waiting import wait_until
+
+FAST = {
+    "raises": ("Raises", "KeyError: 'x' (hostile.py:"),
+    "nonsense": ("Nonsense", "it answered with a int, not a Plan"),
+    "spins-in-view": ("SpinsInView", "it took longer than 2 s (hostile.py:"),
+    "sleeps": ("Sleeps", "it took longer than 2 s (hostile.py:"),
+}
+SLOW = {
+    "slow-raises": ("SlowRaises", "KeyError: 'x' (hostile.py:"),
+    "slow-nonsense": ("SlowNonsense", "it answered with a int, not a Plan"),
+    "slow-spins": ("SlowSpins", "it took longer than 2 s (core.think_s)"),
+    "slow-exits": ("SlowExits", "its process ended"),
+    "slow-eats": ("SlowEats", "MemoryError"),
+    "slow-endless": ("SlowEndless", "it proposed more than 200"),
+}
+
+
+@pytest.mark.parametrize("planners", [FAST, SLOW], ids=["fast", "slow"])
+def test_planners_that_fail_harm_nobody(
+    home: DaemonHome, planners: dict[str, tuple[str, str]]
+) -> None:
+    install(home, {name: f"hostile:{which}" for name, (which, _) in planners.items()}, HOSTILE)
+    home.settings = [
+        f"planner={'+'.join(['default', *planners])}",
+        *("core.retry_s=90000", "core.retry_most_s=90000", "core.think_s=2"),
+    ]
+    home.start()
+    jobs = [home.submit("--gpu-memory=1G", "--", "true") for _ in range(2)]
+    for job in jobs:
+        assert home.wait_end(job)["state"] == "COMPLETED"
+    wait_until(lambda: home.said().count("failed (") >= len(planners), "a line on each planner")
+    for name, (_, why) in planners.items():
+        (line,) = [each for each in home.said().splitlines() if f"the planner {name} f" in each]
+        assert why in line and "the others go on without it" in line
+    findings = json.loads(home.radrm("doctor", "--json").stdout)
+    (rules,) = [found for found in findings if found["check"] == "rules"]
+    assert rules["level"] == "warn"
+    third = home.submit("--gpu-memory=1G", "--", "true")
+    assert home.wait_end(third)["state"] == "COMPLETED"

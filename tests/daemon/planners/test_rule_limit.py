@@ -1,0 +1,179 @@
+"""Rules that never return, in the daemon's own thread: each rests, and nothing is half done."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from radrm.core import events as ev
+from radrm.core.planning.interrupt import interrupt
+from radrm.core.records import Job, OutOfMemory
+from radrm.core.rules import Ask, Plan
+from radrm.core.scheduler import Scheduler
+from radrm.core.view import Offer, View
+from radrm.core.words import JobState
+from radrm.daemon.rule_limit import RuleLimit
+from tests.contract.broken import Broken, Recovering, Watched, world_of
+from tests.world import GIB, default_planner, gpus
+
+LIMIT_S = 0.05
+ASKED = frozenset({ev.JobSubmitted})
+
+
+@pytest.fixture(autouse=True)
+def handler() -> Iterator[None]:
+    before = signal.getsignal(signal.SIGALRM)
+    yield
+    signal.setitimer(signal.ITIMER_REAL, 0)
+    signal.signal(signal.SIGALRM, before)
+
+
+def limited(world: Watched) -> Watched:
+    """The same world, with a limit on its rules."""
+    world.scheduler = Scheduler(world.rules, world.settings, limit=RuleLimit(LIMIT_S))
+    world.step(ev.DevicesSeen(at=world.now, devices=world.devices))
+    world.read()
+    return world
+
+
+def spin() -> Any:
+    while True:
+        pass
+
+
+def spin_and_catch() -> Any:
+    while True:
+        try:
+            len(str(12345))
+        except Exception:
+            pass
+
+
+@dataclass
+class Looping(Broken):
+    """Loops over what the core answers, in `call`, for ever."""
+
+    call: Callable[[View], object] = id
+    name: str = "looping"
+
+    def plan(self, view: View, event: ev.Event, state: Any) -> Plan:
+        while True:
+            self.call(view)
+
+
+CALLS: dict[str, Callable[[View], object]] = {
+    "the jobs": lambda view: [*view.waiting(), *view.running()],
+    "the devices": lambda view: view.devices(),
+    "a failing call": lambda view: view.job(0),
+}
+
+
+@pytest.mark.parametrize("how", [spin, spin_and_catch])
+def test_a_planner_that_spins_rests(how: Callable[[], Any]) -> None:
+    world = limited(world_of(default_planner(), Broken(make=how, listens=ASKED)))
+    job = world.submit(GIB)
+    assert world.state(job) is JobState.RUNNING
+    (said,) = world.said
+    assert said.startswith("the planner broken failed (it took longer than 0.05 s (")
+    assert "test_rule_limit.py:" in said
+    assert world.end(job).state is JobState.COMPLETED
+
+
+@pytest.mark.parametrize("what", CALLS)
+def test_a_loop_over_the_view_is_interrupted_between_two_calls(what: str) -> None:
+    world = limited(world_of(default_planner(), Looping(call=CALLS[what], listens=ASKED)))
+    job = world.submit(GIB)
+    assert world.state(job) is JobState.RUNNING
+    assert "the planner looping failed (it took longer" in world.said[0]
+
+
+def test_an_explanation_that_spins_is_interrupted() -> None:
+    class Pondering(Broken):
+        starts_jobs = True
+
+        def explain(self, view: View, job: Job) -> Any:
+            return spin()
+
+    world = limited(world_of(Pondering(listens=ASKED), alone=True))
+    job = world.submit(GIB)
+    (refusal,) = world.scheduler.why_waiting(job.id, world.now)
+    assert "cannot say why: it took longer" in refusal.message
+
+
+class Endless:
+    """A policy that spins. The planner that asks it goes on."""
+
+    name, version, floor_mib, whole_device, overcommits = "endless", 1, GIB, False, False
+
+    def refuse(self, ask: Ask, offer: Offer) -> Any:
+        return spin()
+
+    def choose(self, ask: Ask, eligible: Sequence[Offer], state: Any) -> Any:
+        return eligible[: ask.gpus], state
+
+
+def test_a_policy_that_spins_rests_and_not_its_planner() -> None:
+    world = limited(Watched(gpus(2), planners=(default_planner(Endless()),)))
+    job = world.submit(GIB)
+    assert world.state(job) is JobState.RUNNING
+    (said,) = world.said
+    assert said.startswith("the policy endless failed") and "exclusive is used" in said
+
+
+def test_an_order_that_spins_rests_also_at_a_restart() -> None:
+    class Sorting:
+        name, strict, slow = "sorting", True, False
+
+        def key(self, job: Job) -> Any:
+            return spin() if self.slow else (job.id,)
+
+    order = Sorting()
+    world = limited(Watched(gpus(1), order=order))
+    jobs = [world.submit(30 * GIB) for _ in range(2)]
+    order.slow = True
+    third = world.submit(30 * GIB)
+    assert world.said[0].startswith("the order sorting failed (it took longer")
+    assert world.state(third) is JobState.PENDING
+    for job in jobs:
+        world.end(job)
+    assert world.state(third) is JobState.RUNNING
+
+
+def test_a_recovery_rule_that_spins_rests() -> None:
+    world = limited(Watched(gpus(1), recovery=Recovering(spin)))
+    job = world.submit(GIB)
+    world.end(job, 1, oom=OutOfMemory("CUDA out of memory"))
+    assert world.said[0].startswith("the recovery recovering failed (it took longer")
+    assert world.jobs[job.id].oom_count == 1
+
+
+def test_nothing_but_a_rules_own_code_is_interrupted() -> None:
+    """An alarm while the core works, or outside a step, changes nothing."""
+    limit = RuleLimit(LIMIT_S)
+    with limit:
+        for _ in range(10):
+            signal.raise_signal(signal.SIGALRM)
+    signal.raise_signal(signal.SIGALRM)
+    interrupt(None, LIMIT_S)
+    world = limited(world_of(default_planner()))
+    inside = world.scheduler.state.begin
+
+    def begin(now: Any) -> None:
+        signal.raise_signal(signal.SIGALRM)
+        inside(now)
+
+    world.scheduler.state.begin = begin  # type: ignore[method-assign]
+    job = world.submit(GIB)
+    assert world.state(job) is JobState.RUNNING and world.said == []
+
+
+def test_no_alarm_is_left_after_a_step() -> None:
+    world = limited(world_of(default_planner()))
+    world.submit(GIB)
+    assert signal.getitimer(signal.ITIMER_REAL) == (0.0, 0.0)
+    assert threading.current_thread() is threading.main_thread()
