@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from radrm.core import events as ev
 from radrm.core.adoption import Kept
@@ -18,14 +18,14 @@ from radrm.core.records import (
     OutOfMemory,
     Role,
 )
-from radrm.core.rules import Policy
+from radrm.core.rules import Planner, Policy
 from radrm.core.scheduler import Scheduler
 from radrm.core.settings import CoreSettings
 from radrm.core.state.state import State
 from radrm.core.words import Collocation, Condition, JobState
 from radrm.orders.fifo import Fifo
 from tests.contract.lives.slow_host import Host
-from tests.world import GIB
+from tests.world import GIB, default_planner
 
 CORE = CoreSettings(smact_warm_s=0, smact_after_exit_s=0, gpuless_at_once=2)
 A_LONG_TIME_S = 1e7
@@ -39,11 +39,26 @@ ENDS_THAT_DO = {
 }
 
 
+@dataclass(frozen=True, slots=True)
+class Silent(Planner):
+    """A planner that is never called."""
+
+    name: str
+    version: int = 1
+    starts_jobs: bool = False
+    listens: frozenset[type[ev.Event]] = frozenset()
+
+
 class Life:
     """One server's life: moves, each of which does nothing where it cannot be made."""
 
-    def __init__(self, server: tuple[Device, ...], policy: Policy, strict: bool) -> None:
-        self.world = Host(server, policy=policy, order=Fifo(strict=strict), settings=CORE)
+    def __init__(
+        self, server: tuple[Device, ...], policy: Policy, strict: bool, *others: Planner
+    ) -> None:
+        """`others` are planners beside the default one."""
+        order = Fifo(strict=strict)
+        planners = (default_planner(policy, order), *others)
+        self.world = Host(server, planners=planners, order=order, settings=CORE)
         self.server = server
         self.open: dict[int, dict[Dependency, set[int]]] = {}
         """What each job was to follow and, by what has ended since, still is; with the
@@ -291,7 +306,8 @@ class Life:
 
     def reservations_have_holders_and_fit(self) -> None:
         world, state = self.world, self.world.scheduler.state
-        for (owner, uuid), reservation in world.reservations.items():
+        held = {k: r for k, r in world.stored.items() if not r.kind.planned}
+        for (owner, _, uuid), reservation in held.items():
             attempt = state.attempts.get(reservation.job_id or 0)
             assert attempt is not None, f"{owner} has a reservation on {uuid} and does not run"
             assert uuid in attempt.placement.devices
@@ -299,9 +315,10 @@ class Life:
             ledger = state.ledgers[device.uuid]
             saved = {k: r for k, r in world.stored.items() if r.device == device.uuid}
             assert ledger.reservations == saved
-            reserved = (device.capacity_mib if r.mib is None else r.mib for r in saved.values())
+            here = [r for r in held.values() if r.device == device.uuid]
+            reserved = (device.capacity_mib if r.mib is None else r.mib for r in here)
             assert sum(reserved) <= device.capacity_mib
-            assert {f"job:{i}" for i in ledger.holdings} == {r.owner for r in saved.values()}
+            assert {f"job:{i}" for i in ledger.holdings} == {r.owner for r in here}
         for uuid in state.ledgers.keys() - {d.uuid for d in world.devices}:
             assert state.ledgers[uuid].holdings, "a device that is gone is not forgotten"
         assert state.gpuless_running() <= CORE.gpuless_at_once
@@ -337,7 +354,8 @@ class Life:
         self.it_knows_the_same(state)
 
     def restored(self, kept: Kept) -> State:
-        other = Scheduler(replace(self.world.rules, planners=()), CORE)
+        silent = tuple(Silent(planner.name) for planner in self.world.rules.planners)
+        other = Scheduler(replace(self.world.rules, planners=silent), CORE)
         other.step(ev.Restored(at=self.world.now, kept=kept))
         other.step(ev.DevicesSeen(at=self.world.now, devices=self.world.devices))
         other.step(ev.AttemptsAdopted(at=self.world.now))
