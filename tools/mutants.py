@@ -38,6 +38,24 @@ class Mutant:
 
 MUTANTS = (
     Mutant(
+        name="figures undo a decision",
+        file="state/state.py",
+        old="if volatile and name not in step.changed:",
+        new="if volatile:",
+    ),
+    Mutant(
+        name="a record is durable and volatile",
+        file="state/state.py",
+        old="            step.volatile.pop(name, None)\n",
+        new="",
+    ),
+    Mutant(
+        name="a report of progress is durable",
+        file="state/state.py",
+        old='self._note("job", job.id, job, volatile=True)',
+        new='self._note("job", job.id, job)',
+    ),
+    Mutant(
         "clamped to the largest of mixed devices",
         "constraints/need.py",
         "return capacities[wanted - 1] if",

@@ -3,7 +3,9 @@
 Theory of operation. A runner writes its records at any time, and a pidfd only wakes the daemon.
 So the daemon may read a record early, twice or late, and the end must be the same: the core
 ignores events about ended attempts. After a restart the daemon adopts every live attempt of the
-store. It knows all ends before the first timer or planner runs.
+store. It knows all ends before the first timer or planner runs. An attempt that was being stopped
+gets its TERM again: the earlier daemon may have been killed before it sent that. The runner ignores
+a TERM while a stop is under way.
 
 The core gives up an attempt whose processes outlive KILL. Such an attempt stays live in the
 launcher, and its folder stays, until they have ended; so their memory is never taken for another
@@ -58,6 +60,8 @@ class Attempts:
             found = self._launcher.adopt(attempt.serial, job.id)
             what = _ADOPTED[type(found)]
             log.info("re-adopted job %d (attempt %d): %s", job.id, attempt.number, what)
+            if isinstance(found, Running) and attempt.stop is not None:
+                self._launcher.terminate(attempt.serial)
             if isinstance(found, Ended) and found.at.boot != self._clock.now().boot:
                 log.info("job %d: its exit record is of an earlier boot; its date holds", job.id)
             if isinstance(found, Running):
