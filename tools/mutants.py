@@ -58,14 +58,14 @@ MUTANTS = (
     Mutant(
         "clamped to the largest of mixed devices",
         "constraints/need.py",
-        "return capacities[wanted - 1] if",
-        "return capacities[0] if",
+        "if wanted and shortage(large) is None:",
+        "if wanted:",
     ),
     Mutant(
         "clamped to the smallest of mixed devices",
         "constraints/need.py",
-        "return capacities[wanted - 1] if",
-        "return capacities[-1] if",
+        "for mib in sorted({device.capacity_mib for device in devices}, reverse=True):",
+        "for mib in sorted({device.capacity_mib for device in devices}):",
     ),
     Mutant(
         "what is declared is clamped",
