@@ -34,7 +34,8 @@ Question: TypeAlias = Callable[[Loop, Words, int], Any]
 def explain(loop: Loop, words: Words, uid: int) -> Work[Document]:
     """Why a job waits, or where and how it ran."""
     job = yield from _one_job(loop, words, uid)
-    return explain_job(loop.scheduler, loop.store, job, loop.clock.now())
+    controllers = loop.parts.launcher.controllers
+    return explain_job(loop.scheduler, loop.store, job, loop.clock.now(), controllers)
 
 
 def logs(loop: Loop, words: Words, uid: int) -> Work[Document]:

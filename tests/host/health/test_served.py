@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from radrm.host.health import kernel, served
+from radrm.host.processes import cgroups
 from tests.host.health.judging import gpu, judged
 
 
@@ -157,6 +158,9 @@ def test_the_groups_of_a_daemon(tmp_path: Any) -> None:
     (group / "cgroup.type").write_text("domain")
     judged(look(0), "warn", "5.14")
     (group / "cgroup.kill").write_text("")
+    judged(look(0), "ok", "the daemon makes groups in /system.slice/radrmd.service")
+    inner = f"0::/system.slice/radrmd.service/{cgroups.OWN}\n"
+    (proc / "77" / "cgroup").write_text(inner)
     judged(look(0), "ok", "the daemon makes groups in /system.slice/radrmd.service")
     judged(look(group.stat().st_uid + 1), "warn", "Delegate=yes")
     judged(look(None), "warn", "Delegate=yes")
