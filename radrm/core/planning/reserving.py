@@ -33,7 +33,6 @@ most `MOST_AHEAD_S`, and only until its planner is called.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import replace
 
 from radrm.core.constraints.reserve import MOST_AHEAD_S, owner_of_reserve, refuse_for_job
@@ -51,18 +50,27 @@ _CLOCK_SET_S = 60.0
 # ------------------------------------------------------------------ one call of a planner
 
 
-@contextmanager
-def renewal(state: State, planner: str) -> Iterator[None]:
-    """Put a planner's reservations aside; at the end, end those that it did not propose again."""
-    planned = state.planned
-    for reservation in planned.by(planner):
-        planned.aside[reservation.key] = reservation
-        state.lift(reservation.key)
-    try:
-        yield
-    finally:
-        aside, planned.aside = planned.aside, {}
-        _end(state, aside.values())
+class Renewal:
+    """Puts a planner's reservations aside; at the end, ends those not proposed again."""
+
+    __slots__ = ("_planner", "_state")
+
+    def __init__(self, state: State, planner: str) -> None:
+        self._state = state
+        self._planner = planner
+
+    def __enter__(self) -> None:
+        planned = self._state.planned
+        if planned.owners:
+            for reservation in planned.by(self._planner):
+                planned.aside[reservation.key] = reservation
+                self._state.lift(reservation.key)
+
+    def __exit__(self, *error: object) -> None:
+        planned = self._state.planned
+        if planned.aside:
+            aside, planned.aside = planned.aside, {}
+            _end(self._state, aside.values())
 
 
 def put_planned(state: State, proposal: Reserve) -> None:

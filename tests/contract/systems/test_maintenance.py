@@ -83,6 +83,13 @@ def test_a_job_that_wants_an_idle_device_hears_who_has_reserved_it() -> None:
     assert why.message == "needs an idle device; reserved for maintenance new driver in 1h00m"
 
 
+def test_a_job_of_unknown_need_gets_no_less_than_its_policy_reserves() -> None:
+    for left, starts in ((2 * GIB, False), (6 * GIB, True)):
+        world = server(1, Maintenance((("GPU-0", 40 * GIB - left),)))
+        job = world.submit(None)
+        assert (world.state(job) is JobState.RUNNING) is starts
+
+
 def test_the_line_moves_when_the_maintenance_is_over() -> None:
     world = server()
     job = world.submit(GIB)
