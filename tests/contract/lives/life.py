@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from radrm.core import events as ev
 from radrm.core.adoption import Kept
@@ -24,7 +24,7 @@ from radrm.core.settings import CoreSettings
 from radrm.core.state.state import State
 from radrm.core.words import Collocation, Condition, JobState
 from radrm.orders.fifo import Fifo
-from tests.contract.lives.slow_host import Host
+from tests.contract.lives.slow_host import Host, Silent
 from tests.world import GIB, default_planner
 
 CORE = CoreSettings(smact_warm_s=0, smact_after_exit_s=0, gpuless_at_once=2)
@@ -37,16 +37,6 @@ ENDS_THAT_DO = {
     Condition.FAILED: {JobState.FAILED, JobState.TIMEOUT, JobState.CANCELLED},
     Condition.ANY: {state for state in JobState if state.final},
 }
-
-
-@dataclass(frozen=True, slots=True)
-class Silent(Planner):
-    """A planner that is never called."""
-
-    name: str
-    version: int = 1
-    starts_jobs: bool = False
-    listens: frozenset[type[ev.Event]] = frozenset()
 
 
 class Life:

@@ -42,7 +42,3 @@ class Planned:
     def __iter__(self) -> Iterator[Reservation]:
         for mine in self.owners.values():
             yield from mine.values()
-
-    def __len__(self) -> int:
-        """Return the number of owners."""
-        return len(self.owners)
