@@ -6,10 +6,8 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from radrm.core import events as ev
-from radrm.core.adoption import Kept
 from radrm.core.records import (
     ArrayElement,
-    Attempt,
     Dependency,
     Device,
     EarlySignal,
@@ -19,12 +17,14 @@ from radrm.core.records import (
     Role,
 )
 from radrm.core.rules import Planner, Policy
-from radrm.core.scheduler import Scheduler
 from radrm.core.settings import CoreSettings
-from radrm.core.state.state import State
 from radrm.core.words import Collocation, Condition, JobState
 from radrm.orders.fifo import Fifo
-from tests.contract.lives.slow_host import Host, Silent
+from tests.contract.lives.restarts import (
+    a_restart_would_change_nothing,
+    lost_figures_change_nothing_else,
+)
+from tests.contract.lives.slow_host import Host
 from tests.world import GIB, default_planner
 
 CORE = CoreSettings(smact_warm_s=0, smact_after_exit_s=0, gpuless_at_once=2)
@@ -250,8 +250,8 @@ class Life:
         self.the_line_holds_those_who_could_start()
         self.reservations_have_holders_and_fit()
         self.every_deadline_has_its_timer()
-        self.a_restart_would_change_nothing()
-        self.lost_figures_change_nothing_else()
+        a_restart_would_change_nothing(self.world)
+        lost_figures_change_nothing_else(self.world)
 
     def jobs_wait_for_what_they_follow_and_for_nothing_else(self) -> None:
         self.settle_model()
@@ -327,44 +327,6 @@ class Life:
             assert all(wake_at is not None and wake_at <= moment for moment in due)
         assert state.launch_error is None or wake_at is not None
 
-    def a_restart_would_change_nothing(self) -> None:
-        """A daemon killed now is followed by one that knows the same."""
-        living = self.world.scheduler.state
-        state = self.restored(self.world.kept())
-        assert state.jobs == living.jobs
-        assert state.attempts == living.attempts
-        self.it_knows_the_same(state)
-
-    def lost_figures_change_nothing_else(self) -> None:
-        """Nor does it matter that the kill has cost the volatile records."""
-        living = self.world.scheduler.state
-        state = self.restored(self.world.kept(lost=True))
-        assert _without_progress(state) == _without_progress(living)
-        assert _without_usage(state) == _without_usage(living)
-        self.it_knows_the_same(state)
-
-    def restored(self, kept: Kept) -> State:
-        silent = tuple(Silent(planner.name) for planner in self.world.rules.planners)
-        other = Scheduler(replace(self.world.rules, planners=silent), CORE)
-        other.step(ev.Restored(at=self.world.now, kept=kept))
-        other.step(ev.DevicesSeen(at=self.world.now, devices=self.world.devices))
-        other.step(ev.AttemptsAdopted(at=self.world.now))
-        return other.state
-
-    def it_knows_the_same(self, state: State) -> None:
-        living = self.world.scheduler.state
-        assert state.next_serial == living.next_serial
-        assert state.drained == living.drained
-        assert list(state.waiting.gpu) == list(living.waiting.gpu)
-        assert list(state.waiting.gpuless) == list(living.waiting.gpuless)
-        assert {i: a.unfinished for i, a in state.arrays.items()} == {
-            i: a.unfinished for i, a in living.arrays.items()
-        }
-        for device in self.world.devices:
-            one, two = state.ledgers[device.uuid], living.ledgers[device.uuid]
-            assert one.reservations == two.reservations
-            assert one.holdings.keys() == two.holdings.keys()
-
     # ------------------------------------------------------------- the end
 
     def end_well(self) -> None:
@@ -389,11 +351,3 @@ class Life:
         assert not world.reservations
         assert not any(le.holdings or le.reservations for le in state.ledgers.values())
         assert (len(state._followers), state._touched, len(state.timers)) == (0, {}, 0)
-
-
-def _without_progress(state: State) -> dict[int, Job]:
-    return {i: replace(job, progress=None) for i, job in state.jobs.items()}
-
-
-def _without_usage(state: State) -> dict[int, Attempt]:
-    return {i: replace(attempt, usage=()) for i, attempt in state.attempts.items()}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from typing import TypeVar, cast
 
@@ -10,21 +10,10 @@ from radrm.core import actions as act
 from radrm.core import events as ev
 from radrm.core.decision import Decision
 from radrm.core.records import Attempt, Job, Kept, RuleState
-from radrm.core.rules import Planner
 from tests.world import World
 
 T = TypeVar("T")
 Stored = dict[tuple[str, object], "Job | Attempt | RuleState"]
-
-
-@dataclass(frozen=True, slots=True)
-class Silent(Planner):
-    """A planner that is never called."""
-
-    name: str
-    version: int = 1
-    starts_jobs: bool = False
-    listens: frozenset[type[ev.Event]] = frozenset()
 
 
 class Host(World):
