@@ -123,7 +123,7 @@ class Scheduler:
         return self.state.finish()
 
     def _end_planned(self) -> None:
-        if self.state.planned:
+        if self.state.planned.owners:
             end_planned(self.state, self._planners.names)
 
     def _act_on_timers(self) -> set[str]:

@@ -26,7 +26,7 @@ from typing import cast
 from radrm.core.actions import Think
 from radrm.core.events import Event, PlanReady
 from radrm.core.planning.asking import bounded, is_wanted, proposals, remember
-from radrm.core.planning.reserving import renewal
+from radrm.core.planning.reserving import Renewal
 from radrm.core.planning.thoughts import Thoughts
 from radrm.core.proposals import (
     Migrate,
@@ -118,7 +118,7 @@ class Planners:
                     self._thoughts.want(planner)
                     return
                 fast = cast(Planner, planner)
-                with renewal(self._state, planner.name):
+                with Renewal(self._state, planner.name):
                     for proposal in proposals(self._state, self._view, fast, event):
                         self._carry_out(planner.name, proposal)
                 return
@@ -182,7 +182,7 @@ class Planners:
             each.job_id != 0 and self._state.touched_since(each.job_id, event.version)
             for each in found
         ]
-        with renewal(self._state, event.planner):
+        with Renewal(self._state, event.planner):
             for proposal, is_stale in zip(found, stale, strict=True):
                 if is_stale:
                     why = Refusal("stale", "the job has changed since the planner looked")
