@@ -3,7 +3,13 @@
 Theory of operation. A runner writes its records at any time, and a pidfd only wakes the daemon.
 So the daemon may read a record early, twice or late, and the end must be the same: the core
 ignores events about ended attempts. After a restart the daemon adopts every live attempt of the
-store. It knows all ends before the first timer or planner runs.
+store. It knows all ends before the first timer or planner runs. An attempt that was being stopped
+gets its TERM again: the earlier daemon may have been killed before it sent that. The runner ignores
+a TERM while a stop is under way.
+
+The core gives up an attempt whose processes outlive KILL. Such an attempt stays live in the
+launcher, and its folder stays, until they have ended; so their memory is never taken for another
+attempt's. A restart finds it by its folder.
 """
 
 from __future__ import annotations
@@ -16,6 +22,7 @@ from radrm.core.scheduler import Scheduler
 from radrm.core.units import show_mib
 from radrm.core.words import Collocation
 from radrm.daemon.launching import cpus_of
+from radrm.errors import StoreError
 from radrm.host.attempts.evidence import Ended, Lost, Running, Started, Void
 from radrm.host.attempts.launcher import Launcher
 from radrm.host.clock import Clock
@@ -53,6 +60,8 @@ class Attempts:
             found = self._launcher.adopt(attempt.serial, job.id)
             what = _ADOPTED[type(found)]
             log.info("re-adopted job %d (attempt %d): %s", job.id, attempt.number, what)
+            if isinstance(found, Running) and attempt.stop is not None:
+                self._launcher.terminate(attempt.serial)
             if isinstance(found, Ended) and found.at.boot != self._clock.now().boot:
                 log.info("job %d: its exit record is of an earlier boot; its date holds", job.id)
             if isinstance(found, Running):
@@ -69,15 +78,32 @@ class Attempts:
             if serial in live:
                 continue
             if self._store.has_attempt(serial):
-                self._launcher.forget(serial)
+                self._forget(serial)
             else:
                 where = f"the folder of attempt {serial}"
                 log.warning("%s is not of this store and is left: its job may run on", where)
 
+    def _forget(self, serial: int) -> None:
+        """Remove the folder of an attempt that ended in the store, once nothing of it runs."""
+        try:
+            runs = self._launcher.outlives(serial)
+        except StoreError as error:
+            log.warning("attempt %d has ended, but its folder is left: %s", serial, error)
+            return
+        if runs:
+            log.warning("attempt %d was given up, and its processes still run", serial)
+        else:
+            self._launcher.forget(serial)
+
     def events(self) -> list[ev.Event]:
         """The events for all records that are new since the last call."""
         events: list[ev.Event] = []
-        for job, attempt in self._scheduler.snapshot.running:
+        running = self._scheduler.snapshot.running
+        for serial in self._launcher.live.difference(attempt.serial for _, attempt in running):
+            if isinstance(self._launcher.poll(serial), (Ended, Lost)):
+                log.info("attempt %d, which was given up, has ended", serial)
+                self._launcher.forget(serial)
+        for job, attempt in running:
             while (found := self._launcher.poll(attempt.serial)) is not None:
                 events += self._events_of(job, attempt, found)
         return events

@@ -2,7 +2,7 @@
 
 Theory of operation. The decision that holds an action is on disk before `carry_out` gets the
 action. So a daemon that is killed here leaves a store that lists what was under way. The next
-daemon does not repeat actions: it adopts the attempts (`attempts.py`), and the core decides
+daemon repeats no action but TERM: it adopts the attempts (`attempts.py`), and the core decides
 again. An action about an attempt that has ended meanwhile is dropped. An action that fails
 becomes the event `ActionFailed`; the core decides what follows. One error is raised: a defect
 after a launch has started its runner. The runner lives, and only an adoption finds its state.
@@ -109,7 +109,8 @@ class Effects:
         """Remove the folders of attempts and jobs whose end is stored, and log these ends."""
         for record in decision.changed:
             if isinstance(record, Attempt) and record.ended is not None:
-                self._launcher.forget(record.serial)
+                if not self._launcher.is_live(record.serial):
+                    self._launcher.forget(record.serial)
                 if record.outcome is not None and record.outcome is not Outcome.COMPLETED:
                     how = record.outcome.value
                     log.info(

@@ -14,7 +14,7 @@ import signal
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import filelock
@@ -49,6 +49,7 @@ from radrm.host.mps.interface import DaemonHooks, Mps
 from radrm.host.mps.mps_gpus import EnabledOnly, MpsGpus
 from radrm.host.mps.service import MpsService
 from radrm.host.mps.simulated import SimulatedMps
+from radrm.host.node import NodeWatch
 from radrm.host.planning.service import PlanningService
 from radrm.host.processes.controllers import prepare as prepare_controllers
 from radrm.host.simulated.simulated_gpus import SimulatedGpus
@@ -110,8 +111,7 @@ def run(gpus: str | None, time_scale: float, settings: Sequence[str]) -> None:
             os.cpu_count(),
             patience_s=SHORTEST_PATIENCE_S * devices.clock.scale,
         )
-        # A plan takes real time, at any speed of the clock.
-        core = replace(core, think_s=core.think_s * devices.clock.scale)
+        core = core.with_real_limits(devices.clock.scale)
         scheduler = Scheduler(rules, core, limit=RuleLimit())
         store = home.open_store()
         launcher = Launcher(paths.state, devices.clock, controllers=controllers)
@@ -145,6 +145,7 @@ def run(gpus: str | None, time_scale: float, settings: Sequence[str]) -> None:
                 grace_s=core.grace_s,
                 kill_grace_s=KILL_GRACE_S,
             ),
+            node=NodeWatch(config.node),
             unmanaged=UnmanagedWatch(config.unmanaged, launcher.owner_of, os.getuid() == 0),
         )
         about = {

@@ -28,7 +28,14 @@ def exit_code_of(exits: tuple[Exit, ...]) -> int | None:
     return max((c for c in codes if c is not None), default=None)
 
 
-def came_too_late(stop: Stop, event: AttemptEnded, end: Instant) -> bool:
+def standing(stop: Stop | None, event: AttemptEnded, end: Instant) -> Stop | None:
+    """Return the stop that counts for an attempt that ended at `end`; None if none does."""
+    while stop is not None and _came_too_late(stop, event, end):
+        stop = stop.earlier
+    return stop
+
+
+def _came_too_late(stop: Stop, event: AttemptEnded, end: Instant) -> bool:
     """Return whether all processes had ended before the stop was asked for.
 
     Such a stop does not count, except a user's cancel: otherwise the job could run again.

@@ -4,6 +4,7 @@ where and how its attempts ran."""
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import asdict
 
 from radrm.core.records import Attempt, Instant, Job, Refusal
 from radrm.core.scheduler import Scheduler
@@ -66,6 +67,7 @@ def _refusal(refusal: Refusal) -> Document:
         "needed": refusal.needed,
         "available": refusal.available,
         "unit": _UNITS.get(refusal.rule),
+        "planner": refusal.planner,
     }
 
 
@@ -85,6 +87,8 @@ def _attempt(snapshot: Snapshot, attempt: Attempt, now: Instant) -> Document:
         "outcome": attempt.outcome.value if attempt.outcome else None,
         "exit_code": attempt.exit_code,
         "reason": attempt.reason,
+        "planner": attempt.planner,
+        "requested": asdict(attempt.requested) if attempt.requested else None,
         "devices": [_index(snapshot, uuid) for uuid in attempt.placement.devices],
         "collocation": attempt.placement.collocation.value,
         "launched_at": attempt.launched.wall_s,

@@ -219,6 +219,20 @@ class Launcher:
             return ended
         return live.evidence.lost("its runner was killed") if self._end_tree(live) else None
 
+    @property
+    def live(self) -> set[int]:
+        """The serials of the attempts whose end is not known."""
+        return set(self._live)
+
+    def outlives(self, serial: int) -> bool:
+        """Return whether something of an attempt still runs that has ended in the store.
+
+        Then it is live here, and `poll` tells its real end. Raises `StoreError` as `adopt` does.
+        """
+        launch, _ = attempts.read_record(self._folder(serial), attempts.LAUNCH)
+        found = self.adopt(serial, launch["job_id"]) if launch is not None else None
+        return isinstance(found, Running)
+
     def is_live(self, serial: int) -> bool:
         """True for an attempt that was launched or adopted and whose end is not known."""
         return serial in self._live

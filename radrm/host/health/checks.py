@@ -166,6 +166,7 @@ def _served_checks(paths: Paths, coarse: bool, answers: list[dict[str, Any]]) ->
     yield Check("SM activity", lambda: served.sm_activity(devices, coarse))
     yield Check("MPS servers", lambda: served.mps(now["mps"]))
     yield Check("unmanaged", lambda: served.unmanaged(devices, now["unmanaged"], root))
+    yield Check("CPUs and memory", lambda: served.nodes(now.get("nodes", ())))
     yield Check("rules", lambda: served.rules(now.get("rules", ())))
 
 
