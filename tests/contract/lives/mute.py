@@ -197,7 +197,7 @@ class Mute(World):
 
     def check(self) -> None:
         self.every_reservation_has_a_living_reason()
-        self.every_action_has_an_end()
+        self.every_action_has_an_end(self.scheduler, self.decisions[-1].wake_at)
         self.no_reason_of_a_stop_is_weaker_than_before()
         self.a_restart_knows_the_same()
 
@@ -221,9 +221,9 @@ class Mute(World):
             return ()
         return job.target.devices if job.target is not None else ()
 
-    def every_action_has_an_end(self) -> None:
-        wake_at, now_s = self.decisions[-1].wake_at, self.boot_s
-        for job, attempt in self.scheduler.state.running():
+    def every_action_has_an_end(self, scheduler: Scheduler, wake_at: float | None) -> None:
+        now_s = self.boot_s
+        for job, attempt in scheduler.state.running():
             kinds = [pending.kind for pending in attempt.pending]
             assert len(kinds) == len(set(kinds))
             assert (attempt.target is not None) is (ActionKind.RESIZE in kinds)
@@ -239,7 +239,7 @@ class Mute(World):
                 assert now_s < attempt.stop.kill_boot_s <= now_s + CORE.grace_s
                 ends.append(attempt.stop.kill_boot_s)
             assert all(wake_at is not None and wake_at <= end_s for end_s in ends)
-        for job in self.scheduler.state.jobs.values():
+        for job in scheduler.state.jobs.values():
             if job.estimating:
                 assert job.estimate_due_boot_s is not None and wake_at is not None
                 assert wake_at <= job.estimate_due_boot_s <= now_s + CORE.estimate_limit_s
@@ -262,7 +262,7 @@ class Mute(World):
         assert {i: _lasting(j) for i, j in other.state.jobs.items()} == {
             i: _lasting(j) for i, j in self.scheduler.state.jobs.items()
         }
-        assert decision.wake_at is not None or not other.state.attempts
+        self.every_action_has_an_end(other, decision.wake_at)
 
     # ------------------------------------------------------------- the end
 
