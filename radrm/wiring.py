@@ -75,6 +75,8 @@ _NOT_SETTINGS = frozenset(
     }
 )
 
+FALLBACK = "fallback"
+"""The name of the planner that starts jobs while the configured one rests."""
 READINGS_MISSED = 5
 """A reading is stale after this many missed rounds of readings."""
 
@@ -198,7 +200,7 @@ def make_rules(config: Config) -> Rules:
             find_rule(kind, name)  # raises for a table of a missing rule
     first: Any = Fifo()
     alone: Any = Exclusive()
-    fallback = OrderPolicy(first, alone, alone, name="fallback")
+    fallback = OrderPolicy(first, alone, alone, name=FALLBACK)
     return Rules(order=order, planners=planners, recovery=recovery, fallback=fallback)
 
 
@@ -223,17 +225,18 @@ def _make_planner(config: Config, name: str, order: Order, policy: Policy) -> Pl
     found: Planner | SlowPlanner = _make("planners", name, config.planners, interface, **used)
     if type(found.starts_jobs) is not bool:
         raise BadConfig(f"[planners.{name}] its starts_jobs is neither true nor false")
+    # A planner's state, failures and process go by its name.
+    if found.name != name:
+        raise BadConfig(f"[planners.{name}] its name is {found.name!r}; call it {name!r} too")
+    if name == FALLBACK:
+        raise BadConfig(f"[planners.{name}] radrm has a planner of this name; choose another")
     return found
 
 
 def _check_planners(planners: Sequence[Planner | SlowPlanner]) -> None:
-    """Raise `BadConfig` unless exactly one planner starts jobs and all names differ."""
-    names = [planner.name for planner in planners]
-    listed = ", ".join(f'"{name}"' for name in names)
-    where = f"planner = [{listed}]" if len(names) > 1 else f"planner = {listed}"
-    twice = [name for name in names if names.count(name) > 1]
-    if twice:
-        raise BadConfig(f"{where}: two planners have the name {twice[0]!r}; use one of them")
+    """Raise `BadConfig` unless exactly one planner starts jobs."""
+    listed = ", ".join(f'"{planner.name}"' for planner in planners)
+    where = f"planner = [{listed}]" if len(planners) > 1 else f"planner = {listed}"
     starters = [planner.name for planner in planners if planner.starts_jobs]
     if not starters:
         raise BadConfig(

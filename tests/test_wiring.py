@@ -15,6 +15,7 @@ from radrm.core.units import WHOLE_DEVICE_MIB
 from radrm.core.words import Collocation, Quantity
 from radrm.errors import BadConfig
 from radrm.jobfile.radfile import read_job_file
+from radrm.planners.order_policy import OrderPolicy
 from radrm.policies.magm import Magm
 from radrm.wiring import (
     AUTO_CHAIN,
@@ -25,6 +26,7 @@ from radrm.wiring import (
     describe,
     find_rule,
     make_estimating,
+    make_planner,
     make_rules,
     make_settings,
 )
@@ -127,6 +129,78 @@ def test_a_rule_that_lacks_a_part_of_its_interface_is_an_error(mocker: MockerFix
     mocker.patch("radrm.wiring.find_rule", return_value=Theirs)
     with pytest.raises(BadConfig, match=r"\[policies.theirs\] .* has no overcommits, refuse; add"):
         make_settings(Config(policy="theirs"))
+
+
+def theirs(mocker: MockerFixture, **members: object) -> None:
+    """A planner `theirs` of a third party, with these members, beside radrm's own."""
+    known = find_rule
+    whole: dict[str, object] = {
+        "name": "theirs",
+        "version": 1,
+        "listens": frozenset(),
+        "starts_jobs": False,
+        "plan": lambda *_: None,
+        "explain": lambda *_: (),
+    }
+    made = {k: v for k, v in (whole | members).items() if v is not None}
+    rule = type("Theirs", (), made)
+    mocker.patch(
+        "radrm.wiring.find_rule",
+        lambda kind, name: rule if name == made.get("name", "theirs") else known(kind, name),
+    )
+
+
+def test_planners_keep_their_order_and_one_starts_jobs(mocker: MockerFixture) -> None:
+    theirs(mocker)
+    rules = make_rules(config('planner = ["theirs", "default"]'))
+    assert [planner.name for planner in rules.planners] == ["theirs", "default"]
+    assert make_planner(config("planner = 'theirs'"), "theirs").name == "theirs"
+
+
+@pytest.mark.parametrize(
+    "planner, members, words",
+    [
+        (
+            '"theirs"',
+            {},
+            'planner = "theirs": no planner starts .* planner = .*"default", "theirs"',
+        ),
+        ('["default", "theirs"]', {"starts_jobs": True}, "default and theirs both start"),
+        ('"theirs"', {"starts_jobs": 1}, "starts_jobs is neither true nor false"),
+        (
+            '"theirs"',
+            {"starts_jobs": None},
+            r"\[planners.theirs\] the rule has no starts_jobs; add",
+        ),
+        ('"theirs"', {"plan": None}, "the rule has no plan; add what radrm.rules.Planner has"),
+        (
+            '"theirs"',
+            {"plan": None, "think": lambda *_: None, "explain": None},
+            "the rule has no explain; add what radrm.rules.SlowPlanner has",
+        ),
+        (
+            '"fallback"',
+            {"name": "fallback", "starts_jobs": True},
+            "radrm has a planner of this name",
+        ),
+    ],
+)
+def test_planners_that_cannot_be_used(
+    mocker: MockerFixture, planner: str, members: dict[str, object], words: str
+) -> None:
+    theirs(mocker, **members)
+    with pytest.raises(BadConfig, match=words):
+        make_rules(config(f"planner = {planner}"))
+
+
+def test_a_planner_has_the_name_of_its_entry_point(mocker: MockerFixture) -> None:
+    known = find_rule
+    mocker.patch(
+        "radrm.wiring.find_rule",
+        lambda kind, name: OrderPolicy if name == "mine" else known(kind, name),
+    )
+    with pytest.raises(BadConfig, match="its name is 'default'; call it 'mine' too"):
+        make_planner(Config(), "mine")
 
 
 @pytest.mark.parametrize("kind", REGISTRIES)

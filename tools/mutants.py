@@ -38,16 +38,34 @@ class Mutant:
 
 MUTANTS = (
     Mutant(
+        name="figures undo a decision",
+        file="state/state.py",
+        old="if volatile and name not in step.changed:",
+        new="if volatile:",
+    ),
+    Mutant(
+        name="a record is durable and volatile",
+        file="state/state.py",
+        old="            step.volatile.pop(name, None)\n",
+        new="",
+    ),
+    Mutant(
+        name="a report of progress is durable",
+        file="state/state.py",
+        old='self._note("job", job.id, job, volatile=True)',
+        new='self._note("job", job.id, job)',
+    ),
+    Mutant(
         "clamped to the largest of mixed devices",
         "constraints/need.py",
-        "return capacities[wanted - 1] if",
-        "return capacities[0] if",
+        "if wanted and shortage(large) is None:",
+        "if wanted:",
     ),
     Mutant(
         "clamped to the smallest of mixed devices",
         "constraints/need.py",
-        "return capacities[wanted - 1] if",
-        "return capacities[-1] if",
+        "for mib in sorted({device.capacity_mib for device in devices}, reverse=True):",
+        "for mib in sorted({device.capacity_mib for device in devices}):",
     ),
     Mutant(
         "what is declared is clamped",
@@ -138,6 +156,36 @@ MUTANTS = (
         "state/holding.py",
         "return tuple({u.device: u for u in (*usage, *newer)}.values())",
         "return (*usage, *newer)",
+    ),
+    Mutant(
+        "a stale proposal carried out",
+        "planning/planners.py",
+        "            if is_stale:\n",
+        "            if False:\n",
+    ),
+    Mutant(
+        "a plan that comes too late",
+        "planning/thoughts.py",
+        "if thought is None or thought.number != number:",
+        "if thought is None:",
+    ),
+    Mutant(
+        "two thoughts at once",
+        "planning/thoughts.py",
+        "if name in self._under_way or now_s < soonest_s:",
+        "if now_s < soonest_s:",
+    ),
+    Mutant(
+        "a thought without a deadline",
+        "planning/planners.py",
+        "if self._thoughts.overdue(name):",
+        "if False:",
+    ),
+    Mutant(
+        "a rule interrupted in the core's code",
+        "planning/interrupt.py",
+        "        if cores:\n            return False\n",
+        "",
     ),
     Mutant(
         "planners' wake-ups pruned",

@@ -49,7 +49,9 @@ from radrm.host.mps.interface import DaemonHooks, Mps
 from radrm.host.mps.mps_gpus import EnabledOnly, MpsGpus
 from radrm.host.mps.service import MpsService
 from radrm.host.mps.simulated import SimulatedMps
+from radrm.host.node import NodeWatch
 from radrm.host.planning.service import PlanningService
+from radrm.host.processes.controllers import prepare as prepare_controllers
 from radrm.host.simulated.simulated_gpus import SimulatedGpus
 from radrm.host.simulated.start_driver import ensure_driver
 from radrm.host.storage.arrivals import Arrivals
@@ -97,6 +99,10 @@ def run(gpus: str | None, time_scale: float, settings: Sequence[str]) -> None:
     prepare(paths, system)
     with _lock(paths):
         home = Home(paths, system)
+        controllers = prepare_controllers()  # before anything is started
+        not_enforced = controllers.why_not("cpu", "memory")
+        if not_enforced is not None:
+            log.warning("%s", not_enforced)
         devices = find_devices(paths, config, gpus, time_scale)
         interval_s = max(SHORTEST_INTERVAL_S, devices.clock.real_s(1.0))
         core = make_settings(
@@ -108,7 +114,7 @@ def run(gpus: str | None, time_scale: float, settings: Sequence[str]) -> None:
         core = core.with_real_limits(devices.clock.scale)
         scheduler = Scheduler(rules, core, limit=RuleLimit())
         store = home.open_store()
-        launcher = Launcher(paths.state, devices.clock)
+        launcher = Launcher(paths.state, devices.clock, controllers=controllers)
         service = EstimationService(
             config, lambda found: loop.post(found), leftovers=Leftovers(paths.traces)
         )
@@ -139,6 +145,7 @@ def run(gpus: str | None, time_scale: float, settings: Sequence[str]) -> None:
                 grace_s=core.grace_s,
                 kill_grace_s=KILL_GRACE_S,
             ),
+            node=NodeWatch(config.node),
             unmanaged=UnmanagedWatch(config.unmanaged, launcher.owner_of, os.getuid() == 0),
         )
         about = {
@@ -147,6 +154,7 @@ def run(gpus: str | None, time_scale: float, settings: Sequence[str]) -> None:
             "order": config.order,
             "estimator": config.estimator,
             "state": paths.state,
+            "not_enforced": not_enforced,
         }
         watching = Watching(paths, system)
         loop = Loop(parts, Requests(about, watching.folder_of).answer)

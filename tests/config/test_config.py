@@ -100,6 +100,14 @@ WRONG = [
     ("policies = 1", ("policies", "a table")),
     ("[policies]\nmagm = 1", ("policies.magm", "a table", "1")),
     ("[policy.magm]\nx = 1", ("policy", "a name")),
+    ("planner = []", ("planner", 'as in ["default", "mine"]')),
+    ("planner = 3", ("planner", "a list of names")),
+    ("planner = ['default', 3]", ("planner", "a name", "3")),
+    ("planner = ['a', 'a']", ("planner", "names 'a' twice")),
+    ("planner = 'a+'", ("planner", "a name")),
+    ("planner = 'a,b'", ("planner", "'a,b'", "+ joins planners")),
+    ("planner = ['a+b']", ("planner", "'a+b'", "+ joins planners")),
+    (f"planner = {[str(n) for n in range(17)]}", ("planner", "a list of names")),
     ("[core]\ngrace_s = '3'", ("core.grace_s", "a number", "'3'")),
     ("[core]\ngrace_s = nan", ("core.grace_s", "finite")),
     ("[core]\ngrace_s = inf", ("core.grace_s", "finite")),
@@ -125,6 +133,16 @@ def test_a_wrong_file_is_one_clear_line(text: str, words: tuple[str, ...]) -> No
     assert "\n" not in message
     for word in words:
         assert word in message
+
+
+def test_planners_are_a_name_a_list_or_a_word() -> None:
+    for value in ('["default", "mine"]', '"default+mine"'):
+        config = parse_config(f"planner = {value}", "x")
+        assert config.planner == ("default", "mine") and config.planners_joined == "default+mine"
+        assert with_set(Config(), f"planner={value}") == config
+        assert config.to_table()["planner"] == ["default", "mine"]
+    assert with_set(Config(), "planner=default+mine").planner == ("default", "mine")
+    assert Config().to_table()["planner"] == "default"
 
 
 @given(st.text())

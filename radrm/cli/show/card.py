@@ -96,6 +96,10 @@ def _who(job: Document) -> Iterator[_Line]:
 def _asked(job: Document) -> Iterator[_Line]:
     count = job["gpus"]
     asked = [f"{count} GPU" if count == 1 else f"{count} GPUs"]
+    if job.get("cpus") is not None:
+        asked.append(f"{job['cpus']:g} CPU{'' if job['cpus'] == 1 else 's'}")
+    if job.get("memory_mib") is not None:
+        asked.append(f"{show_mib(job['memory_mib'])} of host memory")
     if job.get("time_limit_s") is not None:
         asked.append(f"time limit {show_seconds(job['time_limit_s'])}")
     if job.get("priority"):
@@ -103,6 +107,8 @@ def _asked(job: Document) -> Iterator[_Line]:
     if job.get("signal"):
         asked.append(f"signal {plain(_signal(job['signal']))}")
     yield "requested", ", ".join(asked)
+    if job.get("not_enforced"):
+        yield "limits", plain(job["not_enforced"])
     yield from estimated(job)
 
 
@@ -177,6 +183,7 @@ def _times(job: Document, now: float) -> Iterator[_Line]:
 
 def attempts_table(job: Document, attempts: Sequence[Document]) -> Rows:
     """A row for each attempt. A live attempt shows the usage so far."""
+    planners = any(attempt.get("planner") not in (None, "default") for attempt in attempts)
     table = Rows(
         (
             Column("ATTEMPT", right=True),
@@ -188,6 +195,7 @@ def attempts_table(job: Document, attempts: Sequence[Document]) -> Rows:
             Column("PEAK", right=True, rank=2),
             Column("SMACT", right=True, rank=3),
             Column("ENERGY", right=True, rank=5),
+            *[Column("PLANNER", rank=7)] * planners,
             Column("WHY", least=20),
         )
     )
@@ -197,7 +205,7 @@ def attempts_table(job: Document, attempts: Sequence[Document]) -> Rows:
             attempt = attempt | {key: job[key] for key in _OF_LIVE}
         outcome = str(attempt.get("outcome") or job["state"].lower())
         code = attempt.get("exit_code")
-        reason = plain(attempt.get("reason") or "")
+        reason = plain(attempt.get("reason") or _requested(attempt))
         if not reason and code:
             reason = f"exit code {code}"
         table.add(
@@ -210,9 +218,16 @@ def attempts_table(job: Document, attempts: Sequence[Document]) -> Rows:
             show_mib(attempt.get("peak_mib")),
             show_smact(attempt.get("smact")),
             show_joules(attempt.get("energy_j")),
+            *[plain(attempt.get("planner") or "-")] * planners,
             reason,
         )
     return table
+
+
+def _requested(attempt: Document) -> str:
+    """The last change of a live attempt that a planner asked for."""
+    asked = attempt.get("requested") if attempt.get("ended_at") is None else None
+    return f"the planner {asked['planner']} asked for {asked['kind']}" if asked else ""
 
 
 _OF_LIVE = ("reserved_mib", "peak_mib", "energy_j")

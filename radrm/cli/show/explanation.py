@@ -40,6 +40,8 @@ def explanation(answer: Document) -> list[Part]:
         parts += [Styled(), attempts_table(job, answer["attempts"])]
     if job["state"] in FINAL and not answer["attempts"]:
         parts.append(_indented("It never started."))
+    if job.get("not_enforced"):
+        parts.append(_indented(job["not_enforced"]))
     lines = [_indented(f"{name}: {text}") for name, text in estimated(job)]
     parts += [Styled(), *lines] if lines else []
     steps = [step for step in next_steps(job) if step != f"radrm explain {plain(label(job))}"]
@@ -72,13 +74,19 @@ def _general(answer: Document) -> list[Field]:
             needed = amount(reason["needed"], reason["unit"])
             numbers = f": {amount(reason['available'], reason['unit'])} of {needed}"
         if numbers or reason["message"] != answer["summary"]:
-            lines.append(_indented(f"{reason['message']}{numbers}"))
+            lines.append(_indented(f"{_whose(reason)}{reason['message']}{numbers}"))
     if answer["ahead"]:
         one = answer["ahead"] == 1
         lines.append(_indented(f"{answer['ahead']} {'job is' if one else 'jobs are'} before it"))
     elif answer["ahead"] == 0:
         lines.append(_indented("it is first in the queue"))
     return lines
+
+
+def _whose(reason: Document) -> str:
+    """The planner that gives a reason, where several planners run."""
+    planner = reason.get("planner")
+    return f"{plain(planner)}: " if planner else ""
 
 
 def _shows_devices(answer: Document) -> bool:
@@ -107,6 +115,6 @@ def _devices(devices: list[Document]) -> Rows:
             plain(device["name"]),
             plain(device["rule"]) if refused else Styled("nothing", "green"),
             *(amounts if measured else ()),
-            plain(device["message"] or "") if refused else "it could take the job",
+            _whose(device) + plain(device["message"] or "") if refused else "it could take the job",
         )
     return table

@@ -14,6 +14,8 @@ def outcome_of(attempt: Attempt, event: AttemptEnded) -> Outcome:
         return Outcome(attempt.stop.reason.value)
     if event.lost is not None:
         return Outcome.LOST
+    if event.failure is not None:
+        return Outcome.FAILED
     if event.never_started is None and event.exits and all(e.ok for e in event.exits):
         # Also with evidence of out-of-memory: the program handled it.
         return Outcome.COMPLETED
@@ -66,6 +68,8 @@ def why_ended(outcome: Outcome, event: AttemptEnded, code: int | None) -> str | 
         return event.never_started
     if event.lost is not None:
         return event.lost
+    if event.failure is not None:
+        return event.failure
     if event.oom is not None and outcome is Outcome.OOM:
         wanted = event.oom.requested_mib
         request = f" when it asked for {show_mib(wanted)} more" if wanted else ""

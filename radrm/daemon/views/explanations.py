@@ -4,24 +4,32 @@ where and how its attempts ran."""
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import asdict
 
 from radrm.core.records import Attempt, Instant, Job, Refusal
 from radrm.core.scheduler import Scheduler
 from radrm.core.snapshot import DeviceSnapshot, Snapshot
 from radrm.daemon.views.documents import Document, JobDocuments, in_one_line
 from radrm.daemon.views.reservations import reserved_for_later
+from radrm.host.processes.controllers import Controllers
 from radrm.host.storage.store import Store
 
 _UNITS = {"memory": "MiB", "capacity": "MiB", "reservation": "MiB"}
 
 
-def explain(scheduler: Scheduler, store: Store, job: Job, now: Instant) -> Document:
+def explain(
+    scheduler: Scheduler,
+    store: Store,
+    job: Job,
+    now: Instant,
+    controllers: Controllers | None = None,
+) -> Document:
     """All that is known of one job."""
     snapshot, waiting = scheduler.snapshot, job.state.waiting
     refusals = scheduler.why_waiting(job.id, now) if waiting else ()
     why = in_one_line(snapshot, refusals)
     ahead = snapshot.position(job)
-    document = JobDocuments(scheduler, store).job(job, now, why)
+    document = JobDocuments(scheduler, store, controllers).job(job, now, why)
     return {
         "job": {**document, "position": None if ahead is None else ahead + 1},
         "now": now.wall_s,
@@ -59,6 +67,7 @@ def _refusal(refusal: Refusal) -> Document:
         "needed": refusal.needed,
         "available": refusal.available,
         "unit": _UNITS.get(refusal.rule),
+        "planner": refusal.planner,
     }
 
 
@@ -78,6 +87,8 @@ def _attempt(snapshot: Snapshot, attempt: Attempt, now: Instant) -> Document:
         "outcome": attempt.outcome.value if attempt.outcome else None,
         "exit_code": attempt.exit_code,
         "reason": attempt.reason,
+        "planner": attempt.planner,
+        "requested": asdict(attempt.requested) if attempt.requested else None,
         "devices": [_index(snapshot, uuid) for uuid in attempt.placement.devices],
         "collocation": attempt.placement.collocation.value,
         "launched_at": attempt.launched.wall_s,

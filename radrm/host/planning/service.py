@@ -25,7 +25,7 @@ from radrm.core.planning.thinking import Thought
 from radrm.core.snapshot import Snapshot, SnapshotData
 from radrm.errors import plain
 from radrm.host.planning.worker import First, Question, thought_of
-from radrm.host.workers.messages import packed
+from radrm.host.workers.messages import MAX_MESSAGE, packed
 from radrm.host.workers.parent import Worker
 
 log = logging.getLogger("radrm")
@@ -83,6 +83,9 @@ class PlanningService:
     def _think(self, worker: Worker, action: Think, data: SnapshotData, limit_s: float) -> None:
         try:
             question = packed(Question(data, action.state, limit_s))
+            if len(question) > MAX_MESSAGE:
+                limit = MAX_MESSAGE >> 20
+                raise EOFError(f"the snapshot has {len(question) >> 20} MiB, the limit is {limit}")
             thought = thought_of(worker.ask(question, limit_s))
         except TimeoutError:
             thought = Thought(error=f"it took longer than {limit_s:g} s (core.think_s)")

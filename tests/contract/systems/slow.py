@@ -46,7 +46,7 @@ class SlowStarter:
 
 @dataclass(frozen=True)
 class SlowAndreas:
-    """Preempts the job with the most time left for a waiting one that is due sooner."""
+    """Preempts a patient job for a waiting one that is due."""
 
     name: str = "slow-andreas"
     version: int = 1
@@ -59,14 +59,18 @@ class SlowAndreas:
     def _preempts(self, snapshot: Snapshot) -> Iterator[Proposal]:
         if any(job.state is JobState.STOPPING for job, _ in snapshot.running):
             return
-        waiting = [job for job in snapshot.lines[0] if job.spec.due_s is not None]
+        waiting = [job for job in snapshot.lines[0] if self._is_due(job)]
         victims = [
             job
             for job, _ in snapshot.running
-            if job.spec.due_s is None and job.spec.checkpoint.kind is not CheckpointKind.NONE
+            if not self._is_due(job)
+            and (job.spec.requeue or job.spec.checkpoint.kind is not CheckpointKind.NONE)
         ]
         if waiting and victims:
             yield Preempt(job_id=victims[-1].id)
+
+    def _is_due(self, job: Job) -> bool:
+        return job.spec.due_s is not None or job.spec.priority > 0
 
     def explain(self, view: View, job: Job) -> Sequence[Refusal]:
         return ()

@@ -1,0 +1,112 @@
+"""The toy planners of the contract tests in a real daemon: two at a time, one of them slow."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.daemon.harness import DaemonHome, simjob
+from tests.daemon.planners.package import install
+from tests.waiting import wait_until
+
+SYSTEMS = "tests.contract.systems"
+TOYS = {
+    "flowcon": f"{SYSTEMS}.test_flowcon:FlowCon",
+    "specon": f"{SYSTEMS}.test_specon:SpeCon",
+    "elastic": f"{SYSTEMS}.test_elastic:Elastic",
+    "andreas": f"{SYSTEMS}.test_andreas:Andreas",
+    "slow-starter": f"{SYSTEMS}.slow:SlowStarter",
+    "slow-andreas": f"{SYSTEMS}.slow:SlowAndreas",
+}
+
+
+def start(home: DaemonHome, planners: str) -> None:
+    install(home, TOYS)
+    home.settings = [f"planner={planners}"]
+    home.start()
+
+
+@pytest.mark.parametrize(
+    ("planners", "starter"),
+    [
+        ("default+flowcon+slow-andreas", "default"),
+        ("specon+elastic+slow-starter", "slow-starter"),
+        ("andreas+slow-andreas", "andreas"),
+    ],
+)
+def test_jobs_of_everybody_run(home: DaemonHome, planners: str, starter: str) -> None:
+    start(home, planners)
+    jobs = [home.submit("--gpu-memory=30G", "--", *simjob(8, 0.5, 60)) for _ in range(3)]
+    for job in jobs:
+        home.wait_state(job, "RUNNING", "COMPLETED")
+    home.kill()
+    home.start()
+    for job in jobs:
+        assert home.wait_end(job)["state"] == "COMPLETED"
+        (attempt,) = home.json("explain", str(job))["attempts"]
+        assert attempt["planner"] == starter
+    assert "failed (" not in home.said()
+    if "slow-starter" in planners:
+        assert home.radrm("explain", str(jobs[0])).stdout.count("slow-starter") == 1
+
+
+def test_a_slow_planner_preempts_and_the_job_says_so(home: DaemonHome) -> None:
+    home.gpus = "sim:1xA100-40GB"
+    start(home, "default+slow-andreas")
+    words = ("--gpu-memory=30G", "--requeue")
+    patient = home.submit(*words, "--", *simjob(8, 0.5, 10_000))
+    home.wait_state(patient, "RUNNING")
+    urgent = home.submit(*words, "--priority=9", "--", *simjob(8, 0.5, 10_000))
+    home.wait_state(urgent, "RUNNING")
+    first = home.json("explain", str(patient))["attempts"][0]
+    assert first["outcome"] == "preempted"
+    assert first["reason"] == "preempted: the planner slow-andreas asked for a preemption"
+    assert first["requested"] == {"kind": "a preemption", "planner": "slow-andreas"}
+    reasons = home.json("explain", str(patient))
+    assert {r["planner"] for r in (*reasons["reasons"], *reasons["devices"])} == {"default"}
+    assert "default: " in home.radrm("explain", str(patient)).stdout
+    wait_until(lambda: home.job(patient)["state"] == "PENDING", "the patient job to wait")
+
+
+@pytest.mark.parametrize(
+    ("planners", "why"),
+    [
+        ("flowcon", 'planner = "flowcon": no planner starts waiting jobs; add one that does'),
+        ("default+andreas", "default and andreas both start waiting jobs; keep one of them"),
+        ("default+default", "names 'default' twice; name each planner once"),
+        ("default,andreas", "commas separate variants of radrm compare"),
+        ("default+nobody", "there is no rule 'nobody' among planners"),
+        ("[]", "must be a name, or a list of names"),
+    ],
+)
+def test_a_daemon_that_cannot_start_with_these_planners_says_why(
+    home: DaemonHome, planners: str, why: str
+) -> None:
+    install(home, TOYS)
+    file = home.folder / "radrm.toml"
+    file.write_text(f"planner = {planners}\n" if planners == "[]" else f'planner = "{planners}"\n')
+    for words in (["daemon", "--gpus", "sim:1xA100-40GB"], ["config", "check"]):
+        done = home.radrm(*words, env={"RADRM_CONFIG": str(file)})
+        assert done.returncode != 0
+        (line,) = (done.stdout + done.stderr).splitlines()
+        assert why in line
+
+
+def test_simulations_compare_planners(home: DaemonHome) -> None:
+    install(home, TOYS)
+    trace = home.file(
+        "trace.csv", "submit_s,name,gpus,duration_s,memory_mib,smact\n0,a,1,900,8000,0.5\n"
+    )
+    words = ["compare", str(trace), "--policy", "exclusive,magm"]
+    found = home.json(*words, "--planner", "default,default+slow-andreas+flowcon")
+    named = [(each["policy"], each["planner"]) for each in found]
+    assert named == [
+        ("exclusive", "default"),
+        ("magm", "default"),
+        ("magm", "default+slow-andreas+flowcon"),
+    ]
+    table = home.radrm(*words, "--planner", "default,slow-starter").stdout
+    assert "PLANNER" in table and "slow-starter" in table
+    alone = home.radrm("simulate", str(trace), "--planner", "default,slow-starter")
+    assert alone.returncode == 2 and "commas separate variants" in alone.stderr
+    whole = home.json("simulate", str(trace), "--planner", "slow-starter")
+    assert whole["planner"] == "slow-starter" and whole["unfinished"] == 0
