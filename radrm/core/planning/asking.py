@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from math import inf, isnan
 from typing import Any
 
@@ -39,16 +40,22 @@ def drawn(plan: object, jobs: int) -> Iterator[Proposal]:
     """Yield the checked proposals of a plan for so many jobs. Raises `RuleFailed`."""
     if not isinstance(plan, Plan):
         raise RuleFailed(WrongAnswer(f"it answered with a {type(plan).__name__}, not a Plan"))
-    found = call_rule(lambda: iter(plan.proposals))
+    found: Any = call_rule(lambda: iter(plan.proposals))
     most = MOST_PROPOSALS + jobs
-    # One more than allowed is drawn, to see whether the plan ends.
-    for count in range(most + 1):
-        proposal = call_rule(next, found, _END)
-        if proposal is _END:
-            return
-        if count == most:
-            raise RuleFailed(WrongAnswer(f"it proposed more than {most} things at once"))
-        yield checked_proposal(proposal)
+    try:
+        # One more than allowed is drawn, to see whether the plan ends.
+        for count in range(most + 1):
+            proposal = call_rule(next, found, _END)
+            if proposal is _END:
+                return
+            if count == most:
+                raise RuleFailed(WrongAnswer(f"it proposed more than {most} things at once"))
+            yield checked_proposal(proposal)
+    except RuleFailed:
+        # Else Python ends the generator later, by code of the rule that nothing limits.
+        with suppress(RuleFailed):
+            call_rule(lambda: found.close())
+        raise
 
 
 def bounded(state: State, found: Sequence[Proposal]) -> list[Proposal]:

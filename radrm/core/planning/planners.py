@@ -52,6 +52,8 @@ _REQUESTS: dict[type[Proposal], str] = {
     SetShares: "other caps",
 }
 """What a planner asks for by a proposal about a running job."""
+_ENDS = (Preempt, Migrate)
+"""Those that end the attempt. Who asked for it becomes the reason."""
 
 Apply = Callable[[State, Proposal], None]
 
@@ -152,6 +154,8 @@ class Planners:
         kind, attempt = _REQUESTS.get(type(proposal)), state.attempts.get(proposal.job_id)
         if kind is None or attempt is None or len(state.step.rejections) > rejected:
             return
+        if state.jobs[proposal.job_id].target is not None and type(proposal) not in _ENDS:
+            return  # the stop that follows is the migration's
         requested = PlannerRequest(kind, name)
         if attempt.requested != requested:
             state.put_attempt(replace(attempt, requested=requested))

@@ -172,6 +172,20 @@ def test_nothing_but_a_rules_own_code_is_interrupted() -> None:
     assert world.state(job) is JobState.RUNNING and world.said == []
 
 
+def test_a_plan_that_spins_while_it_is_dropped_is_interrupted() -> None:
+    def endless() -> Iterator[Any]:
+        try:
+            yield 5
+        finally:
+            spin()
+
+    broken = Broken(make=lambda: Plan(endless()), listens=ASKED)
+    world = limited(world_of(default_planner(), broken))
+    job = world.submit(GIB)
+    assert world.state(job) is JobState.RUNNING
+    assert "the planner broken failed (it proposed a int)" in world.said[0]
+
+
 def test_no_alarm_is_left_after_a_step() -> None:
     world = limited(world_of(default_planner()))
     world.submit(GIB)

@@ -45,6 +45,20 @@ def test_jobs_of_everybody_run(home: DaemonHome, planners: str, starter: str) ->
         (attempt,) = home.json("explain", str(job))["attempts"]
         assert attempt["planner"] == starter
     assert "failed (" not in home.said()
+    if starter == "andreas":
+        words = (
+            "replay",
+            "--policy",
+            "lug",
+            "--planner",
+            "default,default+flowcon",
+            "--seeds",
+            "1",
+        )
+        found = home.json(*words)["policies"]
+        named = [(each["policy"], each["planner"]) for each in found]
+        plans = ("default", "default+flowcon")
+        assert named == [(policy, plan) for plan in plans for policy in ("magm", "lug")]
     if "slow-starter" in planners:
         assert home.radrm("explain", str(jobs[0])).stdout.count("slow-starter") == 1
 
