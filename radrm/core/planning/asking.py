@@ -12,7 +12,7 @@ from radrm.core.planning.shapes import are_refusals, checked_proposal, plain
 from radrm.core.proposals import Proposal
 from radrm.core.records import Job, Refusal, RuleState
 from radrm.core.rules import AnyPlanner, Plan, Planner
-from radrm.core.state.isolation import RuleFailed, WrongAnswer, call_rule
+from radrm.core.state.isolation import RuleFailed, WrongAnswer, call_rule, error_line
 from radrm.core.state.state import State
 from radrm.core.state.timers import AT_ONCE, PLANNER, Timer
 from radrm.core.view import View
@@ -108,13 +108,16 @@ def checked_wake(wake_at: object) -> float | None:
     return None if wake_s == inf else wake_s
 
 
-def explanation(view: View, planner: AnyPlanner, job: Job) -> tuple[Refusal, ...]:
-    """Return a planner's reasons why a job waits, or why the planner cannot say."""
+def explanation(
+    view: View, planner: AnyPlanner, job: Job
+) -> tuple[tuple[Refusal, ...], BaseException | None]:
+    """Return a planner's reasons why a job waits. If it cannot say: that, and its error."""
+    error: BaseException = WrongAnswer("its explanation is not made of refusals")
     try:
         found = call_rule(lambda: tuple(planner.explain(view, job)))
         if are_refusals(found):
-            return found
-        wrong = "its explanation is not made of refusals"
+            return found, None
     except RuleFailed as failed:
-        wrong = str(failed)
-    return (Refusal("rule", f"the planner {planner.name} cannot say why: {wrong}"),)
+        error = failed.error
+    why = f"the planner {planner.name} cannot say why: {error_line(error)}"
+    return (Refusal("rule", why),), error

@@ -25,7 +25,7 @@ from typing import cast
 
 from radrm.core.actions import Think
 from radrm.core.events import Event, PlanReady
-from radrm.core.planning.asking import bounded, is_wanted, proposals, remember
+from radrm.core.planning.asking import bounded, explanation, is_wanted, proposals, remember
 from radrm.core.planning.reserving import renewal
 from radrm.core.planning.thoughts import Thoughts
 from radrm.core.proposals import (
@@ -36,9 +36,9 @@ from radrm.core.proposals import (
     SetShares,
     TakeCheckpointNow,
 )
-from radrm.core.records import PlannerRequest, Refusal
+from radrm.core.records import Job, PlannerRequest, Refusal
 from radrm.core.rules import AnyPlanner, Planner, SlowPlanner, is_slow
-from radrm.core.state.isolation import RuleFailed, WrongAnswer, call_rule
+from radrm.core.state.isolation import RuleFailed, TooSlow, WrongAnswer, call_rule
 from radrm.core.state.state import State
 from radrm.core.state.timers import PLANNER, THINK, Timer
 from radrm.core.units import show_seconds
@@ -93,7 +93,7 @@ class Planners:
         if timer.what.startswith(THINK):
             name = timer.what.removeprefix(THINK)
             if self._thoughts.overdue(name):
-                self._fail(self._slow[name], WrongAnswer("it gave no plan in its time"))
+                self.rest(self._slow[name], WrongAnswer("it gave no plan in its time"))
                 return (name,)
             return (name,) if self._thoughts.is_due(name) else ()
         return None
@@ -101,15 +101,21 @@ class Planners:
     def call(self, event: Event, woken: Collection[str] = ()) -> None:
         """Call the planners that listen to an event, and the woken ones."""
         for planner in self._all:
-            if planner.name in woken or self._listens(planner, event):
+            if planner.name in woken or self._is_concerned(planner, event):
                 self._ask(planner, event)
+
+    def _is_concerned(self, planner: AnyPlanner, event: Event) -> bool:
+        """Return whether a planner listens to an event, or the fallback if that replaces it."""
+        if not self._state.isolation.rests("planner", planner.name):
+            return self._listens(planner, event)
+        fallback = self._fallback if planner is self._starter else None
+        return fallback is not None and self._listens(fallback, event)
 
     def _listens(self, planner: AnyPlanner, event: Event) -> bool:
         try:
             return call_rule(lambda: type(event) in planner.listens)
         except RuleFailed as failed:
-            isolation = self._state.isolation
-            isolation.fail("planner", planner.name, failed.error, "it hears of nothing")
+            self.rest(planner, failed.error)
             return False
 
     def _ask(self, planner: Planner | SlowPlanner, event: Event) -> None:
@@ -125,7 +131,7 @@ class Planners:
                         self._carry_out(planner.name, proposal)
                 return
             except RuleFailed as failed:
-                self._fail(planner, failed.error)
+                self.rest(planner, failed.error)
         self._replace(planner, event)
 
     def _replace(self, planner: AnyPlanner, event: Event) -> None:
@@ -134,7 +140,7 @@ class Planners:
         if planner is self._starter and fallback is not None and fallback is not planner:
             self._ask(fallback, event)
 
-    def _fail(self, planner: AnyPlanner, error: BaseException) -> None:
+    def rest(self, planner: AnyPlanner, error: BaseException) -> None:
         """Let a planner rest after a failure."""
         meanwhile = "the others go on without it"
         if planner is self._starter or planner is self._fallback:
@@ -178,7 +184,7 @@ class Planners:
                 meanwhile = "the others go on without it"
                 self._state.isolation.fail("planner", event.planner, failed.error, meanwhile)
                 return
-            self._fail(planner, failed.error)
+            self.rest(planner, failed.error)
             self._replace(planner, event)
             return
         # All are compared first: a plan may hold two proposals for one job.
@@ -200,7 +206,7 @@ class Planners:
         """End a thought that the host could not begin."""
         planner = self._slow.get(action.planner)
         if planner is not None and self._thoughts.end(action.planner, action.number):
-            self._fail(planner, WrongAnswer(reason))
+            self.rest(planner, WrongAnswer(reason))
             self._replace(planner, event)
 
     # ------------------------------------------------------------- why a job waits
@@ -214,7 +220,18 @@ class Planners:
             return found
         return [self._fallback, *found]
 
-    def thinking(self) -> tuple[Refusal, ...]:
+    def explain(self, job: Job) -> list[Refusal]:
+        """Return the reasons of the planners in use for which a job waits."""
+        found: list[Refusal] = []
+        for planner in self.in_use():
+            reasons, error = explanation(self._view, planner, job)
+            if isinstance(error, TooSlow):
+                self.rest(planner, error)  # else each `radrm status` would wait for it
+            several = len(self._all) > 1
+            found += [replace(r, planner=planner.name) for r in reasons] if several else reasons
+        return found or [*self._thinking()]
+
+    def _thinking(self) -> tuple[Refusal, ...]:
         """Return the reason for which any job may wait: its planner makes a plan now."""
         name = self._starter.name if self._starter is not None else ""
         thought = self._thoughts.under_way(name)
