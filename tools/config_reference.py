@@ -23,6 +23,7 @@ from radrm.config import (
     DaemonConfig,
     EstimationConfig,
     MpsConfig,
+    NodeConfig,
     ReadingsConfig,
     UnmanagedConfig,
 )
@@ -37,6 +38,7 @@ _TABLES: Mapping[str, type] = {
     "readings": ReadingsConfig,
     "estimation": EstimationConfig,
     "unmanaged": UnmanagedConfig,
+    "node": NodeConfig,
     "daemon": DaemonConfig,
 }
 

@@ -38,16 +38,34 @@ class Mutant:
 
 MUTANTS = (
     Mutant(
+        name="figures undo a decision",
+        file="state/state.py",
+        old="if volatile and name not in step.changed:",
+        new="if volatile:",
+    ),
+    Mutant(
+        name="a record is durable and volatile",
+        file="state/state.py",
+        old="            step.volatile.pop(name, None)\n",
+        new="",
+    ),
+    Mutant(
+        name="a report of progress is durable",
+        file="state/state.py",
+        old='self._note("job", job.id, job, volatile=True)',
+        new='self._note("job", job.id, job)',
+    ),
+    Mutant(
         "clamped to the largest of mixed devices",
         "constraints/need.py",
-        "return capacities[wanted - 1] if",
-        "return capacities[0] if",
+        "if wanted and shortage(large) is None:",
+        "if wanted:",
     ),
     Mutant(
         "clamped to the smallest of mixed devices",
         "constraints/need.py",
-        "return capacities[wanted - 1] if",
-        "return capacities[-1] if",
+        "for mib in sorted({device.capacity_mib for device in devices}, reverse=True):",
+        "for mib in sorted({device.capacity_mib for device in devices}):",
     ),
     Mutant(
         "what is declared is clamped",
@@ -184,8 +202,8 @@ MUTANTS = (
     Mutant(
         "a stop that came too late",
         "lifecycle/ending.py",
-        "if attempt.stop is not None and came_too_late(attempt.stop, event, end):",
-        "if False:",
+        "    stop = standing(attempt.stop, event, end)\n",
+        "    stop = attempt.stop\n",
     ),
     Mutant(
         "an end is when it is heard of",

@@ -18,6 +18,7 @@ from radrm.config.shapes import (
     DaemonConfig,
     EstimationConfig,
     MpsConfig,
+    NodeConfig,
     ReadingsConfig,
     Table,
     UnmanagedConfig,
@@ -140,6 +141,10 @@ def _estimation(value: Any, place: v.Place) -> EstimationConfig:
     return EstimationConfig(**v.known(v.table(value, place), _ESTIMATION, place))
 
 
+def _node(value: Any, place: v.Place) -> NodeConfig:
+    return NodeConfig(**v.known(v.table(value, place), _NODE, place))
+
+
 def _daemon(value: Any, place: v.Place) -> DaemonConfig:
     return DaemonConfig(**v.known(v.table(value, place), {}, place))
 
@@ -177,6 +182,7 @@ _ESTIMATION: dict[str, v.Check] = {
     "trace_limit_s": v.between(1, 3600),
     "trace_memory_mib": v.whole(512, 1 << 24),
 }
+_NODE: dict[str, v.Check] = {"cpus": v.cpus, "memory": v.host_memory}
 _CHECKS: dict[str, v.Check] = {
     "policy": v.name,
     "order": v.name,
@@ -195,5 +201,6 @@ _CHECKS: dict[str, v.Check] = {
     "readings": _readings,
     "estimation": _estimation,
     "unmanaged": _unmanaged,
+    "node": _node,
     "daemon": _daemon,
 }

@@ -114,6 +114,16 @@ class EstimationConfig:
 
 
 @dataclass(frozen=True, slots=True)
+class NodeConfig:
+    """What jobs can book of this server (`--cpus`, `--memory`). Both may be more than there is."""
+
+    cpus: float | str = "auto"
+    """The number of CPUs. `auto`: those that the daemon may use, by affinity and control groups."""
+    memory: str = "auto"
+    """Host memory, as `"480G"`. `auto`: all, or the limit of the daemon's control group."""
+
+
+@dataclass(frozen=True, slots=True)
 class DaemonConfig:
     """This table has no settings yet."""
 
@@ -151,6 +161,7 @@ class Config:
     readings: ReadingsConfig = ReadingsConfig()
     estimation: EstimationConfig = EstimationConfig()
     unmanaged: UnmanagedConfig = UnmanagedConfig()
+    node: NodeConfig = NodeConfig()
     daemon: DaemonConfig = DaemonConfig()
 
     @property

@@ -11,10 +11,13 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from radrm.config.shapes import Table
+from radrm.core.units import parse_mib
 from radrm.errors import BadConfig
 
 _SHORTEST_UUID = 8
 _LONGEST_GRACE_S = 365 * 86400
+MOST_CPUS = 65536
+MOST_MEMORY_MIB = 1 << 30
 _MOST_PLANNERS = 16
 _JOINS = frozenset("+,")
 """The characters that join or separate planners on the command line."""
@@ -167,6 +170,31 @@ def grace(value: Any, place: Place) -> float:
     if seconds is None or not 0 <= seconds <= _LONGEST_GRACE_S:
         raise wrong(place, "seconds from 0 to a year", value)
     return float(seconds)
+
+
+def cpus(value: Any, place: Place) -> float | str:
+    """Return a number of CPUs, or `auto`."""
+    if value == "auto":
+        return "auto"
+    numeric = isinstance(value, (int, float)) and not isinstance(value, bool)
+    if not numeric or not 0.01 <= number(value, place) <= MOST_CPUS:
+        raise wrong(place, f'"auto" or a number from 0.01 to {MOST_CPUS}', value)
+    return float(value)
+
+
+def host_memory(value: Any, place: Place) -> str:
+    """Return a size as text, or `auto`."""
+    if value == "auto":
+        return "auto"
+    whole_mib = isinstance(value, int) and not isinstance(value, bool)
+    try:
+        if not whole_mib and not isinstance(value, str):
+            raise ValueError
+        if parse_mib(str(value)) > MOST_MEMORY_MIB:
+            raise ValueError
+    except ValueError:
+        raise wrong(place, '"auto" or a size up to 1048576G, as in "480G"', value) from None
+    return str(value)
 
 
 # ------------------------------------------------------------------ GPUs, names, addresses

@@ -189,7 +189,8 @@ class AttemptEnded(AttemptEvent):
 
     `exits` has one entry per task. `lost` is why the end is unknown. `never_started` is why
     the command could not be started. `passing`: that reason lies with the server (a full
-    disk) and can be over soon.
+    disk) and can be over soon. `failure`: the attempt has failed for this reason, whatever its
+    exit codes, and not for want of GPU memory.
     """
 
     exits: tuple[Exit, ...] = ()
@@ -197,6 +198,7 @@ class AttemptEnded(AttemptEvent):
     lost: str | None = None
     never_started: str | None = None
     passing: bool = False
+    failure: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from radrm.core.words import Collocation
 
@@ -87,3 +87,17 @@ class CoreSettings:
     collocation: Collocation = Collocation.AUTO
     """How jobs share a device if they do not say. AUTO is MPS where it is enabled, else time-
     slicing."""
+
+    def with_real_limits(self, scale: float) -> CoreSettings:
+        """Return the settings for a clock that runs `scale` times as fast.
+
+        Plans, launches and kills take real time, so their limits are longer on that clock.
+        """
+        return replace(
+            self,
+            think_s=self.think_s * scale,
+            unkillable_s=self.unkillable_s * scale,
+            action_limit_s=self.action_limit_s * scale,
+            checkpoint_limit_s=self.checkpoint_limit_s * scale,
+            estimate_limit_s=self.estimate_limit_s * scale,
+        )

@@ -69,6 +69,15 @@ def show_mib(mib: float | None) -> str:
     return f"{mib / 1024:.1f}G" if mib >= 1024 else f"{mib:.0f}M"
 
 
+def show_booked(
+    cpus_booked: float, cpus: float | None, memory_booked_mib: int, memory_mib: int | None
+) -> str:
+    """Return what is booked of a node: `12 of 32 CPUs and 40.0G of 128.0G host memory booked`."""
+    of_cpus = f"{cpus_booked:g} of {'-' if cpus is None else f'{cpus:g}'} CPUs"
+    of_memory = f"{show_mib(memory_booked_mib)} of {show_mib(memory_mib)} host memory"
+    return f"{of_cpus} and {of_memory} booked"
+
+
 def show_seconds(seconds: float | None) -> str:
     """Return a duration as text: `4s`, `3m12s`, `2h05m`, `3d04h`; `-` when unknown."""
     if seconds is None:

@@ -3,7 +3,13 @@
 Theory of operation. A runner writes its records at any time, and a pidfd only wakes the daemon.
 So the daemon may read a record early, twice or late, and the end must be the same: the core
 ignores events about ended attempts. After a restart the daemon adopts every live attempt of the
-store. It knows all ends before the first timer or planner runs.
+store. It knows all ends before the first timer or planner runs. An attempt that was being stopped
+gets its TERM again: the earlier daemon may have been killed before it sent that. The runner ignores
+a TERM while a stop is under way.
+
+The core gives up an attempt whose processes outlive KILL. Such an attempt stays live in the
+launcher, and its folder stays, until they have ended; so their memory is never taken for another
+attempt's. A restart finds it by its folder.
 """
 
 from __future__ import annotations
@@ -13,7 +19,10 @@ import logging
 from radrm.core import events as ev
 from radrm.core.records import Attempt, Job
 from radrm.core.scheduler import Scheduler
+from radrm.core.units import show_mib
 from radrm.core.words import Collocation
+from radrm.daemon.launching import cpus_of
+from radrm.errors import StoreError
 from radrm.host.attempts.evidence import Ended, Lost, Running, Started, Void
 from radrm.host.attempts.launcher import Launcher
 from radrm.host.clock import Clock
@@ -51,8 +60,12 @@ class Attempts:
             found = self._launcher.adopt(attempt.serial, job.id)
             what = _ADOPTED[type(found)]
             log.info("re-adopted job %d (attempt %d): %s", job.id, attempt.number, what)
+            if isinstance(found, Running) and attempt.stop is not None:
+                self._launcher.terminate(attempt.serial)
             if isinstance(found, Ended) and found.at.boot != self._clock.now().boot:
                 log.info("job %d: its exit record is of an earlier boot; its date holds", job.id)
+            if isinstance(found, Running):
+                self._launcher.restore_cpus(attempt.serial, cpus_of(attempt.placement.shares))
             if isinstance(found, Lost) and not found.began:
                 found = Void()  # daemon and runner both died in the launch: nothing ran
             events += self._events_of(job, attempt, found)
@@ -65,15 +78,32 @@ class Attempts:
             if serial in live:
                 continue
             if self._store.has_attempt(serial):
-                self._launcher.forget(serial)
+                self._forget(serial)
             else:
                 where = f"the folder of attempt {serial}"
                 log.warning("%s is not of this store and is left: its job may run on", where)
 
+    def _forget(self, serial: int) -> None:
+        """Remove the folder of an attempt that ended in the store, once nothing of it runs."""
+        try:
+            runs = self._launcher.outlives(serial)
+        except StoreError as error:
+            log.warning("attempt %d has ended, but its folder is left: %s", serial, error)
+            return
+        if runs:
+            log.warning("attempt %d was given up, and its processes still run", serial)
+        else:
+            self._launcher.forget(serial)
+
     def events(self) -> list[ev.Event]:
         """The events for all records that are new since the last call."""
         events: list[ev.Event] = []
-        for job, attempt in self._scheduler.snapshot.running:
+        running = self._scheduler.snapshot.running
+        for serial in self._launcher.live.difference(attempt.serial for _, attempt in running):
+            if isinstance(self._launcher.poll(serial), (Ended, Lost)):
+                log.info("attempt %d, which was given up, has ended", serial)
+                self._launcher.forget(serial)
+        for job, attempt in running:
             while (found := self._launcher.poll(attempt.serial)) is not None:
                 events += self._events_of(job, attempt, found)
         return events
@@ -90,6 +120,8 @@ class Attempts:
             events.append(
                 ev.AttemptStarted(at=now, job_id=job_id, serial=serial, happened=begun.at)
             )
+            if begun.not_limited is not None:
+                log.warning("job %d is not limited: %s", job_id, begun.not_limited)
         if isinstance(found, (Started, Running)):
             return events
         self._suspect_mps(attempt, found)
@@ -103,6 +135,7 @@ class Attempts:
                 oom=next(filter(None, (classify(found.exit, t) for t in found.tails)), None),
                 never_started=found.never_started,
                 passing=found.passing,
+                failure=_why_failed(found),
             )
         elif not found.began:
             # The runner started no process of the job, so the attempt never started.
@@ -119,3 +152,14 @@ class Attempts:
         failed = not isinstance(found, Ended) or found.exit.code != 0
         if self._mps is not None and failed and attempt.placement.collocation is Collocation.MPS:
             self._mps.suspect(attempt.placement.devices)
+
+
+def _why_failed(found: Ended) -> str | None:
+    """Why an attempt has failed whatever its exit code; None if the exit code decides.
+
+    After the kernel has killed one of its processes, no result of a job can be trusted.
+    """
+    if found.exceeded_mib is None:
+        return None
+    limit = show_mib(found.exceeded_mib)
+    return f"host memory limit ({limit}) reached; ask for more with --memory"

@@ -2,7 +2,7 @@
 
 Theory of operation. The decision that holds an action is on disk before `carry_out` gets the
 action. So a daemon that is killed here leaves a store that lists what was under way. The next
-daemon does not repeat actions: it adopts the attempts (`attempts.py`), and the core decides
+daemon repeats no action but TERM: it adopts the attempts (`attempts.py`), and the core decides
 again. An action about an attempt that has ended meanwhile is dropped. An action that fails
 becomes the event `ActionFailed`; the core decides what follows. One error is raised: a defect
 after a launch has started its runner. The runner lives, and only an adoption finds its state.
@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from radrm.core import actions as act
@@ -22,8 +22,8 @@ from radrm.core.records import Attempt, Device, Job
 from radrm.core.scheduler import Scheduler
 from radrm.core.words import Collocation, Outcome
 from radrm.daemon.intake.estimation import Estimation
-from radrm.daemon.launching import Site, plan_launch
-from radrm.errors import RadrmError
+from radrm.daemon.launching import Site, cpus_of, plan_launch
+from radrm.errors import RadrmError, Refused
 from radrm.host.attempts.launcher import Launcher
 from radrm.host.clock import Clock
 from radrm.host.planning.service import PlanningService
@@ -64,25 +64,27 @@ class Effects:
         self._site = site
         self._read_soon = read_soon
         self._post = post
-        self._handlers: dict[type[act.Action], Callable[[Any], None]] = {
+        self._handlers: dict[type[act.Action], Callable[[Any], ev.Event | None]] = {
             act.Launch: self._launch,
             act.Terminate: self._terminate,
             act.Kill: self._kill,
             act.SendSignal: self._send_signal,
+            act.ApplyShares: self._apply_shares,
             act.EstimateJob: self._estimate,
             act.TakeReadings: self._take_readings,
             act.Think: self._think,
         }
 
     def carry_out(self, action: act.Action) -> list[ev.Event]:
-        """Carry out one action. Return an event if it fails; success reports itself later."""
+        """Carry out one action. Return an event if it fails, or is done at once; other success
+        reports itself later."""
         if self._is_over(action):
             return []
         try:
             handler = self._handlers.get(type(action))
             if handler is None:
                 raise RadrmError("this daemon cannot do that yet")
-            handler(action)
+            done = handler(action)
         except Exception as error:
             reason = str(error)
             if isinstance(error, (RadrmError, OSError, ValueError)):
@@ -94,7 +96,7 @@ class Effects:
                 reason = f"radrm failed: {type(error).__name__}: {error}; see the daemon's log"
             now, passing = self._clock.now(), may_pass(error)
             return [ev.ActionFailed(at=now, action=action, reason=reason, passing=passing)]
-        return []
+        return [] if done is None else [done]
 
     def _is_over(self, action: act.Action) -> bool:
         """True if the job or attempt of the action has ended since the decision."""
@@ -107,7 +109,8 @@ class Effects:
         """Remove the folders of attempts and jobs whose end is stored, and log these ends."""
         for record in decision.changed:
             if isinstance(record, Attempt) and record.ended is not None:
-                self._launcher.forget(record.serial)
+                if not self._launcher.is_live(record.serial):
+                    self._launcher.forget(record.serial)
                 if record.outcome is not None and record.outcome is not Outcome.COMPLETED:
                     how = record.outcome.value
                     log.info(
@@ -163,6 +166,16 @@ class Effects:
 
     def _send_signal(self, action: act.SendSignal) -> None:
         self._launcher.signal(self._attempt(action).serial, action.number)
+
+    def _apply_shares(self, action: act.ApplyShares) -> ev.SharesApplied:
+        """Change the CPU cap. The driver reads an SM fraction only when a process starts."""
+        attempt = self._attempt(action)
+        before, after = attempt.placement.shares, action.shares
+        if {replace(s, cpus=None) for s in before} != {replace(s, cpus=None) for s in after}:
+            raise Refused("only the CPUs of a running job can change, not its part of a GPU")
+        self._launcher.set_cpus(attempt.serial, cpus_of(after))
+        now, job_id, serial = self._clock.now(), action.job_id, action.serial
+        return ev.SharesApplied(at=now, job_id=job_id, serial=serial, shares=after)
 
     def _estimate(self, action: act.EstimateJob) -> None:
         self._estimation.begin(self._job(action.job_id))

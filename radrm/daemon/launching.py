@@ -1,4 +1,4 @@
-"""Plan a launch: environment and logs of a placement's processes.
+"""Plan a launch: environment, limits and logs of a placement's processes.
 
 docs/job-file.md lists the variables that describe a job's devices. Precedence, the last wins: the
 submitted environment, what radrm sets, the job's own `--env`.
@@ -9,11 +9,11 @@ from __future__ import annotations
 import os
 import secrets
 import socket
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from radrm.core.actions import Launch
-from radrm.core.records import Device, Job
+from radrm.core.records import Device, Job, Share
 from radrm.core.words import Collocation
 from radrm.daemon.checkpoints import Checkpoints
 from radrm.daemon.intake.envelopes import user_name
@@ -39,6 +39,9 @@ _SHARING_VARIABLES = {
     "TF_FORCE_GPU_ALLOW_GROWTH": "true",
     "XLA_PYTHON_CLIENT_PREALLOCATE": "false",
 }
+# The kernel limits CPU time, and a job still sees every CPU of the server. A program that starts a
+# thread for each would spend its time in being stopped. A job that sets these keeps its values.
+_THREAD_VARIABLES = ("OMP_NUM_THREADS", "PYTHON_CPU_COUNT")
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +88,23 @@ def plan_launch(
         token=secrets.token_hex(16),
         grace_s=site.grace_s,
         kill_grace_s=site.kill_grace_s,
+        cpus=cpus_of(action.placement.shares),
+        memory_mib=memory_of(action.placement.shares),
     )
+
+
+def cpus_of(shares: Iterable[Share]) -> float | None:
+    """The CPUs of all tasks together; None if a task has no cap."""
+    caps = {(share.role, share.task): share.cpus for share in shares}
+    known = [cpus for cpus in caps.values() if cpus is not None]
+    return sum(known) if known and len(known) == len(caps) else None
+
+
+def memory_of(shares: Iterable[Share]) -> int | None:
+    """The host memory of all tasks together; None if a task has no limit."""
+    limits = {(share.role, share.task): share.memory_mib for share in shares}
+    known = [mib for mib in limits.values() if mib is not None]
+    return sum(known) if known and len(known) == len(limits) else None
 
 
 def job_environment(
@@ -100,6 +119,9 @@ def job_environment(
     environment = {k: v for k, v in submitted.items() if k not in _DEVICE_VARIABLES}
     if action.shared:
         environment = {**_SHARING_VARIABLES, **environment}
+    cpus = cpus_of(action.placement.shares)
+    if cpus is not None:
+        environment = dict.fromkeys(_THREAD_VARIABLES, str(max(1, int(cpus)))) | environment
     client = action.placement.collocation is Collocation.MPS and site.mps is not None
     # An MPS control daemon numbers its GPUs from 0, so indices would mean other GPUs there.
     by_index = (options.device_ids or site.device_ids) == "index" and not client
@@ -115,6 +137,7 @@ def job_environment(
         "RADRM_ATTEMPT": str(action.number),
         "RADRM_ARRAY_TASK_ID": str(job.array.index) if job.array is not None else "",
         "RADRM_GPU_MEMORY_MIB": str(action.cap_mib or min(reserved, default=0) or ""),
+        "RADRM_CPUS": "" if cpus is None else f"{cpus:g}",
         "RADRM_CHECKPOINT_DIR": os.path.join(site.checkpoints.path, str(job.id)),
         "MASTER_PORT": str(free_port()),
     }

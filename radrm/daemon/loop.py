@@ -36,6 +36,7 @@ from radrm.host.attempts.launcher import Launcher
 from radrm.host.clock import Clock
 from radrm.host.estimation.service import Estimated
 from radrm.host.gpus.unmanaged_watch import UnmanagedWatch
+from radrm.host.node import NodeWatch
 from radrm.host.planning.service import Planned, PlanningService
 from radrm.host.storage.arrivals import Arrivals
 from radrm.host.storage.store import Store
@@ -65,6 +66,7 @@ class Parts:
     probing: Probing
     site: Site
     unmanaged: UnmanagedWatch
+    node: NodeWatch
 
 
 class Loop:
@@ -171,7 +173,7 @@ class Loop:
         self.process([ev.Restored(at=first.at, kept=self.store.kept())])
         # All ends come before timers and planners, so that no ended job runs into its limit.
         adopted = self._attempts.adopt()
-        self.process([first, *adopted, ev.AttemptsAdopted(at=self.clock.now())])
+        self.process([self._nodes_seen(), first, *adopted, ev.AttemptsAdopted(at=self.clock.now())])
         self.parts.site.checkpoints.remove_left(self.store.ended_owner)
         self._monitor.start(first.devices)
         while not self.stopping:
@@ -179,6 +181,9 @@ class Loop:
             self._gather()
         self._monitor.stop()
         self._decisions.save_volatile()
+
+    def _nodes_seen(self) -> ev.NodesSeen:
+        return ev.NodesSeen(at=self.clock.now(), nodes=(self.parts.node.look(),))
 
     def _wait(self) -> None:
         """Wait until something happens, or the scheduler or a look at the spool is due."""
@@ -208,6 +213,8 @@ class Loop:
         now = self.clock.now()
         if arrived or now.boot_s >= self._rescan_at:
             self.scan()
+        if self.parts.node.due() and not self.unsaved:
+            self.process([self._nodes_seen()])
         self._monitor.ensure_alive()
         wake_at = self._decisions.wake_at
         if wake_at is not None and now.boot_s >= wake_at:

@@ -14,7 +14,7 @@ import signal
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import filelock
@@ -49,7 +49,9 @@ from radrm.host.mps.interface import DaemonHooks, Mps
 from radrm.host.mps.mps_gpus import EnabledOnly, MpsGpus
 from radrm.host.mps.service import MpsService
 from radrm.host.mps.simulated import SimulatedMps
+from radrm.host.node import NodeWatch
 from radrm.host.planning.service import PlanningService
+from radrm.host.processes.controllers import prepare as prepare_controllers
 from radrm.host.simulated.simulated_gpus import SimulatedGpus
 from radrm.host.simulated.start_driver import ensure_driver
 from radrm.host.storage.arrivals import Arrivals
@@ -97,6 +99,10 @@ def run(gpus: str | None, time_scale: float, settings: Sequence[str]) -> None:
     prepare(paths, system)
     with _lock(paths):
         home = Home(paths, system)
+        controllers = prepare_controllers()  # before anything is started
+        not_enforced = controllers.why_not("cpu", "memory")
+        if not_enforced is not None:
+            log.warning("%s", not_enforced)
         devices = find_devices(paths, config, gpus, time_scale)
         interval_s = max(SHORTEST_INTERVAL_S, devices.clock.real_s(1.0))
         core = make_settings(
@@ -105,11 +111,10 @@ def run(gpus: str | None, time_scale: float, settings: Sequence[str]) -> None:
             os.cpu_count(),
             patience_s=SHORTEST_PATIENCE_S * devices.clock.scale,
         )
-        # A plan takes real time, at any speed of the clock.
-        core = replace(core, think_s=core.think_s * devices.clock.scale)
+        core = core.with_real_limits(devices.clock.scale)
         scheduler = Scheduler(rules, core, limit=RuleLimit())
         store = home.open_store()
-        launcher = Launcher(paths.state, devices.clock)
+        launcher = Launcher(paths.state, devices.clock, controllers=controllers)
         service = EstimationService(
             config, lambda found: loop.post(found), leftovers=Leftovers(paths.traces)
         )
@@ -140,6 +145,7 @@ def run(gpus: str | None, time_scale: float, settings: Sequence[str]) -> None:
                 grace_s=core.grace_s,
                 kill_grace_s=KILL_GRACE_S,
             ),
+            node=NodeWatch(config.node),
             unmanaged=UnmanagedWatch(config.unmanaged, launcher.owner_of, os.getuid() == 0),
         )
         about = {
@@ -148,6 +154,7 @@ def run(gpus: str | None, time_scale: float, settings: Sequence[str]) -> None:
             "order": config.order,
             "estimator": config.estimator,
             "state": paths.state,
+            "not_enforced": not_enforced,
         }
         watching = Watching(paths, system)
         loop = Loop(parts, Requests(about, watching.folder_of).answer)

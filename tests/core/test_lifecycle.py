@@ -42,6 +42,8 @@ ENDS: list[tuple[dict[str, Any], dict[str, Any], JobState, Outcome, int | None, 
     ({"retries": 1}, {"lost": "gone"}, JobState.FAILED, Outcome.LOST, None, "gone"),
     ({}, {"exits": (Exit(1),), "oom": OOM}, JobState.RECOVERING, Outcome.OOM, 1, None),
     ({}, {"exits": (Exit(0),), "oom": OOM}, JobState.COMPLETED, Outcome.COMPLETED, 0, None),
+    ({}, {"exits": (Exit(0),), "failure": "why"}, JobState.FAILED, Outcome.FAILED, 0, "why"),
+    ({}, {"exits": (), "oom": OOM, "failure": "x"}, JobState.FAILED, Outcome.FAILED, None, "x"),
 ]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 from unittest.mock import Mock
@@ -11,9 +12,10 @@ import pytest
 from radrm.core import actions as act
 from radrm.core import events as ev
 from radrm.core.decision import Decision
-from radrm.core.records import Job
+from radrm.core.records import Job, Share
 from radrm.daemon.decisions import Decisions, Unsaved
 from radrm.daemon.effects import Effects
+from radrm.daemon.launching import cpus_of, memory_of
 from radrm.errors import Refused, StoreError
 from tests.world import GIB, World, gpus
 
@@ -67,6 +69,65 @@ def test_a_defect_in_an_action_is_the_end_of_its_job_only_and_never_silent(
     assert "defect" in caplog.text
     world.step(failed)
     assert type(error).__name__ in (world.jobs[job.id].reason or "")
+
+
+def running() -> tuple[World, Job, tuple[Share, ...]]:
+    world = World(gpus(1))
+    job = world.submit(GIB)
+    return world, job, world.scheduler.state.attempts[job.id].placement.shares
+
+
+def shares_of(job: Job, shares: tuple[Share, ...]) -> act.ApplyShares:
+    return act.ApplyShares(job_id=job.id, serial=1, due_boot_s=1e9, shares=shares)
+
+
+def test_cpus_of_a_running_job_change_and_the_core_is_told() -> None:
+    world, job, before = running()
+    effects = effects_of(world)
+    shares = tuple(replace(share, cpus=2.5) for share in before)
+    (applied,) = effects.carry_out(shares_of(job, shares))
+    effects._launcher.set_cpus.assert_called_once_with(1, 2.5)
+    now = world.now
+    assert applied == ev.SharesApplied(at=now, job_id=job.id, serial=1, shares=shares)
+
+
+@pytest.mark.parametrize("change", [{"sm_fraction": 0.5}, {"memory_mib": 64}, {"reserved_mib": 1}])
+def test_nothing_else_of_a_running_job_can_change(change: dict[str, Any]) -> None:
+    world, job, before = running()
+    effects = effects_of(world)
+    shares = tuple(replace(share, cpus=2.5, **change) for share in before)
+    (failed,) = effects.carry_out(shares_of(job, shares))
+    assert isinstance(failed, ev.ActionFailed) and "only the CPUs" in failed.reason
+    assert effects._launcher.mock_calls == []
+
+
+def test_cpus_that_cannot_be_limited_are_an_action_that_failed() -> None:
+    world, job, before = running()
+    effects = effects_of(world)
+    effects._launcher.set_cpus.side_effect = Refused("CPUs are booked, not enforced: no cgroup v2")
+    (failed,) = effects.carry_out(shares_of(job, before))
+    assert isinstance(failed, ev.ActionFailed) and failed.reason.startswith("CPUs are booked")
+    world.step(failed)
+    assert world.scheduler.snapshot.attempt(job.id).placement.shares == before
+
+
+CAPS = [
+    ((), None, None),
+    (((0, 2.0, 64),), 2.0, 64),
+    (((0, 2.0, 64), (0, 2.0, 64)), 2.0, 64),  # one task on two devices
+    (((0, 2.0, 64), (1, 0.5, 32)), 2.5, 96),
+    (((0, 2.0, 64), (1, None, None)), None, None),  # one task without a cap
+]
+
+
+@pytest.mark.parametrize(("tasks", "cpus", "memory_mib"), CAPS)
+def test_the_caps_of_all_tasks_together(
+    tasks: tuple[tuple[int, float | None, int | None], ...],
+    cpus: float | None,
+    memory_mib: int | None,
+) -> None:
+    shares = [Share(None, task=t, cpus=c, memory_mib=m) for t, c, m in tasks]
+    assert (cpus_of(shares), memory_of(shares)) == (cpus, memory_mib)
 
 
 def test_a_defect_after_the_runner_has_started_is_left_to_the_next_daemon() -> None:

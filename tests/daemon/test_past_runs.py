@@ -12,6 +12,7 @@ from radrm.daemon.past_runs import runs_of
 from radrm.daemon.views.documents import JobDocuments
 from radrm.daemon.views.explanations import explain
 from radrm.estimators.interface import PastRun
+from radrm.host.processes.controllers import Controllers
 from radrm.host.storage.runs import past_run
 from radrm.host.storage.store import Store
 from tests.world import EPOCH_S, GIB, World, gpus
@@ -102,6 +103,28 @@ def test_what_is_shown_of_a_live_job_is_up_to_date(store: Store) -> None:
     assert (shown["energy_j"], shown["peak_mib"]) == (2 * 3100.0, 4 * GIB)
     (attempt,) = explain(world.scheduler, store, world.jobs[job.id], world.now)["attempts"]
     assert (attempt["energy_j"], attempt["ran_s"]) == (2 * 3100.0, 31.0)
+
+
+@pytest.mark.parametrize(
+    ("cpus", "host_mib", "why"),
+    [
+        (None, None, None),
+        (2.0, None, "CPUs are booked, not enforced: c"),
+        (None, 64, "host memory is booked, not enforced: m"),
+        (2.0, 64, "CPUs and host memory are booked, not enforced: c; m"),
+    ],
+)
+def test_a_job_says_why_what_it_asked_for_is_no_limit(
+    store: Store, cpus: float | None, host_mib: int | None, why: str | None
+) -> None:
+    world = World(gpus(1))
+    job = world.submit(GIB, cpus=cpus, host_mib=host_mib)
+    nowhere = Controllers(reasons=(("cpu", "c"), ("memory", "m")))
+    shown = explain(world.scheduler, store, job, world.now, nowhere)["job"]
+    assert (shown["cpus"], shown["memory_mib"]) == (cpus, host_mib)
+    assert shown["not_enforced"] == why
+    enforced = explain(world.scheduler, store, job, world.now, Controllers("/c", "/m"))["job"]
+    assert enforced["not_enforced"] is None
 
 
 SPANS = [  # submitted, started, ended, now; waited, ran

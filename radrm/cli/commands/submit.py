@@ -96,6 +96,8 @@ def _refuse_hopeless(client: Client, results: list[dict[str, Any]]) -> None:
             {
                 "gpus": 1 if r["job_file"].options.gpus is None else r["job_file"].options.gpus,
                 "gpu_memory_mib": r["job_file"].options.gpu_memory_mib,
+                "cpus": r["job_file"].options.cpus,
+                "memory_mib": r["job_file"].options.memory_mib,
                 "mig_profile": r["job_file"].options.mig_profile,
                 "collocation": r["job_file"].options.collocation,
             }

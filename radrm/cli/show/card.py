@@ -96,6 +96,10 @@ def _who(job: Document) -> Iterator[_Line]:
 def _asked(job: Document) -> Iterator[_Line]:
     count = job["gpus"]
     asked = [f"{count} GPU" if count == 1 else f"{count} GPUs"]
+    if job.get("cpus") is not None:
+        asked.append(f"{job['cpus']:g} CPU{'' if job['cpus'] == 1 else 's'}")
+    if job.get("memory_mib") is not None:
+        asked.append(f"{show_mib(job['memory_mib'])} of host memory")
     if job.get("time_limit_s") is not None:
         asked.append(f"time limit {show_seconds(job['time_limit_s'])}")
     if job.get("priority"):
@@ -103,6 +107,8 @@ def _asked(job: Document) -> Iterator[_Line]:
     if job.get("signal"):
         asked.append(f"signal {plain(_signal(job['signal']))}")
     yield "requested", ", ".join(asked)
+    if job.get("not_enforced"):
+        yield "limits", plain(job["not_enforced"])
     yield from estimated(job)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from radrm.cli.show.amounts import local_time, show_smact, show_watts
 from radrm.cli.show.columns import Column, Field, Rows
 from radrm.cli.show.styled import Styled
-from radrm.core.units import show_mib, show_seconds
+from radrm.core.units import show_booked, show_mib, show_seconds
 from radrm.errors import plain
 
 TYPE_CHECKING = False
@@ -30,8 +30,28 @@ _DEVICE_STYLE = {
 
 def devices_page(devices: Sequence[Document]) -> list[Part]:
     """The table, and the remarks below it."""
-    below = [Field(name, Styled(text), _INDENT) for name, text in remarks(devices)]
+    below = [
+        Field(name, Styled(text), _INDENT) for name, text in [*_nodes(devices), *remarks(devices)]
+    ]
     return [devices_table(devices), *([Styled()] if below else []), *below]
+
+
+def _nodes(devices: Sequence[Document]) -> list[tuple[str, str]]:
+    """What jobs have booked of the CPUs and the host memory of each node."""
+    found = {d["node"]: d for d in devices if d.get("node_cpus_booked") is not None}
+    names = [plain(name) if len(found) > 1 else "server" for name in found]
+    return [
+        (
+            name,
+            show_booked(
+                node["node_cpus_booked"],
+                node["node_cpus"],
+                node["node_memory_booked_mib"],
+                node["node_memory_mib"],
+            ),
+        )
+        for name, node in zip(names, found.values(), strict=True)
+    ]
 
 
 # ------------------------------------------------------------------ the table

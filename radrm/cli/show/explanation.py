@@ -40,6 +40,8 @@ def explanation(answer: Document) -> list[Part]:
         parts += [Styled(), attempts_table(job, answer["attempts"])]
     if job["state"] in FINAL and not answer["attempts"]:
         parts.append(_indented("It never started."))
+    if job.get("not_enforced"):
+        parts.append(_indented(job["not_enforced"]))
     lines = [_indented(f"{name}: {text}") for name, text in estimated(job)]
     parts += [Styled(), *lines] if lines else []
     steps = [step for step in next_steps(job) if step != f"radrm explain {plain(label(job))}"]

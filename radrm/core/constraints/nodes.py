@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 
-from radrm.core.records import LOCAL_NODE, Job, Node, Placement, Refusal, Role, Share
+from radrm.core.records import Job, Node, Placement, Refusal, Role, Share
 from radrm.core.state.nodes import NOTHING, Amount, booked_by
 from radrm.core.state.state import State
 from radrm.core.units import milli, show_mib
@@ -56,7 +56,7 @@ def refuse_bookings(state: State, job: Job, placement: Placement) -> Refusal | N
             (MEMORY, wanted.memory_mib, free.memory_mib, own.memory_mib),
         ):
             if there is not None and needed > max(there, has):
-                return _refusal(rule, needed, there, name)
+                return _refusal(rule, needed, there)
     return None
 
 
@@ -133,9 +133,8 @@ def _milli(node: Node) -> int | None:
     return None if node.cpus is None else milli(node.cpus)
 
 
-def _refusal(rule: str, needed: int, there: int, node: str = LOCAL_NODE) -> Refusal:
-    where = "" if node == LOCAL_NODE else f" on {node}"
-    why = f"needs {_show(rule, needed)}, {_show_number(rule, there)} free{where}"
+def _refusal(rule: str, needed: int, there: int) -> Refusal:
+    why = f"needs {_show(rule, needed)}, {_show_number(rule, there)} free"
     return Refusal(rule, why, None, _number(rule, needed), _number(rule, there))
 
 

@@ -21,7 +21,7 @@ Invariants:
 - A job whose processes outlive KILL (`give_up`) is not run again by itself: none runs twice.
 
 What may interleave: an end may be reported before the start. It may have happened before a stop
-that was asked for meanwhile (`outcomes.came_too_late`). The end of an attempt that was given up
+that was asked for meanwhile (`outcomes.standing`). The end of an attempt that was given up
 may be reported at any time, and is ignored; until then its memory counts as unmanaged.
 
 What a restart sees: until the step is saved, the live attempt, and the host reports its end
@@ -38,9 +38,9 @@ from radrm.core.lifecycle.final import finish
 from radrm.core.lifecycle.launching import launches_fail, moment, start_at_target, started
 from radrm.core.lifecycle.occupancy import release_all
 from radrm.core.lifecycle.outcomes import (
-    came_too_late,
     exit_code_of,
     outcome_of,
+    standing,
     why_ended,
     why_stopped,
 )
@@ -70,7 +70,7 @@ def ended(state: State, job: Job, attempt: Attempt, event: AttemptEnded, rule: R
         return
     job, attempt = _with_right_start(state, job, attempt, event)
     attempt = _record_end(state, job, attempt, event)
-    _move_job(state, job, attempt, event, rule)
+    _move_job(state, state.jobs[job.id], attempt, event, rule)
     planner = attempt.requested.planner if attempt.requested is not None else None
     start_at_target(state, state.jobs[job.id], planner)
 
@@ -129,8 +129,10 @@ def _with_right_start(
 def _record_end(state: State, job: Job, attempt: Attempt, event: AttemptEnded) -> Attempt:
     """Release the attempt's devices and save how it ended."""
     end = moment(event.happened, attempt.started or attempt.launched, state.step.now)
-    if attempt.stop is not None and came_too_late(attempt.stop, event, end):
-        attempt = replace(attempt, stop=None)
+    stop = standing(attempt.stop, event, end)
+    if stop is not attempt.stop:
+        job = state.put_job(replace(job, reason=stop.why if stop is not None else None))
+        attempt = replace(attempt, stop=stop)
     usage = merged(attempt.usage, release_all(state, attempt, end))
     outcome = outcome_of(attempt, event)
     code = exit_code_of(event.exits)

@@ -17,7 +17,7 @@ def finish(
     state.move(
         state.jobs[job.id],
         trigger,
-        outcome=attempt.outcome or (Outcome.CANCELLED if trigger is Trigger.CANCEL else None),
+        outcome=attempt.outcome or (Outcome(attempt.stop.reason.value) if attempt.stop else None),
         exit_code=attempt.exit_code,
         reason=reason or attempt.reason,
         ended=attempt.ended or state.step.now,

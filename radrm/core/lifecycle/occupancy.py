@@ -2,20 +2,34 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from radrm.core.actions import TakeReadings
 from radrm.core.records import Attempt, Instant, Job, Placement, Reservation, Usage
 from radrm.core.state.state import State, owner_of
 from radrm.core.words import ReservationKind
 
 
-def occupy(state: State, job: Job, attempt: Attempt, placement: Placement) -> None:
-    """Reserve the devices of a placement, and enter the attempt in their ledgers."""
+def occupy(
+    state: State,
+    job: Job,
+    attempt: Attempt,
+    placement: Placement,
+    new: Collection[str] | None = None,
+) -> None:
+    """Reserve the devices of a placement, and enter the attempt in their ledgers.
+
+    `new`: only these devices get tasks; None: all. A reservation elsewhere may become smaller,
+    never larger: other jobs may have the memory that this one has given back.
+    """
     now = state.step.now
     for planned in state.planned.of(owner_of(job.id)):
         state.unreserve(planned.key)  # it becomes the attempt's
     for uuid, mib in State.reserved_on(placement).items():
         if uuid not in state.ledgers:
             continue  # missing since a restart; its reservation waits for it (`core/adoption.py`)
+        if new is not None and uuid not in new and not _is_less(state, job, uuid, mib):
+            continue
         state.reserve(
             Reservation(
                 owner=owner_of(job.id),
@@ -29,6 +43,13 @@ def occupy(state: State, job: Job, attempt: Attempt, placement: Placement) -> No
         ledger = state.ledgers[uuid]
         if job.id not in ledger.holdings:
             ledger.admit(job, attempt, now.boot_s, now.boot_s)
+
+
+def _is_less(state: State, job: Job, uuid: str, mib: int | None) -> bool:
+    """Return whether a job has reserved more of this device than `mib`."""
+    ledger = state.ledgers.get(uuid)
+    mine = ledger.reserved.running(job.id) if ledger is not None else None
+    return mine is not None and mib is not None and (mine.mib is None or mib < mine.mib)
 
 
 def release_all(state: State, attempt: Attempt, end: Instant | None = None) -> tuple[Usage, ...]:

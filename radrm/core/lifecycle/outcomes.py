@@ -14,6 +14,8 @@ def outcome_of(attempt: Attempt, event: AttemptEnded) -> Outcome:
         return Outcome(attempt.stop.reason.value)
     if event.lost is not None:
         return Outcome.LOST
+    if event.failure is not None:
+        return Outcome.FAILED
     if event.never_started is None and event.exits and all(e.ok for e in event.exits):
         # Also with evidence of out-of-memory: the program handled it.
         return Outcome.COMPLETED
@@ -26,7 +28,14 @@ def exit_code_of(exits: tuple[Exit, ...]) -> int | None:
     return max((c for c in codes if c is not None), default=None)
 
 
-def came_too_late(stop: Stop, event: AttemptEnded, end: Instant) -> bool:
+def standing(stop: Stop | None, event: AttemptEnded, end: Instant) -> Stop | None:
+    """Return the stop that counts for an attempt that ended at `end`; None if none does."""
+    while stop is not None and _came_too_late(stop, event, end):
+        stop = stop.earlier
+    return stop
+
+
+def _came_too_late(stop: Stop, event: AttemptEnded, end: Instant) -> bool:
     """Return whether all processes had ended before the stop was asked for.
 
     Such a stop does not count, except a user's cancel: otherwise the job could run again.
@@ -59,6 +68,8 @@ def why_ended(outcome: Outcome, event: AttemptEnded, code: int | None) -> str | 
         return event.never_started
     if event.lost is not None:
         return event.lost
+    if event.failure is not None:
+        return event.failure
     if event.oom is not None and outcome is Outcome.OOM:
         wanted = event.oom.requested_mib
         request = f" when it asked for {show_mib(wanted)} more" if wanted else ""

@@ -14,12 +14,14 @@ from radrm.core.words import ActionKind
 
 def begin_resize(state: State, job: Job, attempt: Attempt, target: Placement) -> None:
     """Begin a resize. New devices are reserved now; old ones stay reserved until it ends."""
+    before = attempt.placement.shares
     both = Placement(
-        shares=tuple(dict.fromkeys(attempt.placement.shares + target.shares)),
+        shares=tuple(dict.fromkeys(before + target.shares)),
         collocation=target.collocation,
     )
     attempt = state.put_attempt(replace(attempt, target=target))
-    occupy(state, job, attempt, both)
+    more = [s.device for s in target.shares if s not in before and s.device is not None]
+    occupy(state, job, attempt, both, new=more)
     ask(state, job, attempt, ActionKind.RESIZE)
 
 
@@ -33,7 +35,7 @@ def end_resize(state: State, job: Job, attempt: Attempt, placement: Placement) -
     usage = release_devices(state, job.id, gone)
     if usage:
         attempt = state.put_attempt(replace(attempt, usage=merged(attempt.usage, usage)))
-    occupy(state, job, attempt, placement)
+    occupy(state, job, attempt, placement, new=())
 
 
 def _tasks_on(attempt: Attempt, placement: Placement) -> tuple[Task, ...]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from radrm.core.actions import Kill, Terminate
+from radrm.core.lifecycle.migration import drop_target
 from radrm.core.lifecycle.pending import expect
 from radrm.core.records import Attempt, Job, Stop
 from radrm.core.state.state import State
@@ -22,18 +23,21 @@ def stop(
     """Stop an attempt. `why` becomes the job's reason.
 
     Stop reasons are ordered: CANCELLED > TIMEOUT > LOST > PREEMPTED. The reason of a stop
-    under way may only move left, and its deadline stays. So no cancel is forgotten.
+    under way may only move left, and its deadline stays. So no cancel is forgotten. The record
+    keeps the earlier stop: it stands again if the later one came after the end.
     """
-    now = state.step.now
-    if attempt.stop is not None and not reason.overrides(attempt.stop.reason):
+    now, earlier = state.step.now, attempt.stop
+    if earlier is not None and not reason.overrides(earlier.reason):
         return
     if why is not None:
         job = state.put_job(replace(job, reason=why))
-    if attempt.stop is not None:
-        state.put_attempt(replace(attempt, stop=replace(attempt.stop, reason=reason)))
+    if reason is not StopReason.PREEMPTED:
+        drop_target(state, job)  # it does not go on there
+        job = state.jobs[job.id]
+    deadline = now.boot_s + state.settings.grace_s if earlier is None else earlier.kill_boot_s
+    state.put_attempt(replace(attempt, stop=Stop(reason, now, deadline, why, earlier)))
+    if earlier is not None:
         return
-    deadline = now.boot_s + state.settings.grace_s
-    state.put_attempt(replace(attempt, stop=Stop(reason=reason, asked=now, kill_boot_s=deadline)))
     state.move(job, Trigger.STOP)
     state.wake(Timer(deadline, KILL, job.id, attempt.serial))
     state.act(Terminate(job_id=job.id, serial=attempt.serial))

@@ -48,7 +48,7 @@ def end_on_vanished(state: State) -> None:
             continue
         for holding in list(ledger.holdings.values()):
             attempt = state.live_attempt(holding.job_id, holding.serial)
-            if attempt is None or attempt.stop is not None:
+            if attempt is None:
                 continue
             reason = f"its device {ledger.device.profile or ledger.device.name} has vanished"
             stop(state, state.jobs[holding.job_id], attempt, StopReason.LOST, reason)

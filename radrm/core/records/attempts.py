@@ -68,11 +68,17 @@ class Usage:
 
 @dataclass(frozen=True, slots=True)
 class Stop:
-    """A stop under way: the reason, when it was asked for, and when the next KILL is due."""
+    """A stop under way: the reason, when it was asked for, and when the next KILL is due.
+
+    `why` is the reason in words, if there is more to say. `earlier` is the stop that this one has
+    overridden. It stands again if all processes had ended before this one was asked for.
+    """
 
     reason: StopReason
     asked: Instant
     kill_boot_s: float
+    why: str | None = None
+    earlier: Stop | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -75,3 +75,17 @@ class JobSpec:
     def gpus(self) -> int:
         """The number of GPUs at the job's smallest size."""
         return sum(role.count_min * role.needs.gpus for role in self.roles)
+
+    @property
+    def cpus(self) -> float | None:
+        """The CPUs that it asks for at its smallest size; None if no role asks for any."""
+        asked = [(r.count_min, r.needs.cpus) for r in self.roles]
+        known = [count * cpus for count, cpus in asked if cpus is not None]
+        return sum(known) if known else None
+
+    @property
+    def memory_mib(self) -> int | None:
+        """The host memory that it asks for at its smallest size; None if no role asks for any."""
+        asked = [(r.count_min, r.needs.memory_mib) for r in self.roles]
+        known = [count * mib for count, mib in asked if mib is not None]
+        return sum(known) if known else None

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import asdict
 from typing import Any, TypeAlias
 
+from radrm.config.values import MOST_CPUS
 from radrm.core.records import Instant, Job, JobSpec, Needs, Role
 from radrm.core.words import Collocation
 from radrm.daemon.answers.status import paged, status
@@ -15,7 +16,7 @@ from radrm.daemon.launching import log_paths
 from radrm.daemon.loop import Loop
 from radrm.daemon.serving.turns import Pace, Work
 from radrm.daemon.views.arguments import MAX_REFERENCES, Words, references
-from radrm.daemon.views.device_documents import device_documents
+from radrm.daemon.views.device_documents import device_documents, node_documents
 from radrm.daemon.views.documents import Document
 from radrm.daemon.views.explanations import explain as explain_job
 from radrm.daemon.views.references import References
@@ -33,7 +34,8 @@ Question: TypeAlias = Callable[[Loop, Words, int], Any]
 def explain(loop: Loop, words: Words, uid: int) -> Work[Document]:
     """Why a job waits, or where and how it ran."""
     job = yield from _one_job(loop, words, uid)
-    return explain_job(loop.scheduler, loop.store, job, loop.clock.now())
+    controllers = loop.parts.launcher.controllers
+    return explain_job(loop.scheduler, loop.store, job, loop.clock.now(), controllers)
 
 
 def logs(loop: Loop, words: Words, uid: int) -> Work[Document]:
@@ -104,6 +106,7 @@ def health(loop: Loop, words: Words, uid: int) -> Document:
     """What `radrm doctor` asks: the state of all that can fail, in one answer."""
     return {
         "devices": gpus(loop, words, uid),
+        "nodes": node_documents(loop.scheduler.snapshot),
         "mps": mps(loop, words, uid),
         "unmanaged": loop.parts.unmanaged.action,
         "uid": os.getuid(),
@@ -158,6 +161,8 @@ def _imagined(needs: Any) -> Job:
                     needs=Needs(
                         gpus=int(needs["gpus"]),
                         gpu_memory_mib=_whole(needs.get("gpu_memory_mib")),
+                        cpus=_cpus(needs.get("cpus")),
+                        memory_mib=_whole(needs.get("memory_mib")),
                         mig_profile=needs.get("mig_profile"),
                     )
                 ),
@@ -172,6 +177,12 @@ def _whole(value: Any) -> int | None:
     if value is not None and type(value) is not int:
         raise ValueError("a size is a whole number of MiB")
     return value
+
+
+def _cpus(value: Any) -> float | None:
+    if value is not None and not (type(value) in (int, float) and 0 < value <= MOST_CPUS):
+        raise ValueError(f"a number of CPUs is above 0, and at most {MOST_CPUS}")
+    return None if value is None else float(value)
 
 
 QUESTIONS: dict[str, Question] = {

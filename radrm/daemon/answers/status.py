@@ -68,7 +68,8 @@ def _documents(
     loop: Loop, lines: Sequence[Line], in_full: bool, most_bytes: int
 ) -> Work[tuple[list[Document], bool]]:
     """The documents of as many lines as fit, at least one, and whether some are left out."""
-    documents, now, pace = JobDocuments(loop.scheduler, loop.store), loop.clock.now(), Pace()
+    documents = JobDocuments(loop.scheduler, loop.store, loop.parts.launcher.controllers)
+    now, pace = loop.clock.now(), Pace()
     found: list[Document] = []
     for line in lines:
         row = _row(loop, line)

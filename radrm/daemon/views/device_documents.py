@@ -6,7 +6,7 @@ from dataclasses import asdict
 
 from radrm.core.records import Instant
 from radrm.core.snapshot import DeviceSnapshot, Snapshot
-from radrm.core.units import show_mib
+from radrm.core.units import show_booked, show_mib
 from radrm.core.words import JobState
 from radrm.daemon.views.documents import Document
 from radrm.daemon.views.reservations import reservations_on
@@ -14,7 +14,29 @@ from radrm.daemon.views.reservations import reservations_on
 
 def device_documents(snapshot: Snapshot, now: Instant) -> list[Document]:
     """All devices, by node and index."""
-    return [_document(snapshot, found, now) for found in snapshot.devices]
+    nodes = {each["node"]: each for each in node_documents(snapshot)}
+    unknown = dict.fromkeys(_OF_NODE)
+    return [
+        {**_document(snapshot, found, now), **(nodes.get(found.device.node) or unknown)}
+        for found in snapshot.devices
+    ]
+
+
+_OF_NODE = (
+    *("node_cpus", "node_cpus_booked", "node_cpus_free"),
+    *("node_memory_mib", "node_memory_booked_mib", "node_memory_free_mib"),
+)
+
+
+def node_documents(snapshot: Snapshot) -> list[Document]:
+    """The CPUs and the host memory of each node: all, booked by jobs, and free to book."""
+    found = []
+    for use in snapshot.nodes:
+        cpus = use.node.cpus, use.cpus_booked, use.cpus_free
+        memory = use.node.memory_mib, use.memory_booked_mib, use.memory_free_mib
+        numbers = dict(zip(_OF_NODE, (*cpus, *memory), strict=True))
+        found.append({"node": use.node.name, **numbers})
+    return found
 
 
 def _document(snapshot: Snapshot, found: DeviceSnapshot, now: Instant) -> Document:
@@ -55,6 +77,13 @@ def _document(snapshot: Snapshot, found: DeviceSnapshot, now: Instant) -> Docume
     }
 
 
+def _booked(snapshot: Snapshot) -> list[tuple[float, float | None, int, int | None]]:
+    return [
+        (use.cpus_booked, use.node.cpus, use.memory_booked_mib, use.node.memory_mib)
+        for use in snapshot.nodes
+    ]
+
+
 def _condition(found: DeviceSnapshot) -> str:
     """The state of a device in one word."""
     if found.vanished:
@@ -83,4 +112,5 @@ def summary(snapshot: Snapshot) -> str:
     return (
         f"{len(snapshot.devices)} device(s), {show_mib(free)} free, "
         f"{running} running, {snapshot.waiting} waiting"
+        + "".join(f", {show_booked(*each)}" for each in _booked(snapshot))
     )

@@ -16,6 +16,7 @@ from radrm.core.snapshot import Snapshot
 from radrm.core.units import show_seconds
 from radrm.core.words import Quantity, ReservationKind
 from radrm.daemon.views.rows import Row
+from radrm.host.processes.controllers import Controllers
 from radrm.host.storage.store import Store
 
 Document = dict[str, Any]
@@ -27,12 +28,15 @@ _PERMANENT = frozenset({"kind", "capacity", "vanished"})
 class JobDocuments:
     """Makes documents from the scheduler's snapshots and the store; changes neither.
 
-    Each document is of the moment at which it is made.
+    Each document is of the moment at which it is made. `controllers` are those of the daemon.
     """
 
-    def __init__(self, scheduler: Scheduler, store: Store) -> None:
+    def __init__(
+        self, scheduler: Scheduler, store: Store, controllers: Controllers | None = None
+    ) -> None:
         self._scheduler = scheduler
         self._store = store
+        self._controllers = controllers
 
     def row(self, row: Row, now: Instant) -> Document:
         """A row of `status`. Devices' reasons are computed only for the head of a line: all
@@ -98,6 +102,9 @@ class JobDocuments:
             "waited_s": (job.started or job.ended or now).since(job.submitted),
             "ran_s": (job.ended or now).since(job.started) if job.started else None,
             "gpus": job.spec.gpus,
+            "cpus": job.spec.cpus,
+            "memory_mib": job.spec.memory_mib,
+            "not_enforced": self._not_enforced(job),
             "estimate_mib": int(estimate.value) if estimate else None,
             "estimate_upper_mib": int(max(estimate.upper, estimate.value)) if estimate else None,
             "estimate_source": estimate.source if estimate else None,
@@ -121,6 +128,12 @@ class JobDocuments:
             "comment": job.spec.comment,
             "behind": behind,
         }
+
+    def _not_enforced(self, job: Job) -> str | None:
+        """Why the CPUs or host memory that a job asks for do not limit it; None if they do."""
+        asked = {"cpu": job.spec.cpus, "memory": job.spec.memory_mib}
+        wanted = [controller for controller, amount in asked.items() if amount is not None]
+        return self._controllers.why_not(*wanted) if self._controllers and wanted else None
 
     def _behind(self, job: Job) -> str | None:
         """The label of the head of the line that a job stands in; None for the head itself."""

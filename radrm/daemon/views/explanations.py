@@ -11,18 +11,25 @@ from radrm.core.scheduler import Scheduler
 from radrm.core.snapshot import DeviceSnapshot, Snapshot
 from radrm.daemon.views.documents import Document, JobDocuments, in_one_line
 from radrm.daemon.views.reservations import reserved_for_later
+from radrm.host.processes.controllers import Controllers
 from radrm.host.storage.store import Store
 
 _UNITS = {"memory": "MiB", "capacity": "MiB", "reservation": "MiB"}
 
 
-def explain(scheduler: Scheduler, store: Store, job: Job, now: Instant) -> Document:
+def explain(
+    scheduler: Scheduler,
+    store: Store,
+    job: Job,
+    now: Instant,
+    controllers: Controllers | None = None,
+) -> Document:
     """All that is known of one job."""
     snapshot, waiting = scheduler.snapshot, job.state.waiting
     refusals = scheduler.why_waiting(job.id, now) if waiting else ()
     why = in_one_line(snapshot, refusals)
     ahead = snapshot.position(job)
-    document = JobDocuments(scheduler, store).job(job, now, why)
+    document = JobDocuments(scheduler, store, controllers).job(job, now, why)
     return {
         "job": {**document, "position": None if ahead is None else ahead + 1},
         "now": now.wall_s,

@@ -35,6 +35,8 @@ class Started:
 
     at: Instant
     pid: int
+    not_limited: str | None = None
+    """Why the limits of CPUs or host memory could not be set."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +61,8 @@ class Ended:
     tails: tuple[str, ...] = ()
     passing: bool = False
     """True when the server, not the job, kept it from starting: that may be over soon."""
+    exceeded_mib: int | None = None
+    """The host memory limit at which the kernel killed processes of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,12 +83,16 @@ class Evidence:
 
     def started(self) -> Started | None:
         record, _ = attempts.read_record(self.folder, attempts.START)
-        return Started(self._instant(record), record["pid"]) if record is not None else None
+        if record is None:
+            return None
+        why = record.get("not_limited")
+        return Started(self._instant(record), record["pid"], why if isinstance(why, str) else None)
 
     def ended(self) -> Ended | None:
         record, _ = attempts.read_record(self.folder, attempts.EXIT)
         if record is None:
             return None
+        exceeded = record.get("exceeded_mib")
         how = Exit(code=record["code"], signal=record["signal"])
         tails = tuple(filter(None, (record["stderr_tail"], record["stdout_tail"])))
         return Ended(
@@ -94,6 +102,7 @@ class Evidence:
             self.started(),
             tails,
             record.get("passing") is True,
+            exceeded if type(exceeded) is int and exceeded > 0 else None,
         )
 
     def lost(self, event: str) -> Lost:

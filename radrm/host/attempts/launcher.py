@@ -14,7 +14,6 @@ import contextlib
 import os
 import signal
 import sys
-from collections.abc import Mapping
 from typing import Any
 
 from radrm.errors import Refused, StoreError
@@ -26,8 +25,10 @@ from radrm.host.attempts.live import Ending, Live, readable
 from radrm.host.attempts.owners import LiveAttempt, PidOwners
 from radrm.host.attempts.plan import LaunchPlan, launch_record
 from radrm.host.clock import Clock
-from radrm.host.processes import cgroups
+from radrm.host.processes import cgroups, limits
+from radrm.host.processes.controllers import Controllers
 from radrm.host.processes.identity import boot_id, identify, open_pidfd
+from radrm.host.processes.limits import Limits, is_of
 from radrm.host.processes.procfs import TOKEN_VARIABLE
 from radrm.host.storage.files import fsync_folder
 
@@ -35,13 +36,21 @@ from radrm.host.storage.files import fsync_folder
 class Launcher:
     """The attempts of one daemon.
 
-    `keep` leaves the folders of ended attempts where they are, to be looked into.
+    `keep` leaves the folders of ended attempts where they are, to be looked into. `controllers`
+    are those that limit jobs.
     """
 
-    def __init__(self, state_dir: str | os.PathLike[str], clock: Clock, keep: bool = False) -> None:
+    def __init__(
+        self,
+        state_dir: str | os.PathLike[str],
+        clock: Clock,
+        keep: bool = False,
+        controllers: Controllers = Controllers(),  # noqa: B008 (it is frozen)
+    ) -> None:
         self._attempts = os.path.abspath(os.path.join(state_dir, "attempts"))
         self._clock = clock
         self._keep = keep
+        self.controllers = controllers
         self._live: dict[int, Live] = {}
         self._owners = PidOwners(Containers().vouchers)
         self._retiring: list[int] = []
@@ -73,7 +82,8 @@ class Launcher:
     def _prepare(self, plan: LaunchPlan) -> Live:
         folder = self._folder(plan.serial)
         real_s = self._clock.real_s
-        record = launch_record(plan, real_s(plan.grace_s), real_s(plan.kill_grace_s))
+        graces = real_s(plan.grace_s), real_s(plan.kill_grace_s)
+        record = launch_record(plan, *graces, self.controllers)
         try:
             os.makedirs(self._attempts, 0o711, exist_ok=True)
             os.mkdir(folder)
@@ -93,7 +103,9 @@ class Launcher:
         """Start the runner in a session of its own. Raises `OSError` when there is none."""
         assert live.token is not None
         announcement, announce = os.pipe()
-        group = [live.cgroup] if live.cgroup is not None else []
+        # A runner must not count in its job's limits, so there it stays outside.
+        enter = live.cgroup is not None and not live.limits.wanted()
+        group = [live.cgroup] if live.cgroup is not None and enter else []
         command = [sys.executable, "-I", "-S", start_runner.__file__, live.evidence.folder, *group]
         try:
             live.child = os.posix_spawn(
@@ -207,6 +219,20 @@ class Launcher:
             return ended
         return live.evidence.lost("its runner was killed") if self._end_tree(live) else None
 
+    @property
+    def live(self) -> set[int]:
+        """The serials of the attempts whose end is not known."""
+        return set(self._live)
+
+    def outlives(self, serial: int) -> bool:
+        """Return whether something of an attempt still runs that has ended in the store.
+
+        Then it is live here, and `poll` tells its real end. Raises `StoreError` as `adopt` does.
+        """
+        launch, _ = attempts.read_record(self._folder(serial), attempts.LAUNCH)
+        found = self.adopt(serial, launch["job_id"]) if launch is not None else None
+        return isinstance(found, Running)
+
     def is_live(self, serial: int) -> bool:
         """True for an attempt that was launched or adopted and whose end is not known."""
         return serial in self._live
@@ -246,6 +272,33 @@ class Launcher:
                 return
         self._end_in_time(live)  # without its runner it is lost, whatever was asked for
 
+    def restore_cpus(self, serial: int, cpus: float | None) -> None:
+        """Limit the CPUs of an adopted attempt as its record says.
+
+        A daemon that was killed may have changed the limit, and not its record.
+        """
+        live = self._live.get(serial)
+        group = live.limits.cpu if live is not None else None
+        if group is not None and os.path.isdir(group):
+            limits.set_cpus(group, cpus)
+
+    def set_cpus(self, serial: int, cpus: float | None) -> None:
+        """Limit the CPUs of a running attempt, from now on; None: no limit. Raises `Refused`."""
+        live = self._live.get(serial)
+        if live is None or not live.start_reported:
+            raise Refused(f"attempt {serial} {'has ended' if live is None else 'does not run yet'}")
+        group = live.limits.cpu
+        if group is None:
+            raise Refused(self.controllers.why_not("cpu") or "its CPUs cannot be limited")
+        if not os.path.isdir(group):
+            if cpus is None:
+                return
+            cgroups.make(group)
+        if not limits.set_cpus(group, cpus):
+            raise Refused(f"the control group {group} takes no limit of CPUs")
+        if not limits.gather(group, live.processes):
+            raise Refused(f"its processes cannot be moved into the control group {group}")
+
     def forget(self, serial: int) -> None:
         """Remove the folder of an attempt whose end is stored."""
         if serial in self._live:
@@ -253,7 +306,9 @@ class Launcher:
         folder = self._folder(serial)
         launch, _ = attempts.read_record(folder, attempts.LAUNCH)
         group = launch["cgroup"] if launch is not None else None
-        if group is not None and os.path.basename(group).startswith(f"radrm-{serial}-"):
+        if group is not None and is_of(group, serial):
+            cgroups.remove(group)
+        for group in Limits.of(launch, serial).groups:
             cgroups.remove(group)
         if not self._keep:
             self._remove_folder(serial)
@@ -306,11 +361,11 @@ class Launcher:
         with contextlib.suppress(OSError):
             attempts.remove_folder(self._attempts, str(serial))
 
-    def _known(self, serial: int, job_id: int, launch: Mapping[str, Any]) -> Live:
+    def _known(self, serial: int, job_id: int, launch: dict[str, Any]) -> Live:
         evidence = Evidence(self._folder(serial), self._clock)
         marks = launch["token"], launch["cgroup"], launch["uid"]
-        owner = job_id, serial
-        return Live(serial, job_id, evidence, *marks, lambda: self._owners.seen_of(owner))
+        own, owner = Limits.of(launch, serial), (job_id, serial)
+        return Live(serial, job_id, evidence, *marks, own, lambda: self._owners.seen_of(owner))
 
     def _update_owners(self) -> None:
         self._owners.update(

@@ -16,8 +16,10 @@ from dataclasses import dataclass, field
 
 from radrm.host.attempts.containers import Containers
 from radrm.host.attempts.evidence import Evidence
+from radrm.host.processes import cgroups
 from radrm.host.processes.identity import Identity, alive, identify, open_pidfd
-from radrm.host.processes.tree import kill_tree
+from radrm.host.processes.limits import Limits
+from radrm.host.processes.tree import attempt_processes, kill_tree
 
 
 class Ending:
@@ -57,6 +59,7 @@ class Live:
     cgroup: str | None
     uid: int | None
     """The job's user; None: as the daemon."""
+    limits: Limits
     seen: Callable[[], Iterable[int]]
     """Gives pids that are known to belong to the attempt, whatever their environment says."""
     child: int | None = None
@@ -90,6 +93,13 @@ class Live:
             opened = [fd for fd in map(_pidfd_of, left) if fd is not None]
             if opened or not left:
                 return opened
+
+    def processes(self) -> set[int]:
+        """The pids of the job's processes."""
+        grouped = cgroups.processes(self.cgroup) if self.cgroup is not None else set()
+        # To look at every process of a full server takes long.
+        users = () if self.uid is None else (self.uid,)
+        return grouped or attempt_processes(self.token, self.runner, (), users)
 
     def _members(self) -> Iterator[int]:
         """Processes of the attempt that are known even without its token."""

@@ -35,7 +35,7 @@ class Membership:
             return self._inside
 
     def leave(self) -> bool:
-        """Go back to the group above; False when this process has to stay."""
-        if self.inside() and cgroups.join(os.path.dirname(self.path), os.getpid()):
+        """Go back to the daemon's group; False when this process has to stay."""
+        if self.inside() and cgroups.leave(self.path):
             self._inside = False
         return not self._inside

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 
 from radrm.host.attempts import engines
 from radrm.host.processes import cgroups
+from radrm.host.processes.controllers import Controllers
+from radrm.host.processes.limits import Limits
 from radrm.host.processes.procfs import TOKEN_VARIABLE
 
 if TYPE_CHECKING:
@@ -22,7 +24,8 @@ class LaunchPlan:
     `uid` and `gid` None: as the daemon itself. `interpreter` None: as the script's first
     line says. `token` is a secret that marks the attempt's processes. `grace_s` and
     `kill_grace_s`, on the launcher's clock, are the times from TERM to KILL: of a stopped
-    attempt, and of processes that outlive the main one. Strings may hold surrogate
+    attempt, and of processes that outlive the main one. `cpus` and `memory_mib` (of the
+    host) None: no limit. Strings may hold surrogate
     escapes, as paths and environments of Unix do.
     """
 
@@ -43,10 +46,17 @@ class LaunchPlan:
     umask: int = 0o022
     grace_s: float = 30.0
     kill_grace_s: float = 2.0
+    cpus: float | None = None
+    memory_mib: int | None = None
 
 
-def launch_record(plan: LaunchPlan, grace_real_s: float, kill_grace_real_s: float) -> Fields:
-    """The launch record of a plan, with the control group that its runner is to make."""
+def launch_record(
+    plan: LaunchPlan, grace_real_s: float, kill_grace_real_s: float, controllers: Controllers
+) -> Fields:
+    """The launch record of a plan, with the control groups that its runner is to make."""
+    group = f"radrm-{plan.serial}-{os.urandom(4).hex()}"
+    places = controllers.groups(group)
+    limits = Limits(places["cpu"], places["memory"], plan.cpus, plan.memory_mib)
     environment = dict(plan.environment)
     environment.pop(TOKEN_VARIABLE, None)  # a job that submits a job has one
     environment[engines.ARGUMENTS_VARIABLE] = engines.arguments(plan.token, environment)
@@ -67,5 +77,6 @@ def launch_record(plan: LaunchPlan, grace_real_s: float, kill_grace_real_s: floa
         "user": plan.user,
         "grace_s": grace_real_s,
         "kill_grace_s": kill_grace_real_s,
-        "cgroup": cgroups.place(f"radrm-{plan.serial}-{os.urandom(4).hex()}"),
+        "cgroup": cgroups.place(group),
+        "limits": limits.as_fields(),
     }

@@ -36,6 +36,7 @@ from radrm.host.attempts import folder as attempts
 from radrm.host.attempts import job_process, tails
 from radrm.host.processes import cgroups
 from radrm.host.processes.identity import Identity, identify
+from radrm.host.processes.limits import Limits
 from radrm.host.processes.stop import Stop
 from radrm.host.processes.tree import (
     attempt_processes,
@@ -118,6 +119,7 @@ class Runner:
         self._membership = membership
         self._cgroup: str | None = None
         """The group that holds the job, and not us."""
+        self._limits = Limits.of(launch, os.path.basename(folder))
         self._token: str | None = None if reaper else launch["token"]
         """None while our own children are sure to be all: no environment is searched."""
         self._users = () if launch["uid"] is None else (launch["uid"],)
@@ -144,8 +146,9 @@ class Runner:
             self._supervise()
             self._end_leftovers()
             end = self._how_it_ended(errors)
-        if self._cgroup is not None:
-            cgroups.remove(self._cgroup)
+            end["exceeded_mib"] = self._limits.exceeded_mib()
+        for group in filter(None, (self._cgroup, *self._limits.groups)):
+            cgroups.remove(group)
         return end
 
     def _start(self) -> int:
@@ -162,7 +165,11 @@ class Runner:
         os.close(go)
         os.close(tell)
         try:
-            self._write_start()
+            not_limited = None
+            if self._limits.wanted():
+                its = self._limits.enclose(self._job, self._launch["cgroup"])
+                self._cgroup, not_limited = its
+            self._write_start(not_limited)
             # The job may have died already, of a log that it cannot write to.
             with contextlib.suppress(BrokenPipeError):
                 os.write(begin, b"\n")
@@ -183,7 +190,7 @@ class Runner:
             os.close(fd)
         return path
 
-    def _write_start(self) -> None:
+    def _write_start(self, not_limited: str | None) -> None:
         job = identify(self._job)
         assert job is not None  # not reaped yet
         record = {
@@ -191,6 +198,7 @@ class Runner:
             "start_ticks": job.start_ticks,
             "runner_pid": self._me.pid,
             "runner_start_ticks": self._me.start_ticks,
+            "not_limited": not_limited,
             **attempts.now(),
         }
         attempts.write_record(self._folder, attempts.START, record)

@@ -81,6 +81,9 @@ def _checks_of(
     yield Check("configuration", lambda: configuration(environ, system, find_errors, sound.append))
     config = sound[0] if sound else Config()
     yield Check("cgroup", lambda: _cgroup(pid, _owner(pid)))
+    if about is not None and "not_enforced" in about:
+        why = about["not_enforced"]
+        yield Check("limits", lambda: kernel.limits(why))
     yield Check("pidfd", kernel.pidfd)
     yield Check("inotify", kernel.inotify)
     yield Check("open files", lambda: _open_files(pid, config.mps.enabled))
@@ -163,6 +166,7 @@ def _served_checks(paths: Paths, coarse: bool, answers: list[dict[str, Any]]) ->
     yield Check("SM activity", lambda: served.sm_activity(devices, coarse))
     yield Check("MPS servers", lambda: served.mps(now["mps"]))
     yield Check("unmanaged", lambda: served.unmanaged(devices, now["unmanaged"], root))
+    yield Check("CPUs and memory", lambda: served.nodes(now.get("nodes", ())))
     yield Check("rules", lambda: served.rules(now.get("rules", ())))
 
 

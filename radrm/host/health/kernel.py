@@ -63,7 +63,7 @@ def served_group(pid: int, uid: int | None, proc: Path = Path("/proc")) -> Findi
     """
     name = "cgroup"
     lines = start_of(f"{proc}/{pid}/cgroup").decode("utf-8", "replace").splitlines()
-    path = next((line[3:] for line in lines if line.startswith("0::/")), None)
+    path = next((cgroups.above(line[3:]) for line in lines if line.startswith("0::/")), None)
     if path is None:
         return tree_kill(None)
     group = _folder_of(path, (proc / "self/mountinfo").read_text())
@@ -94,6 +94,18 @@ def _folder_of(group: str, mountinfo: str) -> Path | None:
         if fields[fields.index("-") + 1] == "cgroup2" and seen:
             return Path(fields[4]) / group[len(root) :]
     return None
+
+
+def limits(not_enforced: str | None) -> Finding:
+    """Whether jobs are limited to the CPUs and host memory that they ask for.
+
+    `not_enforced` is the daemon's reason if some are not.
+    """
+    name = "limits"
+    if not_enforced is None:
+        return ok(name, "--cpus and --memory limit jobs")
+    service = "as a service (systemd/README.md), with systemd 254 or newer"
+    return warn(name, not_enforced, f"run the daemon {service}")
 
 
 def file_limits(pid: int, proc: Path = Path("/proc")) -> tuple[int, int]:

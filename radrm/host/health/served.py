@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from radrm.core.units import show_mib, show_seconds
+from radrm.core.units import show_booked, show_mib, show_seconds
 from radrm.host.health.finding import Finding, fail, ok, warn
 
 Document = Mapping[str, Any]
@@ -127,6 +127,31 @@ def unmanaged(devices: Sequence[Document], action: str, root: bool) -> Finding:
         "signal": "they get TERM when their time is over, as configured",
     }
     return warn(name, f"{words}; {effect.get(action, action)}", "see whose they are: radrm gpus")
+
+
+def nodes(documents: Sequence[Document]) -> Finding:
+    """The CPUs and the host memory that jobs have booked."""
+    name = "CPUs and memory"
+    over = [d for d in documents if _overbooked(d)]
+    if over:
+        less = f"{_booked(over[0])}; no job that asks for more can start until others have ended"
+        return warn(name, less, "see [node] in docs/configuration.md: jobs may have what it says")
+    return ok(name, "; ".join(map(_booked, documents)) or "unknown, so they limit no job")
+
+
+def _overbooked(node: Document) -> bool:
+    cpus, memory_mib = node["node_cpus"], node["node_memory_mib"]
+    more_cpus = cpus is not None and node["node_cpus_booked"] > cpus
+    return more_cpus or (memory_mib is not None and node["node_memory_booked_mib"] > memory_mib)
+
+
+def _booked(node: Document) -> str:
+    return show_booked(
+        node["node_cpus_booked"],
+        node["node_cpus"],
+        node["node_memory_booked_mib"],
+        node["node_memory_mib"],
+    )
 
 
 def rules(errors: Sequence[str]) -> Finding:

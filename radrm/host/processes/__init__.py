@@ -1,9 +1,11 @@
 """Processes of this machine: which is which, whose they are, how to end them.
 
 The files, in the order in which they may import one another:
-    cgroups   a control group for processes, where one can be made
-    procfs    reads of /proc, each with a bound
-    identity  identify a process, and signal that very process
-    tree      find all processes of an attempt, signal them, end them
-    stop      ask the processes of an attempt to end, in an order that lets them save
+    cgroups      a control group for processes, where one can be made
+    controllers  where CPUs and host memory can be limited; the daemon's own group
+    limits       limit the CPUs and the host memory of an attempt
+    procfs       reads of /proc, each with a bound
+    identity     identify a process, and signal that very process
+    tree         find all processes of an attempt, signal them, end them
+    stop         ask the processes of an attempt to end, in an order that lets them save
 """

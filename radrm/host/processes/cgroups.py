@@ -1,8 +1,11 @@
-"""A control group for one attempt (cgroup v2), where this machine lets us make one.
+"""A control group for one attempt, where this machine lets us make one.
 
-A group names every process of an attempt, whatever it forks, and the kernel can kill
-them all at once. Nothing depends on it: many servers do not let a user make one, so
-every function here tries, and says whether it worked.
+A group of cgroup v2 names every process of an attempt, whatever it forks, and the kernel can kill
+them all at once. Nothing depends on it: many servers do not let a user make one, so every
+function here tries, and says whether it worked.
+
+The daemon, what it starts, and its runners are in a group of their own, `OWN`, where the daemon
+has made one (`controllers.py` says when). All other groups lie beside it.
 """
 
 from __future__ import annotations
@@ -10,23 +13,31 @@ from __future__ import annotations
 import itertools
 import os
 
+OWN = "radrm-daemon"
+"""The name of the daemon's own group. `DelegateSubgroup=` of the systemd units has it, too."""
 _MOST_GROUPS = 10_000
 """Below one attempt's that are looked at: a job that is let make groups may make many."""
 
 
 def place(name: str) -> str | None:
-    """Where a group of that name below our own would lie; None without cgroup v2.
+    """Where a group of that name for an attempt would lie; None without cgroup v2.
 
     `make` and `join` tell whether it works. The name is written down before the group is
     made, so that no group is left that no record names.
     """
-    parent = _own_group()
-    return os.path.join(parent, name) if parent is not None else None
+    own = own_group()
+    return os.path.join(above(own), name) if own is not None else None
+
+
+def above(group: str) -> str:
+    """The group in which the groups of attempts lie, for a daemon that is in `group`."""
+    return os.path.dirname(group) if os.path.basename(group) == OWN else group
 
 
 def make(path: str) -> bool:
     try:
         os.mkdir(path)
+        os.chmod(path, 0o755)  # programs read their limits there; a runner's umask forbids it
     except OSError:
         return False
     return True
@@ -40,7 +51,7 @@ def join(path: str, pid: int) -> bool:
 def processes(path: str) -> set[int]:
     """The pids in the group and below it; none when there is no such group."""
     found: set[int] = set()
-    for folder, _, _ in itertools.islice(os.walk(path), _MOST_GROUPS):
+    for folder in below(path):
         try:
             with open(os.path.join(folder, "cgroup.procs")) as procs:
                 found.update(int(line) for line in procs)
@@ -50,9 +61,30 @@ def processes(path: str) -> set[int]:
     return found
 
 
-def limit(path: str, name: str, most: int) -> bool:
+def below(path: str) -> list[str]:
+    """The group and those below it, a limited number of them."""
+    return [folder for folder, _, _ in itertools.islice(os.walk(path), _MOST_GROUPS)]
+
+
+def leave(path: str) -> bool:
+    """Move this process from the group `path` to the daemon's."""
+    parent = os.path.dirname(path)
+    return join(os.path.join(parent, OWN), os.getpid()) or join(parent, os.getpid())
+
+
+def limit(path: str, name: str, most: int | str) -> bool:
     """Set a limit of the group, such as `pids.max`, where its parent shares that out."""
     return _write(path, name, str(most))
+
+
+def counts(path: str, name: str) -> dict[str, int]:
+    """The numbers in a file of lines `KEY NUMBER`, such as `memory.events`."""
+    try:
+        with open(os.path.join(path, name)) as file:
+            pairs = [line.split() for line in file]
+        return {key: int(number) for key, number in pairs}
+    except (OSError, ValueError):
+        return {}
 
 
 def kill(path: str) -> bool:
@@ -70,23 +102,30 @@ def remove(path: str) -> bool:
     return True
 
 
-def _own_group() -> str | None:
-    """The folder of the group that this process is in."""
+def own_group(controller: str = "", proc: str = "/proc") -> str | None:
+    """The folder of the group that this process is in; None where it cannot be seen.
+
+    It is the group of cgroup v2, or with a `controller` that of its hierarchy of version 1.
+    """
     try:
-        with open("/proc/self/cgroup") as groups:
-            own = next((line[3:].rstrip("\n") for line in groups if line.startswith("0::")), None)
-        with open("/proc/self/mountinfo") as mounts:
-            tables = [line.split(" ") for line in mounts]
+        with open(f"{proc}/self/cgroup") as groups:
+            lines = [line.rstrip("\n").split(":", 2) for line in groups]
+        with open(f"{proc}/self/mountinfo") as mounts:
+            tables = [line.rstrip("\n").split(" ") for line in mounts]
     except OSError:
         return None
+    own = next((path for _, names, path in lines if controller in names.split(",")), None)
     if own is None or ".." in own.split("/"):
-        return None  # no cgroup v2, or our group lies outside what we can see
+        return None  # no such hierarchy, or our group lies outside what we can see
     for table in tables:
-        root, mounted = table[3], table[4]
-        if table[table.index("-") + 1] == "cgroup2" and (own + "/").startswith(
-            root.rstrip("/") + "/"
-        ):
-            return os.path.join(mounted, own[len(root.rstrip("/")) :].strip("/")).rstrip("/")
+        root, mounted = table[3].rstrip("/"), table[4]
+        kind, _, options = table[table.index("-") + 1 :][:3]
+        if controller:
+            right = kind == "cgroup" and controller in options.split(",")
+        else:
+            right = kind == "cgroup2"
+        if right and (own + "/").startswith(root + "/"):
+            return os.path.join(mounted, own[len(root) :].strip("/")).rstrip("/")
     return None
 
 

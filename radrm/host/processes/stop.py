@@ -126,14 +126,13 @@ def topmost(
         elif pid in handling or commands:
             continue
         left += [(child, commands) for child in children.get(pid, ())]
-    still: set[int] = set()
+    above: set[int] = set()
     for pid in asked:
-        above = parents[pid]
-        while above in parents and above not in still:
-            if above in shells and above not in handling:
-                still.add(above)
-            above = parents[above]
-    return asked, still
+        parent = parents[pid]
+        while parent in parents and parent not in above:
+            above.add(parent)
+            parent = parents[parent]
+    return asked, {pid for pid in above if pid in shells and pid not in handling}
 
 
 def _handles(pid: int) -> bool:
@@ -142,9 +141,10 @@ def _handles(pid: int) -> bool:
 
 def _is_shell(pid: int) -> bool:
     try:
-        return os.path.basename(os.readlink(f"/proc/{pid}/exe")) in _SHELLS
+        program = os.readlink(f"/proc/{pid}/exe")
     except OSError:
         return False
+    return os.path.basename(program).removesuffix(" (deleted)") in _SHELLS
 
 
 def _lives(pid: int, start_ticks: int) -> bool:

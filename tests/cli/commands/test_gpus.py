@@ -28,6 +28,17 @@ def test_nothing_to_say_is_no_line() -> None:
     assert len(shown(devices_page([gpu()]))) == 2
 
 
+def test_what_jobs_have_booked_of_the_server_stands_first_below() -> None:
+    cpus: dict[str, Any] = {"node_cpus": 32.0, "node_cpus_booked": 12.5}
+    memory: dict[str, Any] = {"node_memory_mib": 128 * 1024, "node_memory_booked_mib": 1024}
+    devices = [gpu(**cpus, **memory), gpu(1, **cpus, **memory, notes=[HOT])]
+    assert shown(devices_page(devices), terminal=False)[3:] == [
+        "",
+        "  server  12.5 of 32 CPUs and 1.0G of 128.0G host memory booked",
+        f"  GPU 1   {HOT}",
+    ]
+
+
 def test_what_planners_have_reserved_stands_below() -> None:
     later: dict[str, Any] = {"kind": "backfill", "owner": "job 12", "reserved_mib": 38 * 1024}
     later |= {"start_at": 1.7e9, "end_at": 1.7e9 + 3600}

@@ -16,6 +16,14 @@ def shown(attempt: dict[str, Any], **changed: Any) -> str:
     return "\n".join(lines_of(card(running, NOW, {}, [attempt]), 100))
 
 
+def test_cpus_and_host_memory_and_why_they_are_no_limit() -> None:
+    said = shown(ATTEMPT, cpus=2.5, memory_mib=4096)
+    assert "2.5 CPUs, 4.0G of host memory" in said and "limits" not in said
+    why = "CPUs are booked, not enforced: there is no cgroup v2 for this user"
+    assert why in " ".join(shown(ATTEMPT, cpus=1.0, not_enforced=why).split())
+    assert "1 CPU, " not in shown(ATTEMPT) and "1 CPU" in shown(ATTEMPT, cpus=1.0)
+
+
 ATTEMPT = {"number": 1, "reserved_mib": 20480, "ended_at": None, "smact": None}
 
 

@@ -6,10 +6,8 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from radrm.core import events as ev
-from radrm.core.adoption import Kept
 from radrm.core.records import (
     ArrayElement,
-    Attempt,
     Dependency,
     Device,
     EarlySignal,
@@ -18,14 +16,16 @@ from radrm.core.records import (
     OutOfMemory,
     Role,
 )
-from radrm.core.rules import Policy
-from radrm.core.scheduler import Scheduler
+from radrm.core.rules import Planner, Policy
 from radrm.core.settings import CoreSettings
-from radrm.core.state.state import State
 from radrm.core.words import Collocation, Condition, JobState
 from radrm.orders.fifo import Fifo
+from tests.contract.lives.restarts import (
+    a_restart_would_change_nothing,
+    lost_figures_change_nothing_else,
+)
 from tests.contract.lives.slow_host import Host
-from tests.world import GIB
+from tests.world import GIB, default_planner
 
 CORE = CoreSettings(smact_warm_s=0, smact_after_exit_s=0, gpuless_at_once=2)
 A_LONG_TIME_S = 1e7
@@ -42,8 +42,13 @@ ENDS_THAT_DO = {
 class Life:
     """One server's life: moves, each of which does nothing where it cannot be made."""
 
-    def __init__(self, server: tuple[Device, ...], policy: Policy, strict: bool) -> None:
-        self.world = Host(server, policy=policy, order=Fifo(strict=strict), settings=CORE)
+    def __init__(
+        self, server: tuple[Device, ...], policy: Policy, strict: bool, *others: Planner
+    ) -> None:
+        """`others` are planners beside the default one."""
+        order = Fifo(strict=strict)
+        planners = (default_planner(policy, order), *others)
+        self.world = Host(server, planners=planners, order=order, settings=CORE)
         self.server = server
         self.open: dict[int, dict[Dependency, set[int]]] = {}
         """What each job was to follow and, by what has ended since, still is; with the
@@ -245,8 +250,8 @@ class Life:
         self.the_line_holds_those_who_could_start()
         self.reservations_have_holders_and_fit()
         self.every_deadline_has_its_timer()
-        self.a_restart_would_change_nothing()
-        self.lost_figures_change_nothing_else()
+        a_restart_would_change_nothing(self.world)
+        lost_figures_change_nothing_else(self.world)
 
     def jobs_wait_for_what_they_follow_and_for_nothing_else(self) -> None:
         self.settle_model()
@@ -291,7 +296,8 @@ class Life:
 
     def reservations_have_holders_and_fit(self) -> None:
         world, state = self.world, self.world.scheduler.state
-        for (owner, uuid), reservation in world.reservations.items():
+        held = {k: r for k, r in world.stored.items() if not r.kind.planned}
+        for (owner, _, uuid), reservation in held.items():
             attempt = state.attempts.get(reservation.job_id or 0)
             assert attempt is not None, f"{owner} has a reservation on {uuid} and does not run"
             assert uuid in attempt.placement.devices
@@ -299,9 +305,10 @@ class Life:
             ledger = state.ledgers[device.uuid]
             saved = {k: r for k, r in world.stored.items() if r.device == device.uuid}
             assert ledger.reservations == saved
-            reserved = (device.capacity_mib if r.mib is None else r.mib for r in saved.values())
+            here = [r for r in held.values() if r.device == device.uuid]
+            reserved = (device.capacity_mib if r.mib is None else r.mib for r in here)
             assert sum(reserved) <= device.capacity_mib
-            assert {f"job:{i}" for i in ledger.holdings} == {r.owner for r in saved.values()}
+            assert {f"job:{i}" for i in ledger.holdings} == {r.owner for r in here}
         for uuid in state.ledgers.keys() - {d.uuid for d in world.devices}:
             assert state.ledgers[uuid].holdings, "a device that is gone is not forgotten"
         assert state.gpuless_running() <= CORE.gpuless_at_once
@@ -319,43 +326,6 @@ class Life:
                 due.append(attempt.started.boot_s + job.spec.time_limit_s)
             assert all(wake_at is not None and wake_at <= moment for moment in due)
         assert state.launch_error is None or wake_at is not None
-
-    def a_restart_would_change_nothing(self) -> None:
-        """A daemon killed now is followed by one that knows the same."""
-        living = self.world.scheduler.state
-        state = self.restored(self.world.kept())
-        assert state.jobs == living.jobs
-        assert state.attempts == living.attempts
-        self.it_knows_the_same(state)
-
-    def lost_figures_change_nothing_else(self) -> None:
-        """Nor does it matter that the kill has cost the volatile records."""
-        living = self.world.scheduler.state
-        state = self.restored(self.world.kept(lost=True))
-        assert _without_progress(state) == _without_progress(living)
-        assert _without_usage(state) == _without_usage(living)
-        self.it_knows_the_same(state)
-
-    def restored(self, kept: Kept) -> State:
-        other = Scheduler(replace(self.world.rules, planners=()), CORE)
-        other.step(ev.Restored(at=self.world.now, kept=kept))
-        other.step(ev.DevicesSeen(at=self.world.now, devices=self.world.devices))
-        other.step(ev.AttemptsAdopted(at=self.world.now))
-        return other.state
-
-    def it_knows_the_same(self, state: State) -> None:
-        living = self.world.scheduler.state
-        assert state.next_serial == living.next_serial
-        assert state.drained == living.drained
-        assert list(state.waiting.gpu) == list(living.waiting.gpu)
-        assert list(state.waiting.gpuless) == list(living.waiting.gpuless)
-        assert {i: a.unfinished for i, a in state.arrays.items()} == {
-            i: a.unfinished for i, a in living.arrays.items()
-        }
-        for device in self.world.devices:
-            one, two = state.ledgers[device.uuid], living.ledgers[device.uuid]
-            assert one.reservations == two.reservations
-            assert one.holdings.keys() == two.holdings.keys()
 
     # ------------------------------------------------------------- the end
 
@@ -381,11 +351,3 @@ class Life:
         assert not world.reservations
         assert not any(le.holdings or le.reservations for le in state.ledgers.values())
         assert (len(state._followers), state._touched, len(state.timers)) == (0, {}, 0)
-
-
-def _without_progress(state: State) -> dict[int, Job]:
-    return {i: replace(job, progress=None) for i, job in state.jobs.items()}
-
-
-def _without_usage(state: State) -> dict[int, Attempt]:
-    return {i: replace(attempt, usage=()) for i, attempt in state.attempts.items()}

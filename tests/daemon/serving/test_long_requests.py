@@ -24,6 +24,7 @@ from radrm.daemon.views.documents import JobDocuments
 from radrm.daemon.views.globs import MAX_GLOBS, Globs
 from radrm.daemon.views.tables import Tables
 from radrm.host.clock import Clock
+from radrm.host.processes.controllers import Controllers
 from radrm.host.sockets import Peer
 from radrm.host.storage.store import Store
 from tests.host.storage.stores import submission_of
@@ -45,7 +46,10 @@ class Server:
             process=self.process,
             broken=False,
             tables=Tables(),
-            parts=SimpleNamespace(unmanaged=SimpleNamespace(notes=lambda state: [])),
+            parts=SimpleNamespace(
+                unmanaged=SimpleNamespace(notes=lambda state: []),
+                launcher=SimpleNamespace(controllers=Controllers()),
+            ),
         )
 
     def save(self, *jobs: Job) -> None:

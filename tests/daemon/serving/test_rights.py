@@ -21,6 +21,7 @@ from radrm.daemon.views.tables import Tables
 from radrm.daemon.watching import Watching
 from radrm.errors import plain
 from radrm.host.clock import Clock
+from radrm.host.processes.controllers import Controllers
 from radrm.host.sockets import Peer
 from radrm.host.storage.paths import Paths
 from radrm.host.storage.store import Store
@@ -43,6 +44,7 @@ def asked(tmp_path: Path, client_uid: int, **words: Any) -> tuple[dict[str, Any]
         process=lambda events, edits=(): [world.step(event) for event in events],
         broken=False,
         tables=Tables(),
+        parts=SimpleNamespace(launcher=SimpleNamespace(controllers=Controllers())),
     )
     request = Request(json.dumps(words).encode(), Peer(os.getpid(), client_uid, client_uid))
     finish(Requests({}).answer(loop, request))  # type: ignore[arg-type]

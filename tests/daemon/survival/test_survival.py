@@ -182,8 +182,9 @@ def test_a_daemon_killed_in_the_middle_of_a_stop_leaves_the_trainer_its_time(
     home.file("saved", "")
     done = home.wait_end(job)
     assert (done["state"], done["outcome"], done["attempts"]) == ("CANCELLED", "cancelled", 1)
-    assert notes.read_text().split("\n")[:2] == ["save with 2", "saved"]
-    assert "next" not in notes.read_text()
+    found = notes.read_text().split("\n")
+    assert found[:2] == ["save with 2", "saved"] and "next" not in found
+    assert found.count("save with 2") == 1, "the next daemon has sent TERM again"
 
 
 def test_a_clean_end_keeps_the_figures(home: DaemonHome) -> None:

@@ -17,6 +17,7 @@ from radrm.host.attempts.plan import LaunchPlan
 from radrm.host.clock import Clock
 from radrm.host.processes import cgroups
 from radrm.host.processes.identity import Identity
+from radrm.host.processes.limits import Limits
 from radrm.host.processes.tree import attempt_processes
 from tests.host.processes.programs import PYTHON, gone
 from tests.waiting import wait_until
@@ -90,8 +91,8 @@ SLEEPER = ("sh", "-c", "touch ready; exec sleep 1000")
 
 
 def remove_group(launch: dict[str, Any]) -> None:
-    if launch["cgroup"] is not None:
-        wait_until(lambda: cgroups.remove(launch["cgroup"]))
+    groups = [launch["cgroup"], *Limits.of(launch, SERIAL).groups]
+    wait_until(lambda: all(cgroups.remove(group) for group in groups if group is not None))
 
 
 def next_of(daemon: Launcher, serial: int = SERIAL) -> Started | Ended | Lost:

@@ -37,6 +37,12 @@ def test_tree_kill(tmp_path: Path) -> None:
     judged(kernel.tree_kill(group, a_group("cgroup.kill")), "ok", str(tmp_path))
 
 
+def test_limits() -> None:
+    judged(kernel.limits(None), "ok", "--cpus")
+    why = "CPUs are booked, not enforced: there is no cgroup v2 for this user"
+    judged(kernel.limits(why), "warn", why, "as a service")
+
+
 @pytest.mark.skipif(ME == 0, reason="root may write to every file")
 def test_a_group_that_nobody_can_be_moved_out_of(tmp_path: Path) -> None:
     (tmp_path / "cgroup.procs").touch(0o400)

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from radrm.host.health import kernel, served
+from radrm.host.processes import cgroups
 from tests.host.health.judging import gpu, judged
 
 
@@ -16,6 +17,20 @@ def row(state: str, *gpus: int, **changed: Any) -> dict[str, Any]:
 
 def unmanaged(pid: int, user: str | None = "bob", **changed: Any) -> dict[str, Any]:
     return {"pid": pid, "used_mib": 1024, "user": user, "command": "python", **changed}
+
+
+def node(cpus: float | None, booked: float, mib: int | None, booked_mib: int) -> dict[str, Any]:
+    words = {"node_cpus": cpus, "node_cpus_booked": booked}
+    return {"node": "local", **words, "node_memory_mib": mib, "node_memory_booked_mib": booked_mib}
+
+
+def test_what_jobs_have_booked_of_the_server() -> None:
+    judged(served.nodes([]), "ok", "unknown")
+    booked = "3.5 of 4 CPUs and 512M of 8.0G host memory booked"
+    judged(served.nodes([node(4.0, 3.5, 8192, 512)]), "ok", booked)
+    judged(served.nodes([node(4.0, 4.5, 8192, 512)]), "warn", "4.5 of 4 CPUs", "[node]")
+    judged(served.nodes([node(4.0, 1.0, 8192, 8193)]), "warn", "8.0G of 8.0G", "[node]")
+    judged(served.nodes([node(None, 1.0, None, 1)]), "ok", "1 of - CPUs")
 
 
 # ------------------------------------------------------------------ health
@@ -143,6 +158,9 @@ def test_the_groups_of_a_daemon(tmp_path: Any) -> None:
     (group / "cgroup.type").write_text("domain")
     judged(look(0), "warn", "5.14")
     (group / "cgroup.kill").write_text("")
+    judged(look(0), "ok", "the daemon makes groups in /system.slice/radrmd.service")
+    inner = f"0::/system.slice/radrmd.service/{cgroups.OWN}\n"
+    (proc / "77" / "cgroup").write_text(inner)
     judged(look(0), "ok", "the daemon makes groups in /system.slice/radrmd.service")
     judged(look(group.stat().st_uid + 1), "warn", "Delegate=yes")
     judged(look(None), "warn", "Delegate=yes")

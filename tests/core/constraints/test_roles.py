@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from itertools import permutations
 
@@ -10,15 +10,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from radrm.core import actions as act
+from radrm.core import events as ev
 from radrm.core.constraints.feasibility import hopeless
 from radrm.core.constraints.matching import assign
 from radrm.core.constraints.placement import check_placement
 from radrm.core.planning.assembly import find_placement
+from radrm.core.proposals import ResizeTo
 from radrm.core.records import Device, Estimate, Job, Needs, Placement, Role, Share
 from radrm.core.words import Collocation, DeviceKind, JobState, Quantity
 from radrm.policies.first_fit import FirstFit
 from radrm.policies.magm import Magm
-from tests.core.placements import MPS, SLICE, WHOLE, on, refused, server, start
+from tests.core.placements import MPS, SLICE, WHOLE, on, propose, refused, server, start
 from tests.world import GIB, World, gpus
 
 PROFILE = "1g.10gb"
@@ -219,3 +222,96 @@ def test_a_job_is_hopeless_exactly_if_no_placement_on_idle_devices_exists(
     assert (found is not None) is exists
     if found is not None:
         assert check_placement(state, job, found) is None
+
+
+# ------------------------------------------------------------------ resizing: tasks that stay
+
+WORKERS = (Role(count_max=3, needs=Needs()),)
+
+
+def workers(*gpus: int, gib: int = 20) -> Placement:
+    return Placement(tuple(Share(f"GPU-{g}", gib * GIB, task=i) for i, g in enumerate(gpus)), SLICE)
+
+
+def working(*on_gpus: int) -> tuple[World, Job]:
+    """A job with a worker on each of these GPUs."""
+    world = server(*gpus(3))
+    job = world.submit(20 * GIB, roles=WORKERS, smact=0.1)
+    return world, start(world, job, workers(*on_gpus))
+
+
+def resize(world: World, job: Job, placement: Placement) -> str | None:
+    refusal = propose(world, ResizeTo(job_id=job.id, placement=placement))
+    return refusal.rule if refusal is not None else None
+
+
+def drained(world: World) -> None:
+    world.step(ev.DrainRequested(at=world.now, device="GPU-0", reason="fan"))
+
+
+def unread(world: World) -> None:
+    world.broken["GPU-0"] = "no answer"
+    world.read()
+
+
+def vanished(world: World) -> None:
+    world.step(ev.DevicesSeen(at=world.now, devices=world.devices[1:]))
+
+
+def vanished_before_a_restart(world: World) -> None:
+    world.devices = world.devices[1:]
+    world.restart()
+
+
+def filled(world: World) -> None:
+    """The worker has settled, and another job has what it gave back."""
+    (job_id,) = world.scheduler.state.attempts
+    world.used[job_id] = 4 * GIB
+    world.read()
+    world.pass_time(world.settings.settle_s + 1)
+    world.read()
+    start(world, world.submit(34 * GIB), on("GPU-0", mib=34 * GIB))
+    world.read()
+
+
+@pytest.mark.parametrize(
+    "what", [drained, unread, vanished, vanished_before_a_restart, filled], ids=lambda f: f.__name__
+)
+@pytest.mark.parametrize("answer", [True, False])
+def test_a_task_that_stays_is_not_in_the_way_of_a_resize(
+    what: Callable[[World], None], answer: bool
+) -> None:
+    world, job = working(0, 1)
+    what(world)
+    mine = world.reservations["job:1", "GPU-0"]
+    world.obey = False
+    assert resize(world, job, workers(0, 1, 2)) is None
+    assert world.reservations["job:1", "GPU-0"] == mine, "nothing changes for it"
+    asked = next(a for a in reversed(world.actions) if isinstance(a, act.Resize))
+    if answer:
+        placed = asked.target
+        world.step(ev.Resized(at=world.now, job_id=job.id, serial=asked.serial, target=placed))
+    else:
+        world.step(ev.ActionFailed(at=world.now, action=asked, reason="no"))
+    assert world.reservations["job:1", "GPU-0"] == mine
+    assert (("job:1", "GPU-2") in world.reservations) is answer
+    assert resize(world, job, workers(0)) == (None if answer else "pause")
+
+
+def test_a_new_task_is_refused_where_a_kept_one_may_stay() -> None:
+    world, job = working(0)
+    drained(world)
+    two = (Share("GPU-0", 20 * GIB), Share("GPU-0", 20 * GIB, task=1))
+    assert resize(world, job, Placement(two, SLICE)) == "drained"
+    world.step(ev.DrainRequested(at=world.now, device="GPU-0", reason=None))
+    assert resize(world, job, Placement(two, SLICE)) is None
+    assert world.reservations["job:1", "GPU-0"].mib == 40 * GIB
+    world.read()
+    assert resize(world, job, workers(0)) is None
+    assert world.reservations["job:1", "GPU-0"].mib == 20 * GIB
+
+
+def test_a_task_that_stays_keeps_its_shares() -> None:
+    world, job = working(0)
+    assert resize(world, job, workers(1, 2)) == "resize"
+    assert resize(world, job, workers(0, 1, gib=30)) == "resize"

@@ -1,0 +1,104 @@
+"""A launch and a question to the estimators that nobody answers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from radrm.core import actions as act
+from radrm.core import events as ev
+from radrm.core.proposals import Migrate, Start
+from radrm.core.words import ActionKind, JobState, Outcome
+from tests.core.actions.silent import (
+    HERE,
+    each_restart,
+    reserved,
+    silent,
+    until_due,
+)
+from tests.core.placements import CORE, on, propose
+from tests.world import GIB, World, gpus
+
+
+@each_restart
+def test_a_launch_that_is_never_answered_is_stopped_as_lost(
+    restart: Callable[[World], None],
+) -> None:
+    world = World(gpus(1))
+    world.obey = False
+    job = world.submit(GIB)
+    assert until_due(world, ActionKind.LAUNCH) == CORE.action_limit_s
+    world.pass_time(CORE.action_limit_s - 1.0)
+    restart(world)
+    assert world.state(job) is JobState.LAUNCHING
+    world.pass_time(1.0)
+    assert isinstance(world.actions[-1], act.Terminate)
+    world.step(ev.AttemptStarted(at=world.now, job_id=1, serial=1))
+    assert world.state(job) is JobState.STOPPING, "it is late"
+    world.end(job, signal=15)
+    assert world.state(job) is JobState.FAILED
+    assert world.attempts[1, 1].outcome is Outcome.LOST
+    assert world.jobs[1].reason == "its launch had no answer within 5m00s"
+
+
+def test_a_start_in_time_ends_the_deadline() -> None:
+    world = World(gpus(1))
+    world.submit(GIB)
+    assert world.live(1).pending == ()  # type: ignore[union-attr]
+    world.pass_time(10 * CORE.action_limit_s)
+    assert world.state(1) is JobState.RUNNING
+
+
+def test_a_launch_that_failed_after_its_start_is_no_end() -> None:
+    world = World(gpus(1))
+    world.submit(GIB)
+    launch = next(a for a in world.actions if isinstance(a, act.Launch))
+    world.step(ev.ActionFailed(at=world.now, action=launch, reason="no"))
+    assert world.state(1) is JobState.RUNNING
+
+
+def test_records_of_an_earlier_release_get_their_deadlines() -> None:
+    """They have no pending actions: its host refused at once, or was killed before it could."""
+    world, _ = silent()
+    propose(world, Migrate(job_id=1, placement=on("GPU-1")))
+    world.submit(GIB)
+    propose(world, Start(job_id=2, placement=HERE))
+    for key, attempt in world.attempts.items():
+        world.attempts[key] = replace(attempt, pending=())
+    world.restart()
+    pending = {a.job_id: [p.kind for p in a.pending] for a in world.attempts.values()}
+    assert pending == {1: [ActionKind.CHECKPOINT], 2: [ActionKind.LAUNCH]}
+    world.pass_time(CORE.checkpoint_limit_s)
+    assert world.jobs[1].target is None and world.state(2) is JobState.STOPPING
+    assert reserved(world) == {"GPU-0": 2, "GPU-1": 0}
+
+
+# ------------------------------------------------------------------ estimates
+
+
+def test_a_job_goes_on_when_the_estimators_do_not_answer() -> None:
+    world = World(gpus(1))
+    job = world.submit(estimating=True)
+    world.pass_time(world.settings.estimate_limit_s - 1.0)
+    assert world.state(job) is JobState.PENDING
+    assert world.decisions[-1].wake_at == world.boot_s + 1.0
+    world.pass_time(1.0)
+    assert world.state(job) is JobState.RUNNING
+    assert world.jobs[1].estimate_notes == ("the estimators gave no answer within 1h00m",)
+    before = world.jobs[1]
+    world.step(ev.EstimateReady(at=world.now, job_id=1, estimates=()))
+    assert world.jobs[1] == before, "a late answer"
+
+
+def test_a_restart_asks_the_estimators_again() -> None:
+    world = World(gpus(1))
+    world.submit(estimating=True)
+    world.pass_time(2 * CORE.estimate_limit_s / 3)
+    world.restart()
+    assert [a for a in world.actions if isinstance(a, act.EstimateJob)] == 2 * [
+        act.EstimateJob(job_id=1)
+    ]
+    world.pass_time(2 * CORE.estimate_limit_s / 3)
+    assert world.jobs[1].estimating, "its time begins anew"
+    world.pass_time(CORE.estimate_limit_s / 3)
+    assert world.state(1) is JobState.RUNNING

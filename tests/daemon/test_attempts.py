@@ -1,0 +1,40 @@
+"""The adoption of attempts, in process: what the next daemon does to them at once."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+from unittest.mock import Mock, call
+
+import pytest
+
+from radrm.daemon.attempts import Attempts
+from radrm.host.attempts.evidence import Lost, Running
+from tests.world import GIB, World, gpus
+
+
+def adopted(world: World, found: object) -> Any:
+    """The launcher of a daemon that adopts the world's attempts; all have become `found`."""
+    launcher = Mock(**{"adopt.return_value": found, "serials.return_value": []})
+    clock = SimpleNamespace(now=lambda: world.now)
+    attempts = Attempts(clock, world.scheduler, Mock(), launcher, None)  # type: ignore[arg-type]
+    attempts.adopt()
+    return launcher
+
+
+def test_an_attempt_that_was_being_stopped_gets_its_term_again() -> None:
+    """The earlier daemon was killed after it had saved the stop, perhaps before it sent TERM."""
+    world = World(gpus(2))
+    world.obey = False
+    stopped, _ = world.submit(GIB), world.submit(GIB)
+    world.cancel(stopped)
+    assert adopted(world, Running(None)).terminate.mock_calls == [call(1)]
+
+
+@pytest.mark.parametrize("began", [True, False])
+def test_one_that_has_ended_gets_none(began: bool) -> None:
+    world = World(gpus(1))
+    world.obey = False
+    world.cancel(world.submit(GIB))
+    lost = Lost("its runner was killed", began, None)
+    assert adopted(world, lost).terminate.mock_calls == []

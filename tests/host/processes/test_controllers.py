@@ -1,0 +1,244 @@
+"""The daemon's control groups of version 2, on a made-up tree of plain files.
+
+No machine of ours has the cpu and memory controllers in version 2. So what the kernel does with
+these files is not tested: only what is written, where, and when not.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from radrm.host.processes import cgroups, limits
+from radrm.host.processes.controllers import Controllers, prepare
+from radrm.host.processes.limits import Limits
+
+ME = str(os.getpid())
+SERVICE = "/system.slice/radrmd.service"
+
+
+class Tree:
+    """A hierarchy of version 2, and this process's place in it."""
+
+    def __init__(self, place: Path, own: str) -> None:
+        self.proc = place / "proc"
+        self.mount = place / "cgroup"
+        (self.proc / "self").mkdir(parents=True)
+        (self.proc / "self/cgroup").write_text(f"1:name=systemd:/x\n0::{own}\n")
+        mounted = f"30 23 0:27 / {self.mount} rw,nosuid shared:9 - cgroup2 cgroup2 rw\n"
+        (self.proc / "self/mountinfo").write_text(f"20 1 0:5 / / rw - ext4 /dev/sda1 rw\n{mounted}")
+        self.own = self.group(own)
+
+    def group(self, path: str, procs: str = "", controllers: str = "cpu io memory pids") -> Path:
+        group = self.mount / path.strip("/")
+        group.mkdir(parents=True, exist_ok=True)
+        (group / "cgroup.procs").write_text(procs)
+        (group / "cgroup.controllers").write_text(controllers)
+        (group / "cgroup.subtree_control").write_text("")
+        return group
+
+    def prepare(
+        self, monkeypatch: pytest.MonkeyPatch, refuses: frozenset[str] = frozenset()
+    ) -> Controllers:
+        """Prepare with a kernel that appends controllers, and `refuses` some files."""
+
+        def write(path: str, name: str, text: str) -> bool:
+            file = Path(path, name)
+            if name in refuses or not file.parent.exists():
+                return False
+            if name == "cgroup.subtree_control":
+                offered = (file.parent / "cgroup.controllers").read_text().split()
+                if text[1:] not in offered:
+                    return False
+                text = f"{file.read_text()} {text[1:]}"
+            elif name == "cgroup.procs":
+                for other in self.mount.rglob("cgroup.procs"):
+                    lines = [line for line in other.read_text().split() if line != text]
+                    other.write_text("".join(f"{line}\n" for line in lines))
+                text = (file.read_text() if file.exists() else "") + f"{text}\n"
+            file.write_text(text)
+            return True
+
+        monkeypatch.setattr(cgroups, "_write", write)
+        return prepare(str(self.proc))
+
+
+def test_a_daemon_alone_in_its_group_moves_and_shares_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tree = Tree(tmp_path, "/app.slice/run-7.scope")
+    tree.group("/app.slice/run-7.scope", f"{ME}\n")
+    found = tree.prepare(monkeypatch)
+    assert found == Controllers(str(tree.own), str(tree.own))
+    assert (tree.own / "cgroup.procs").read_text() == ""
+    assert (tree.own / "radrm-daemon/cgroup.procs").read_text() == f"{ME}\n"
+    assert (tree.own / "cgroup.subtree_control").read_text().split() == ["cpu", "memory"]
+    assert found.groups("radrm-7-a") == dict.fromkeys(
+        ("cpu", "memory"), str(tree.own / "radrm-7-a")
+    )
+    assert found.why_not("cpu", "memory") is None
+
+
+def test_a_daemon_that_systemd_has_put_into_its_own_group_moves_old_runners(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Runners of a release before this layout are in the delegated group itself."""
+    tree = Tree(tmp_path, f"{SERVICE}/{cgroups.OWN}")
+    service = tree.group(SERVICE, "71\n72\n")
+    tree.group(f"{SERVICE}/{cgroups.OWN}", f"{ME}\n")
+    job = tree.group(f"{SERVICE}/radrm-4-aabb", "80\n")
+    found = tree.prepare(monkeypatch)
+    assert found == Controllers(str(service), str(service))
+    assert (service / "cgroup.procs").read_text() == ""
+    assert set((tree.own / "cgroup.procs").read_text().split()) == {"71", "72", ME}
+    assert (job / "cgroup.procs").read_text() == "80\n", "a job stays where it is"
+
+
+@pytest.mark.parametrize(
+    ("own", "procs", "controllers", "reason"),
+    [
+        (SERVICE, f"{ME}\n", "cpu memory", "systemd 254 or newer is needed, with DelegateSubgroup"),
+        ("/user.slice/session-3.scope", f"{ME}\n9\n", "cpu memory", "other processes are in"),
+        ("/user.slice/session-3.scope", f"{ME}\n", "io pids", "has no controller cpu and memory"),
+        ("/", f"{ME}\n1\n", "cpu memory", "other processes are in"),
+    ],
+    ids=["an old systemd", "a shell's group", "no controller", "the root"],
+)
+def test_a_group_that_is_not_ours_is_left_as_it_is(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    own: str,
+    procs: str,
+    controllers: str,
+    reason: str,
+) -> None:
+    tree = Tree(tmp_path, own)
+    tree.group(own, procs, controllers)
+    before = {file: file.read_text() for file in tree.mount.rglob("*") if file.is_file()}
+    found = tree.prepare(monkeypatch)
+    assert {f: f.read_text() for f in tree.mount.rglob("*") if f.is_file()} == before
+    assert found.cpu is None and found.memory is None
+    why = found.why_not("cpu", "memory")
+    assert why is not None and "\n" not in why
+    assert why.startswith("CPUs and host memory are booked, not enforced: ") and reason in why
+    assert found.groups("radrm-7-a") == {"cpu": None, "memory": None}
+
+
+def test_one_controller_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A user's own systemd often delegates memory and pids, and no cpu."""
+    own = "/user.slice/app.slice/radrm.scope"
+    tree = Tree(tmp_path, own)
+    tree.group(own, f"{ME}\n", "memory pids")
+    found = tree.prepare(monkeypatch)
+    assert found.cpu is None and found.memory == str(tree.own)
+    assert found.why_not("memory") is None
+    cause = f"{tree.own} cannot share out the controller cpu"
+    assert found.why_not("cpu", "memory") == f"CPUs are booked, not enforced: {cause}"
+
+
+def test_a_daemon_that_may_not_move_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tree = Tree(tmp_path, "/a.scope")
+    tree.group("/a.scope", f"{ME}\n")
+    found = tree.prepare(monkeypatch, frozenset({"cgroup.procs"}))
+    assert "no control group can be made" in (found.why_not("cpu") or "")
+    assert (tree.own / "cgroup.subtree_control").read_text() == ""
+
+
+def test_without_any_control_groups(tmp_path: Path) -> None:
+    why = prepare(str(tmp_path)).why_not("memory")
+    assert why == "host memory is booked, not enforced: there is no cgroup v2 for this user"
+
+
+@pytest.mark.parametrize("made", [True, False])
+def test_groups_of_version_1_without_a_limit(tmp_path: Path, made: bool) -> None:
+    """Such as in a container that shows the groups of its host, or for a user."""
+    proc, place = tmp_path / "proc", tmp_path / "cpu"
+    (proc / "self").mkdir(parents=True)
+    (proc / "self/cgroup").write_text("4:cpu,cpuacct:/job\n")
+    mounted = f"30 23 0:27 / {place} rw - cgroup cgroup rw,cpu,cpuacct\n"
+    (proc / "self/mountinfo").write_text(mounted)
+    if made:
+        (place / "job").mkdir(parents=True)
+    found = prepare(str(proc))
+    why = found.why_not("cpu") or ""
+    trial = f"{place}/job/radrm-trial-{ME}"
+    if made:
+        assert why == f"CPUs are booked, not enforced: {trial}/cpu.cfs_quota_us cannot be written"
+        assert not os.path.exists(trial)
+    else:
+        assert f"no control group can be made in {place}/job: No such file" in why
+
+
+def test_places_lie_beside_the_daemons_own_group(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tree = Tree(tmp_path, f"{SERVICE}/{cgroups.OWN}")
+    assert cgroups.own_group("", str(tree.proc)) == str(tree.own)
+    monkeypatch.setattr(cgroups, "own_group", lambda: str(tree.own))
+    assert cgroups.place("radrm-7-a") == f"{tree.mount}{SERVICE}/radrm-7-a"
+
+
+# ------------------------------------------------------------------ an attempt's limits
+
+
+@pytest.fixture
+def group(tmp_path: Path) -> Path:
+    """The group of attempt 7, as the kernel makes it."""
+    group = tmp_path / "radrm-7-aabb"
+    group.mkdir()
+    for name in ("cpu.max", "memory.max", "memory.swap.max", "cgroup.procs"):
+        (group / name).write_text("max")
+    return group
+
+
+def test_limits_of_version_2(group: Path) -> None:
+    its = Limits(str(group), str(group), cpus=2.5, memory_mib=4096)
+    assert its.wanted() == its.groups == [str(group)]
+    assert its.apply() is None
+    assert (group / "cpu.max").read_text() == "250000 100000"
+    assert (group / "memory.max").read_text() == str(4 << 30)
+    assert (group / "memory.swap.max").read_text().startswith("0")
+    assert limits.set_cpus(str(group), None)
+    assert (group / "cpu.max").read_text().startswith("max 100000")
+    assert limits.set_cpus(str(group), 0.001)
+    assert (group / "cpu.max").read_text().startswith("1000 "), "the kernel's smallest quota"
+
+
+@pytest.mark.parametrize(
+    ("events", "local", "exceeded"),
+    [
+        ("oom 3\noom_kill 1\n", "oom 3\noom_kill 1\n", 64),
+        ("oom 3\noom_kill 1\n", "oom 3\noom_kill 0\n", 64),  # a group below was killed
+        ("oom 0\noom_kill 1\n", "oom 0\noom_kill 1\n", None),  # the server's memory ran out
+        ("oom 3\noom_kill 1\n", "oom 0\noom_kill 0\n", None),  # a limit that the job has made
+        ("oom 3\noom_kill 0\n", "oom 3\noom_kill 0\n", None),
+        ("oom 3\noom_kill 1\n", None, 64),  # before Linux 5.2
+        ("", "", None),
+        ("oom three\n", None, None),
+    ],
+)
+def test_a_limit_that_was_reached(
+    group: Path, events: str, local: str | None, exceeded: int | None
+) -> None:
+    (group / "memory.events").write_text(events)
+    if local is not None:
+        (group / "memory.events.local").write_text(local)
+    its = Limits(None, str(group), memory_mib=64)
+    assert its.exceeded_mib() == exceeded
+    assert Limits(None, str(group)).exceeded_mib() is None, "without a limit none was reached"
+
+
+def test_a_record_names_no_group_but_its_own() -> None:
+    record = {"limits": {"cpu": "/c/radrm-7-a", "memory": "/m", "cpus": 1.5, "memory_mib": 64}}
+    its = Limits.of(record, 7)
+    assert (its.cpu, its.memory, its.cpus, its.memory_mib) == ("/c/radrm-7-a", None, 1.5, 64)
+    assert its.wanted() == ["/c/radrm-7-a"]
+    assert Limits.of({"limits": its.as_fields()}, 7).as_fields() == its.as_fields()
+    assert Limits.of(record, 77).groups == []
+
+
+@pytest.mark.parametrize("found", [None, {}, {"limits": None}, {"limits": {"cpu": 4, "cpus": "x"}}])
+def test_a_record_without_limits(found: dict[str, object] | None) -> None:
+    assert Limits.of(found, 7).as_fields() == Limits().as_fields()
