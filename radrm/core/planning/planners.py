@@ -93,7 +93,7 @@ class Planners:
         if timer.what.startswith(THINK):
             name = timer.what.removeprefix(THINK)
             if self._thoughts.overdue(name):
-                self.rest(self._slow[name], WrongAnswer("it gave no plan in its time"))
+                self._rest(self._slow[name], WrongAnswer("it gave no plan in its time"))
                 return (name,)
             return (name,) if self._thoughts.is_due(name) else ()
         return None
@@ -106,8 +106,11 @@ class Planners:
 
     def _is_concerned(self, planner: AnyPlanner, event: Event) -> bool:
         """Return whether a planner listens to an event, or the fallback if that replaces it."""
-        if not self._state.isolation.rests("planner", planner.name):
-            return self._listens(planner, event)
+        rests = self._state.isolation.rests
+        if not rests("planner", planner.name):
+            listens = self._listens(planner, event)
+            if not rests("planner", planner.name):
+                return listens
         fallback = self._fallback if planner is self._starter else None
         return fallback is not None and self._listens(fallback, event)
 
@@ -115,7 +118,7 @@ class Planners:
         try:
             return call_rule(lambda: type(event) in planner.listens)
         except RuleFailed as failed:
-            self.rest(planner, failed.error)
+            self._rest(planner, failed.error)
             return False
 
     def _ask(self, planner: Planner | SlowPlanner, event: Event) -> None:
@@ -131,7 +134,7 @@ class Planners:
                         self._carry_out(planner.name, proposal)
                 return
             except RuleFailed as failed:
-                self.rest(planner, failed.error)
+                self._rest(planner, failed.error)
         self._replace(planner, event)
 
     def _replace(self, planner: AnyPlanner, event: Event) -> None:
@@ -140,7 +143,7 @@ class Planners:
         if planner is self._starter and fallback is not None and fallback is not planner:
             self._ask(fallback, event)
 
-    def rest(self, planner: AnyPlanner, error: BaseException) -> None:
+    def _rest(self, planner: AnyPlanner, error: BaseException) -> None:
         """Let a planner rest after a failure."""
         meanwhile = "the others go on without it"
         if planner is self._starter or planner is self._fallback:
@@ -184,7 +187,7 @@ class Planners:
                 meanwhile = "the others go on without it"
                 self._state.isolation.fail("planner", event.planner, failed.error, meanwhile)
                 return
-            self.rest(planner, failed.error)
+            self._rest(planner, failed.error)
             self._replace(planner, event)
             return
         # All are compared first: a plan may hold two proposals for one job.
@@ -206,7 +209,7 @@ class Planners:
         """End a thought that the host could not begin."""
         planner = self._slow.get(action.planner)
         if planner is not None and self._thoughts.end(action.planner, action.number):
-            self.rest(planner, WrongAnswer(reason))
+            self._rest(planner, WrongAnswer(reason))
             self._replace(planner, event)
 
     # ------------------------------------------------------------- why a job waits
@@ -226,7 +229,7 @@ class Planners:
         for planner in self.in_use():
             reasons, error = explanation(self._view, planner, job)
             if isinstance(error, TooSlow):
-                self.rest(planner, error)  # else each `radrm status` would wait for it
+                self._rest(planner, error)  # else each `radrm status` would wait for it
             several = len(self._all) > 1
             found += [replace(r, planner=planner.name) for r in reasons] if several else reasons
         return found or [*self._thinking()]
