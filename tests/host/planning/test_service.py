@@ -28,6 +28,7 @@ from radrm.host.planning.service import Planned, PlanningService
 from radrm.host.planning.worker import Answer, answer_of, thought_of
 from radrm.host.processes.procfs import read_stat
 from radrm.host.workers.messages import LENGTH, packed
+from tests.paths import REPOSITORY
 from tests.waiting import PATIENCE_S, wait_until
 from tests.world import GIB, World, gpus
 
@@ -67,7 +68,7 @@ def mine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "mine.py").write_text(MINE)
     (about / "METADATA").write_text("Metadata-Version: 2.1\nName: mine\nVersion: 1.0\n")
     (about / "entry_points.txt").write_text("[radrm.planners]\nmine = mine:Mine\n")
-    monkeypatch.setenv("PYTHONPATH", f"{tmp_path}:{os.getcwd()}")
+    monkeypatch.setenv("PYTHONPATH", f"{tmp_path}:{REPOSITORY}")
     tmp_path.chmod(0o755)
 
 
