@@ -123,7 +123,7 @@ class Scheduler:
         return self.state.finish()
 
     def _end_planned(self) -> None:
-        if self.state.planned:
+        if self.state.planned.owners:
             end_planned(self.state, self._planners.names)
 
     def _act_on_timers(self) -> set[str]:
@@ -185,7 +185,7 @@ class Scheduler:
         if job is None or not job.state.waiting:
             return ()
         with self._limit:
-            return why_waiting(self.state, self.view, self._planners, job, now)
+            return why_waiting(self.state, self._planners, job, now)
 
     def errors(self, now: Instant) -> tuple[str, ...]:
         """Return one line for each rule that rests after a failure."""
