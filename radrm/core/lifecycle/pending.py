@@ -98,7 +98,7 @@ def renew(state: State, job: Job, attempt: Attempt) -> None:
     means nothing. A record of an earlier release may lack the pending action.
     """
     for kind, wanted in (
-        (ActionKind.LAUNCH, attempt.started is None),
+        (ActionKind.LAUNCH, job.state is JobState.LAUNCHING),
         (ActionKind.RESIZE, attempt.target is not None),
         (ActionKind.CHECKPOINT, job.target is not None and job.state is JobState.RUNNING),
     ):
