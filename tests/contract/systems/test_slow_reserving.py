@@ -131,6 +131,7 @@ def test_a_stale_plan_ends_what_it_cannot_renew(world: Thinking) -> None:
 
 
 def expire(world: Thinking) -> None:
+    world.obey = False  # the running jobs do not end, so the waiting one does not start
     world.boot_s = END_S
     world.step(ev.Tick(at=world.now))
 
