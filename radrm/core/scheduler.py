@@ -185,7 +185,7 @@ class Scheduler:
         if job is None or not job.state.waiting:
             return ()
         with self._limit:
-            return why_waiting(self.state, self.view, self._planners, job, now)
+            return why_waiting(self.state, self._planners, job, now)
 
     def errors(self, now: Instant) -> tuple[str, ...]:
         """Return one line for each rule that rests after a failure."""
