@@ -69,7 +69,7 @@ def check_placement(
         return refusal
     tasks = _tasks_on(placement)
     for uuid, reserved in State.reserved_on(placement).items():
-        if all(task in kept for task in tasks[uuid]):
+        if kept and all(task in kept for task in tasks[uuid]):
             continue
         there = [roles[name] for name, _ in tasks[uuid]]
         refusal = _check_device(state, job, there, uuid, placement.collocation, reserved)
