@@ -38,6 +38,24 @@ class Mutant:
 
 MUTANTS = (
     Mutant(
+        name="an owner's reservations add up",
+        file="state/reserved/of_device.py",
+        old="mib if owner not in largest else max(mib, largest[owner])",
+        new="mib + largest.get(owner, 0)",
+    ),
+    Mutant(
+        name="a reservation for later counts now",
+        file="state/reserved/claims.py",
+        old="        if claim.start_s <= at_s < claim.end_s:",
+        new="        if at_s < claim.end_s:",
+    ),
+    Mutant(
+        name="only the start of an interval counts",
+        file="state/reserved/claims.py",
+        old="    return [start_s, *sorted(starts)]",
+        new="    return [start_s]",
+    ),
+    Mutant(
         name="figures undo a decision",
         file="state/state.py",
         old="if volatile and name not in step.changed:",
