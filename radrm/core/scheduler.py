@@ -45,6 +45,7 @@ from radrm.core.lifecycle.ending import ended, voided
 from radrm.core.lifecycle.launching import launch_again, launches_work, started
 from radrm.core.lifecycle.limits import at_limit
 from radrm.core.lifecycle.migration import drop_vanished_targets
+from radrm.core.lifecycle.pending import put_off
 from radrm.core.lifecycle.returning import end_pause
 from radrm.core.lifecycle.stops import at_kill
 from radrm.core.planning.planners import Planners
@@ -254,6 +255,9 @@ class Scheduler:
     def _on_restored(self, event: ev.Restored) -> None:
         self._adoption.restore(event.kept)
 
+    def _on_delayed(self, event: ev.ActionsDelayed) -> None:
+        put_off(self.state)
+
     def _on_adopted(self, event: ev.AttemptsAdopted) -> None:
         for past in self._adoption.finish():
             self._planners.call(past)
@@ -326,6 +330,7 @@ class Scheduler:
 _HANDLERS: dict[type[ev.Event], Callable[[Scheduler, Any], None]] = {
     ev.Tick: Scheduler._on_tick,
     ev.Restored: Scheduler._on_restored,
+    ev.ActionsDelayed: Scheduler._on_delayed,
     ev.AttemptsAdopted: Scheduler._on_adopted,
     ev.JobSubmitted: Scheduler._on_submitted,
     ev.CancelRequested: Scheduler._on_cancel,

@@ -66,7 +66,7 @@ def refuse_room(
         return Refusal("memory", "its free memory is unknown", uuid, reserved)
     if reserved > room and not state.settings.overcommit:
         why = f"needs {show_mib(reserved)}, {show_mib(room)} free"
-        whom = who_reserved(state, job, ledger)
+        whom = who_reserved(state, job, ledger, reserved)
         why += f": {whom}" if whom is not None else ""
         return Refusal("memory", why, uuid, reserved, room)
     return None

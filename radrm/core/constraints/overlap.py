@@ -90,12 +90,19 @@ def _refusal(state: State, ledger: DeviceLedger, claim: Claim, need: int, free: 
     return Refusal("memory", why, uuid, need, free)
 
 
-def who_reserved(state: State, job: Job, ledger: DeviceLedger) -> str | None:
-    """Return for whom a planner has reserved the device, and when; None for nobody else."""
+def who_reserved(state: State, job: Job, ledger: DeviceLedger, mib: int = 0) -> str | None:
+    """Return for whom a planner has reserved the device, and when; None for nobody else.
+
+    None also if live attempts leave less than `mib`: then the reservation is not the reason.
+    """
     if not ledger.reserved.has_plans(ledger.device):
         return None
+    owner = owner_of(job.id)
+    held = (ledger.unmanaged_mib or 0) + ledger.reserved.held_mib(ledger.device, owner)
+    if mib and mib > ledger.device.capacity_mib - held:
+        return None
     span = interval_of(state, job)
-    claims = ledger.reserved.planned_claims(ledger.device, owner_of(job.id), *span)
+    claims = ledger.reserved.planned_claims(ledger.device, owner, *span)
     return _reserved(state, ledger, min(claims, key=lambda c: c.start_s)) if claims else None
 
 

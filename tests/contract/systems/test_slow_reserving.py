@@ -10,6 +10,7 @@ import pytest
 
 from radrm.core import actions as act
 from radrm.core import events as ev
+from radrm.core.constraints.fit import refuse_room
 from radrm.core.constraints.reserve import check_reserve
 from radrm.core.proposals import Reserve
 from radrm.core.records import Device, Job, Refusal, Reservation
@@ -17,7 +18,7 @@ from radrm.core.rules import Plan
 from radrm.core.settings import CoreSettings
 from radrm.core.snapshot import Snapshot
 from radrm.core.view import View
-from radrm.core.words import Collocation, JobState
+from radrm.core.words import Collocation, JobState, ReservationKind
 from radrm.policies.magm import Magm
 from tests.world import GIB, World, default_planner, gpus
 
@@ -131,6 +132,7 @@ def test_a_stale_plan_ends_what_it_cannot_renew(world: Thinking) -> None:
 
 
 def expire(world: Thinking) -> None:
+    world.obey = False  # the running jobs do not end, so the waiting one does not start
     world.boot_s = END_S
     world.step(ev.Tick(at=world.now))
 
@@ -226,6 +228,8 @@ def test_a_reservation_becomes_the_attempts_before_the_next_job_is_placed(world:
     other = world.submit(20 * GIB, priority=8)
     world.end(world.running[0])
     assert world.where(half) == world.where(other) == ("GPU-0",)
+    launches = [[a for a in d.actions if isinstance(a, act.Launch)] for d in world.decisions]
+    assert [a.job_id for a in max(launches, key=len)] == [half.id, other.id]
 
 
 FOR_JOBS: list[tuple[dict[str, Any], Device, tuple[tuple[str, int | None], ...], str | None]] = [
@@ -258,6 +262,28 @@ def test_what_is_reserved_is_what_the_job_needs(
     world.step(ev.DrainRequested(at=world.now, device="GPU-0", reason="test"))
     refusal = check_reserve(state, wish)
     assert refusal is not None and refusal.rule in ("drained", "job", rule)
+
+
+def test_a_reservation_is_named_only_where_it_is_the_reason() -> None:
+    planners = (Slow(),)
+    world = World(gpus(1), planners=planners, settings=CORE)
+    job, state = world.submit(None), world.scheduler.state
+
+    def reserve(owner: str, kind: ReservationKind, gib: int) -> None:
+        until, mib = world.now.at(END_S), gib * GIB
+        state.reserve(Reservation(owner, kind, "GPU-0", mib, world.now, until, planner="slow"))
+
+    def why(gib: int) -> str:
+        state.begin(world.now)
+        refusal = refuse_room(state, job, None, state.ledgers["GPU-0"], gib * GIB)
+        return refusal.message if refusal is not None else ""
+
+    reserve("maintenance disk", ReservationKind.MAINTENANCE, 30)
+    assert why(10) == ""
+    assert why(11) == "needs 11.0G, 10.0G free: reserved for maintenance disk for 33m20s more"
+    reserve("job:99", ReservationKind.RUNNING, 30)
+    assert why(10) == "needs 10.0G, 0M free: reserved for maintenance disk for 33m20s more"
+    assert why(11) == "needs 11.0G, 0M free"
 
 
 def test_when_a_job_is_expected_to_end() -> None:
