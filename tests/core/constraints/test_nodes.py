@@ -360,6 +360,16 @@ def test_a_task_that_replaces_another_books_beside_it() -> None:
     assert refusal is not None and refusal.message == "needs 9 CPUs, 8 free"
 
 
+def test_a_running_job_without_a_gpu_does_not_count_against_itself() -> None:
+    settings = CoreSettings(gpuless_at_once=1)
+    world = World(gpus(1), planners=(Passive(),), node=NODE, settings=settings)
+    role = Role(count_max=2, needs=Needs(gpus=0, cpus=3))
+    shares = tuple(share(None, task, cpus=3.0) for task in range(2))
+    job = start(world, world.submit(roles=(role,)), Placement(shares[:1], SLICE))
+    assert propose(world, ResizeTo(job_id=job.id, placement=Placement(shares, SLICE))) is None
+    assert booked(world)[0] == 6.0
+
+
 def test_a_job_may_shrink_on_a_node_that_shrank() -> None:
     world = World(gpus(4), planners=(Passive(),), node=NODE)
     job = start(world, world.submit(GIB, roles=WORKERS), grown(2))
