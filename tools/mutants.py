@@ -94,8 +94,8 @@ MUTANTS = (
     Mutant(
         "a whole device that is not idle",
         "constraints/placement.py",
-        "if wanted.whole_device and not ledger.idle_for(",
-        "if False and not ledger.idle_for(",
+        "if wanted.whole_device and not idle_for(state, job, ledger):",
+        "if False:",
     ),
     Mutant(
         "settled although it grows",

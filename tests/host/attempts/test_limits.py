@@ -104,6 +104,8 @@ def test_the_limits_hold_while_it_runs_and_its_runner_is_outside(
     assert its.cpu is not None and its.memory is not None
     assert Path(its.cpu, "cpu.cfs_quota_us").read_text() == "150000\n"
     assert Path(its.memory, "memory.limit_in_bytes").read_text() == f"{512 << 20}\n"
+    command = Path(f"/proc/{host.runner()}/cmdline").read_text()
+    assert os.path.basename(its.cpu) not in command, "it is never in the job's group"
     assert host.runner() not in cgroups.processes(its.cpu) | cgroups.processes(its.memory)
     assert (
         cgroups.processes(its.cpu)

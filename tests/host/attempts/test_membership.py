@@ -49,6 +49,19 @@ def test_a_fork_is_born_inside_and_its_parent_leaves(group: str) -> None:
     assert membership.leave()
 
 
+def test_it_leaves_to_the_daemons_own_group(group: str) -> None:
+    """A group of version 2 that shares out memory may hold no process itself."""
+    own, job = f"{group}/{cgroups.OWN}", f"{group}/radrm-7-aabb"
+    assert cgroups.make(group) and cgroups.make(own)
+    membership = Membership(job)
+    try:
+        assert membership.inside()
+        assert membership.leave()
+        assert cgroups.processes(own) == {os.getpid()}
+    finally:
+        assert cgroups.join(os.path.dirname(group), os.getpid())
+
+
 @pytest.mark.parametrize("path", ["/proc/nothing/group", "/sys/fs/cgroup"])
 def test_where_no_group_can_be_made(path: str) -> None:
     membership = Membership(path)
