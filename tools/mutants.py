@@ -110,6 +110,36 @@ MUTANTS = (
         "if moves and job.target is not None:",
     ),
     Mutant(
+        "CPUs beyond those of the node are booked",
+        "constraints/nodes.py",
+        "if there is not None and needed > max(there, has):",
+        "if False:",
+    ),
+    Mutant(
+        "a resize books the new tasks without the old ones",
+        "constraints/nodes.py",
+        "booked_by((*nodes.placements_of(job.id), placement)).items()",
+        "booked_by((placement,)).items()",
+    ),
+    Mutant(
+        "jobs elsewhere hold the turn of one that lacks CPUs",
+        "constraints/turns.py",
+        "refuse_size(state, job, leaving=ledger.holdings) is None",
+        "True",
+    ),
+    Mutant(
+        "a role that must yield loses its best devices",
+        "planning/assembly.py",
+        "for offer in reversed(chosen))",
+        "for offer in chosen)",
+    ),
+    Mutant(
+        "a task that stays reserves again what it gave back",
+        "lifecycle/resizing.py",
+        "occupy(state, job, attempt, both, new=more)",
+        "occupy(state, job, attempt, both)",
+    ),
+    Mutant(
         "a whole device that is not idle",
         "constraints/placement.py",
         "if wanted.whole_device and not idle_for(state, job, ledger):",
