@@ -107,14 +107,15 @@ def test_a_job_that_exceeds_its_host_memory_fails_and_says_so(
 
 
 def test_a_job_is_told_its_cpus(daemon: DaemonHome) -> None:
+    daemon.environment.pop("OMP_NUM_THREADS", None)
     words = "RADRM_CPUS", "OMP_NUM_THREADS", "PYTHON_CPU_COUNT"
     script = "; ".join(f"echo {word}=${word}" for word in words)
     told = {}
-    for option in ("--cpus=2.5", "--cpus=0.5", "--gpus=1"):
+    for option in ("--cpus=1.5", "--cpus=0.5", "--gpus=1"):
         job = daemon.submit(option, "--env=PYTHON_CPU_COUNT=7", "--", "sh", "-c", script)
         assert daemon.wait_end(job)["state"] == "COMPLETED"
         told[option] = daemon.output(job).split()
-    assert told["--cpus=2.5"] == ["RADRM_CPUS=2.5", "OMP_NUM_THREADS=2", "PYTHON_CPU_COUNT=7"]
+    assert told["--cpus=1.5"] == ["RADRM_CPUS=1.5", "OMP_NUM_THREADS=1", "PYTHON_CPU_COUNT=7"]
     assert told["--cpus=0.5"] == ["RADRM_CPUS=0.5", "OMP_NUM_THREADS=1", "PYTHON_CPU_COUNT=7"]
     assert told["--gpus=1"][0] == "RADRM_CPUS="
 
