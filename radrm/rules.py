@@ -71,9 +71,9 @@ A planner says with `starts_jobs` whether it starts waiting jobs. Exactly one of
 A rule must not read the clock, files or random numbers, so that the simulator and the daemon
 decide alike. Its memory between calls is its `state`: plain JSON, which it receives and
 returns. The state survives a restart while `version` stays the same. If a rule raises an
-exception, or returns a value of a wrong type, the daemon uses a default rule for a while. It
-reports this in its log, `radrm explain` and `radrm doctor`. An estimator runs outside the
-decisions, so these limits do not apply to it.
+exception, returns a value of a wrong type, or takes seconds, the daemon uses a default rule
+for a while. It reports this in its log, `radrm explain` and `radrm doctor`. An estimator runs
+outside the decisions, so these limits do not apply to it.
 '''
 
 from __future__ import annotations

@@ -94,8 +94,8 @@ MUTANTS = (
     Mutant(
         "a whole device that is not idle",
         "constraints/placement.py",
-        "if wanted.whole_device and not ledger.idle_for(",
-        "if False and not ledger.idle_for(",
+        "if wanted.whole_device and not idle_for(state, job, ledger):",
+        "if False:",
     ),
     Mutant(
         "settled although it grows",
@@ -198,6 +198,30 @@ MUTANTS = (
         "scheduler.py",
         "            self._adoption.defer(event)\n            return self.state.finish()\n",
         "            self._adoption.defer(event)\n",
+    ),
+    Mutant(
+        "an action without an end",
+        "lifecycle/pending.py",
+        "    state.wake(Timer(due_s, DEADLINE, job.id, attempt.serial))\n    return pending\n",
+        "    return pending\n",
+    ),
+    Mutant(
+        "any late failure is an answer",
+        "applying.py",
+        "        if action_of(attempt, pending) == action:\n",
+        "        if type(action_of(attempt, pending)) is type(action):\n",
+    ),
+    Mutant(
+        "a second reservation at a target",
+        "lifecycle/launching.py",
+        "    drop_target(state, job)  # the attempt gets reservations of its own\n",
+        "",
+    ),
+    Mutant(
+        "a job that may still run is run again",
+        "lifecycle/ending.py",
+        "    finish(state, job, _END_OF_STOP[reason], attempt)\n",
+        "    return_to_queue(state, job)\n",
     ),
     Mutant(
         "a stop that came too late",

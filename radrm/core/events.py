@@ -59,6 +59,14 @@ class AttemptsAdopted(Event):
     """
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ActionsDelayed(Event):
+    """The actions of earlier decisions begin only now: the store could not be written before.
+
+    The deadlines of launches and stops count from now.
+    """
+
+
 # ------------------------------------------------------------------ from users
 
 

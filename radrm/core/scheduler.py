@@ -45,6 +45,7 @@ from radrm.core.lifecycle.ending import ended, voided
 from radrm.core.lifecycle.launching import launch_again, launches_work, started
 from radrm.core.lifecycle.limits import at_limit
 from radrm.core.lifecycle.migration import drop_vanished_targets
+from radrm.core.lifecycle.pending import put_off
 from radrm.core.lifecycle.returning import end_pause
 from radrm.core.lifecycle.stops import at_kill
 from radrm.core.planning.planners import Planners
@@ -123,7 +124,7 @@ class Scheduler:
         return self.state.finish()
 
     def _end_planned(self) -> None:
-        if self.state.planned:
+        if self.state.planned.owners:
             end_planned(self.state, self._planners.names)
 
     def _act_on_timers(self) -> set[str]:
@@ -185,7 +186,7 @@ class Scheduler:
         if job is None or not job.state.waiting:
             return ()
         with self._limit:
-            return why_waiting(self.state, self.view, self._planners, job, now)
+            return why_waiting(self.state, self._planners, job, now)
 
     def errors(self, now: Instant) -> tuple[str, ...]:
         """Return one line for each rule that rests after a failure."""
@@ -253,6 +254,9 @@ class Scheduler:
 
     def _on_restored(self, event: ev.Restored) -> None:
         self._adoption.restore(event.kept)
+
+    def _on_delayed(self, event: ev.ActionsDelayed) -> None:
+        put_off(self.state)
 
     def _on_adopted(self, event: ev.AttemptsAdopted) -> None:
         for past in self._adoption.finish():
@@ -326,6 +330,7 @@ class Scheduler:
 _HANDLERS: dict[type[ev.Event], Callable[[Scheduler, Any], None]] = {
     ev.Tick: Scheduler._on_tick,
     ev.Restored: Scheduler._on_restored,
+    ev.ActionsDelayed: Scheduler._on_delayed,
     ev.AttemptsAdopted: Scheduler._on_adopted,
     ev.JobSubmitted: Scheduler._on_submitted,
     ev.CancelRequested: Scheduler._on_cancel,

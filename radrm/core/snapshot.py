@@ -14,7 +14,8 @@ event does not grow with the jobs, unless code holds a snapshot from one event t
 
 What may interleave: only the loop's thread takes steps and snapshots. Long work that yields to
 other events may hold a snapshot, which then shows the past. Before you pass a snapshot to
-another thread, call `detach`: then it shares nothing mutable with the scheduler.
+another thread, call `detach`: then it shares nothing mutable with the scheduler. For another
+process, `data` returns it as plain records.
 
 What a restart sees: nothing. Snapshots are never stored.
 """

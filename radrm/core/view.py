@@ -13,7 +13,7 @@ from radrm.core.constraints.expected import earliest_free_s, expected_end_s, exp
 from radrm.core.constraints.modes import mode_on
 from radrm.core.constraints.need import effective_need_mib
 from radrm.core.constraints.nodes import books_nothing, refuse_bookings, refuse_size
-from radrm.core.constraints.overlap import free_for, interval_of
+from radrm.core.constraints.overlap import free_for, idle_for
 from radrm.core.constraints.placement import refuse_device
 from radrm.core.constraints.turns import turns
 from radrm.core.records import (
@@ -203,11 +203,11 @@ class View:
     def offer(self, job: Job, role: Role, uuid: str, mode: Collocation | None = None) -> Offer:
         """Return one device as `job` would find it. `mode` replaces the job's own mode there."""
         ledger = self._state.ledgers[uuid]
-        owner, smact = owner_of(job.id), ledger.smact
+        smact = ledger.smact
         return Offer(
             device=ledger.device,
             mode=mode_on(self._state, job, role, ledger) if mode is None else mode,
-            idle=ledger.idle_for(owner, *interval_of(self._state, job)),
+            idle=idle_for(self._state, job, ledger),
             free_mib=free_for(self._state, job, ledger),
             smact=smact,
             smact_refusal=ledger.smact_refusal if smact is None else None,

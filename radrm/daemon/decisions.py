@@ -112,8 +112,10 @@ class Decisions:
         while self._unsaved is not None:
             if not self._save(self._unsaved):
                 return False
-            decisions, self._unsaved = self._unsaved.decisions, None
-            for decision in decisions:
+            saved, self._unsaved = self._unsaved, None
+            if saved.logged:
+                self._events.insert(0, self._effects.delayed())
+            for decision in saved.decisions:
                 self._effects.clear_ended(decision)
                 for action in decision.actions:
                     self._events += self.carry_out(action)

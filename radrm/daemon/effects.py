@@ -98,6 +98,10 @@ class Effects:
             return [ev.ActionFailed(at=now, action=action, reason=reason, passing=passing)]
         return [] if done is None else [done]
 
+    def delayed(self) -> ev.Event:
+        """Return the event that says that the actions to come have waited for the store."""
+        return ev.ActionsDelayed(at=self._clock.now())
+
     def _is_over(self, action: act.Action) -> bool:
         """True if the job or attempt of the action has ended since the decision."""
         now = self._scheduler.snapshot

@@ -173,7 +173,8 @@ class Loop:
         self.process([ev.Restored(at=first.at, kept=self.store.kept())])
         # All ends come before timers and planners, so that no ended job runs into its limit.
         adopted = self._attempts.adopt()
-        self.process([self._nodes_seen(), first, *adopted, ev.AttemptsAdopted(at=self.clock.now())])
+        nodes = ev.NodesSeen(at=first.at, nodes=(self.parts.node.look(),))
+        self.process([nodes, first, *adopted, ev.AttemptsAdopted(at=self.clock.now())])
         self.parts.site.checkpoints.remove_left(self.store.ended_owner)
         self._monitor.start(first.devices)
         while not self.stopping:
@@ -181,9 +182,6 @@ class Loop:
             self._gather()
         self._monitor.stop()
         self._decisions.save_volatile()
-
-    def _nodes_seen(self) -> ev.NodesSeen:
-        return ev.NodesSeen(at=self.clock.now(), nodes=(self.parts.node.look(),))
 
     def _wait(self) -> None:
         """Wait until something happens, or the scheduler or a look at the spool is due."""
@@ -213,8 +211,9 @@ class Loop:
         now = self.clock.now()
         if arrived or now.boot_s >= self._rescan_at:
             self.scan()
-        if self.parts.node.due() and not self.unsaved:
-            self.process([self._nodes_seen()])
+        node = self.parts.node.changed() if not self.unsaved else None
+        if node is not None:
+            self.process([ev.NodesSeen(at=now, nodes=(node,))])
         self._monitor.ensure_alive()
         wake_at = self._decisions.wake_at
         if wake_at is not None and now.boot_s >= wake_at:

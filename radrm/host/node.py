@@ -32,20 +32,25 @@ class NodeWatch:
         self._config = config
         self._proc = proc
         self._next_s = 0.0
+        self._last: Node | None = None
 
-    def due(self) -> bool:
-        """Return whether it is time to look again."""
-        return time.monotonic() >= self._next_s
+    def changed(self) -> Node | None:
+        """Return the server as it is now, if it is time to look again and it has changed."""
+        if time.monotonic() < self._next_s:
+            return None
+        before = self._last
+        return found if (found := self.look()) != before else None
 
     def look(self) -> Node:
         """Return the server's CPUs and host memory now. What cannot be read limits nothing."""
         self._next_s = time.monotonic() + LOOK_EVERY_S
         cpus, memory = self._config.cpus, self._config.memory
-        return Node(
+        self._last = Node(
             LOCAL_NODE,
             cpus=self._cpus() if isinstance(cpus, str) else cpus,
             memory_mib=self._memory_mib() if memory == "auto" else parse_mib(memory),
         )
+        return self._last
 
     def _cpus(self) -> float:
         found = [float(len(os.sched_getaffinity(0)))]

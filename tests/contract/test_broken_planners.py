@@ -72,6 +72,11 @@ PLANS: dict[str, Callable[[], Any]] = {
     "a memory that is none": lambda: Plan([start(reserved_mib=float("nan"))]),
     "a device that is a list": lambda: Plan([start(device=["GPU-0"])]),
     "endless CPUs": lambda: Plan([start(cpus=float("inf"))]),
+    "more CPUs than a number holds": lambda: Plan([start(cpus=10**400)]),
+    "more memory than a number holds": lambda: Plan([start(reserved_mib=10**400)]),
+    "host memory beyond all": lambda: Plan([start(memory_mib=10**400)]),
+    "a host memory of words": lambda: Plan([start(memory_mib="4G")]),
+    "memory below zero": lambda: Plan([start(reserved_mib=-GIB)]),
     "shares of words": lambda: Plan([SetShares(job_id=1, shares=("a",))]),  # type: ignore[arg-type]
     "a reason of numbers": lambda: Plan([Hopeless(job_id=1, reason=5)]),  # type: ignore[arg-type]
     "never ends": lambda: Plan(Hopeless(job_id=n, reason="x") for n in count(10**6)),

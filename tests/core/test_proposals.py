@@ -124,3 +124,21 @@ def test_the_exclusive_policy_waits_for_an_idle_device() -> None:
     event = ev.PlanReady(at=world.now, planner="x", version=version, proposals=(mine,))
     ((_, refusal),) = world.step(event).rejections
     assert refusal.rule == "taken"
+
+
+def test_a_job_moves_to_more_memory_of_its_device() -> None:
+    world = server()
+    job = start(world, world.submit(GIB, checkpoint=SAVES), on("GPU-0", mib=10 * GIB))
+    world.read()
+    world.obey = False
+    assert propose(world, Migrate(job_id=job.id, placement=on("GPU-0", mib=30 * GIB))) is None
+    ledger = world.scheduler.state.ledgers["GPU-0"]
+    assert len(ledger.reservations) == 2 and ledger.free_mib() == 10 * GIB, "they do not add up"
+    rival = world.submit(20 * GIB)
+    refusal = propose(world, Start(job_id=rival.id, placement=on("GPU-0", mib=20 * GIB)))
+    assert refusal is not None and refusal.rule == "memory"
+    world.obey = True
+    attempt = world.live(job)
+    assert attempt is not None
+    world.step(ev.CheckpointTaken(at=world.now, job_id=job.id, serial=attempt.serial))
+    assert [(r.kind.value, r.mib) for r in world.stored.values()] == [("running", 30 * GIB)]

@@ -13,6 +13,7 @@ from radrm.core import actions as act
 from radrm.core import events as ev
 from radrm.core.decision import Decision
 from radrm.core.records import Job, Share
+from radrm.core.words import JobState
 from radrm.daemon.decisions import Decisions, Unsaved
 from radrm.daemon.effects import Effects
 from radrm.daemon.launching import cpus_of, memory_of
@@ -195,3 +196,16 @@ def test_a_full_disk_harms_nobody_while_figures_wait() -> None:
     decisions._store.save_volatile.side_effect = StoreError("full")
     decisions.save_volatile()
     assert not decisions.unsaved and not decisions.broken
+
+
+def test_the_core_hears_that_its_actions_have_waited_for_the_store() -> None:
+    world, _, launch = launched()
+    effects = effects_of(world)
+    effects._handlers[act.Launch] = Mock(return_value=None)
+    decisions = decisions_of(world, effects, launch)
+    decisions._store.save.side_effect = [StoreError("full"), None, None, None]
+    assert not decisions.commit()
+    world.boot_s += 10 * world.settings.action_limit_s
+    assert decisions.commit()
+    decisions.process([ev.Tick(at=world.now)])
+    assert world.scheduler.state.jobs[1].state is JobState.LAUNCHING, "not lost: it begins now"

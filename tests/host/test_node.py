@@ -97,12 +97,15 @@ def test_the_configuration_replaces_what_is_found() -> None:
     assert watch.look() == Node(LOCAL_NODE, 62.5, 480 * 1024)
 
 
-def test_it_looks_again_after_a_minute(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_it_looks_again_after_a_minute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     now = 1000.0
     monkeypatch.setattr(node.time, "monotonic", lambda: now)
-    watch = NodeWatch(NodeConfig())
-    assert watch.due()
-    watch.look()
-    assert not watch.due()
+    watch = place(tmp_path, "0::/a\n", [V2], {"a/memory.max": str(8 * MIB)})
+    assert watch.look().memory_mib == 8
+    (tmp_path / "tree/a/memory.max").write_text(str(6 * MIB))
+    assert watch.changed() is None, "it is too early"
     now += node.LOOK_EVERY_S
-    assert watch.due()
+    found = watch.changed()
+    assert found is not None and found.memory_mib == 6
+    now += node.LOOK_EVERY_S
+    assert watch.changed() is None, "nothing has changed"

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from radrm.core.constraints.kinds import kind_refusal
 from radrm.core.constraints.need import effective_need_mib
-from radrm.core.constraints.overlap import free_for, interval_of, refuse_overlap, who_reserved
+from radrm.core.constraints.overlap import free_for, idle_for, refuse_overlap, who_reserved
 from radrm.core.records import Job, Refusal, Role
 from radrm.core.state.ledger import DeviceLedger
-from radrm.core.state.state import State, owner_of
+from radrm.core.state.state import State
 from radrm.core.units import show_mib
 
 
@@ -53,12 +53,12 @@ def refuse_room(
     """
     if reserved is None:
         return None
-    uuid, owner = ledger.device.uuid, owner_of(job.id)
+    uuid = ledger.device.uuid
     if need is not None and reserved < need:
         why = f"needs {show_mib(need)}, {show_mib(reserved)} would be reserved"
         return Refusal("reservation", why, uuid, need, reserved)
     room = free_for(state, job, ledger)
-    if ledger.idle_for(owner, *interval_of(state, job)):
+    if idle_for(state, job, ledger):
         # On an idle device the capacity counts: the few MiB of a monitor or desktop
         # (`idle_unmanaged_mib`) must not block a job of the device's size forever.
         room = ledger.device.capacity_mib
@@ -66,7 +66,7 @@ def refuse_room(
         return Refusal("memory", "its free memory is unknown", uuid, reserved)
     if reserved > room and not state.settings.overcommit:
         why = f"needs {show_mib(reserved)}, {show_mib(room)} free"
-        whom = who_reserved(state, job, ledger)
+        whom = who_reserved(state, job, ledger, reserved)
         why += f": {whom}" if whom is not None else ""
         return Refusal("memory", why, uuid, reserved, room)
     return None

@@ -1,4 +1,4 @@
-"""Whether the roles of a job can have devices all together, and which ones.
+"""Whether the roles of a job can have devices all together.
 
 No two roles share a device. So two roles that find devices singly may block each other. This
 searches an assignment by augmenting paths (Kuhn's algorithm): it finds one if any exists.
@@ -7,7 +7,6 @@ searches an assignment by augmenting paths (Kuhn's algorithm): it finds one if a
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import TypeAlias
 
 from radrm.core.records import Device
@@ -17,20 +16,11 @@ Wanted: TypeAlias = Sequence[tuple[int, Sequence[str]]]
 """Each role's number of devices, and the UUIDs of the devices that suit it."""
 
 
-@dataclass(frozen=True, slots=True)
-class Assignment:
-    """The devices of each role, in the order of the roles.
+def shortage_of(wanted: Wanted) -> tuple[int, int] | None:
+    """Return None if all roles can have devices together.
 
-    `short`: None, or why there is no assignment: some roles together want so many devices, and
-    so many suit any of them. The devices are meaningless then.
+    Otherwise: how many devices some of the roles want together, and how many suit any of these.
     """
-
-    devices: Sequence[Sequence[str]]
-    short: tuple[int, int] | None = None
-
-
-def assign(wanted: Wanted) -> Assignment:
-    """Return devices for all roles, or how many are lacking."""
     role_of: dict[str, int] = {}
 
     def take(role: int, seen: dict[str, None]) -> bool:
@@ -50,15 +40,14 @@ def assign(wanted: Wanted) -> Assignment:
 
     for role, (count, suitable) in enumerate(wanted):
         if count > len(suitable):
-            return Assignment((), (count, len(suitable)))
+            return count, len(suitable)
         for _ in range(count):
             seen: dict[str, None] = {}
             if not take(role, seen):
                 # The roles that hold these devices and this one can have no others (Hall).
                 stuck = {role, *(role_of[uuid] for uuid in seen)}
-                return Assignment((), (sum(wanted[each][0] for each in stuck), len(seen)))
-    devices = tuple([u for u, of in role_of.items() if of == role] for role in range(len(wanted)))
-    return Assignment(devices)
+                return sum(wanted[each][0] for each in stuck), len(seen)
+    return None
 
 
 def shortage(wanted: Sequence[tuple[int, Iterable[Device]]]) -> tuple[int, int] | None:
@@ -70,7 +59,7 @@ def shortage(wanted: Sequence[tuple[int, Iterable[Device]]]) -> tuple[int, int] 
     found: tuple[int, int] | None = None
     for kind in DeviceKind:
         of_kind = [(n, [d.uuid for d in devices if d.kind is kind]) for n, devices in wanted]
-        short = assign(of_kind).short
+        short = shortage_of(of_kind)
         if short is None:
             return None
         # Of GPUs and MIG instances, report the kind with more suitable devices.

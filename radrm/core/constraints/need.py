@@ -42,20 +42,23 @@ def wants_whole_device(state: State, job: Job) -> bool:
     return need is not None and 0 < largest < need
 
 
-def largest_mib(state: State, role: Role) -> int:
+def largest_mib(state: State, role: Role, wish: Collocation = Collocation.AUTO) -> int:
     """Return the largest MiB that enough devices for the role have; 0 if there are too few."""
-    wanted = [(max(1, role.count_min * role.needs.gpus), role)]
-    return _largest_mib(state, wanted, Collocation.AUTO)
+    key = (wish, role.count_min, role.needs.gpus, role.needs.mig_profile)
+    found = state.largest_mib.get(key)
+    if found is None:
+        wanted = [(max(1, role.count_min * role.needs.gpus), role)]
+        found = state.largest_mib[key] = _search_largest_mib(state, wanted, wish)
+    return found
 
 
 def _largest_for_all(state: State, job: Job) -> int:
     """Return `largest_mib` for all roles together, since an estimate is for the whole job."""
-    wanted = [(role.count_min * role.needs.gpus, role) for role in job.spec.roles]
-    return _largest_mib(state, [each for each in wanted if each[0]], job.spec.collocation)
-
-
-def _largest_mib(state: State, wanted: Sequence[tuple[int, Role]], wish: Collocation) -> int:
-    key = wish, *[(n, role.needs.gpus > 1, role.needs.mig_profile) for n, role in wanted]
+    roles, wish = job.spec.roles, job.spec.collocation
+    if len(roles) == 1:
+        return largest_mib(state, roles[0], wish)
+    wanted = [(n, role) for role in roles if (n := role.count_min * role.needs.gpus)]
+    key = (wish, *[(n, role.needs.gpus, role.needs.mig_profile) for n, role in wanted])
     found = state.largest_mib.get(key)
     if found is None:
         found = state.largest_mib[key] = _search_largest_mib(state, wanted, wish)

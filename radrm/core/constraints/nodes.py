@@ -15,7 +15,10 @@ CPUS, MEMORY = "cpus", "memory"
 
 def books_nothing(job: Job) -> bool:
     """Return whether a job takes no CPUs and no host memory of a node."""
-    return all(role.needs.cpus is None and role.needs.memory_mib is None for role in job.spec.roles)
+    for role in job.spec.roles:
+        if role.needs.cpus is not None or role.needs.memory_mib is not None:
+            return False
+    return True
 
 
 def never_on_nodes(state: State, job: Job) -> str | None:

@@ -31,12 +31,22 @@ def free_for(state: State, job: Job, ledger: DeviceLedger) -> int | None:
     None while unmanaged memory is unknown. What is reserved for later was promised on the expected
     ends of the attempts that are here. So from then on these ends count, for this job, too.
     """
-    owner, (start_s, end_s) = owner_of(job.id), interval_of(state, job)
+    owner = owner_of(job.id)
+    if not ledger.reserved.has_plans(ledger.device):
+        return ledger.free_mib(owner)
+    start_s, end_s = interval_of(state, job)
     now = ledger.free_mib(owner, start_s, start_s)
     if now is None or not ledger.reserved.planned_claims(ledger.device, owner, start_s, end_s):
         return now
     later = expected_free_mib(state, ledger, owner, start_s, end_s)
     return now if later is None else min(now, later)
+
+
+def idle_for(state: State, job: Job, ledger: DeviceLedger) -> bool:
+    """Return whether the device is idle for a job, and not reserved until its time limit."""
+    if not ledger.reserved.has_plans(ledger.device):
+        return ledger.idle_for(owner_of(job.id))
+    return ledger.idle_for(owner_of(job.id), *interval_of(state, job))
 
 
 def refuse_overlap(
@@ -46,6 +56,8 @@ def refuse_overlap(
 
     `alone`: as if no job were on the device. An unknown need meets only a full device.
     """
+    if not ledger.reserved.has_plans(ledger.device):
+        return None
     owner, (start_s, end_s) = owner_of(job.id), interval_of(state, job)
     planned = ledger.reserved.planned_claims(ledger.device, owner, start_s, end_s)
     if not planned:
@@ -78,10 +90,19 @@ def _refusal(state: State, ledger: DeviceLedger, claim: Claim, need: int, free: 
     return Refusal("memory", why, uuid, need, free)
 
 
-def who_reserved(state: State, job: Job, ledger: DeviceLedger) -> str | None:
-    """Return for whom a planner has reserved the device, and when; None for nobody else."""
+def who_reserved(state: State, job: Job, ledger: DeviceLedger, mib: int = 0) -> str | None:
+    """Return for whom a planner has reserved the device, and when; None for nobody else.
+
+    None also if live attempts leave less than `mib`: then the reservation is not the reason.
+    """
+    if not ledger.reserved.has_plans(ledger.device):
+        return None
+    owner = owner_of(job.id)
+    held = (ledger.unmanaged_mib or 0) + ledger.reserved.held_mib(ledger.device, owner)
+    if mib and mib > ledger.device.capacity_mib - held:
+        return None
     span = interval_of(state, job)
-    claims = ledger.reserved.planned_claims(ledger.device, owner_of(job.id), *span)
+    claims = ledger.reserved.planned_claims(ledger.device, owner, *span)
     return _reserved(state, ledger, min(claims, key=lambda c: c.start_s)) if claims else None
 
 

@@ -9,11 +9,11 @@ from radrm.core.constraints.fit import refuse_itself, refuse_room
 from radrm.core.constraints.modes import can_be_time_sliced, mode_on
 from radrm.core.constraints.need import effective_need_mib
 from radrm.core.constraints.nodes import refuse_bookings, refuse_caps, refuse_too_little
-from radrm.core.constraints.overlap import interval_of, refuse_overlap
+from radrm.core.constraints.overlap import idle_for, refuse_overlap
 from radrm.core.constraints.sharing import refuse_company
 from radrm.core.records import Job, Placement, Refusal, Role, Share
 from radrm.core.state.ledger import DeviceLedger
-from radrm.core.state.state import State, owner_of
+from radrm.core.state.state import State
 from radrm.core.units import show_mib
 from radrm.core.words import Collocation
 
@@ -69,7 +69,7 @@ def check_placement(
         return refusal
     tasks = _tasks_on(placement)
     for uuid, reserved in State.reserved_on(placement).items():
-        if all(task in kept for task in tasks[uuid]):
+        if kept and all(task in kept for task in tasks[uuid]):
             continue
         there = [roles[name] for name, _ in tasks[uuid]]
         refusal = _check_device(state, job, there, uuid, placement.collocation, reserved)
@@ -119,7 +119,7 @@ def _check_role(
     instead = wanted is Collocation.EXCLUSIVE and mode is not Collocation.MIG
     if wanted is not mode and not instead:
         return Refusal("mode", f"the job would share it by {mode.value}", uuid)
-    if wanted.whole_device and not ledger.idle_for(owner_of(job.id), *interval_of(state, job)):
+    if wanted.whole_device and not idle_for(state, job, ledger):
         return Refusal("not idle", "other jobs are on it or have reserved it", uuid)
     return None
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from radrm.core.constraints.modes import other_users_client
-from radrm.core.constraints.overlap import interval_of, who_reserved
+from radrm.core.constraints.overlap import idle_for, who_reserved
 from radrm.core.constraints.turns import refuse_for_turn
 from radrm.core.records import Job, Refusal
 from radrm.core.state.ledger import DeviceLedger
-from radrm.core.state.state import State, owner_of
+from radrm.core.state.state import State
 from radrm.core.words import Collocation
 
 
@@ -15,7 +15,7 @@ def refuse_company(
     state: State, job: Job, ledger: DeviceLedger, mode: Collocation
 ) -> Refusal | None:
     """Return why the job cannot join the jobs there in this mode; None if it can."""
-    uuid, owner = ledger.device.uuid, owner_of(job.id)
+    uuid = ledger.device.uuid
     others = [h for h in ledger.holdings.values() if h.job_id != job.id]
     for holding in others:
         if holding.collocation.whole_device:
@@ -24,7 +24,7 @@ def refuse_company(
         if holding.recovering and not holding.settled:
             why = f"job {holding.job_id} recovers on it, and its memory has not settled yet"
             return Refusal("recovering", why, uuid)
-    if mode.whole_device and not ledger.idle_for(owner, *interval_of(state, job)):
+    if mode.whole_device and not idle_for(state, job, ledger):
         whom = who_reserved(state, job, ledger) or "it is reserved or in use"
         whom = f"job {others[0].job_id} is on it" if others else whom
         return Refusal("not idle", f"needs an idle device; {whom}", uuid)

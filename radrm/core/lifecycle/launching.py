@@ -41,9 +41,9 @@ def start(state: State, job: Job, placement: Placement, planner: str | None = No
         tasks=tasks,
         planner=planner or state.step.planner,
     )
-    job = state.move(
-        job, Trigger.START, attempts=attempt.number, target=None, reason=None, pause=None
-    )
+    drop_target(state, job)  # the attempt gets reservations of its own
+    job = state.jobs[job.id]
+    job = state.move(job, Trigger.START, attempts=attempt.number, reason=None, pause=None)
     expect(state, job, attempt, ActionKind.LAUNCH)
     occupy(state, job, state.attempts[job.id], placement)
     reserved = [mib for mib in State.reserved_on(placement).values() if mib is not None]

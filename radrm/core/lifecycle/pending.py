@@ -26,6 +26,9 @@ Which action an answer belongs to: `Resized` and `SharesApplied` name what they 
 `ActionFailed` holds its action. One that differs from what is pending is late, and is ignored. Any
 checkpoint answers the request for one, unless it is known to be older: the work is saved.
 
+The host acts only when a decision is stored. After a store that could not be written
+(`ActionsDelayed`), `put_off` has the deadlines of launches and stops count from now.
+
 What a restart sees: the records. The daemon does not repeat actions, so the deadlines stay.
 `renew` moves deadlines of an earlier boot, and adds those that earlier releases did not have.
 """
@@ -38,7 +41,7 @@ from radrm.core.actions import ApplyShares, AttemptAction, Resize, TakeCheckpoin
 from radrm.core.records import Attempt, Job, Pending, Share
 from radrm.core.settings import CoreSettings
 from radrm.core.state.state import State
-from radrm.core.state.timers import DEADLINE, Timer
+from radrm.core.state.timers import DEADLINE, KILL, Timer
 from radrm.core.words import ActionKind, JobState
 
 _SAVES = 3.0
@@ -98,7 +101,7 @@ def renew(state: State, job: Job, attempt: Attempt) -> None:
     means nothing. A record of an earlier release may lack the pending action.
     """
     for kind, wanted in (
-        (ActionKind.LAUNCH, attempt.started is None),
+        (ActionKind.LAUNCH, job.state is JobState.LAUNCHING),
         (ActionKind.RESIZE, attempt.target is not None),
         (ActionKind.CHECKPOINT, job.target is not None and job.state is JobState.RUNNING),
     ):
@@ -113,3 +116,24 @@ def renew(state: State, job: Job, attempt: Attempt) -> None:
         state.put_attempt(replace(attempt, pending=kept))
     for pending in kept:
         state.wake(Timer(pending.due_boot_s, DEADLINE, job.id, attempt.serial))
+
+
+def put_off(state: State) -> None:
+    """Have launches and stops count their time from now: the host begins them only now.
+
+    Other actions have told the host their deadline. They fail at it, and are proposed again.
+    """
+    now_s, settings = state.step.now.boot_s, state.settings
+    for job, attempt in list(state.running()):
+        stop, later = attempt.stop, []
+        for each in attempt.pending:
+            if action_of(attempt, each) is None:
+                due_s = max(each.due_boot_s, now_s + limit_s(settings, job, each.kind))
+                each = replace(each, due_boot_s=due_s)
+                state.wake(Timer(due_s, DEADLINE, job.id, attempt.serial))
+            later.append(each)
+        if stop is not None:
+            kill_s = max(stop.kill_boot_s, now_s + settings.grace_s)
+            stop = replace(stop, kill_boot_s=kill_s)
+            state.wake(Timer(kill_s, KILL, job.id, attempt.serial))
+        state.put_attempt(replace(attempt, pending=tuple(later), stop=stop))

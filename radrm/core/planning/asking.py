@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from math import inf, isnan
 from typing import Any
 
@@ -11,7 +12,7 @@ from radrm.core.planning.shapes import are_refusals, checked_proposal, plain
 from radrm.core.proposals import Proposal
 from radrm.core.records import Job, Refusal, RuleState
 from radrm.core.rules import AnyPlanner, Plan, Planner
-from radrm.core.state.isolation import RuleFailed, WrongAnswer, call_rule
+from radrm.core.state.isolation import RuleFailed, WrongAnswer, call_rule, error_line
 from radrm.core.state.state import State
 from radrm.core.state.timers import AT_ONCE, PLANNER, Timer
 from radrm.core.view import View
@@ -39,16 +40,22 @@ def drawn(plan: object, jobs: int) -> Iterator[Proposal]:
     """Yield the checked proposals of a plan for so many jobs. Raises `RuleFailed`."""
     if not isinstance(plan, Plan):
         raise RuleFailed(WrongAnswer(f"it answered with a {type(plan).__name__}, not a Plan"))
-    found = call_rule(lambda: iter(plan.proposals))
+    found: Any = call_rule(lambda: iter(plan.proposals))
     most = MOST_PROPOSALS + jobs
-    # One more than allowed is drawn, to see whether the plan ends.
-    for count in range(most + 1):
-        proposal = call_rule(next, found, _END)
-        if proposal is _END:
-            return
-        if count == most:
-            raise RuleFailed(WrongAnswer(f"it proposed more than {most} things at once"))
-        yield checked_proposal(proposal)
+    try:
+        # One more than allowed is drawn, to see whether the plan ends.
+        for count in range(most + 1):
+            proposal = call_rule(next, found, _END)
+            if proposal is _END:
+                return
+            if count == most:
+                raise RuleFailed(WrongAnswer(f"it proposed more than {most} things at once"))
+            yield checked_proposal(proposal)
+    except RuleFailed:
+        # Else Python ends the generator later, by code of the rule that nothing limits.
+        with suppress(RuleFailed):
+            call_rule(lambda: found.close())
+        raise
 
 
 def bounded(state: State, found: Sequence[Proposal]) -> list[Proposal]:
@@ -101,13 +108,16 @@ def checked_wake(wake_at: object) -> float | None:
     return None if wake_s == inf else wake_s
 
 
-def explanation(view: View, planner: AnyPlanner, job: Job) -> tuple[Refusal, ...]:
-    """Return a planner's reasons why a job waits, or why the planner cannot say."""
+def explanation(
+    view: View, planner: AnyPlanner, job: Job
+) -> tuple[tuple[Refusal, ...], BaseException | None]:
+    """Return a planner's reasons why a job waits. If it cannot say: that, and its error."""
+    error: BaseException = WrongAnswer("its explanation is not made of refusals")
     try:
         found = call_rule(lambda: tuple(planner.explain(view, job)))
         if are_refusals(found):
-            return found
-        wrong = "its explanation is not made of refusals"
+            return found, None
     except RuleFailed as failed:
-        wrong = str(failed)
-    return (Refusal("rule", f"the planner {planner.name} cannot say why: {wrong}"),)
+        error = failed.error
+    why = f"the planner {planner.name} cannot say why: {error_line(error)}"
+    return (Refusal("rule", why),), error

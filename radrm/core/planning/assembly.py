@@ -6,11 +6,11 @@ Every planner that uses a policy shares this.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from radrm.core.constraints.matching import assign
+from radrm.core.constraints.matching import shortage_of
 from radrm.core.constraints.modes import can_be_time_sliced
 from radrm.core.records import LOCAL_NODE, Device, Job, Placement, Refusal, Role, Share
 from radrm.core.rules import Ask, Policy
@@ -98,7 +98,7 @@ def _find(
             else:
                 refusals.append(refusal)
         choices.append((ask, eligible))
-    short = assign([_wanted(each) for each in choices]).short
+    short = _shortage(choices)
     if short is not None:
         refusals.append(Refusal("count", "not enough devices can take it now", None, *short))
         return Found(None, tuple(refusals), policy_state)
@@ -119,10 +119,13 @@ def _find(
 _Choice: TypeAlias = tuple[Ask, Sequence[Offer]]
 
 
-def _wanted(choice: _Choice, taken: Collection[str] = ()) -> tuple[int, list[str]]:
-    """Return a role's number of devices, and its eligible devices that are not taken."""
-    ask, eligible = choice
-    return ask.gpus, [o.device.uuid for o in eligible if o.device.uuid not in taken]
+def _shortage(choices: Sequence[_Choice]) -> tuple[int, int] | None:
+    """Return how many devices some roles want together, and how many they can have, if too few."""
+    return shortage_of([(ask.gpus, [o.device.uuid for o in some]) for ask, some in choices])
+
+
+def _without(offers: Sequence[Offer], *uuids: str) -> list[Offer]:
+    return [offer for offer in offers if offer.device.uuid not in uuids]
 
 
 def _choose_all(
@@ -137,7 +140,7 @@ def _choose_all(
     taken: set[str] = set()
     while left:
         here = left.pop(0)
-        free = [(ask, [o for o in some if o.device.uuid not in taken]) for ask, some in choices]
+        free = [(ask, _without(some, *taken)) for ask, some in choices]
         others = [free[i] for i in left]
         found[here], policy_state = _choose(policy, free[here], others, policy_state)
         taken.update(offer.device.uuid for offer in found[here])
@@ -149,18 +152,17 @@ def _choose(
 ) -> tuple[Sequence[Offer], Any]:
     """Return the policy's best devices that leave enough for the other roles.
 
-    A choice that does not loses its last device that some assignment does without, and the
-    policy chooses again. What is left always contains that assignment, so this ends.
+    While it does not, the role loses the last of these devices that it can do without, and the
+    policy chooses again. Some assignment always remains, so this ends.
     """
     ask, eligible = choice
     while True:
         chosen, new_state = policy.choose(ask, eligible, policy_state)
         taken = {offer.device.uuid for offer in chosen}
-        if not others or assign([_wanted(other, taken) for other in others]).short is None:
+        if _shortage([(other, _without(some, *taken)) for other, some in others]) is None:
             return chosen, new_state
-        kept = assign([_wanted(each) for each in ((ask, eligible), *others)]).devices[0]
-        dropped = next(o for o in reversed(chosen) if o.device.uuid not in kept)
-        eligible = [o for o in eligible if o.device.uuid != dropped.device.uuid]
+        fewer = (_without(eligible, offer.device.uuid) for offer in reversed(chosen))
+        eligible = next(left for left in fewer if _shortage([(ask, left), *others]) is None)
 
 
 def _offers_in_mode(

@@ -25,8 +25,8 @@ from typing import cast
 
 from radrm.core.actions import Think
 from radrm.core.events import Event, PlanReady
-from radrm.core.planning.asking import bounded, is_wanted, proposals, remember
-from radrm.core.planning.reserving import renewal
+from radrm.core.planning.asking import bounded, explanation, is_wanted, proposals, remember
+from radrm.core.planning.reserving import Renewal
 from radrm.core.planning.thoughts import Thoughts
 from radrm.core.proposals import (
     Migrate,
@@ -36,9 +36,9 @@ from radrm.core.proposals import (
     SetShares,
     TakeCheckpointNow,
 )
-from radrm.core.records import PlannerRequest, Refusal
+from radrm.core.records import Job, PlannerRequest, Refusal
 from radrm.core.rules import AnyPlanner, Planner, SlowPlanner, is_slow
-from radrm.core.state.isolation import RuleFailed, WrongAnswer, call_rule
+from radrm.core.state.isolation import RuleFailed, TooSlow, WrongAnswer, call_rule
 from radrm.core.state.state import State
 from radrm.core.state.timers import PLANNER, THINK, Timer
 from radrm.core.units import show_seconds
@@ -52,6 +52,8 @@ _REQUESTS: dict[type[Proposal], str] = {
     SetShares: "other caps",
 }
 """What a planner asks for by a proposal about a running job."""
+_ENDS = (Preempt, Migrate)
+"""Those that end the attempt. Who asked for it becomes the reason."""
 
 Apply = Callable[[State, Proposal], None]
 
@@ -91,7 +93,7 @@ class Planners:
         if timer.what.startswith(THINK):
             name = timer.what.removeprefix(THINK)
             if self._thoughts.overdue(name):
-                self._fail(self._slow[name], WrongAnswer("it gave no plan in its time"))
+                self._rest(self._slow[name], WrongAnswer("it gave no plan in its time"))
                 return (name,)
             return (name,) if self._thoughts.is_due(name) else ()
         return None
@@ -99,15 +101,24 @@ class Planners:
     def call(self, event: Event, woken: Collection[str] = ()) -> None:
         """Call the planners that listen to an event, and the woken ones."""
         for planner in self._all:
-            if planner.name in woken or self._listens(planner, event):
+            if planner.name in woken or self._is_concerned(planner, event):
                 self._ask(planner, event)
+
+    def _is_concerned(self, planner: AnyPlanner, event: Event) -> bool:
+        """Return whether a planner listens to an event, or the fallback if that replaces it."""
+        rests = self._state.isolation.rests
+        if not rests("planner", planner.name):
+            listens = self._listens(planner, event)
+            if not rests("planner", planner.name):
+                return listens
+        fallback = self._fallback if planner is self._starter else None
+        return fallback is not None and self._listens(fallback, event)
 
     def _listens(self, planner: AnyPlanner, event: Event) -> bool:
         try:
             return call_rule(lambda: type(event) in planner.listens)
         except RuleFailed as failed:
-            isolation = self._state.isolation
-            isolation.fail("planner", planner.name, failed.error, "it hears of nothing")
+            self._rest(planner, failed.error)
             return False
 
     def _ask(self, planner: Planner | SlowPlanner, event: Event) -> None:
@@ -118,12 +129,12 @@ class Planners:
                     self._thoughts.want(planner)
                     return
                 fast = cast(Planner, planner)
-                with renewal(self._state, planner.name):
+                with Renewal(self._state, planner.name):
                     for proposal in proposals(self._state, self._view, fast, event):
                         self._carry_out(planner.name, proposal)
                 return
             except RuleFailed as failed:
-                self._fail(planner, failed.error)
+                self._rest(planner, failed.error)
         self._replace(planner, event)
 
     def _replace(self, planner: AnyPlanner, event: Event) -> None:
@@ -132,7 +143,7 @@ class Planners:
         if planner is self._starter and fallback is not None and fallback is not planner:
             self._ask(fallback, event)
 
-    def _fail(self, planner: AnyPlanner, error: BaseException) -> None:
+    def _rest(self, planner: AnyPlanner, error: BaseException) -> None:
         """Let a planner rest after a failure."""
         meanwhile = "the others go on without it"
         if planner is self._starter or planner is self._fallback:
@@ -152,6 +163,8 @@ class Planners:
         kind, attempt = _REQUESTS.get(type(proposal)), state.attempts.get(proposal.job_id)
         if kind is None or attempt is None or len(state.step.rejections) > rejected:
             return
+        if state.jobs[proposal.job_id].target is not None and type(proposal) not in _ENDS:
+            return  # the stop that follows is the migration's
         requested = PlannerRequest(kind, name)
         if attempt.requested != requested:
             state.put_attempt(replace(attempt, requested=requested))
@@ -174,7 +187,7 @@ class Planners:
                 meanwhile = "the others go on without it"
                 self._state.isolation.fail("planner", event.planner, failed.error, meanwhile)
                 return
-            self._fail(planner, failed.error)
+            self._rest(planner, failed.error)
             self._replace(planner, event)
             return
         # All are compared first: a plan may hold two proposals for one job.
@@ -182,7 +195,7 @@ class Planners:
             each.job_id != 0 and self._state.touched_since(each.job_id, event.version)
             for each in found
         ]
-        with renewal(self._state, event.planner):
+        with Renewal(self._state, event.planner):
             for proposal, is_stale in zip(found, stale, strict=True):
                 if is_stale:
                     why = Refusal("stale", "the job has changed since the planner looked")
@@ -196,7 +209,7 @@ class Planners:
         """End a thought that the host could not begin."""
         planner = self._slow.get(action.planner)
         if planner is not None and self._thoughts.end(action.planner, action.number):
-            self._fail(planner, WrongAnswer(reason))
+            self._rest(planner, WrongAnswer(reason))
             self._replace(planner, event)
 
     # ------------------------------------------------------------- why a job waits
@@ -210,7 +223,18 @@ class Planners:
             return found
         return [self._fallback, *found]
 
-    def thinking(self) -> tuple[Refusal, ...]:
+    def explain(self, job: Job) -> list[Refusal]:
+        """Return the reasons of the planners in use for which a job waits."""
+        found: list[Refusal] = []
+        for planner in self.in_use():
+            reasons, error = explanation(self._view, planner, job)
+            if isinstance(error, TooSlow):
+                self._rest(planner, error)  # else each `radrm status` would wait for it
+            several = len(self._all) > 1
+            found += [replace(r, planner=planner.name) for r in reasons] if several else reasons
+        return found or [*self._thinking()]
+
+    def _thinking(self) -> tuple[Refusal, ...]:
         """Return the reason for which any job may wait: its planner makes a plan now."""
         name = self._starter.name if self._starter is not None else ""
         thought = self._thoughts.under_way(name)

@@ -2,26 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from math import ceil
 
 from radrm.core.constraints.placement import refuse_gpuless
 from radrm.core.lifecycle.dependencies import waits_for
-from radrm.core.planning.asking import explanation
 from radrm.core.planning.planners import Planners
 from radrm.core.records import Instant, Job, Refusal
 from radrm.core.state.state import State
 from radrm.core.units import show_seconds
-from radrm.core.view import View
 
 
-def why_waiting(
-    state: State,
-    view: View,
-    planners: Planners,
-    job: Job,
-    now: Instant,
-) -> tuple[Refusal, ...]:
+def why_waiting(state: State, planners: Planners, job: Job, now: Instant) -> tuple[Refusal, ...]:
     """Return why `job` waits: what keeps it out of the queue, else the planners' reasons."""
     outside = _outside_queue(state, job, now)
     if outside is not None:
@@ -33,14 +24,7 @@ def why_waiting(
     if not job.spec.gpus and (busy := refuse_gpuless(state)) is not None:
         return (busy,)
     errors = tuple(Refusal("rule", line) for line in state.isolation.errors(now.boot_s))
-    found = [
-        replace(refusal, planner=planner.name) if len(planners.names) > 1 else refusal
-        for planner in planners.in_use()
-        for refusal in explanation(view, planner, job)
-    ]
-    if not found:
-        found = list(planners.thinking())
-    return (*found, *errors) or (Refusal("next", "it starts with the next event"),)
+    return (*planners.explain(job), *errors) or (Refusal("next", "it starts with the next event"),)
 
 
 def _outside_queue(state: State, job: Job, now: Instant) -> Refusal | None:

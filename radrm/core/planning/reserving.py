@@ -33,7 +33,6 @@ most `MOST_AHEAD_S`, and only until its planner is called.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import replace
 
 from radrm.core.constraints.reserve import MOST_AHEAD_S, owner_of_reserve, refuse_for_job
@@ -51,18 +50,27 @@ _CLOCK_SET_S = 60.0
 # ------------------------------------------------------------------ one call of a planner
 
 
-@contextmanager
-def renewal(state: State, planner: str) -> Iterator[None]:
-    """Put a planner's reservations aside; at the end, end those that it did not propose again."""
-    planned = state.planned
-    for reservation in planned.by(planner):
-        planned.aside[reservation.key] = reservation
-        state.lift(reservation.key)
-    try:
-        yield
-    finally:
-        aside, planned.aside = planned.aside, {}
-        _end(state, aside.values())
+class Renewal:
+    """Puts a planner's reservations aside; at the end, ends those not proposed again."""
+
+    __slots__ = ("_planner", "_state")
+
+    def __init__(self, state: State, planner: str) -> None:
+        self._state = state
+        self._planner = planner
+
+    def __enter__(self) -> None:
+        planned = self._state.planned
+        if planned.owners:
+            for reservation in planned.by(self._planner):
+                planned.aside[reservation.key] = reservation
+                self._state.lift(reservation.key)
+
+    def __exit__(self, *error: object) -> None:
+        planned = self._state.planned
+        if planned.aside:
+            aside, planned.aside = planned.aside, {}
+            _end(self._state, aside.values())
 
 
 def put_planned(state: State, proposal: Reserve) -> None:
@@ -114,25 +122,24 @@ def _alike(before: Reservation, after: Reservation) -> bool:
 
 def end_planned(state: State, planners: Collection[str]) -> None:
     """End the reservations without a reason. `planners` are the configured ones."""
+    rests, now_s = state.isolation.rests, state.step.now.boot_s
+    working = {name for name in planners if not rests("planner", name)}
+
+    def is_over(each: Reservation) -> bool:
+        if each.planner not in working or each.until is None:
+            return True
+        ledger = state.ledgers.get(each.device)
+        gone = ledger is None or ledger.vanished
+        return gone or not now_s < each.until.boot_s <= now_s + MOST_AHEAD_S
+
     for mine in state.planned.by_owner():
-        gone = [each for each in mine if _is_over(state, each, planners)]
+        ended = list(filter(is_over, mine))
         is_job = mine[0].kind is ReservationKind.BACKFILL
         # A job needs all of its devices, maintenance each one.
-        if is_job and (gone or not _is_needed(state, mine)):
-            gone = list(mine)
-        _end(state, gone)
+        if is_job and (ended or not _is_needed(state, mine)):
+            ended = list(mine)
+        _end(state, ended)
     _wake_for_next_end(state)
-
-
-def _is_over(state: State, reservation: Reservation, planners: Collection[str]) -> bool:
-    """Return whether a reservation's time, planner or device is gone."""
-    planner, until, now_s = reservation.planner, reservation.until, state.step.now.boot_s
-    if planner is None or planner not in planners or state.isolation.rests("planner", planner):
-        return True
-    if until is None or not now_s < until.boot_s <= now_s + MOST_AHEAD_S:
-        return True
-    ledger = state.ledgers.get(reservation.device)
-    return ledger is None or ledger.vanished
 
 
 def _is_needed(state: State, mine: Sequence[Reservation]) -> bool:

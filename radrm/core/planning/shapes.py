@@ -29,6 +29,8 @@ MOST_STATE_CHARACTERS = 4 * 2**20
 MOST_STATE_DEPTH = 100
 """Limits of a rule's state, which each step that changes it saves."""
 _MOST_INTEGER = 2**63
+_MOST_AMOUNT = 2**50
+"""Below this, amounts and their sums are exact as floats, too."""
 MOST_NAME = 100
 """Characters of a maintenance's name."""
 
@@ -89,13 +91,19 @@ def _is_share(found: object) -> bool:
     return (
         type(found) is Share
         and (found.device is None or type(found.device) is str)
-        and type(found.reserved_mib) is int
+        and _is_amount(found.reserved_mib)
         and type(found.node) is str
         and type(found.role) is str
         and type(found.task) is int
-        and (found.memory_mib is None or type(found.memory_mib) is int)
+        and -_MOST_INTEGER <= found.task < _MOST_INTEGER
+        and (found.memory_mib is None or _is_amount(found.memory_mib))
         and all(cap is None or _is_finite(cap) for cap in (found.sm_fraction, found.cpus))
+        and (found.cpus is None or abs(found.cpus) < _MOST_AMOUNT)
     )
+
+
+def _is_amount(number: object) -> bool:
+    return type(number) is int and 0 <= number < _MOST_AMOUNT
 
 
 def _is_finite(number: object) -> bool:

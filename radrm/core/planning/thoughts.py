@@ -31,9 +31,16 @@ from radrm.core.state.timers import THINK, Timer
 
 SOONEST_S = 1.0
 """The least time from the beginning of a thought to that of the next one."""
-_TIMES, _MORE_S = 3, 60.0
-"""The deadline is this many limits and so many seconds more: the host has its own limit, and
-needs time to start a process."""
+_TIMES, _MORE_S = 20, 60.0
+
+
+def deadline_s(limit_s: float) -> float:
+    """Return the seconds after which a thought with this limit is given up.
+
+    The host's own limits come first: it must start a process, on a busy server, before the
+    planner's time begins. This one is for a host that never answers.
+    """
+    return _TIMES * limit_s + _MORE_S
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +75,7 @@ class Thoughts:
         self._wanted.discard(name)
         kept, limit_s = state_of(state, planner), state.settings.think_s
         self._number += 1
-        until_s = now_s + _TIMES * limit_s + _MORE_S
+        until_s = now_s + deadline_s(limit_s)
         self._under_way[name] = UnderWay(self._number, now_s, until_s)
         self._soonest_s[name] = now_s + SOONEST_S
         state.wake(Timer(until_s, THINK + name))

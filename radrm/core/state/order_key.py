@@ -10,6 +10,7 @@ from radrm.core.state.isolation import (
     RULE_ERRORS,
     Isolation,
     RuleFailed,
+    TooSlow,
     WrongAnswer,
     call_rule,
 )
@@ -25,20 +26,29 @@ class SafeOrderKey:
         self._name = name
         self._key = key
         self._isolation = isolation
+        self._too_slow = False
         self.without: set[int] = set()
         """The jobs for which the order failed."""
 
     def __call__(self, job: Job) -> tuple[Any, ...]:
+        if self._too_slow and self._isolation.rests("order", self._name):
+            # Else each of 10,000 jobs would wait for it.
+            return self._last(job)
         try:
             key = (0, _ranked(call_rule(self._key, job)))
         except (RuleFailed, *RULE_ERRORS) as error:
-            self.without.add(job.id)
             meanwhile = "jobs without a key go last, by submission"
             cause = error.error if isinstance(error, RuleFailed) else error
             self._isolation.fail("order", self._name, cause, meanwhile)
-            return (1, *job.place)
+            self._too_slow = isinstance(cause, TooSlow)
+            return self._last(job)
         self.without.discard(job.id)
         return key
+
+    def _last(self, job: Job) -> tuple[Any, ...]:
+        """Return a key behind all others."""
+        self.without.add(job.id)
+        return (1, *job.place)
 
 
 def _ranked(key: object) -> tuple[Any, ...]:

@@ -16,26 +16,18 @@ from typing import Any
 import msgspec
 
 from radrm.config import parse_table
+from radrm.core import proposals
 from radrm.core.planning.thinking import Thought, think
-from radrm.core.proposals import (
-    Hopeless,
-    Migrate,
-    Preempt,
-    Proposal,
-    ResizeTo,
-    SetShares,
-    Start,
-    TakeCheckpointNow,
-)
 from radrm.core.snapshot import Snapshot, SnapshotData
 from radrm.errors import RadrmError
 from radrm.host.workers.child import end_after, give_up_rights, take_pipes
 from radrm.host.workers.messages import packed, read, write
 from radrm.wiring import make_planner
 
-_KINDS: dict[str, type[Proposal]] = {
-    kind.__name__: kind
-    for kind in (Start, Preempt, TakeCheckpointNow, Migrate, ResizeTo, SetShares, Hopeless)
+_KINDS: dict[str, type[proposals.Proposal]] = {
+    name: kind
+    for name, kind in vars(proposals).items()
+    if isinstance(kind, type) and issubclass(kind, proposals.Proposal)
 }
 
 
@@ -69,11 +61,11 @@ class Answer:
 def answer_of(thought: Thought) -> bytes:
     """A thought as a packed message, or the reason why it cannot be sent."""
     try:
-        proposals = tuple(
+        found = tuple(
             (type(each).__name__, msgspec.Raw(msgspec.msgpack.encode(each)))
             for each in thought.proposals
         )
-        return packed(Answer(proposals, thought.state, thought.wake_at, thought.error))
+        return packed(Answer(found, thought.state, thought.wake_at, thought.error))
     except (OverflowError, UnicodeError) as error:
         return packed(Answer(error=f"its answer cannot be sent: {error}"[:300]))
 
@@ -82,12 +74,12 @@ def thought_of(data: bytes) -> Thought:
     """The thought in a message of the process. Raises `EOFError` for anything else."""
     try:
         answer = msgspec.msgpack.decode(data, type=Answer)
-        proposals = tuple(
+        found = tuple(
             msgspec.msgpack.decode(fields, type=_KINDS[kind]) for kind, fields in answer.proposals
         )
     except (msgspec.MsgspecError, KeyError, ValueError, RecursionError) as error:
         raise EOFError(f"its process answered nonsense ({error})"[:300]) from None
-    return Thought(proposals, answer.state, answer.wake_at, answer.error)
+    return Thought(found, answer.state, answer.wake_at, answer.error)
 
 
 def main() -> int:

@@ -83,7 +83,7 @@ class Stop:
         if left_s > 0 and any(_lives(*each) for each in self._asked.items()):
             return min(left_s, LOOK_S)
         members = self._find()
-        asked: set[int] = set()
+        asked: list[int] = []
         if left_s > 0:
             parents = {pid: stat.parent for pid, stat in members.items()}
             handling = set(filter(_handles, members))
@@ -106,21 +106,22 @@ class Stop:
 
 def topmost(
     parents: Mapping[int, int], handling: Collection[int], shells: Collection[int]
-) -> tuple[set[int], set[int]]:
+) -> tuple[list[int], set[int]]:
     """Return which processes get TERM first, and which shells stand still meanwhile.
 
-    `parents`: the parent of each process. `handling`: those that handle TERM.
+    `parents`: the parent of each process. `handling`: those that handle TERM. A shell comes before
+    its command, or it could go on to the next one before it has TERM.
     """
     children: dict[int, list[int]] = {}
     for pid, parent in parents.items():
         children.setdefault(parent, []).append(pid)
-    asked: set[int] = set()
+    asked: list[int] = []
     # The processes to look at, each with True if only the commands of a shell count.
     left = [(pid, False) for pid, parent in parents.items() if parent not in parents]
     while left:
         pid, commands = left.pop()
         if pid in handling:
-            asked.add(pid)
+            asked.append(pid)
         if pid in shells:
             commands = commands or pid in handling
         elif pid in handling or commands:

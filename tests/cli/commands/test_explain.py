@@ -10,6 +10,7 @@ from typer.testing import CliRunner
 
 import radrm.cli.commands.explain
 from radrm.cli.app import make_app
+from radrm.cli.show.amounts import local_time
 from radrm.cli.show.explanation import amount, explanation
 from tests.cli.fakes import ESC, NOW, Script, job, shown
 
@@ -157,3 +158,11 @@ def test_programs_get_the_daemons_document(monkeypatch: pytest.MonkeyPatch) -> N
     done = CliRunner().invoke(make_app(), ["explain", "sweep", "--json"])
     assert json.loads(done.stdout) == document
     assert client.asked == [("explain", {"jobs": ["sweep"]})]
+
+
+def test_what_is_reserved_for_a_waiting_job_is_shown() -> None:
+    later = {"kind": "backfill", "owner": "job 5", "index": 1, "reserved_mib": 38 * 1024}
+    later |= {"start_at": NOW + 60, "end_at": NOW + 120}
+    text = "\n".join(shown(explanation(answer(job(5), reservations=[later])), 200))
+    start, end = local_time(NOW + 60), local_time(NOW + 120)
+    assert f"GPU 1 reserved: 38.0G for job 5, {start} to {end} (backfill)" in text

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from radrm.core import actions as act
 from radrm.core import events as ev
 from radrm.core.planning.thinking import think_in_place
+from radrm.core.planning.thoughts import deadline_s
 from radrm.core.proposals import (
     Hopeless,
     Migrate,
@@ -148,5 +149,5 @@ def _thoughts_go_on(world: Thinking) -> None:
     before = sum(isinstance(action, act.Think) for action in world.actions)
     world.looked = []
     for _ in range(3):
-        world.pass_time(3 * world.settings.think_s + 61.0)
+        world.pass_time(deadline_s(world.settings.think_s) + 1.0)
     assert sum(isinstance(action, act.Think) for action in world.actions) > before

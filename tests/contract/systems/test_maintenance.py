@@ -13,6 +13,7 @@ from radrm.core.proposals import Proposal, Reserve
 from radrm.core.records import Job, Refusal
 from radrm.core.rules import Plan
 from radrm.core.settings import CoreSettings
+from radrm.core.state.timers import KILL, Timer
 from radrm.core.view import View
 from radrm.core.words import Collocation, JobState
 from radrm.policies.magm import Magm
@@ -83,6 +84,26 @@ def test_a_job_that_wants_an_idle_device_hears_who_has_reserved_it() -> None:
     assert why.message == "needs an idle device; reserved for maintenance new driver in 1h00m"
 
 
+def test_a_job_that_lasts_longer_than_its_limit_keeps_its_memory() -> None:
+    world = server(1, Maintenance((("GPU-0", GIB),)))
+    first = world.submit(20 * GIB, time_limit_s=100.0, smact=0.1)
+    world.obey = False
+    world.pass_time(150.0)
+    assert world.state(first) is JobState.STOPPING
+    second = world.submit(30 * GIB, smact=0.1)
+    assert world.state(second) is JobState.PENDING
+    world.end(first)
+    world.read()
+    assert world.state(second) is JobState.LAUNCHING
+
+
+def test_a_job_of_unknown_need_gets_no_less_than_its_policy_reserves() -> None:
+    for left, starts in ((2 * GIB, False), (6 * GIB, True)):
+        world = server(1, Maintenance((("GPU-0", 40 * GIB - left),)))
+        job = world.submit(None)
+        assert (world.state(job) is JobState.RUNNING) is starts
+
+
 def test_the_line_moves_when_the_maintenance_is_over() -> None:
     world = server()
     job = world.submit(GIB)
@@ -97,7 +118,8 @@ def test_jobs_that_run_are_no_obstacle_to_maintenance() -> None:
     world = server(1, Maintenance(start_s=1000.0 + 2 * HOUR_S))
     world.submit(30 * GIB, time_limit_s=HOUR_S)
     unlimited = World(gpus(1), planners=(default_planner(), Maintenance()), settings=CORE)
-    assert len(world.scheduler.state.planned) == len(unlimited.scheduler.state.planned) == 1
+    for each in (world, unlimited):
+        assert len(list(each.scheduler.state.planned)) == 1
     running = server(1, Maintenance((("GPU-0", 35 * GIB),)))
     job = running.submit(5 * GIB)
     assert running.state(job) is JobState.RUNNING, "it needs what is left"
@@ -157,7 +179,7 @@ def test_a_reservation_is_validated(changes: dict[str, Any], rule: str | None) -
 def test_a_planner_that_is_not_configured_has_no_reservations() -> None:
     world = server(1, Maintenance(()))
     assert propose(world, wish()) is None
-    assert len(world.scheduler.state.planned) == 0
+    assert len(list(world.scheduler.state.planned)) == 0
 
 
 WRONG = [
@@ -188,18 +210,18 @@ class Says(Maintenance):
 def test_an_answer_of_the_wrong_shape_lets_the_planner_rest(changes: dict[str, Any]) -> None:
     world = server(1, Says(says=(wish(), wish(**changes))))
     assert world.scheduler.errors(world.now)
-    assert len(world.scheduler.state.planned) == 0, "nor does it keep the first one"
+    assert len(list(world.scheduler.state.planned)) == 0, "nor does it keep the first one"
     assert world.state(world.submit(GIB)) is JobState.RUNNING
 
 
 def test_a_planner_has_a_limited_number_of_owners() -> None:
     says = tuple(wish(name=f"n{i}", devices=(("GPU-0", 1),)) for i in range(MOST_OWNERS + 5))
     world = server(1, Says(says=says))
-    assert len(world.scheduler.state.planned) == MOST_OWNERS
+    assert len(list(world.scheduler.state.planned)) == MOST_OWNERS
     rejected = [why.rule for _, why in world.decisions[-1].rejections]
     assert rejected == ["count"] * 5
     world.read()
-    assert len(world.scheduler.state.planned) == MOST_OWNERS
+    assert len(list(world.scheduler.state.planned)) == MOST_OWNERS
 
 
 def test_two_planners_do_not_share_an_owner_nor_a_device() -> None:
@@ -215,3 +237,14 @@ def test_the_last_proposal_for_an_owner_counts() -> None:
     (mine,) = world.scheduler.state.planned
     assert (mine.device, mine.mib) == ("GPU-1", GIB)
     assert set(world.stored) == {mine.key}
+
+
+def test_the_timer_of_an_end_outlives_many_others() -> None:
+    world = server()
+    (mine,) = world.scheduler.state.planned
+    for number in range(600):
+        world.scheduler.state.wake(Timer(1e6 + number, KILL, 999, 999))
+    assert len(world.scheduler.state.timers) < 600
+    world.read()
+    wake_at = world.decisions[-1].wake_at
+    assert mine.until is not None and wake_at is not None and wake_at <= mine.until.boot_s

@@ -157,6 +157,25 @@ def test_records_say_who_decided() -> None:
     assert first.outcome is Outcome.PREEMPTED and second.requested is None
 
 
+def test_caps_during_a_migration_do_not_hide_who_asked_for_it() -> None:
+    moving = Once(migrate, name="moving")
+    capping = Once(cap, name="capping")
+    world = Watched(gpus(2), planners=(default_planner(), moving, capping))
+    world.obey = False
+    job = world.submit(GIB, checkpoint=CAN_SAVE)
+    attempt = world.live(job)
+    assert attempt is not None
+    world.step(ev.AttemptStarted(at=world.now, job_id=job.id, serial=attempt.serial))
+    world.read()
+    assert moving.asked == capping.asked == 1
+    taken = ev.CheckpointTaken(at=world.now, job_id=job.id, serial=attempt.serial)
+    world.step(taken)
+    world.end(job, signal=15)
+    first, second = (world.attempts[job.id, number] for number in (1, 2))
+    assert first.reason == "preempted: the planner moving asked for a migration"
+    assert second.planner == "moving"
+
+
 def test_records_say_who_resized_and_capped() -> None:
     world = World(gpus(4), planners=(default_planner(), Elastic()))
     job = world.submit(30 * GIB, smact=0.5, roles=WORKERS)

@@ -45,8 +45,8 @@ def reserved(world: World) -> dict[str, int]:
     return found
 
 
-def until_due(world: World, kind: ActionKind) -> float:
-    attempt = world.live(1)
+def until_due(world: World, kind: ActionKind, job_id: int = 1) -> float:
+    attempt = world.live(job_id)
     assert attempt is not None
     pending = attempt.asked(kind)
     assert pending is not None, f"no {kind.value} is pending"

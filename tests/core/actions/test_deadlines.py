@@ -156,6 +156,18 @@ def test_a_late_answer_is_not_taken_for_that_of_the_next_action() -> None:
     assert world.live(job).target is None  # type: ignore[union-attr]
 
 
+def test_caps_that_are_not_asked_for_any_more_are_not_taken() -> None:
+    world, job = silent()
+    assert propose(world, SetShares(job_id=1, shares=CAPPED)) is None
+    others = (replace(CAPPED[0], sm_fraction=0.9),)
+    world.step(ev.SharesApplied(at=world.now, job_id=1, serial=1, shares=others))
+    attempt = world.live(job)
+    assert attempt is not None and attempt.placement == HERE and attempt.pending
+    world.step(ev.SharesApplied(at=world.now, job_id=1, serial=1, shares=CAPPED))
+    attempt = world.live(job)
+    assert attempt is not None and attempt.placement.shares == CAPPED and not attempt.pending
+
+
 def test_a_late_checkpoint_is_noted_and_stops_nothing() -> None:
     world, job = silent()
     propose(world, Migrate(job_id=1, placement=on("GPU-1")))

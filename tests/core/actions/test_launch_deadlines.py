@@ -41,6 +41,26 @@ def test_a_launch_that_is_never_answered_is_stopped_as_lost(
     assert world.jobs[1].reason == "its launch had no answer within 5m00s"
 
 
+def test_what_has_waited_for_the_store_has_its_whole_time_from_then_on() -> None:
+    """The host does nothing before a decision is on disk, which can be full for hours."""
+    world = World(gpus(2))
+    running = world.submit(GIB)
+    world.obey = False
+    job = world.submit(GIB)
+    world.cancel(running)
+    world.boot_s += 10 * CORE.action_limit_s
+    world.step(ev.ActionsDelayed(at=world.now))
+    world.pass_time(CORE.grace_s - 1.0)
+    assert not any(isinstance(action, act.Kill) for action in world.actions)
+    world.pass_time(1.0)
+    assert isinstance(world.actions[-1], act.Kill)
+    assert until_due(world, ActionKind.LAUNCH, job.id) == CORE.action_limit_s - CORE.grace_s
+    world.pass_time(CORE.action_limit_s - CORE.grace_s - 1.0)
+    assert world.state(job) is JobState.LAUNCHING
+    world.pass_time(1.0)
+    assert world.state(job) is JobState.STOPPING
+
+
 def test_a_start_in_time_ends_the_deadline() -> None:
     world = World(gpus(1))
     world.submit(GIB)

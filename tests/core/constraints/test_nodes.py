@@ -11,6 +11,7 @@ from radrm.core import actions as act
 from radrm.core import events as ev
 from radrm.core.proposals import Migrate, ResizeTo, SetShares
 from radrm.core.records import LOCAL_NODE, Job, Needs, Node, Placement, Role, Share
+from radrm.core.settings import CoreSettings
 from radrm.core.words import JobState
 from radrm.orders.fifo import Fifo
 from radrm.policies.exclusive import Exclusive
@@ -235,6 +236,18 @@ def test_no_mps_server_runs_empty_for_a_job_that_lacks_cpus() -> None:
     assert found is not None and found.id == bob.id, "the jobs here leave 7 CPUs"
 
 
+def test_a_job_without_a_gpu_takes_no_turn_on_an_mps_server() -> None:
+    settings = CoreSettings(smact_warm_s=0, smact_after_exit_s=0, gpuless_at_once=1)
+    world = World(gpus(1, mps=True), settings=settings)
+    world.submit(gpus=0, uid=1)
+    first = world.submit(GIB, smact=0.1, uid=1)
+    world.pass_time(settings.mps_cohort_s + 1)
+    world.submit(gpus=0, uid=2, user="bob")
+    bob = world.submit(GIB, smact=0.1, uid=2, user="bob")
+    found = world.scheduler.view.next_by_turn(world.where(first)[0])
+    assert found is not None and found.id == bob.id
+
+
 # ------------------------------------------------------------------ placements of planners
 
 
@@ -339,12 +352,40 @@ def test_a_resize_books_new_tasks_at_once_and_frees_old_ones_at_its_end() -> Non
     assert booked(world)[0] == 3.0
 
 
+def test_a_task_that_replaces_another_books_beside_it() -> None:
+    world = World(gpus(4), planners=(Passive(),), node=NODE)
+    job = start(world, world.submit(GIB, roles=WORKERS), grown(2))
+    other = Placement((grown(1).shares[0], share("GPU-2", 2, cpus=3.0)), SLICE)
+    refusal = propose(world, ResizeTo(job_id=job.id, placement=other))
+    assert refusal is not None and refusal.message == "needs 9 CPUs, 8 free"
+
+
 def test_a_job_may_shrink_on_a_node_that_shrank() -> None:
     world = World(gpus(4), planners=(Passive(),), node=NODE)
     job = start(world, world.submit(GIB, roles=WORKERS), grown(2))
     world.see_nodes(Node(LOCAL_NODE, cpus=3.0))
     assert propose(world, ResizeTo(job_id=job.id, placement=grown(1))) is None
     assert booked(world)[0] == 3.0
+
+
+@pytest.mark.parametrize("works", [True, False])
+def test_a_migration_books_its_target_until_it_has_arrived(works: bool) -> None:
+    world = World(gpus(2), planners=(Passive(),), node=NODE)
+    job = start(world, world.submit(GIB, checkpoint=SAVES), on("GPU-0"))
+    world.obey = False
+    target = Placement((share("GPU-1", cpus=5.0, memory_mib=GIB),), SLICE)
+    assert propose(world, Migrate(job_id=job.id, placement=target)) is None
+    assert booked(world) == (5.0, GIB)
+    world.restart()
+    assert booked(world) == (5.0, GIB)
+    asked = next(a for a in world.actions if isinstance(a, act.TakeCheckpoint))
+    if works:
+        world.obey = True
+        world.step(ev.CheckpointTaken(at=world.now, job_id=job.id, serial=asked.serial))
+        assert world.where(job) == ("GPU-1",)
+    else:
+        world.step(ev.ActionFailed(at=world.now, action=asked, reason="no"))
+    assert booked(world) == ((5.0, GIB) if works else (0.0, 0))
 
 
 def test_a_migration_on_one_node_keeps_its_cpus() -> None:

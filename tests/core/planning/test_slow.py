@@ -10,7 +10,7 @@ import pytest
 from radrm.core import actions as act
 from radrm.core import events as ev
 from radrm.core.planning.thinking import Thought, ready, think, think_in_place
-from radrm.core.planning.thoughts import SOONEST_S
+from radrm.core.planning.thoughts import SOONEST_S, deadline_s
 from radrm.core.proposals import Preempt
 from radrm.core.records import Checkpoint, Job
 from radrm.core.rules import Plan
@@ -116,7 +116,7 @@ def test_only_the_jobs_that_changed_meanwhile_are_left_out() -> None:
 def test_an_answer_that_never_comes_costs_a_rest() -> None:
     world = later(default_planner(), SlowAndreas())
     (first,) = world.thoughts
-    world.pass_time(3 * world.settings.think_s + 60.0)
+    world.pass_time(deadline_s(world.settings.think_s))
     (said,) = world.said
     assert "slow-andreas failed (it gave no plan in its time)" in said
     world.answer(first)
@@ -242,10 +242,11 @@ def test_what_another_process_sees_is_the_same(monkeypatch: pytest.MonkeyPatch) 
         jobs: list[Job] = sorted(found.jobs, key=lambda job: job.id)
         return (
             *(found.version, found.jobs_version, found.now, found.settings, jobs),
-            *(found.lines, found.running, found.devices, found.waiting, found.aside),
+            *(found.lines, found.running, found.devices, found.waiting, found.aside, found.nodes),
             [(found.position(job), found.head(job), found.attempt(job.id)) for job in jobs],
         )
 
     assert facts(there) == facts(here)
+    assert all(hasattr(there, name) for name in Snapshot.__slots__), "nothing is left out"
     there.detach()
     assert facts(there) == facts(here)

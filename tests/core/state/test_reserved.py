@@ -39,7 +39,8 @@ def planned(draw: st.DrawFn) -> Reservation:
 def running(draw: st.DrawFn) -> Reservation:
     kind = draw(st.sampled_from([ReservationKind.RUNNING, ReservationKind.MIGRATION]))
     until = draw(st.one_of(st.none(), seconds.map(NOW.at)))
-    return Reservation(draw(owners), kind, "GPU-0", draw(sizes), NOW.at(draw(seconds)), until)
+    owner = draw(st.sampled_from(["job:1", "job:2"]))
+    return Reservation(owner, kind, "GPU-0", draw(sizes), NOW.at(draw(seconds)), until)
 
 
 def ledger(*reservations: Reservation) -> DeviceLedger:

@@ -19,7 +19,7 @@ FAST = {
 SLOW = {
     "slow-raises": ("SlowRaises", "KeyError: 'x' (hostile.py:"),
     "slow-nonsense": ("SlowNonsense", "it answered with a int, not a Plan"),
-    "slow-spins": ("SlowSpins", "it took longer than 2 s (core.think_s)"),
+    "slow-spins": ("SlowSpins", "it took longer than 3 s (core.think_s)"),
     "slow-exits": ("SlowExits", "its process ended"),
     "slow-eats": ("SlowEats", "MemoryError"),
     "slow-endless": ("SlowEndless", "it proposed more than 200"),
@@ -30,10 +30,11 @@ SLOW = {
 def test_planners_that_fail_harm_nobody(
     home: DaemonHome, planners: dict[str, tuple[str, str]]
 ) -> None:
-    install(home, {name: f"hostile:{which}" for name, (which, _) in planners.items()}, HOSTILE)
+    classes = {name: f"hostile:{which}" for name, (which, _) in planners.items()}
+    install(home, {**classes, "slow-meddles": "hostile:SlowMeddles"}, HOSTILE)
     home.settings = [
-        f"planner={'+'.join(['default', *planners])}",
-        *("core.retry_s=90000", "core.retry_most_s=90000", "core.think_s=2"),
+        f"planner={'+'.join(['default', *planners, 'slow-meddles'])}",
+        *("core.retry_s=90000", "core.retry_most_s=90000", "core.think_s=3"),
     ]
     home.start()
     jobs = [home.submit("--gpu-memory=1G", "--", "true") for _ in range(2)]
@@ -48,3 +49,4 @@ def test_planners_that_fail_harm_nobody(
     assert rules["level"] == "warn"
     third = home.submit("--gpu-memory=1G", "--", "true")
     assert home.wait_end(third)["state"] == "COMPLETED"
+    assert "slow-meddles" not in home.said(), "one that prints, reads and forks works well"

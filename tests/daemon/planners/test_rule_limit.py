@@ -101,8 +101,10 @@ def test_an_explanation_that_spins_is_interrupted() -> None:
 
     world = limited(world_of(Pondering(listens=ASKED), alone=True))
     job = world.submit(GIB)
-    (refusal,) = world.scheduler.why_waiting(job.id, world.now)
+    (refusal, *_) = world.scheduler.why_waiting(job.id, world.now)
     assert "cannot say why: it took longer" in refusal.message
+    (refusal,) = world.scheduler.why_waiting(job.id, world.now)
+    assert "the planner broken failed (it took longer" in refusal.message, "it rests"
 
 
 class Endless:
@@ -132,16 +134,54 @@ def test_an_order_that_spins_rests_also_at_a_restart() -> None:
         def key(self, job: Job) -> Any:
             return spin() if self.slow else (job.id,)
 
-    order = Sorting()
+    asked = 0
+
+    class Counted(Sorting):
+        def key(self, job: Job) -> Any:
+            nonlocal asked
+            asked += self.slow
+            return super().key(job)
+
+    order = Counted()
     world = limited(Watched(gpus(1), order=order))
     jobs = [world.submit(30 * GIB) for _ in range(2)]
     order.slow = True
     third = world.submit(30 * GIB)
     assert world.said[0].startswith("the order sorting failed (it took longer")
     assert world.state(third) is JobState.PENDING
+    more = [world.submit(30 * GIB) for _ in range(50)]
+    assert asked == 1, "it rests"
+    for job in more:
+        world.cancel(job)
     for job in jobs:
         world.end(job)
     assert world.state(third) is JobState.RUNNING
+
+
+def test_what_a_planner_listens_to_is_not_asked_while_it_rests() -> None:
+    class Deaf:
+        name, version, starts_jobs, spins, times = "deaf", 1, True, False, 0
+
+        @property
+        def listens(self) -> Any:
+            self.times += self.spins
+            return spin() if self.spins else ASKED
+
+        def plan(self, *_: Any) -> Plan:
+            return Plan()
+
+        def explain(self, *_: Any) -> tuple[()]:
+            return ()
+
+    deaf = Deaf()
+    world = limited(Watched(gpus(2), planners=(deaf,), fallback=default_planner()))
+    deaf.spins = True
+    jobs = [world.submit(GIB)]
+    assert world.state(jobs[0]) is JobState.RUNNING, "by the fallback, in the same step"
+    jobs += [world.submit(GIB) for _ in range(4)]
+    assert world.state(jobs[1]) is JobState.RUNNING
+    assert deaf.times == 1
+    assert "the planner deaf failed (it took longer" in world.said[0]
 
 
 def test_a_recovery_rule_that_spins_rests() -> None:
@@ -170,6 +210,20 @@ def test_nothing_but_a_rules_own_code_is_interrupted() -> None:
     world.scheduler.state.begin = begin  # type: ignore[method-assign]
     job = world.submit(GIB)
     assert world.state(job) is JobState.RUNNING and world.said == []
+
+
+def test_a_plan_that_spins_while_it_is_dropped_is_interrupted() -> None:
+    def endless() -> Iterator[Any]:
+        try:
+            yield 5
+        finally:
+            spin()
+
+    broken = Broken(make=lambda: Plan(endless()), listens=ASKED)
+    world = limited(world_of(default_planner(), broken))
+    job = world.submit(GIB)
+    assert world.state(job) is JobState.RUNNING
+    assert "the planner broken failed (it proposed a int)" in world.said[0]
 
 
 def test_no_alarm_is_left_after_a_step() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import queue
+import re
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -11,11 +12,14 @@ from typing import Any
 
 import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from radrm.config import Config
+from radrm.core import proposals
 from radrm.core.actions import Think
 from radrm.core.planning.thinking import Thought
-from radrm.core.proposals import Hopeless, Preempt, Start
+from radrm.core.proposals import Hopeless, Preempt, Proposal, Start
 from radrm.core.records import Placement, Share
 from radrm.core.snapshot import Snapshot
 from radrm.core.words import Collocation
@@ -24,6 +28,7 @@ from radrm.host.planning.service import Planned, PlanningService
 from radrm.host.planning.worker import Answer, answer_of, thought_of
 from radrm.host.processes.procfs import read_stat
 from radrm.host.workers.messages import LENGTH, packed
+from tests.paths import REPOSITORY
 from tests.waiting import PATIENCE_S, wait_until
 from tests.world import GIB, World, gpus
 
@@ -63,7 +68,7 @@ def mine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "mine.py").write_text(MINE)
     (about / "METADATA").write_text("Metadata-Version: 2.1\nName: mine\nVersion: 1.0\n")
     (about / "entry_points.txt").write_text("[radrm.planners]\nmine = mine:Mine\n")
-    monkeypatch.setenv("PYTHONPATH", f"{tmp_path}:{os.getcwd()}")
+    monkeypatch.setenv("PYTHONPATH", f"{tmp_path}:{REPOSITORY}")
     tmp_path.chmod(0o755)
 
 
@@ -146,6 +151,22 @@ def test_nonsense_of_a_process_is_refused(what: str) -> None:
         thought_of(ANSWERS[what])
 
 
+EACH = st.one_of(
+    *(
+        st.from_type(kind)
+        for kind in vars(proposals).values()
+        if isinstance(kind, type) and issubclass(kind, Proposal) and kind is not Proposal
+    )
+)
+
+
+@given(st.lists(EACH, max_size=3))
+def test_every_kind_of_proposal_survives_the_way(found: list[Proposal]) -> None:
+    thought = thought_of(answer_of(Thought(tuple(found)))[LENGTH:])
+    # As texts: NaN is not equal to itself. The core refuses it later.
+    assert thought.error or repr(thought.proposals) == repr(tuple(found))
+
+
 def test_a_thought_survives_the_way() -> None:
     share = Share(device="GPU-0", reserved_mib=GIB, cpus=2.0)
     placement = Placement((share,), Collocation.TIMESLICE)
@@ -164,7 +185,7 @@ def test_a_thought_survives_the_way() -> None:
         (
             "import os, sys; d = {ready!r}; os.write(1, d); sys.stdin.buffer.read(10)\n"
             "while True: os.write(1, b'\\x7f' * 65536)",
-            "its answer is longer than 16 MiB",
+            "its answer is longer than 16 MiB|answered nonsense",
         ),
     ],
 )
@@ -178,7 +199,7 @@ def test_a_process_that_babbles_or_ends_costs_one_answer(
     for number in (1, 2):
         service.ask(Think(planner="x", number=number, limit_s=1.0), snapshot(), 30.0)
         error = posted.get(timeout=PATIENCE_S).thought.error
-        assert error is not None and why in error
+        assert error is not None and re.search(why, error)
     service.close()
 
 

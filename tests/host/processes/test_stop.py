@@ -52,7 +52,8 @@ def test_who_is_asked_first(
     asked: set[int],
     still: set[int],
 ) -> None:
-    assert topmost(parents, handling, shells) == (asked, still)
+    first, stopped = topmost(parents, handling, shells)
+    assert (set(first), stopped) == (asked, still) and len(first) == len(asked)
 
 
 trees = st.integers(1, 12).flatmap(
@@ -71,12 +72,14 @@ def test_only_shells_above_an_asked_one_stand_still(
     """Process i + 2 is a child of an earlier one, or of the runner (1)."""
     parents = {i + 2: parent for i, parent in enumerate(tree[0])}
     handling, shells = tree[1] & parents.keys(), tree[2] & parents.keys()
-    asked, still = topmost(parents, handling, shells)
-    assert asked <= handling
+    first, still = topmost(parents, handling, shells)
+    asked = set(first)
+    assert asked <= handling and len(first) == len(asked)
     assert bool(asked) is bool(handling), "somebody is asked, if somebody can be"
     above = {pid: set(_above(parents, pid)) for pid in parents}
-    for pid in asked:
+    for place, pid in enumerate(first):
         assert not any(up in handling and up not in shells for up in above[pid])
+        assert not above[pid] & set(first[place:]), "a shell comes before its command"
     for pid in handling - asked:
         assert above[pid] & (handling | asked), "it waits for nobody"
     assert still == {

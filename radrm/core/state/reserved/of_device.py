@@ -59,6 +59,10 @@ class Reserved:
         """Return all reservations."""
         return (*self.held.values(), *self.planned.values())
 
+    def has_plans(self, device: Device) -> bool:
+        """Return whether anything depends on the time."""
+        return bool(self.planned) or device.available_until is not None
+
     def running(self, job_id: int) -> Reservation | None:
         """Return the reservation of a job's live attempt; None if it has none here."""
         running = (r for r in self.held.values() if r.kind is ReservationKind.RUNNING)
@@ -113,7 +117,7 @@ class Reserved:
         end_s: float | None = None,
     ) -> list[Claim]:
         """Return what is reserved by planners in an interval, and from when the device is gone."""
-        if not self.planned and device.available_until is None:
+        if not self.has_plans(device):
             return []
         now = self._clock()
         found = [

@@ -11,7 +11,7 @@ class Planned:
     """The reservations that planners made. `State` keeps it equal to those in the ledgers."""
 
     def __init__(self) -> None:
-        self._of: dict[str, dict[ReservationKey, Reservation]] = {}
+        self.owners: dict[str, dict[ReservationKey, Reservation]] = {}
         self.aside: dict[ReservationKey, Reservation] = {}
         """Those of the planner that is called now and that it has not proposed again yet."""
         self.wake_s: float | None = None
@@ -19,30 +19,26 @@ class Planned:
 
     def put(self, reservation: Reservation) -> None:
         """Enter a reservation in place of the one with the same key."""
-        self._of.setdefault(reservation.owner, {})[reservation.key] = reservation
+        self.owners.setdefault(reservation.owner, {})[reservation.key] = reservation
 
     def drop(self, key: ReservationKey) -> None:
         """Remove a reservation, if it is here."""
-        mine = self._of.get(key[0], {})
+        mine = self.owners.get(key[0], {})
         if mine.pop(key, None) is not None and not mine:
-            del self._of[key[0]]
+            del self.owners[key[0]]
 
     def of(self, owner: str) -> tuple[Reservation, ...]:
         """Return an owner's reservations."""
-        return tuple(self._of[owner].values()) if owner in self._of else ()
+        return tuple(self.owners[owner].values()) if owner in self.owners else ()
 
     def by_owner(self) -> list[tuple[Reservation, ...]]:
         """Return the reservations of each owner."""
-        return [tuple(mine.values()) for mine in self._of.values()]
+        return [tuple(mine.values()) for mine in self.owners.values()]
 
     def by(self, planner: str | None) -> list[Reservation]:
         """Return the reservations that a planner made."""
-        return [each for each in self if each.planner == planner] if self._of else []
+        return [each for each in self if each.planner == planner]
 
     def __iter__(self) -> Iterator[Reservation]:
-        for mine in self._of.values():
+        for mine in self.owners.values():
             yield from mine.values()
-
-    def __len__(self) -> int:
-        """Return the number of owners."""
-        return len(self._of)

@@ -1,0 +1,291 @@
+"""A server whose host may be mute, slow to answer, or answer twice; and what must hold there."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TypeVar
+
+from radrm.core import actions as act
+from radrm.core import events as ev
+from radrm.core.decision import Decision
+from radrm.core.lifecycle.pending import limit_s
+from radrm.core.proposals import (
+    Migrate,
+    Preempt,
+    Proposal,
+    ResizeTo,
+    SetShares,
+    TakeCheckpointNow,
+)
+from radrm.core.records import (
+    Checkpoint,
+    Device,
+    Exit,
+    Job,
+    Placement,
+    Reservation,
+    Role,
+    Share,
+)
+from radrm.core.scheduler import Scheduler
+from radrm.core.settings import CoreSettings
+from radrm.core.words import (
+    ActionKind,
+    CheckpointKind,
+    JobState,
+    ReservationKind,
+    StopReason,
+)
+from tests.world import GIB, World
+
+CORE = CoreSettings(
+    smact_warm_s=0,
+    smact_after_exit_s=0,
+    action_limit_s=60.0,
+    checkpoint_limit_s=120.0,
+    unkillable_s=90.0,
+    estimate_limit_s=100.0,
+)
+ELASTIC = (Role(count_min=1, count_max=2),)
+RANKING = list(StopReason)
+T = TypeVar("T")
+
+
+def pick(found: Sequence[T], number: int) -> T | None:
+    return found[number % len(found)] if found else None
+
+
+class Mute(World):
+    """A host that obeys at once, or only takes readings. Then moves answer for it, or do not."""
+
+    prompt = True
+
+    def __init__(self, server: tuple[Device, ...]) -> None:
+        self.server = server
+        self.processes: dict[int, int] = {}
+        """The job of each attempt whose processes may run, by serial: the truth."""
+        self.reports: list[ev.Event] = []
+        """All that was ever said about attempts. It may be said again."""
+        self.reasons: dict[int, StopReason] = {}
+        super().__init__(server, settings=CORE)
+
+    # ------------------------------------------------------------- the host
+
+    def step(self, event: ev.Event) -> Decision:
+        if isinstance(event, ev.AttemptEvent):
+            self.reports.append(event)
+            if isinstance(event, (ev.AttemptEnded, ev.LaunchVoided)):
+                self.processes.pop(event.serial, None)
+        return super().step(event)
+
+    def _do(self, action: act.Action) -> None:
+        if isinstance(action, act.Launch):
+            twice = [serial for serial, job_id in self.processes.items() if job_id == action.job_id]
+            assert not twice, f"job {action.job_id} runs twice"
+            self.processes[action.serial] = action.job_id
+        if isinstance(action, act.Kill) and self.prompt:
+            self.die(action.job_id, action.serial, Exit(signal=9))
+        elif isinstance(action, act.Terminate) and self.prompt:
+            self.die(action.job_id, action.serial, Exit(signal=15))
+        elif self.prompt or isinstance(action, act.TakeReadings):
+            super()._do(action)
+
+    def die(self, job_id: int, serial: int, end: Exit) -> None:
+        """Report the end of an attempt, which the core may have given up."""
+        if serial in self.processes:
+            exits = (end,)
+            self.step(ev.AttemptEnded(at=self.now, job_id=job_id, serial=serial, exits=exits))
+
+    # ------------------------------------------------------------- moves of the host
+
+    def be_mute(self, mute: bool) -> None:
+        self.prompt = not mute
+
+    def report(self, number: int, how: str) -> None:  # type: ignore[override]
+        """Say what has become of an attempt."""
+        serial = pick(list(self.processes), number)
+        if serial is None:
+            return
+        job_id, now = self.processes[serial], self.now
+        about = {"at": now, "job_id": job_id, "serial": serial}
+        began = any(isinstance(e, ev.AttemptStarted) and e.serial == serial for e in self.reports)
+        if how == "started":
+            self.step(ev.AttemptStarted(**about))  # type: ignore[arg-type]
+        elif how == "void" and not began:
+            self.step(ev.LaunchVoided(**about))  # type: ignore[arg-type]
+        elif how == "lost":
+            self.step(ev.AttemptEnded(**about, lost="its runner was killed"))  # type: ignore[arg-type]
+        else:
+            self.die(job_id, serial, Exit(int(how == "bad")))
+
+    def report_again(self, number: int) -> None:
+        """Repeat an old report, in a new step."""
+        event = pick(self.reports, number)
+        if event is not None:
+            super().step(replace(event, at=self.now))
+
+    def answer(self, number: int, well: bool) -> None:
+        """Answer an action of any age, perhaps not for the first time."""
+        asked = [a for a in self.actions if isinstance(a, (act.DueAction, act.EstimateJob))]
+        action = pick(asked[::-1], number)
+        if action is None:
+            return
+        if not well:
+            self.step(ev.ActionFailed(at=self.now, action=action, reason="no"))
+        elif isinstance(action, act.EstimateJob):
+            self.step(ev.EstimateReady(at=self.now, job_id=action.job_id, estimates=()))
+        else:
+            World._do(self, action)
+
+    # ------------------------------------------------------------- moves of people and planners
+
+    def hand_in(self, saves: bool, requeue: bool, limit: float | None, estimating: bool) -> None:
+        kind = CheckpointKind.SIGNAL if saves else CheckpointKind.NONE
+        self.submit(
+            4 * GIB,
+            smact=0.1,
+            estimating=estimating,
+            roles=ELASTIC,
+            checkpoint=Checkpoint(kind, cost_s=5.0),
+            requeue=requeue,
+            time_limit_s=limit,
+        )
+
+    def command(self, number: int, what: str) -> None:
+        job = pick([j for j in self.jobs.values() if not j.state.final], number)
+        if job is None:
+            return
+        if what == "cancel":
+            self.cancel(job)
+        elif what == "requeue" and not job.state.waiting:
+            self.requeue(job)
+        elif what == "limit":
+            self.edit(job, time_limit_s=1.0)
+
+    def propose(self, number: int, what: type[Proposal], where: int) -> None:
+        job = pick([j for j in self.jobs.values() if j.state.live], number)
+        attempt = self.live(job) if job is not None else None
+        if job is None or attempt is None:
+            return
+        now = attempt.placement
+        device = self.server[where % len(self.server)].uuid
+        mib = now.shares[0].reserved_mib
+        if what is Migrate:
+            there = Placement((Share(device, mib),), now.collocation)
+            wanted: Proposal = Migrate(job_id=job.id, placement=there)
+        elif what is ResizeTo:
+            grown = Placement((now.shares[0], Share(device, mib, task=1)), now.collocation)
+            less = Placement(now.shares[:1], now.collocation)
+            wanted = ResizeTo(job_id=job.id, placement=grown if len(now.shares) == 1 else less)
+        elif what is SetShares:
+            caps = tuple(replace(s, sm_fraction=0.1 + 0.2 * (where % 3)) for s in now.shares)
+            wanted = SetShares(job_id=job.id, shares=caps)
+        else:
+            wanted = what(job_id=job.id)
+        version = self.scheduler.state.version
+        self.step(ev.PlanReady(at=self.now, planner="x", version=version, proposals=(wanted,)))
+
+    def see(self, number: int, gone: bool) -> None:
+        """A device vanishes, or all are there."""
+        missing = self.server[number % len(self.server)] if gone else None
+        self.devices = tuple(d for d in self.server if d is not missing)
+        self.step(ev.DevicesSeen(at=self.now, devices=self.devices))
+        self.read()
+
+    # ------------------------------------------------------------- what always holds
+
+    def check(self) -> None:
+        self.every_reservation_has_a_living_reason()
+        self.every_action_has_an_end(self.scheduler, self.decisions[-1].wake_at)
+        self.no_reason_of_a_stop_is_weaker_than_before()
+        self.a_restart_knows_the_same()
+
+    def every_reservation_has_a_living_reason(self) -> None:
+        state = self.scheduler.state
+        for reservation in self.stored.values():
+            assert reservation.device in self.reasons_of(reservation), reservation
+        for uuid, ledger in state.ledgers.items():
+            there = {r.key for r in self.stored.values() if r.device == uuid}
+            assert set(ledger.reservations) == there
+            live = {a.job_id for a in state.attempts.values() if uuid in a.devices}
+            assert set(ledger.holdings) == live
+
+    def reasons_of(self, reservation: Reservation) -> Sequence[str]:
+        job = self.jobs[reservation.job_id or 0]
+        attempt = self.live(job)
+        if reservation.kind is ReservationKind.RUNNING:
+            return attempt.devices if attempt is not None else ()
+        assert reservation.kind is ReservationKind.MIGRATION and attempt is not None
+        if attempt.stop is not None and attempt.stop.reason is not StopReason.PREEMPTED:
+            return ()
+        return job.target.devices if job.target is not None else ()
+
+    def every_action_has_an_end(self, scheduler: Scheduler, wake_at: float | None) -> None:
+        now_s = self.boot_s
+        for job, attempt in scheduler.state.running():
+            kinds = [pending.kind for pending in attempt.pending]
+            assert len(kinds) == len(set(kinds))
+            assert (attempt.target is not None) is (ActionKind.RESIZE in kinds)
+            if job.state is JobState.RUNNING and job.target is not None:
+                assert ActionKind.CHECKPOINT in kinds
+            if job.state is JobState.LAUNCHING:
+                assert ActionKind.LAUNCH in kinds
+            dues = [now_s + limit_s(CORE, job, kind) for kind in kinds]
+            for pending, latest_s in zip(attempt.pending, dues, strict=True):
+                assert now_s < pending.due_boot_s <= latest_s, pending
+            ends = [pending.due_boot_s for pending in attempt.pending]
+            if attempt.stop is not None:
+                assert now_s < attempt.stop.kill_boot_s <= now_s + CORE.grace_s
+                ends.append(attempt.stop.kill_boot_s)
+            assert all(wake_at is not None and wake_at <= end_s for end_s in ends)
+        for job in scheduler.state.jobs.values():
+            if job.estimating:
+                assert job.estimate_due_boot_s is not None and wake_at is not None
+                assert wake_at <= job.estimate_due_boot_s <= now_s + CORE.estimate_limit_s
+
+    def no_reason_of_a_stop_is_weaker_than_before(self) -> None:
+        for attempt in self.scheduler.state.attempts.values():
+            before = self.reasons.get(attempt.serial)
+            if before is not None:
+                assert attempt.stop is not None, "a stop is withdrawn"
+                assert RANKING.index(attempt.stop.reason) <= RANKING.index(before)
+            if attempt.stop is not None:
+                self.reasons[attempt.serial] = attempt.stop.reason
+
+    def a_restart_knows_the_same(self) -> None:
+        other, now = Scheduler(replace(self.rules, planners=()), CORE), self.now
+        other.step(ev.Restored(at=now, kept=self.kept()))
+        other.step(ev.DevicesSeen(at=now, devices=self.devices))
+        decision = other.step(ev.AttemptsAdopted(at=now))
+        assert other.state.attempts == self.scheduler.state.attempts
+        assert {i: _lasting(j) for i, j in other.state.jobs.items()} == {
+            i: _lasting(j) for i, j in self.scheduler.state.jobs.items()
+        }
+        self.every_action_has_an_end(other, decision.wake_at)
+
+    # ------------------------------------------------------------- the end
+
+    def end_in_silence(self) -> None:
+        """The host never answers again, and still every action and every stop ends."""
+        self.prompt = False
+        for job in list(self.jobs.values()):
+            if not job.state.final:
+                self.cancel(job)
+        self.pass_time(CORE.grace_s)
+        self.pass_time(CORE.unkillable_s)
+        self.check()
+        state = self.scheduler.state
+        assert all(job.state.final for job in self.jobs.values())
+        assert not self.stored and not state.attempts
+        assert not any(led.holdings or led.reservations for led in state.ledgers.values())
+        self.pass_time(1e6)
+        assert len(state.timers) == 0
+
+
+def _lasting(job: Job) -> Job:
+    """A job without the deadline of the estimators, who are asked anew."""
+    return replace(job, estimate_due_boot_s=None)
+
+
+PROPOSALS: tuple[type[Proposal], ...] = (Migrate, ResizeTo, SetShares, TakeCheckpointNow, Preempt)

@@ -1,0 +1,63 @@
+"""Hosts that never answer, answer late or answer twice, in any order of events and restarts.
+
+No reservation without a living reason, no action without an end, no job stopped by a weaker
+reason than the one that stands, and no job runs twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from radrm.core.records import Device
+from radrm.core.words import DeviceKind
+from tests.contract.lives.mute import PROPOSALS, Mute
+from tests.contract.lives.test_fuzz import move
+from tests.world import gpus
+
+SERVERS = (gpus(2), gpus(3), gpus(2, kind=DeviceKind.MIG, profile="1g.5gb"))
+numbers = st.integers(0, 9)
+submits = move(
+    Mute.hand_in,
+    saves=st.sampled_from([True, True, False]),
+    requeue=st.booleans(),
+    limit=st.sampled_from([None, None, 200.0]),
+    estimating=st.sampled_from([False, False, True]),
+)
+proposes = move(
+    Mute.propose, number=numbers, what=st.sampled_from(PROPOSALS), where=st.integers(0, 2)
+)
+waits = move(Mute.pass_time, seconds=st.sampled_from([1.0, 5.0, 31.0, 61.0, 121.0]))
+moves = st.one_of(
+    submits,
+    proposes,
+    proposes,
+    waits,
+    waits,
+    move(Mute.be_mute, mute=st.sampled_from([True, True, False])),
+    move(
+        Mute.report,
+        number=numbers,
+        how=st.sampled_from(["started", "started", "void", "lost", "ok", "bad"]),
+    ),
+    move(Mute.report_again, number=st.integers(0, 99)),
+    move(Mute.answer, number=numbers, well=st.booleans()),
+    move(Mute.answer, number=st.just(0), well=st.booleans()),
+    move(Mute.command, number=numbers, what=st.sampled_from(["cancel", "requeue", "limit"])),
+    move(Mute.see, number=numbers, gone=st.booleans()),
+    move(Mute.restart),
+)
+
+
+@settings(max_examples=250, derandomize=True, report_multiple_bugs=False)
+@given(server=st.sampled_from(SERVERS), made=st.lists(moves, min_size=15, max_size=40))
+def test_whatever_the_host_answers_every_action_and_every_reservation_ends(
+    server: tuple[Device, ...], made: list[Callable[[Mute], None]]
+) -> None:
+    world = Mute(server)
+    for make in made:
+        make(world)
+        world.check()
+    world.end_in_silence()
