@@ -106,7 +106,7 @@ class EstimationConfig:
     for the estimators `auto`, `trace` and `faketensor`."""
     probe: bool = True
     """Measure the CUDA context once for each kind of GPU, driver and CUDA, by a job of the first
-    user with that CUDA. It takes seconds on a GPU of its own, after all other jobs."""
+    user with that CUDA."""
     trace_limit_s: float = 60.0
     """Limit for one trace, 1 to 3600. Only the traced job waits."""
     trace_memory_mib: int = 8192
