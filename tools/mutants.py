@@ -38,6 +38,24 @@ class Mutant:
 
 MUTANTS = (
     Mutant(
+        name="an owner's reservations add up",
+        file="state/reserved/of_device.py",
+        old="mib if owner not in largest else max(mib, largest[owner])",
+        new="mib + largest.get(owner, 0)",
+    ),
+    Mutant(
+        name="a reservation for later counts now",
+        file="state/reserved/claims.py",
+        old="        if claim.start_s <= at_s < claim.end_s:",
+        new="        if at_s < claim.end_s:",
+    ),
+    Mutant(
+        name="only the start of an interval counts",
+        file="state/reserved/claims.py",
+        old="    return [start_s, *sorted(starts)]",
+        new="    return [start_s]",
+    ),
+    Mutant(
         name="figures undo a decision",
         file="state/state.py",
         old="if volatile and name not in step.changed:",
@@ -90,6 +108,36 @@ MUTANTS = (
         "constraints/proposal.py",
         "if moves and (job.target is not None or attempt.target is not None):",
         "if moves and job.target is not None:",
+    ),
+    Mutant(
+        "CPUs beyond those of the node are booked",
+        "constraints/nodes.py",
+        "if there is not None and needed > max(there, has):",
+        "if False:",
+    ),
+    Mutant(
+        "a resize books the new tasks without the old ones",
+        "constraints/nodes.py",
+        "booked_by((*nodes.placements_of(job.id), placement)).items()",
+        "booked_by((placement,)).items()",
+    ),
+    Mutant(
+        "jobs elsewhere hold the turn of one that lacks CPUs",
+        "constraints/turns.py",
+        "refuse_size(state, job, leaving=ledger.holdings) is None",
+        "True",
+    ),
+    Mutant(
+        "a role that must yield loses its best devices",
+        "planning/assembly.py",
+        "for offer in reversed(chosen))",
+        "for offer in chosen)",
+    ),
+    Mutant(
+        "a task that stays reserves again what it gave back",
+        "lifecycle/resizing.py",
+        "occupy(state, job, attempt, both, new=more)",
+        "occupy(state, job, attempt, both)",
     ),
     Mutant(
         "a whole device that is not idle",

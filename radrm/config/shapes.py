@@ -115,7 +115,7 @@ class EstimationConfig:
 
 @dataclass(frozen=True, slots=True)
 class NodeConfig:
-    """What jobs can book of this server (`--cpus`, `--memory`). Both may be more than there is."""
+    """What jobs can book of this server (`--cpus`, `--memory`). Both may exceed what there is."""
 
     cpus: float | str = "auto"
     """The number of CPUs. `auto`: those that the daemon may use, by affinity and control groups."""

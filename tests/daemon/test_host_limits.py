@@ -107,6 +107,7 @@ def test_a_job_that_exceeds_its_host_memory_fails_and_says_so(
 
 
 def test_a_job_is_told_its_cpus(daemon: DaemonHome) -> None:
+    daemon.environment.pop("OMP_NUM_THREADS", None)
     words = "RADRM_CPUS", "OMP_NUM_THREADS", "PYTHON_CPU_COUNT"
     script = "; ".join(f"echo {word}=${word}" for word in words)
     told = {}

@@ -209,7 +209,7 @@ def test_unmanaged_memory_is_counted(home: DaemonHome) -> None:
     home.gpus = "sim:2xA100-40GB,unmanaged@0=30000"
     home.start()
     gpus = home.ask("gpus")
-    assert gpus[0]["unmanaged_mib"] == 30000
+    wait_until(lambda: home.ask("gpus")[0]["unmanaged_mib"] == 30000, "the first reading")
     job = home.submit("--gpu-memory=20G", *simjob("20G", 0.2, 50))
     assert home.wait_end(job)["devices"] == [gpus[1]["uuid"]]
 

@@ -55,7 +55,7 @@ def check_placement(
     `kept`: tasks that run there already, with the same shares. Nothing changes for them, so
     their devices need not take a new job.
     """
-    if not job.spec.gpus:
+    if not job.spec.gpus and job.id not in state.attempts:
         busy = refuse_gpuless(state)
         if busy is not None:
             return busy

@@ -63,10 +63,10 @@ def _check_owner(state: State, proposal: Reserve) -> Refusal | None:
     other = next((r for r in state.planned.of(owner) if r.planner != planner), None)
     if other is not None:
         return Refusal("owner", f"the planner {other.planner} has reserved for it already")
-    owners = {each.owner for each in state.planned.by(planner)} - {owner}
-    if len(owners) >= MOST_OWNERS:
-        why = f"it has reserved for {len(owners)} jobs and maintenances already"
-        return Refusal("count", why, None, MOST_OWNERS, len(owners))
+    owners = state.planned.owners_of[planner]
+    if owners >= MOST_OWNERS and owner not in state.planned.owners:
+        why = f"it has reserved for {owners} jobs and maintenances already"
+        return Refusal("count", why, None, MOST_OWNERS, owners)
     return None
 
 

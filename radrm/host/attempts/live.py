@@ -95,8 +95,10 @@ class Live:
                 return opened
 
     def processes(self) -> set[int]:
-        """The pids of the job's processes."""
+        """The pids of the job's processes; never the runner, which is in their group at first."""
         grouped = cgroups.processes(self.cgroup) if self.cgroup is not None else set()
+        if self.runner is not None:
+            grouped.discard(self.runner.pid)
         # To look at every process of a full server takes long.
         users = () if self.uid is None else (self.uid,)
         return grouped or attempt_processes(self.token, self.runner, (), users)

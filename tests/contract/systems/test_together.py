@@ -205,6 +205,27 @@ def test_two_toys_and_a_slow_one_at_once() -> None:
     assert kinds == {"a migration", "a preemption", "other caps"} and world.said == []
 
 
+def test_a_resize_and_caps_of_one_job_do_not_disturb_each_other() -> None:
+    """Elastic and FlowCon want the same job at the same event; a slow ANDREAS wants another."""
+    world = Watched(gpus(4), planners=(default_planner(), Elastic(), FlowCon(), SlowAndreas()))
+    grown = world.submit(30 * GIB, smact=0.5, roles=WORKERS)
+    assert len(world.where(grown)) == 4
+    patient = world.submit(30 * GIB, smact=0.5, checkpoint=CAN_SAVE)
+    others = [world.submit(30 * GIB, smact=0.5) for _ in range(2)]
+    urgent = world.submit(30 * GIB, smact=0.5, due_s=1.0, priority=1)
+    for _ in range(6):
+        world.pass_time(10.0)
+    assert len(world.where(grown)) == 1 and world.state(urgent) is JobState.RUNNING
+    assert world.attempts[patient.id, 1].outcome is Outcome.PREEMPTED
+    held = {uuid for owner, uuid in world.reservations if owner == f"job:{grown.id}"}
+    assert held == set(world.where(grown))
+    for job in (urgent, *others):
+        world.end(job)
+    for _ in range(3):
+        world.pass_time(10.0)
+    assert world.state(patient) is JobState.RUNNING and world.said == []
+
+
 def test_a_start_of_a_controller_is_checked_like_any_other() -> None:
     """`starts_jobs` says who is expected to start jobs; it is no right."""
     share = Share(device="GPU-0", reserved_mib=GIB)

@@ -34,7 +34,9 @@ def taken_mib(claims: Iterable[Claim], at_s: float) -> int:
     largest: dict[str, int] = {}
     for claim in claims:
         if claim.start_s <= at_s < claim.end_s:
-            largest[claim.owner] = max(claim.mib, largest.get(claim.owner, 0))
+            owner = claim.owner
+            if owner not in largest or claim.mib > largest[owner]:
+                largest[owner] = claim.mib
     return sum(largest.values())
 
 

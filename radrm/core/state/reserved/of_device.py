@@ -119,22 +119,18 @@ class Reserved:
         """Return what is reserved by planners in an interval, and from when the device is gone."""
         if not self.has_plans(device):
             return []
-        now = self._clock()
-        found = [
-            Claim(
-                r.owner,
-                self.size_mib(device, r),
-                r.since.boot_s,
-                FOREVER if r.until is None else r.until.boot_s,
-            )
-            for r in self.planned.values()
-            if r.owner != but
-        ]
-        if device.available_until is not None:
-            leaves_s = now.boot_s + device.available_until - now.wall_s
-            found.append(Claim(AVAILABILITY, device.capacity_mib, leaves_s))
+        now, capacity = self._clock(), device.capacity_mib
         start_s = now.boot_s if start_s is None else start_s
         end_s = FOREVER if end_s is None else end_s
+        found = []
+        for each in self.planned.values():
+            until_s = FOREVER if each.until is None else each.until.boot_s
+            if each.owner != but and until_s > start_s:
+                mib = capacity if each.mib is None else each.mib
+                found.append(Claim(each.owner, mib, each.since.boot_s, until_s))
+        if device.available_until is not None:
+            leaves_s = now.boot_s + device.available_until - now.wall_s
+            found.append(Claim(AVAILABILITY, capacity, leaves_s))
         return [claim for claim in found if claim.meets(start_s, end_s)]
 
     def claims(

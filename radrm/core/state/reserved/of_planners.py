@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 
 from radrm.core.records import Reservation, ReservationKey
@@ -12,6 +13,8 @@ class Planned:
 
     def __init__(self) -> None:
         self.owners: dict[str, dict[ReservationKey, Reservation]] = {}
+        self.owners_of: Counter[str | None] = Counter()
+        """The number of owners for which each planner has reserved."""
         self.aside: dict[ReservationKey, Reservation] = {}
         """Those of the planner that is called now and that it has not proposed again yet."""
         self.wake_s: float | None = None
@@ -19,12 +22,17 @@ class Planned:
 
     def put(self, reservation: Reservation) -> None:
         """Enter a reservation in place of the one with the same key."""
-        self.owners.setdefault(reservation.owner, {})[reservation.key] = reservation
+        if reservation.owner not in self.owners:
+            self.owners[reservation.owner] = {}
+            self.owners_of[reservation.planner] += 1
+        self.owners[reservation.owner][reservation.key] = reservation
 
     def drop(self, key: ReservationKey) -> None:
         """Remove a reservation, if it is here."""
         mine = self.owners.get(key[0], {})
-        if mine.pop(key, None) is not None and not mine:
+        dropped = mine.pop(key, None)
+        if dropped is not None and not mine:
+            self.owners_of[dropped.planner] -= 1
             del self.owners[key[0]]
 
     def of(self, owner: str) -> tuple[Reservation, ...]:
