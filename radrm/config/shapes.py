@@ -28,15 +28,14 @@ class MpsConfig:
     only: tuple[str, ...] = ()
     """The GPUs of that list; empty: all. A file has this list in `enabled`."""
     scope: str = "gpu"
-    """`gpu`: one control daemon per GPU; a fault ends no job on other GPUs, and jobs on several
-    GPUs do not use MPS. `server`: one control daemon for all GPUs."""
+    """`gpu`: one control daemon per GPU. `server`: one for all GPUs, also for jobs on several."""
     active_thread_percentage: int = 100
     """Limit of one client's share of the SMs, 1 to 100."""
     set_compute_mode: bool = False
     """Set a GPU to EXCLUSIVE_PROCESS while it has clients, and back afterwards. Root only."""
     multiuser: bool = False
-    """Let several users share one MPS server, if the driver can. Root only. For CUDA all clients
-    are then root's, and nothing separates their memory."""
+    """Let several users share one MPS server, if the driver can. Root only. Nothing separates their
+    memory."""
 
     def to_table(self) -> dict[str, Any]:
         """Return the table as a file holds it."""

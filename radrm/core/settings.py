@@ -35,8 +35,7 @@ class CoreSettings:
     """A settled job reserves its peak plus this."""
     stretch: float = 3.0
     """Until it is settled, an MPS client with an estimated need reserves up to this multiple of it
-    (or `floor_mib`), so that a low estimate does not end it. The surplus is at most half of the
-    memory free beyond its need. 1: no surplus."""
+    (or `floor_mib`). The surplus is at most half of the memory free beyond its need. 1: none."""
     idle_unmanaged_mib: int = 256
     """A device with at most this much unmanaged memory (a desktop) counts as idle."""
     mps_cohort_s: float = 1800.0
