@@ -137,7 +137,8 @@ class Config:
     """Sorts the waiting jobs."""
     planner: tuple[str, ...] = ("default",)
     """Decides what starts and changes; `default` starts jobs, by the order and the policy. A list
-    runs several in this order: `["default", "mine"]`. Exactly one of them starts waiting jobs."""
+    runs several in this order: `["default", "mine"]`, or `"default+mine"`. Exactly one of them
+    starts waiting jobs."""
     estimator: str = "auto"
     """Predicts the needs of jobs that declare none; `auto` combines several."""
     recovery: str = "exclusive"

@@ -42,8 +42,8 @@ class CoreSettings:
     """An MPS server has one user at a time. After this time without a gap, no more jobs of that
     user join while other users wait."""
     mps_timeslice_others: bool = False
-    """Let jobs that cannot be MPS clients (other users' jobs, jobs on several GPUs) share the GPU
-    with clients, time-sliced, without a memory limit."""
+    """Let jobs that cannot be MPS clients share the GPU with clients, time-sliced, without a memory
+    limit."""
     yield_to_unmanaged: bool = False
     """A device takes no new job while unmanaged processes use more than `idle_unmanaged_mib` of it.
     `false`: only count their memory."""
