@@ -23,7 +23,11 @@ _WATCHED = 100
 
 
 def exit_code(document: dict[str, Any]) -> int:
-    """The job's own code; 124 after its time limit, 125 if it was lost or never started."""
+    """The job's own code; 124 after its time limit, 125 if it was lost or never started.
+
+    It is 1 for a job that exited with 0 and did not complete: it was cancelled, or the kernel
+    killed some of its processes at its host memory limit.
+    """
     if document["state"] == "TIMEOUT":
         return EXIT_TIME_LIMIT
     if document["outcome"] == "lost" or document["started_at"] is None:
@@ -31,7 +35,7 @@ def exit_code(document: dict[str, Any]) -> int:
     code = document["exit_code"]
     if code is None:
         return EXIT_NEVER_RAN
-    return int(code)
+    return int(code) or int(document["state"] != "COMPLETED")
 
 
 def wait_for(
