@@ -288,7 +288,6 @@ class DeviceLedger:
             self.cohort.before_join(since_s)
         predicted = job.estimate(Quantity.SMACT)
         self.load.before_join(not self.holdings, predicted.value if predicted else None)
-        self.reserved.outdated()
         self.holdings[job.id] = Holding(
             job_id=job.id,
             serial=attempt.serial,
