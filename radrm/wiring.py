@@ -8,7 +8,8 @@ Names and settings are checked here. A rule raises ValueError for a value that i
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import MISSING, Field, dataclass, fields, is_dataclass, replace
 from difflib import get_close_matches
 from importlib import import_module
@@ -28,6 +29,7 @@ from radrm.core.rules import (
 )
 from radrm.core.scheduler import Rules
 from radrm.core.settings import CoreSettings
+from radrm.core.state.isolation import error_line
 from radrm.errors import BadConfig
 from radrm.estimators import ESTIMATORS
 from radrm.estimators.auto import Complain, ignore
@@ -104,7 +106,8 @@ def find_rule(kind: str, name: str) -> Callable[..., Any]:
 
     offered = {point.name: point for point in entry_points(group=f"radrm.{kind}")}
     if name in offered:
-        loaded: Callable[..., Any] = offered[name].load()
+        with _not_raising(f"{TABLES[kind]}.{name}"):
+            loaded: Callable[..., Any] = offered[name].load()
         return loaded
     names = sorted([*known, *offered])
     raise BadConfig(f"there is no rule {name!r} among {kind}{_nearest(name, names)}")
@@ -124,12 +127,13 @@ def _make(
     rule, where = find_rule(kind, name), f"{TABLES[kind]}.{name}"
     given = dict(tables.get(name, {}))
     settings = _checked(where, rule, given)
-    try:
-        made = rule(**settings, **parts)
-    except ValueError as error:
-        raise BadConfig(f"[{where}] {error}") from None
     interface = interface or INTERFACES[kind]
-    missing = missing_members(made, interface)
+    with _not_raising(where):
+        try:
+            made = rule(**settings, **parts)
+        except ValueError as error:
+            raise BadConfig(f"[{where}] {error}") from None
+        missing = missing_members(made, interface)
     if missing:
         wanted = f"radrm.rules.{interface.__name__}"
         raise BadConfig(
@@ -137,6 +141,17 @@ def _make(
             "or use another rule"
         )
     return made
+
+
+@contextmanager
+def _not_raising(where: str) -> Iterator[None]:
+    """Raise `BadConfig` for what code of third parties raises while a rule is made."""
+    try:
+        yield
+    except BadConfig:
+        raise
+    except (Exception, SystemExit) as error:
+        raise BadConfig(f"[{where}] the rule cannot be used: {error_line(error)}") from error
 
 
 def settings_of(rule: Callable[..., Any]) -> dict[str, Field[Any]]:
@@ -217,17 +232,18 @@ def _make_planner(config: Config, name: str, order: Order, policy: Policy) -> Pl
         "policy": policy,
         "recovery_policy": Exclusive(whole_device=policy.whole_device),
     }
-    # Only a planner that takes them (the default one) gets the other rules.
-    taken = signature(rule).parameters
-    everything = any(each.kind is Parameter.VAR_KEYWORD for each in taken.values())
-    used = {part: made for part, made in parts.items() if everything or part in taken}
-    interface = SlowPlanner if is_slow(rule) else Planner
-    found: Planner | SlowPlanner = _make("planners", name, config.planners, interface, **used)
-    if type(found.starts_jobs) is not bool:
-        raise BadConfig(f"[planners.{name}] its starts_jobs is neither true nor false")
-    # A planner's state, failures and process go by its name.
-    if found.name != name:
-        raise BadConfig(f"[planners.{name}] its name is {found.name!r}; call it {name!r} too")
+    with _not_raising(f"planners.{name}"):
+        # Only a planner that takes them (the default one) gets the other rules.
+        taken = signature(rule).parameters
+        everything = any(each.kind is Parameter.VAR_KEYWORD for each in taken.values())
+        used = {part: made for part, made in parts.items() if everything or part in taken}
+        interface = SlowPlanner if is_slow(rule) else Planner
+        found: Planner | SlowPlanner = _make("planners", name, config.planners, interface, **used)
+        if type(found.starts_jobs) is not bool:
+            raise BadConfig(f"[planners.{name}] its starts_jobs is neither true nor false")
+        # A planner's state, failures and process go by its name.
+        if found.name != name:
+            raise BadConfig(f"[planners.{name}] its name is {found.name!r}; call it {name!r} too")
     if name == FALLBACK:
         raise BadConfig(f"[planners.{name}] radrm has a planner of this name; choose another")
     return found

@@ -266,3 +266,41 @@ def test_declared_activity_and_duration_are_estimates_too() -> None:
         Estimate(Quantity.SMACT, 0.5, 0.5, "declared"),
         Estimate(Quantity.DURATION, 3600.0, 3600.0, "declared"),
     )
+
+
+class _Exits:
+    name, version, listens = "theirs", 1, frozenset[type]()
+
+    @property
+    def starts_jobs(self) -> bool:
+        raise SystemExit(3)
+
+    def plan(self, *_: object) -> None: ...
+
+    def explain(self, *_: object) -> None: ...
+
+
+class _RaisesAtOnce:
+    def __init__(self) -> None:
+        raise OSError("no such file")
+
+
+@pytest.mark.parametrize(
+    ("target", "words"),
+    [
+        ("no_such_module:Rule", "ModuleNotFoundError: No module named 'no_such_module'"),
+        ("tests.test_wiring:NoSuchRule", "AttributeError"),
+        ("tests.test_wiring:_Exits", "SystemExit: 3 (test_wiring.py:"),
+        ("tests.test_wiring:_RaisesAtOnce", "OSError: no such file (test_wiring.py:"),
+        ("tests.test_wiring:__name__", "'tests.test_wiring' is not a callable object"),
+    ],
+)
+def test_a_planner_that_raises_while_it_is_made_is_named(
+    mocker: MockerFixture, target: str, words: str
+) -> None:
+    point = EntryPoint("theirs", target, "radrm.planners")
+    mocker.patch("importlib.metadata.entry_points", return_value=EntryPoints([point]))
+    with pytest.raises(BadConfig) as caught:
+        make_rules(replace(Config(), planner=("default", "theirs")))
+    assert str(caught.value).startswith("[planners.theirs] the rule cannot be used: ")
+    assert words in str(caught.value)
