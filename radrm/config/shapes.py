@@ -28,15 +28,14 @@ class MpsConfig:
     only: tuple[str, ...] = ()
     """The GPUs of that list; empty: all. A file has this list in `enabled`."""
     scope: str = "gpu"
-    """`gpu`: one control daemon per GPU; a fault ends no job on other GPUs, and jobs on several
-    GPUs do not use MPS. `server`: one control daemon for all GPUs."""
+    """`gpu`: one control daemon per GPU. `server`: one for all GPUs, also for jobs on several."""
     active_thread_percentage: int = 100
     """Limit of one client's share of the SMs, 1 to 100."""
     set_compute_mode: bool = False
     """Set a GPU to EXCLUSIVE_PROCESS while it has clients, and back afterwards. Root only."""
     multiuser: bool = False
-    """Let several users share one MPS server, if the driver can. Root only. For CUDA all clients
-    are then root's, and nothing separates their memory."""
+    """Let several users share one MPS server, if the driver can. Root only. Nothing separates their
+    memory."""
 
     def to_table(self) -> dict[str, Any]:
         """Return the table as a file holds it."""
@@ -106,7 +105,7 @@ class EstimationConfig:
     for the estimators `auto`, `trace` and `faketensor`."""
     probe: bool = True
     """Measure the CUDA context once for each kind of GPU, driver and CUDA, by a job of the first
-    user with that CUDA. It takes seconds on a GPU of its own, after all other jobs."""
+    user with that CUDA."""
     trace_limit_s: float = 60.0
     """Limit for one trace, 1 to 3600. Only the traced job waits."""
     trace_memory_mib: int = 8192
@@ -138,7 +137,8 @@ class Config:
     """Sorts the waiting jobs."""
     planner: tuple[str, ...] = ("default",)
     """Decides what starts and changes; `default` starts jobs, by the order and the policy. A list
-    runs several in this order: `["default", "mine"]`. Exactly one of them starts waiting jobs."""
+    runs several in this order: `["default", "mine"]`, or `"default+mine"`. Exactly one of them
+    starts waiting jobs."""
     estimator: str = "auto"
     """Predicts the needs of jobs that declare none; `auto` combines several."""
     recovery: str = "exclusive"

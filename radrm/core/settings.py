@@ -24,11 +24,9 @@ class CoreSettings:
     """A device whose last reading is older takes no new job."""
     out_of_service_s: float = 60.0
     """A device that is unreadable, faulty or left to unmanaged processes for this long is out of
-    service. Jobs that need it stand aside, and others pass. For jobs that need an idle device, use
-    by unmanaged processes for this long suffices."""
+    service: others pass the jobs that need it."""
     gone_after_s: float = 600.0
-    """A waiting job fails after this time if no device could ever run it: a MIG instance was
-    removed, or a GPU is missing since the start. Jobs of a GPU that vanishes later stand aside."""
+    """A waiting job fails after this time if no device can ever run it."""
     settle_s: float = 120.0
     """A job is settled if its memory grew by at most `settle_growth_mib` for this long."""
     settle_growth_mib: int = 64
@@ -37,16 +35,15 @@ class CoreSettings:
     """A settled job reserves its peak plus this."""
     stretch: float = 3.0
     """Until it is settled, an MPS client with an estimated need reserves up to this multiple of it
-    (or `floor_mib`). The surplus is at most half of the memory free beyond its need. So a low
-    estimate does not end the job at its limit. 1: no surplus."""
+    (or `floor_mib`). The surplus is at most half of the memory free beyond its need. 1: none."""
     idle_unmanaged_mib: int = 256
     """A device with at most this much unmanaged memory (a desktop) counts as idle."""
     mps_cohort_s: float = 1800.0
     """An MPS server has one user at a time. After this time without a gap, no more jobs of that
     user join while other users wait."""
     mps_timeslice_others: bool = False
-    """Let jobs that cannot be MPS clients (other users' jobs, jobs on several GPUs) share the GPU
-    with clients, time-sliced, without a memory limit."""
+    """Let jobs that cannot be MPS clients share the GPU with clients, time-sliced, without a memory
+    limit."""
     yield_to_unmanaged: bool = False
     """A device takes no new job while unmanaged processes use more than `idle_unmanaged_mib` of it.
     `false`: only count their memory."""
@@ -55,18 +52,17 @@ class CoreSettings:
     unused_reclaim_s: float = 0.0
     """Cancel such a job after this time; 0: never."""
     grace_s: float = 30.0
-    """Time from TERM to KILL. Processes without a handler for TERM get it in the last 2 s, or in
-    the last quarter if that is less."""
+    """Time from TERM to KILL."""
     unkillable_s: float = 300.0
     """Time from the first KILL until radrm gives up a job whose processes do not end (the kernel
-    holds them). The job ends and is not run again. What memory they use counts as unmanaged."""
+    holds them). It is not run again by itself. Their memory counts as unmanaged."""
     action_limit_s: float = 300.0
-    """Time for a launch, a resize or a change of CPU and SM caps. Then a launch is stopped as lost;
-    the others have failed."""
+    """Time for a launch, a resize or a change of caps. Then a launch is lost; the others have
+    failed."""
     checkpoint_limit_s: float = 600.0
     """Time for a checkpoint; at least three times its cost, if the job states that."""
     estimate_limit_s: float = 3600.0
-    """Time for the estimators. Then the job goes on with the estimates that it has."""
+    """Time for the estimators of a job. Then it goes on without their answer."""
     think_s: float = 60.0
     """Limit for one plan of a slow planner. Then its process is killed, and it is asked again after
     a pause (`retry_s`)."""

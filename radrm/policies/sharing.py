@@ -40,7 +40,7 @@ class Sharing:
     """A job of unknown need reserves this much, and needs this much free memory."""
     conditions: bool = True
     """`false`: the thesis' "no condition" variants (section 6.4.2, Table 6.3). Memory and SM
-    activity refuse no device; jobs that do not fit run out of memory and are recovered."""
+    activity refuse no device."""
     whole_device: bool = False
 
     def __post_init__(self) -> None:
@@ -91,7 +91,7 @@ class Fitting(Sharing):
 
     min_free_mib: int = 0
     floor_mib: int = 5120
-    """A job of unknown need counts as if it needed this much; `margin_mib` is added."""
+    """A job of unknown need counts as if it needed this much."""
 
     def wanted_mib(self, ask: Ask) -> int:
         need = self.floor_mib if ask.need_mib is None else ask.need_mib

@@ -256,6 +256,7 @@ class DeviceLedger:
                 used_mib, reading.at.boot_s, self._settings.settle_growth_mib
             ):
                 rose.add(job_id)
+        self.reserved.outdated()
         return rose
 
     # ------------------------------------------------------------- SM activity
@@ -313,6 +314,7 @@ class DeviceLedger:
         left_s = now_s if left_s is None else left_s
         self._divide_energy_before(left_s)
         holding = self.holdings.pop(job_id)
+        self.reserved.outdated()
         if holding.collocation is Collocation.MPS:
             self.cohort.after_leave(holding.uid, now_s, self._settings.mps_cohort_s)
         self.load.after_leave(not self.holdings)

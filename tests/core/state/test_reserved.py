@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -10,6 +12,7 @@ from radrm.core.settings import CoreSettings
 from radrm.core.state.ledger import DeviceLedger
 from radrm.core.state.reserved.claims import FOREVER, Claim, earliest_s, peak_mib, taken_mib
 from radrm.core.words import ReservationKind
+from tests.core import ledgers
 from tests.core.ledgers import DEVICE, reading
 
 NOW = Instant(1000.0, 5e8)
@@ -111,3 +114,30 @@ def test_the_earliest_moment_is_the_first_that_is_free_long_enough(
     found = earliest_s(every, room, 1000.0, length_s)
     assert found == expected
     assert found is None or peak_mib(every, found, found + length_s) <= room
+
+
+def test_what_changes_a_device_changes_its_free_memory_at_once() -> None:
+    """Free memory is asked for between the changes, so a sum that was kept too long would show."""
+    mine = ledgers.ledger()
+    free = [mine.free_mib()]
+    ledgers.admit(mine, 1, 10_000)
+    free.append(mine.free_mib())
+    mine.reserve(replace(next(iter(mine.reservations.values())), mib=11_000))
+    free.append(mine.free_mib())
+    mine.take(reading(1001.0, used=9_000, held={1: 9_000}))
+    free.append(mine.free_mib())
+    mine.take(reading(1002.0, used=12_000, held={1: 12_000}))
+    free.append(mine.free_mib())
+    mine.device = replace(mine.device, overhead_mib=mine.device.overhead_mib + 24)
+    free.append(mine.free_mib())
+    mine.release(1, 1003.0)
+    free.append(mine.free_mib())
+    mine.unreserve(("job:1", ReservationKind.RUNNING, "GPU-0"))
+    free.append(mine.free_mib())
+    taken = [CAPACITY - (mib or 0) for mib in free]
+    assert taken == [0, 10_000, 11_000, 11_000, 12_000, 12_024, 11_024, 24]
+    whole = ledgers.ledger()
+    ledgers.admit(whole, 1, None)
+    assert whole.free_mib() == 0
+    whole.device = replace(whole.device, total_mib=80_000)
+    assert (whole.free_mib(), whole.free_mib("job:1")) == (0, whole.device.capacity_mib)

@@ -14,6 +14,8 @@ Invariants:
 - RUNNING and MIGRATION of one owner do not add up: the attempt ends before the job starts at its
   target.
 - Without planners' reservations nothing depends on the time.
+- What each owner holds is summed once per change: `outdated` is called when a reservation, an
+  attempt or its use changes. Each waiting job that is tried asks for it, on each device.
 """
 
 from __future__ import annotations
@@ -44,16 +46,26 @@ class Reserved:
         """Those of live attempts and of migrations' targets."""
         self.planned: dict[ReservationKey, Reservation] = {}
         """Those that planners made."""
+        self._by_owner: dict[str, int] | None = None
+        """The MiB that each owner holds, on a device of `_capacity_mib`; None: not known now."""
+        self._capacity_mib = 0
+        self._all_mib = 0
+
+    def outdated(self) -> None:
+        """Forget the sums: a reservation has changed, or an attempt, or its use."""
+        self._by_owner = None
 
     def put(self, reservation: Reservation) -> None:
         """Enter a reservation in place of the one with the same key."""
         kept = self.planned if reservation.kind.planned else self.held
         kept[reservation.key] = reservation
+        self.outdated()
 
     def drop(self, key: ReservationKey) -> None:
         """Remove a reservation, if it is here."""
         self.held.pop(key, None)
         self.planned.pop(key, None)
+        self.outdated()
 
     def every(self) -> tuple[Reservation, ...]:
         """Return all reservations."""
@@ -82,13 +94,14 @@ class Reserved:
 
     def held_mib(self, device: Device, but: str | None) -> int:
         """Return the MiB that attempts and migrations' targets take."""
-        largest: dict[str, int] = {}
-        for reservation in self.held.values():
-            owner = reservation.owner
-            if owner != but:
-                mib = self.size_mib(device, reservation)
-                largest[owner] = mib if owner not in largest else max(mib, largest[owner])
-        return sum(largest.values())
+        largest = self._by_owner
+        if largest is None or self._capacity_mib != device.capacity_mib:
+            largest = self._by_owner = {}
+            for reservation in self.held.values():
+                owner, mib = reservation.owner, self.size_mib(device, reservation)
+                largest[owner] = max(mib, largest.get(owner, 0))
+            self._capacity_mib, self._all_mib = device.capacity_mib, sum(largest.values())
+        return self._all_mib - largest.get(but, 0) if but is not None else self._all_mib
 
     def taken_mib(
         self, device: Device, but: str | None, start_s: float | None, end_s: float | None
@@ -105,7 +118,7 @@ class Reserved:
         self, device: Device, but: str | None, start_s: float | None, end_s: float | None
     ) -> bool:
         """Return whether another owner has a reservation in an interval."""
-        if any(r.owner != but for r in self.held.values()):
+        if self.held and any(r.owner != but for r in self.held.values()):
             return True
         return bool(self.planned_claims(device, but, start_s, end_s))
 
