@@ -71,8 +71,9 @@ def _general(answer: Document) -> list[Field]:
     for reason in answer["reasons"]:
         numbers = ""
         if reason["needed"] is not None and reason["available"] is not None:
-            needed = amount(reason["needed"], reason["unit"])
-            numbers = f": {amount(reason['available'], reason['unit'])} of {needed}"
+            needed, there = (amount(reason[key], reason["unit"]) for key in ("needed", "available"))
+            if not {needed, there} <= {word.strip("(),;") for word in reason["message"].split()}:
+                numbers = f": {there} of {needed}"
         if numbers or reason["message"] != answer["summary"]:
             lines.append(_indented(f"{_whose(reason)}{reason['message']}{numbers}"))
     if answer["ahead"]:

@@ -63,6 +63,15 @@ def test_each_device_says_what_is_needed_and_what_is_there() -> None:
     assert rows[3][2:5] == ["nothing", "-", "-"]
 
 
+def test_a_reason_that_has_both_numbers_is_not_said_twice() -> None:
+    why = "needs 2 CPUs, 0.5 free"
+    cpus = reason("cpus", why, needed=2.0, available=0.5)
+    lines = shown(explanation(answer(job(5), summary=why, reasons=[cpus], ahead=1)))
+    assert lines[1:3] == [f"  {why}", "  1 job is before it"]
+    behind = answer(job(5), summary="job 4 is served first", reasons=[cpus], ahead=1)
+    assert shown(explanation(behind))[2] == f"  {why}"
+
+
 def test_what_concerns_no_device_comes_first_and_alone() -> None:
     held = answer(
         job(5, held=True),
