@@ -40,8 +40,8 @@ MUTANTS = (
     Mutant(
         name="an owner's reservations add up",
         file="state/reserved/of_device.py",
-        old="mib if owner not in largest else max(mib, largest[owner])",
-        new="mib + largest.get(owner, 0)",
+        old="largest[owner] = max(mib, largest.get(owner, 0))",
+        new="largest[owner] = mib + largest.get(owner, 0)",
     ),
     Mutant(
         name="a reservation for later counts now",
