@@ -32,7 +32,7 @@ def free_for(state: State, job: Job, ledger: DeviceLedger) -> int | None:
     ends of the attempts that are here. So from then on these ends count, for this job, too.
     """
     owner = owner_of(job.id)
-    if not ledger.reserved.has_plans(ledger.device):
+    if not ledger.reserved.timed:
         return ledger.free_mib(owner)
     start_s, end_s = interval_of(state, job)
     now = ledger.free_mib(owner, start_s, start_s)
@@ -44,7 +44,7 @@ def free_for(state: State, job: Job, ledger: DeviceLedger) -> int | None:
 
 def idle_for(state: State, job: Job, ledger: DeviceLedger) -> bool:
     """Return whether the device is idle for a job, and not reserved until its time limit."""
-    if not ledger.reserved.has_plans(ledger.device):
+    if not ledger.reserved.timed:
         return ledger.idle_for(owner_of(job.id))
     return ledger.idle_for(owner_of(job.id), *interval_of(state, job))
 
@@ -56,7 +56,7 @@ def refuse_overlap(
 
     `alone`: as if no job were on the device. An unknown need meets only a full device.
     """
-    if not ledger.reserved.has_plans(ledger.device):
+    if not ledger.reserved.timed:
         return None
     owner, (start_s, end_s) = owner_of(job.id), interval_of(state, job)
     planned = ledger.reserved.planned_claims(ledger.device, owner, start_s, end_s)
@@ -95,7 +95,7 @@ def who_reserved(state: State, job: Job, ledger: DeviceLedger, mib: int = 0) -> 
 
     None also if live attempts leave less than `mib`: then the reservation is not the reason.
     """
-    if not ledger.reserved.has_plans(ledger.device):
+    if not ledger.reserved.timed:
         return None
     owner = owner_of(job.id)
     held = (ledger.unmanaged_mib or 0) + ledger.reserved.held_mib(ledger.device, owner)

@@ -76,6 +76,7 @@ class DeviceLedger:
         self.holdings: dict[int, Holding] = {}
         """By job id."""
         self.reserved = Reserved(self.holdings, clock)
+        self.reserved.see(device)
         self.reading: Reading | None = None
         self.unmanaged_mib: int | None = None
         # Not `window or ...`: an empty window is false.
@@ -88,6 +89,11 @@ class DeviceLedger:
         """Boot time of the last leave. Earlier readings may still count the job that left."""
         self._unusable_since_s: float | None = None
         self._in_use_since_s: float | None = None
+
+    def see(self, device: Device) -> None:
+        """Take in the device's present record."""
+        self.device = device
+        self.reserved.see(device)
 
     # ------------------------------------------------------------- memory
 

@@ -277,7 +277,7 @@ class State:
                     device, self.settings, self._windows(device), lambda: self.step.now
                 )
                 self.ledgers[uuid] = ledger
-            ledger.device = device
+            ledger.see(device)
             ledger.drained = self.drained.get(uuid)
             ledger.vanished = False
             self.absent.pop(uuid, None)

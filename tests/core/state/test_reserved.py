@@ -128,7 +128,7 @@ def test_what_changes_a_device_changes_its_free_memory_at_once() -> None:
     free.append(mine.free_mib())
     mine.take(reading(1002.0, used=12_000, held={1: 12_000}))
     free.append(mine.free_mib())
-    mine.device = replace(mine.device, overhead_mib=mine.device.overhead_mib + 24)
+    mine.see(replace(mine.device, overhead_mib=mine.device.overhead_mib + 24))
     free.append(mine.free_mib())
     mine.release(1, 1003.0)
     free.append(mine.free_mib())
@@ -139,5 +139,5 @@ def test_what_changes_a_device_changes_its_free_memory_at_once() -> None:
     whole = ledgers.ledger()
     ledgers.admit(whole, 1, None)
     assert whole.free_mib() == 0
-    whole.device = replace(whole.device, total_mib=80_000)
+    whole.see(replace(whole.device, total_mib=80_000))
     assert (whole.free_mib(), whole.free_mib("job:1")) == (0, whole.device.capacity_mib)

@@ -46,13 +46,16 @@ class Reserved:
         """Those of live attempts and of migrations' targets."""
         self.planned: dict[ReservationKey, Reservation] = {}
         """Those that planners made."""
+        self.timed = False
+        """Whether anything here depends on the time."""
+        self._leaves = False
         self._by_owner: dict[str, int] | None = None
-        """The MiB that each owner holds, on a device of `_capacity_mib`; None: not known now."""
-        self._capacity_mib = 0
+        """The MiB that each owner holds; None: not known now."""
         self._all_mib = 0
 
     def outdated(self) -> None:
-        """Forget the sums: a reservation has changed, or an attempt, or its use."""
+        """Forget what was found out: a reservation has changed, an attempt, or its use."""
+        self.timed = self._leaves or bool(self.planned)
         self._by_owner = None
 
     def put(self, reservation: Reservation) -> None:
@@ -71,9 +74,10 @@ class Reserved:
         """Return all reservations."""
         return (*self.held.values(), *self.planned.values())
 
-    def has_plans(self, device: Device) -> bool:
-        """Return whether anything depends on the time."""
-        return bool(self.planned) or device.available_until is not None
+    def see(self, device: Device) -> None:
+        """Note the device's record, which may say until when it is available."""
+        self._leaves = device.available_until is not None
+        self.outdated()
 
     def running(self, job_id: int) -> Reservation | None:
         """Return the reservation of a job's live attempt; None if it has none here."""
@@ -95,12 +99,12 @@ class Reserved:
     def held_mib(self, device: Device, but: str | None) -> int:
         """Return the MiB that attempts and migrations' targets take."""
         largest = self._by_owner
-        if largest is None or self._capacity_mib != device.capacity_mib:
+        if largest is None:
             largest = self._by_owner = {}
             for reservation in self.held.values():
                 owner, mib = reservation.owner, self.size_mib(device, reservation)
                 largest[owner] = max(mib, largest.get(owner, 0))
-            self._capacity_mib, self._all_mib = device.capacity_mib, sum(largest.values())
+            self._all_mib = sum(largest.values())
         return self._all_mib - largest.get(but, 0) if but is not None else self._all_mib
 
     def taken_mib(
@@ -108,7 +112,7 @@ class Reserved:
     ) -> int:
         """Return the most MiB taken at any moment of an interval."""
         held = self.held_mib(device, but)
-        planned = self.planned_claims(device, but, start_s, end_s)
+        planned = self.planned_claims(device, but, start_s, end_s) if self.timed else ()
         if not planned:
             return held
         start_s = self._clock().boot_s if start_s is None else start_s
@@ -120,7 +124,7 @@ class Reserved:
         """Return whether another owner has a reservation in an interval."""
         if self.held and any(r.owner != but for r in self.held.values()):
             return True
-        return bool(self.planned_claims(device, but, start_s, end_s))
+        return self.timed and bool(self.planned_claims(device, but, start_s, end_s))
 
     def planned_claims(
         self,
@@ -130,7 +134,7 @@ class Reserved:
         end_s: float | None = None,
     ) -> list[Claim]:
         """Return what is reserved by planners in an interval, and from when the device is gone."""
-        if not self.has_plans(device):
+        if not self.timed:
             return []
         now, capacity = self._clock(), device.capacity_mib
         start_s = now.boot_s if start_s is None else start_s
