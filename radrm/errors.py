@@ -52,6 +52,9 @@ class StoreError(RadrmError):
     pass
 
 
+_MOST_CHARACTERS = 300
+"""The most characters of an exception's message in a line."""
+
 # Exit codes of `submit --wait` and `wait` for a job that has no exit code of its own.
 EXIT_TIME_LIMIT = 124
 EXIT_NEVER_RAN = 125
@@ -63,3 +66,23 @@ def plain(text: str) -> str:
     Such characters could move the cursor, change colours or forge a line.
     """
     return "".join(c if c.isprintable() else "\ufffd" for c in text)
+
+
+def message_of(error: BaseException) -> str:
+    """Return the message of an exception, whatever its class, as one short line."""
+    try:
+        words = " ".join(str(error).split())[:_MOST_CHARACTERS]
+    except Exception:  # the class can be a third party's
+        words = "its message cannot be read"
+    return words.encode("utf-8", "backslashreplace").decode()
+
+
+def one_line(error: BaseException) -> str:
+    """Return an exception as one short line: its type, message and line of code."""
+    words = message_of(error)
+    trace, where = error.__traceback__, ""
+    while trace is not None:
+        file = trace.tb_frame.f_code.co_filename.rpartition("/")[2]
+        where = f" ({file}:{trace.tb_lineno})"
+        trace = trace.tb_next
+    return f"{type(error).__name__}{f': {words}' if words else ''}{where}"

@@ -29,8 +29,7 @@ from radrm.core.rules import (
 )
 from radrm.core.scheduler import Rules
 from radrm.core.settings import CoreSettings
-from radrm.core.state.isolation import error_line
-from radrm.errors import BadConfig
+from radrm.errors import BadConfig, one_line
 from radrm.estimators import ESTIMATORS
 from radrm.estimators.auto import Complain, ignore
 from radrm.estimators.declared import Declared
@@ -151,7 +150,7 @@ def _not_raising(where: str) -> Iterator[None]:
     except BadConfig:
         raise
     except (Exception, SystemExit) as error:
-        raise BadConfig(f"[{where}] the rule cannot be used: {error_line(error)}") from error
+        raise BadConfig(f"[{where}] the rule cannot be used: {one_line(error)}") from error
 
 
 def settings_of(rule: Callable[..., Any]) -> dict[str, Field[Any]]:

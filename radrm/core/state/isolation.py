@@ -28,8 +28,9 @@ from typing import ParamSpec, TypeVar
 from radrm.core.settings import CoreSettings
 from radrm.core.state.pauses import Pauses
 from radrm.core.units import show_seconds
+from radrm.errors import message_of, one_line
 
-_MOST_WORDS = 300
+_LONGEST_NAME = 300
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -56,20 +57,9 @@ class RuleFailed(Exception):
 
 
 def error_line(error: BaseException) -> str:
-    """Return an exception as one short line: its type, message and line of code."""
-    try:
-        words = " ".join(str(error).split())[:_MOST_WORDS]
-    except Exception:  # the class can be the rule's own
-        words = "its message cannot be read"
-    words = words.encode("utf-8", "backslashreplace").decode()
-    if isinstance(error, (WrongAnswer, TooSlow)):
-        return words
-    trace, where = error.__traceback__, ""
-    while trace is not None:
-        file = trace.tb_frame.f_code.co_filename.rpartition("/")[2]
-        where = f" ({file}:{trace.tb_lineno})"
-        trace = trace.tb_next
-    return f"{type(error).__name__}{f': {words}' if words else ''}{where}"
+    """Return an exception as one short line. The core's own say all by themselves."""
+    own = isinstance(error, (WrongAnswer, TooSlow))
+    return message_of(error) if own else one_line(error)
 
 
 def call_rule(call: Callable[P, T], *args: P.args, **words: P.kwargs) -> T:
@@ -92,7 +82,7 @@ class Isolation:
 
     def fail(self, kind: str, name: str, error: BaseException, meanwhile: str) -> None:
         """Let a rule rest. `meanwhile` says, for users, what happens in its place."""
-        key = (kind, str(name)[:_MOST_WORDS])
+        key = (kind, str(name)[:_LONGEST_NAME])
         if self._pauses.pausing(key, self.now_s) is not None:
             return  # several failures within one pause count as one
         before = self._pauses.last(key)
