@@ -43,6 +43,8 @@ def main(notes: str, stubborn: bool) -> int:
     with connection.makefile() as told:
         for line in told:
             note(line.strip())
+            if line.strip() == "terminate":
+                connection.sendall(b"removed\n")
             if line.strip() == "fault" and not stubborn:
                 return 1
     while stubborn:
