@@ -68,6 +68,7 @@ def test_what_ran_before_is_known_the_next_time(daemon: DaemonHome) -> None:
     assert daemon.job(daemon.submit("c.rad"))["estimate_mib"] is None, "it is another command"
     said = daemon.radrm("estimate", "b.rad", "--explain").stdout
     assert "of the same job" in said
+    daemon.wait_end(second["id"])  # a kill loses what was measured of a job that still runs
     daemon.kill()
     daemon.start()
     (told,) = daemon.json("estimate", "b.rad", "--estimator", "history")
