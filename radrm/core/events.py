@@ -198,7 +198,7 @@ class AttemptEnded(AttemptEvent):
     `exits` has one entry per task. `lost` is why the end is unknown. `never_started` is why
     the command could not be started. `passing`: that reason lies with the server (a full
     disk) and can be over soon. `failure`: the attempt has failed for this reason, whatever its
-    exit codes, and not for want of GPU memory.
+    exit codes. That reason is never GPU out-of-memory.
     """
 
     exits: tuple[Exit, ...] = ()

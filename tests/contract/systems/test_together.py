@@ -18,8 +18,8 @@ from radrm.core.proposals import (
     Start,
     TakeCheckpointNow,
 )
-from radrm.core.records import Checkpoint, Job, Placement, PlannerRequest, Refusal, Share
-from radrm.core.rules import Plan
+from radrm.core.records import Attempt, Checkpoint, Job, Placement, PlannerRequest, Refusal, Share
+from radrm.core.rules import Plan, Planner
 from radrm.core.view import View
 from radrm.core.words import CheckpointKind, Collocation, JobState, Outcome
 from tests.contract.broken import Broken, Watched, Wishing, lives, raising, world_of
@@ -69,15 +69,21 @@ def cap(job: Job, attempt: Any) -> Proposal:
     return SetShares(job_id=job.id, shares=shares)
 
 
-def test_each_sees_what_the_earlier_ones_have_changed() -> None:
-    first = Once(preempt, name="first")
-    second = Once(cap, name="second")
-    world = Watched(gpus(2), planners=(default_planner(), first, second))
+def with_a_running_job(*others: Planner) -> tuple[Watched, Attempt]:
+    """A world with these planners beside the default one, and a host that answers no more."""
+    world = Watched(gpus(2), planners=(default_planner(), *others))
     world.obey = False
     job = world.submit(GIB, checkpoint=CAN_SAVE)
     attempt = world.live(job)
     assert attempt is not None
     world.step(ev.AttemptStarted(at=world.now, job_id=job.id, serial=attempt.serial))
+    return world, attempt
+
+
+def test_each_sees_what_the_earlier_ones_have_changed() -> None:
+    first = Once(preempt, name="first")
+    second = Once(cap, name="second")
+    world, _ = with_a_running_job(first, second)
     world.read()
     assert first.seen[-1] == "RUNNING" and second.seen[-1] == "STOPPING"
     assert second.asked == 0
@@ -87,12 +93,8 @@ def test_each_sees_what_the_earlier_ones_have_changed() -> None:
 def test_two_wishes_for_one_job_are_checked_one_by_one(wish: Any) -> None:
     """The second planner has made its plan without looking, and its wish is stale or sound."""
     both = [Broken(name=name, listens=frozenset({ev.ReadingsTaken})) for name in ("one", "two")]
-    world = Watched(gpus(2), planners=(default_planner(), *both))
-    world.obey = False
-    job = world.submit(GIB, checkpoint=CAN_SAVE)
-    attempt = world.live(job)
-    assert attempt is not None
-    world.step(ev.AttemptStarted(at=world.now, job_id=job.id, serial=attempt.serial))
+    world, attempt = with_a_running_job(*both)
+    job = world.jobs[attempt.job_id]
     plan = [wish(job, attempt)]
     for planner in both:
         planner.make = lambda: Plan(plan)
@@ -160,18 +162,13 @@ def test_records_say_who_decided() -> None:
 def test_caps_during_a_migration_do_not_hide_who_asked_for_it() -> None:
     moving = Once(migrate, name="moving")
     capping = Once(cap, name="capping")
-    world = Watched(gpus(2), planners=(default_planner(), moving, capping))
-    world.obey = False
-    job = world.submit(GIB, checkpoint=CAN_SAVE)
-    attempt = world.live(job)
-    assert attempt is not None
-    world.step(ev.AttemptStarted(at=world.now, job_id=job.id, serial=attempt.serial))
+    world, attempt = with_a_running_job(moving, capping)
     world.read()
     assert moving.asked == capping.asked == 1
-    taken = ev.CheckpointTaken(at=world.now, job_id=job.id, serial=attempt.serial)
+    taken = ev.CheckpointTaken(at=world.now, job_id=attempt.job_id, serial=attempt.serial)
     world.step(taken)
-    world.end(job, signal=15)
-    first, second = (world.attempts[job.id, number] for number in (1, 2))
+    world.end(attempt.job_id, signal=15)
+    first, second = (world.attempts[attempt.job_id, number] for number in (1, 2))
     assert first.reason == "preempted: the planner moving asked for a migration"
     assert second.planner == "moving"
 
