@@ -258,7 +258,7 @@ others and exclusive, but close together.
 
 ## Fitted and predicted
 
-- **Fitted** on heavy60's MAGM + GPUMemNet run: the eight constants of `radrm/simulated/physics.py`.
+- **Fitted** on heavy60's MAGM + GPUMemNet run: the constants of `radrm/interference/model.py`.
   SM activity, steady memory and power of jobs, so *Exclusive*'s energy, come from heavy60's
   exclusive run.
 - **Chosen with both traces in view**: readings are 20 s old (`Pace.stale_s`). Fresh ones give too

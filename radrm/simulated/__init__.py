@@ -3,7 +3,7 @@
 Pure: callers pass the time in; nothing here uses a socket, a process or a file.
 
 The files, in the order in which they may import one another:
-    physics  how jobs on a GPU slow one another down
+    power    the power that a GPU draws
     spec     parses `--gpus sim:...`
     model    the simulated driver's state: contexts, memory, work, activity, energy
 """

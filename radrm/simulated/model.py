@@ -15,7 +15,8 @@ from dataclasses import dataclass, field
 
 from radrm.core.records import Device
 from radrm.core.words import DeviceKind
-from radrm.simulated.physics import Demand, Load, activity, running_speeds, share_weight, watts
+from radrm.interference.model import Demand, Load, activity, running_speeds, share_weight
+from radrm.simulated.power import watts
 from radrm.simulated.spec import SimulatedDevice
 
 

@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from radrm.core.records import Device
 from radrm.core.words import DeviceKind
 from radrm.errors import UsageError
-from radrm.simulated.physics import A100_IDLE_W, A100_PEAK_W
+from radrm.simulated.power import A100_IDLE_W, A100_PEAK_W
 
 PREFIX = "sim:"
 _EXAMPLE = "sim:4xA100-40GB"

@@ -1,7 +1,7 @@
-"""Lower bounds: no policy does better on this server, in the model of `simulated.physics`.
+"""Lower bounds: no policy does better on this server, in the model of `interference.model`.
 
 A job's work on a GPU is its solo SMACT times its solo time. The work that a GPU delivers per
-second is limited, for any number of jobs (`physics.delivered`).
+second is limited, for any number of jobs (`interference.delivered`).
 
 The bounds are for an easier problem: one machine with the capacity of all GPUs, on which
 work can be split, paused and moved, without memory limits. A bound there is also a bound
@@ -26,7 +26,7 @@ from heapq import heappop, heappush
 from statistics import fmean
 
 from radrm.core.words import Outcome
-from radrm.simulated.physics import delivered
+from radrm.interference.model import delivered
 from radrm.simulator.run import Run
 from radrm.simulator.traces.job import TraceJob
 

@@ -19,7 +19,8 @@ from enum import Enum
 from heapq import heappop, heappush
 
 from radrm.core.words import Collocation
-from radrm.simulated.physics import Demand, activity, joint_speed, share_weight, speeds, watts
+from radrm.interference.model import Demand, activity, joint_speed, share_weight, speeds
+from radrm.simulated.power import watts
 from radrm.simulated.spec import SimulatedDevice
 from radrm.simulator.run import DeviceRun, DeviceStep
 from radrm.simulator.traces.job import TraceJob
@@ -289,7 +290,7 @@ class World:
     def _update_speeds(self, changed: Iterable[int]) -> None:
         """Compute new speeds for the jobs on these devices, and for the devices that follow.
 
-        This is `physics.running_speeds` limited to the affected devices. A job on several
+        This is `interference.running_speeds` limited to the affected devices. A job on several
         devices runs at its joint speed on all of them. If that changes, the jobs on its other
         devices get new speeds, too.
         """

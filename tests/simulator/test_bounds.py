@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from radrm.config import Config
-from radrm.simulated.physics import delivered
+from radrm.interference.model import delivered
 from radrm.simulated.spec import parse
 from radrm.simulator.bounds import Bounds, bounds, drawn, nominal
 from radrm.simulator.engine import simulate

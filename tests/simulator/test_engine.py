@@ -14,8 +14,9 @@ from hypothesis import strategies as st
 from radrm.config import Config
 from radrm.core.words import Collocation, Outcome
 from radrm.errors import BadConfig, UsageError
-from radrm.simulated.physics import Demand, running_speeds, speeds, watts
-from radrm.simulated.physics import Load as PhysicsLoad
+from radrm.interference.model import Demand, running_speeds, speeds
+from radrm.interference.model import Load as JobLoad
+from radrm.simulated.power import watts
 from radrm.simulated.spec import parse
 from radrm.simulator import estimates
 from radrm.simulator.engine import simulate
@@ -128,7 +129,7 @@ def test_the_order_of_the_lines_changes_nothing() -> None:
 
 @settings(max_examples=40)
 @given(seed=st.integers(0, 10**6), count=st.integers(1, 7))
-def test_speeds_are_those_of_the_physics(seed: int, count: int) -> None:
+def test_speeds_are_those_of_the_model(seed: int, count: int) -> None:
     """The world looks at few devices; `running_speeds` looks at all of them each time."""
     rng = Random(seed)
     world = World(parse("sim:4xA100-40GB"))
@@ -146,7 +147,7 @@ def test_speeds_are_those_of_the_physics(seed: int, count: int) -> None:
         world.end(lived.pop(rng.randrange(count)))
     expected = running_speeds(
         {
-            key: PhysicsLoad(a.course.demand, tuple(str(at) for at in a.devices), a.mps)
+            key: JobLoad(a.course.demand, tuple(str(at) for at in a.devices), a.mps)
             for key, a in lived.items()
         }
     )
@@ -156,7 +157,7 @@ def test_speeds_are_those_of_the_physics(seed: int, count: int) -> None:
 # ------------------------------------------------------------------ worked out by hand
 
 
-def test_two_jobs_share_a_gpu_by_the_physics() -> None:
+def test_two_jobs_share_a_gpu_by_the_model() -> None:
     jobs = [job(0, 330, smact=0.8), job(0, 330, smact=0.7)]
     setting = scenario("rr", "sim:1xA100-40GB", settings={"conditions": True, "max_smact": 1.0})
     run = simulate(jobs, setting)

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from radrm.errors import BadFile
-from radrm.simulated.physics import FAMILIES
+from radrm.interference.model import FAMILIES
 from radrm.simulator.traces import table
 from radrm.simulator.traces.job import TraceJob
 from radrm.simulator.traces.trace import Trace, fitting, read_trace, trace_lines

@@ -16,7 +16,7 @@ import time
 from radrm.core.units import parse_mib
 from radrm.errors import DeviceError, RadrmError
 from radrm.host.simulated.client import DriverClient, OutOfGpuMemory
-from radrm.simulated.physics import FAMILIES
+from radrm.interference.model import FAMILIES
 
 SOCKET_VARIABLE = "RADRM_SIMULATED_GPUS"
 EXIT_FAILED = 1

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from itertools import accumulate
 
 from radrm.errors import BadFile
-from radrm.simulated.physics import FAMILIES
+from radrm.interference.model import FAMILIES
 from radrm.simulator.traces.table import read_table, shown
 from radrm.simulator.traces.trace import MAX_MIB, number, whole
 

@@ -15,7 +15,7 @@ class TraceJob:
     - `estimates`: estimates of its memory in MiB per GPU, by estimator. `declared`: they are
       the submitter's figures.
     - `weight`: the weight of its tardiness. `family` and `batch_size` give its share weight
-      (`simulated.physics.share_weight`).
+      (`interference.model.share_weight`).
     - `line`: its line in the source.
     - `after`: the lines of jobs that must end first; `after_arrays`: the arrays that must.
       Unknown lines and arrays are ignored.

@@ -1,7 +1,7 @@
 """A daemon's own past as a trace: each of its jobs as if alone on the server.
 
 - Durations are corrected for the slow-down by neighbours: at each moment the model of
-  `simulated.physics` gives an attempt's speed beside the others on its devices.
+  `interference.model` gives an attempt's speed beside the others on its devices.
 - Memory is the peak that was measured.
 - SM activity is a job's own if it ran alone. Else it comes from a run of the same job
   alone, or from its estimate. Else it is *assumed*, and counted as such: a multiple of an
@@ -21,7 +21,7 @@ from typing import Any
 
 from radrm.core.records import Attempt, Instant, Job
 from radrm.core.words import Collocation, Outcome, Quantity
-from radrm.simulated.physics import Demand, Load, running_speeds, share_weight
+from radrm.interference.model import Demand, Load, running_speeds, share_weight
 from radrm.simulator.traces.job import TraceJob
 from radrm.simulator.traces.trace import MAX_GPUS, MAX_MIB, MAX_SECONDS
 

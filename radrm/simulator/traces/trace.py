@@ -20,7 +20,7 @@ from itertools import pairwise
 from sys import intern
 
 from radrm.errors import BadFile
-from radrm.simulated.physics import FAMILIES
+from radrm.interference.model import FAMILIES
 from radrm.simulator.traces.job import TraceJob
 from radrm.simulator.traces.table import Table, read_table, shown
 

@@ -40,7 +40,7 @@ def finished(process: subprocess.Popen[str]) -> tuple[str, str]:
 
 
 @pytest.mark.daemon
-def test_the_physics_of_sharing_show(tmp_path: Path) -> None:
+def test_the_model_of_sharing_shows(tmp_path: Path) -> None:
     """A heavy program: by MPS its copies lose little together, by time-slicing a third."""
     limits = ["--copies", "2", *BY_STEPS, "--json"]
     process = collocate(tmp_path, *limits, "--gpu", "1", "--", *simjob(6, 1.0, 9000))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 # By a part of the model's name; the first that matches counts. Light jobs: guesses that agree
-# with the fit of `simulated.physics`. Others: round figures from the published exclusive run.
+# with the fit of `interference.model`. Others: round figures from the published exclusive run.
 _SMACT = (
     ("mnist", 0.07),
     ("mobilenetv3", 0.20),
@@ -22,7 +22,7 @@ _SMACT_BY_FAMILY = {"transformer": 0.80, "light": 0.25, "tiny": 0.07, "vgg": 0.8
 
 
 def family_of(model: str, dataset: str) -> str:
-    """Return the family of a published job, for its share weight in `simulated.physics`."""
+    """Return the family of a published job, for its share weight in `interference.model`."""
     model, dataset = model.lower(), dataset.lower()
     if "mnist" in model or "mnist" in dataset:
         return "tiny"

@@ -1,4 +1,4 @@
-"""The physics of sharing: what always holds, and how well the published run comes out."""
+"""The model of sharing: what always holds, and how well the published run comes out."""
 
 from __future__ import annotations
 
@@ -9,9 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from radrm.simulated.physics import (
-    A100_IDLE_W,
-    A100_PEAK_W,
+from radrm.interference.model import (
     FAMILIES,
     Demand,
     Load,
@@ -21,8 +19,8 @@ from radrm.simulated.physics import (
     running_speeds,
     share_weight,
     speeds,
-    watts,
 )
+from radrm.simulated.power import A100_IDLE_W, A100_PEAK_W, watts
 from tests.paths import SHARED_DATA
 
 CEILING = 0.944
@@ -199,7 +197,7 @@ def _gpus(row):
 
 @pytest.mark.skipif(not SHARED_DATA.exists(), reason="the published data are not here")
 def test_the_published_run_comes_out():
-    """Jobs start when and where they did; their ends are left to the physics."""
+    """Jobs start when and where they did; their ends are left to the model."""
     jobs = sorted(_published_jobs(), key=lambda job: job[0])
     left = {number: job[2] for number, job in enumerate(jobs)}
     coming, running, ended, now = list(left), [], {}, 0.0

@@ -1,9 +1,9 @@
-"""How jobs that share a GPU slow one another down, and how much power the GPU draws.
+"""How jobs that share a GPU slow one another down.
 
-Pure arithmetic for the simulated GPUs and the simulator; real GPUs do not need it. This
+The simulated GPUs and the simulator follow this model, and rules that weigh sharing use it. This
 project fitted the constants to the published 60-job run of MAGM with GPUMemNet on A100-40GB
 GPUs under MPS (RAD-RM, arXiv 2508.19073). With them every job's finish time is within 10 % of
-the published one. Solo activity and power come from the exclusive run of the same paper.
+the published one. Solo activity comes from the exclusive run of the same paper.
 
 A job's demand is the SM activity (SMACT) that it shows alone on a whole GPU. Its speed is a
 fraction of its solo speed.
@@ -33,21 +33,6 @@ _TYPICAL_BATCH = 64
 _FAMILY_WEIGHT = {"vgg": 2.66, "transformer": 3.27, "light": 1.0, "tiny": 6.0}
 _BATCH_WEIGHT = ((32, 1.0), (64, 1.53), (128, 2.49))
 _WEIGHT_RANGE = (0.25, 6.0)  # keeps extrapolated weights near the measured ones
-
-_WATTS = (
-    (0.0, 58.0),
-    (0.07, 73.0),
-    (0.2, 112.0),
-    (0.34, 157.0),
-    (0.47, 203.0),
-    (0.55, 217.0),
-    (0.65, 243.0),
-    (0.86, 262.0),
-    (0.93, 269.0),
-    (1.0, 273.0),
-)
-A100_IDLE_W = _WATTS[0][1]
-A100_PEAK_W = _WATTS[-1][1]
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,12 +181,3 @@ def activity(
     """The SMACT (0..1) that a device shows while these jobs run at these speeds."""
     work = sum(d.smact * speed for d, speed in zip(demands, at_speeds, strict=True))
     return min(1.0, work / fraction)
-
-
-def watts(utilisation: float, idle_w: float = A100_IDLE_W, peak_w: float = A100_PEAK_W) -> float:
-    """The power draw (W) at a utilisation (0..1): the A100's curve, scaled to the device."""
-    used = min(1.0, max(0.0, utilisation))
-    at = min(bisect_right(_WATTS, (used, float("inf"))), len(_WATTS) - 1)
-    (low, low_w), (high, high_w) = _WATTS[at - 1], _WATTS[at]
-    a100 = low_w + (high_w - low_w) * (used - low) / (high - low)
-    return idle_w + (peak_w - idle_w) * (a100 - A100_IDLE_W) / (A100_PEAK_W - A100_IDLE_W)

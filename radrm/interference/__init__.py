@@ -1,0 +1,5 @@
+"""Layer 1: how jobs that share a GPU slow one another down. Pure arithmetic.
+
+The files, in the order in which they may import one another:
+    model    speeds and SM activity of jobs that share devices
+"""
