@@ -16,12 +16,13 @@ from radrm.core.words import Collocation
 from radrm.errors import BadConfig, UsageError
 from radrm.host.storage.paths import system_mode
 from radrm.simulated.spec import parse
-from radrm.simulator.scenario import FIDELITIES, Fidelity, Life, Scenario
+from radrm.simulator.scenario import FIDELITIES, Fidelity, Known, Life, Scenario
 from radrm.wiring import find_rule, make_rules, make_settings, settings_of
 
 ALONE = "exclusive"
 """The policy that all others are compared with; the first variant."""
 _MOST_VARIANTS = 200
+_MOST_ERROR = 3.0
 _MODES = ("mps", "timeslice", "exclusive")
 _OF_POLICY = "policy."
 _OF_LIFE = "life."
@@ -40,7 +41,7 @@ class Choices:
     fidelity: str = "radrm"
     seeds: int = 1
     settings: Sequence[str] = ()
-    smact_known: bool = False
+    known: Sequence[str] = ()
     servers: int = 1
 
 
@@ -99,10 +100,29 @@ def make_variant(base: Config, policy: str, estimator: str, choices: Choices) ->
         fidelity=fidelity,
         mps=mps,
         estimator=estimator,
-        smact_known=choices.smact_known,
+        known=_known(choices.known),
         life=life,
     )
     return Variant(scenario, choices.servers)
+
+
+def _known(words: Iterable[str]) -> Known:
+    """The quantities that are known, from words as `smact` and `duration=0.3`."""
+    names = [f.name for f in fields(Known)]
+    found: dict[str, float] = {}
+    for word in words:
+        name, equals, text = word.partition("=")
+        try:
+            error = float(text) if equals else 0.0
+        except ValueError:
+            error = -1.0
+        if name not in names or not 0 <= error <= _MOST_ERROR:
+            raise UsageError(
+                f"--known {word!r}: write NAME or NAME=ERROR, with an error from 0 to "
+                f"{_MOST_ERROR:g}; names are: {', '.join(names)}"
+            )
+        found[name] = error
+    return Known(**found)
 
 
 def _planners(word: str | None) -> tuple[str, ...]:
