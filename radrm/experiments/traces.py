@@ -22,6 +22,7 @@ from radrm.simulator.traces.importers.profiles import (
     read_throughputs,
 )
 from radrm.simulator.traces.job import TraceJob
+from radrm.simulator.traces.make import Kind, read_kinds
 from radrm.simulator.traces.trace import Trace, trace_lines
 
 _LONGEST_JSON = 64 << 20
@@ -45,6 +46,12 @@ def load_trace(
     )
     with _lines(path) as lines:
         return read_any(lines, _called(path), form, aids)
+
+
+def load_kinds(path: str) -> tuple[Kind, ...]:
+    """The table of kinds of jobs in a file. Raises `BadFile`."""
+    with _lines(path) as lines:
+        return read_kinds(lines, _called(path))
 
 
 def save_trace(path: str, jobs: tuple[TraceJob, ...]) -> None:

@@ -104,7 +104,8 @@ def read_table(
         if name in names[:at]:
             raise BadFile(f"{source} line 1: there are two columns {shown(name)}; rename one")
     errors = LineErrors(source)
-    return Table(source, tuple(names), errors, _rows(reader, source, len(names), errors, most or MAX_ROWS))
+    rows = _rows(reader, source, len(names), errors, most or MAX_ROWS)
+    return Table(source, tuple(names), errors, rows)
 
 
 def shown(text: str) -> str:

@@ -50,7 +50,7 @@ def read_trace(lines: Iterable[str], source: str) -> Trace:
     if table.at(*NEEDED) is None and len(table.names) == 1 and ";" in table.names[0]:
         raise BadFile(f"{source} line 1: its columns are separated by ';'; save it with commas")
     table.need([[name] for name in NEEDED], "; other forms are read with --import=FORM")
-    made = _reader(table)
+    made = row_reader(table)
     jobs: list[TraceJob] = []
     for line, cells in table.rows:
         try:
@@ -110,7 +110,7 @@ def _twice(ordered: Sequence[TraceJob]) -> list[tuple[int, int]]:
 # ------------------------------------------------------------------ one row
 
 
-def _reader(table: Table) -> Callable[[int, list[str]], TraceJob]:
+def row_reader(table: Table) -> Callable[[int, list[str]], TraceJob]:
     """Return a function that makes a job of a row; it raises ValueError with the cause."""
     submit, name, gpus, duration, memory, smact = table.need([[n] for n in NEEDED])
     user, priority, due, weight, batch, family, steady = (table.at(n) for n in _OTHERS)
