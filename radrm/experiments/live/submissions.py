@@ -184,6 +184,6 @@ def without_commands(jobs: Sequence[TraceJob]) -> bool:
     return all(job.command is None for job in jobs)
 
 
-def for_stand_ins(scenario: Scenario) -> Scenario:
-    """Return the scenario in which jobs live as stand-ins do."""
-    return replace(scenario, life=STAND_IN)
+def for_stand_ins(jobs: Sequence[TraceJob], scenario: Scenario) -> tuple[list[TraceJob], Scenario]:
+    """Return the jobs and the scenario in which they live as stand-ins do."""
+    return [replace(job, steady_mib=None) for job in jobs], replace(scenario, life=STAND_IN)

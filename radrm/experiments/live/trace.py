@@ -47,7 +47,8 @@ def play_private(
 
     The daemon ends in any case, with all its jobs. Raises `RadrmError`.
     """
-    variant = Variant(for_stand_ins(variant.scenario))
+    jobs, scenario = for_stand_ins(jobs, variant.scenario)
+    variant = Variant(scenario)
     (simulated,) = results(jobs, [variant], 1)
     limit_s = simulated.runs[0].makespan_s * _SLOWEST + _SLACK_S
     with tempfile.TemporaryDirectory(prefix="radrm-trace-") as folder:
@@ -70,7 +71,8 @@ def play_own(
     `variant` describes the daemon. Raises `RadrmError`.
     """
     if commands.stand_ins:
-        variant = Variant(for_stand_ins(variant.scenario))
+        jobs, scenario = for_stand_ins(jobs, variant.scenario)
+        variant = Variant(scenario)
     (simulated,) = results(jobs, [variant], 1)
     play = _play(server, jobs, variant, commands)
     try:

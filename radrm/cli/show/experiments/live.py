@@ -12,13 +12,13 @@ from radrm.simulator.metrics import Metrics
 
 
 def played_table(played: Played) -> Rows:
-    """All metrics of one run: live, simulated, and how far the live ones are above."""
+    """All metrics of one run: live, simulated, and their difference."""
     table = Rows(
         (
             Column(plain(played.policy).upper()),
             Column("LIVE", right=True),
             Column("SIMULATED", right=True),
-            Column("LIVE IS", right=True),
+            Column("DIFFERENCE", right=True),
         )
     )
     live, simulated = played.live, played.simulated.runs[0]
