@@ -96,6 +96,7 @@ from radrm.core.records import (
     ArrayElement,
     Attempt,
     AttemptMemory,
+    Blame,
     Checkpoint,
     Dependency,
     Device,
@@ -142,6 +143,7 @@ from radrm.core.units import parse_mib, parse_seconds, show_mib, show_seconds
 from radrm.core.view import Holder, Offer, View
 from radrm.core.words import (
     ActionKind,
+    Cause,
     CheckpointKind,
     Collocation,
     Condition,
@@ -165,6 +167,8 @@ __all__ = [
     "Ask",
     "Attempt",
     "AttemptMemory",
+    "Blame",
+    "Cause",
     "Checkpoint",
     "CheckpointKind",
     "Collocation",

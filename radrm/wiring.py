@@ -85,6 +85,7 @@ READINGS_MISSED = 5
 _NOT_CORE_SETTINGS = {
     "collocation": 'write collocation = "..." above the tables',
     "overcommit": "it follows from the policy: conditions = false in the policy's table",
+    "gpu_order": "write [gpus] order = [...]",
     "whole_devices": 'it follows from the policy: policy = "exclusive"',
 }
 

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from radrm.core.constraints.expected import earliest_free_s, expected_end_s, expected_free_mib
+from radrm.core.constraints.kinds import Rank, rank
 from radrm.core.constraints.modes import mode_on
 from radrm.core.constraints.need import effective_need_mib
 from radrm.core.constraints.nodes import books_nothing, refuse_bookings, refuse_size
@@ -220,6 +221,16 @@ class View:
         """
         job_id = turns(self._state).get(device)
         return None if job_id is None else self._state.jobs[job_id]
+
+    def prefers(self, job: Job) -> bool:
+        """Return whether `rank` can differ among devices for this job."""
+        spec = job.spec
+        ordered = self.settings.gpu_order or spec.prefer_gpus or spec.avoid_gpus
+        return bool(ordered or job.use_last)
+
+    def rank(self, job: Job, device: Device) -> Rank:
+        """Return how well a device suits a job; the smallest is best. The policy comes after."""
+        return rank(device, job, self.settings.gpu_order)
 
     def offers(self, job: Job, role: Role) -> tuple[Offer, ...]:
         """Return an offer of every device, by index, as `job` would find it."""

@@ -23,6 +23,7 @@ from __future__ import annotations
 
 from radrm.core.records.attempts import (
     Attempt,
+    Blame,
     Exit,
     OutOfMemory,
     Pending,
@@ -59,6 +60,7 @@ __all__ = [
     "ArrayElement",
     "Attempt",
     "AttemptMemory",
+    "Blame",
     "Checkpoint",
     "Dependency",
     "Device",

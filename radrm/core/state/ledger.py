@@ -49,7 +49,7 @@ from radrm.core.state.readings import attribute, believable, why_unreadable
 from radrm.core.state.reserved.of_device import Reserved
 from radrm.core.state.window import SmactWindow, Window
 from radrm.core.units import show_mib
-from radrm.core.words import Collocation, Quantity, Queue
+from radrm.core.words import Collocation, Quantity
 
 NOTED_EVERY_S = 30.0
 """How often usage is written to the attempt's record while its memory stays the same.
@@ -306,7 +306,7 @@ class DeviceLedger:
             grew_s=since_s,
             noted_s=now_s,
             floor_mib=job.memory_floor_mib or 0,
-            recovering=job.queue is Queue.RECOVERY,
+            recovering=job.recovers_idle,
         )
         self.load.warm_up(self._latest_s())
         known = attempt.used.get(self.device.uuid)

@@ -33,7 +33,6 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from radrm.core.records import Job, Refusal
-from radrm.core.words import Queue
 
 Key: TypeAlias = "tuple[Any, ...]"
 OrderKey = Callable[[Job], Key]
@@ -49,8 +48,7 @@ class WaitingQueue:
     def put(self, job: Job, order_key: Key) -> None:
         """Add a job, or move it to the place of its changed record and key."""
         self.discard(job.id)
-        recovering = job.queue is Queue.RECOVERY
-        key = (not recovering, -job.spec.priority, order_key, job.id)
+        key = (not job.recovers, -job.spec.priority, order_key, job.id)
         self._key_of[job.id] = key
         insort(self._sorted, key)
 
@@ -247,8 +245,9 @@ class Lines:
         )
         proven = bisect_left(self.sizes, job.memory_floor_mib or 0)
         estimated = bisect_left(self.sizes, job.need_mib or 0)
-        wishes = job.spec.collocation, job.own_device, job.spec.time_limit_s is None
-        return roles, proven, estimated, wishes, job.queue, self.never_on_nodes(job)
+        spec = job.spec
+        wishes = spec.collocation, spec.gpu_types, job.own_device, spec.time_limit_s is None
+        return roles, proven, estimated, wishes, job.recovers_idle, self.never_on_nodes(job)
 
     def _move(self, alike: _Alike, into_line: bool) -> None:
         """Move the jobs of one need into their line, or aside, with their old keys."""
