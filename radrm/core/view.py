@@ -30,7 +30,6 @@ from radrm.core.state.reserved.claims import FOREVER
 from radrm.core.state.state import State, owner_of
 from radrm.core.words import Collocation
 
-
 __all__ = ["Holder", "Offer", "View"]
 
 
