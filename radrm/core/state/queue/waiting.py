@@ -114,7 +114,7 @@ class Aside:
     never: str | None = None
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class _Alike:
     """The waiting jobs of one need, and why they stand aside."""
 
@@ -207,6 +207,11 @@ class Lines:
         return None if need is None else self._alike[need].aside
 
     # ------------------------------------------------------------- needs
+
+    def need_of(self, job_id: int) -> Hashable | None:
+        """Return what all jobs of one need have in common, by identity. None: in no line."""
+        need = self._need_of.get(job_id)
+        return None if need is None else self._alike[need]
 
     def judge_again(self, job_of: Callable[[int], Job]) -> None:
         """Decide again which needs stand aside, after a change of the devices in service."""
