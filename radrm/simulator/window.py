@@ -17,8 +17,8 @@ class ObservedDevice(Protocol):
 
     activity: float
 
-    def mean(self, from_s: float, until_s: float) -> tuple[float, float]:
-        """Return the mean memory (MiB) and SM activity between the two times."""
+    def mean_smact(self, from_s: float, until_s: float) -> float:
+        """Return the mean SM activity between the two times."""
         ...
 
 
@@ -65,7 +65,7 @@ class PiecewiseWindow:
         if (now_s, self._device.activity) != self._cached_for:
             self._cached_for = now_s, self._device.activity
             from_s = max(self.restarted_s, now_s - self._length_s)
-            self._cached = min(1.0, max(0.0, self._device.mean(from_s, now_s)[1]))
+            self._cached = min(1.0, max(0.0, self._device.mean_smact(from_s, now_s)))
         return self._cached if len(self) else None
 
     @property
