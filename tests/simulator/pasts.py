@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from radrm.core.records import (
     Attempt,
     Estimate,
@@ -14,11 +16,12 @@ from radrm.core.records import (
     Share,
     Usage,
 )
-from radrm.core.words import Collocation, JobState, Outcome
-from radrm.simulator.traces.past import Assumption, Past
+from radrm.core.words import Collocation, JobState, Outcome, Quantity
+from radrm.simulator.metrics import step_durations
+from radrm.simulator.run import AttemptRun, DeviceRun, Run
+from radrm.simulator.traces.past import Past
 
 BEGIN = 1_700_000_000.0
-MIDDLE = Assumption(1.6, 0.6)
 
 
 def at(seconds: float) -> Instant:
@@ -67,3 +70,51 @@ def used(
     device: str = "a", mib: int | None = 4000, smact: float | None = 0.5, **more: bool
 ) -> Usage:
     return Usage(device, mib, smact, **more)
+
+
+def as_past(run: Run, told: bool = False) -> list[Past]:
+    """What a daemon would have kept of a run: mean readings of its devices, peaks, and times.
+
+    `told`: nothing reads the SM activity, but the jobs declare it."""
+    lives = [(each, a) for each in run.jobs for a in each.attempts]
+    found = []
+    for number, each in enumerate(run.jobs, 1):
+        attempts = tuple(
+            attempt(
+                number,
+                a.started_s,
+                a.ended_s,
+                *(_usage(run, lives, a, d, each.job.memory_mib, told) for d in a.devices),
+                outcome=a.outcome,
+                mode=Collocation(a.collocation),
+            )
+            for a in each.attempts
+        )
+        declared = (Estimate(Quantity.SMACT, each.job.smact, each.job.smact, "declared"),)
+        submit_s, name = each.job.submit_s, each.job.name
+        estimates = declared if told else ()
+        found.append(past(number, submit_s, *attempts, estimates=estimates, name=name))
+    return found
+
+
+def _usage(
+    run: Run,
+    lives: list[tuple[object, AttemptRun]],
+    own: AttemptRun,
+    device: int,
+    memory_mib: float,
+    told: bool,
+) -> Usage:
+    shared = any(
+        device in a.devices and a.started_s < own.ended_s and a.ended_s > own.started_s
+        for _, a in lives
+        if a is not own
+    )
+    smact = None if told else mean_smact(run.devices[device], own.started_s, own.ended_s)
+    return Usage(f"gpu-{device}", math.ceil(memory_mib), smact, shared=shared)
+
+
+def mean_smact(device: DeviceRun, begin_s: float, end_s: float) -> float:
+    """The mean SM activity of a device over a time."""
+    steps = step_durations(device, begin_s, end_s)
+    return sum(step.smact * seconds for step, seconds in steps) / (end_s - begin_s)
