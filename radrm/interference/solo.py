@@ -37,6 +37,8 @@ _BETWEEN_JOBS_SD = 1.2
 """How the jobs of one server differ: 95 % of the logits lie within 2.4 of the typical one."""
 _READING_SD, _MODEL_SD = 0.01, 0.03
 """The error of a mean reading beside the model: an amount, and a part of the reading."""
+_JOINT_SD = 0.08
+"""The error where runs on several devices are at work: it depends on unknown weights."""
 _START_UP_SD_S = 10.0
 """How well it is known for how long a run puts no load on its devices."""
 _ROUNDS, _ROUNDS_OF_DRAW = 12, 4
@@ -66,41 +68,44 @@ class Told:
     sd: float
 
 
-@dataclass(frozen=True, slots=True)
-class SoloDemands:
-    """Demands (0..1) by job: the best fit, and draws around it."""
+class SoloFit:
+    """Finds the demands (0..1) of jobs from all readings.
 
-    best: tuple[float, ...]
-    draws: tuple[tuple[float, ...], ...]
-
-
-def solo_demands(
-    periods: Periods,
-    job_of: Sequence[int],
-    seen: Sequence[Seen],
-    told: Mapping[int, Told],
-    weights: Sequence[float],
-    draws: int,
-    seed: int = 0,
-) -> SoloDemands:
-    """Return the demands of the jobs from all readings.
-
-    `job_of` is the job (0, 1, ...) of each run; `weights` has a share weight for each job. `told`:
-    what else is known of some jobs. The same arguments give the same result.
+    `job_of` is the job (0, 1, ...) of each run. `told`: what else is known of some jobs. The
+    methods take a share weight for each job.
     """
-    equations = _Equations(periods, job_of, seen, told, len(weights))
-    exact = _Targets.exact(equations)
-    best = _fitted(equations, equations.start(), exact, _ROUNDS)
-    if not all(part.alike for part in periods.parts):
+
+    def __init__(
+        self,
+        periods: Periods,
+        job_of: Sequence[int],
+        seen: Sequence[Seen],
+        told: Mapping[int, Told],
+        jobs: int,
+    ) -> None:
+        self._equations = _Equations(periods, job_of, seen, told, jobs)
+        self._best = self._equations.start()
         # Runs on several devices hold one another back, which the sum of demands does not show.
-        equations.correct(best, weights)
-        best = _fitted(equations, best, exact, _ROUNDS)
-    rng = Random(f"solo {seed}")
-    found = [
-        _fitted(equations, best, _Targets.changed(equations, rng), _ROUNDS_OF_DRAW)
-        for _ in range(draws)
-    ]
-    return SoloDemands(_demands(best), tuple(_demands(each) for each in found))
+        self._corrected = not all(part.alike for part in periods.parts)
+
+    def best(self, weights: Sequence[float]) -> tuple[float, ...]:
+        """Return the demands that fit best. Draws begin there."""
+        exact = _Targets.exact(self._equations)
+        self._best = _fitted(self._equations, self._best, exact, _ROUNDS)
+        if self._corrected:
+            self._equations.correct(self._best, weights)
+            self._best = _fitted(self._equations, self._best, exact, _ROUNDS)
+        return _demands(self._best)
+
+    def draw(self, weights: Sequence[float], rng: Random) -> tuple[float, ...]:
+        """Return demands that are as likely as their spread says."""
+        targets = _Targets.changed(self._equations, rng)
+        found = self._best
+        for _ in range(1 + self._corrected):
+            if self._corrected:
+                self._equations.correct(found, weights)
+            found = _fitted(self._equations, found, targets, _ROUNDS_OF_DRAW)
+        return _demands(found)
 
 
 def _demands(unknowns: Sequence[float]) -> tuple[float, ...]:
@@ -178,7 +183,10 @@ class _Equations:
             seconds = run.end_s - run.begin_s
             if parts and seconds > 0:
                 part = hypot(_MODEL_SD, min(1.0, _START_UP_SD_S / seconds))
-                sd = hypot(_READING_SD, part * each.smact)
+                joint = sum(
+                    periods.parts[at].seconds for at in parts if not periods.parts[at].alike
+                )
+                sd = hypot(_READING_SD, part * each.smact, _JOINT_SD * joint / seconds)
                 self.seen.append(_Equation(parts, seconds, each.smact, sd))
         self._periods, self._job_of = periods, job_of
         self._parts = [

@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from math import exp, log
 from random import Random
 from statistics import fmean, stdev
 from typing import Any
@@ -24,16 +25,16 @@ from radrm.core.records import Attempt, Instant, Job
 from radrm.core.words import Collocation, Outcome, Quantity
 from radrm.interference.model import Demand, share_weight
 from radrm.interference.periods import Run, cut, solo_seconds
-from radrm.interference.solo import Seen, Told, solo_demands
+from radrm.interference.solo import Seen, SoloFit, Told
+from radrm.simulator.traces.fill import TYPICAL, Typical
 from radrm.simulator.traces.job import TraceJob
 from radrm.simulator.traces.trace import MAX_GPUS, MAX_MIB, MAX_SECONDS
 
 RECORDED = "recorded"
 """The name of the estimate that the daemon used at that time."""
 
-_BATCHES = (32, 64, 128, 180)
-"""Guesses of an unknown batch size. Their share weights, 1.0 to 3.2, are those of CNNs and
-transformers."""
+_MEMORY_SPREAD, _SMACT_SPREAD = 0.6, 0.15
+"""How far jobs are from a typical kind: in the logarithm of memory, and in SM activity."""
 _TOLD_SD = 0.05
 _SLOWEST = 1e-3
 _START_UP_S = 30.0
@@ -141,7 +142,11 @@ def _at_work(jobs: Sequence[TraceJob], taken: Sequence[int], solo: _Solo) -> tup
     """Return the jobs with these figures; `taken` has their positions in the past."""
     return tuple(
         replace(
-            job, smact=solo.smact[at], duration_s=solo.alone_s[at], batch_size=solo.batch_size[at]
+            job,
+            smact=solo.smact[at],
+            duration_s=solo.alone_s[at],
+            family=solo.what[at].family,
+            batch_size=solo.what[at].batch_size,
         )
         for job, at in zip(jobs, taken, strict=True)
     )
@@ -224,13 +229,31 @@ def _boot_s(instant: Instant) -> float:
 
 
 @dataclass(frozen=True, slots=True)
+class _Kind:
+    """What decides how much of a full GPU a job gets; None: unknown."""
+
+    family: str | None = None
+    batch_size: int | None = None
+
+    @property
+    def weight(self) -> float:
+        return share_weight(self.family, self.batch_size)
+
+
+def _likeness(kind: Typical, mib: float, smact: float) -> float:
+    """Return how well a job of this memory and SM activity is like a typical kind."""
+    memory = log(max(mib, 1.0) / kind.memory_mib) / _MEMORY_SPREAD
+    return kind.share * exp(-(memory**2 + ((smact - kind.smact) / _SMACT_SPREAD) ** 2) / 2) + 1e-9
+
+
+@dataclass(frozen=True, slots=True)
 class _Solo:
     """For each job of the past: its SM activity alone, the seconds that its work takes alone, and
-    its batch size (None: unknown)."""
+    its kind."""
 
     smact: Sequence[float]
     alone_s: Sequence[float]
-    batch_size: Sequence[int | None]
+    what: Sequence[_Kind]
 
 
 @dataclass(frozen=True, slots=True)
@@ -278,6 +301,9 @@ class _History:
                 self._works.append(attempt.outcome in _WORK)
                 if self._works[-1]:
                     self.lived_s[at] += end_s - begin_s
+        self._mib = [0.0] * self.kinds
+        for at, each in enumerate(past):
+            self._mib[self.kind[at]] = max(self._mib[self.kind[at]], _peak_mib(each) or 0.0)
         self._read = {self.kind[self._job[each.run]] for each in self._seen}
         self._periods = cut(runs)
 
@@ -291,24 +317,38 @@ class _History:
         return "solved" if kind in self._read else "guessed"
 
     def solve(self, draws: int, seed: int) -> _Solved:
-        rng = Random(f"batch sizes {seed}")
+        rng = Random(f"past {seed}")
         of_run = [self.kind[at] for at in self._job]
-        found = solo_demands(
-            *(self._periods, of_run, self._seen, self._told),
-            *([share_weight(None, None)] * self.kinds, draws, seed),
-        )
-        return _Solved(
-            self._solo(found.best, [None] * self.kinds),
-            tuple(
-                self._solo(each, [rng.choice(_BATCHES) for _ in range(self.kinds)])
-                for each in found.draws
-            ),
-        )
+        fit = SoloFit(self._periods, of_run, self._seen, self._told, self.kinds)
+        unknown = [_Kind()] * self.kinds
+        best = fit.best([each.weight for each in unknown])
+        found = []
+        for _ in range(draws):
+            kinds = self._guess(best, rng)
+            demands = fit.draw([each.weight for each in kinds], rng)
+            found.append(self._solo(demands, kinds))
+        return _Solved(self._solo(best, unknown), tuple(found))
 
-    def _solo(self, smact: Sequence[float], batch_size: Sequence[int | None]) -> _Solo:
+    def _guess(self, smact: Sequence[float], rng: Random) -> list[_Kind]:
+        """Return guesses of what the jobs are, from their memory and SM activity.
+
+        The part of the jobs that is like the typical ones differs from draw to draw; the
+        others can be anything.
+        """
+        part = rng.random()
+        found = []
+        for mib, activity in zip(self._mib, smact, strict=True):
+            shares = [each.share for each in TYPICAL]
+            if rng.random() < part:
+                shares = [_likeness(each, mib, activity) for each in TYPICAL]
+            (kind,) = rng.choices(TYPICAL, shares)
+            found.append(_Kind(kind.family, kind.batch_size))
+        return found
+
+    def _solo(self, smact: Sequence[float], kinds: Sequence[_Kind]) -> _Solo:
         alone_s = [0.0] * len(self.lived_s)
         demands = [
-            Demand(smact[kind], share_weight(None, batch_size[kind]))
+            Demand(smact[kind], kinds[kind].weight)
             for kind in (self.kind[at] for at in self._job)
         ]
         seconds = solo_seconds(self._periods, demands, _SLOWEST)
@@ -318,7 +358,7 @@ class _History:
         return _Solo(
             [smact[kind] for kind in self.kind],
             alone_s,
-            [batch_size[kind] for kind in self.kind],
+            [kinds[kind] for kind in self.kind],
         )
 
 
