@@ -34,12 +34,12 @@ class Run:
 @dataclass(frozen=True, slots=True)
 class Part:
     """One device in a period: the positions of the runs at work on it; `mps`: all are clients.
-    `alike`: each of them has this device only."""
+    `joint`: runs on several devices have neighbours in the period."""
 
     seconds: float
     runs: tuple[int, ...]
     mps: bool
-    alike: bool
+    joint: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,18 +102,13 @@ class _Cutter:
 
     def _add(self, devices: Sequence[str], seconds: float) -> None:
         first = len(self.parts)
-        for device in devices:
-            runs = tuple(self.here[device])
-            self.of_device[device].append(len(self.parts))
-            self.parts.append(
-                Part(
-                    seconds,
-                    runs,
-                    all(self.runs[at].mps for at in runs),
-                    all(len(self.runs[at].devices) == 1 for at in runs),
-                )
-            )
         runs = tuple(dict.fromkeys(at for d in devices for at in self.here[d]))
+        joint = len(runs) > 1 and any(len(self.runs[at].devices) > 1 for at in runs)
+        for device in devices:
+            here = tuple(self.here[device])
+            self.of_device[device].append(len(self.parts))
+            mps = all(self.runs[at].mps for at in here)
+            self.parts.append(Part(seconds, here, mps, joint))
         self.periods.append(Period(seconds, runs, tuple(range(first, len(self.parts)))))
 
 
@@ -152,9 +147,9 @@ def cut(runs: Sequence[Run]) -> Periods:
 
 def period_speeds(periods: Periods, period: Period, demands: Sequence[Demand]) -> list[float]:
     """Return the speed (0..1] of each of the period's runs; `demands` has one for every run."""
-    parts = [periods.parts[at] for at in period.parts]
-    if len(parts) == 1 and parts[0].alike:
-        return list(speeds([demands[at] for at in period.runs], mps=parts[0].mps))
+    first = periods.parts[period.parts[0]]
+    if not first.joint:
+        return list(speeds([demands[at] for at in period.runs], mps=first.mps))
     loads = {
         at: Load(demands[at], periods.runs[at].devices, periods.runs[at].mps) for at in period.runs
     }

@@ -37,8 +37,10 @@ _BETWEEN_JOBS_SD = 1.2
 """How the jobs of one server differ: 95 % of the logits lie within 2.4 of the typical one."""
 _READING_SD, _MODEL_SD = 0.01, 0.03
 """The error of a mean reading beside the model: an amount, and a part of the reading."""
-_JOINT_SD = 0.08
-"""The error where runs on several devices are at work: it depends on unknown weights."""
+_MOST_JOINT, _JOINT_SD = 0.5, 0.2
+"""A run on several devices may show little because it wants little, or because neighbours of
+unknown weight hold it back. So readings that are mostly from such times count as none. In the
+others this is the error of that part."""
 _START_UP_SD_S = 10.0
 """How well it is known for how long a run puts no load on its devices."""
 _ROUNDS, _ROUNDS_OF_DRAW = 12, 4
@@ -86,7 +88,7 @@ class SoloFit:
         self._equations = _Equations(periods, job_of, seen, told, jobs)
         self._best = self._equations.start()
         # Runs on several devices hold one another back, which the sum of demands does not show.
-        self._corrected = not all(part.alike for part in periods.parts)
+        self._corrected = any(part.joint for part in periods.parts)
 
     def best(self, weights: Sequence[float]) -> tuple[float, ...]:
         """Return the demands that fit best. Draws begin there."""
@@ -181,11 +183,11 @@ class _Equations:
             run = periods.runs[each.run]
             parts = periods.within.get((each.run, each.device), ())
             seconds = run.end_s - run.begin_s
-            if parts and seconds > 0:
+            if not parts or seconds <= 0:
+                continue
+            joint = sum(p.seconds for p in map(periods.parts.__getitem__, parts) if p.joint)
+            if joint / seconds <= _MOST_JOINT:
                 part = hypot(_MODEL_SD, min(1.0, _START_UP_SD_S / seconds))
-                joint = sum(
-                    periods.parts[at].seconds for at in parts if not periods.parts[at].alike
-                )
                 sd = hypot(_READING_SD, part * each.smact, _JOINT_SD * joint / seconds)
                 self.seen.append(_Equation(parts, seconds, each.smact, sd))
         self._periods, self._job_of = periods, job_of
@@ -212,7 +214,7 @@ class _Equations:
         demands = [Demand(solo[job], weights[job]) for job in self._job_of]
         shown = self._shown(solo, [1.0] * len(self._parts))
         for period in self._periods.periods:
-            if all(self._periods.parts[at].alike for at in period.parts):
+            if not self._periods.parts[period.parts[0]].joint:
                 continue
             whole = part_activities(self._periods, period, demands)
             for place, smact in zip(period.parts, whole, strict=True):
