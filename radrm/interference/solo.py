@@ -86,6 +86,8 @@ class SoloFit:
         jobs: int,
     ) -> None:
         self._equations = _Equations(periods, job_of, seen, told, jobs)
+        self.informed = self._equations.jobs_read()
+        """The jobs about which the readings say something."""
         self._best = self._equations.start()
         # Runs on several devices hold one another back, which the sum of demands does not show.
         self._corrected = any(part.joint for part in periods.parts)
@@ -196,6 +198,10 @@ class _Equations:
             for part in periods.parts
         ]
         self._factor = [1.0] * len(self._parts)
+
+    def jobs_read(self) -> frozenset[int]:
+        places = {place for each in self.seen for place in each.parts}
+        return frozenset(job for place in places for job in self._parts[place][0])
 
     def start(self) -> list[float]:
         """Return unknowns at which no device is full: there every reading has an effect."""

@@ -6,5 +6,6 @@ The files, in the order in which they may import one another:
     trace      the trace: CSV text to jobs and back
     fill       values that a trace lacks, drawn from typical jobs
     importers  readers of other forms of traces (a folder)
+    alone      what the jobs of a past would be alone
     past       a daemon's own past as a trace
 """

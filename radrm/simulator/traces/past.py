@@ -1,10 +1,7 @@
 """A daemon's own past as a trace: each of its jobs as if alone on the server.
 
-- SM activity is solved for from the readings of all devices, those that jobs shared too
-  (`interference.solo`). Where readings do not determine it, it differs from draw to draw.
-- Durations are corrected for the slow-down by neighbours: at each moment the model of
-  `interference.model` gives an attempt's speed beside the others on its devices. How neighbours
-  divide a full GPU depends on their batch sizes, which nobody records: each draw guesses them.
+- SM activity and durations are those that the jobs would have alone (`alone`). What the record
+  does not determine differs from draw to draw.
 - Memory is the peak that was measured.
 - Dependencies (`--after`) and array limits are kept; a dependency counts with any outcome.
 - Holds (a job comes when it was submitted), time lost to crashes of the server, and jobs
@@ -16,42 +13,17 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from math import exp, log
-from random import Random
 from statistics import fmean, stdev
 from typing import Any
 
-from radrm.core.records import Attempt, Instant, Job
-from radrm.core.words import Collocation, Outcome, Quantity
-from radrm.interference.model import Demand, share_weight
-from radrm.interference.periods import Run, cut, solo_seconds
-from radrm.interference.solo import Seen, SoloFit, Told
-from radrm.simulator.traces.fill import TYPICAL, Typical
+from radrm.core.records import Instant
+from radrm.core.words import Quantity
+from radrm.simulator.traces.alone import TO_90, WORK, Past, SharedPast, Solo, Solved, life, peak_mib
 from radrm.simulator.traces.job import TraceJob
-from radrm.simulator.traces.trace import MAX_GPUS, MAX_MIB, MAX_SECONDS
+from radrm.simulator.traces.trace import MAX_GPUS, MAX_SECONDS
 
 RECORDED = "recorded"
 """The name of the estimate that the daemon used at that time."""
-
-_MEMORY_SPREAD, _SMACT_SPREAD = 0.6, 0.15
-"""How far jobs are from a typical kind: in the logarithm of memory, and in SM activity."""
-_TOLD_SD = 0.05
-_SLOWEST = 1e-3
-_START_UP_S = 30.0
-"""An attempt puts no load on a GPU for this long, half its time at most, as in the model."""
-_TO_90 = 1.645
-_WORK = frozenset(
-    {Outcome.COMPLETED, Outcome.FAILED, Outcome.TIMEOUT, Outcome.CANCELLED, Outcome.PREEMPTED}
-)
-"""Outcomes of attempts whose time counts as work. The simulator makes its own `oom` attempts."""
-
-
-@dataclass(frozen=True, slots=True)
-class Past:
-    """A recorded job and its attempts, oldest first."""
-
-    job: Job
-    attempts: tuple[Attempt, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +77,7 @@ def replayed(past: Sequence[Past], now_s: float, draws: int = 0, seed: int = 0) 
     the same draws.
     """
     past = _with_corrected_dates(past)
-    history = _History(past, now_s)
+    history = SharedPast(past, now_s)
     solved = history.solve(draws, seed)
     left_out: Counter[str] = Counter()
     taken = []
@@ -138,7 +110,7 @@ def replayed(past: Sequence[Past], now_s: float, draws: int = 0, seed: int = 0) 
     )
 
 
-def _at_work(jobs: Sequence[TraceJob], taken: Sequence[int], solo: _Solo) -> tuple[TraceJob, ...]:
+def _at_work(jobs: Sequence[TraceJob], taken: Sequence[int], solo: Solo) -> tuple[TraceJob, ...]:
     """Return the jobs with these figures; `taken` has their positions in the past."""
     return tuple(
         replace(
@@ -152,21 +124,21 @@ def _at_work(jobs: Sequence[TraceJob], taken: Sequence[int], solo: _Solo) -> tup
     )
 
 
-def _unsure(taken: Sequence[int], draws: Sequence[_Solo]) -> float | None:
+def _unsure(taken: Sequence[int], draws: Sequence[Solo]) -> float | None:
     if not taken or len(draws) < 2:
         return None
-    return _TO_90 * fmean(stdev([draw.smact[at] for draw in draws]) for at in taken)
+    return TO_90 * fmean(stdev([draw.smact[at] for draw in draws]) for at in taken)
 
 
-def _slow_down(shared: Sequence[int], lived_s: Sequence[float], solved: _Solved) -> Range:
-    def mean(solo: _Solo) -> float:
+def _slow_down(shared: Sequence[int], lived_s: Sequence[float], solved: Solved) -> Range:
+    def mean(solo: Solo) -> float:
         return fmean(lived_s[at] / solo.alone_s[at] for at in shared) if shared else 1.0
 
     best = mean(solved.best)
     draws = [mean(each) for each in solved.draws]
     if len(draws) < 2:
         return Range(best, best, best)
-    half = _TO_90 * stdev(draws)
+    half = TO_90 * stdev(draws)
     return Range(best, max(1.0, fmean(draws) - half), fmean(draws) + half)
 
 
@@ -225,169 +197,8 @@ def _boot_s(instant: Instant) -> float:
     return instant.boot_s
 
 
-# ------------------------------------------------------------------ alone
-
-
-@dataclass(frozen=True, slots=True)
-class _Kind:
-    """What decides how much of a full GPU a job gets; None: unknown."""
-
-    family: str | None = None
-    batch_size: int | None = None
-
-    @property
-    def weight(self) -> float:
-        return share_weight(self.family, self.batch_size)
-
-
-def _likeness(kind: Typical, mib: float, smact: float) -> float:
-    """Return how well a job of this memory and SM activity is like a typical kind."""
-    memory = log(max(mib, 1.0) / kind.memory_mib) / _MEMORY_SPREAD
-    return kind.share * exp(-(memory**2 + ((smact - kind.smact) / _SMACT_SPREAD) ** 2) / 2) + 1e-9
-
-
-@dataclass(frozen=True, slots=True)
-class _Solo:
-    """For each job of the past: its SM activity alone, the seconds that its work takes alone, and
-    its kind."""
-
-    smact: Sequence[float]
-    alone_s: Sequence[float]
-    what: Sequence[_Kind]
-
-
-@dataclass(frozen=True, slots=True)
-class _Solved:
-    best: _Solo
-    draws: tuple[_Solo, ...]
-
-
-class _History:
-    """All attempts on GPUs, as runs on one clock."""
-
-    def __init__(self, past: Sequence[Past], now_s: float) -> None:
-        kinds: dict[tuple[str, str], int] = {}
-        self.kind = [kinds.setdefault(_same_job_key(each.job), len(kinds)) for each in past]
-        """Equal for runs of the same job."""
-        self.kinds = len(kinds)
-        self.lived_s = [0.0] * len(past)
-        self._job: list[int] = []
-        self._works: list[bool] = []
-        self._seen: list[Seen] = []
-        self._told: dict[int, Told] = {}
-        self._alone: set[int] = set()
-        runs: list[Run] = []
-        for at, each in enumerate(past):
-            estimate = each.job.estimate(Quantity.SMACT)
-            if estimate is not None:
-                sd = max(_TOLD_SD, (estimate.upper - estimate.value) / _TO_90)
-                self._told[self.kind[at]] = Told(_share(estimate.value), sd)
-            for attempt in each.attempts:
-                span, devices = _life(attempt, now_s), attempt.placement.devices
-                if span is None or not devices:
-                    continue
-                begin_s, end_s = span
-                computes_s = begin_s + min(_START_UP_S, (end_s - begin_s) / 2)
-                mps = attempt.placement.collocation is Collocation.MPS
-                if _alone(attempt):
-                    self._alone.add(self.kind[at])
-                self._seen += [
-                    Seen(len(runs), device, _share(usage.smact_mean))
-                    for device, usage in attempt.used.items()
-                    if usage.smact_mean is not None
-                ]
-                runs.append(Run(devices, mps, begin_s, computes_s, end_s))
-                self._job.append(at)
-                self._works.append(attempt.outcome in _WORK)
-                if self._works[-1]:
-                    self.lived_s[at] += end_s - begin_s
-        self._mib = [0.0] * self.kinds
-        for at, each in enumerate(past):
-            self._mib[self.kind[at]] = max(self._mib[self.kind[at]], _peak_mib(each) or 0.0)
-        self._read = {self.kind[self._job[each.run]] for each in self._seen}
-        self._periods = cut(runs)
-
-    def source(self, at: int) -> str:
-        """Return where the SM activity of a job is known from."""
-        kind = self.kind[at]
-        if kind in self._alone:
-            return "alone"
-        if kind in self._told:
-            return "told"
-        return "solved" if kind in self._read else "guessed"
-
-    def solve(self, draws: int, seed: int) -> _Solved:
-        rng = Random(f"past {seed}")
-        of_run = [self.kind[at] for at in self._job]
-        fit = SoloFit(self._periods, of_run, self._seen, self._told, self.kinds)
-        unknown = [_Kind()] * self.kinds
-        best = fit.best([each.weight for each in unknown])
-        found = []
-        for _ in range(draws):
-            kinds = self._guess(best, rng)
-            demands = fit.draw([each.weight for each in kinds], rng)
-            found.append(self._solo(demands, kinds))
-        return _Solved(self._solo(best, unknown), tuple(found))
-
-    def _guess(self, smact: Sequence[float], rng: Random) -> list[_Kind]:
-        """Return guesses of what the jobs are, from their memory and SM activity.
-
-        The part of the jobs that is like the typical ones differs from draw to draw; the
-        others can be anything.
-        """
-        part = rng.random()
-        found = []
-        for mib, activity in zip(self._mib, smact, strict=True):
-            shares = [each.share for each in TYPICAL]
-            if rng.random() < part:
-                shares = [_likeness(each, mib, activity) for each in TYPICAL]
-            (kind,) = rng.choices(TYPICAL, shares)
-            found.append(_Kind(kind.family, kind.batch_size))
-        return found
-
-    def _solo(self, smact: Sequence[float], kinds: Sequence[_Kind]) -> _Solo:
-        alone_s = [0.0] * len(self.lived_s)
-        demands = [
-            Demand(smact[kind], kinds[kind].weight)
-            for kind in (self.kind[at] for at in self._job)
-        ]
-        seconds = solo_seconds(self._periods, demands, _SLOWEST)
-        for at, works, run_s in zip(self._job, self._works, seconds, strict=True):
-            if works:
-                alone_s[at] += run_s
-        return _Solo(
-            [smact[kind] for kind in self.kind],
-            alone_s,
-            [kinds[kind] for kind in self.kind],
-        )
-
-
-def _same_job_key(job: Job) -> tuple[str, str]:
-    """Return a key that is equal for runs of the same job."""
-    return job.spec.user, job.fingerprint or f"name {job.spec.name}"
-
-
-def _alone(attempt: Attempt) -> bool:
-    """Return whether the attempt's readings show this job alone."""
-    if attempt.outcome is Outcome.OOM or any(u.shared for u in attempt.used.values()):
-        return False
-    return attempt.smact_mean is not None
-
-
-def _share(smact: float) -> float:
-    return min(1.0, max(0.0, smact))
-
-
-def _life(attempt: Attempt, now_s: float) -> tuple[float, float] | None:
-    if attempt.started is None:
-        return None
-    end_s = now_s if attempt.ended is None else attempt.ended.wall_s
-    # A clock that was set back gives no negative life.
-    return (attempt.started.wall_s, end_s) if end_s > attempt.started.wall_s else None
-
-
 def _ran(past: Past) -> float:
-    spans = [_life(attempt, 0.0) for attempt in past.attempts]
+    spans = [life(attempt, 0.0) for attempt in past.attempts]
     return sum(last - first for first, last in (s for s in spans if s is not None))
 
 
@@ -406,20 +217,15 @@ def _reason_left_out(past: Past, alone_s: float) -> str | None:
         return "without a GPU"
     if alone_s <= 0:
         return "never ran"
-    if _peak_mib(past) is None:
+    if peak_mib(past) is None:
         return "no memory was seen"
     if alone_s > MAX_SECONDS or _gpus(past) > MAX_GPUS:
         return "beyond what a trace may hold"
     return None
 
 
-def _peak_mib(past: Past) -> float | None:
-    peaks = [a.peak_mib for a in past.attempts if a.peak_mib]
-    return min(float(max(peaks)), MAX_MIB) if peaks else None
-
-
 def _gpus(past: Past) -> int:
-    worked = [a for a in past.attempts if a.outcome in _WORK and a.placement.devices]
+    worked = [a for a in past.attempts if a.outcome in WORK and a.placement.devices]
     return len(worked[-1].placement.devices) if worked else past.job.spec.gpus
 
 
@@ -427,14 +233,14 @@ def _job(past: Past, line: Mapping[int, int]) -> TraceJob:
     """Return the job, without what differs from draw to draw."""
     spec, estimate = past.job.spec, past.job.estimate(Quantity.MEMORY)
     array, followed = past.job.array, past.job.followed
-    peak_mib = _peak_mib(past)
-    assert peak_mib is not None
+    mib = peak_mib(past)
+    assert mib is not None
     return TraceJob(
         submit_s=past.job.submitted.wall_s,
         name=spec.name,
         gpus=_gpus(past),
         duration_s=0.0,
-        memory_mib=peak_mib,
+        memory_mib=mib,
         smact=0.0,
         estimates={} if estimate is None or estimate.upper <= 0 else {RECORDED: estimate.upper},
         declared=past.job.declared,
