@@ -58,6 +58,9 @@ class Kind:
         return share_weight(self.family, self.batch_size)
 
 
+_ANY = (*dict.fromkeys(Kind(each.family, each.batch_size) for each in TYPICAL), Kind("tiny"))
+
+
 def _likeness(kind: Typical, mib: float, smact: float) -> float:
     """Return how well a job of this memory and SM activity is like a typical kind."""
     memory = log(max(mib, 1.0) / kind.memory_mib) / _MEMORY_SPREAD
@@ -157,10 +160,10 @@ class SharedPast:
         part = rng.random()
         found = []
         for mib, activity in zip(self._mib, smact, strict=True):
-            shares = [each.share for each in TYPICAL]
-            if rng.random() < part:
-                shares = [_likeness(each, mib, activity) for each in TYPICAL]
-            (kind,) = rng.choices(TYPICAL, shares)
+            if rng.random() >= part:
+                found.append(rng.choice(_ANY))
+                continue
+            (kind,) = rng.choices(TYPICAL, [_likeness(each, mib, activity) for each in TYPICAL])
             found.append(Kind(kind.family, kind.batch_size))
         return found
 
