@@ -139,7 +139,7 @@ from radrm.core.rules import (
 from radrm.core.settings import CoreSettings
 from radrm.core.snapshot import DeviceSnapshot, Occupant, Snapshot
 from radrm.core.units import parse_mib, parse_seconds, show_mib, show_seconds
-from radrm.core.view import Offer, View
+from radrm.core.view import Holder, Offer, View
 from radrm.core.words import (
     ActionKind,
     CheckpointKind,
@@ -180,6 +180,7 @@ __all__ = [
     "Estimator",
     "Exit",
     "GiveUp",
+    "Holder",
     "Hopeless",
     "Instant",
     "Job",

@@ -15,7 +15,7 @@ from radrm.config import Config
 from radrm.simulated.spec import parse
 from radrm.simulator.engine import simulate
 from radrm.simulator.metrics import Spread, metrics, over_seeds
-from radrm.simulator.scenario import Fidelity, Scenario
+from radrm.simulator.scenario import Fidelity, Known, Scenario
 from radrm.simulator.traces.importers.aids import Aids
 from radrm.simulator.traces.importers.forms import read_any
 from radrm.simulator.traces.importers.profiles import read_profile
@@ -39,7 +39,7 @@ class Row:
     """The settings with which radrm's own loop is shown beside; the rest are its defaults."""
     core: Mapping[str, float] = field(default_factory=dict)
     """Settings of radrm's own core that are not its defaults."""
-    smact_known: bool = False
+    known: Known | None = None
     mps: bool = True
     recovery: str = "exclusive"
     oom: int | None = None
@@ -135,7 +135,7 @@ OWN_ROWS = tuple(
         Row(trace, "Horus, `core.stretch = 1`", "magm", "horus", core=_EXACT),
         Row(trace, "needs known", "magm"),
         Row(trace, "needs known, `core.smact_warm_s = 10`", "magm", core=_SOON),
-        Row(trace, "needs and SM activity known", "magm", smact_known=True),
+        Row(trace, "needs and SM activity known", "magm", known=Known(smact=0.0)),
         Row(trace, "needs known, time-slicing", "magm", mps=False),
         Row(
             trace,
@@ -194,7 +194,7 @@ def scenario(row: Row, fidelity: Fidelity, seed: int) -> Scenario:
         seed=seed,
         mps=row.mps,
         estimator=row.estimator,
-        smact_known=row.smact_known,
+        known=row.known or Known(),
     )
 
 

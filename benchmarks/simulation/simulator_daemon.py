@@ -20,7 +20,7 @@ from radrm.config import Config
 from radrm.simulator.engine import simulate
 from radrm.simulator.traces.job import TraceJob
 from tests.daemon.harness import DaemonHome
-from tests.simulator.through_daemon import same_scenario, through_daemon
+from tests.simulator.engine.through_daemon import same_scenario, through_daemon
 
 GPUS = "sim:4xA100-40GB"
 SCALE = 16.0

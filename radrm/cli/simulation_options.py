@@ -35,8 +35,14 @@ Estimator = Annotated[
         "errors are recorded.",
     ),
 ]
-SmactKnown = Annotated[
-    bool, typer.Option("--smact-known", help="The estimator also knows the SM activity.")
+Known = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--known",
+        metavar="WHAT[=ERROR]",
+        help="What is known of each job, and its relative error: --known smact,duration=0.3,"
+        "memory=0.08; without an error it is exact. memory replaces --estimator.",
+    ),
 ]
 Mode = Annotated[
     str | None,

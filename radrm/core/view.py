@@ -6,7 +6,7 @@ pays only for the jobs that it looks at.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from radrm.core.constraints.expected import earliest_free_s, expected_end_s, expected_free_mib
@@ -28,10 +28,33 @@ from radrm.core.records import (
     Role,
 )
 from radrm.core.settings import CoreSettings
+from radrm.core.state.holding import Holding
 from radrm.core.state.isolation import Isolation
 from radrm.core.state.reserved.claims import FOREVER
 from radrm.core.state.state import State, owner_of
-from radrm.core.words import Collocation
+from radrm.core.words import Collocation, Quantity
+
+
+@dataclass(frozen=True, slots=True)
+class Holder:
+    """A live job on a device. `since_s`: the boot time at which it came there.
+
+    `alone_smact` is the mean SM activity (0..1) of the readings while it was alone there; None:
+    it never was, or they do not show it yet.
+    """
+
+    job: Job
+    attempt: Attempt
+    since_s: float
+    settled: bool
+    alone_smact: float | None
+
+    @property
+    def smact(self) -> float | None:
+        """The SM activity that it would show alone: as measured, else as predicted."""
+        if self.alone_smact is not None:
+            return self.alone_smact
+        return self.job.predicted(Quantity.SMACT)
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +62,8 @@ class Offer:
     """One device as one job would find it, until its time limit.
 
     `refusal` is why the core refuses the device; a policy can skip such an offer. `smact` is
-    the SM activity, 0..1; if it is None, `smact_refusal` says why. `occupants` are job ids.
+    the SM activity, 0..1; if it is None, `smact_refusal` says why. `occupants` are job ids;
+    `holders` has these jobs.
     """
 
     device: Device
@@ -50,6 +74,7 @@ class Offer:
     smact_refusal: str | None
     occupants: tuple[int, ...]
     refusal: Refusal | None
+    holders: tuple[Holder, ...] = ()
 
 
 class View:
@@ -213,4 +238,10 @@ class View:
             smact_refusal=ledger.smact_refusal if smact is None else None,
             occupants=tuple(ledger.holdings),
             refusal=refuse_device(self._state, job, role, ledger, mode),
+            holders=tuple(self._holders(ledger.holdings.values())),
         )
+
+    def _holders(self, holdings: Iterable[Holding]) -> Iterator[Holder]:
+        for each in holdings:
+            job, attempt = self._state.jobs[each.job_id], self._state.attempts[each.job_id]
+            yield Holder(job, attempt, each.since_s, each.settled, each.alone_smact)

@@ -15,7 +15,14 @@ from radrm.core.words import Condition
 from radrm.errors import UsageError
 from radrm.planners.order_policy import OrderPolicy
 from radrm.simulator.auto import AutoEstimates
-from radrm.simulator.estimates import AS_DECLARED, AUTO, as_records, errors_of, estimate_of
+from radrm.simulator.estimates import (
+    AS_DECLARED,
+    AUTO,
+    as_records,
+    errors_of,
+    estimate_of,
+    known_records,
+)
 from radrm.simulator.history import History
 from radrm.simulator.published import PublishedLoop
 from radrm.simulator.run import Run
@@ -91,17 +98,23 @@ def _tasks(
     alone, and every policy gets the same jobs.
     """
     life_rng, error_rng = Random(f"life {scenario.seed}"), Random(f"errors {scenario.seed}")
+    known_rng = Random(f"known {scenario.seed}")
     tasks = []
     arrays = _arrays(jobs)
     before = _dependencies(jobs, arrays)
     for at, job in enumerate(jobs):
         estimate_mib = estimate_of(job, scenario.estimator, errors, error_rng)
+        known = known_records(job, scenario.known, known_rng)
+        if scenario.known.memory is not None:
+            estimate_mib = None
+        if estimate_mib is not None:
+            known = as_records(job, scenario.estimator, estimate_mib) + known
         declared = scenario.estimator in AS_DECLARED and estimate_mib is not None
         tasks.append(
             Task(
                 job=job,
                 course=_course(job, scenario.life, life_rng),
-                estimates=as_records(job, scenario.estimator, estimate_mib, scenario.smact_known),
+                estimates=known,
                 declared_mib=ceil(job.memory_mib) if declared else None,
                 after=before.get(at, ()),
                 array=arrays.get(at),

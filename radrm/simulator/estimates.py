@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import ceil
+from math import ceil, exp, inf
 from random import Random
 
 from radrm.core.records import DECLARED, Estimate
@@ -11,6 +11,7 @@ from radrm.core.units import WHOLE_DEVICE_MIB
 from radrm.core.words import Quantity
 from radrm.errors import UsageError
 from radrm.estimators.learning.errors_seen import ERRORS_SEEN
+from radrm.simulator.scenario import Known
 from radrm.simulator.traces.job import TraceJob
 
 AS_DECLARED = ("oracle", DECLARED)
@@ -18,6 +19,9 @@ NONE = "none"
 AUTO = "auto"
 """The daemon's own estimator over the columns of the trace (`radrm.simulator.auto`)."""
 
+_FROM_TRACE = "trace file"
+_95_PERCENT = 1.645
+"""So many standard deviations of a normal distribution lie below its 95 % quantile."""
 _FAILED_MIB = 40000
 """The prototype writes this if the estimator failed or found more than the device has."""
 
@@ -60,14 +64,27 @@ def errors_of(estimator: str, known: frozenset[str]) -> Sequence[float] | None:
     return ERRORS_SEEN.get(estimator)
 
 
-def as_records(
-    job: TraceJob, estimator: str, mib: float | None, smact: bool
-) -> tuple[Estimate, ...]:
-    """Return the estimates of a job: its memory if known, and its SM activity if `smact`."""
+def as_records(job: TraceJob, estimator: str, mib: float) -> tuple[Estimate, ...]:
+    """Return the estimate of a job's memory by this estimator."""
+    source = DECLARED if estimator in AS_DECLARED or job.declared else estimator
+    return (Estimate(Quantity.MEMORY, mib, ceil(mib), source),)
+
+
+def known_records(job: TraceJob, known: Known, rng: Random) -> tuple[Estimate, ...]:
+    """Return the estimates of the known quantities of a job.
+
+    The upper bound holds for 95 % of the jobs. The same values are drawn whatever is known.
+    """
     found = []
-    if mib is not None:
-        source = DECLARED if estimator in AS_DECLARED or job.declared else estimator
-        found.append(Estimate(Quantity.MEMORY, mib, ceil(mib), source))
-    if smact:
-        found.append(Estimate(Quantity.SMACT, job.smact, job.smact, "trace"))
+    for quantity, true, error, most in (
+        (Quantity.MEMORY, job.memory_mib, known.memory, inf),
+        (Quantity.SMACT, job.smact, known.smact, 1.0),
+        (Quantity.DURATION, job.duration_s, known.duration, inf),
+    ):
+        # At most three deviations, so that one extreme draw does not distort a run.
+        off = max(-3.0, min(3.0, rng.gauss(0.0, 1.0)))
+        if error is not None:
+            value = min(most, true * exp(off * error))
+            upper = min(most, value * exp(_95_PERCENT * error))
+            found.append(Estimate(quantity, value, upper, _FROM_TRACE))
     return tuple(found)

@@ -39,6 +39,19 @@ class Life:
 
 
 @dataclass(frozen=True, slots=True)
+class Known:
+    """The quantities of every job that are known, each with the error of its figure.
+
+    An error is the standard deviation of the figure's logarithm (0.3: some 30 %); 0: exact. None:
+    unknown, or for `memory` what `Scenario.estimator` says. The seed draws the figures.
+    """
+
+    memory: float | None = None
+    smact: float | None = None
+    duration: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Scenario:
     """The settings of one run of a trace.
 
@@ -49,7 +62,7 @@ class Scenario:
     - `estimator`: `oracle` or `declared` (the trace's memory), `none`, a name in the jobs'
       `estimates`, or `auto` (the daemon's own, over all of these). For a name with known
       errors (`radrm.estimators.learning.errors_seen`) the seed draws a ratio.
-    - `smact_known`: each job has an estimate of its SM activity, too.
+    - `known`: what else is known of each job.
     """
 
     devices: tuple[SimulatedDevice, ...]
@@ -58,5 +71,5 @@ class Scenario:
     seed: int = 0
     mps: bool = True
     estimator: str = ORACLE
-    smact_known: bool = False
+    known: Known = Known()
     life: Life = Life()

@@ -41,7 +41,12 @@ def test_an_ordinary_job_is_counted_once() -> None:
     world.end(job)
     attempt = world.attempts[job.id, 1]
     assert usage_of(attempt) == {
-        "GPU-0": Usage("GPU-0", 4 * GIB, pytest.approx(0.3), 10 * WATTS, smact_count=10)
+        "GPU-0": Usage(
+            *("GPU-0", 4 * GIB, pytest.approx(0.3), 10 * WATTS),
+            smact_count=10,
+            alone_smact=pytest.approx(0.3),
+            alone_count=10,
+        )
     }
     assert attempt.energy_j == 10 * WATTS
 
@@ -234,3 +239,30 @@ def test_a_ledger_divides_exactly_what_its_device_took(
         assert free is None or 0 <= free <= led.device.capacity_mib
     told = [u.energy_j for u in gone] + [h.energy_j for h in led.holdings.values()]
     assert sum(j for j in told if j is not None) == pytest.approx(taken_j)
+
+
+def test_what_a_job_shows_alone_is_kept_apart() -> None:
+    """Readings beside others, while it starts up, or beside unmanaged processes do not count."""
+    world = World(gpus(1), settings=CoreSettings(smact_warm_s=5.0))
+    first = world.submit(8 * GIB, smact=0.3)
+    world.smact["GPU-0"] = 0.5
+    for _ in range(4):  # it starts up
+        world.pass_time(1.0)
+    world.smact["GPU-0"] = 0.2
+    for _ in range(10):
+        world.pass_time(1.0)
+    world.unmanaged["GPU-0"] = 2 * GIB
+    world.smact["GPU-0"] = 0.45
+    world.pass_time(1.0)
+    world.unmanaged["GPU-0"] = 0
+    second = world.submit(8 * GIB, smact=0.3)
+    for _ in range(10):
+        world.pass_time(1.0)
+    holders = world.scheduler.view.offer(first, first.spec.roles[0], "GPU-0").holders
+    assert [(h.job.id, h.alone_smact, h.smact) for h in holders] == [
+        (first.id, pytest.approx(0.2), pytest.approx(0.2)),
+        (second.id, None, 0.3),
+    ]
+    world.end(first)
+    usage = usage_of(world.attempts[first.id, 1])["GPU-0"]
+    assert usage.shared and usage.alone_smact == pytest.approx(0.2) and usage.alone_count == 10

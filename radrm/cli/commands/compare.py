@@ -39,7 +39,7 @@ def compare(
     order: options.Order = None,
     planner: options.Planners = None,
     estimator: Estimators = None,
-    smact_known: options.SmactKnown = False,
+    known: options.Known = None,
     collocation: options.Mode = None,
     recovery: options.Recovery = None,
     fidelity: options.FidelityOption = "radrm",
@@ -64,7 +64,7 @@ def compare(
     base = configured()
     choices = Choices(
         *(gpus, order, None, collocation, recovery, fidelity, seeds),
-        *(settings or (), smact_known, servers),
+        *(settings or (), options.names(known), servers),
     )
     variants = compared_variants(
         base,

@@ -65,7 +65,7 @@ def replay(
     order: options.Order = None,
     planner: options.Planners = None,
     estimator: OwnEstimator = None,
-    smact_known: options.SmactKnown = False,
+    known: options.Known = None,
     collocation: options.Mode = None,
     recovery: options.Recovery = None,
     seeds: options.Seeds = 12,
@@ -95,7 +95,7 @@ def replay(
         recovery=recovery,
         seeds=seeds,
         settings=settings or (),
-        smact_known=smact_known,
+        known=options.names(known),
     )
     others = [name for name in options.names(policy) or POLICIES if name != before]
     check_settings(choices.settings, [before, *others])

@@ -43,7 +43,7 @@ def simulate(
     order: options.Order = None,
     planner: options.Planner = None,
     estimator: options.Estimator = "oracle",
-    smact_known: options.SmactKnown = False,
+    known: options.Known = None,
     collocation: options.Mode = None,
     recovery: options.Recovery = None,
     fidelity: options.FidelityOption = "radrm",
@@ -70,7 +70,7 @@ def simulate(
     base = configured()
     choices = Choices(
         *(gpus, order, planner, collocation, recovery, fidelity, seeds),
-        *(settings or (), smact_known, servers),
+        *(settings or (), options.names(known), servers),
     )
     variant = make_variant(base, policy or base.policy, estimator, choices)
     check_settings(choices.settings, [variant.policy])

@@ -55,7 +55,8 @@ class Usage:
     The ledger updates it while the attempt lives; past runs read it here. `energy_j` is an
     equal share of the device's energy. `shared`: another attempt was there at some time, so
     `smact_mean` is not only this attempt's. `smact_count` is the number of readings in the
-    mean; 0 if unknown.
+    mean; 0 if unknown. `alone_smact` is the mean of the `alone_count` readings at which it was
+    alone there and had started up.
     """
 
     device: str
@@ -64,6 +65,8 @@ class Usage:
     energy_j: float | None = None
     shared: bool = False
     smact_count: int = 0
+    alone_smact: float | None = None
+    alone_count: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -135,6 +135,11 @@ class Job:
             known.append(self.memory_floor_mib)
         return max(known) if known else None
 
+    def predicted(self, quantity: Quantity) -> float | None:
+        """Return the value of the best estimate of a quantity; None without any."""
+        found = self.estimate(quantity)
+        return None if found is None else found.value
+
     @property
     def declared(self) -> bool:
         """True if the submitter declared the need."""

@@ -70,6 +70,14 @@ class JobSpec:
     requeue: bool = False
     signal: EarlySignal | None = None
     comment: str | None = None
+    gpu_types: tuple[str, ...] = ()
+    """The kinds of GPU that it accepts, as the submitter wrote them; empty: any."""
+    prefer_gpus: tuple[str, ...] = ()
+    """The kinds or indices of GPUs that it has rather than others."""
+    avoid_gpus: tuple[str, ...] = ()
+    """The kinds or indices of GPUs that it has only if no others will do."""
+    max_slowdown: float | None = None
+    """The largest run time that it accepts beside others, as a multiple (>= 1) of that alone."""
 
     @property
     def gpus(self) -> int:

@@ -31,6 +31,9 @@ class Holding:
     """Its memory has stopped growing."""
     smact_sum: float = 0.0
     smact_count: int = 0
+    alone_sum: float = 0.0
+    """The sum of the readings of SM activity at which it was alone here and had started up."""
+    alone_count: int = 0
     energy_j: float | None = None
     shared: bool = False
     """Another attempt was on the device at some time."""
@@ -65,6 +68,9 @@ class Holding:
         if usage.smact_mean is not None:
             self.smact_count = max(1, usage.smact_count)
             self.smact_sum = usage.smact_mean * self.smact_count
+        if usage.alone_smact is not None:
+            self.alone_count = max(1, usage.alone_count)
+            self.alone_sum = usage.alone_smact * self.alone_count
 
     def unused_for(self, now_s: float) -> float | None:
         """Return the seconds that it has had the device without using any of its memory.
@@ -72,6 +78,11 @@ class Holding:
         None if it has used some, or if its memory could not be read.
         """
         return now_s - self.since_s if self.peak_mib == 0 else None
+
+    @property
+    def alone_smact(self) -> float | None:
+        """The mean SM activity while it was alone here, 0..1; None without such a reading."""
+        return self.alone_sum / self.alone_count if self.alone_count else None
 
     def usage(self, device: str) -> Usage:
         """Return the figures as a record."""
@@ -83,6 +94,8 @@ class Holding:
             energy_j=self.energy_j,
             shared=self.shared,
             smact_count=self.smact_count,
+            alone_smact=self.alone_smact,
+            alone_count=self.alone_count,
         )
 
 

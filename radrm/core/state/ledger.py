@@ -237,12 +237,15 @@ class DeviceLedger:
         self._energy.divide(self.holdings.values(), boot_s, reading.power_w)
         rose = self._take_memory(reading)
         self.load.take(reading)
-        changed = []
+        changed, alone = [], len(self.holdings) == 1
         for holding in self.holdings.values():
-            holding.shared |= len(self.holdings) > 1
+            holding.shared |= not alone
             if reading.smact is not None:
                 holding.smact_sum += reading.smact
                 holding.smact_count += 1
+                if alone and self.is_quiet and self.load.counts(reading):
+                    holding.alone_sum += reading.smact
+                    holding.alone_count += 1
             quiet_s = boot_s - max(holding.grew_s, holding.since_s)
             # A job that has not allocated anything yet is starting up, not settled.
             settles = quiet_s >= self._settings.settle_s and bool(holding.peak_mib)

@@ -72,6 +72,11 @@ class SmactLoad:
         if reading.smact is not None and usable:
             self._window.add(reading.at.boot_s, reading.smact)
 
+    def counts(self, reading: Reading) -> bool:
+        """Return whether a reading shows the SM activity of the jobs that are here now."""
+        usable = not reading.smact_coarse or self._settings.use_coarse_smact
+        return usable and reading.smact is not None and reading.at.boot_s >= self.warm_from_s
+
     def before_join(self, alone: bool, predicted: float | None) -> None:
         """Note that a job comes. `alone`: no other job is there. `predicted`: its SM activity."""
         before = 0.0 if alone else self.smact

@@ -10,18 +10,19 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
-from radrm.config import Config, load_config, with_set
+from radrm.config import Config, load_config, resolved, with_set
 from radrm.config.values import Place, planners
 from radrm.core.words import Collocation
 from radrm.errors import BadConfig, UsageError
 from radrm.host.storage.paths import system_mode
 from radrm.simulated.spec import parse
-from radrm.simulator.scenario import FIDELITIES, Fidelity, Life, Scenario
+from radrm.simulator.scenario import FIDELITIES, Fidelity, Known, Life, Scenario
 from radrm.wiring import find_rule, make_rules, make_settings, settings_of
 
 ALONE = "exclusive"
 """The policy that all others are compared with; the first variant."""
 _MOST_VARIANTS = 200
+_MOST_ERROR = 3.0
 _MODES = ("mps", "timeslice", "exclusive")
 _OF_POLICY = "policy."
 _OF_LIFE = "life."
@@ -40,7 +41,7 @@ class Choices:
     fidelity: str = "radrm"
     seeds: int = 1
     settings: Sequence[str] = ()
-    smact_known: bool = False
+    known: Sequence[str] = ()
     servers: int = 1
 
 
@@ -91,6 +92,7 @@ def make_variant(base: Config, policy: str, estimator: str, choices: Choices) ->
     life = Life()
     for setting in choices.settings:
         config, life = _set(config, life, setting)
+    config = resolved(config)
     make_rules(config)
     make_settings(config)
     scenario = Scenario(
@@ -99,10 +101,29 @@ def make_variant(base: Config, policy: str, estimator: str, choices: Choices) ->
         fidelity=fidelity,
         mps=mps,
         estimator=estimator,
-        smact_known=choices.smact_known,
+        known=_known(choices.known),
         life=life,
     )
     return Variant(scenario, choices.servers)
+
+
+def _known(words: Iterable[str]) -> Known:
+    """The quantities that are known, from words as `smact` and `duration=0.3`."""
+    names = [f.name for f in fields(Known)]
+    found: dict[str, float] = {}
+    for word in words:
+        name, equals, text = word.partition("=")
+        try:
+            error = float(text) if equals else 0.0
+        except ValueError:
+            error = -1.0
+        if name not in names or not 0 <= error <= _MOST_ERROR:
+            raise UsageError(
+                f"--known {word!r}: write NAME or NAME=ERROR, with an error from 0 to "
+                f"{_MOST_ERROR:g}; names are: {', '.join(names)}"
+            )
+        found[name] = error
+    return Known(**found)
 
 
 def _planners(word: str | None) -> tuple[str, ...]:
@@ -141,9 +162,10 @@ def _set(config: Config, life: Life, setting: str) -> tuple[Config, Life]:
         return config, _set_life(life, key.removeprefix(_OF_LIFE), value, setting)
     if key.startswith(_OF_POLICY):
         own = key.removeprefix(_OF_POLICY)
-        if own not in settings_of(find_rule("policies", config.policy)):
+        policy = resolved(config).policy
+        if own not in settings_of(find_rule("policies", policy)):
             return config, life  # it belongs to another compared policy: see `check_settings`
-        key = f"policies.{config.policy}.{own}"
+        key = f"policies.{policy}.{own}"
     return with_set(config, f"{key}{equals}{value}"), life
 
 

@@ -17,7 +17,7 @@ from radrm.simulator.run import Run
 from radrm.simulator.scheduling import OwnLoop
 from radrm.simulator.window import PiecewiseWindow
 from radrm.simulator.world import Gpu
-from tests.simulator.every_second import EverySecond
+from tests.simulator.engine.every_second import EverySecond
 from tests.simulator.traces import drawn, scenario
 
 

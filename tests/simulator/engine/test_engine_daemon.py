@@ -9,7 +9,7 @@ from radrm.config import Config
 from radrm.simulator.engine import simulate
 from radrm.simulator.traces.job import TraceJob
 from tests.daemon.harness import DaemonHome
-from tests.simulator.through_daemon import devices_of, same_scenario, submitted
+from tests.simulator.engine.through_daemon import devices_of, same_scenario, submitted
 from tests.waiting import wait_until
 
 GPUS = "sim:4xA100-40GB"

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from radrm.config import Config
 from radrm.simulated.spec import parse
-from radrm.simulator.scenario import Life, Scenario
+from radrm.simulator.scenario import Known, Life, Scenario
 from radrm.simulator.traces.job import TraceJob
 from tests.daemon.harness import DaemonHome
 from tests.waiting import wait_until
@@ -77,5 +77,5 @@ def through_daemon(home: DaemonHome, jobs: Sequence[TraceJob]) -> list[Seen]:
 def same_scenario(gpus: str, config: Config, mps: bool = False) -> Scenario:
     """The simulator's side of it. Such jobs declare memory and SM activity."""
     return Scenario(
-        parse(gpus), config, estimator="declared", smact_known=True, mps=mps, life=SIMJOBS
+        parse(gpus), config, estimator="declared", known=Known(smact=0.0), mps=mps, life=SIMJOBS
     )
