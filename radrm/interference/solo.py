@@ -82,7 +82,7 @@ class SoloFit:
         periods: Periods,
         job_of: Sequence[int],
         seen: Sequence[Seen],
-        told: Mapping[int, Told],
+        told: Mapping[int, Sequence[Told]],
         jobs: int,
     ) -> None:
         self._equations = _Equations(periods, job_of, seen, told, jobs)
@@ -143,7 +143,7 @@ class _Targets:
     """The right-hand sides of one fit: of the equations, of what is told, and of the prior."""
 
     seen: Sequence[float]
-    told: Mapping[int, float]
+    told: Sequence[float]
     offsets: Sequence[float]
     typical: float
 
@@ -151,7 +151,7 @@ class _Targets:
     def exact(equations: _Equations) -> _Targets:
         return _Targets(
             [each.smact for each in equations.seen],
-            {job: each.smact for job, each in equations.told.items()},
+            [each.smact for _, each in equations.told],
             [0.0] * equations.jobs,
             _PRIOR_LOGIT,
         )
@@ -161,7 +161,7 @@ class _Targets:
         """Return the targets with random errors of their own size."""
         return _Targets(
             [rng.gauss(each.smact, each.sd) for each in equations.seen],
-            {job: rng.gauss(each.smact, each.sd) for job, each in equations.told.items()},
+            [rng.gauss(each.smact, each.sd) for _, each in equations.told],
             [rng.gauss(0.0, _BETWEEN_JOBS_SD) for _ in range(equations.jobs)],
             rng.gauss(_PRIOR_LOGIT, _PRIOR_LOGIT_SD),
         )
@@ -175,11 +175,11 @@ class _Equations:
         periods: Periods,
         job_of: Sequence[int],
         seen: Sequence[Seen],
-        told: Mapping[int, Told],
+        told: Mapping[int, Sequence[Told]],
         jobs: int,
     ) -> None:
         self.jobs = jobs
-        self.told = told
+        self.told = [(job, each) for job, figures in told.items() for each in figures]
         self.seen: list[_Equation] = []
         for each in seen:
             run = periods.runs[each.run]
@@ -211,6 +211,8 @@ class _Equations:
                 jobs = self._parts[place][0]
                 for job in jobs:
                     parts[job].append(min(0.9, each.smact) / len(jobs))
+        for job, told in self.told:
+            parts[job] = [told.smact]
         typical = [_logit(sum(found) / len(found)) if found else _PRIOR_LOGIT for found in parts]
         return [*typical, _PRIOR_LOGIT]
 
@@ -240,8 +242,8 @@ class _Equations:
         for equation, target in zip(self.seen, targets.seen, strict=True):
             mean = sum([amounts[at] for at in equation.parts]) / equation.seconds
             total += ((mean - target) / equation.sd) ** 2
-        for job, told in self.told.items():
-            total += ((solo[job] - targets.told[job]) / told.sd) ** 2
+        for (job, told), target in zip(self.told, targets.told, strict=True):
+            total += ((solo[job] - target) / told.sd) ** 2
         for x, offset in zip(unknowns, targets.offsets, strict=False):
             total += ((x - typical - offset) / _BETWEEN_JOBS_SD) ** 2
         return total
@@ -280,8 +282,8 @@ class _Equations:
                 for job in self._parts[place][0]:
                     row[job] = row.get(job, 0.0) + slope * steep[job]
             add(row, mean * scale - target / equation.sd)
-        for job, told in self.told.items():
-            add({job: steep[job] / told.sd}, (solo[job] - targets.told[job]) / told.sd)
+        for (job, told), target in zip(self.told, targets.told, strict=True):
+            add({job: steep[job] / told.sd}, (solo[job] - target) / told.sd)
         for job in range(self.jobs):
             error = unknowns[job] - typical - targets.offsets[job]
             gradient[job] -= error / _BETWEEN_JOBS_SD**2

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 from radrm.core.records import (
     Attempt,
@@ -22,6 +23,8 @@ from radrm.simulator.run import AttemptRun, DeviceRun, Run
 from radrm.simulator.traces.alone import Past
 
 BEGIN = 1_700_000_000.0
+_WARM_S = 60.0
+"""The daemon trusts readings of a device so long after a change on it."""
 
 
 def at(seconds: float) -> Instant:
@@ -72,10 +75,11 @@ def used(
     return Usage(device, mib, smact, **more)
 
 
-def as_past(run: Run, told: bool = False) -> list[Past]:
+def as_past(run: Run, told: bool = False, alone: bool = True) -> list[Past]:
     """What a daemon would have kept of a run: mean readings of its devices, peaks, and times.
 
-    `told`: nothing reads the SM activity, but the jobs declare it."""
+    `told`: nothing reads the SM activity, but the jobs declare it. Without `alone` the record has
+    no readings of the times at which a job that shared was alone, as in earlier releases."""
     lives = [(each, a) for each in run.jobs for a in each.attempts]
     found = []
     for number, each in enumerate(run.jobs, 1):
@@ -84,7 +88,7 @@ def as_past(run: Run, told: bool = False) -> list[Past]:
                 number,
                 a.started_s,
                 a.ended_s,
-                *(_usage(run, lives, a, d, each.job.memory_mib, told) for d in a.devices),
+                *(_usage(run, lives, a, d, each.job.memory_mib, told, alone) for d in a.devices),
                 outcome=a.outcome,
                 mode=Collocation(a.collocation),
             )
@@ -104,14 +108,31 @@ def _usage(
     device: int,
     memory_mib: float,
     told: bool,
+    alone: bool,
 ) -> Usage:
-    shared = any(
-        device in a.devices and a.started_s < own.ended_s and a.ended_s > own.started_s
+    beside = [
+        a
         for _, a in lives
         if a is not own
-    )
-    smact = None if told else mean_smact(run.devices[device], own.started_s, own.ended_s)
-    return Usage(f"gpu-{device}", math.ceil(memory_mib), smact, shared=shared)
+        and device in a.devices
+        and a.started_s < own.ended_s
+        and a.ended_s > own.started_s
+    ]
+    found = Usage(f"gpu-{device}", math.ceil(memory_mib), shared=bool(beside))
+    if told:
+        return found
+    gpu = run.devices[device]
+    found = replace(found, smact_mean=mean_smact(gpu, own.started_s, own.ended_s))
+    begin_s, end_s = own.started_s + _WARM_S, own.ended_s
+    for a in sorted(beside, key=lambda a: a.started_s):
+        if a.started_s <= begin_s:
+            begin_s = max(begin_s, a.ended_s + _WARM_S)
+        else:
+            end_s = min(end_s, a.started_s)
+    if alone and end_s > begin_s:
+        mean = mean_smact(gpu, begin_s, end_s)
+        found = replace(found, alone_smact=mean, alone_count=math.ceil(end_s - begin_s))
+    return found
 
 
 def mean_smact(device: DeviceRun, begin_s: float, end_s: float) -> float:

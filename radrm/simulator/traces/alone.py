@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import exp, log
+from math import exp, hypot, log, sqrt
 from random import Random
 
 from radrm.core.records import Attempt, Job
@@ -27,6 +27,8 @@ from radrm.simulator.traces.trace import MAX_MIB
 _MEMORY_SPREAD, _SMACT_SPREAD = 0.6, 0.15
 """How far jobs are from a typical kind: in the logarithm of memory, and in SM activity."""
 _TOLD_SD = 0.05
+_ALONE_SD, _ONE_READING_SD, _LEAST_READINGS = 0.03, 0.2, 10
+"""The error of the mean of some readings for the whole run, of one reading, and how many count."""
 _SLOWEST = 1e-3
 _START_UP_S = 30.0
 """An attempt puts no load on a GPU for this long, half its time at most, as in the model."""
@@ -94,14 +96,14 @@ class SharedPast:
         self._job: list[int] = []
         self._works: list[bool] = []
         self._alone: set[int] = set()
-        told: dict[int, Told] = {}
+        told: dict[int, list[Told]] = {}
         seen: list[Seen] = []
         runs: list[Run] = []
         for at, each in enumerate(past):
             estimate = each.job.estimate(Quantity.SMACT)
             if estimate is not None:
                 sd = max(_TOLD_SD, (estimate.upper - estimate.value) / TO_90)
-                told[self.same[at]] = Told(_share(estimate.value), sd)
+                told[self.same[at]] = [Told(_share(estimate.value), sd)]
             for attempt in each.attempts:
                 span, devices = life(attempt, now_s), attempt.placement.devices
                 if span is None or not devices:
@@ -109,8 +111,10 @@ class SharedPast:
                 begin_s, end_s = span
                 computes_s = begin_s + min(_START_UP_S, (end_s - begin_s) / 2)
                 mps = attempt.placement.collocation is Collocation.MPS
-                if _alone(attempt):
+                parts = _alone_parts(attempt)
+                if parts or _alone(attempt):
                     self._alone.add(self.same[at])
+                told.setdefault(self.same[at], []).extend(parts)
                 seen += [
                     Seen(len(runs), device, _share(usage.smact_mean))
                     for device, usage in attempt.used.items()
@@ -124,7 +128,7 @@ class SharedPast:
         self._mib = [0.0] * len(keys)
         for at, each in enumerate(past):
             self._mib[self.same[at]] = max(self._mib[self.same[at]], peak_mib(each) or 0.0)
-        self._told = frozenset(told)
+        self._told = frozenset(job for job, figures in told.items() if figures)
         self._periods = cut(runs)
         of_run = [self.same[at] for at in self._job]
         self._fit = SoloFit(self._periods, of_run, seen, told, len(keys))
@@ -193,6 +197,17 @@ def _alone(attempt: Attempt) -> bool:
     if attempt.outcome is Outcome.OOM or any(u.shared for u in attempt.used.values()):
         return False
     return attempt.smact_mean is not None
+
+
+def _alone_parts(attempt: Attempt) -> list[Told]:
+    """Return what an attempt on one shared device has shown while nobody was beside it."""
+    if len(attempt.placement.devices) > 1 or not any(u.shared for u in attempt.used.values()):
+        return []
+    return [
+        Told(_share(usage.alone_smact), hypot(_ALONE_SD, _ONE_READING_SD / sqrt(usage.alone_count)))
+        for usage in attempt.used.values()
+        if usage.alone_smact is not None and usage.alone_count >= _LEAST_READINGS
+    ]
 
 
 def _share(smact: float) -> float:
