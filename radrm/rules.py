@@ -79,6 +79,7 @@ outside the decisions, so these limits do not apply to it.
 from __future__ import annotations
 
 from radrm.core import events
+from radrm.core.constraints.kinds import Rank
 from radrm.core.proposals import (
     Hopeless,
     Migrate,
@@ -96,6 +97,7 @@ from radrm.core.records import (
     ArrayElement,
     Attempt,
     AttemptMemory,
+    Beside,
     Blame,
     Checkpoint,
     Dependency,
@@ -167,6 +169,7 @@ __all__ = [
     "Ask",
     "Attempt",
     "AttemptMemory",
+    "Beside",
     "Blame",
     "Cause",
     "Checkpoint",
@@ -213,6 +216,7 @@ __all__ = [
     "Quantity",
     "Queue",
     "RadrmError",
+    "Rank",
     "Reading",
     "Recovery",
     "Refusal",

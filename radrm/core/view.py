@@ -12,8 +12,8 @@ from radrm.core.constraints.expected import earliest_free_s, expected_end_s, exp
 from radrm.core.constraints.kinds import Rank, rank
 from radrm.core.constraints.need import effective_need_mib
 from radrm.core.constraints.nodes import books_nothing, refuse_bookings, refuse_size
+from radrm.core.constraints.offers import Holder, Offer, Offers
 from radrm.core.constraints.turns import turns
-from radrm.core.offers import Holder, Offer, Offers
 from radrm.core.records import (
     Attempt,
     Device,
