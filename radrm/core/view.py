@@ -7,6 +7,8 @@ pays only for the jobs that it looks at.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from copy import deepcopy
+from typing import Any
 
 from radrm.core.constraints.expected import earliest_free_s, expected_end_s, expected_free_mib
 from radrm.core.constraints.kinds import Rank, rank
@@ -60,6 +62,14 @@ class View:
     def version(self) -> int:
         """Grows with every change. A slow planner returns it with its answer."""
         return self._state.version
+
+    def kept(self, planner: str, version: int) -> Any:
+        """Return a copy of what a planner has kept, for its `explain`; None without any.
+
+        None also if another version of it has kept it.
+        """
+        found = self._state.rule_states.get(("planner", planner))
+        return deepcopy(found.state) if found is not None and found.version == version else None
 
     def head(self, gpuless: bool = False) -> Job | None:
         """Return the first job of the line for GPUs, or of the line for jobs without."""

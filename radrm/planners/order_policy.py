@@ -78,12 +78,17 @@ class OrderPolicy(Planner):
         policy = self._policy_for(job)
         found = self._find(view, job, plan.state.get(policy.name), only)
         if found.placement is not None:
-            if found.policy_state is not None:
-                plan.state[policy.name] = found.policy_state
-            yield Start(job_id=job.id, placement=found.placement)
+            yield self._started(job, found, plan)
         elif only is None:
             for refusal in found.refusals:
                 yield from self._start_next_by_turn(view, refusal, plan)
+
+    def _started(self, job: Job, found: Found, plan: Plan) -> Start:
+        """Return the start of a job where it was found room, and keep the policy's new state."""
+        assert found.placement is not None
+        if found.policy_state is not None:
+            plan.state[self._policy_for(job).name] = found.policy_state
+        return Start(job_id=job.id, placement=found.placement)
 
     def _start_next_by_turn(self, view: View, refusal: Refusal, plan: Plan) -> Iterator[Proposal]:
         """Start the job that has the turn on a device's MPS server, on that device only."""
