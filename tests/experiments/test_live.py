@@ -330,6 +330,8 @@ def test_a_reading_before_the_first_submission_holds_at_the_begin() -> None:
         readings.add(at, [device | {"used_mib": mib}])
     (device_run,) = readings.runs(100.0)
     assert [(s.at_s, s.memory_mib) for s in device_run.steps] == [(0, 2), (30, 3)]
+    readings.add(140, [device | {"used_mib": mib}])  # the same again needs no memory
+    assert readings.runs(100.0) == (device_run,)
 
 
 def test_a_failed_job_has_a_reason_and_counts_in_no_mean() -> None:

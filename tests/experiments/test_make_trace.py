@@ -131,6 +131,15 @@ def test_without_a_mix_all_kinds_are_drawn() -> None:
     assert found["small"] == pytest.approx(3000, abs=150) and found["large"] > 800
 
 
+def test_due_times_of_a_table_and_kinds_without_a_share_are_not_drawn() -> None:
+    head = "submit_s,name,gpus,duration_s,memory_mib,smact,due_s,share,class\n"
+    kinds = kinds_of(head + "5,a,1,60,1000,0.5,99,1,x\n9,b,1,60,1000,0.5,,0,y\n")
+    jobs = make_trace([3.0, 8.0], kinds, None, 0).jobs
+    assert [(job.name, job.submit_s, job.due_s) for job in jobs] == [("a", 0, None), ("a", 5, None)]
+    with pytest.raises(UsageError, match="no kind of class 'y'; there are: x"):
+        make_trace([0.0], kinds, {"y": 1.0}, 0)
+
+
 @pytest.mark.parametrize("text", ["light", "light=", "=3", "light=1,light=2", "a=-1", "a=nan", ""])
 def test_a_mix_that_says_nothing(text: str) -> None:
     with pytest.raises(UsageError, match="write each class once with its share, as light=65"):

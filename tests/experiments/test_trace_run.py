@@ -13,9 +13,16 @@ from typer.testing import CliRunner
 from radrm.cli.app import make_app
 from radrm.cli.show.experiments.live import gains_table, played_table, unfinished_live
 from radrm.config import Config
-from radrm.errors import RadrmError
+from radrm.errors import RadrmError, UsageError
 from radrm.experiments.live.record import Readings, measured
-from radrm.experiments.live.trace import Played, below, played_document
+from radrm.experiments.live.trace import (
+    MOST_JOBS,
+    Played,
+    below,
+    check_length,
+    note_on_clock,
+    played_document,
+)
 from radrm.experiments.simulations.runs import Result
 from radrm.experiments.simulations.variants import Choices, make_variant
 from radrm.simulator.bounds import Bounds
@@ -48,6 +55,19 @@ def test_options_that_cannot_be_meant(
     found = CliRunner().invoke(make_app("trace"), ["trace", "run", str(path), *words])
     assert isinstance(found.exception, RadrmError) and said in str(found.exception)
     assert "\n" not in str(found.exception) and found.stdout == ""
+
+
+def test_a_clock_that_is_too_fast_is_noted() -> None:
+    jobs = [replace(JOB, duration_s=300.0), replace(JOB, duration_s=900.0)]
+    assert note_on_clock(jobs, 60.0) is None
+    note = note_on_clock(jobs, 120.0)
+    assert note is not None and note.startswith("starting a process takes 60 s of this clock, 10%")
+
+
+def test_a_live_run_has_a_bounded_number_of_jobs() -> None:
+    check_length([JOB] * MOST_JOBS)
+    with pytest.raises(UsageError, match=r"has 10,001 jobs, and a live run takes 10,000; draw fe"):
+        check_length([JOB] * (MOST_JOBS + 1))
 
 
 def played(policy: str, live_s: float, simulated_s: float) -> Played:

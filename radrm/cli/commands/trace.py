@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
@@ -16,13 +17,20 @@ from radrm.cli.show.experiments.plots import check_plot, plot_run
 from radrm.cli.show.progress import progress_bar
 from radrm.cli.show.styled import Styled, show
 from radrm.client.text import print_json, warn
-from radrm.config import Config
+from radrm.config import Config, resolved
 from radrm.core.units import parse_seconds, show_seconds
 from radrm.errors import UsageError
 from radrm.experiments.ending import orderly_end
 from radrm.experiments.live.servers import Server, own_server
 from radrm.experiments.live.submissions import Commands, without_commands
-from radrm.experiments.live.trace import Played, play_own, play_private, played_document
+from radrm.experiments.live.trace import (
+    Played,
+    check_length,
+    note_on_clock,
+    play_own,
+    play_private,
+    played_document,
+)
 from radrm.experiments.simulations.past import described
 from radrm.experiments.simulations.runs import capacities_mib
 from radrm.experiments.simulations.variants import (
@@ -199,7 +207,10 @@ def run(
         played, left_out, scale = _on_own(loaded.jobs, estimator, choices, commands)
     _show(played, scale, left_out, as_json)
     if plot is not None:
-        plot_run(plot, played[-1].run, f"{played[-1].policy}, live")
+        path, ending = os.path.splitext(plot)
+        for each in played:
+            name = plot if len(played) == 1 else f"{path}-{each.policy}{ending}"
+            plot_run(name, each.run, f"{each.policy}, live")
 
 
 def _on_private(
@@ -217,6 +228,8 @@ def _on_private(
     variants = [make_variant(base, name, estimator, choices) for name in names or [base.policy]]
     check_settings(choices.settings, [variant.policy for variant in variants])
     fit = _fitting(jobs, variants[0])
+    if note := note_on_clock(fit, scale):
+        warn(note)
     played = []
     with orderly_end(lambda: warn("stopped; the private daemon ends its jobs")):
         for variant in variants:
@@ -243,18 +256,20 @@ def _variant_of(server: Server, estimator: str, choices: Choices) -> Variant:
     """The simulation of a daemon: its GPUs and rules, else the configuration in force."""
     about: dict[str, Any] = server.ask("ping")
     devices = server.ask("gpus")
-    config = replace(configured(), policy=about["policy"], order=about["order"])
+    config = configured()
+    meant = resolved(config)
+    if (meant.policy, meant.order) != (about["policy"], about["order"]):
+        config = replace(config, policy=about["policy"], order=about["order"])
     shared = choices.collocation or ("mps" if any(d["mps"] for d in devices) else "timeslice")
-    gpus = server.gpus or described(devices)
-    return make_variant(
-        config, about["policy"], estimator, replace(choices, gpus=gpus, collocation=shared)
-    )
+    choices = replace(choices, gpus=server.gpus or described(devices), collocation=shared)
+    return make_variant(config, config.policy, estimator, choices)
 
 
 def _fitting(jobs: Sequence[TraceJob], variant: Variant) -> Sequence[TraceJob]:
     fit = fitting(jobs, capacities_mib(variant.scenario.devices))
     for note in fit.notes:
         warn(note)
+    check_length(fit.jobs)
     return fit.jobs
 
 

@@ -72,7 +72,7 @@ class DemoServer:
         if not _wait(self._is_up_or_dead, _START_LIMIT_S) or not self._answers():
             lines = (self.folder / "daemon.log").read_text(errors="replace").splitlines()
             last = lines[-1] if lines else "its log is empty"
-            raise DeviceError(f"the demo's daemon did not start: {last}")
+            raise DeviceError(f"the private daemon did not start: {last.removeprefix('radrm: ')}")
 
     def submit(self, files: Sequence[str]) -> subprocess.Popen[str]:
         """Start one `radrm submit`, as a user would; `submitted` waits for it."""
@@ -105,12 +105,12 @@ class DemoServer:
 
     def _has_no_job(self) -> bool:
         try:
-            unfinished = self.ask("status")
-            if unfinished:
-                self.ask("cancel", jobs=[str(job["id"]) for job in unfinished])
+            page = self.ask("page", limit=1)  # `status` refuses to show very many jobs
+            if page["total"]:
+                self.ask("cancel", jobs=[], user=page["jobs"][0]["user"])
         except RadrmError:
             return not self._answers()
-        return not unfinished
+        return not page["total"]
 
     def _end_daemon(self, daemon: subprocess.Popen[bytes]) -> None:
         daemon.terminate()

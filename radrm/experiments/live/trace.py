@@ -6,10 +6,11 @@ import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 from radrm.client.text import warn
-from radrm.errors import RadrmError
+from radrm.errors import RadrmError, UsageError
 from radrm.experiments.live.play import Play
 from radrm.experiments.live.record import measured
 from radrm.experiments.live.servers import Server, private_server
@@ -23,6 +24,9 @@ from radrm.simulator.traces.job import TraceJob
 
 Progress = Callable[[int, int], object]
 
+MOST_JOBS = 10_000
+_START_S, _MUCH = 0.5, 0.05
+"""Real seconds in which a stand-in starts, and the share of a job above which that is noted."""
 _SLOWEST, _SLACK_S = 3.0, 3600.0
 """A run on a private daemon ends after so many times the simulated time, and so much more."""
 
@@ -81,6 +85,26 @@ def play_own(
         if play.unended:
             _cancel(play)
     return Played(measured(run, play.readings), run, simulated)
+
+
+def check_length(jobs: Sequence[TraceJob]) -> None:
+    """Raise `UsageError` for more jobs than one live run takes."""
+    if len(jobs) > MOST_JOBS:
+        raise UsageError(
+            f"the trace has {len(jobs):,} jobs, and a live run takes {MOST_JOBS:,}; draw fewer "
+            "with radrm trace make --jobs"
+        )
+
+
+def note_on_clock(jobs: Sequence[TraceJob], scale: float) -> str | None:
+    """A note if the clock is so fast that starting a process is a part of each job."""
+    part = _START_S * scale / fmean(job.duration_s for job in jobs)
+    if part <= _MUCH:
+        return None
+    return (
+        f"starting a process takes {_START_S * scale:.0f} s of this clock, {part:.0%} of a mean "
+        "job; a lower --time-scale is more exact"
+    )
 
 
 def _play(server: Server, jobs: Sequence[TraceJob], variant: Variant, commands: Commands) -> Play:

@@ -141,7 +141,7 @@ def _pool(name: str, kinds: Sequence[Kind]) -> tuple[list[Kind], list[float]]:
     """Return the kinds of a class that may be drawn, and the sums of their shares."""
     pool = [kind for kind in kinds if kind.of_class == name and kind.share > 0]
     if not pool:
-        known = sorted({kind.of_class for kind in kinds} - {""})
+        known = sorted({kind.of_class for kind in kinds if kind.share > 0} - {""})
         there = f"there are: {', '.join(known)}" if known else f"it has no column {_CLASS}"
         raise UsageError(f"--mix: the table has no kind of class {shown(name)}; {there}")
     return pool, list(accumulate(kind.share for kind in pool))
