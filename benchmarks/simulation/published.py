@@ -148,10 +148,8 @@ OWN_ROWS = tuple(
         Row(trace, "`none`", "magm", "none"),
         Row(trace, "`auto` (GPUMemNet, Horus)", "magm", "auto"),
         Row(trace, "`none`, `core.smact_warm_s = 10`", "magm", "none", core=_SOON),
-        Row(trace, "Horus", "magm", "horus"),
         Row(trace, "Horus, `core.stretch = 1`", "magm", "horus", core=_EXACT),
         Row(trace, "needs known", "magm"),
-        Row(trace, "needs known, `core.smact_warm_s = 10`", "magm", core=_SOON),
         Row(trace, "needs and SM activity known", "magm", known=Known(smact=0.0)),
         Row(trace, "needs known, time-slicing", "magm", mps=False),
         Row(
@@ -169,13 +167,11 @@ it would be without three of its defaults."""
 
 RECOVERIES = ("exclusive", "own-device")
 RECOVERY_ROWS = tuple(
-    Row(trace, what, policy, estimator, core=core, mps=mps, recovery=recovery)
+    Row(trace, what, policy, estimator, recovery=recovery)
     for trace in TRACES
-    for what, policy, estimator, core, mps in (
-        ("`magm`, `none`", "magm", "none", {}, True),
-        ("`magm`, FakeTensor", "magm", "faketensor", {}, True),
-        ("`magm`, Horus, `core.stretch = 1`", "magm", "horus", _EXACT, True),
-        ("`rr`, `none`", "rr", "none", {}, True),
+    for what, policy, estimator in (
+        ("`magm`, FakeTensor", "magm", "faketensor"),
+        ("`rr`, `none`", "rr", "none"),
     )
     for recovery in RECOVERIES
 )

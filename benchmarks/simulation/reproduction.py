@@ -296,33 +296,30 @@ deviation of {seeds} seeds on four simulated A100-40GB.
 _CLAIMS = """
 ## The thesis' sentences
 
-They compare rows. `noise`: within two standard errors.
+`noise`: within two standard errors. The figures are those of the rows nearest to each other.
 """
 
 _CLAIMS_TAIL = """\
-- The prototype gives an idle GPU first, whatever the policy; then the 80% limit mostly leaves one
-  GPU. So the oracle's policies hardly differ. Without the limit best fit packs, and execution is
-  longest.
+- The prototype gives an idle GPU first, whatever the policy; then the 80% limit mostly leaves one.
+  So the oracle's policies hardly differ. Without the limit best fit packs, and execution is longer.
 """
 
 _ENERGY = """\
-- **Energy** saved by MAGM: {magm}; with GPUMemNet {best}. With the published placements and ends
-  the model needs {run.energy_mj:.2f} MJ (published: 28.50), so its power is right. But published
-  sharing shows 2.6% more SM activity than exclusive for the same work, simulated sharing the same.
-  So all simulated savings are about a point too high.
+- **Energy** saved by MAGM: {magm}; with GPUMemNet {best}. With published placements and ends the
+  model needs {run.energy_mj:.2f} MJ (published: 28.50), so its power is right. But published
+  sharing shows 2.6% more SM activity for the same work, simulated sharing the same. So all
+  simulated savings are about a point too high.
 """
 
 _TAIL = """\
 ## Fitted and predicted
 
-- **Fitted**: `radrm/interference/model.py` on heavy60's MAGM + GPUMemNet run; SM activity, steady
-  memory and power of jobs on its exclusive run. `python -m benchmarks.simulation.calibration`
-  repeats this.
+- **Fitted** (`python -m benchmarks.simulation.calibration`): the constants of interference on
+  heavy60's MAGM + GPUMemNet run; SM activity, steady memory and power of jobs on its exclusive run.
 - **Chosen with mix90 on streams in view**: a job on two GPUs keeps at least half its slower GPU's
   speed.
 - **As published**: the loop's times; readings in windows of 90 s (sections 6.2.1 and 6.2.2), held
   until the next, memory as at the end; durations, 60 s of start-up (30 s without load), thresholds.
-  Estimators' rows want free memory of the estimate, the oracle's 2 GB more.
 - **Assumed**: start-up, ramp and hold within 20%; work with 2% standard deviation; SM activity of
   light jobs and of Xception at batch 32 and 64.
 - **Predicted**: deaths, other times and energy.
