@@ -3,8 +3,10 @@
 published         the published experiments, and the simulator's runs of them
 power             the fit of the power curve
 calibration       fits the constants of interference and power to the published runs
+claims            the thesis' sentences as comparisons of rows
 reproduction      writes docs/reproduction.md
 rate              events per second, beside another commit in the same run
+pictures          writes docs/reproduction.svg
 simulator         the time of a simulation, and how it grows
 simulator_daemon  twenty jobs through the daemon and through the simulator
 """

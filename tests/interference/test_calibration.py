@@ -151,3 +151,4 @@ def test_energy_and_activity_of_the_published_placements() -> None:
     found = placed(observed())
     assert found.smact == pytest.approx(0.853, rel=0.02)
     assert found.energy_mj == pytest.approx(28.502, rel=0.01)
+    assert found.execution_min == pytest.approx(found.published_min, rel=0.04)
