@@ -4,6 +4,7 @@ The files, in the order in which they may import one another:
     demo         the screen and the table of `radrm demo`
     simulations  tables of `radrm simulate` and `radrm compare`
     replay       tables and sentences of `radrm replay`
+    advice       the best settings for some jobs
     plots        plots of simulations
     collocation  the table of `radrm bench collocate`
     estimates    the answers of estimators about one job
