@@ -66,6 +66,30 @@ Seeds = Annotated[
         "--seeds", metavar="N", min=1, max=MOST_SEEDS, help="Run N times, with the seeds 0 to N-1."
     ),
 ]
+SomeSeeds = Annotated[
+    int | None,
+    typer.Option(
+        "--seeds",
+        metavar="N",
+        min=1,
+        max=MOST_SEEDS,
+        help="Run N times, with the seeds 0 to N-1 (1 by default; 6 and 6 more with --advise).",
+    ),
+]
+Advise = Annotated[
+    bool,
+    typer.Option(
+        "--advise", help="Try many settings; name the best one, its gain, and the lines to set it."
+    ),
+]
+Objective = Annotated[
+    str,
+    typer.Option(
+        "--objective",
+        metavar="WHAT",
+        help="What --advise makes small: completion (time; by default), makespan, energy.",
+    ),
+]
 Policies = Annotated[
     list[str] | None,
     typer.Option(

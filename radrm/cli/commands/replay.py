@@ -2,23 +2,31 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Annotated
 
 import typer
 
 from radrm.cli import simulation_options as options
 from radrm.cli.options import Json
+from radrm.cli.show.experiments.advice import show_advice
 from radrm.cli.show.experiments.plots import check_plot, plot_comparison
-from radrm.cli.show.experiments.replay import show_replay
+from radrm.cli.show.experiments.replay import RANGES, caveats, show_replay
 from radrm.cli.show.progress import progress_bar
+from radrm.cli.show.styled import Styled, show
 from radrm.client.text import print_json
+from radrm.experiments.simulations.advice import advice_document, variants_to_try
+from radrm.experiments.simulations.advice import advise as find_advice
+from radrm.experiments.simulations.advice import objective as objective_of
 from radrm.experiments.simulations.past import (
+    drawn_past,
     own_estimator,
     own_gpus,
     own_mode,
     past_document,
     past_jobs,
     replay_past,
+    wide_range,
 )
 from radrm.experiments.simulations.variants import (
     Choices,
@@ -69,6 +77,8 @@ def replay(
     collocation: options.Mode = None,
     recovery: options.Recovery = None,
     seeds: options.Seeds = 12,
+    advise: options.Advise = False,
+    objective: options.Objective = "completion",
     settings: options.Set = None,
     store: StoreFile = None,
     plot: options.PlotFile = None,
@@ -81,9 +91,11 @@ def replay(
     Examples:
       radrm replay
       radrm replay --since 7d --policy lug --seeds 12
+      radrm replay --advise
       radrm replay --store copy.sqlite --gpus sim:4xA100-40GB --json
     """
     check_plot(plot)
+    metric = objective_of(objective)
     past = past_jobs(store, since)
     base = configured()
     before = instead_of or base.policy
@@ -97,6 +109,21 @@ def replay(
         settings=settings or (),
         known=options.names(known),
     )
+    if advise:
+        plan = "+".join(options.names(planner)) or None
+        present = make_variant(base, before, chosen, replace(choices, planner=plan))
+        check_settings(choices.settings, [present.policy, *POLICIES])
+        tried = variants_to_try(base, present, choices, options.names(policy))
+        facts, (_, *draws) = drawn_past(past, present, 2 * seeds)
+        with progress_bar() as progress:
+            advice = find_advice(draws, present, *tried, metric, seeds, progress, wide_range)
+        if as_json:
+            print_json(advice_document(advice))
+        else:
+            show_advice(advice, RANGES)
+            for line in caveats(facts, len(draws[0])):
+                show(Styled(line))
+        return
     others = [name for name in options.names(policy) or POLICIES if name != before]
     check_settings(choices.settings, [before, *others])
     first, *rest = with_planners(choices, options.names(planner))

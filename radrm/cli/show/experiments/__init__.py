@@ -5,6 +5,7 @@ The files, in the order in which they may import one another:
     simulations  tables of `radrm simulate` and `radrm compare`
     live         a live run beside its simulation
     replay       tables and sentences of `radrm replay`
+    advice       the best settings for some jobs
     plots        plots of simulations
     collocation  the table of `radrm bench collocate`
     estimates    the answers of estimators about one job

@@ -16,6 +16,7 @@ from radrm.experiments.simulations.past import Replay, gain_of, model_error
 from radrm.simulator.metrics import Change
 from radrm.simulator.traces.past import Replayed
 
+RANGES = "Ranges: 90% of what the record leaves possible."
 _FAR_OFF = 0.25
 """The error, as a share of the recorded time, above which a warning is shown."""
 
@@ -74,7 +75,7 @@ def sentence(policy: str, before: str, since: str, change: Change | None) -> str
 
 def caveats(past: Replayed, jobs: int) -> list[str]:
     """The assumptions behind the figures, a line each."""
-    lines = ["Sooner or later: by mean completion time. Ranges contain the truth in 90% of cases."]
+    lines = [f"Sooner or later: by mean completion time. {RANGES}"]
     sources = (
         (past.alone, "a run of the job alone"),
         (past.told, "its estimate"),
