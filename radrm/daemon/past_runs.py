@@ -10,7 +10,7 @@ from radrm.core.snapshot import Snapshot
 from radrm.core.words import Outcome, Quantity
 from radrm.estimators.learning.contention import alone
 from radrm.estimators.learning.fingerprint import parts_of
-from radrm.estimators.learning.ratios import told_of
+from radrm.estimators.learning.ratios import told_of, trusted
 from radrm.host.storage.runs import Run, Said
 
 SHOWN_S = 300.0
@@ -47,7 +47,7 @@ def _run(attempt: Attempt, job: Job, now: Snapshot, driver: str | None) -> Run |
         told_duration=told[Quantity.DURATION],
         driver=driver,
         cuda=next((e.cuda for e in job.estimates if e.cuda is not None), None),
-        shown=alone(attempt, next(iter(told[Quantity.SMACT].values()), None)),
+        shown=alone(attempt, trusted(told[Quantity.SMACT])),
         length=length,
         resumed=attempt.number > 1 and job.saved is not None,
     )

@@ -9,10 +9,13 @@ from statistics import median
 from radrm.core.records import Estimate
 from radrm.core.words import Quantity
 from radrm.estimators.interface import Description, PastRun
+from radrm.estimators.learning.learned import quantile_of
 from radrm.estimators.learning.ratios import ALONE, SAME_NAME, SHARED
 
 LATEST = 10
 """The number of latest runs that count. Older ones may be of another version of the program."""
+_NARROW = 0.1
+"""Ranges narrower than this fraction of their figure count alike."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,40 +47,68 @@ class History:
             (Quantity.DURATION, _durations(job, runs), _durations(job, named)),
         )
         for quantity, same, of_name in predicted:
-            routes = ((ALONE, same.alone), (SHARED, same.shared), (SAME_NAME, of_name.every))
+            routes = (ALONE, same.alone), (SHARED, same.shared), (SAME_NAME, of_name.every)
             source, figures = next(((s, f) for s, f in routes if f), (self.name, ()))
             if figures:
-                most = max(*figures, *same.most, 0.0)
-                estimates.append(Estimate(quantity, median(figures), most, source))
+                value, upper = _middle(figures)
+                estimates.append(Estimate(quantity, value, max(upper, *same.least, 0.0), source))
         return tuple(estimates)
+
+
+Range = tuple[float, float]
+"""A figure of a past run, and the largest that fits its readings."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Figures:
-    """One quantity of past runs: of those alone, of the others, and the least upper bounds."""
+    """One quantity of past runs: of those alone, of the others, and lower bounds of the upper."""
 
-    alone: tuple[float, ...]
-    shared: tuple[float, ...]
-    most: tuple[float, ...] = ()
+    alone: tuple[Range, ...]
+    shared: tuple[Range, ...]
+    least: tuple[float, ...] = ()
 
     @property
-    def every(self) -> tuple[float, ...]:
+    def every(self) -> tuple[Range, ...]:
         return self.alone + self.shared
 
 
+def _middle(figures: Sequence[Range]) -> Range:
+    """Return the median of figures, of which narrow ranges count more, and an upper bound.
+
+    The bound is the largest figure, or the median of the ranges' ends.
+    """
+    weighted = []
+    for value, most in figures:
+        width = (most - value) / value if value > 0 else 1.0
+        weighted.append((value, most, 1.0 / (_NARROW + width)))
+    if len({weight for _, _, weight in weighted}) == 1:
+        return median(value for value, _ in figures), max(most for _, most in figures)
+    value = quantile_of([(value, weight) for value, _, weight in weighted], 0.5)
+    most = quantile_of([(most, weight) for _, most, weight in weighted], 0.5)
+    return value, max(value, most)
+
+
 def _smacts(runs: Sequence[PastRun]) -> _Figures:
-    own = tuple(run.own_smact for run in runs if run.own_smact is not None)
-    corrected = [run for run in runs if run.own_smact is None and run.smact is not None]
-    most = () if own else tuple(run.smact_most for run in corrected if run.smact_most is not None)
-    return _Figures(own, tuple(run.smact for run in corrected if run.smact is not None), most)
+    alone = tuple((run.own_smact, run.own_smact) for run in runs if run.own_smact is not None)
+    shared = tuple(
+        (run.smact, run.smact if run.smact_most is None else run.smact_most)
+        for run in runs
+        if run.own_smact is None and run.smact is not None
+    )
+    return _Figures(alone, shared)
 
 
 def _durations(job: Description, runs: Sequence[PastRun]) -> _Figures:
     whole = [run for run in runs if run.length == job.length]
-    completed = [(run.alone, run.duration_s) for run in whole if run.duration_s is not None]
+    completed = [
+        (run.alone, run.duration_s, run.duration_s if most is None else most)
+        for run in whole
+        for most in (run.duration_most_s,)
+        if run.duration_s is not None
+    ]
     return _Figures(
-        tuple(seconds for alone, seconds in completed if alone),
-        tuple(seconds for alone, seconds in completed if not alone),
+        tuple((seconds, most) for alone, seconds, most in completed if alone),
+        tuple((seconds, most) for alone, seconds, most in completed if not alone),
         tuple(run.least_s for run in whole if run.least_s is not None),
     )
 

@@ -20,6 +20,7 @@ class PastRun:
     - `smact` (0..1) and `duration_s`: as if alone on its GPUs; for a shared run they are
       corrected (`learning.contention`). `smact_most`: the largest that fits its readings.
       `duration_s` is None unless the job completed.
+    - `duration_most_s`: the longest duration that fits the readings of a shared run.
     - `least_s`: alone it takes longer than this; None unless it was stopped.
     - `alone`: no other job was on its GPUs. `smact_alone`: `smact` is from a time alone.
     - `told`: each estimator's own figure in MiB, by name. `told_smact` and `told_duration`
@@ -39,6 +40,7 @@ class PastRun:
     cuda: str | None = None
     smact_most: float | None = None
     smact_alone: bool = False
+    duration_most_s: float | None = None
     least_s: float | None = None
     told_smact: dict[str, float] = field(default_factory=dict)
     told_duration: dict[str, float] = field(default_factory=dict)

@@ -21,7 +21,7 @@ from radrm.estimators.history import LATEST, History
 from radrm.estimators.interface import Description, Estimator, PastRun
 from radrm.estimators.learning.contention import alone
 from radrm.estimators.learning.learned import MOST_RUNS
-from radrm.estimators.learning.ratios import told_of
+from radrm.estimators.learning.ratios import told_of, trusted
 from radrm.simulated.spec import SimulatedDevice
 from radrm.simulator.estimates import AUTO, figure_mib
 from radrm.simulator.traces.job import TraceJob
@@ -84,7 +84,7 @@ class AutoEstimates:
         ended = (r for r in decision.changed if isinstance(r, Job) and r.id == attempt.job_id)
         estimates = next(each.estimates for each in ended)
         told_smact = told_of(estimates, Quantity.SMACT)
-        found = alone(attempt, next(iter(told_smact.values()), None), _LEAST_ALONE)
+        found = alone(attempt, trusted(told_smact), _LEAST_ALONE)
         run = PastRun(
             ceil(peak_mib),
             kinds.pop(),
@@ -93,6 +93,7 @@ class AutoEstimates:
             smact_alone=found.measured,
             alone=not any(usage.shared for usage in attempt.used.values()),
             duration_s=found.seconds,
+            duration_most_s=found.seconds_most,
             told=_figures(job),
             told_smact=told_smact,
             told_duration=told_of(estimates, Quantity.DURATION),

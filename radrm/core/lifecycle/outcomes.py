@@ -46,7 +46,10 @@ def with_measured(job: Job, attempt: Attempt) -> Job:
     """
     best, smact = job.estimate(Quantity.SMACT), attempt.alone_smact
     declared = best is not None and best.source == DECLARED
-    if attempt.outcome is Outcome.COMPLETED or smact is None or declared:
+    used = attempt.used.values()
+    # A job that is slow on one GPU shows less on another one, where it is alone.
+    slowed = len(used) > 1 and any(usage.shared for usage in used)
+    if attempt.outcome is Outcome.COMPLETED or smact is None or declared or slowed:
         return job
     upper = max(smact, min(1.0, MEASURED_MARGIN * smact))
     shown = Estimate(Quantity.SMACT, smact, upper, MEASURED)

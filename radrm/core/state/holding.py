@@ -175,7 +175,7 @@ class SharedTime:
         if since_s > until_s:
             self._until_s = since_s  # a reading from before a change
             return
-        for holding, others in neighbours(holdings):
+        for holding, others in neighbours(holdings) if until_s > since_s else ():
             holding.part_beside(others).seconds += until_s - since_s
 
 

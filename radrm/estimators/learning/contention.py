@@ -7,129 +7,201 @@ Its record (`Usage.beside`) divides the shared time by the demands of the neighb
 known then. The model of interference gives the activity of a shared GPU from the demands of
 its jobs, and the speed of each job.
 
-- SM activity: the readings while the attempt was alone, if there are enough. Else the demand for
-  which the model gives the measured activity of the shared GPU, over all parts together. The
-  activity grows with the demand, so bisection finds it. Near the ceiling of a GPU many demands
-  give almost the same activity; then the result is the predicted demand within that range, or
-  the middle of the range.
+- SM activity: the readings while the attempt was alone, if there are enough. Else a Bayesian
+  estimate over a grid of demands: each part of the shared time makes the demands likely for
+  which the model's activity is the measured one, within the errors of the neighbours' demands.
+  Near the ceiling of a GPU many demands give almost the same activity. Then the prior counts:
+  the predicted demand, else a typical one.
 - Time alone: each part times the speed that the model gives for it. Time without a part was
-  alone.
+  alone. The longest time assumes the least demands that fit.
 
-Neighbours of unknown demand count as like the attempt itself. Start-up counts as computing. The
-parts of an attempt's GPUs are not aligned in time, so their mean speeds are joined.
+The parts are not independent (they have neighbours in common), so n of them count as the root
+of n. A job on several GPUs has one speed, from its mean speeds on each: their parts are not
+aligned in time. Start-up counts as computing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from math import exp, log
 
 from radrm.core.records import Attempt, Beside
 from radrm.core.words import Collocation
+from radrm.estimators.learning.learned import quantile_of
 from radrm.interference.model import Demand, activity, joint_speed, speeds
 
 LEAST_ALONE = 30
 """Readings of a GPU (one a second) that show the SM activity of a job alone."""
 LEAST_DEMAND = 0.01
-READING_ERROR = 0.03
-"""A demand counts as possible if the model's activity is this close to the measured one. An
-assumption."""
-_HALVINGS = 12
+READING_ERROR = 0.02
+"""Standard deviation of the model's activity from the measured one. An assumption."""
+NEIGHBOUR_ERROR = 0.3
+"""Relative standard deviation of the neighbours' demands. An assumption."""
+PREDICTION_ERROR = 0.15
+"""Relative standard deviation of the attempt's own predicted demand. An assumption."""
+JOINT_ERROR = 0.2
+"""Relative standard deviation of the speed of a job on several GPUs. An assumption."""
+TYPICAL, TYPICAL_ERROR = 0.5, 0.3
+"""The demand of a job of which nothing is known, and its standard deviation. Assumptions."""
+_LEAST_ERROR = 0.03
+_GRID = (LEAST_DEMAND, *(step / 20 for step in range(1, 21)))
+_MOST_PARTS = 8
+"""The longest parts of a GPU's shared time that count for the demand."""
+_TAIL = 0.05
+_HALVINGS = 10
 
 
 @dataclass(frozen=True, slots=True)
 class Alone:
     """An attempt as if alone on its GPUs. None: unknown.
 
-    `smact` is its SM activity (0..1) and `smact_most` the largest that fits the readings.
+    `smact` is its SM activity (0..1), and `smact_most` the largest that fits the readings.
     `measured`: it was alone for some time, and `smact` is from then. `seconds` is the time that
-    its work takes alone.
+    its work takes alone, and `seconds_most` the longest that fits.
     """
 
     smact: float | None = None
     smact_most: float | None = None
     measured: bool = False
     seconds: float | None = None
+    seconds_most: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class DemandRange:
+    """The SM activity (0..1) of a job alone: the best figure, and a range that holds for 90 %."""
+
+    value: float
+    least: float
+    most: float
 
 
 def alone(attempt: Attempt, predicted: float | None, least_alone: int = LEAST_ALONE) -> Alone:
     """Return what an ended attempt shows of its job alone.
 
-    `predicted` is the SM activity (0..1) that was predicted. `least_alone`: see `LEAST_ALONE`.
+    `predicted` is the SM activity (0..1) that was predicted, if that came from a good source.
+    `least_alone`: see `LEAST_ALONE`.
     """
-    used = attempt.used.values()
-    mps = attempt.placement.collocation is Collocation.MPS
-    readings = sum(usage.alone_count for usage in used)
-    own = attempt.alone_smact
+    used, own, ran_s = attempt.used.values(), attempt.alone_smact, attempt.ran_s
     if not any(usage.shared for usage in used):
         own = attempt.smact_mean if own is None else own  # too short to have started up
-        found = Alone(own, own, own is not None)
-    elif own is not None and readings >= least_alone * len(used):
-        found = Alone(own, own, True)
+        return Alone(own, own, own is not None, ran_s, ran_s)
+    readings = sum(usage.alone_count for usage in used)
+    # A job that is slow on one GPU shows less on another one, where it is alone.
+    measured = own is not None and readings >= least_alone and len(used) == 1
+    demand: DemandRange | None
+    if own is not None and measured:
+        demand = DemandRange(own, own, own)
     else:
-        parts = [p for usage in used for p in usage.beside if p.smact is not None and p.count]
-        found = demand_beside(parts, predicted if own is None else own, mps)
-    demand = predicted if found.smact is None else found.smact
-    seconds = _seconds_alone(attempt, demand, mps)
-    return Alone(found.smact, found.smact_most, found.measured, seconds)
-
-
-def demand_beside(parts: Sequence[Beside], predicted: float | None, mps: bool) -> Alone:
-    """Return the SM activity of a job from shared time. `parts` have readings."""
-    total_s = sum(part.seconds for part in parts)
-    if total_s <= 0:
+        demand = demand_beside(attempt, predicted)
+    if demand is None:
         return Alone()
-    seen = sum((part.smact or 0.0) * part.seconds for part in parts) / total_s
-
-    def shown(demand: float) -> float:
-        return sum(_activity(demand, part, mps) * part.seconds for part in parts) / total_s
-
-    low = _largest(lambda demand: shown(demand) <= seen - READING_ERROR)
-    high = _largest(lambda demand: shown(demand) <= seen + READING_ERROR)
-    middle = (low + high) / 2 if predicted is None else min(max(predicted, low), high)
-    return Alone(middle, high)
+    if ran_s is None:
+        return Alone(demand.value, demand.most, measured)
+    seconds = ran_s * mean_speed(attempt, demand.value, ran_s)
+    longest = ran_s * mean_speed(attempt, demand.least, ran_s, fastest=True)
+    return Alone(demand.value, demand.most, measured, seconds, max(seconds, longest))
 
 
-def speed_beside(demand: float, others: Sequence[float | None], mps: bool) -> float:
-    """Return the speed (0..1] of a job beside others; `others` as in `Beside`."""
-    return speeds(_demands(demand, others), mps=mps)[0]
+def demand_beside(attempt: Attempt, predicted: float | None) -> DemandRange | None:
+    """Return the SM activity of a job from its shared time; None without a reading of that."""
+    mps = attempt.placement.collocation is Collocation.MPS
+    wide, ran_s = len(attempt.used) > 1, attempt.ran_s or 0.0
+    parts = [
+        (part, part.smact)
+        for usage in attempt.used.values()
+        for part in (
+            Beside((), ran_s, usage.alone_smact),
+            *sorted(usage.beside, key=lambda p: -p.seconds)[:_MOST_PARTS],
+        )
+        if part.smact is not None and part.seconds > 0
+    ]
+    if not parts:
+        return None
+    expected = TYPICAL if predicted is None else predicted
+    error = TYPICAL_ERROR if predicted is None else PREDICTION_ERROR * predicted + _LEAST_ERROR
+    logs = []
+    for demand in _GRID:
+        fit = -(((demand - expected) / error) ** 2) / 2
+        joint = mean_speed(attempt, demand, ran_s) if wide else None
+        for part, seen in parts:
+            shown = _activity(demand, part.others, mps, 0.0, joint)
+            less = _activity(demand, part.others, mps, -1.0, joint)
+            deviation = (READING_ERROR**2 + (shown - less) ** 2) ** 0.5
+            # Student's t with 3 degrees of freedom: neighbours on several GPUs may show far less.
+            likely = -2 * log(1 + ((seen - shown) / deviation) ** 2 / 3) - log(deviation)
+            fit += likely / len(parts) ** 0.5
+        logs.append(fit)
+    best = max(logs)
+    weighted = [(demand, exp(fit - best)) for demand, fit in zip(_GRID, logs, strict=True)]
+    value = sum(d * w for d, w in weighted) / sum(w for _, w in weighted)
+    least, most = quantile_of(weighted, _TAIL), quantile_of(weighted, 1 - _TAIL)
+    half = (_GRID[2] - _GRID[1]) / 2
+    least, most = max(LEAST_DEMAND, least - half), min(1.0, most + half)
+    return DemandRange(value, min(value, least), max(value, most))
 
 
-def mean_speed(attempt: Attempt, demand: float, ran_s: float) -> float:
-    """Return the mean speed (0..1] of an attempt in `ran_s` seconds."""
+def mean_speed(attempt: Attempt, demand: float, ran_s: float, fastest: bool = False) -> float:
+    """Return the mean speed (0..1] of an attempt in `ran_s` seconds.
+
+    `fastest`: beside the least demands that fit the readings.
+    """
     mps = attempt.placement.collocation is Collocation.MPS
     each = []
     for usage in attempt.used.values():
         shared_s = sum(part.seconds for part in usage.beside)
-        worked_s = sum(p.seconds * speed_beside(demand, p.others, mps) for p in usage.beside)
+        worked_s = sum(p.seconds * _speed(demand, p, mps, fastest) for p in usage.beside)
         whole_s = max(ran_s, shared_s)
         each.append((whole_s - shared_s + worked_s) / whole_s if whole_s > 0 else 1.0)
     return joint_speed(each) if each else 1.0
 
 
-def _seconds_alone(attempt: Attempt, demand: float | None, mps: bool) -> float | None:
-    ran_s = attempt.ran_s
-    if ran_s is None or not any(usage.shared for usage in attempt.used.values()):
-        return ran_s
-    return None if demand is None else ran_s * mean_speed(attempt, demand, ran_s)
+def speed_beside(demand: float, others: Sequence[float | None], mps: bool) -> float:
+    """Return the speed (0..1] of a job beside others; unknown ones (None) are typical."""
+    return speeds(_demands(demand, others), mps=mps)[0]
 
 
-def _demands(demand: float, others: Sequence[float | None]) -> list[Demand]:
-    known = [demand if other is None else min(1.0, max(0.0, other)) for other in others]
-    return [Demand(min(1.0, max(LEAST_DEMAND, each))) for each in (demand, *known)]
+def _speed(demand: float, part: Beside, mps: bool, fastest: bool) -> float:
+    off = -1.0 if fastest else 0.0
+    if None in part.others and part.smact is not None:
+        # Unknown neighbours are typical, but within what the activity leaves them.
+        least = _unknown(demand, part, mps, off, part.smact - READING_ERROR)
+        most = _unknown(demand, part, mps, off, part.smact + READING_ERROR)
+        unknown = least if fastest else min(max(TYPICAL, least), most)
+        return speeds(_demands(demand, part.others, off, unknown), mps=mps)[0]
+    return speeds(_demands(demand, part.others, off), mps=mps)[0]
 
 
-def _activity(demand: float, part: Beside, mps: bool) -> float:
-    demands = _demands(demand, part.others)
-    return activity(demands, speeds(demands, mps=mps))
-
-
-def _largest(holds: Callable[[float], bool]) -> float:
-    """Return the largest demand for which `holds`, which is true below it and false above."""
+def _unknown(demand: float, part: Beside, mps: bool, off: float, most: float) -> float:
+    """Return the largest demand of unknown neighbours for which the GPU shows at most `most`."""
     low, high = LEAST_DEMAND, 1.0
-    if holds(high):
-        return high
     for _ in range(_HALVINGS):
         middle = (low + high) / 2
-        low, high = (middle, high) if holds(middle) else (low, middle)
+        demands = _demands(demand, part.others, off, middle)
+        fits = activity(demands, speeds(demands, mps=mps)) <= most
+        low, high = (middle, high) if fits else (low, middle)
     return low
+
+
+def _demands(
+    demand: float,
+    others: Sequence[float | None],
+    off: float = 0.0,
+    unknown: float | None = None,
+) -> list[Demand]:
+    """Return the demands, the others' `off` standard deviations off. Unknown ones have `unknown`,
+    else a typical demand."""
+    typical = TYPICAL + off * TYPICAL_ERROR if unknown is None else unknown
+    beside = [typical if o is None else o * (1 + off * NEIGHBOUR_ERROR) for o in others]
+    return [Demand(min(1.0, max(LEAST_DEMAND, each))) for each in (demand, *beside)]
+
+
+def _activity(
+    demand: float, others: Sequence[float | None], mps: bool, off: float, joint: float | None
+) -> float:
+    """Return the activity of a GPU in the model. `joint`: the mean speed of a job on several
+    GPUs, which is unknown at each moment."""
+    demands = _demands(demand, others, off)
+    fixed = None if joint is None else {0: joint * (1 + off * JOINT_ERROR)}
+    return activity(demands, speeds(demands, mps=mps, fixed=fixed))

@@ -27,7 +27,7 @@ SAME_NAME = "history, same name"
 ASSUMED: Mapping[Quantity, Mapping[str, tuple[float, ...]]] = {
     Quantity.SMACT: {
         ALONE: (0.9, 0.95, 1.0, 1.05, 1.15),
-        SHARED: (0.6, 0.75, 0.9, 1.0, 1.1, 1.3, 1.6),
+        SHARED: (0.8, 0.9, 1.0, 1.1, 1.3),
         SAME_NAME: (0.3, 0.5, 0.8, 1.0, 1.25, 2.0, 3.0),
     },
     Quantity.DURATION: {
@@ -76,6 +76,11 @@ def told_of(estimates: Sequence[Estimate], quantity: Quantity) -> dict[str, floa
         if each.quantity is quantity and each.source != MEASURED:
             found.setdefault(each.source, each.value if each.raw is None else each.raw)
     return found
+
+
+def trusted(told_smact: Mapping[str, float]) -> float | None:
+    """Return the predicted SM activity of a good source: others would confirm themselves."""
+    return next((told_smact[s] for s in (DECLARED, ALONE) if s in told_smact), None)
 
 
 def ratios(source: str, quantity: Quantity, runs: Sequence[PastRun], kind: str | None) -> Ratios:

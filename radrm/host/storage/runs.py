@@ -144,6 +144,7 @@ def past_run(device_kind: str, said: Said, attempt: Attempt) -> PastRun | None:
         # Releases before 0.2 did not correct shared runs.
         found = Alone() if shared else Alone(attempt.smact_mean, seconds=attempt.ran_s)
     whole = None if said.resumed else found.seconds
+    completed = attempt.outcome is Outcome.COMPLETED and not said.resumed
     return PastRun(
         peak_mib=attempt.peak_mib,
         device_kind=device_kind,
@@ -151,7 +152,8 @@ def past_run(device_kind: str, said: Said, attempt: Attempt) -> PastRun | None:
         smact_most=found.smact_most,
         smact_alone=found.measured,
         alone=not shared,
-        duration_s=whole if attempt.outcome is Outcome.COMPLETED else None,
+        duration_s=found.seconds if completed else None,
+        duration_most_s=found.seconds_most if completed else None,
         least_s=whole if attempt.outcome in _STOPPED else None,
         told=said.told,
         told_smact=said.told_smact,
