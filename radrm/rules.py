@@ -79,6 +79,7 @@ outside the decisions, so these limits do not apply to it.
 from __future__ import annotations
 
 from radrm.core import events
+from radrm.core.constraints.kinds import Rank
 from radrm.core.proposals import (
     Hopeless,
     Migrate,
@@ -213,6 +214,7 @@ __all__ = [
     "Quantity",
     "Queue",
     "RadrmError",
+    "Rank",
     "Reading",
     "Recovery",
     "Refusal",
