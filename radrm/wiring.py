@@ -86,6 +86,7 @@ _NOT_CORE_SETTINGS = {
     "collocation": 'write collocation = "..." above the tables',
     "overcommit": "it follows from the policy: conditions = false in the policy's table",
     "gpu_order": "write [gpus] order = [...]",
+    "honours_slowdown": "it follows from the policy",
     "whole_devices": 'it follows from the policy: policy = "exclusive"',
 }
 
@@ -294,6 +295,9 @@ def make_settings(
         "collocation": config.collocation,
         "overcommit": policy.overcommits,
         "whole_devices": policy.whole_device,
+        # A policy that does not say so cannot weigh it.
+        "honours_slowdown": getattr(policy, "honours_slowdown", False) is True,
+        "gpu_order": config.gpus.order,
     }
     settings = CoreSettings(**{**given, **follows})
     stale_after_s = max(settings.stale_after_s, READINGS_MISSED * reading_interval_s, patience_s)

@@ -22,6 +22,7 @@ from radrm.config import (
     Config,
     DaemonConfig,
     EstimationConfig,
+    GpusConfig,
     MpsConfig,
     NodeConfig,
     ReadingsConfig,
@@ -34,6 +35,7 @@ DOCUMENT = Path(__file__).parents[1] / "docs" / "configuration.md"
 BEGIN, END = "<!-- reference: begin -->", "<!-- reference: end -->"
 
 _TABLES: Mapping[str, type] = {
+    "gpus": GpusConfig,
     "mps": MpsConfig,
     "readings": ReadingsConfig,
     "estimation": EstimationConfig,

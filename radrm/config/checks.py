@@ -18,6 +18,7 @@ from radrm.config.shapes import (
     Config,
     DaemonConfig,
     EstimationConfig,
+    GpusConfig,
     MpsConfig,
     NodeConfig,
     ReadingsConfig,
@@ -130,6 +131,10 @@ def _mps(value: Any, place: v.Place) -> MpsConfig:
     return MpsConfig(enabled=bool(enabled), only=only, **sound)
 
 
+def _gpus(value: Any, place: v.Place) -> GpusConfig:
+    return GpusConfig(**v.known(v.table(value, place), {"order": v.gpu_order}, place))
+
+
 def _readings(value: Any, place: v.Place) -> ReadingsConfig:
     return ReadingsConfig(**v.known(v.table(value, place), _READINGS, place))
 
@@ -199,6 +204,7 @@ _CHECKS: dict[str, v.Check] = {
     "estimators": _RULES,
     "recoveries": _RULES,
     "core": v.every(v.number),
+    "gpus": _gpus,
     "mps": _mps,
     "readings": _readings,
     "estimation": _estimation,

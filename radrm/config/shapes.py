@@ -123,6 +123,20 @@ class NodeConfig:
 
 
 @dataclass(frozen=True, slots=True)
+class GpusConfig:
+    """Which GPUs are used first."""
+
+    order: tuple[str, ...] = ()
+    """Types, indices and UUIDs (or their beginnings), best first: `["a100", "a6000", 3]`. The rest
+    come last. Of the GPUs that can take a job now, it gets the first; the policy chooses among
+    equals. A job's own `--prefer-gpus` and `--avoid-gpus` come first."""
+
+    def to_table(self) -> dict[str, Any]:
+        """Return the table as a file holds it."""
+        return {"order": list(self.order)}
+
+
+@dataclass(frozen=True, slots=True)
 class DaemonConfig:
     """This table has no settings yet."""
 
@@ -160,6 +174,7 @@ class Config:
     recoveries: RuleTables = field(default_factory=dict)
 
     core: Mapping[str, float] = field(default_factory=dict)
+    gpus: GpusConfig = GpusConfig()
     mps: MpsConfig = MpsConfig()
     readings: ReadingsConfig = ReadingsConfig()
     estimation: EstimationConfig = EstimationConfig()
@@ -175,5 +190,6 @@ class Config:
     def to_table(self) -> dict[str, Any]:
         """Return the whole configuration as a TOML file holds it."""
         planner = self.planner[0] if len(self.planner) == 1 else list(self.planner)
-        words = {"collocation": self.collocation.value, "mps": self.mps.to_table()}
-        return {**asdict(self), **words, "planner": planner, "unmanaged": self.unmanaged.to_table()}
+        words = {"collocation": self.collocation.value, "planner": planner}
+        own = {name: getattr(self, name).to_table() for name in ("gpus", "mps", "unmanaged")}
+        return {**asdict(self), **words, **own}

@@ -210,6 +210,20 @@ def gpus(value: Any, place: Place) -> bool | tuple[str, ...]:
     return tuple(str(word) for word in value)
 
 
+def gpu_order(value: Any, place: Place) -> tuple[str, ...]:
+    """Return types, indices and UUIDs of GPUs."""
+    if not isinstance(value, list) or not all(map(_is_gpu_name, value)):
+        expected = 'a list of GPU types, indices and UUIDs, as in ["a100", 0]'
+        raise wrong(place, expected, value)
+    return tuple(str(word) for word in value)
+
+
+def _is_gpu_name(word: Any) -> bool:
+    if isinstance(word, int) and not isinstance(word, bool):
+        return word >= 0
+    return isinstance(word, str) and word.isprintable() and any(c.isalnum() for c in word)
+
+
 def _is_gpu(word: Any) -> bool:
     if isinstance(word, int) and not isinstance(word, bool):
         return word >= 0

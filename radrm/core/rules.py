@@ -31,7 +31,11 @@ class Ask:
 
 
 class Policy(Protocol):
-    """Chooses the devices of a job."""
+    """Chooses the devices of a job.
+
+    One that keeps to `JobSpec.max_slowdown`, for the new job and for the jobs that are there, has
+    `honours_slowdown = True`. Under all others a job with such a limit gets idle devices.
+    """
 
     @property
     def name(self) -> str: ...

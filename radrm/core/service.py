@@ -91,7 +91,7 @@ def _too_few(state: State, job: Job, role: Role, wanted: int, available: int) ->
     idle = _wants_idle(state, job) and bool(state.never_idle)
     what = f"{wanted} {'idle ' * idle}GPU{'s' * (wanted != 1)}"
     if job.spec.gpu_types:
-        what += f" of type {' or '.join(job.spec.gpu_types)}"
+        what += f" of type {job.spec.gpu_types_text}"
     if role.needs.mig_profile is not None:
         what += f" of profile {role.needs.mig_profile}"
     elif job.spec.collocation is Collocation.MPS:

@@ -80,6 +80,9 @@ class CoreSettings:
     overcommit: bool = False
     """Let a policy place a job where its need does not fit. `wiring` sets this for published
     policies that ignore memory (round-robin)."""
+    honours_slowdown: bool = False
+    """The policy keeps to a job's `--max-slowdown`; else such a job gets idle devices. `wiring`
+    sets this."""
     gpu_order: tuple[str, ...] = ()
     """GPUs that jobs use rather than others, best first. `wiring` sets this from `[gpus]`."""
     collocation: Collocation = Collocation.AUTO

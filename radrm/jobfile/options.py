@@ -81,6 +81,12 @@ OPTIONS: tuple[Option, ...] = (
     Option("duration", "TIME", v.seconds, "expected run time when alone on a GPU", **_s),
     Option("collocation", "|".join(_SHARING), v.choice(*_SHARING), "how to share a GPU"),
     Option("mig-profile", "PROFILE", v.mig_profile, "MIG profile, such as 1g.5gb"),
+    Option("gpu-type", "TYPE[|TYPE]", v.gpu_types, "types of GPU to accept, such as a6000|a100"),
+    Option("prefer-gpus", "LIST", v.gpu_list, "GPUs to use first: types, indices, UUIDs"),
+    Option("avoid-gpus", "LIST", v.gpu_list, "GPUs to use only if no others will do"),
+    Option(
+        "max-slowdown", "X", v.number(1, 1000), "longest run time beside others (1.3: 30% longer)"
+    ),
     Option("time", "TIME", v.seconds, "time limit, such as 90s, 4:00:00 or 1-00:00:00", **_s),
     Option("priority", "N", v.whole(-1000, 1000), "higher starts earlier (-1000 to 1000)"),
     Option("hold", None, v.flag, "do not start the job before `radrm release`"),
@@ -130,7 +136,6 @@ OPTIONS: tuple[Option, ...] = (
     Option("due", "TIME", v.moment, "due time, such as 2030-01-31T18:00", **_s, **_later),
     Option("weight", "W", v.number(0.001, 1e6), "cost of being late", **_later),
     Option("elastic", "MIN-MAX", v.gpu_range, "range of GPUs that the job can use", **_later),
-    Option("max-slowdown", "X", v.number(1, 1000), "largest acceptable slowdown", **_later),
     Option(
         "device-ids",
         "uuid|index",
@@ -154,6 +159,10 @@ class Options(Record):
     duration_s: float | None = None
     collocation: str | None = None
     mig_profile: str | None = None
+    gpu_type: tuple[str, ...] | None = None
+    prefer_gpus: tuple[str, ...] | None = None
+    avoid_gpus: tuple[str, ...] | None = None
+    max_slowdown: float | None = None
     time_s: float | None = None
     priority: int | None = None
     hold: bool | None = None
@@ -181,5 +190,4 @@ class Options(Record):
     due_s: float | None = None
     weight: float | None = None
     elastic: tuple[int, int] | None = None
-    max_slowdown: float | None = None
     device_ids: str | None = None

@@ -115,6 +115,10 @@ class JobFile(Record):
             requeue=bool(asked.requeue),
             signal=EarlySignal(signal.number, signal.seconds) if signal is not None else None,
             comment=asked.comment,
+            gpu_types=asked.gpu_type or (),
+            prefer_gpus=asked.prefer_gpus or (),
+            avoid_gpus=asked.avoid_gpus or (),
+            max_slowdown=asked.max_slowdown,
         )
 
 

@@ -158,6 +158,32 @@ def gpu_range(given: str) -> tuple[int, int]:
     return int(found[1]), int(found[2])
 
 
+# --------------------------------------------------------------------------- GPUs
+
+
+def gpu_names(nothing: str, wanted: str) -> Callable[[str], tuple[str, ...]]:
+    """Return a parser of names of GPUs, separated by `,` or `|`; `nothing` is an empty list."""
+
+    def parse(given: str) -> tuple[str, ...]:
+        if given == nothing:
+            return ()
+        names = [name.strip() for name in re.split("[,|]", given)]
+        if len(names) > _MOST_GPU_NAMES or not all(map(_is_gpu_name, names)):
+            raise ValueError(f"{shown(given)} is not {wanted}, or {nothing!r}")
+        return tuple(dict.fromkeys(names))
+
+    return parse
+
+
+def _is_gpu_name(name: str) -> bool:
+    return re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9 ._-]{0,63}", name) is not None
+
+
+_MOST_GPU_NAMES = 32
+gpu_types = gpu_names("any", "types of GPU such as a6000|a100")
+gpu_list = gpu_names("none", "types, indices or UUIDs of GPUs, as in a100,0")
+
+
 # --------------------------------------------------------------------------- names and paths
 
 path = text(4096)

@@ -99,6 +99,7 @@ def _refuse_hopeless(client: Client, results: list[dict[str, Any]]) -> None:
                 "cpus": r["job_file"].options.cpus,
                 "memory_mib": r["job_file"].options.memory_mib,
                 "mig_profile": r["job_file"].options.mig_profile,
+                "gpu_types": r["job_file"].options.gpu_type,
                 "collocation": r["job_file"].options.collocation,
             }
             for r in batch

@@ -103,6 +103,13 @@ def _who(job: Document) -> Iterator[_Line]:
 def _asked(job: Document) -> Iterator[_Line]:
     count = job["gpus"]
     asked = [f"{count} GPU" if count == 1 else f"{count} GPUs"]
+    if job.get("gpu_types"):
+        asked[0] += f" of type {plain(' or '.join(job['gpu_types']))}"
+    for key, verb in (("prefer_gpus", "prefers"), ("avoid_gpus", "avoids")):
+        if job.get(key):
+            asked.append(f"{verb} {plain(', '.join(job[key]))}")
+    if job.get("max_slowdown") is not None:
+        asked.append(f"slowdown at most {job['max_slowdown']:g}")
     if job.get("cpus") is not None:
         asked.append(f"{job['cpus']:g} CPU{'' if job['cpus'] == 1 else 's'}")
     if job.get("memory_mib") is not None:

@@ -22,7 +22,7 @@ def kind_refusal(
     `wish`: as if the job asked for this collocation mode.
     """
     if spec.gpu_types and not any(is_of_type(device, each) for each in spec.gpu_types):
-        return f"needs GPU type {' or '.join(spec.gpu_types)}, this is {device.name}"
+        return f"it is not of GPU type {spec.gpu_types_text}"
     wish = spec.collocation if wish is None else wish
     if device.kind is DeviceKind.MIG:
         if needs.gpus > 1:

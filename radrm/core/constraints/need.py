@@ -36,9 +36,11 @@ def wants_whole_device(state: State, job: Job) -> bool:
     """Return whether a job gets whole devices.
 
     True for exclusive jobs, for recovery on a device of its own, and for an estimate larger
-    than the devices.
+    than the devices. Also for a job that limits its slowdown, if the policy cannot predict it.
     """
     if job.own_device or job.spec.collocation is Collocation.EXCLUSIVE:
+        return True
+    if job.spec.max_slowdown is not None and not state.settings.honours_slowdown:
         return True
     need, largest = job.need_mib, _largest_for_all(state, job)
     return need is not None and 0 < largest < need

@@ -71,11 +71,11 @@ class JobSpec:
     signal: EarlySignal | None = None
     comment: str | None = None
     gpu_types: tuple[str, ...] = ()
-    """The kinds of GPU that it accepts, as the submitter wrote them; empty: any."""
+    """The types of GPU that it accepts, as the submitter wrote them; empty: any."""
     prefer_gpus: tuple[str, ...] = ()
-    """The kinds or indices of GPUs that it has rather than others."""
+    """The types, indices or UUIDs of the GPUs that it uses rather than others, best first."""
     avoid_gpus: tuple[str, ...] = ()
-    """The kinds or indices of GPUs that it has only if no others will do."""
+    """The types, indices or UUIDs of the GPUs that it uses only if no others will do."""
     max_slowdown: float | None = None
     """The largest run time that it accepts beside others, as a multiple (>= 1) of that alone."""
 
@@ -83,6 +83,11 @@ class JobSpec:
     def gpus(self) -> int:
         """The number of GPUs at the job's smallest size."""
         return sum(role.count_min * role.needs.gpus for role in self.roles)
+
+    @property
+    def gpu_types_text(self) -> str:
+        """The types of GPU that it accepts, for users: `a6000 or a100`."""
+        return " or ".join(self.gpu_types)
 
     @property
     def cpus(self) -> float | None:

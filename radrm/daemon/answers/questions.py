@@ -166,6 +166,7 @@ def _imagined(needs: Any) -> Job:
             user="",
             uid=-1,
             collocation=Collocation(needs.get("collocation") or "auto"),
+            gpu_types=_gpu_types(needs.get("gpu_types")),
             roles=(
                 Role(
                     needs=Needs(
@@ -187,6 +188,12 @@ def _whole(value: Any) -> int | None:
     if value is not None and type(value) is not int:
         raise ValueError("a size is a whole number of MiB")
     return value
+
+
+def _gpu_types(value: Any) -> tuple[str, ...]:
+    if value is not None and not (type(value) is list and all(type(v) is str for v in value)):
+        raise ValueError("types of GPU are a list of texts")
+    return tuple(value or ())
 
 
 def _cpus(value: Any) -> float | None:

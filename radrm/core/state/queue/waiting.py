@@ -251,7 +251,8 @@ class Lines:
         proven = bisect_left(self.sizes, job.memory_floor_mib or 0)
         estimated = bisect_left(self.sizes, job.need_mib or 0)
         spec = job.spec
-        wishes = spec.collocation, spec.gpu_types, job.own_device, spec.time_limit_s is None
+        alone = job.own_device, spec.max_slowdown is not None
+        wishes = spec.collocation, spec.gpu_types, alone, spec.time_limit_s is None
         return roles, proven, estimated, wishes, job.recovers_idle, self.never_on_nodes(job)
 
     def _move(self, alike: _Alike, into_line: bool) -> None:
