@@ -124,16 +124,19 @@ class Job:
 
     def estimate(self, quantity: Quantity) -> Estimate | None:
         """Return the first estimate of a quantity, which is the best one; None without any."""
-        return next((e for e in self.estimates if e.quantity is quantity), None)
+        for each in self.estimates:
+            if each.quantity is quantity:
+                return each
+        return None
 
     @property
     def need_mib(self) -> int | None:
         """The job's *need* per GPU: the upper bound, or its proven need if that is more."""
-        found = self.estimate(Quantity.MEMORY)
-        known = [int(max(found.upper, found.value))] if found else []
-        if self.memory_floor_mib is not None:
-            known.append(self.memory_floor_mib)
-        return max(known) if known else None
+        found, proven = self.estimate(Quantity.MEMORY), self.memory_floor_mib
+        if found is None:
+            return proven
+        need = int(max(found.upper, found.value))
+        return need if proven is None else max(need, proven)
 
     def predicted(self, quantity: Quantity) -> float | None:
         """Return the value of the best estimate of a quantity; None without any."""
