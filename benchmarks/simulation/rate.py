@@ -27,6 +27,8 @@ from pathlib import Path
 
 COUNTS = (100, 1_000, 10_000)
 PER_HOUR = 26.0
+RULES = ("policy=magm", "order=fifo", "planner=default")
+"""The rules of the first measurements, so that any commit can be compared."""
 SERVER = "sim:4xA100-40GB"
 _REPOSITORY = Path(__file__).resolve().parents[2]
 
@@ -46,6 +48,7 @@ class Rate:
 
 def run_once(count: int) -> Rate:
     """Simulate so many jobs in this process. It imports only what old commits have, too."""
+    from radrm.config import Config, with_set
     from radrm.simulated.spec import parse
     from radrm.simulator.engine import simulate
     from radrm.simulator.scenario import Scenario
@@ -73,10 +76,13 @@ def run_once(count: int) -> Rate:
         events += 1
         return advance(world)
 
+    config = Config()
+    for setting in RULES:
+        config = with_set(config, setting)
     setattr(World, "advance", counted)  # noqa: B010  (a method of another class)
     try:
         begun = time.process_time()
-        run = simulate(jobs, Scenario(devices=parse(SERVER)))
+        run = simulate(jobs, Scenario(devices=parse(SERVER), config=config))
         seconds = time.process_time() - begun
     finally:
         setattr(World, "advance", advance)  # noqa: B010

@@ -39,7 +39,8 @@ def update(state: State, force: bool) -> None:
 
     `force`: judge the jobs again even if the same devices are in service.
     """
-    now, ledgers = state.step.now, state.ledgers.items()
+    now = state.step.now
+    ledgers = [(uuid, each) for uuid, each in state.ledgers.items() if not each.is_sound(now)]
     out = {uuid: why for uuid, ledger in ledgers if (why := ledger.out_of_service(now))}
     used = {uuid: why for uuid, ledger in ledgers if (why := ledger.never_idle(now))}
     before = state.out_of_service.keys(), state.never_idle.keys()

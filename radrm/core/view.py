@@ -14,7 +14,7 @@ from radrm.core.constraints.expected import earliest_free_s, expected_end_s, exp
 from radrm.core.constraints.kinds import Rank, rank
 from radrm.core.constraints.need import effective_need_mib
 from radrm.core.constraints.nodes import books_nothing, refuse_bookings, refuse_size
-from radrm.core.constraints.offers import Holder, Offer, Offers
+from radrm.core.constraints.offers import Answers, Holder, Offer, Offers
 from radrm.core.constraints.turns import turns
 from radrm.core.records import (
     Attempt,
@@ -42,6 +42,8 @@ class View:
     def __init__(self, state: State) -> None:
         self._state = state
         self._offers = Offers(state)
+        self.answers = Answers()
+        """For planners that call policies."""
 
     @property
     def now(self) -> Instant:
@@ -204,7 +206,7 @@ class View:
 
     def offers(self, job: Job, role: Role) -> tuple[Offer, ...]:
         """Return an offer of every device, by index, as `job` would find it."""
-        return tuple(self.offer(job, role, device.uuid) for device in self.devices())
+        return self._offers.all(job, role)
 
     def offer(self, job: Job, role: Role, uuid: str, mode: Collocation | None = None) -> Offer:
         """Return one device as `job` would find it. `mode` replaces the job's own mode there."""

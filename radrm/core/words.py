@@ -21,17 +21,21 @@ class JobState(str, Enum):
     @property
     def waiting(self) -> bool:
         """True while the job waits to be started."""
-        return self in (JobState.PENDING, JobState.RECOVERING)
+        return self in _WAITING
 
     @property
     def live(self) -> bool:
         """True while an attempt of the job exists."""
-        return self in (JobState.LAUNCHING, JobState.RUNNING, JobState.STOPPING)
+        return self in _LIVE
 
     @property
     def final(self) -> bool:
         """True when the job has ended. Only a requeue leads out of such a state."""
-        return not self.waiting and not self.live
+        return self not in _WAITING and self not in _LIVE
+
+
+_WAITING = frozenset({JobState.PENDING, JobState.RECOVERING})
+_LIVE = frozenset({JobState.LAUNCHING, JobState.RUNNING, JobState.STOPPING})
 
 
 class Outcome(str, Enum):
@@ -90,7 +94,10 @@ class Collocation(str, Enum):
     @property
     def whole_device(self) -> bool:
         """True if one job has the device to itself."""
-        return self in (Collocation.EXCLUSIVE, Collocation.MIG)
+        return self in _WHOLE_DEVICE
+
+
+_WHOLE_DEVICE = frozenset({Collocation.EXCLUSIVE, Collocation.MIG})
 
 
 class DeviceKind(str, Enum):
@@ -147,4 +154,7 @@ class ReservationKind(str, Enum):
     @property
     def planned(self) -> bool:
         """True if a planner makes such reservations, for an interval."""
-        return self in (ReservationKind.BACKFILL, ReservationKind.MAINTENANCE)
+        return self in _PLANNED
+
+
+_PLANNED = frozenset({ReservationKind.BACKFILL, ReservationKind.MAINTENANCE})

@@ -119,8 +119,7 @@ class OwnLoop:
         self._falling: set[int] = set()
         length_s, world = self._settings.smact_window_s, self._world
         self._windows = [
-            PiecewiseWindow(length_s, READING_INTERVAL_S, gpu, lambda: world.now_s)
-            for gpu in world.gpus
+            PiecewiseWindow(length_s, READING_INTERVAL_S, gpu, world) for gpu in world.gpus
         ]
 
     def _window(self, device: Device) -> PiecewiseWindow:

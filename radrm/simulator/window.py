@@ -6,10 +6,13 @@ a steady interval would give is known at any time.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Protocol
 
 _ROUNDING_S = 1e-6
+
+
+class Clock(Protocol):
+    now_s: float
 
 
 class ObservedDevice(Protocol):
@@ -36,13 +39,13 @@ class PiecewiseWindow:
     )
 
     def __init__(
-        self, length_s: float, interval_s: float, device: ObservedDevice, clock: Callable[[], float]
+        self, length_s: float, interval_s: float, device: ObservedDevice, clock: Clock
     ) -> None:
         self._length_s = length_s
         self._interval_s = interval_s
         self._device = device
         self._clock = clock
-        self.restarted_s = clock()
+        self.restarted_s = clock.now_s
         self._cached_for: tuple[float, float] | None = None
         self._cached = 0.0
 
@@ -53,22 +56,22 @@ class PiecewiseWindow:
         """Do nothing: no reading is kept that could be too old."""
 
     def restart(self) -> None:
-        self.restarted_s = self._clock()
+        self.restarted_s = self._clock.now_s
         self._cached_for = None
 
     def __len__(self) -> int:
-        seen_s = min(self._length_s, self._clock() - self.restarted_s)
+        seen_s = min(self._length_s, self._clock.now_s - self.restarted_s)
         return int((seen_s + _ROUNDING_S) / self._interval_s)
 
     @property
     def last_s(self) -> float:
-        now_s = self._clock()
+        now_s = self._clock.now_s
         seen_s = now_s - self.restarted_s
         return now_s if (seen_s + _ROUNDING_S) / self._interval_s >= 1.0 else float("-inf")
 
     @property
     def mean(self) -> float | None:
-        now_s, device = self._clock(), self._device
+        now_s, device = self._clock.now_s, self._device
         seen_s = now_s - self.restarted_s
         if (seen_s + _ROUNDING_S) / self._interval_s < 1.0:
             return None
@@ -81,7 +84,7 @@ class PiecewiseWindow:
     @property
     def falls_by(self) -> float:
         """Return how far the mean will still fall. If it falls, a job may fit without an event."""
-        device, now_s = self._device, self._clock()
+        device, now_s = self._device, self._clock.now_s
         if device.steady_s <= self.restarted_s or device.steady_s <= now_s - self._length_s:
             return 0.0  # the activity was the same over the whole window
         mean = self.mean

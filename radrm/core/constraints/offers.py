@@ -29,8 +29,8 @@ What a restart sees: nothing is stored.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Hashable
+from dataclasses import dataclass
 from typing import TypeAlias
 
 from radrm.core.constraints.modes import mode_on
@@ -93,6 +93,42 @@ _Class: TypeAlias = tuple[Hashable, int, int, Collocation | None]
 """A job's need and user, the number of the role, and the mode that was asked for."""
 
 
+class Answers:
+    """What a policy has answered about the offers of one job, while the offers are the same.
+
+    A rule is pure, so the same question has the same answer. `MOST` bounds the memory.
+    """
+
+    MOST = 4096
+
+    def __init__(self) -> None:
+        self._kept: dict[tuple[int, str], tuple[object, Offer, Job, object, Refusal | None]] = {}
+
+    def find(
+        self, policy: object, job: Job, need: object, offer: Offer
+    ) -> tuple[Refusal | None] | None:
+        """Return the answer, alone in a tuple; None if this was not asked. `need`: the rest of the
+        question."""
+        kept = self._kept.get((job.id, offer.device.uuid))
+        if (
+            kept is not None
+            and kept[1] is offer
+            and kept[0] is policy
+            and kept[2] is job
+            and kept[3] == need
+        ):
+            return kept[4:]
+        return None
+
+    def keep(
+        self, policy: object, job: Job, need: object, offer: Offer, answer: Refusal | None
+    ) -> None:
+        """Keep an answer."""
+        if len(self._kept) >= self.MOST:
+            self._kept.clear()
+        self._kept[job.id, offer.device.uuid] = policy, offer, job, need, answer
+
+
 @dataclass(slots=True)
 class _OfDevice:
     """The kept offers of a device, all made from one version of its ledger."""
@@ -109,55 +145,66 @@ class Offers:
         self._state = state
         self._kept: dict[str, _OfDevice] = {}
 
+    def all(self, job: Job, role: Role) -> tuple[Offer, ...]:
+        """Return an offer of every device, by node and index."""
+        which = self._class_of(job, role, None)
+        return tuple([self._of(job, role, each.uuid, None, which) for each in self._state.listed()])
+
     def of(self, job: Job, role: Role, uuid: str, mode: Collocation | None) -> Offer:
         """Return a device as `job` would find it. `mode` replaces the job's own mode there."""
+        return self._of(job, role, uuid, mode, self._class_of(job, role, mode))
+
+    def _class_of(self, job: Job, role: Role, mode: Collocation | None) -> _Class | None:
+        """Return the class of jobs for which an offer to this one counts; None: for no other."""
+        state, roles = self._state, job.spec.roles
+        need = state.waiting.need_of(job.id)
+        # A rule may also ask about a job as it could be.
+        if need is None or state.jobs.get(job.id) is not job or job.target is not None:
+            return None
+        if roles[0] is role:
+            return need, job.spec.uid, 0, mode
+        return (need, job.spec.uid, roles.index(role), mode) if role in roles else None
+
+    def _of(
+        self, job: Job, role: Role, uuid: str, mode: Collocation | None, which: _Class | None
+    ) -> Offer:
         state = self._state
         ledger = state.ledgers[uuid]
-        need = state.waiting.need_of(job.id)
-        if (
-            need is None
-            or ledger.reserved.timed
-            or job.target is not None
-            or state.jobs.get(job.id) is not job  # a rule may ask about a job as it could be
-            or role not in job.spec.roles
-            or is_contested(state, ledger)
-        ):
+        if which is None or ledger.reserved.timed or is_contested(state, ledger):
             return self.fresh(job, role, ledger, mode)
         kept = self._kept.get(uuid)
         if kept is None or kept.version != ledger.version or kept.ledger is not ledger:
             kept = self._kept[uuid] = _OfDevice(ledger, ledger.version, {})
-        which = need, job.spec.uid, job.spec.roles.index(role), mode
         found = kept.offers.get(which)
         if found is None or ledger.is_stale(state.step.now.boot_s) or not self._holds(found):
             found = self.fresh(job, role, ledger, mode)
             if found.refusal is None or found.refusal.rule not in _PASSING:
                 kept.offers[which] = found
         elif found.smact != (smact := ledger.smact):
-            why = ledger.smact_refusal if smact is None else None
-            found = kept.offers[which] = replace(found, smact=smact, smact_refusal=why)
+            found = kept.offers[which] = _with_smact(found, ledger, smact)
         return found
 
     def fresh(
         self, job: Job, role: Role, ledger: DeviceLedger, mode: Collocation | None = None
     ) -> Offer:
         """Return a new offer."""
-        smact = ledger.smact
+        state, smact = self._state, ledger.smact
+        mode = mode_on(state, job, role, ledger) if mode is None else mode
         return Offer(
-            device=ledger.device,
-            mode=mode_on(self._state, job, role, ledger) if mode is None else mode,
-            idle=idle_for(self._state, job, ledger),
-            free_mib=free_for(self._state, job, ledger),
-            smact=smact,
-            smact_refusal=ledger.smact_refusal if smact is None else None,
-            occupants=tuple(ledger.holdings),
-            refusal=refuse_device(self._state, job, role, ledger, mode),
-            holders=tuple(self._holders(ledger.holdings.values())),
+            ledger.device,
+            mode,
+            idle_for(state, job, ledger),
+            free_for(state, job, ledger),
+            smact,
+            ledger.smact_refusal if smact is None else None,
+            tuple(ledger.holdings),
+            refuse_device(state, job, role, ledger, mode),
+            tuple([self._holder(each) for each in ledger.holdings.values()]),
         )
 
-    def _holders(self, holdings: Iterable[Holding]) -> Iterator[Holder]:
-        for each in holdings:
-            job, attempt = self._state.jobs[each.job_id], self._state.attempts[each.job_id]
-            yield Holder(job, attempt, each.since_s, each.settled, each.alone_smact)
+    def _holder(self, holding: Holding) -> Holder:
+        job, attempt = self._state.jobs[holding.job_id], self._state.attempts[holding.job_id]
+        return Holder(job, attempt, holding.since_s, holding.settled, holding.alone_smact)
 
     def _holds(self, offer: Offer) -> bool:
         """Return whether the records of the jobs on the device are still the same."""
@@ -167,3 +214,18 @@ class Offers:
             if jobs.get(job_id) is not holder.job or attempts.get(job_id) is not holder.attempt:
                 return False
         return True
+
+
+def _with_smact(offer: Offer, ledger: DeviceLedger, smact: float | None) -> Offer:
+    """Return the offer with another SM activity. (`replace` takes several times as long.)"""
+    return Offer(
+        offer.device,
+        offer.mode,
+        offer.idle,
+        offer.free_mib,
+        smact,
+        ledger.smact_refusal if smact is None else None,
+        offer.occupants,
+        offer.refusal,
+        offer.holders,
+    )

@@ -29,7 +29,7 @@ def refuse_company(
         whom = f"job {others[0].job_id} is on it" if others else whom
         return Refusal("not idle", f"needs an idle device; {whom}", uuid)
     for holding in others:
-        if not _mix(state, holding.collocation, mode):
+        if holding.collocation is not mode and not _mix(state, holding.collocation, mode):
             theirs = holding.collocation.value
             why = f"job {holding.job_id} shares it by {theirs}; this job would by {mode.value}"
             return Refusal("mode", why, uuid)

@@ -85,6 +85,8 @@ def _could_be_next(state: State, job: Job, ledger: DeviceLedger) -> bool:
 
 def is_contested(state: State, ledger: DeviceLedger) -> bool:
     """Return whether one user has had a turn on this MPS server while another one waits."""
+    if not ledger.device.mps or ledger.device.mps_multiuser:
+        return False
     had, of_user = ledger.turn_over(state.step.now.boot_s), state.waiting.of_user
     return had is not None and len(of_user) > (had in of_user)
 

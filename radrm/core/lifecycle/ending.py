@@ -31,8 +31,6 @@ of an end comes from the host's record (`launching.moment`).
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from radrm.core.events import AttemptEnded
 from radrm.core.lifecycle.final import finish
 from radrm.core.lifecycle.launching import launches_fail, moment, start_at_target, started
@@ -47,7 +45,7 @@ from radrm.core.lifecycle.outcomes import (
 )
 from radrm.core.lifecycle.recovery import blame, recover
 from radrm.core.lifecycle.returning import retry, return_to_queue, setback
-from radrm.core.records import Attempt, Job
+from radrm.core.records import Attempt, Job, changed
 from radrm.core.rules import Recovery
 from radrm.core.state.holding import merged
 from radrm.core.state.state import State
@@ -72,7 +70,7 @@ def ended(state: State, job: Job, attempt: Attempt, event: AttemptEnded, rule: R
     job, attempt = _with_right_start(state, job, attempt, event)
     if event.oom is not None:
         whose = blame(state, job, attempt, event.oom)
-        event = replace(event, oom=replace(event.oom, blame=whose))
+        event = changed(event, oom=changed(event.oom, blame=whose))
     attempt = _record_end(state, job, attempt, event)
     _move_job(state, state.jobs[job.id], attempt, event, rule)
     planner = attempt.requested.planner if attempt.requested is not None else None
@@ -86,7 +84,7 @@ def voided(state: State, job: Job, attempt: Attempt, reason: str | None) -> None
     """
     release_all(state, attempt)
     why, now = reason or "never launched", state.step.now
-    state.put_attempt(replace(attempt, ended=now, reason=why, pending=()))
+    state.put_attempt(changed(attempt, ended=now, reason=why, pending=()))
     if attempt.stop is not None:
         _stopped(state, job, attempt)
         return
@@ -105,7 +103,7 @@ def give_up(state: State, job: Job, attempt: Attempt) -> None:
     stopped = why_stopped(job, stop, attempt.requested)
     why = f"{stopped}; its processes have not ended {limit} after KILL and may still run"
     attempt = state.put_attempt(
-        replace(
+        changed(
             attempt,
             ended=state.step.now,
             outcome=Outcome(reason.value),
@@ -124,7 +122,7 @@ def _with_right_start(
     if event.never_started is not None:
         # The processes existed for a moment, but did not run the job's command.
         started_before = job.started if attempt.number > 1 else None
-        return state.put_job(replace(job, started=started_before)), replace(attempt, started=None)
+        return state.put_job(changed(job, started=started_before)), changed(attempt, started=None)
     if job.state is JobState.LAUNCHING and event.lost is None:
         started(state, job, state.attempts[job.id])
     return state.jobs[job.id], state.attempts[job.id]
@@ -135,13 +133,13 @@ def _record_end(state: State, job: Job, attempt: Attempt, event: AttemptEnded) -
     end = moment(event.happened, attempt.started or attempt.launched, state.step.now)
     stop = standing(attempt.stop, event, end)
     if stop is not attempt.stop:
-        job = state.put_job(replace(job, reason=stop.why if stop is not None else None))
-        attempt = replace(attempt, stop=stop)
+        job = state.put_job(changed(job, reason=stop.why if stop is not None else None))
+        attempt = changed(attempt, stop=stop)
     usage = merged(attempt.usage, release_all(state, attempt, end))
     outcome = outcome_of(attempt, event)
     code = exit_code_of(event.exits)
     attempt = state.put_attempt(
-        replace(
+        changed(
             attempt,
             ended=end,
             outcome=outcome,
@@ -151,7 +149,7 @@ def _record_end(state: State, job: Job, attempt: Attempt, event: AttemptEnded) -
             usage=usage,
             pending=(),
             tasks=tuple(
-                replace(task, exit=event.exits[i] if i < len(event.exits) else None)
+                changed(task, exit=event.exits[i] if i < len(event.exits) else None)
                 for i, task in enumerate(attempt.tasks)
             ),
         )

@@ -10,7 +10,7 @@ from radrm.core.lifecycle.limits import wake_for_limit
 from radrm.core.lifecycle.migration import drop_target
 from radrm.core.lifecycle.occupancy import occupy
 from radrm.core.lifecycle.pending import expect, without
-from radrm.core.records import Attempt, Instant, Job, Placement, Task
+from radrm.core.records import Attempt, Instant, Job, Placement, Task, changed
 from radrm.core.state.state import State
 from radrm.core.state.timers import ALL_PLANNERS, LAUNCH_AGAIN, Timer
 from radrm.core.transitions import Trigger
@@ -64,7 +64,7 @@ def start(state: State, job: Job, placement: Placement, planner: str | None = No
 def started(state: State, job: Job, attempt: Attempt, happened: Instant | None = None) -> None:
     """Note that the attempt's processes exist, since `happened` if that is known."""
     begun = moment(happened, attempt.launched, state.step.now)
-    state.put_attempt(replace(without(attempt, ActionKind.LAUNCH), started=begun))
+    state.put_attempt(changed(without(attempt, ActionKind.LAUNCH), started=begun))
     if job.state is JobState.LAUNCHING:
         state.move(job, Trigger.STARTED, started=job.started or begun)
     wake_for_limit(state, job, state.attempts[job.id])

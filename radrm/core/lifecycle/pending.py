@@ -35,10 +35,8 @@ What a restart sees: the records. The daemon does not repeat actions, so the dea
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from radrm.core.actions import ApplyShares, AttemptAction, Resize, TakeCheckpoint
-from radrm.core.records import Attempt, Job, Pending, Share
+from radrm.core.records import Attempt, Job, Pending, Share, changed
 from radrm.core.settings import CoreSettings
 from radrm.core.state.state import State
 from radrm.core.state.timers import DEADLINE, KILL, Timer
@@ -62,7 +60,7 @@ def expect(
     now = state.step.now
     due_s = now.boot_s + limit_s(state.settings, job, kind)
     pending = Pending(kind, now, due_s, shares)
-    state.put_attempt(replace(attempt, pending=(*attempt.pending, pending)))
+    state.put_attempt(changed(attempt, pending=(*attempt.pending, pending)))
     state.wake(Timer(due_s, DEADLINE, job.id, attempt.serial))
     return pending
 
@@ -91,7 +89,7 @@ def action_of(attempt: Attempt, pending: Pending) -> AttemptAction | None:
 
 def without(attempt: Attempt, kind: ActionKind) -> Attempt:
     """Return an attempt's record without its pending action of a kind."""
-    return replace(attempt, pending=tuple(p for p in attempt.pending if p.kind is not kind))
+    return changed(attempt, pending=tuple(p for p in attempt.pending if p.kind is not kind))
 
 
 def renew(state: State, job: Job, attempt: Attempt) -> None:
@@ -109,11 +107,11 @@ def renew(state: State, job: Job, attempt: Attempt) -> None:
             expect(state, job, state.attempts[job.id], kind)
     attempt, now_s = state.attempts[job.id], state.step.now.boot_s
     kept = tuple(
-        replace(p, due_boot_s=min(p.due_boot_s, now_s + limit_s(state.settings, job, p.kind)))
+        changed(p, due_boot_s=min(p.due_boot_s, now_s + limit_s(state.settings, job, p.kind)))
         for p in attempt.pending
     )
     if kept != attempt.pending:
-        state.put_attempt(replace(attempt, pending=kept))
+        state.put_attempt(changed(attempt, pending=kept))
     for pending in kept:
         state.wake(Timer(pending.due_boot_s, DEADLINE, job.id, attempt.serial))
 
@@ -129,11 +127,11 @@ def put_off(state: State) -> None:
         for each in attempt.pending:
             if action_of(attempt, each) is None:
                 due_s = max(each.due_boot_s, now_s + limit_s(settings, job, each.kind))
-                each = replace(each, due_boot_s=due_s)
+                each = changed(each, due_boot_s=due_s)
                 state.wake(Timer(due_s, DEADLINE, job.id, attempt.serial))
             later.append(each)
         if stop is not None:
             kill_s = max(stop.kill_boot_s, now_s + settings.grace_s)
-            stop = replace(stop, kill_boot_s=kill_s)
+            stop = changed(stop, kill_boot_s=kill_s)
             state.wake(Timer(kill_s, KILL, job.id, attempt.serial))
-        state.put_attempt(replace(attempt, pending=tuple(later), stop=stop))
+        state.put_attempt(changed(attempt, pending=tuple(later), stop=stop))

@@ -33,7 +33,15 @@ def proposals(state: State, view: View, planner: Planner, event: Event) -> Itera
     before = state_of(state, planner)
     plan = call_rule(planner.plan, view, event, before)
     yield from drawn(plan, len(state.jobs))
-    remember(state, planner, call_rule(lambda: plan.state), call_rule(lambda: plan.wake_at))
+    remember(state, planner, *call_rule(_end_of, plan))
+
+
+def _end_of(plan: Plan) -> tuple[Any, Any]:
+    return plan.state, plan.wake_at
+
+
+def _version_of(planner: AnyPlanner) -> int:
+    return planner.version
 
 
 def drawn(plan: object, jobs: int) -> Iterator[Proposal]:
@@ -69,21 +77,25 @@ def bounded(state: State, found: Sequence[Proposal]) -> list[Proposal]:
 def state_of(state: State, planner: AnyPlanner) -> Any:
     """Return a copy of what a planner has kept; None if another version of it has."""
     kept = state.rule_states.get(("planner", planner.name))
-    version = call_rule(lambda: planner.version)
+    version = call_rule(_version_of, planner)
     return plain(kept.state) if kept is not None and kept.version == version else None
 
 
 def remember(state: State, planner: AnyPlanner, kept: object, wake_at: object) -> None:
     """Save a planner's state, and have it called at `wake_at`. Raises `RuleFailed`."""
     key = ("planner", planner.name)
-    version = call_rule(lambda: planner.version)
+    version = call_rule(_version_of, planner)
     if type(version) is not int:
         raise RuleFailed(WrongAnswer("its version is not a whole number"))
     remembered = call_rule(plain, kept)
     wake_s = checked_wake(wake_at)
     if wake_s is not None:
         wake_s = max(wake_s, state.step.now.boot_s + SOONEST_WAKE_S)
-    if remembered is not None or wake_s is not None or key in state.rule_states:
+    known = state.rule_states.get(key)
+    if known is None and remembered is None and wake_s is None:
+        return
+    kept_before = (known.version, known.state, known.wake_boot_s) if known is not None else None
+    if kept_before != (version, remembered, wake_s):
         state.put_rule_state(RuleState(*key, version, remembered, wake_s))
     if wake_s is not None:
         state.wake(Timer(wake_s, PLANNER + planner.name))

@@ -58,10 +58,14 @@ _Offers = Sequence[tuple[Role, Sequence[Offer]]]
 def _offers_by_role(view: View, job: Job, only: str | None) -> _Offers:
     """Return each role that needs devices, with the offers of all devices."""
     return [
-        (role, [o for o in view.offers(job, role) if only is None or o.device.uuid == only])
+        (role, _only(view.offers(job, role), only))
         for role in job.spec.roles
         if role.count_min * role.needs.gpus
     ]
+
+
+def _only(offers: Sequence[Offer], uuid: str | None) -> Sequence[Offer]:
+    return offers if uuid is None else [o for o in offers if o.device.uuid == uuid]
 
 
 def _modes(policy: Policy, job: Job, by_role: _Offers) -> list[Collocation | None]:
@@ -83,17 +87,14 @@ def _find(
     mode: Collocation | None,
 ) -> Found:
     """Return a placement in this mode; None: in the mode of the devices."""
-    shares = [
-        _share(role, task)
-        for role in job.spec.roles
-        for task in range(role.count_min * (role.needs.gpus == 0))
-    ]
     refusals: list[Refusal] = []
     choices: list[_Choice] = []
     for role, offers in by_role:
         ask = Ask(job, role.count_min * role.needs.gpus, view.need_mib(job, role))
         eligible: list[Offer] = []
-        for offer in _offers_in_mode(view, policy, job, role, offers, mode):
+        if mode is not None:
+            offers = list(_offers_in_mode(view, policy, job, role, offers, mode))
+        for offer in offers:
             refusal = offer.refusal or policy.refuse(ask, offer)
             if refusal is None:
                 eligible.append(offer)
@@ -104,6 +105,11 @@ def _find(
     if short is not None:
         refusals.append(Refusal("count", "not enough devices can take it now", None, *short))
         return Found(None, tuple(refusals), policy_state)
+    shares = [
+        _share(role, task)
+        for role in job.spec.roles
+        for task in range(role.count_min * (role.needs.gpus == 0))
+    ]
     of_role, policy_state = _choose_all(_Ranked(view, policy, job), choices, policy_state)
     found = Collocation.EXCLUSIVE
     for (role, _), (ask, _), chosen in zip(by_role, choices, of_role, strict=True):
@@ -123,6 +129,9 @@ _Choice: TypeAlias = tuple[Ask, Sequence[Offer]]
 
 def _shortage(choices: Sequence[_Choice]) -> tuple[int, int] | None:
     """Return how many devices some roles want together, and how many they can have, if too few."""
+    if len(choices) == 1:
+        (ask, some), *_ = choices
+        return (ask.gpus, len(some)) if ask.gpus > len(some) else None
     return shortage_of([(ask.gpus, [o.device.uuid for o in some]) for ask, some in choices])
 
 
@@ -210,12 +219,12 @@ def _offers_in_mode(
     job: Job,
     role: Role,
     offers: Sequence[Offer],
-    mode: Collocation | None,
+    mode: Collocation,
 ) -> Iterator[Offer]:
-    """Yield the offers of the devices that can be shared in this mode (None: in any)."""
+    """Yield the offers of the devices that can be shared in this mode."""
     for offer in offers:
         natural = _mode(policy, offer)
-        if mode is None or natural is mode:
+        if natural is mode:
             yield offer
         elif mode is Collocation.TIMESLICE and can_be_time_sliced(job, natural):
             yield view.offer(job, role, offer.device.uuid, mode)

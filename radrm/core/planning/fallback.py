@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+from radrm.core.constraints.offers import Answers
 from radrm.core.planning.assembly import Found, find_placement
 from radrm.core.planning.shapes import is_refusal
 from radrm.core.records import Job, Refusal
@@ -29,7 +30,7 @@ def find_with_fallback(
     name = policy.name
     if policy is fallback or not view.isolation.rests("policy", name):
         try:
-            return find_placement(view, Checked(policy), job, policy_state, only)
+            return find_placement(view, Checked(policy, view.answers), job, policy_state, only)
         except RuleFailed as failed:
             used = f"{fallback.name} is used in its place" if policy is not fallback else "it waits"
             view.isolation.fail("policy", name, failed.error, used)
@@ -43,24 +44,29 @@ def find_with_fallback(
 class Checked:
     """A policy whose answers are checked. Its methods raise `RuleFailed` for a wrong answer."""
 
-    def __init__(self, policy: Policy) -> None:
+    def __init__(self, policy: Policy, answers: Answers) -> None:
         self._policy = policy
+        self._answers = answers
         self.name = policy.name
         self.version = policy.version
-        self.floor_mib = call_rule(lambda: policy.floor_mib)
-        self.whole_device = call_rule(lambda: policy.whole_device)
-        self.overcommits = call_rule(lambda: policy.overcommits)
+        self.floor_mib, self.whole_device, self.overcommits = call_rule(_traits, policy)
         if type(self.floor_mib) is not int or self.floor_mib < 0:
             raise RuleFailed(WrongAnswer("its floor_mib is not a number of MiB"))
-        for name in ("whole_device", "overcommits"):
-            if type(getattr(self, name)) is not bool:
-                raise RuleFailed(WrongAnswer(f"its {name} is neither true nor false"))
+        if type(self.whole_device) is not bool:
+            raise RuleFailed(WrongAnswer("its whole_device is neither true nor false"))
+        if type(self.overcommits) is not bool:
+            raise RuleFailed(WrongAnswer("its overcommits is neither true nor false"))
 
     def refuse(self, ask: Ask, offer: Offer) -> Refusal | None:
+        asked = ask.gpus, ask.need_mib
+        known = self._answers.find(self._policy, ask.job, asked, offer)
+        if known is not None:
+            return known[0]
         refusal = call_rule(self._policy.refuse, ask, offer)
         if refusal is not None and not is_refusal(refusal):
             wrong = f"it refused a device with a {type(refusal).__name__}, not a Refusal"
             raise RuleFailed(WrongAnswer(wrong))
+        self._answers.keep(self._policy, ask.job, asked, offer, refusal)
         return refusal
 
     def choose(
@@ -74,6 +80,10 @@ class Checked:
         if wrong is not None:
             raise RuleFailed(WrongAnswer(wrong))
         return chosen, answer[1]
+
+
+def _traits(policy: Policy) -> tuple[int, bool, bool]:
+    return policy.floor_mib, policy.whole_device, policy.overcommits
 
 
 def _wrong_choice(ask: Ask, eligible: Sequence[Offer], chosen: Sequence[Offer]) -> str | None:

@@ -58,6 +58,10 @@ _ENDS = (Preempt, Migrate)
 Apply = Callable[[State, Proposal], None]
 
 
+def _hears(planner: AnyPlanner, kind: type[Event]) -> bool:
+    return kind in planner.listens
+
+
 class Planners:
     """The planners in force. `apply` carries out a proposal, or notes its rejection."""
 
@@ -116,7 +120,7 @@ class Planners:
 
     def _listens(self, planner: AnyPlanner, event: Event) -> bool:
         try:
-            return call_rule(lambda: type(event) in planner.listens)
+            return call_rule(_hears, planner, type(event))
         except RuleFailed as failed:
             self._rest(planner, failed.error)
             return False
@@ -125,7 +129,7 @@ class Planners:
         """Carry out a planner's proposals, or the fallback's while the planner rests."""
         if not self._state.isolation.rests("planner", planner.name):
             try:
-                if is_slow(planner):
+                if planner.name in self._slow and is_slow(planner):
                     self._thoughts.want(planner)
                     return
                 fast = cast(Planner, planner)

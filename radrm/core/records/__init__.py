@@ -1,8 +1,8 @@
 """The records of jobs, attempts, devices and placements.
 
-Every record is frozen; a change makes a new record (`dataclasses.replace`). Nothing here
-decides anything. Names end with their units: `_mib _s _w _j`. `None` means unknown, never
-zero.
+Every record is frozen; a change makes a new record (`changed`, or `dataclasses.replace` where
+the time does not matter). Nothing here decides anything. Names end with their units: `_mib _s
+_w _j`. `None` means unknown, never zero.
 
 Records are frozen, slotted dataclasses: small in memory for 10,000 jobs, and quick to make and
 compare. `radrm/jobfile/record.py` is the other mechanism, only for the classes that `radrm
@@ -17,6 +17,7 @@ The files, in the order in which they may import one another:
     attempts   one launch of a job: its tasks, its usage, its end
     jobs       a job and its dependencies
     kept       what a restart keeps
+    copying    a changed copy of a record
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ from radrm.core.records.attempts import (
     Task,
     Usage,
 )
+from radrm.core.records.copying import changed
 from radrm.core.records.devices import (
     LOCAL_NODE,
     AttemptMemory,
@@ -96,4 +98,5 @@ __all__ = [
     "Task",
     "UnmanagedProcess",
     "Usage",
+    "changed",
 ]

@@ -134,15 +134,20 @@ class Job:
 
     def estimate(self, quantity: Quantity) -> Estimate | None:
         """Return the first estimate of a quantity, which is the best one; None without any."""
-        return next((e for e in self.estimates if e.quantity is quantity), None)
+        for each in self.estimates:
+            if each.quantity is quantity:
+                return each
+        return None
 
     @property
     def need_mib(self) -> int | None:
         """The job's *need* per GPU: the upper bound, or what its deaths have shown if more."""
-        found = self.estimate(Quantity.MEMORY)
-        known = [int(max(found.upper, found.value))] if found else []
-        known += [mib for mib in (self.memory_floor_mib, self.ask_mib) if mib is not None]
-        return max(known) if known else None
+        found, need = self.estimate(Quantity.MEMORY), 0
+        if found is not None:
+            need = int(max(found.upper, found.value))
+        elif self.memory_floor_mib is None and self.ask_mib is None:
+            return None
+        return max(need, self.memory_floor_mib or 0, self.ask_mib or 0)
 
     @property
     def recovers(self) -> bool:

@@ -82,7 +82,10 @@ class JobSpec:
     @property
     def gpus(self) -> int:
         """The number of GPUs at the job's smallest size."""
-        return sum(role.count_min * role.needs.gpus for role in self.roles)
+        count = 0
+        for role in self.roles:
+            count += role.count_min * role.needs.gpus
+        return count
 
     @property
     def gpu_types_text(self) -> str:

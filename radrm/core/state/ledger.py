@@ -206,6 +206,13 @@ class DeviceLedger:
             return None
         return f"unmanaged processes use {show_mib(unmanaged)} of it"
 
+    def is_sound(self, now: Instant) -> bool:
+        """Return whether `never_idle` and `out_of_service` have nothing to say or to remember."""
+        if self.vanished or self.drained is not None or self.device.available_until is not None:
+            return False
+        remembered = self._unusable_since_s is not None or self._in_use_since_s is not None
+        return not remembered and self.is_quiet and self.unreadable(now.boot_s) is None
+
     def never_idle(self, now: Instant) -> str | None:
         """Return why the device would not be idle without radrm's jobs; None if it would.
 

@@ -40,6 +40,7 @@ from radrm.core.records import (
     ReservationKey,
     RuleState,
     Usage,
+    changed,
 )
 from radrm.core.settings import CoreSettings
 from radrm.core.state.followers import Followers
@@ -183,7 +184,7 @@ class State:
 
     def put_progress(self, job: Job, progress: Progress) -> None:
         """Note what a job reports: volatile, and no change for plans and tables of jobs."""
-        self.jobs[job.id] = job = replace(job, progress=progress)
+        self.jobs[job.id] = job = changed(job, progress=progress)
         self._note("job", job.id, job, volatile=True)
 
     def take_followers(self, ended: Job) -> list[Job]:
@@ -197,9 +198,7 @@ class State:
 
     def move(self, job: Job, trigger: Trigger, **changes: object) -> Job:
         """Change a job's state by a row of the transition table, and save it."""
-        return self.put_job(
-            replace(job, state=after(job.state, trigger), **changes)  # type: ignore[arg-type]
-        )
+        return self.put_job(changed(job, state=after(job.state, trigger), **changes))
 
     def touched_since(self, job_id: int, version: int) -> bool:
         """Return whether a job has changed since that version of the view, or is gone."""
@@ -220,7 +219,7 @@ class State:
 
     def put_usage(self, attempt: Attempt, usage: tuple[Usage, ...]) -> None:
         """Note the use of devices by a live attempt so far: volatile."""
-        self.attempts[attempt.job_id] = attempt = replace(attempt, usage=usage)
+        self.attempts[attempt.job_id] = attempt = changed(attempt, usage=usage)
         self._note("attempt", attempt.serial, attempt, volatile=True)
 
     def live_attempt(self, job_id: int, serial: int) -> Attempt | None:

@@ -16,7 +16,7 @@ from radrm.simulator.engine import simulate
 from radrm.simulator.run import Run
 from radrm.simulator.scheduling import OwnLoop
 from radrm.simulator.window import PiecewiseWindow
-from radrm.simulator.world import Gpu
+from radrm.simulator.world import Gpu, World
 from tests.simulator.engine.every_second import EverySecond
 from tests.simulator.traces import drawn, scenario
 
@@ -32,19 +32,18 @@ def test_the_window_tells_what_readings_each_second_would(
 ) -> None:
     rng = Random(seed)
     gpu = Gpu(parse("sim:1xA100-40GB")[0])
-    now_s = 0.0
-    exact, read = PiecewiseWindow(90, 1, gpu, lambda: now_s), SmactWindow(90)
+    world = World(parse("sim:1xA100-40GB"))
+    exact, read = PiecewiseWindow(90, 1, gpu, world), SmactWindow(90)
 
     def go_on(seconds: int) -> None:
-        nonlocal now_s
         for _ in range(seconds):
-            now_s += 1
-            read.add(now_s, gpu.activity)
+            world.now_s += 1
+            read.add(world.now_s, gpu.activity)
 
     for seconds, restarts in changes:
         go_on(seconds)
         gpu.activity = rng.random()
-        gpu.note(now_s)
+        gpu.note(world.now_s)
         if restarts:
             exact.restart()
             read.restart()

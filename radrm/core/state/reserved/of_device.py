@@ -122,8 +122,9 @@ class Reserved:
         self, device: Device, but: str | None, start_s: float | None, end_s: float | None
     ) -> bool:
         """Return whether another owner has a reservation in an interval."""
-        if self.held and any(r.owner != but for r in self.held.values()):
-            return True
+        for reservation in self.held.values():
+            if reservation.owner != but:
+                return True
         return self.timed and bool(self.planned_claims(device, but, start_s, end_s))
 
     def planned_claims(
