@@ -31,6 +31,8 @@ of an end comes from the host's record (`launching.moment`).
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from radrm.core.events import AttemptEnded
 from radrm.core.lifecycle.final import finish
 from radrm.core.lifecycle.launching import launches_fail, moment, start_at_target, started
@@ -70,7 +72,7 @@ def ended(state: State, job: Job, attempt: Attempt, event: AttemptEnded, rule: R
     job, attempt = _with_right_start(state, job, attempt, event)
     if event.oom is not None:
         whose = blame(state, job, attempt, event.oom)
-        event = changed(event, oom=changed(event.oom, blame=whose))
+        event = replace(event, oom=changed(event.oom, blame=whose))
     attempt = _record_end(state, job, attempt, event)
     _move_job(state, state.jobs[job.id], attempt, event, rule)
     planner = attempt.requested.planner if attempt.requested is not None else None
