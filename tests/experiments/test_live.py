@@ -68,6 +68,11 @@ def test_a_job_declares_what_the_simulator_knows() -> None:
     off = options(JOB, scenario("none", Known(memory=0.1)))
     (task,) = tasks_of([JOB], scenario("none", Known(memory=0.1)))
     assert int(off["gpu-memory"]) == ceil(task.estimates[0].upper) != 20001
+    for gpus, most in ((1, "40960"), (2, "20480")):
+        (task,) = tasks_of(
+            *as_declared([replace(JOB, gpus=gpus)], scenario("high"), (20480, 40960))
+        )
+        assert declared(task)["gpu-memory"] == most
     large = replace(JOB, memory_mib=60000.0)  # 40000 and more is no mark of a failure here
     (task,) = tasks_of(*as_declared([large], scenario(), (81920, 81920)))
     assert declared(task)["gpu-memory"] == "60000"
