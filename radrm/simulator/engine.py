@@ -92,7 +92,7 @@ def _in_order_of(order: Sequence[int], run: Run) -> Run:
 
 def _policy(rules: Rules) -> Policy:
     planner = rules.planners[0]
-    if len(rules.planners) > 1 or not isinstance(planner, OrderPolicy):
+    if len(rules.planners) > 1 or type(planner) is not OrderPolicy:
         named = "+".join(each.name for each in rules.planners)
         raise UsageError(f"the published loop has no planner {named!r}; leave planner at 'default'")
     return planner.policy

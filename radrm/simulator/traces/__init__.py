@@ -7,5 +7,6 @@ The files, in the order in which they may import one another:
     fill       values that a trace lacks, drawn from typical jobs
     make       a trace drawn from arrival times and kinds of jobs
     importers  readers of other forms of traces (a folder)
+    alone      what the jobs of a past would be alone
     past       a daemon's own past as a trace
 """
