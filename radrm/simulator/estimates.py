@@ -43,8 +43,8 @@ def estimate_of(
 def figure_mib(job: TraceJob, estimator: str) -> float | None:
     """Return the trace's figure. The prototype's mark of a failure becomes a whole device."""
     figure = job.estimates.get(estimator)
-    if figure is None:
-        return None
+    if figure is None or job.declared:
+        return figure
     return float(WHOLE_DEVICE_MIB) if figure >= _FAILED_MIB else figure
 
 

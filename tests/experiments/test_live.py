@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from math import ceil
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from radrm.config import Config
-from radrm.core.words import Collocation
+from radrm.core.records import DECLARED
+from radrm.core.words import Collocation, Quantity
 from radrm.errors import BadFile, Refused, Unreachable, UsageError
 from radrm.experiments.live.play import Play
 from radrm.experiments.live.record import Readings, measured, run_of
@@ -18,6 +20,7 @@ from radrm.experiments.live.servers import Server, daemon_settings
 from radrm.experiments.live.submissions import (
     STAND_IN,
     Commands,
+    as_declared,
     declared,
     for_stand_ins,
     stand_in,
@@ -46,8 +49,9 @@ def scenario(estimator: str = "oracle", known: Known = Known()) -> Scenario:  # 
 
 
 def options(job: TraceJob, given: Scenario) -> dict[str, Any]:
-    (task,) = tasks_of([job], given)
-    return dict(declared(task, SIZES))
+    (task,) = tasks_of(*as_declared([job], given, SIZES))
+    assert all(e.source == DECLARED for e in task.estimates if e.quantity is Quantity.MEMORY)
+    return dict(declared(task))
 
 
 # ------------------------------------------------------------------ submissions
@@ -63,7 +67,15 @@ def test_a_job_declares_what_the_simulator_knows() -> None:
     assert (known["gpu-memory"], known["smact"], known["duration"]) == ("20001", "0.5000", "600")
     off = options(JOB, scenario("none", Known(memory=0.1)))
     (task,) = tasks_of([JOB], scenario("none", Known(memory=0.1)))
-    assert off["gpu-memory"] == str(-int(-task.estimates[0].upper // 1)) != "20001"
+    assert int(off["gpu-memory"]) == ceil(task.estimates[0].upper) != 20001
+    for gpus, most in ((1, "40960"), (2, "20480")):
+        (task,) = tasks_of(
+            *as_declared([replace(JOB, gpus=gpus)], scenario("high"), (20480, 40960))
+        )
+        assert declared(task)["gpu-memory"] == most
+    large = replace(JOB, memory_mib=60000.0)  # 40000 and more is no mark of a failure here
+    (task,) = tasks_of(*as_declared([large], scenario(), (81920, 81920)))
+    assert declared(task)["gpu-memory"] == "60000"
 
 
 def test_a_stand_in_lives_as_its_job_does_in_the_simulator() -> None:
@@ -79,7 +91,7 @@ def test_a_stand_in_lives_as_its_job_does_in_the_simulator() -> None:
 
 
 def made(job: TraceJob, commands: Commands) -> Envelope:
-    (envelope,) = submissions([job], scenario("none"), commands, SIZES, {"PATH": "/bin"}, "/work")
+    (envelope,) = submissions([job], scenario("none"), commands, {"PATH": "/bin"}, "/work")
     return envelope
 
 
@@ -108,7 +120,7 @@ def test_a_job_file_of_each_name(tmp_path: Path) -> None:
     (tmp_path / "many.rad").write_text("#!/bin/sh\n#RAD --array=0-3\nexec true\n")
     commands = Commands(folder=str(tmp_path))
     job = TraceJob(0.0, "../x/net", 2, 60.0, 1000.0, 0.5, priority=3)
-    (envelope,) = submissions([job], scenario(), commands, SIZES, {})
+    (envelope,) = submissions([job], scenario(), commands, {})
     assert envelope.script is not None and envelope.file == str(tmp_path / "net.rad")
     assert envelope.options == {"priority": "3", "gpu-memory": "1000"}  # what the file leaves open
     with pytest.raises(BadFile, match=r"cannot read the job file .*/vgg 16.rad"):
@@ -226,7 +238,7 @@ class Daemon:
 
 
 def play_of(daemon: Daemon) -> Play:
-    given = submissions(daemon.jobs, scenario(), Commands(stand_ins=True), SIZES, {})
+    given = submissions(daemon.jobs, scenario(), Commands(stand_ins=True), {})
     daemon.tickets = [each.ticket for each in given]
     server = Server(daemon.ask, daemon, {}, GPUS, 10.0)  # type: ignore[arg-type]
     return Play(server, daemon.jobs, given, daemon.pause, daemon.clock)

@@ -38,7 +38,7 @@ LIMITS = Bounds(0, 0, 0, 0)
     ("words", "said"),
     [
         ((), "no radrm daemon answers"),
-        (("--policy=lug",), "are of a private daemon: add --gpus=sim:4xA100-40GB"),
+        (("--collocation=mps",), "are of a private daemon: add --gpus=sim:4xA100-40GB"),
         (("--gpus=sim:1xA100-40GB", "--command=true"), "--gpus runs stand-ins; leave out"),
         (("--gpus=sim:1xA100-40GB", "--set=life.ramp_s=1"), "of the simulator's model"),
         (("--gpus=sim:1xA100-40GB", "--set=policy.x=1"), "'x' is no setting of magm"),

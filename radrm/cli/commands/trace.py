@@ -19,6 +19,7 @@ from radrm.cli.show.styled import Styled, show
 from radrm.client.text import print_json, warn
 from radrm.config import Config, resolved
 from radrm.core.units import parse_seconds, show_seconds
+from radrm.core.words import Collocation
 from radrm.errors import UsageError
 from radrm.experiments.ending import orderly_end
 from radrm.experiments.live.servers import Server, own_server
@@ -130,14 +131,22 @@ def run(
     ] = None,
     time_scale: Annotated[
         float | None,
-        typer.Option(metavar="N", min=1.0, max=10_000.0, help="Its clock is N times as fast: 60."),
+        typer.Option(
+            metavar="N", min=1.0, max=10_000.0, help="Its clock is N times as fast, by default 60."
+        ),
     ] = None,
-    policy: options.Policies = None,
+    policy: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME", help="Its policies, a run each: repeat it, or use a,b,c."),
+    ] = None,
     order: options.Order = None,
     planner: options.Planner = None,
     collocation: options.Mode = None,
     recovery: options.Recovery = None,
-    settings: options.Set = None,
+    settings: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="KEY=VALUE", help="A setting, as policy.max_smact=0.75."),
+    ] = None,
     estimator: Annotated[
         str,
         typer.Option(
@@ -199,10 +208,10 @@ def run(
         scale = time_scale or 60.0
         played, left_out = _on_private(loaded.jobs, names, estimator, choices, scale)
     else:
-        if time_scale is not None or names or any((order, planner, recovery, settings)):
+        if time_scale is not None or any((names, order, planner, collocation, recovery, settings)):
             raise UsageError(
-                "--time-scale, --policy, --order, --planner, --recovery and --set are of a private "
-                "daemon: add --gpus=sim:4xA100-40GB"
+                "--time-scale, --policy, --order, --planner, --collocation, --recovery and --set "
+                "are of a private daemon: add --gpus=sim:4xA100-40GB"
             )
         played, left_out, scale = _on_own(loaded.jobs, estimator, choices, commands)
     _show(played, scale, left_out, as_json)
@@ -260,7 +269,9 @@ def _variant_of(server: Server, estimator: str, choices: Choices) -> Variant:
     meant = resolved(config)
     if (meant.policy, meant.order) != (about["policy"], about["order"]):
         config = replace(config, policy=about["policy"], order=about["order"])
-    shared = choices.collocation or ("mps" if any(d["mps"] for d in devices) else "timeslice")
+    shared = "mps" if any(device["mps"] for device in devices) else "timeslice"
+    if config.collocation is Collocation.EXCLUSIVE:
+        shared = "exclusive"
     choices = replace(choices, gpus=server.gpus or described(devices), collocation=shared)
     return make_variant(config, config.policy, estimator, choices)
 

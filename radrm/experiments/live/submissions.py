@@ -1,7 +1,8 @@
 """What is submitted for each job of a trace: its command, and what it declares.
 
-A job declares what the simulator lets its scenario know of it (`--estimator`, `--known`), so
-that both have the same knowledge. A stand-in has the course that the simulator gives its job.
+A job declares what its scenario lets the simulator know of it (`--estimator`, `--known`). The
+simulator then knows the same as declared: radrm reserves more than an estimate where it can, and
+never more than a declared need. A stand-in has the course that the simulator gives its job.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from radrm.host.storage.submission import envelope_of, load
 from radrm.jobfile.options import RawOptions
 from radrm.jobfile.radfile import name_from, read_job_file, wrap_command
 from radrm.simulator.engine import tasks_of
+from radrm.simulator.estimates import NONE
 from radrm.simulator.scenario import Life, Scenario
 from radrm.simulator.scheduling import Task
 from radrm.simulator.traces.job import TraceJob
@@ -32,6 +34,8 @@ STAND_IN = Life(
 )  # fmt: skip
 """How `radrm-simjob` lives: no memory while it starts, and its peak to its end."""
 
+_TOLD = "told"
+"""The estimator whose figures the jobs declare."""
 _LONGEST_NAME = 128
 _FIELD = re.compile(r"\{(\w+)\}")
 _FIELDS = (
@@ -53,37 +57,50 @@ class Commands:
     stand_ins: bool = False
 
 
+def as_declared(
+    jobs: Sequence[TraceJob], scenario: Scenario, sizes_mib: Sequence[int]
+) -> tuple[list[TraceJob], Scenario]:
+    """Return the jobs with their estimated memory as a declared need, and their scenario.
+
+    A job declares the upper bound of its estimate. `sizes_mib`: the memory of the devices; an
+    estimate of more means a whole device.
+    """
+    largest = sorted(sizes_mib, reverse=True)
+    found = []
+    for task in tasks_of(jobs, scenario):
+        job, needs = task.job, [e for e in task.estimates if e.quantity is Quantity.MEMORY]
+        figures = {}
+        if needs:
+            figures[_TOLD] = float(min(max(1, ceil(needs[0].upper)), largest[job.gpus - 1]))
+        found.append(replace(job, estimates=figures, declared=True))
+    anything = any(job.estimates for job in found)
+    known = replace(scenario.known, memory=None)
+    return found, replace(scenario, estimator=_TOLD if anything else NONE, known=known)
+
+
 def submissions(
     jobs: Sequence[TraceJob],
     scenario: Scenario,
     commands: Commands,
-    sizes_mib: Sequence[int],
     environment: Mapping[str, str],
     chdir: str | None = None,
 ) -> list[Envelope]:
-    """Return the envelope of each job. `sizes_mib`: the memory of the devices.
+    """Return the envelope of each job, of `as_declared`. Nothing is submitted.
 
-    Nothing is submitted. Raises `RadrmError` for the first job without a usable command.
+    Raises `RadrmError` for the first job without a usable command.
     """
-    largest = sorted(sizes_mib, reverse=True)
     variables = dict(environment)
     if commands.stand_ins:  # `radrm-simjob` is installed beside this Python
         path = variables.get("PATH", os.defpath)
         variables["PATH"] = f"{os.path.dirname(sys.executable)}:{path}"
-    return [
-        _envelope(task, commands, largest, variables, chdir) for task in tasks_of(jobs, scenario)
-    ]
+    return [_envelope(task, commands, variables, chdir) for task in tasks_of(jobs, scenario)]
 
 
 def _envelope(
-    task: Task,
-    commands: Commands,
-    largest: Sequence[int],
-    environment: Mapping[str, str],
-    chdir: str | None,
+    task: Task, commands: Commands, environment: Mapping[str, str], chdir: str | None
 ) -> Envelope:
     job, data, path = task.job, None, None
-    raw = declared(task, largest)
+    raw = declared(task)
     if chdir is not None:
         raw["chdir"] = chdir
     if commands.folder is not None:
@@ -99,12 +116,8 @@ def _envelope(
     return envelope_of(job_file, path, data, raw, environment=environment)
 
 
-def declared(task: Task, largest: Sequence[int]) -> RawOptions:
-    """Return the options of a job: its name, GPUs, priority, and the estimates of its figures.
-
-    `largest`: the memory of the devices in MiB, the largest first. An estimate of more means a
-    whole device.
-    """
+def declared(task: Task) -> RawOptions:
+    """Return the options of a job: its name, GPUs, priority, and what is known of its figures."""
     job = task.job
     raw: RawOptions = {"name": name_from(job.name)[:_LONGEST_NAME].replace("/", "_")}
     raw["gpus"] = str(job.gpus)
@@ -114,8 +127,7 @@ def declared(task: Task, largest: Sequence[int]) -> RawOptions:
         raw["batch-size"] = str(job.batch_size)
     for estimate in task.estimates:
         if estimate.quantity is Quantity.MEMORY:
-            most = largest[job.gpus - 1] if job.gpus <= len(largest) else 0
-            raw["gpu-memory"] = str(min(max(1, ceil(estimate.upper)), most))
+            raw["gpu-memory"] = str(ceil(estimate.upper))
         elif estimate.quantity is Quantity.SMACT:
             raw["smact"] = f"{estimate.value:.4f}"
         elif estimate.quantity is Quantity.DURATION:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -14,12 +14,18 @@ from radrm.errors import RadrmError, UsageError
 from radrm.experiments.live.play import Play
 from radrm.experiments.live.record import measured
 from radrm.experiments.live.servers import Server, private_server
-from radrm.experiments.live.submissions import Commands, for_stand_ins, submissions
+from radrm.experiments.live.submissions import (
+    Commands,
+    as_declared,
+    for_stand_ins,
+    submissions,
+)
 from radrm.experiments.simulations.documents import document
-from radrm.experiments.simulations.runs import Result, results
+from radrm.experiments.simulations.runs import Result, capacities_mib, results
 from radrm.experiments.simulations.variants import Variant
 from radrm.simulator.metrics import MEASURED, Metrics
 from radrm.simulator.run import Run
+from radrm.simulator.scenario import Scenario
 from radrm.simulator.traces.job import TraceJob
 
 Progress = Callable[[int, int], object]
@@ -51,14 +57,13 @@ def play_private(
 
     The daemon ends in any case, with all its jobs. Raises `RadrmError`.
     """
-    jobs, scenario = for_stand_ins(jobs, variant.scenario)
-    variant = Variant(scenario)
-    (simulated,) = results(jobs, [variant], 1)
+    jobs, scenario = _declared(*for_stand_ins(jobs, variant.scenario))
+    simulated = _simulated(jobs, scenario, variant)
     limit_s = simulated.runs[0].makespan_s * _SLOWEST + _SLACK_S
     with tempfile.TemporaryDirectory(prefix="radrm-trace-") as folder:
         place = Path(folder) / "server"
-        with private_server(place, gpus, scale, variant.scenario) as server:
-            play = _play(server, jobs, variant, Commands(stand_ins=True))
+        with private_server(place, gpus, scale, scenario) as server:
+            play = _play(server, jobs, scenario, Commands(stand_ins=True))
             run = play.run(limit_s, progress)
     return Played(measured(run, play.readings), run, simulated)
 
@@ -74,11 +79,13 @@ def play_own(
 
     `variant` describes the daemon. Raises `RadrmError`.
     """
+    scenario = variant.scenario
     if commands.stand_ins:
-        jobs, scenario = for_stand_ins(jobs, variant.scenario)
-        variant = Variant(scenario)
-    (simulated,) = results(jobs, [variant], 1)
-    play = _play(server, jobs, variant, commands)
+        jobs, scenario = for_stand_ins(jobs, scenario)
+    # A real GPU has a little less memory than its name says.
+    jobs, scenario = _declared(jobs, scenario, [gpu["total_mib"] for gpu in server.ask("gpus")])
+    simulated = _simulated(jobs, scenario, variant)
+    play = _play(server, jobs, scenario, commands)
     try:
         run = play.run(float("inf"), progress)
     finally:
@@ -107,9 +114,20 @@ def note_on_clock(jobs: Sequence[TraceJob], scale: float) -> str | None:
     )
 
 
-def _play(server: Server, jobs: Sequence[TraceJob], variant: Variant, commands: Commands) -> Play:
-    sizes = [device["total_mib"] for device in server.ask("gpus")]
-    made = submissions(jobs, variant.scenario, commands, sizes, server.environment, server.chdir)
+def _declared(
+    jobs: Sequence[TraceJob], scenario: Scenario, sizes_mib: Sequence[int] = ()
+) -> tuple[list[TraceJob], Scenario]:
+    return as_declared(jobs, scenario, sizes_mib or capacities_mib(scenario.devices))
+
+
+def _simulated(jobs: Sequence[TraceJob], scenario: Scenario, variant: Variant) -> Result:
+    """The simulation of what is submitted. It is shown as the variant that was asked for."""
+    (found,) = results(jobs, [Variant(scenario)], 1)
+    return replace(found, variant=variant)
+
+
+def _play(server: Server, jobs: Sequence[TraceJob], scenario: Scenario, commands: Commands) -> Play:
+    made = submissions(jobs, scenario, commands, server.environment, server.chdir)
     return Play(server, jobs, made)
 
 

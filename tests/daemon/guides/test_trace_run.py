@@ -21,6 +21,7 @@ def test_a_trace_through_a_private_daemon(tmp_path: Path) -> None:
     (run,) = found["runs"]
     live, simulated = run["live"], run["simulated"]
     assert (live["jobs"], live["unfinished"], live["oom_count"]) == (2, 0, 0)
+    assert (simulated["policy"], simulated["estimator"]) == ("magm", "oracle")
     # The clock is fast, so that starting a process takes some minutes of it.
     assert live["makespan_s"] >= simulated["makespan_s"] - 1
     assert live["mean_exec_s"] >= simulated["mean_exec_s"] - 1

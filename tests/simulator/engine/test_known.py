@@ -13,7 +13,7 @@ from radrm.core.words import Quantity
 from radrm.errors import UsageError
 from radrm.experiments.simulations.variants import Choices, make_variant
 from radrm.simulator.engine import simulate
-from radrm.simulator.estimates import known_records
+from radrm.simulator.estimates import figure_mib, known_records
 from radrm.simulator.scenario import Known
 from tests.simulator.traces import job, scenario
 
@@ -56,3 +56,9 @@ def test_a_wrong_word_is_refused_in_one_line(word: str) -> None:
 def test_words_become_errors() -> None:
     found = make_variant(Config(), "magm", "oracle", Choices(known=["smact", "duration=0.3"]))
     assert found.scenario.known == Known(smact=0.0, duration=0.3)
+
+
+def test_a_declared_figure_is_never_a_mark_of_failure() -> None:
+    """The prototype writes 40000 for a failed estimate. A job of a larger GPU may declare it."""
+    for declared, mib in ((False, 2.0**30), (True, 48_000.0)):
+        assert figure_mib(job(estimates={"told": 48_000.0}, declared=declared), "told") == mib

@@ -57,7 +57,7 @@ def gains_table(played: Sequence[Played]) -> Rows:
 
 
 def _signed(gain: float | None) -> str:
-    return "" if gain is None else f"{-100 * gain:+.1f}%"
+    return "" if gain is None else f"{0.0 - 100 * gain:+.1f}%"
 
 
 def unfinished_live(played: Played) -> str | None:
