@@ -43,6 +43,7 @@ from radrm.core.lifecycle.outcomes import (
     standing,
     why_ended,
     why_stopped,
+    with_measured,
 )
 from radrm.core.lifecycle.recovery import blame, recover
 from radrm.core.lifecycle.returning import retry, return_to_queue, setback
@@ -139,7 +140,7 @@ def _record_end(state: State, job: Job, attempt: Attempt, event: AttemptEnded) -
     usage = merged(attempt.usage, release_all(state, attempt, end))
     outcome = outcome_of(attempt, event)
     code = exit_code_of(event.exits)
-    return state.put_attempt(
+    attempt = state.put_attempt(
         replace(
             attempt,
             ended=end,
@@ -155,6 +156,10 @@ def _record_end(state: State, job: Job, attempt: Attempt, event: AttemptEnded) -
             ),
         )
     )
+    taught = with_measured(job, attempt)
+    if taught is not job:
+        state.put_job(taught)
+    return attempt
 
 
 def _move_job(

@@ -69,6 +69,21 @@ class OutOfMemory:
 
 
 @dataclass(frozen=True, slots=True)
+class Beside:
+    """A part of the time that an attempt shared a device: `seconds`, beside these others.
+
+    `others` has the SM activity that each of them shows alone, as it was known then (rounded,
+    ascending; None: unknown). `smact` is the device's mean SM activity (0..1) in `count` readings;
+    None without one.
+    """
+
+    others: tuple[float | None, ...]
+    seconds: float
+    smact: float | None = None
+    count: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class Usage:
     """The measured use of one device by an attempt.
 
@@ -76,7 +91,7 @@ class Usage:
     equal share of the device's energy. `shared`: another attempt was there at some time, so
     `smact_mean` is not only this attempt's. `smact_count` is the number of readings in the
     mean; 0 if unknown. `alone_smact` is the mean of the `alone_count` readings at which it was
-    alone there and had started up.
+    alone there and had started up. `beside` is the time that it was not alone.
     """
 
     device: str
@@ -87,6 +102,7 @@ class Usage:
     smact_count: int = 0
     alone_smact: float | None = None
     alone_count: int = 0
+    beside: tuple[Beside, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,4 +217,10 @@ class Attempt:
     def smact_mean(self) -> float | None:
         """The mean SM activity over its devices, 0..1; None if unknown."""
         means = [u.smact_mean for u in self.used.values() if u.smact_mean is not None]
+        return sum(means) / len(means) if means else None
+
+    @property
+    def alone_smact(self) -> float | None:
+        """The mean SM activity while alone, over its devices, 0..1; None if it never was."""
+        means = [u.alone_smact for u in self.used.values() if u.alone_smact is not None]
         return sum(means) / len(means) if means else None
