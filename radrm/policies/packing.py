@@ -71,6 +71,10 @@ class Packing:
     def overcommits(self) -> bool:
         return False
 
+    @property
+    def honours_slowdown(self) -> bool:
+        return True
+
     def refuse(self, ask: Ask, offer: Offer) -> Refusal | None:
         if offer.idle:
             return None

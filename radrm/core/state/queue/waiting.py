@@ -253,7 +253,9 @@ class Lines:
         spec = job.spec
         alone = job.own_device, spec.max_slowdown is not None
         wishes = spec.collocation, spec.gpu_types, alone, spec.time_limit_s is None
-        return roles, proven, estimated, wishes, job.recovers_idle, self.never_on_nodes(job)
+        # What a recovering job needs must fit in every case, so each is a need of its own.
+        recovers = job.recovers and (job.id, job.by_policy)
+        return roles, proven, estimated, wishes, recovers, self.never_on_nodes(job)
 
     def _move(self, alike: _Alike, into_line: bool) -> None:
         """Move the jobs of one need into their line, or aside, with their old keys."""
