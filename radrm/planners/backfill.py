@@ -57,9 +57,11 @@ _ROUNDING_S = 0.001
 class Backfill(OrderPolicy):
     """Start waiting jobs as `default` does; jobs behind a head that cannot start may pass it.
 
-    The work for an event is at most `depth` jobs times the devices. Raises ValueError for a depth
-    of 0.
+    The work for an event is at most `depth` jobs times the devices.
     """
+
+    depth: int = 100
+    """The number of jobs of a line that are tried."""
 
     max_delay_s: float = 1800.0
     """The longest delay of a job by those that pass it. Where durations are unknown: the longest
