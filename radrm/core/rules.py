@@ -17,22 +17,8 @@ from radrm.core.events import Event
 from radrm.core.proposals import Proposal
 from radrm.core.records import Attempt, Job, OutOfMemory, Refusal
 from radrm.core.snapshot import Snapshot
+from radrm.core.state.queue.order import Order as Order
 from radrm.core.view import Offer, View
-
-
-class Order(Protocol):
-    """Sorts the waiting jobs, after recovery queue and priority."""
-
-    @property
-    def name(self) -> str: ...
-    @property
-    def strict(self) -> bool:
-        """True: while the head of a line cannot start, no job behind it starts."""
-        ...
-
-    def key(self, job: Job) -> tuple[Any, ...]:
-        """Return a job's key: the smallest is next. It holds numbers, texts, None and tuples."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)

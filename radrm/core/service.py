@@ -9,7 +9,7 @@ then an administrator may change the MIG layout, or the driver may start.
 
 Invariants:
 - A verdict depends only on the job's need and on the devices in service, so jobs of one need
-  share it (`core/state/waiting.py`).
+  share it (`core/state/queue/waiting.py`).
 - A device is out of service only after `core.out_of_service_s`: one failed reading moves no job.
 
 What may interleave: a device may leave or enter service at any reading. `update` compares the
@@ -28,8 +28,8 @@ from radrm.core.constraints.matching import shortage
 from radrm.core.constraints.need import effective_need_mib, wants_whole_device
 from radrm.core.lifecycle.final import fail_waiting
 from radrm.core.records import Device, Job, Refusal, Role
+from radrm.core.state.queue.waiting import Aside
 from radrm.core.state.state import State
-from radrm.core.state.waiting import Aside
 from radrm.core.units import show_mib
 from radrm.core.words import Collocation, Queue
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import islice
 from typing import Any
 
 from radrm.core import events as ev
@@ -43,13 +42,14 @@ _OCCASIONS = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class OrderPolicy(Planner):
-    """Start waiting jobs: first the recovery queue, with `recovery_policy`."""
+    """Start the first job of each line: first the recovery queue, with `recovery_policy`.
+
+    No job passes the head of its line, but by its turn on an MPS server.
+    """
 
     order: Order
     policy: Policy
     recovery_policy: Policy
-    depth: int = 100
-    """The number of jobs of a queue that are tried. With a strict order only the first is."""
     name: str = "default"
     version: int = 1
     starts_jobs: bool = True
@@ -62,12 +62,7 @@ class OrderPolicy(Planner):
 
     def _starts(self, view: View, plan: Plan) -> Iterator[Proposal]:
         for gpuless in (False, True):
-            if self.order.strict:
-                yield from self._by_head(view, plan, gpuless)
-            else:
-                for job in list(islice(view.waiting(gpuless), self.depth)):
-                    if view.job(job.id) is job:  # a job that took its turn has started already
-                        yield from self._start(view, job, plan)
+            yield from self._by_head(view, plan, gpuless)
 
     def _by_head(self, view: View, plan: Plan, gpuless: bool) -> Iterator[Proposal]:
         tried, head = None, view.head(gpuless)
@@ -116,7 +111,7 @@ class OrderPolicy(Planner):
         behind: tuple[Refusal, ...] = ()
         if head is not None and head.id == job.id:
             head = view.first_for_nodes(job)
-        if self.order.strict and head is not None:
+        if head is not None:
             why = f"job {head.label} ({head.spec.name}) is served first and cannot start yet"
             behind = (Refusal("order", why),)
         return behind + (found.refusals if found.placement is None else ())
