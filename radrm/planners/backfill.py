@@ -36,11 +36,10 @@ from math import inf
 from typing import Any
 
 from radrm.core.constraints.nodes import books_nothing
-from radrm.core.planning.fallback import Checked
+from radrm.core.planning.fallback import Checked, RuleFailed
 from radrm.core.proposals import Proposal
 from radrm.core.records import Job, Placement, Refusal
 from radrm.core.rules import Plan
-from radrm.core.state.isolation import RuleFailed
 from radrm.core.units import show_seconds
 from radrm.core.view import View
 from radrm.core.words import JobState, Queue
