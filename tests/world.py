@@ -256,6 +256,7 @@ class World:
         *,
         gpus: int = 1,
         smact: float | None = None,
+        duration_s: float | None = None,
         estimating: bool = False,
         source: str = "test",
         after: Sequence[Dependency] = (),
@@ -274,6 +275,8 @@ class World:
             estimates.append(Estimate(Quantity.MEMORY, memory_mib, memory_mib, source))
         if smact is not None:
             estimates.append(Estimate(Quantity.SMACT, smact, smact, source))
+        if duration_s is not None:
+            estimates.append(Estimate(Quantity.DURATION, duration_s, duration_s, source))
         job = Job(
             id=self.next_id,
             ticket=f"T{self.next_id}",

@@ -1,4 +1,4 @@
-"""Break rules of the core on purpose, and check that the tests fail: `make mutants`.
+"""Break rules of radrm on purpose, and check that the tests fail: `make mutants`.
 
     python -m tools.mutants [NAME ...] [--tests PATH ...]
 
@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-TESTS = ("tests/core",)
+TESTS = ("tests/core", "tests/policies")
 LIMIT_S = 300.0
 """Seconds for one run of the tests. A longer run on a busy machine proves nothing."""
 
@@ -295,6 +295,24 @@ MUTANTS = (
         "        left_s = now_s if left_s is None else left_s\n"
         "        self._count_before(left_s)\n",
         "        left_s = now_s if left_s is None else left_s\n",
+    ),
+    Mutant(
+        name="jobs pass a head for ever",
+        file="../planners/backfill.py",
+        old="            if view.now.wall_s >= slot.until_s:\n                return\n",
+        new="",
+    ),
+    Mutant(
+        name="no job that passes is compared with the head's start",
+        file="../planners/backfill.py",
+        old="most_s = before_s if lower else max(before_s, until_s)",
+        new="most_s = inf",
+    ),
+    Mutant(
+        name="packing believes readings of a saturated GPU",
+        file="../policies/packing.py",
+        old="shown >= _SATURATED or ",
+        new="",
     ),
 )
 

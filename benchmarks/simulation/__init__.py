@@ -7,6 +7,7 @@ claims            the thesis' sentences as comparisons of rows
 reproduction      writes docs/reproduction.md
 rate              events per second, beside another commit in the same run
 pictures          writes docs/reproduction.svg
+waiting           what orders, backfill and packing bring, part by part
 simulator         the time of a simulation, and how it grows
 simulator_daemon  twenty jobs through the daemon and through the simulator
 """

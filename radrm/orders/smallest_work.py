@@ -23,6 +23,9 @@ class SmallestWork(Ageing):
 
     unknown_smact: float = 1.0
     """The SM activity to assume for a job without a prediction of it."""
+    wide_weight: float = 1.0
+    """The work of a job on several GPUs counts this many times. Below 1 it starts earlier, since
+    it is hard to place: started last, it keeps the other GPUs waiting. 0: before all others."""
     name: str = "smallest-work"
 
     def __post_init__(self) -> None:
@@ -32,4 +35,5 @@ class SmallestWork(Ageing):
     def size(self, job: Job) -> float:
         smact = job.predicted(Quantity.SMACT)
         active = self.unknown_smact if smact is None else smact
-        return self.remaining_s(job) * max(1, job.spec.gpus) * active
+        weight = self.wide_weight if job.spec.gpus > 1 else 1.0
+        return self.remaining_s(job) * max(1, job.spec.gpus) * active * weight

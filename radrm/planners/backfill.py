@@ -37,11 +37,10 @@ from typing import Any
 
 from radrm.core.constraints.nodes import books_nothing
 from radrm.core.constraints.offers import Answers
-from radrm.core.planning.fallback import Checked
+from radrm.core.planning.fallback import Checked, RuleFailed
 from radrm.core.proposals import Proposal
 from radrm.core.records import Job, Placement, Refusal
 from radrm.core.rules import Plan
-from radrm.core.state.isolation import RuleFailed
 from radrm.core.units import show_seconds
 from radrm.core.view import View
 from radrm.core.words import JobState, Queue
@@ -58,8 +57,7 @@ _ROUNDING_S = 0.001
 class Backfill(OrderPolicy):
     """Start waiting jobs as `default` does; jobs behind a head that cannot start may pass it.
 
-    The work for an event is at most `depth` jobs times the devices. Raises ValueError for a depth
-    of 0.
+    The work for an event is at most `depth` jobs times the devices.
     """
 
     depth: int = 100

@@ -10,7 +10,9 @@ expected to last `_OVERRUN` of its past again. Its time limit bounds both.
 The jobs of a device are then taken away in the order of these ends, until the policy of the waiting
 job accepts what is left. So the forecast works with any policy, by the policy's own conditions. A
 device that the core refuses because of its jobs counts from the last end; one that is out of
-service never. What planners reserve later, CPUs and host memory are not looked at.
+service never. A job whose memory has not settled reserves more than its need (`core.stretch`);
+later it is expected to reserve its need. What planners reserve for later, CPUs and host memory are
+not looked at.
 
 With exact durations, and neighbours that stay, the forecast is exact. Otherwise it is an estimate:
 what is promised by it needs a bound of its own.
@@ -39,11 +41,12 @@ _SOON_OVER = "reading"
 
 @dataclass(frozen=True, slots=True)
 class _Stay:
-    """A job on a device: from `since_s` (boot time), with `mib` reserved (None: all of it)."""
+    """A job on a device: from `since_s` (boot time), with `now_mib` reserved, and `mib` later."""
 
     holder: Holder
     since_s: float
-    mib: int | None
+    now_mib: int
+    mib: int
 
 
 class Forecast:
@@ -79,9 +82,8 @@ class Forecast:
         holder = Holder(other, attempt, now.boot_s, False, None)
         found: dict[str, _Stay] = {}
         for uuid in placement.devices:
-            shares = [share.reserved_mib for share in placement.shares if share.device == uuid]
-            mib = None if placement.collocation.whole_device else sum(shares)
-            found[uuid] = _Stay(holder, now.boot_s, mib)
+            mib = sum(share.reserved_mib for share in placement.shares if share.device == uuid)
+            found[uuid] = _stay(self._view, holder, mib, placement.collocation.whole_device)
         return found
 
     def _start_s(self, changed: dict[str, float]) -> float:
@@ -102,7 +104,8 @@ class Forecast:
             return inf
         ask = Ask(self._job, role.count_min * role.needs.gpus, view.need_mib(self._job, role))
         left = sorted(_with_ends(view, offer, joining), key=lambda each: each[0])
-        free_mib = offer.free_mib - sum(_size_mib(offer, stay) for stay in joining)
+        free_mib = offer.free_mib - sum(stay.now_mib for stay in joining)
+        surplus_mib = sum(stay.now_mib - stay.mib for _, stay in left)
         at_s = view.now.boot_s
         while True:
             if not left or refused not in _BY_ITS_JOBS:
@@ -112,7 +115,8 @@ class Forecast:
             if not left:
                 return inf
             at_s, stay = left.pop(0)
-            free_mib += _size_mib(offer, stay)
+            free_mib += stay.mib + surplus_mib
+            surplus_mib = 0
 
     def _refuse(self, ask: Ask, offer: Offer) -> Refusal | None:
         if offer.idle and (ask.need_mib or 0) <= offer.device.capacity_mib:
@@ -120,16 +124,27 @@ class Forecast:
         return self._policy.refuse(ask, offer)
 
 
+def _stay(view: View, holder: Holder, reserved_mib: int, whole: bool) -> _Stay:
+    """Return a job's stay. `whole`: it has the whole device, also when it has settled."""
+    mib = reserved_mib
+    if not holder.settled and not whole:
+        needs = [view.need_mib(holder.job, role) for role in holder.job.spec.roles]
+        known = [need for need in needs if need is not None]
+        mib = min(mib, max(known, default=mib))
+    return _Stay(holder, holder.attempt.launched.boot_s, reserved_mib, mib)
+
+
 def _with_ends(view: View, offer: Offer, joining: Sequence[_Stay]) -> list[tuple[float, _Stay]]:
     """Return the jobs of a device, and those that join them now, with their expected ends."""
     held = {each.job_id: each.mib for each in view.reservations(offer.device.uuid)}
-    stays = [
-        _Stay(holder, holder.attempt.launched.boot_s, held.get(holder.job.id, 0))
-        for holder in offer.holders
-    ]
+    stays = []
+    for holder in offer.holders:
+        mib, whole = held.get(holder.job.id, 0), offer.device.capacity_mib
+        stays.append(_stay(view, holder, whole if mib is None else mib, mib is None))
     stays += joining
     at_speed = speeds(
-        [Demand(_smact(stay.holder)) for stay in stays], mps=offer.mode is Collocation.MPS
+        [Demand(_smact(stay.holder)) for stay in stays],
+        mps=all(_mode(stay) is Collocation.MPS for stay in stays),
     )
     return [(_end_s(view, s, speed), s) for s, speed in zip(stays, at_speed, strict=True)]
 
@@ -153,7 +168,8 @@ def _offer_with(view: View, offer: Offer, left: Sequence[_Stay], free_mib: int) 
     free_mib = min(capacity, max(0, free_mib))
     holders = tuple(stay.holder for stay in left)
     known = [holder.smact for holder in holders if holder.smact is not None]
-    smact = offer.smact if len(known) < len(holders) else min(1.0, sum(known))
+    same = holders == offer.holders
+    smact = offer.smact if same or len(known) < len(holders) else min(1.0, sum(known))
     return replace(
         offer,
         idle=not left and free_mib >= capacity - view.settings.idle_unmanaged_mib,
@@ -165,8 +181,8 @@ def _offer_with(view: View, offer: Offer, left: Sequence[_Stay], free_mib: int) 
     )
 
 
-def _size_mib(offer: Offer, stay: _Stay) -> int:
-    return offer.device.capacity_mib if stay.mib is None else stay.mib
+def _mode(stay: _Stay) -> Collocation:
+    return stay.holder.attempt.placement.collocation
 
 
 def _smact(holder: Holder) -> float:

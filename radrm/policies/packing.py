@@ -41,7 +41,9 @@ class Packing:
     activity must not exceed `max_demand`. A job joins only if all jobs there then complete no less
     work together than before; large jobs that would be time-sliced wait for idle devices. No
     job's predicted slowdown exceeds its `--max-slowdown`, or `max_slowdown`. The device with the
-    least demand is best. Jobs on several devices keep apart from one another while they can.
+    least demand is best. Jobs on several devices keep apart while they can, and always if together
+    they would complete less: each waits for its slowest device, and they would slow one another
+    on all of them.
     """
 
     max_demand: float = 1.6
@@ -100,7 +102,8 @@ class Packing:
             left = max(0.0, most - sum(here))
             why = f"needs SM activity of {own:.2f}, {left:.2f} of the allowed {most:.2f} are left"
             return Refusal("demand", why, uuid, most, total)
-        gain = _gain(offer, here, own)
+        widths = [*(holder.job.spec.gpus for holder in offer.holders), ask.job.spec.gpus]
+        gain = _work(offer, [*here, own], widths) - _work(offer, here, widths[:-1])
         if gain < -_ROUNDING:
             why = f"the jobs there would do less work together than now ({gain:.2f})"
             return Refusal("gain", why, uuid, 0.0, gain)
@@ -157,10 +160,16 @@ def _speeds(offer: Offer, demands: Sequence[float]) -> tuple[float, ...]:
     return speeds([Demand(smact) for smact in demands], mps=mps)
 
 
-def _gain(offer: Offer, here: Sequence[float], own: float) -> float:
-    """Return how much more work a device does with a new job, in SM activity (below 0: less)."""
+def _work(offer: Offer, demands: Sequence[float], widths: Sequence[int]) -> float:
+    """Return the SM activity of a device with these demands of jobs on so many devices each.
 
-    def work(demands: Sequence[float]) -> float:
-        return activity([Demand(smact) for smact in demands], _speeds(offer, demands))
-
-    return work([*here, own]) - work(here)
+    Jobs on several devices may meet on all of them. There they hold each other up, so each has its
+    joint speed, and the other jobs get the rest.
+    """
+    found, mps = [Demand(smact) for smact in demands], offer.mode is Collocation.MPS
+    each = speeds(found, mps=mps)
+    wide = {at: width for at, width in enumerate(widths) if width > 1}
+    if len(wide) > 1:
+        fixed = {at: joint_speed([each[at]] * width) for at, width in wide.items()}
+        each = speeds(found, mps=mps, fixed=fixed)
+    return activity(found, each)

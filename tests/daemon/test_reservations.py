@@ -35,7 +35,7 @@ def test_they_are_shown(world: World, tmp_path: Path) -> None:
         "kind": "backfill",
         "owner": "job 2",
         "job": 2,
-        "planner": "backfill",
+        "planner": "easy",
         "index": 0,
         "reserved_mib": 38 * GIB,
         "start_at": EPOCH_S + 1600.0,
@@ -66,9 +66,9 @@ def test_a_killed_daemon_keeps_them(home: DaemonHome) -> None:
     about.mkdir(parents=True)
     (about / "METADATA").write_text("Metadata-Version: 2.1\nName: toys\nVersion: 1.0\n")
     toy = "tests.contract.systems.backfill:Backfill"
-    (about / "entry_points.txt").write_text(f"[radrm.planners]\nbackfill = {toy}\n")
+    (about / "entry_points.txt").write_text(f"[radrm.planners]\neasy = {toy}\n")
     home.environment["PYTHONPATH"] += f":{about.parent}"
-    home.settings = ["planner=backfill", "core.smact_warm_s=0"]
+    home.settings = ["planner=easy", "core.smact_warm_s=0"]
     home.gpus = "sim:1xA100-40GB"
     home.start()
 

@@ -201,6 +201,14 @@ def test_wide_jobs_keep_apart_while_they_can() -> None:
     assert chosen(ask(job(1, gpus=2)), *four[:3]) == [2, 0]
 
 
+@pytest.mark.parametrize(("smact", "why"), [(0.3, None), (0.6, "gain"), (0.8, "gain")])
+def test_wide_jobs_that_would_hold_each_other_up_wait(smact: float, why: str | None) -> None:
+    wide = offer(job(2, smact, gpus=2))
+    assert refused(ask(job(1, smact, gpus=2)), wide) == why
+    assert refused(ask(job(1, smact)), wide) is None
+    assert refused(ask(job(1, smact, gpus=2)), offer(job(2, smact))) is None
+
+
 activities = st.one_of(st.none(), st.floats(0.0, 1.0))
 modes = st.sampled_from([Collocation.MPS, Collocation.TIMESLICE])
 

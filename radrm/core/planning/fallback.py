@@ -11,7 +11,8 @@ from radrm.core.planning.assembly import Found, find_placement
 from radrm.core.planning.shapes import is_refusal
 from radrm.core.records import Job, Refusal
 from radrm.core.rules import Ask, Policy
-from radrm.core.state.isolation import RuleFailed, WrongAnswer, call_rule
+from radrm.core.state.isolation import RuleFailed as RuleFailed
+from radrm.core.state.isolation import WrongAnswer, call_rule
 from radrm.core.view import Offer, View
 
 

@@ -28,7 +28,7 @@ class Backfill:
     fails: tuple[int, ...] = ()
     """The planner raises while one of these jobs waits."""
     wakes: bool = True
-    name: str = "backfill"
+    name: str = "easy"
     version: int = 1
     starts_jobs: bool = True
     listens: frozenset[type[ev.Event]] = frozenset(

@@ -57,7 +57,7 @@ def test_short_jobs_pass_the_head_and_long_ones_do_not() -> None:
     world, _, head = waiting_head()
     (mine,) = planned(world)
     assert (mine.kind, mine.job_id, mine.mib) == (ReservationKind.BACKFILL, head.id, 38 * GIB)
-    assert mine.planner == "backfill" and mine.until is not None
+    assert mine.planner == "easy" and mine.until is not None
     assert (mine.since.boot_s, mine.until.boot_s) == (world.boot_s + 600.0, world.boot_s + 1600.0)
     long, unlimited = submit(world, 10, 601.0), submit(world, 10, None)
     small, short = submit(world, 2, None), submit(world, 10, 600.0)
