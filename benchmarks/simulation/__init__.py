@@ -6,6 +6,7 @@ calibration       fits the constants of interference and power to the published 
 claims            the thesis' sentences as comparisons of rows
 reproduction      writes docs/reproduction.md
 pictures          writes docs/reproduction.svg
+rate              events per second, beside another commit in the same run
 simulator         the time of a simulation, and how it grows
 simulator_daemon  twenty jobs through the daemon and through the simulator
 """

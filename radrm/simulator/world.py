@@ -118,6 +118,11 @@ class Gpu:
         """Return the most memory that jobs can have: the capacity less unmanaged memory."""
         return self.capacity_mib - self.simulated.unmanaged_mib
 
+    @property
+    def steady_s(self) -> float:
+        """The time of the last step."""
+        return self.steps[-1].at_s
+
     def note(self, now_s: float) -> None:
         """Record the present memory, activity and power as a step that begins now."""
         step = DeviceStep(now_s, self.used_mib, self.activity, self.power_w)
