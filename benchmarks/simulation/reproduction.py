@@ -296,7 +296,7 @@ deviation of {seeds} seeds on four simulated A100-40GB.
 _CLAIMS = """
 ## The thesis' sentences
 
-`noise`: within two standard errors. The figures are those of the rows nearest to each other.
+`noise`: within two standard errors, for the nearest rows.
 """
 
 _CLAIMS_TAIL = """\
@@ -326,15 +326,14 @@ _TAIL = """\
 
 ## radrm's own loop
 
-radrm decides at once, keeps reservations, and releases what a settled job does not use. MAGM with
-defaults, heavy60/mix90:
+MAGM with defaults, heavy60/mix90:
 """
 
 _OWN_TAIL = """\
-- With known needs no job dies. `core.smact_warm_s` (60 s) covers the start-up without load.
+- `core.smact_warm_s` (60 s) covers the start-up without load.
 - MPS caps a client at its first reservation, so an estimate's is stretched until the job has
   settled (`core.stretch`; 1: not).
-- The cost of time-slicing rests on the totals of two published runs.
+- The cost of time-slicing rests on two published totals.
 """
 
 _RECOVERY = """\
@@ -344,8 +343,7 @@ _RECOVERY = """\
 """
 
 _RECOVERY_TAIL = """\
-Under `exclusive`, the default, mean completion is shorter; total time and energy are lower or about
-equal. Every job ended well; none died twice.
+Under `exclusive`, the default, mean completion is shorter. Every job ended well; none died twice.
 """
 
 
