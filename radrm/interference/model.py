@@ -2,8 +2,9 @@
 
 The simulated GPUs and the simulator follow this model, and rules that weigh sharing use it. This
 project fitted the constants to the published 60-job run of MAGM with GPUMemNet on A100-40GB
-GPUs under MPS (RAD-RM, arXiv 2508.19073). With them every job's finish time is within 10 % of
-the published one. Solo activity comes from the exclusive run of the same paper.
+GPUs under MPS (RAD-RM, arXiv 2508.19073). With them the execution times of its jobs are 12 % off
+(root mean square); `benchmarks.simulation.calibration` fits the constants again. Solo activity
+comes from the exclusive run of the same paper.
 
 A job's demand is the SM activity (SMACT) that it shows alone on a whole GPU. Its speed is a
 fraction of its solo speed.

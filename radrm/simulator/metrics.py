@@ -21,7 +21,7 @@ from radrm.simulator.run import DeviceRun, DeviceStep, JobRun, Run
 
 @dataclass(frozen=True, slots=True)
 class Metrics:
-    """The metrics of one run. None: there was nothing to take a mean of.
+    """The metrics of one run. None: there was nothing to take a mean of, or it is not measured.
 
     `gpu_smact_mean` (0..1) and `gpu_memory_mean` (0..1, of the device's memory) are means
     over all devices, from the first submission to the last end. `energy_j` is the sum over
@@ -37,8 +37,8 @@ class Metrics:
     mean_jct_s: float | None
     p95_jct_s: float | None
     oom_count: int
-    energy_j: float
-    gpu_smact_mean: float
+    energy_j: float | None
+    gpu_smact_mean: float | None
     gpu_memory_mean: float
     tardiness_s: float | None = None
 

@@ -99,6 +99,11 @@ def own_gpus(past: Sequence[Past]) -> str:
             f"no daemon answers, so the server's GPUs (its jobs used {len(used)}) are unknown; "
             "add --gpus, as in --gpus=sim:4xA100-40GB"
         ) from None
+    return described(devices)
+
+
+def described(devices: Sequence[dict[str, Any]]) -> str:
+    """The GPUs in the documents of `gpus` as a specification. Raises `UsageError`."""
     if not devices or any(device["kind"] != "gpu" for device in devices):
         raise UsageError("the server's GPUs are cut into MIG instances; describe them with --gpus")
     return "sim:" + ",".join(f"1x{_kind(device)}" for device in devices)
