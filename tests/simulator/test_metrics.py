@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -9,7 +11,15 @@ from hypothesis import strategies as st
 from radrm.core.words import Outcome
 from radrm.simulated.spec import parse
 from radrm.simulator.engine import simulate
-from radrm.simulator.metrics import MEASURED, gain, metrics, over_seeds, percentile, spread
+from radrm.simulator.metrics import (
+    MEASURED,
+    gain,
+    metrics,
+    over_seeds,
+    percentile,
+    range_of_gain,
+    spread,
+)
 from radrm.simulator.run import AttemptRun, DeviceRun, DeviceStep, JobRun, Run
 from radrm.simulator.scenario import Scenario
 from radrm.simulator.traces.job import TraceJob
@@ -83,6 +93,28 @@ def test_how_much_less() -> None:
     assert several is not None and several.low is not None and several.high is not None
     assert several.low < 0.25 < several.high
     assert gain([1.0], [0.0]) is None
+
+
+def test_the_range_of_one_more_pair() -> None:
+    assert range_of_gain([77.0], [100.0]) == gain([77.0], [100.0])
+    assert range_of_gain([1.0], [0.0]) is None
+    # Three gains of 0.1, 0.2 and 0.3: t is 2.92 at two degrees of freedom, the deviation 0.1.
+    found = range_of_gain([90.0, 80.0, 70.0], [100.0] * 3)
+    assert found is not None and found.low is not None and found.high is not None
+    assert found.high - found.gain == pytest.approx(2.92 * 0.1 * (4 / 3) ** 0.5, rel=0.02)
+    assert found.gain - found.low == pytest.approx(found.high - found.gain)
+
+
+@given(st.integers(0, 10**6))
+def test_the_range_contains_nine_of_ten(seed: int) -> None:
+    rng = random.Random(seed)
+    hits = 0
+    for _ in range(200):
+        *known, one_more = (1 - rng.gauss(0.2, 0.05) for _ in range(7))
+        found = range_of_gain(known, [1.0] * 6)
+        assert found is not None and found.low is not None and found.high is not None
+        hits += found.low <= 1 - one_more <= found.high
+    assert 155 <= hits <= 199
 
 
 TRACES = st.lists(

@@ -7,27 +7,33 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import product
 from typing import Any
 
 from radrm.config import Config
 from radrm.config.goals import GOALS, PUBLISHED, Combination
 from radrm.orders import ORDERS
+from radrm.planners import PLANNERS
 from radrm.policies import POLICIES
 
 _LIMITS = {"magm": (0.70, 0.80, 0.90), "lug": (0.70, 0.80, 0.90)}
 """The limits of SM activity to try with these policies; 0.80 is the thesis' (section 6.2.2)."""
+_ORDERED = ("magm", "packing")
+"""The policies to try with every order and planner, at their highest limit."""
 
 
 def _combinations() -> Iterator[Combination]:
     yield from GOALS.values()
     for name in POLICIES:
         for limit in _LIMITS.get(name, (None,)):
-            table = {} if limit is None else {name: {"max_smact": limit}}
-            yield Combination(name, PUBLISHED.order, PUBLISHED.planner, policies=table)
-    for order in ORDERS:
-        for name, limits in _LIMITS.items():
-            table = {name: {"max_smact": limits[-1]}}
-            yield Combination(name, order, PUBLISHED.planner, policies=table)
+            yield _of(name, PUBLISHED.order, PUBLISHED.planner, limit)
+    for name, order, planner in product(_ORDERED, ORDERS, PLANNERS):
+        yield _of(name, order, planner, max(_LIMITS.get(name, ()), default=None))
+
+
+def _of(policy: str, order: str, planner: str, limit: float | None) -> Combination:
+    table = {} if limit is None else {policy: {"max_smact": limit}}
+    return Combination(policy, order, planner, policies=table)
 
 
 def _each_once() -> tuple[Combination, ...]:

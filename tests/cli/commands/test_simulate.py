@@ -307,6 +307,25 @@ def test_one_s_own_past_under_other_policies(store: str, tmp_path: Path) -> None
     assert len(load_trace(str(tmp_path / "t.csv")).jobs) == 20
 
 
+def test_advice_for_one_s_own_past(store: str) -> None:
+    words = ("replay", "--store", store, "--gpus", "sim:2xA100-40GB", "--seeds", "3", "--advise")
+    found = json.loads(run(*words, "--policy", "exclusive,lug", "--json"))
+    assert found["objective"] == "mean_jct_s" and found["tried"] == 4
+    assert [each["settings"]["policy"] for each in found["candidates"]] == ["lug"] * 3
+    text = run(*words, "--policy", "exclusive,lug", "--objective", "makespan")
+    assert "The best 3 of 4 settings by total time" in text
+    assert "SM activity of the 20 jobs: 5 by a run of the job alone" in text
+
+
+def test_advice_for_a_trace() -> None:
+    words = ("compare", AFTERNOON, "--advise", "--policy", "rr", "--seeds", "3")
+    text = run(*words)
+    assert "present" in text and "The best 1 of 1 settings by mean completion time" in text
+    assert "takes one --estimator" in error_of(*words, "--estimator", "none,oracle")
+    assert "at least 3" in error_of(*words[:-1], "2")
+    assert "--objective" in error_of(*words, "--objective", "speed")
+
+
 def test_a_past_that_cannot_be_replayed(store: str) -> None:
     assert "add --gpus" in error_of("replay", "--store", store)
     assert "holds no job of the last 1m" in error_of("replay", "--store", store, "--since", "1m")

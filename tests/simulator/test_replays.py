@@ -1,0 +1,10 @@
+"""The ranges of a replay contain the truth: the small form of `benchmarks.simulation.replays`."""
+
+from __future__ import annotations
+
+from benchmarks.simulation import replays
+
+
+def test_ranges_contain_the_truth() -> None:
+    found = [replays.one(seed, seeds=5, count=20) for seed in range(4)]
+    assert sum(each.contained for each in found) >= 3, found
