@@ -124,6 +124,8 @@ from radrm.core.records import (
     Task,
     UnmanagedProcess,
     Usage,
+    Use,
+    UserUse,
 )
 from radrm.core.rules import (
     Again,
@@ -229,6 +231,8 @@ __all__ = [
     "Task",
     "UnmanagedProcess",
     "Usage",
+    "Use",
+    "UserUse",
     "View",
     "events",
     "parse_mib",

@@ -41,7 +41,7 @@ from radrm.core.settings import CoreSettings
 from radrm.core.state.holding import Holding, merged
 from radrm.core.state.ledger import DeviceLedger
 from radrm.core.state.nodes import Nodes
-from radrm.core.state.queue.waiting import WaitingQueue
+from radrm.core.state.queue.waiting import Line
 from radrm.core.state.readings import why_unreadable
 from radrm.core.state.state import State
 from radrm.core.words import Collocation
@@ -161,8 +161,8 @@ class Snapshot:
         self._jobs = state.jobs
         self._attempts = state.attempts
         self._ledgers = state.ledgers
-        self._gpu: WaitingQueue | _SentLine = state.waiting.gpu
-        self._gpuless: WaitingQueue | _SentLine = state.waiting.gpuless
+        self._gpu: Line | _SentLine = state.waiting.gpu
+        self._gpuless: Line | _SentLine = state.waiting.gpuless
         self._nodes: Nodes | tuple[NodeUse, ...] = state.nodes
         self._devices: dict[str, DeviceSnapshot] = {}
         self._in_order: tuple[DeviceSnapshot, ...] | None = None
@@ -284,7 +284,7 @@ class Snapshot:
         first = line.head()
         return self._jobs[first] if first is not None and job.id in line else None
 
-    def _line(self, job: Job) -> WaitingQueue | _SentLine:
+    def _line(self, job: Job) -> Line | _SentLine:
         return self._gpu if job.spec.gpus else self._gpuless
 
     # ------------------------------------------------------------- devices
