@@ -34,7 +34,10 @@ class Fair(Order):
 
     def __post_init__(self) -> None:
         for table in ("weights", "group_weights"):
-            for name, weight in getattr(self, table).items():
+            weights = getattr(self, table)
+            if not isinstance(weights, Mapping):
+                raise ValueError(f"{table} = {weights!r} is not a table, as {{ann = 2}}")
+            for name, weight in weights.items():
                 number = isinstance(weight, (int, float)) and not isinstance(weight, bool)
                 if not (number and 0 < weight < float("inf")):
                     raise ValueError(f"{table}.{name} = {weight!r} is not a number above zero")

@@ -86,6 +86,11 @@ def test_a_rank(order: Fair, given: UserUse, rank: tuple[float, ...]) -> None:
     assert order.rank(given) == rank
 
 
+def test_weights_are_a_table() -> None:
+    with pytest.raises(ValueError, match=r"^weights = 3 is not a table, as {ann = 2}$"):
+        Fair(weights=3)  # type: ignore[arg-type]
+
+
 @pytest.mark.parametrize("weight", [0, -1, True, "2", float("inf"), float("nan")])
 def test_a_weight_must_be_above_zero(weight: Any) -> None:
     with pytest.raises(ValueError, match=r"^weights.ann = .* is not a number above zero$"):

@@ -82,14 +82,19 @@ class Uses:
             of_group=Use() if spec.group is None else self._use(("group", spec.group)),
         )
 
-    def users(self) -> tuple[tuple[int, str, Use], ...]:
-        """Return uid, name and use of each user with any, by uid."""
+    def users(self) -> tuple[UserUse, ...]:
+        """Return the use of each user that has or had GPUs lately, by uid."""
         found = [
-            (int(name), account.user or name, self._use((kind, name)))
+            UserUse(int(name), account.user or name, self._use((kind, name)))
             for (kind, name), account in self._accounts.items()
             if kind == "user"
         ]
-        return tuple(sorted(found, key=lambda each: each[0]))
+        return tuple(sorted(found, key=lambda each: each.uid))
+
+    def groups(self) -> tuple[tuple[str, Use], ...]:
+        """Return the use of each group that has or had GPUs lately, by name."""
+        names = sorted(name for kind, name in self._accounts if kind == "group")
+        return tuple((name, self._use(("group", name))) for name in names)
 
     def _use(self, key: Key) -> Use:
         account = self._accounts.get(key)
