@@ -34,10 +34,9 @@ from radrm.core.records import (
     Job,
     NodeUse,
     Reading,
+    RecentUses,
     Reservation,
     Usage,
-    Use,
-    UserUse,
 )
 from radrm.core.settings import CoreSettings
 from radrm.core.state.holding import Holding, merged
@@ -118,8 +117,7 @@ class SnapshotData:
     gpuless: tuple[int, ...]
     devices: tuple[DeviceSnapshot, ...]
     nodes: tuple[NodeUse, ...]
-    users: tuple[UserUse, ...] = ()
-    groups: tuple[tuple[str, Use], ...] = ()
+    uses: RecentUses
 
 
 class _SentLine:
@@ -152,18 +150,8 @@ class Snapshot:
 
     __slots__ = (
         *("version", "jobs_version", "now", "settings", "_jobs", "_attempts", "_ledgers", "_gpu"),
-        *(
-            "_gpuless",
-            "_nodes",
-            "_uses",
-            "_users",
-            "_groups",
-            "_devices",
-            "_in_order",
-            "_every_job",
-            "_detached",
-            "__weakref__",
-        ),
+        *("_gpuless", "_nodes", "_uses", "_devices", "_in_order", "_every_job", "_detached"),
+        "__weakref__",
     )
 
     def __init__(self, state: State) -> None:
@@ -180,9 +168,7 @@ class Snapshot:
         self._gpu: Line | _SentLine = state.waiting.gpu
         self._gpuless: Line | _SentLine = state.waiting.gpuless
         self._nodes: Nodes | tuple[NodeUse, ...] = state.nodes
-        self._uses: Uses | None = state.uses
-        self._users: tuple[UserUse, ...] = ()
-        self._groups: tuple[tuple[str, Use], ...] = ()
+        self._uses: Uses | RecentUses = state.uses
         self._devices: dict[str, DeviceSnapshot] = {}
         self._in_order: tuple[DeviceSnapshot, ...] | None = None
         self._every_job: tuple[Job, ...] | None = None
@@ -195,7 +181,7 @@ class Snapshot:
         self._detached = True
         _ = self.devices  # copies of the ledgers, which are made on first use
         self._nodes = self.nodes
-        self._users, self._groups, self._uses = self.users, self.groups, None
+        self._uses = self.uses
         self._jobs = self._jobs.copy()
         self._attempts = self._attempts.copy()
         self._ledgers = {}
@@ -217,8 +203,7 @@ class Snapshot:
             gpuless=tuple(self._gpuless),
             devices=self.devices,
             nodes=self.nodes,
-            users=self.users,
-            groups=self.groups,
+            uses=self.uses,
         )
 
     @classmethod
@@ -233,7 +218,7 @@ class Snapshot:
         found._gpu, found._gpuless = _SentLine(data.gpu), _SentLine(data.gpuless)
         found._devices = {each.device.uuid: each for each in data.devices}
         found._nodes = data.nodes
-        found._uses, found._users, found._groups = None, data.users, data.groups
+        found._uses = data.uses
         found._in_order, found._every_job = data.devices, None
         found._detached = True
         return found
@@ -310,17 +295,10 @@ class Snapshot:
     def _line(self, job: Job) -> Line | _SentLine:
         return self._gpu if job.spec.gpus else self._gpuless
 
-    # ------------------------------------------------------------- users
-
     @property
-    def users(self) -> tuple[UserUse, ...]:
-        """The recent GPU time of users, by uid. A group's is apart, since a user may have more."""
-        return self._users if self._uses is None else self._uses.users()
-
-    @property
-    def groups(self) -> tuple[tuple[str, Use], ...]:
-        """The recent GPU time of Unix groups, by name."""
-        return self._groups if self._uses is None else self._uses.groups()
+    def uses(self) -> RecentUses:
+        """The recent GPU time of users and groups."""
+        return self._uses.recent() if isinstance(self._uses, Uses) else self._uses
 
     # ------------------------------------------------------------- devices
 

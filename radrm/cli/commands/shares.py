@@ -14,7 +14,8 @@ PARAMETERS = (JSON,)
 def shares(as_json: bool) -> None:
     """Show the recent GPU time of users, and whose job is next.
 
-    Below the users: their Unix groups, if there are several. GPU time counts half after core.use_half_life_s. Jobs that share a GPU share its time.
+    Below the users: their Unix groups, if there are several. GPU time counts half after
+    core.use_half_life_s. Jobs that share a GPU share its time.
     RANK 1: the user whose job is first in the queue. Order `fair` ranks users by their GPU time.
 
     \b

@@ -53,7 +53,7 @@ from radrm.core.records.placement import (
     Share,
 )
 from radrm.core.records.time import Instant
-from radrm.core.records.use import Use, UserUse
+from radrm.core.records.use import RecentUses, Use, UserUse
 
 __all__ = [
     "DECLARED",
@@ -82,6 +82,7 @@ __all__ = [
     "PlannerRequest",
     "Progress",
     "Reading",
+    "RecentUses",
     "Refusal",
     "Requeued",
     "Reservation",

@@ -26,3 +26,14 @@ class UserUse:
     own: Use = Use()
     group: str | None = None
     of_group: Use = Use()
+
+
+@dataclass(frozen=True, slots=True)
+class RecentUses:
+    """The use of each user and of each group that has or had GPUs lately.
+
+    A user may submit from several groups, so `users` have no `group`; `groups` are by name.
+    """
+
+    users: tuple[UserUse, ...] = ()
+    groups: tuple[tuple[str, Use], ...] = ()

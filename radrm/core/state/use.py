@@ -28,7 +28,7 @@ from dataclasses import dataclass, field
 from math import exp, expm1, isfinite, log
 from typing import TypeAlias
 
-from radrm.core.records import Attempt, Instant, Job, JobSpec, RuleState, Use, UserUse
+from radrm.core.records import Attempt, Instant, Job, JobSpec, RecentUses, RuleState, Use, UserUse
 
 KIND = "use"
 """The kind of the stored records."""
@@ -82,19 +82,19 @@ class Uses:
             of_group=Use() if spec.group is None else self._use(("group", spec.group)),
         )
 
-    def users(self) -> tuple[UserUse, ...]:
-        """Return the use of each user that has or had GPUs lately, by uid."""
-        found = [
-            UserUse(int(name), account.user or name, self._use((kind, name)))
-            for (kind, name), account in self._accounts.items()
-            if kind == "user"
-        ]
-        return tuple(sorted(found, key=lambda each: each.uid))
-
-    def groups(self) -> tuple[tuple[str, Use], ...]:
-        """Return the use of each group that has or had GPUs lately, by name."""
-        names = sorted(name for kind, name in self._accounts if kind == "group")
-        return tuple((name, self._use(("group", name))) for name in names)
+    def recent(self) -> RecentUses:
+        """Return the use of all users, by uid, and of all groups, by name."""
+        users, groups = [], []
+        for (kind, name), account in self._accounts.items():
+            use = self._use((kind, name))
+            if kind == "user":
+                users.append(UserUse(int(name), account.user or name, use))
+            else:
+                groups.append((name, use))
+        return RecentUses(
+            tuple(sorted(users, key=lambda each: each.uid)),
+            tuple(sorted(groups, key=lambda each: each[0])),
+        )
 
     def _use(self, key: Key) -> Use:
         account = self._accounts.get(key)

@@ -18,15 +18,16 @@ def shares(snapshot: Snapshot) -> Document:
 
     `rank`: 1 for the user whose job is first in the line for GPUs; null without a job there.
     """
+    recent = snapshot.uses
     names = {job.spec.uid: job.spec.user for job in snapshot.jobs}
     running = Counter(job.spec.uid for job, _ in snapshot.running)
     waiting = Counter(job.spec.uid for job in snapshot.jobs if job.state.waiting)
     line, _ = snapshot.lines
     ranks = {uid: at for at, uid in enumerate(dict.fromkeys(job.spec.uid for job in line), 1)}
-    uses = {each.uid: each.own for each in snapshot.users}
-    names.update((each.uid, each.user) for each in snapshot.users)
+    uses = {each.uid: each.own for each in recent.users}
+    names.update((each.uid, each.user) for each in recent.users)
     users = _with_shares((uid, uses.get(uid, Use())) for uid in sorted(names))
-    groups = _with_shares(snapshot.groups)
+    groups = _with_shares(recent.groups)
     return {
         "half_life_s": snapshot.settings.use_half_life_s,
         "users": [

@@ -120,7 +120,7 @@ def test_users_with_nearly_no_use_are_forgotten() -> None:
     world = World(gpus(1), settings=CORE)
     for uid in range(400):
         world.end(world.submit(GIB, uid=uid))
-    assert len(world.scheduler.state.uses.users()) < 300
+    assert len(world.scheduler.state.uses.recent().users) < 300
 
 
 @settings(max_examples=60, derandomize=True)
