@@ -83,6 +83,7 @@ outside the decisions, so these limits do not apply to it.
 from __future__ import annotations
 
 from radrm.core import events
+from radrm.core.constraints.kinds import Rank
 from radrm.core.proposals import (
     Hopeless,
     Migrate,
@@ -100,6 +101,8 @@ from radrm.core.records import (
     ArrayElement,
     Attempt,
     AttemptMemory,
+    Beside,
+    Blame,
     Checkpoint,
     Dependency,
     Device,
@@ -149,6 +152,7 @@ from radrm.core.units import parse_mib, parse_seconds, show_mib, show_seconds
 from radrm.core.view import Holder, Offer, View
 from radrm.core.words import (
     ActionKind,
+    Cause,
     CheckpointKind,
     Collocation,
     Condition,
@@ -172,6 +176,9 @@ __all__ = [
     "Ask",
     "Attempt",
     "AttemptMemory",
+    "Beside",
+    "Blame",
+    "Cause",
     "Checkpoint",
     "CheckpointKind",
     "Collocation",
@@ -216,6 +223,7 @@ __all__ = [
     "Quantity",
     "Queue",
     "RadrmError",
+    "Rank",
     "Reading",
     "RecentUses",
     "Recovery",

@@ -17,7 +17,6 @@ from radrm.core.proposals import Proposal, Start
 from radrm.core.records import Job, Refusal
 from radrm.core.rules import Order, Plan, Planner, Policy
 from radrm.core.view import View
-from radrm.core.words import Queue
 
 # Only these events can make a job startable or a device available.
 _OCCASIONS = frozenset(
@@ -42,9 +41,10 @@ _OCCASIONS = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class OrderPolicy(Planner):
-    """Start the first job of each line: first the recovery queue, with `recovery_policy`.
+    """Start the first job of each line: first the recovery queue.
 
-    No job passes the head of its line, but by its turn on an MPS server.
+    Jobs that recovery starts on idle devices go by `recovery_policy`. No job passes the head of
+    its line, but by its turn on an MPS server.
     """
 
     order: Order
@@ -78,12 +78,17 @@ class OrderPolicy(Planner):
         policy = self._policy_for(job)
         found = self._find(view, job, plan.state.get(policy.name), only)
         if found.placement is not None:
-            if found.policy_state is not None:
-                plan.state[policy.name] = found.policy_state
-            yield Start(job_id=job.id, placement=found.placement)
+            yield self._started(job, found, plan)
         elif only is None:
             for refusal in found.refusals:
                 yield from self._start_next_by_turn(view, refusal, plan)
+
+    def _started(self, job: Job, found: Found, plan: Plan) -> Start:
+        """Return the start of a job where it was found room, and keep the policy's new state."""
+        assert found.placement is not None
+        if found.policy_state is not None:
+            plan.state[self._policy_for(job).name] = found.policy_state
+        return Start(job_id=job.id, placement=found.placement)
 
     def _start_next_by_turn(self, view: View, refusal: Refusal, plan: Plan) -> Iterator[Proposal]:
         """Start the job that has the turn on a device's MPS server, on that device only."""
@@ -98,7 +103,7 @@ class OrderPolicy(Planner):
         return find_with_fallback(view, policy, job, policy_state, self.recovery_policy, only)
 
     def _policy_for(self, job: Job) -> Policy:
-        return self.recovery_policy if job.queue is Queue.RECOVERY else self.policy
+        return self.recovery_policy if job.recovers_idle else self.policy
 
     def explain(self, view: View, job: Job) -> Sequence[Refusal]:
         head = view.head(gpuless=not job.spec.gpus)

@@ -7,7 +7,6 @@ from collections.abc import Collection, Iterator
 from typing import Any, TypeAlias
 
 from radrm.core.records import Job
-from radrm.core.words import Queue
 
 Key: TypeAlias = "tuple[Any, ...]"
 """`(not recovering, -priority, the order's key, id, spec)`. Ids differ, so nothing behind them is
@@ -26,8 +25,7 @@ class WaitingQueue:
     def put(self, job: Job, order_key: Key) -> None:
         """Add a job, or move it to the place of its changed record and key."""
         self.discard(job.id)
-        recovering = job.queue is Queue.RECOVERY
-        key = (not recovering, -job.spec.priority, order_key, job.id, job.spec)
+        key = (not job.recovers, -job.spec.priority, order_key, job.id, job.spec)
         self._key_of[job.id] = key
         insort(self._sorted, key)
 

@@ -52,7 +52,7 @@ class Aside:
     never: str | None = None
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class _Alike:
     """The waiting jobs of one need, and why they stand aside."""
 
@@ -147,6 +147,11 @@ class Lines:
 
     # ------------------------------------------------------------- needs
 
+    def need_of(self, job_id: int) -> Hashable | None:
+        """Return what all jobs of one need have in common, by identity. None: in no line."""
+        need = self._need_of.get(job_id)
+        return None if need is None else self._alike[need]
+
     def judge_again(self, job_of: Callable[[int], Job]) -> None:
         """Decide again which needs stand aside, after a change of the devices in service."""
         for alike in self._alike.values():
@@ -184,8 +189,9 @@ class Lines:
         )
         proven = bisect_left(self.sizes, job.memory_floor_mib or 0)
         estimated = bisect_left(self.sizes, job.need_mib or 0)
-        wishes = job.spec.collocation, job.own_device, job.spec.time_limit_s is None
-        return roles, proven, estimated, wishes, job.queue, self.never_on_nodes(job)
+        spec = job.spec
+        wishes = spec.collocation, spec.gpu_types, job.own_device, spec.time_limit_s is None
+        return roles, proven, estimated, wishes, job.recovers_idle, self.never_on_nodes(job)
 
     def _move(self, alike: _Alike, into_line: bool) -> None:
         """Move the jobs of one need into their line, or aside, with their old keys."""
