@@ -13,6 +13,7 @@ from collections.abc import Callable
 
 from radrm.core import events as ev
 from radrm.core.decision import Decision
+from radrm.core.rules import Order
 from radrm.core.settings import CoreSettings
 from radrm.policies.exclusive import Exclusive
 from tests.world import World, gpus
@@ -52,10 +53,10 @@ class CountingWorld(World):
         return self.calls - before
 
 
-def measure(length: int) -> dict[str, int]:
+def measure(length: int, order: Order | None = None) -> dict[str, int]:
     """Calls per event with `length` jobs waiting behind two that run."""
     settings = CoreSettings(stale_after_s=1e9, smact_warm_s=0, smact_after_exit_s=0)
-    world = CountingWorld(gpus(2), policy=Exclusive(), settings=settings)
+    world = CountingWorld(gpus(2), policy=Exclusive(), order=order, settings=settings)
     for _ in range(length + 2):
         world.submit(1000)
     last = max(world.jobs)

@@ -64,6 +64,10 @@ Install the package in radrm's environment, then choose the rule in the configur
 The groups of entry points are `radrm.orders`, `radrm.policies`, `radrm.planners`,
 `radrm.estimators` and `radrm.recovery`.
 
+An order inherits from `Order`. `key(job, now)` sorts the jobs. If a key depends on time, name the
+time of its next change with `changes_s(job, now)`. `rank(use)` sorts users by their recent GPU
+time, and `bound(job, now)` says for users which later jobs may pass a waiting one.
+
 A planner says with `starts_jobs` whether it starts waiting jobs. Exactly one of the planners of
 `planner = ["default", "mine"]` does. A planner with `think` in place of `plan` is slow: it gets a
 `Snapshot`, runs in a process of its own, and may take `core.think_s`.
@@ -118,6 +122,7 @@ from radrm.core.records import (
     PlannerRequest,
     Progress,
     Reading,
+    RecentUses,
     Refusal,
     Requeued,
     Reservation,
@@ -127,6 +132,8 @@ from radrm.core.records import (
     Task,
     UnmanagedProcess,
     Usage,
+    Use,
+    UserUse,
 )
 from radrm.core.rules import (
     Again,
@@ -218,6 +225,7 @@ __all__ = [
     "RadrmError",
     "Rank",
     "Reading",
+    "RecentUses",
     "Recovery",
     "Refusal",
     "Requeued",
@@ -237,6 +245,8 @@ __all__ = [
     "Task",
     "UnmanagedProcess",
     "Usage",
+    "Use",
+    "UserUse",
     "View",
     "events",
     "parse_mib",

@@ -21,7 +21,15 @@ from tests.world import World, gpus
 EXPORTED = {name: getattr(rules, name) for name in rules.__all__}
 PROTOCOLS = (rules.Order, rules.Policy, rules.Planner, rules.Estimator, rules.Recovery)
 # What makes a view, and what radrm's own planner needs to ask other rules.
-INTERNAL = {"State", "Isolation", "WaitingQueue", "_SentLine", "SnapshotData"}
+INTERNAL = {
+    "State",
+    "Holding",
+    "Isolation",
+    "RankedQueue",
+    "WaitingQueue",
+    "_SentLine",
+    "SnapshotData",
+}
 
 
 def example() -> tuple[str, str, str]:

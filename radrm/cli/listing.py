@@ -29,6 +29,7 @@ GROUPS: dict[str, dict[str, str]] = {
         "drain": "Start no more jobs on GPUs; running jobs go on.",
         "resume": "Let drained GPUs take jobs again.",
         "mps": "CUDA MPS: jobs of one user share a GPU, each with a memory cap.",
+        "shares": "Show the recent GPU time of users, and whose job is next.",
         "bench": "Measure on this server.",
     },
     "Estimates and simulation": {
@@ -51,7 +52,7 @@ COMMANDS: dict[str, str] = {name: line for group in GROUPS.values() for name, li
 EVERYDAY = frozenset(
     {
         *("cancel", "drain", "explain", "gpus", "hold", "logs"),
-        *("release", "requeue", "resume", "status", "wait"),
+        *("release", "requeue", "resume", "shares", "status", "wait"),
     }
 )
 """Commands that start without typer: their modules have `PARAMETERS`."""

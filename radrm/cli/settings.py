@@ -58,7 +58,9 @@ def chosen_rules(config: Config) -> dict[str, tuple[str, ...]]:
 def rule_settings(table: str, name: str) -> dict[str, Any]:
     """A rule's settings and their defaults. Raises `BadConfig` if there is no such rule."""
     settings = settings_of(find_rule(registry_of(table), name))
-    return {key: s.default for key, s in settings.items() if s.default is not MISSING}
+    found = {key: s.default for key, s in settings.items() if s.default is not MISSING}
+    made = {k: s.default_factory for k, s in settings.items() if s.default_factory is not MISSING}
+    return found | {key: make() for key, make in made.items()}
 
 
 def core_settings() -> dict[str, Any]:

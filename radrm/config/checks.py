@@ -13,7 +13,7 @@ from typing import Any
 
 from radrm.config import values as v
 from radrm.config.goals import GOALS
-from radrm.config.old_names import with_present_names
+from radrm.config.old_names import with_present_names, without_removed
 from radrm.config.shapes import (
     Config,
     DaemonConfig,
@@ -84,10 +84,11 @@ def toml_value(text: str) -> Any:
 
 
 def _examined(table: Table, source: str) -> Examined:
-    renamed, errors, notices = with_present_names(table, source)
+    present, gone = without_removed(table, source)
+    renamed, errors, notices = with_present_names(present, source)
     place = v.Place(source, errors)
     config = Config(**v.known(renamed, _CHECKS, place))
-    return Examined(config, tuple(place.errors), tuple(notices))
+    return Examined(config, tuple(place.errors), (*gone, *notices))
 
 
 def contradictions(config: Config) -> list[str]:

@@ -69,8 +69,9 @@ class Adoption:
         # Live elements first: they have the places within their array's limit.
         for job in sorted(kept.jobs, key=lambda job: (not job.state.live, job.id)):
             state.put_job(job)
-        for attempt in kept.attempts:
-            state.put_attempt(attempt)
+        with state.uses.restored(state.rule_states.values()):
+            for attempt in kept.attempts:
+                state.put_attempt(attempt)
         self._waiting = list(kept.reservations)
         state.step.changed.clear()  # all of it is in the store
         state.timers.clear()

@@ -75,6 +75,8 @@ class CoreSettings:
     lost attempts and failing rules have the same pauses."""
     retry_most_s: float = 600.0
     """The longest of these pauses."""
+    use_half_life_s: float = 604_800.0
+    """GPU time that a user has had this long ago counts half (`radrm shares`, order `fair`)."""
     whole_devices: bool = False
     """Every job gets idle devices. `wiring` sets this for such a policy."""
     overcommit: bool = False

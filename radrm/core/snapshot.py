@@ -34,6 +34,7 @@ from radrm.core.records import (
     Job,
     NodeUse,
     Reading,
+    RecentUses,
     Reservation,
     Usage,
 )
@@ -41,9 +42,10 @@ from radrm.core.settings import CoreSettings
 from radrm.core.state.holding import Holding, merged
 from radrm.core.state.ledger import DeviceLedger
 from radrm.core.state.nodes import Nodes
-from radrm.core.state.queue.waiting import WaitingQueue
+from radrm.core.state.queue.waiting import Line
 from radrm.core.state.readings import why_unreadable
 from radrm.core.state.state import State
+from radrm.core.state.use import Uses
 from radrm.core.words import Collocation
 
 
@@ -115,6 +117,7 @@ class SnapshotData:
     gpuless: tuple[int, ...]
     devices: tuple[DeviceSnapshot, ...]
     nodes: tuple[NodeUse, ...]
+    uses: RecentUses
 
 
 class _SentLine:
@@ -147,7 +150,8 @@ class Snapshot:
 
     __slots__ = (
         *("version", "jobs_version", "now", "settings", "_jobs", "_attempts", "_ledgers", "_gpu"),
-        *("_gpuless", "_nodes", "_devices", "_in_order", "_every_job", "_detached", "__weakref__"),
+        *("_gpuless", "_nodes", "_uses", "_devices", "_in_order", "_every_job", "_detached"),
+        "__weakref__",
     )
 
     def __init__(self, state: State) -> None:
@@ -161,9 +165,10 @@ class Snapshot:
         self._jobs = state.jobs
         self._attempts = state.attempts
         self._ledgers = state.ledgers
-        self._gpu: WaitingQueue | _SentLine = state.waiting.gpu
-        self._gpuless: WaitingQueue | _SentLine = state.waiting.gpuless
+        self._gpu: Line | _SentLine = state.waiting.gpu
+        self._gpuless: Line | _SentLine = state.waiting.gpuless
         self._nodes: Nodes | tuple[NodeUse, ...] = state.nodes
+        self._uses: Uses | RecentUses = state.uses
         self._devices: dict[str, DeviceSnapshot] = {}
         self._in_order: tuple[DeviceSnapshot, ...] | None = None
         self._every_job: tuple[Job, ...] | None = None
@@ -176,6 +181,7 @@ class Snapshot:
         self._detached = True
         _ = self.devices  # copies of the ledgers, which are made on first use
         self._nodes = self.nodes
+        self._uses = self.uses
         self._jobs = self._jobs.copy()
         self._attempts = self._attempts.copy()
         self._ledgers = {}
@@ -197,6 +203,7 @@ class Snapshot:
             gpuless=tuple(self._gpuless),
             devices=self.devices,
             nodes=self.nodes,
+            uses=self.uses,
         )
 
     @classmethod
@@ -211,6 +218,7 @@ class Snapshot:
         found._gpu, found._gpuless = _SentLine(data.gpu), _SentLine(data.gpuless)
         found._devices = {each.device.uuid: each for each in data.devices}
         found._nodes = data.nodes
+        found._uses = data.uses
         found._in_order, found._every_job = data.devices, None
         found._detached = True
         return found
@@ -284,8 +292,13 @@ class Snapshot:
         first = line.head()
         return self._jobs[first] if first is not None and job.id in line else None
 
-    def _line(self, job: Job) -> WaitingQueue | _SentLine:
+    def _line(self, job: Job) -> Line | _SentLine:
         return self._gpu if job.spec.gpus else self._gpuless
+
+    @property
+    def uses(self) -> RecentUses:
+        """The recent GPU time of users and groups."""
+        return self._uses.recent() if isinstance(self._uses, Uses) else self._uses
 
     # ------------------------------------------------------------- devices
 

@@ -1,6 +1,7 @@
 """Orders: which waiting job is next? One class per file, registered below."""
 
 ORDERS = {
+    "fair": "radrm.orders.fair:Fair",
     "fifo": "radrm.orders.fifo:Fifo",
     "shortest": "radrm.orders.shortest:Shortest",
     "smallest-work": "radrm.orders.smallest_work:SmallestWork",

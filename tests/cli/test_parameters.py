@@ -179,6 +179,7 @@ def test_the_modules_of_everyday_commands_and_no_others_declare_parameters() -> 
         ["status", "12"],
         ["explain", "12"],
         ["gpus"],
+        ["shares"],
         ["cancel", "12"],
         ["hold", "--state", "pending"],
         ["drain", "0", "--reason", "fan"],
@@ -197,6 +198,7 @@ def test_in_a_pipe_they_import_little(words: list[str], tmp_path: Path) -> None:
         "status": [ended],
         "explain": {"job": ended, "attempts": [], "summary": None},
         "gpus": [gpu(notes=["hot"])],
+        "shares": {"half_life_s": 60.0, "users": [], "groups": []},
         "logs": {"stdout": str(log), "stderr": str(log), "live": False},
         **{command: [] for command in ("cancel", "hold", "drain")},
     }

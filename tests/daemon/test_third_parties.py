@@ -3,8 +3,17 @@
 from __future__ import annotations
 
 import json
+import shutil
+import sys
+from pathlib import Path
 
-from tests.daemon.harness import DaemonHome
+from tests.daemon.harness import DaemonHome, simjob
+from tests.paths import REPOSITORY
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
 
 RULES = """
 class Broken:
@@ -38,3 +47,78 @@ def test_a_policy_that_raises_is_set_aside_and_said(home: DaemonHome) -> None:
     findings = json.loads(home.radrm("doctor", "--json").stdout)
     (rules,) = [found for found in findings if found["check"] == "rules"]
     assert rules["level"] == "warn" and "the policy broken failed" in rules["finding"]
+
+
+PACKAGE = REPOSITORY / "examples" / "rules_package"
+TRACE = """submit_s,name,gpus,duration_s,memory_mib,smact
+0,a,1,600,8000,0.5
+1,b,1,600,8000,0.5
+2,c,1,600,8000,0.5
+3,d,1,600,8000,0.5
+4,e,1,600,8000,0.5
+"""
+
+
+def installed(folder: Path) -> Path:
+    """The example package in a folder, as an installer leaves it there."""
+    about = folder / "site_rules-1.0.dist-info"
+    about.mkdir(parents=True)
+    shutil.copy(PACKAGE / "site_rules.py", folder)
+    project = tomllib.loads((PACKAGE / "pyproject.toml").read_text())["project"]
+    name, version = project["name"], project["version"]
+    (about / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")
+    points = [
+        line
+        for group, rules in project["entry-points"].items()
+        for line in (f"[{group}]", *(f"{rule} = {target}" for rule, target in rules.items()))
+    ]
+    (about / "entry_points.txt").write_text("\n".join(points) + "\n")
+    return folder
+
+
+def test_the_example_package_decides_in_the_simulator_and_in_a_daemon(home: DaemonHome) -> None:
+    home.environment["PYTHONPATH"] += f":{installed(home.folder / 'packages')}"
+    trace = home.file("trace.csv", TRACE)
+    words = ("--order=due-first", "--policy=pack-active", "--known=smact,duration")
+    found = home.json("simulate", str(trace), "--gpus=sim:2xA100-40GB", *words)
+    assert (found["order"], found["policy"], found["jobs"]) == ("due-first", "pack-active", 5)
+    assert found["mean_wait_s"] > 0, "four jobs are all that two GPUs may have"
+
+    home.settings = ["order=due-first", "policy=pack-active"]
+    home.start()
+    demand = ("--gpu-memory=1G", "--smact=0.5")
+    jobs = [home.submit(*demand, "--", *simjob(1, 0.5, 9999)) for _ in range(4)]
+    for job in jobs:
+        home.wait_state(job, "RUNNING")
+    devices = [home.job(job)["devices"] for job in jobs]
+    assert devices[0] == devices[1] != devices[2] == devices[3], "the busiest GPU is filled first"
+    last = home.submit(*demand, "--", *simjob(1, 0.5, 9999))
+    explained = home.radrm("explain", str(last)).stdout
+    assert "SM activity 1.00 + 0.50, most_smact is 1.20" in " ".join(explained.split())
+    assert not [line for line in home.said().splitlines() if "failed" in line]
+
+
+# ------------------------------------------------------------------ what orders see
+
+
+def test_shares_show_users_and_whose_job_is_next(home: DaemonHome) -> None:
+    home.settings = ["order=fair", "policy=exclusive"]
+    home.start()
+    jobs = [home.submit("--gpu-memory=1G", "--", *simjob(1, 0.1, 9999)) for _ in range(3)]
+    for job in jobs[:2]:
+        home.wait_state(job, "RUNNING")
+    found = home.json("shares")
+    (user,) = found["users"]
+    assert found["half_life_s"] == 604_800.0
+    assert (user["running"], user["waiting"], user["rank"]) == (2, 1, 1)
+    assert user["gpus"] == 2.0 and user["share"] == 1.0 and user["gpu_s"] > 0
+    (group,) = found["groups"]
+    assert group["gpus"] == 2.0 and group["group"]
+    header, row, about = home.radrm("shares").stdout.splitlines()
+    assert header.split() == ["USER", "GPU-HOURS", "SHARE", "GPUS", "RUNNING", "WAITING", "RANK"]
+    assert row.split()[0] == user["user"] and row.split()[2:] == ["100%", "2.0", "2", "1", "1"]
+    assert about == "GPU time counts half after 7d00h."
+    home.kill()
+    home.start()
+    (again,) = home.json("shares")["users"]
+    assert again["gpu_s"] >= user["gpu_s"] and again["gpus"] == 2.0

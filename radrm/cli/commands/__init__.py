@@ -12,6 +12,7 @@ The files, in the order in which they may import one another:
     requeue     `radrm requeue`
     edit        `radrm edit`
     gpus        `radrm gpus`
+    shares      `radrm shares`
     drain       `radrm drain`
     resume      `radrm resume`
     mps         `radrm mps`

@@ -6,6 +6,7 @@ The files, in the order in which they may import one another:
     amounts      amounts and times as people read them
     jobs         rows of jobs, and the words that describe a job
     devices      rows of GPUs
+    shares       rows of users with their recent GPU time
     card         one job with all its facts
     explanation  why a job waits, device by device
     log          a job's log on standard output

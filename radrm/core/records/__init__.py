@@ -16,6 +16,7 @@ The files, in the order in which they may import one another:
     placement  placements, reservations and refusals
     attempts   one launch of a job: its tasks, its usage, its end
     jobs       a job and its dependencies
+    use        the GPU time that users have had lately
     kept       what a restart keeps
     copying    a changed copy of a record
 """
@@ -56,6 +57,7 @@ from radrm.core.records.placement import (
     Share,
 )
 from radrm.core.records.time import Instant
+from radrm.core.records.use import RecentUses, Use, UserUse
 
 __all__ = [
     "DECLARED",
@@ -87,6 +89,7 @@ __all__ = [
     "PlannerRequest",
     "Progress",
     "Reading",
+    "RecentUses",
     "Refusal",
     "Requeued",
     "Reservation",
@@ -98,5 +101,7 @@ __all__ = [
     "Task",
     "UnmanagedProcess",
     "Usage",
+    "Use",
+    "UserUse",
     "changed",
 ]

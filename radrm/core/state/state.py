@@ -50,9 +50,11 @@ from radrm.core.state.nodes import Nodes
 from radrm.core.state.pauses import Pauses, Proposals
 from radrm.core.state.queue.order import Order
 from radrm.core.state.queue.queue import JobQueue
+from radrm.core.state.queue.ranked import Ranks
 from radrm.core.state.queue.safe_order import SafeOrder
 from radrm.core.state.reserved.of_planners import Planned
 from radrm.core.state.timers import ORDER_KEY, RESERVATION_OVER, RULES_AGAIN, Timer, Timers
+from radrm.core.state.use import Uses
 from radrm.core.state.window import SmactWindow, Window
 from radrm.core.transitions import Trigger, after
 from radrm.core.words import DeviceKind
@@ -82,8 +84,10 @@ class State:
         self.attempts: dict[int, Attempt] = {}
         """The live attempt of each job that has one, by job id."""
         self.isolation = Isolation(settings)
+        self.uses = Uses(settings.use_half_life_s, lambda: self.step.now, self.put_rule_state)
         safe_order = SafeOrder(order, self.isolation, lambda: self.step.now)
-        self.queue = JobQueue(safe_order, self.jobs, self.wake)
+        ranks = Ranks(safe_order, self.uses, lambda: self.step.now)
+        self.queue = JobQueue(safe_order, self.jobs, self.wake, ranks)
         self.waiting = self.queue.lines
         self.nodes = Nodes()
         self.ledgers: dict[str, DeviceLedger] = {}
@@ -215,6 +219,7 @@ class State:
             self.attempts.pop(attempt.job_id, None)
         self._note("attempt", attempt.serial, attempt)
         self.nodes.update(self.jobs.get(attempt.job_id), attempt)
+        self.uses.update(self.jobs.get(attempt.job_id), attempt)
         return attempt
 
     def put_usage(self, attempt: Attempt, usage: tuple[Usage, ...]) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from radrm.core import events as ev
@@ -130,4 +130,5 @@ def _edited(loop: Loop, job: Job, changes: dict[str, Any]) -> _Edited:
         knowledge = loop.parts.estimation.known_at_once(
             job_file, submission.envelope, submission.uid
         )
-    return _Edited(options, job_file.spec(job.spec.user, job.spec.uid), after, knowledge)
+    spec = replace(job_file.spec(job.spec.user, job.spec.uid), group=job.spec.group)
+    return _Edited(options, spec, after, knowledge)

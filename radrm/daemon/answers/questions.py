@@ -20,6 +20,7 @@ from radrm.daemon.views.device_documents import device_documents, node_documents
 from radrm.daemon.views.documents import Document
 from radrm.daemon.views.explanations import explain as explain_job
 from radrm.daemon.views.references import References
+from radrm.daemon.views.shares import shares as shares_of
 from radrm.errors import Refused, UsageError
 from radrm.estimators.learning.fingerprint import parts_of
 from radrm.estimators.learning.learned import MOST_RUNS
@@ -110,6 +111,11 @@ def gpus(loop: Loop, words: Words, uid: int) -> list[Document]:
             for process in document["unmanaged"]
         ]
     return documents
+
+
+def shares(loop: Loop, words: Words, uid: int) -> Document:
+    """The recent GPU time of users and groups."""
+    return shares_of(loop.scheduler.snapshot)
 
 
 def health(loop: Loop, words: Words, uid: int) -> Document:
@@ -211,5 +217,6 @@ QUESTIONS: dict[str, Question] = {
     "gpus": gpus,
     "health": health,
     "mps": mps,
+    "shares": shares,
     "check": check,
 }

@@ -14,7 +14,7 @@ from radrm.core.events import JobSubmitted
 from radrm.core.lifecycle.dependencies import unmet
 from radrm.core.records import ArrayElement, Dependency, Instant, Job, JobSpec
 from radrm.core.words import Condition
-from radrm.daemon.intake.envelopes import too_large_to_start, user_name
+from radrm.daemon.intake.envelopes import group_name, group_of, too_large_to_start, user_name
 from radrm.daemon.intake.estimation import NOTHING_KNOWN, Knowledge
 from radrm.daemon.views.references import Target
 from radrm.errors import RadrmError, Refused, StoreError
@@ -99,9 +99,10 @@ def take_in(
     if (reason := too_large_to_start(envelope)) is not None:
         return refused_batch(arrival, envelope, reason)
     known = estimation.known_at_once(job_file, envelope, arrival.uid)
+    group = group_name(group_of(arrival.uid, arrival.gid))
     batch = Batch(
         ticket=envelope.ticket,
-        spec=job_file.spec(user, arrival.uid),
+        spec=replace(job_file.spec(user, arrival.uid), group=group),
         known=known,
         array=job_file.options.array,
         held=bool(job_file.options.hold),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import grp
 import os
 import pwd
 import resource
@@ -48,6 +49,14 @@ def group_of(uid: int, claimed: int) -> int:
     except KeyError:
         return claimed
     return claimed if claimed in os.getgrouplist(user.pw_name, user.pw_gid) else user.pw_gid
+
+
+def group_name(gid: int) -> str:
+    """The name of a group, or the number as text if there is none."""
+    try:
+        return grp.getgrgid(gid).gr_name
+    except KeyError:
+        return str(gid)
 
 
 def user_name(uid: int) -> str:

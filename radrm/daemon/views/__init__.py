@@ -11,5 +11,6 @@ The files, in the order in which they may import one another:
     reservations      the JSON documents of reservations
     device_documents  the JSON documents of devices, and the server in one line
     explanations      why a job waits, and how its attempts ran
+    shares            the recent GPU time of users, and whose job is next
     tables            the rows of `status`, kept while no job changes
 """

@@ -3,7 +3,9 @@
 The files, in the order in which they may import one another:
     order       the interface of an order, which sorts the waiting jobs
     safe_order  an order's answers, safe for a sorted queue
-    waiting     the sorted lines
+    line        jobs sorted by the order
+    ranked      the same, by the ranks of their users first
+    waiting     the two lines, and the jobs that stand aside
     arrays      the elements of an array that may be in a line
     queue       all of it together
 """

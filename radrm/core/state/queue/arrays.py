@@ -22,7 +22,8 @@ live elements are put first (`core/adoption.py`).
 from __future__ import annotations
 
 from radrm.core.records import Job
-from radrm.core.state.queue.waiting import OrderKey, WaitingQueue
+from radrm.core.state.queue.line import WaitingQueue
+from radrm.core.state.queue.waiting import OrderKey
 
 
 class Array:

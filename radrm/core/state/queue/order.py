@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Any, Protocol
 
-from radrm.core.records import Instant, Job
+from radrm.core.records import Instant, Job, UserUse
 
 
 class Order(Protocol):
     """Sorts the waiting jobs, after recovery queue and priority.
 
     A class that inherits from this one needs only `name` and `key`: the other methods then say
-    that a job's key never changes and that no bound is known.
+    that users do not matter, that a job's key never changes and that no bound is known.
     """
 
     @property
@@ -23,6 +23,14 @@ class Order(Protocol):
         It is asked again when the job's record changes, and at `changes_s`.
         """
         ...
+
+    def rank(self, use: UserUse) -> tuple[Any, ...]:
+        """Return the rank of a user: all jobs of the smallest one are next, sorted by `key`.
+
+        Only jobs of the same queue and priority are compared. It is asked at each step in which
+        the queue is read, for users with waiting jobs.
+        """
+        return ()
 
     def changes_s(self, job: Job, now: Instant) -> float | None:
         """Return the boot-time second at which the key of a waiting job changes; None: never.

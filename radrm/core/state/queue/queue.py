@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Set
 
 from radrm.core.records import Job
 from radrm.core.state.queue.arrays import Array
+from radrm.core.state.queue.ranked import Ranks
 from radrm.core.state.queue.safe_order import SafeOrder
 from radrm.core.state.queue.waiting import Lines
 from radrm.core.state.timers import ORDER_KEY, Timer
@@ -19,10 +20,14 @@ class JobQueue:
     """Puts each job where its record says. `jobs`: the unfinished jobs by id."""
 
     def __init__(
-        self, order: SafeOrder, jobs: Mapping[int, Job], wake: Callable[[Timer], None]
+        self,
+        order: SafeOrder,
+        jobs: Mapping[int, Job],
+        wake: Callable[[Timer], None],
+        ranks: Ranks,
     ) -> None:
         self.order = order
-        self.lines = Lines(order.key)
+        self.lines = Lines(order.key, ranks if order.ranks else None)
         self.arrays: dict[int, Array] = {}
         """Arrays with unfinished elements, by the id of the array."""
         self._jobs = jobs

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from math import isfinite
 from typing import Any
 
-from radrm.core.records import Instant, Job
+from radrm.core.records import Instant, Job, UserUse
 from radrm.core.state.isolation import (
     RULE_ERRORS,
     Isolation,
@@ -66,6 +66,21 @@ class SafeOrder:
             return None
         return max(float(found), now.boot_s + _LEAST_S)
 
+    @property
+    def ranks(self) -> bool:
+        """Whether the order ranks users."""
+        return getattr(type(self._order), "rank", None) is not Order.rank
+
+    def rank(self, use: UserUse) -> tuple[Any, ...]:
+        """Return a user's rank. Users for whom the order fails go behind all others."""
+        if self._skipped():
+            return (1,)
+        try:
+            return 0, _ranked(call_rule(self._order.rank, use))
+        except (RuleFailed, *RULE_ERRORS) as error:
+            self._fail(error, "users without a rank go last")
+            return (1,)
+
     def bound(self, job: Job) -> str | None:
         """Return, for users, which later jobs may still pass a job; None if that is unknown."""
         if job.id in self.without or self._skipped():
@@ -83,8 +98,9 @@ class SafeOrder:
         """Return whether the order took too long and rests: else each job would wait for it."""
         return self._too_slow and self._isolation.rests("order", self._name)
 
-    def _fail(self, error: BaseException) -> None:
-        meanwhile = "jobs without a key go last, by submission"
+    def _fail(
+        self, error: BaseException, meanwhile: str = "jobs without a key go last, by submission"
+    ) -> None:
         cause = error.error if isinstance(error, RuleFailed) else error
         self._isolation.fail("order", self._name, cause, meanwhile)
         self._too_slow = isinstance(cause, TooSlow)

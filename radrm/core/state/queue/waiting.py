@@ -3,7 +3,7 @@
 Theory of operation
 -------------------
 There are two lines: jobs for GPUs, and jobs without. Each is sorted by recovery queue,
-priority, the order's key, and id. Under a strict order no job passes the head of its line.
+priority, the order's key, and id. No job passes the head of its line.
 So a job that no idle device in service could run must not be the head, and neither must one that
 needs more CPUs or host memory than the nodes have. It stands *aside*, with the reason, and keeps
 its sort key.
@@ -27,83 +27,21 @@ What a restart sees: nothing of this is stored. The lines follow from the record
 
 from __future__ import annotations
 
-from bisect import bisect_left, insort
-from collections.abc import Callable, Collection, Hashable, Iterator
+from bisect import bisect_left
+from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from radrm.core.records import Job, Refusal
+from radrm.core.state.queue.line import ID, Key, WaitingQueue
+from radrm.core.state.queue.ranked import RankedQueue, RankOf
 
-Key: TypeAlias = "tuple[Any, ...]"
+Line: TypeAlias = WaitingQueue | RankedQueue
 OrderKey = Callable[[Job], Key]
 
 
-class WaitingQueue:
-    """Jobs sorted by recovery queue, priority, the order's key, and id."""
-
-    def __init__(self) -> None:
-        self._sorted: list[Key] = []
-        self._key_of: dict[int, Key] = {}
-
-    def put(self, job: Job, order_key: Key) -> None:
-        """Add a job, or move it to the place of its changed record and key."""
-        self.discard(job.id)
-        key = (not job.recovers, -job.spec.priority, order_key, job.id)
-        self._key_of[job.id] = key
-        insort(self._sorted, key)
-
-    def discard(self, job_id: int) -> None:
-        """Remove a job, if it is in the queue."""
-        key = self._key_of.pop(job_id, None)
-        if key is not None:
-            del self._sorted[bisect_left(self._sorted, key)]
-
-    def take(self, job_ids: Collection[int]) -> list[Key]:
-        """Remove many jobs at once. Returns their keys, in order, for `add`."""
-        taken = [key for key in self._sorted if key[-1] in job_ids]
-        self._sorted = [key for key in self._sorted if key[-1] not in job_ids]
-        self._key_of = {key[-1]: key for key in self._sorted}
-        return taken
-
-    def add(self, keys: list[Key]) -> None:
-        """Add jobs that `take` removed from this or another queue, by their old keys."""
-        self._sorted = sorted(self._sorted + keys)
-        self._key_of.update({key[-1]: key for key in keys})
-
-    def copy(self) -> WaitingQueue:
-        """Return a copy that later changes of this queue do not change."""
-        found = WaitingQueue()
-        found._sorted = self._sorted.copy()
-        found._key_of = self._key_of.copy()
-        return found
-
-    def position(self, job_id: int) -> int | None:
-        """Return a job's place, 0 for the head; None if it is not in the queue."""
-        key = self._key_of.get(job_id)
-        return None if key is None else bisect_left(self._sorted, key)
-
-    def key_of(self, job_id: int) -> Key | None:
-        """Return a job's sort key; None if it is not in the queue."""
-        return self._key_of.get(job_id)
-
-    def head(self) -> int | None:
-        """Return the id of the first job; None if the queue is empty."""
-        return self._sorted[0][-1] if self._sorted else None
-
-    def at(self, position: int) -> int:
-        """Return the id of the job at a place; 0 is the head's."""
-        job_id: int = self._sorted[position][-1]
-        return job_id
-
-    def __contains__(self, job_id: int) -> bool:
-        return job_id in self._key_of
-
-    def __len__(self) -> int:
-        return len(self._sorted)
-
-    def __iter__(self) -> Iterator[int]:
-        for key in self._sorted:
-            yield key[-1]
+def _line(rank_of: RankOf | None) -> Line:
+    return WaitingQueue() if rank_of is None else RankedQueue(rank_of)
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +58,7 @@ class _Alike:
 
     members: set[int]
     aside: Aside | None
-    line: WaitingQueue
+    line: Line
     """The line of all its jobs that do not stand aside."""
 
 
@@ -132,9 +70,10 @@ class Lines:
     once for all jobs of the same need.
     """
 
-    def __init__(self, order_key: OrderKey) -> None:
-        self.gpu = WaitingQueue()
-        self.gpuless = WaitingQueue()
+    def __init__(self, order_key: OrderKey, rank_of: RankOf | None = None) -> None:
+        """`rank_of` returns a user's rank; None: users do not matter."""
+        self.gpu = _line(rank_of)
+        self.gpuless = _line(rank_of)
         self.aside = WaitingQueue()
         self.of_user: dict[int, WaitingQueue] = {}
         """The jobs of each user in the line for GPUs."""
@@ -149,11 +88,11 @@ class Lines:
         self._uid_of: dict[int, int] = {}
 
     @property
-    def lines(self) -> tuple[WaitingQueue, WaitingQueue]:
+    def lines(self) -> tuple[Line, Line]:
         """The two lines: jobs for GPUs, and jobs without."""
         return self.gpu, self.gpuless
 
-    def line_of_job(self, job: Job) -> WaitingQueue:
+    def line_of_job(self, job: Job) -> Line:
         """Return the line that the job stands in, or stands aside from."""
         return self.gpu if job.spec.gpus else self.gpuless
 
@@ -268,7 +207,7 @@ class Lines:
             return
         for uid in {uid_of[job_id] for job_id in job_ids}:
             if into_line:
-                self._line_of_user(uid).add([key for key in keys if uid_of[key[-1]] == uid])
+                self._line_of_user(uid).add([key for key in keys if uid_of[key[ID]] == uid])
             else:
                 self.of_user[uid].take(job_ids)
                 self._drop_empty(uid)

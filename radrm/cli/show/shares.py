@@ -1,0 +1,59 @@
+"""Show people the recent GPU time of users and groups."""
+
+from __future__ import annotations
+
+from radrm.cli.show.columns import Column, Rows
+from radrm.cli.show.styled import Styled
+from radrm.core.units import show_seconds
+from radrm.errors import plain
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from radrm.cli.show.styled import Part
+    from radrm.client.text import Document
+
+
+def shares_page(answer: Document) -> list[Part]:
+    """A table of users, and one of groups if there are several."""
+    half = Styled(f"GPU time counts half after {show_seconds(answer['half_life_s'])}.", "dim")
+    page: list[Part] = [_users(answer["users"]), half]
+    if len(answer["groups"]) > 1:
+        page += [Styled(), _groups(answer["groups"])]
+    return page
+
+
+def _users(users: Sequence[Document]) -> Rows:
+    table = Rows(
+        (
+            Column("USER", least=8),
+            *_FIGURES,
+            Column("RUNNING", right=True),
+            Column("WAITING", right=True),
+            Column("RANK", right=True),
+        )
+    )
+    for each in users:
+        counts = (str(each["running"]), str(each["waiting"]), str(each["rank"] or "-"))
+        table.add(plain(each["user"]), *_figures(each), *counts)
+    return table
+
+
+def _groups(groups: Sequence[Document]) -> Rows:
+    table = Rows((Column("GROUP", least=8), *_FIGURES))
+    for each in groups:
+        table.add(plain(each["group"]), *_figures(each))
+    return table
+
+
+_FIGURES = (
+    Column("GPU-HOURS", right=True),
+    Column("SHARE", right=True),
+    Column("GPUS", right=True),
+)
+
+
+def _figures(each: Document) -> tuple[str, str, str]:
+    share = "-" if each["share"] is None else f"{each['share']:.0%}"
+    return f"{each['gpu_s'] / 3600:.1f}", share, f"{each['gpus']:.1f}"

@@ -1,0 +1,164 @@
+"""Jobs sorted by the ranks of their users, then by the order.
+
+Theory of operation
+-------------------
+A user's rank changes while nothing happens to the jobs: GPU time goes on. So each user's jobs are
+sorted by themselves, and the users' lines are merged when the queue is read. A change of ranks
+moves nothing.
+
+Invariants:
+- Jobs are in the order of recovery queue, priority, the user's rank, the order's key, and id.
+- Within one step a rank changes only with the use of GPUs.
+- The head and a position cost the users with waiting jobs; adding a job costs the logarithm of
+  the user's jobs.
+
+What may interleave: a copy keeps the ranks of its moment.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator
+from heapq import merge
+
+from radrm.core.records import Instant, Job, JobSpec
+from radrm.core.state.queue.line import ID, SPEC, Key, WaitingQueue
+from radrm.core.state.queue.safe_order import SafeOrder
+from radrm.core.state.use import Uses
+
+RankOf = Callable[[JobSpec], Key]
+
+
+class Ranks:
+    """The ranks of users at the time of the current step, each computed once."""
+
+    def __init__(self, order: SafeOrder, uses: Uses, now: Callable[[], Instant]) -> None:
+        self._order = order
+        self._uses = uses
+        self._now = now
+        self._of: tuple[float, int] | None = None
+        self._found: dict[int, Key] = {}
+
+    def __call__(self, spec: JobSpec) -> Key:
+        """Return the rank of the user that submitted this."""
+        moment = (self._now().boot_s, self._uses.version)
+        if moment != self._of:
+            self._of = moment
+            self._found.clear()
+        found = self._found.get(spec.uid)
+        if found is None:
+            found = self._found[spec.uid] = self._order.rank(self._uses.of(spec))
+        return found
+
+
+class RankedQueue:
+    """A `WaitingQueue` whose users have ranks."""
+
+    def __init__(self, rank_of: RankOf) -> None:
+        self._rank_of = rank_of
+        self._users: dict[int, tuple[JobSpec, WaitingQueue]] = {}
+        """By uid: the spec of one of the user's jobs, and all of the user's jobs."""
+        self._uid_of: dict[int, int] = {}
+
+    def put(self, job: Job, order_key: Key) -> None:
+        """Add a job, or move it to the place of its changed record and key."""
+        self.discard(job.id)
+        self._line(job.spec).put(job, order_key)
+        self._uid_of[job.id] = job.spec.uid
+
+    def discard(self, job_id: int) -> None:
+        """Remove a job, if it is in the queue."""
+        uid = self._uid_of.pop(job_id, None)
+        if uid is not None:
+            self._users[uid][1].discard(job_id)
+            self._drop_empty(uid)
+
+    def take(self, job_ids: Collection[int]) -> list[Key]:
+        """Remove many jobs at once. Returns their keys for `add`."""
+        uids = {self._uid_of.pop(job_id) for job_id in job_ids if job_id in self._uid_of}
+        taken = [key for uid in uids for key in self._users[uid][1].take(job_ids)]
+        for uid in uids:
+            self._drop_empty(uid)
+        return taken
+
+    def add(self, keys: list[Key]) -> None:
+        """Add jobs that `take` removed from this or another queue, by their old keys."""
+        of_user: dict[int, list[Key]] = {}
+        for key in keys:
+            of_user.setdefault(key[SPEC].uid, []).append(key)
+            self._uid_of[key[ID]] = key[SPEC].uid
+        for mine in of_user.values():
+            self._line(mine[0][SPEC]).add(mine)
+
+    def copy(self) -> RankedQueue:
+        """Return a copy that later changes of this queue and of the ranks do not change."""
+        ranks = {uid: self._rank_of(spec) for uid, (spec, _) in self._users.items()}
+        found = RankedQueue(lambda spec: ranks[spec.uid])
+        found._users = {uid: (spec, line.copy()) for uid, (spec, line) in self._users.items()}
+        found._uid_of = self._uid_of.copy()
+        return found
+
+    def key_of(self, job_id: int) -> Key | None:
+        """Return a job's sort key; None if it is not in the queue."""
+        uid = self._uid_of.get(job_id)
+        if uid is None:
+            return None
+        spec, line = self._users[uid]
+        key = line.key_of(job_id)
+        assert key is not None
+        return _with_rank(key, self._rank_of(spec))
+
+    def position(self, job_id: int) -> int | None:
+        """Return a job's place, 0 for the head; None if it is not in the queue."""
+        ranked = self.key_of(job_id)
+        if ranked is None:
+            return None
+        recovering, priority, mine, *rest = ranked
+        found = 0
+        for spec, line in self._users.values():
+            theirs = self._rank_of(spec)
+            if theirs == mine:
+                found += line.before((recovering, priority, *rest))
+            else:
+                # All jobs of this queue and priority are on one side.
+                last = (_BEHIND,) if theirs < mine else ()
+                found += line.before((recovering, priority, *last))
+        return found
+
+    def head(self) -> int | None:
+        """Return the id of the first job; None if the queue is empty."""
+        firsts = (
+            _with_rank(next(line.in_order()), self._rank_of(spec))
+            for spec, line in self._users.values()
+        )
+        first = min(firsts, default=None)
+        return None if first is None else first[ID]
+
+    def __contains__(self, job_id: int) -> bool:
+        return job_id in self._uid_of
+
+    def __len__(self) -> int:
+        return len(self._uid_of)
+
+    def __iter__(self) -> Iterator[int]:
+        for key in merge(*(_ranked(line, self._rank_of(s)) for s, line in self._users.values())):
+            yield key[ID]
+
+    def _line(self, spec: JobSpec) -> WaitingQueue:
+        return self._users.setdefault(spec.uid, (spec, WaitingQueue()))[1]
+
+    def _drop_empty(self, uid: int) -> None:
+        if not len(self._users[uid][1]):
+            del self._users[uid]
+
+
+_BEHIND = (float("inf"),)
+"""Behind every key of an order, which begins with 0 or 1 (`safe_order.py`)."""
+
+
+def _with_rank(key: Key, rank: Key) -> Key:
+    return (*key[:2], rank, *key[2:])
+
+
+def _ranked(line: WaitingQueue, rank: Key) -> Iterator[Key]:
+    for key in line.in_order():
+        yield _with_rank(key, rank)
