@@ -16,7 +16,7 @@ from importlib import import_module
 from inspect import Parameter, signature
 from typing import Any
 
-from radrm.config import Config
+from radrm.config import Config, resolved
 from radrm.core.records import DECLARED, Estimate
 from radrm.core.rules import (
     Order,
@@ -85,6 +85,7 @@ READINGS_MISSED = 5
 _NOT_CORE_SETTINGS = {
     "collocation": 'write collocation = "..." above the tables',
     "overcommit": "it follows from the policy: conditions = false in the policy's table",
+    "gpu_order": "write [gpus] order = [...]",
     "whole_devices": 'it follows from the policy: policy = "exclusive"',
 }
 
@@ -204,6 +205,7 @@ def _nearest(word: str, names: list[str]) -> str:
 
 def make_rules(config: Config) -> Rules:
     """Return the rules that a configuration names."""
+    config = resolved(config)
     order: Order = _make("orders", config.order, config.orders)
     policy = _make_policy(config)
     planners = tuple(_make_planner(config, name, order, policy) for name in config.planner)
@@ -220,6 +222,7 @@ def make_rules(config: Config) -> Rules:
 
 def make_planner(config: Config, name: str) -> Planner | SlowPlanner:
     """Return one planner of a configuration. Raises `BadConfig`."""
+    config = resolved(config)
     order: Order = _make("orders", config.order, config.orders)
     return _make_planner(config, name, order, _make_policy(config))
 
@@ -286,7 +289,7 @@ def make_settings(
     given = _checked("core", CoreSettings, {**config.unmanaged.for_core, **config.core})
     if cpus is not None:
         given.setdefault("gpuless_at_once", cpus)
-    policy = _make_policy(config)
+    policy = _make_policy(resolved(config))
     follows = {
         "collocation": config.collocation,
         "overcommit": policy.overcommits,

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import MISSING, fields, replace
 from typing import Any
 
-from radrm.config import Config, contradictions, examine_config
+from radrm.config import Config, contradictions, examine_config, resolved
 from radrm.core.settings import CoreSettings
 from radrm.errors import BadConfig
 from radrm.wiring import (
@@ -42,6 +42,7 @@ def registry_of(table: str) -> str:
 
 def chosen_rules(config: Config) -> dict[str, tuple[str, ...]]:
     """The rules that a configuration selects, by the table of their kind."""
+    config = resolved(config)
     chosen: dict[str, tuple[str, ...]] = {
         table: (getattr(config, key),) for table, key in RULE_TABLES.items() if key != "planner"
     }
@@ -72,7 +73,8 @@ def core_settings() -> dict[str, Any]:
 
 def filled(config: Config) -> Config:
     """The configuration with all defaults of the selected rules written out."""
-    tables: dict[str, Any] = {table: dict(getattr(config, table)) for table in RULE_TABLES}
+    meant = resolved(config)
+    tables: dict[str, Any] = {table: dict(getattr(meant, table)) for table in RULE_TABLES}
     for table, names in chosen_rules(config).items():
         for name in names:
             settings = {**rule_settings(table, name), **tables[table].get(name, {})}
@@ -81,6 +83,12 @@ def filled(config: Config) -> Config:
     in_force = make_settings(config, cpus=os.cpu_count())
     core = {key: getattr(in_force, key) for key in core_settings()} | dict(config.core)
     return replace(config, core=core, **tables)
+
+
+def meant_by_auto(config: Config) -> dict[str, Any]:
+    """What `auto` means in a configuration, by the top-level key that says it."""
+    before, after = config.to_table(), resolved(config).to_table()
+    return {key: after[key] for key in RULE_TABLES.values() if before[key] != after[key]}
 
 
 # ------------------------------------------------------------------ errors

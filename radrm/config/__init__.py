@@ -3,6 +3,7 @@
 The files, in the order in which they may import one another:
     shapes     the settings, their meaning and their defaults
     values     checks of single values
+    goals      the rules that `auto` means
     old_names  names of an earlier release that still work
     checks     checks of tables, and of contradictory settings
     changing   changes one setting, for `--set`
@@ -11,6 +12,7 @@ The files, in the order in which they may import one another:
 
 from radrm.config.changing import with_set
 from radrm.config.checks import Examined, contradictions, examine_config, parse_config, parse_table
+from radrm.config.goals import AUTO, GOALS, resolved
 from radrm.config.reading import ConfigFile, config_path, find_config, load_config, read_config
 from radrm.config.shapes import (
     Config,
@@ -25,6 +27,8 @@ from radrm.config.shapes import (
 )
 
 __all__ = [
+    "AUTO",
+    "GOALS",
     "Config",
     "ConfigFile",
     "DaemonConfig",
@@ -44,5 +48,6 @@ __all__ = [
     "parse_config",
     "parse_table",
     "read_config",
+    "resolved",
     "with_set",
 ]

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from radrm.config import values as v
+from radrm.config.goals import GOALS
 from radrm.config.old_names import with_present_names
 from radrm.config.shapes import (
     Config,
@@ -184,6 +185,7 @@ _ESTIMATION: dict[str, v.Check] = {
 }
 _NODE: dict[str, v.Check] = {"cpus": v.cpus, "memory": v.host_memory}
 _CHECKS: dict[str, v.Check] = {
+    "goal": v.choice(*GOALS),
     "policy": v.name,
     "order": v.name,
     "planner": v.planners,

@@ -131,14 +131,17 @@ class DaemonConfig:
 class Config:
     """The whole configuration of a site or a user."""
 
-    policy: str = "magm"
-    """Chooses a job's GPUs."""
-    order: str = "fifo"
-    """Sorts the waiting jobs."""
-    planner: tuple[str, ...] = ("default",)
-    """Decides what starts and changes; `default` starts jobs, by the order and the policy. A list
-    runs several in this order: `["default", "mine"]`, or `"default+mine"`. Exactly one of them
-    starts waiting jobs."""
+    goal: str = "sharing"
+    """What `policy = "auto"` aims at: `sharing` (short waits on a server that users share) or
+    `published` (as in RAD-RM's thesis)."""
+    policy: str = "auto"
+    """Chooses a job's GPUs; `auto`: the goal's policy."""
+    order: str = "auto"
+    """Sorts the waiting jobs; `auto`: the goal's order with `policy = "auto"`, else `fifo`."""
+    planner: tuple[str, ...] = ("auto",)
+    """Decides what starts and changes. `default` starts jobs, by the order and the policy; `auto`:
+    the goal's planner with `policy = "auto"`, else `default`. A list runs several in this order:
+    `["auto", "mine"]`, or `"auto+mine"`. Exactly one of them starts waiting jobs."""
     estimator: str = "auto"
     """Predicts the needs of jobs that declare none; `auto` combines several."""
     recovery: str = "exclusive"

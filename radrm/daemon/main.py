@@ -20,7 +20,7 @@ from pathlib import Path
 import filelock
 
 from radrm import __version__
-from radrm.config import Config, contradictions, load_config, with_set
+from radrm.config import Config, contradictions, load_config, resolved, with_set
 from radrm.core.events import DevicesSeen
 from radrm.core.scheduler import Scheduler
 from radrm.daemon.answers.requests import Requests
@@ -90,6 +90,7 @@ def run(gpus: str | None, time_scale: float, settings: Sequence[str]) -> None:
     config = load_config(os.environ, system)
     for setting in settings:
         config = with_set(config, setting)
+    config = resolved(config)
     for cause in contradictions(config):
         log.warning("%s", cause)
     rules = make_rules(config)

@@ -165,7 +165,8 @@ class OwnLoop:
 
     @property
     def _waiting(self) -> bool:
-        return self._scheduler.snapshot.waiting > 0
+        view = self._scheduler.view
+        return view.head() is not None or view.head(gpuless=True) is not None
 
     def _on(self, happened: object) -> None:
         if isinstance(happened, WorldEvent):
@@ -341,9 +342,9 @@ class OwnLoop:
         wanted = self._waiting or self._auto is not None  # `auto` learns from the reading
         if not wanted or self._windows[at].restarted_s > look.restarted_s:
             return
-        device = self._scheduler.snapshot.device(self._devices[at].uuid)
-        if device is not None and device.warm_from_s > self._world.now_s:
-            self._world.at(device.warm_from_s, look)
+        warm_from_s = self._scheduler.view.warm_from_s(self._devices[at].uuid)
+        if warm_from_s > self._world.now_s:
+            self._world.at(warm_from_s, look)
             return
         if self._world.gpus[at].attempts:
             self._read([at])
@@ -356,8 +357,7 @@ class OwnLoop:
             self._watch(at, window)
 
     def _watch(self, at: int, window: PiecewiseWindow) -> None:
-        fall = window.falls_by
-        if at in self._falling or fall < _NO_FALL:
+        if at in self._falling or (fall := window.falls_by) < _NO_FALL:
             return
         self._falling.add(at)
         # The mean falls evenly over the window's length: look about every `_FALL_STEP` of it.

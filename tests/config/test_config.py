@@ -25,6 +25,7 @@ from radrm.errors import BadConfig
 from tools import config_reference as reference
 
 FULL = """
+goal = "published"
 policy = "best-fit"
 order = "sjf"
 planner = "other"
@@ -55,7 +56,7 @@ enabled = true
 def test_an_empty_file_gives_the_defaults() -> None:
     config = parse_config("", "x.toml")
     assert config == Config()
-    assert (config.policy, config.order, config.planner) == ("magm", "fifo", ("default",))
+    assert (config.policy, config.order, config.planner) == ("auto", "auto", ("auto",))
     assert (config.estimator, config.recovery, config.device_ids) == ("auto", "exclusive", "uuid")
     assert config.collocation is Collocation.AUTO
     assert not config.mps.enabled
@@ -64,6 +65,7 @@ def test_an_empty_file_gives_the_defaults() -> None:
 def test_every_key_is_read() -> None:
     config = parse_config(FULL, "x.toml")
     assert config == Config(
+        goal="published",
         policy="best-fit",
         order="sjf",
         planner=("other",),
@@ -142,7 +144,7 @@ def test_planners_are_a_name_a_list_or_a_word() -> None:
         assert with_set(Config(), f"planner={value}") == config
         assert config.to_table()["planner"] == ["default", "mine"]
     assert with_set(Config(), "planner=default+mine").planner == ("default", "mine")
-    assert Config().to_table()["planner"] == "default"
+    assert Config().to_table()["planner"] == "auto"
 
 
 @given(st.text())
@@ -214,7 +216,7 @@ SET = [
     ("policies.magm.note=a=b", ("policies", "magm", "note"), "a=b"),
     ("policies.magm.note=", ("policies", "magm", "note"), ""),
     ("policies.magm.note=1\nother = 2", ("policies", "magm", "note"), "1\nother = 2"),
-    ("orders.fifo.strict=false", ("orders", "fifo", "strict"), False),
+    ("policies.magm.conditions=false", ("policies", "magm", "conditions"), False),
     ("core.grace_s = 30", ("core", "grace_s"), 30),
     ("mps.enabled=true", ("mps", "enabled"), True),
     ("collocation=exclusive", ("collocation",), "exclusive"),

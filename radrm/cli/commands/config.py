@@ -12,8 +12,8 @@ from typing import Annotated, Any
 import typer
 
 from radrm.cli.options import Json
-from radrm.cli.settings import filled, find_errors
-from radrm.cli.toml_text import toml_text
+from radrm.cli.settings import filled, find_errors, meant_by_auto
+from radrm.cli.toml_text import toml_text, toml_value
 from radrm.client.text import print_json
 from radrm.config import (
     Config,
@@ -70,6 +70,9 @@ def show(
 def config_text(given: Config, file: ConfigFile) -> str:
     """The whole configuration as TOML; defaults are marked."""
     remarks = dict.fromkeys(_defaults(given), "default")
+    for key, value in meant_by_auto(given).items():
+        by_default = "default, " if (key,) in remarks else ""
+        remarks[key,] = f"{by_default}now {toml_value(value)}"
     table = {k: v for k, v in filled(given).to_table().items() if v != {}}
     head = f"# What a daemon started now would use: {plain(_where(file))}"
     return f"{head}\n{toml_text(table, remarks)}"
@@ -81,6 +84,7 @@ def config_document(given: Config, file: ConfigFile) -> dict[str, Any]:
         "file": None if file.path is None else str(file.path),
         "found": file.text is not None,
         "config": json.loads(json.dumps(_for_json(filled(given).to_table()))),
+        "auto": meant_by_auto(given),
         "defaults": [".".join(keys) for keys in _defaults(given)],
     }
 

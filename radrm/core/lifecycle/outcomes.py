@@ -106,8 +106,9 @@ def why_ended(outcome: Outcome, event: AttemptEnded, code: int | None) -> str | 
     if event.failure is not None:
         return event.failure
     if event.oom is not None and outcome is Outcome.OOM:
-        wanted = event.oom.requested_mib
+        wanted, blame = event.oom.requested_mib, event.oom.blame
         request = f" when it asked for {show_mib(wanted)} more" if wanted else ""
-        return f"out of GPU memory{request}"
+        why = f"; {blame.why}" if blame is not None and blame.why is not None else ""
+        return f"out of GPU memory{request}{why}"
     signals = [e.signal for e in event.exits if e.signal is not None]
     return f"killed by signal {signals[0]}" if signals else f"exit code {code}"

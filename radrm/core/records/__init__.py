@@ -24,6 +24,7 @@ from __future__ import annotations
 from radrm.core.records.attempts import (
     Attempt,
     Beside,
+    Blame,
     Exit,
     OutOfMemory,
     Pending,
@@ -62,6 +63,7 @@ __all__ = [
     "Attempt",
     "AttemptMemory",
     "Beside",
+    "Blame",
     "Checkpoint",
     "Dependency",
     "Device",

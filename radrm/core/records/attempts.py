@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from radrm.core.records.placement import Placement, Share
 from radrm.core.records.time import Instant
-from radrm.core.words import ActionKind, Outcome, StopReason
+from radrm.core.words import ActionKind, Cause, Outcome, StopReason
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,15 +37,35 @@ class Task:
 
 
 @dataclass(frozen=True, slots=True)
+class Blame:
+    """Who took more GPU memory than was reserved when an attempt died of out-of-memory.
+
+    `device` is where it died; None: one of several, and nothing shows which. `reserved_mib` was
+    reserved for it there; None: the whole device. `why` continues the attempt's reason, for users.
+    """
+
+    cause: Cause
+    device: str | None = None
+    reserved_mib: int | None = None
+    why: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class OutOfMemory:
     """Evidence that an attempt died of GPU out-of-memory.
 
     `signature` names the pattern that was found. `requested_mib` is the failed request, or None
-    if the program did not print it.
+    if the program did not print it. The core adds `blame` (`core/lifecycle/recovery.py`).
     """
 
     signature: str
     requested_mib: int | None = None
+    blame: Blame | None = None
+
+    @property
+    def of_neighbour(self) -> bool:
+        """True if another process on the device took memory that was reserved for this one."""
+        return self.blame is not None and self.blame.cause is Cause.NEIGHBOUR
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
-from radrm.config import Config, load_config, with_set
+from radrm.config import Config, load_config, resolved, with_set
 from radrm.config.values import Place, planners
 from radrm.core.words import Collocation
 from radrm.errors import BadConfig, UsageError
@@ -92,6 +92,7 @@ def make_variant(base: Config, policy: str, estimator: str, choices: Choices) ->
     life = Life()
     for setting in choices.settings:
         config, life = _set(config, life, setting)
+    config = resolved(config)
     make_rules(config)
     make_settings(config)
     scenario = Scenario(
@@ -161,9 +162,10 @@ def _set(config: Config, life: Life, setting: str) -> tuple[Config, Life]:
         return config, _set_life(life, key.removeprefix(_OF_LIFE), value, setting)
     if key.startswith(_OF_POLICY):
         own = key.removeprefix(_OF_POLICY)
-        if own not in settings_of(find_rule("policies", config.policy)):
+        policy = resolved(config).policy
+        if own not in settings_of(find_rule("policies", policy)):
             return config, life  # it belongs to another compared policy: see `check_settings`
-        key = f"policies.{config.policy}.{own}"
+        key = f"policies.{policy}.{own}"
     return with_set(config, f"{key}{equals}{value}"), life
 
 

@@ -147,7 +147,7 @@ def test_what_is_a_default_is_marked() -> None:
     lines = config_text(given, NO_FILE).splitlines()
     assert 'policy = "exclusive"' in lines
     assert "grace_s = 30.0" in lines
-    assert 'order = "fifo"  # default' in lines
+    assert 'order = "auto"  # default, now "fifo"' in lines
     assert "settle_s = 120.0  # default" in lines
     assert "enabled = false  # default" in lines
     document = config_document(given, NO_FILE)
