@@ -38,6 +38,36 @@ class Mutant:
 
 MUTANTS = (
     Mutant(
+        name="a shared second counts twice",
+        file="state/holding.py",
+        old="holding.part_beside(others).seconds += until_s - since_s",
+        new="holding.part_beside(others).seconds += 2 * (until_s - since_s)",
+    ),
+    Mutant(
+        name="shared time has any number of parts",
+        file="state/holding.py",
+        old="if key not in self.beside and len(self.beside) >= MOST_BESIDE:",
+        new="if key not in self.beside and len(self.beside) >= 99 * MOST_BESIDE:",
+    ),
+    Mutant(
+        name="a cold reading shows the activity of shared time",
+        file="state/ledger.py",
+        old="if reading.smact is not None and self.is_quiet and self.load.counts(reading):",
+        new="if reading.smact is not None and self.is_quiet:",
+    ),
+    Mutant(
+        name="first minutes replace a declared activity",
+        file="lifecycle/outcomes.py",
+        old="or smact is None or declared or slowed:",
+        new="or smact is None or slowed:",
+    ),
+    Mutant(
+        name="a job that was slow elsewhere shows its activity",
+        file="lifecycle/outcomes.py",
+        old="or smact is None or declared or slowed:",
+        new="or smact is None or declared:",
+    ),
+    Mutant(
         name="an owner's reservations add up",
         file="state/reserved/of_device.py",
         old="largest[owner] = max(mib, largest.get(owner, 0))",

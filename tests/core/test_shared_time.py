@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from radrm.core import events as ev
@@ -86,6 +86,7 @@ def test_a_restart_keeps_the_shared_time() -> None:
     assert 100.0 - NOTED_EVERY_S <= part.seconds <= 100.0
 
 
+@example([(step / 20, 10) for step in range(21)])
 @given(st.lists(st.tuples(st.floats(0, 1), st.integers(1, 50)), max_size=40))
 def test_every_shared_second_counts_once_in_few_parts(visits: Sequence[tuple[float, int]]) -> None:
     led = ledger(smact_window_s=1.0)

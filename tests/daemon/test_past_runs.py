@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from radrm.core.records import Attempt, Instant, Job, Usage
+from radrm.core.records import Attempt, Instant, Job, Progress, Usage
 from radrm.core.words import Outcome
 from radrm.daemon.past_runs import runs_of
 from radrm.daemon.views.documents import JobDocuments
@@ -156,3 +156,69 @@ def test_spans_are_shown_as_time_since_boot_knows_them(
     assert present is not None
     shown = JobDocuments(world.scheduler, store).job(job, present, None)
     assert (shown["waited_s"], shown["ran_s"]) == (waited_s, ran_s)
+
+
+# ------------------------------------------------------------------ shared runs
+
+
+def test_a_shared_run_teaches_what_it_would_have_shown_alone() -> None:
+    """Two jobs fill a GPU: each was slower than alone, and the GPU's activity is not its own."""
+    world = World(gpus(1))
+    world.smact["GPU-0"] = 0.5
+    first = world.submit(8 * GIB, smact=0.5)
+    for _ in range(60):
+        world.pass_time(1.0)
+    second = world.submit(8 * GIB, smact=0.3)
+    world.used = {first.id: GIB, second.id: GIB}
+    world.smact["GPU-0"] = 0.75
+    for _ in range(300):
+        world.pass_time(1.0)
+    world.end(second)
+    run = ended(world, second)
+    assert run is not None and not run.alone and not run.smact_alone
+    assert run.smact == pytest.approx(0.3, abs=0.15) and run.smact < (run.smact_most or 0)
+    assert run.duration_s is not None and 150 < run.duration_s < 299
+    assert (run.told_smact, run.told_duration) == ({"test": 0.3}, {})
+    world.end(first)
+    run = ended(world, first)
+    assert run is not None and run.smact_alone and run.smact == pytest.approx(0.5, rel=0.02)
+    assert run.duration_s is not None and 210 < run.duration_s < 360
+
+
+def test_a_stopped_run_teaches_a_least_duration() -> None:
+    world, job = worked(code=3, seconds=400.0)
+    run = ended(world, job, outcome=Outcome.TIMEOUT)
+    assert run is not None and (run.duration_s, run.least_s) == (None, 400.0)
+    failed = ended(world, job, outcome=Outcome.FAILED)
+    assert failed is not None and (failed.duration_s, failed.least_s) == (None, None)
+
+
+def test_a_run_from_a_checkpoint_teaches_no_duration() -> None:
+    world = World(gpus(1))
+    job = world.submit(8 * GIB, smact=0.3)
+    world.used[job.id] = GIB
+    world.pass_time(10.0)
+    world.requeue(job)
+    world.used[job.id] = GIB
+    world.pass_time(10.0)
+    world.end(job)
+    whole = ended(world, job)
+    assert whole is not None and whole.duration_s is not None, "it began again"
+    decision = next(d for d in reversed(world.decisions) if ended_in(d.changed))
+    saved = replace(world.jobs[job.id], saved=Progress(at=world.now, work_done=0.5))
+    changed = (*(r for r in decision.changed if not isinstance(r, Job)), saved)
+    (run,) = runs_of(replace(decision, changed=changed), world.scheduler.snapshot)
+    (attempt,) = [r for r in changed if isinstance(r, Attempt) and r.ended]
+    found = past_run(run.device_kind, run.said, attempt)
+    assert run.said.resumed and found is not None and found.duration_s is None
+
+
+def test_the_length_of_a_training_is_stored_apart() -> None:
+    mark = "0" * 32
+    for fingerprint, kept in ((mark, (mark, None)), (f"{mark}+0123abcd", (mark, "0123abcd"))):
+        world, job = worked()
+        decision = next(d for d in reversed(world.decisions) if ended_in(d.changed))
+        marked = replace(world.jobs[job.id], fingerprint=fingerprint)
+        changed = (*(r for r in decision.changed if not isinstance(r, Job)), marked)
+        (run,) = runs_of(replace(decision, changed=changed), world.scheduler.snapshot)
+        assert (run.fingerprint, run.said.length) == kept

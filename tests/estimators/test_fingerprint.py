@@ -11,7 +11,13 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from radrm.daemon.intake.estimation import fingerprint_of
-from radrm.estimators.learning.fingerprint import NEUTRAL, fingerprint, variables_of
+from radrm.estimators.learning.fingerprint import (
+    NEUTRAL,
+    fingerprint,
+    parts_of,
+    variables_of,
+    with_length,
+)
 from radrm.host.storage.sources import sources_of
 from radrm.host.storage.spool import Envelope
 from radrm.jobfile.radfile import read_job_file
@@ -199,3 +205,28 @@ def test_the_documentation_lists_what_is_neutral() -> None:
     told = text.partition("options of the command are\nignored:")[2].partition("An array")[0]
     words = told.replace("`", " ").replace(",", " ").replace(".", " ").split()
     assert sorted(words) == sorted(f"--{name}" for name in NEUTRAL)
+
+
+# ------------------------------------------------------------------ the length of a training
+
+MARK = "0" * 32
+
+
+def test_a_length_is_told_apart_from_the_program() -> None:
+    short = with_length(MARK, "python a.py --epochs 10 --lr=0.1")
+    long = with_length(MARK, "python a.py --epochs=20")
+    assert short != long and parts_of(short)[0] == parts_of(long)[0] == MARK
+    assert with_length(MARK, ["python", "a.py", "--epochs", "10"]) == short, "in any spelling"
+    assert with_length(MARK, ["a.py", "--num_epochs=3"]) == with_length(MARK, "a.py --num-epochs 3")
+    assert with_length(MARK, "python a.py --seed 3") == MARK
+    assert parts_of(MARK) == (MARK, None) and parts_of(None) == (None, None)
+
+
+@pytest.mark.parametrize("mark", ["context 550.54 12.1+0123abcd", f"{MARK}+", "f+0123abcd", ""])
+def test_other_marks_have_no_length(mark: str) -> None:
+    assert parts_of(mark) == (mark, None)
+
+
+@given(st.text(max_size=60))
+def test_any_command_has_a_mark_with_its_program(text: str) -> None:
+    assert parts_of(with_length(MARK, text))[0] == MARK

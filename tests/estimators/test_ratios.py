@@ -35,7 +35,7 @@ def duration(value: float, source: str, upper: float | None = None) -> Estimate:
 
 def test_without_runs_a_bound_is_the_assumed_one() -> None:
     found = bounded(duration(100.0, ALONE), JOB, 0.95)
-    assert (found.value, found.upper, found.raw) == (100.0, 125.0, 100.0)
+    assert (found.value, found.upper, found.raw) == (100.0, 130.0, 100.0)
     assert bounded(duration(100.0, SHARED), JOB, 0.95).upper == 150.0, "wider"
     theirs = bounded(duration(100.0, "a third party's"), JOB, 0.95)
     assert (theirs.value, theirs.upper) == (100.0, 100.0)

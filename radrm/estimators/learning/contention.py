@@ -24,6 +24,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from math import exp, log
 
 from radrm.core.records import Attempt, Beside
@@ -45,11 +46,13 @@ JOINT_ERROR = 0.2
 TYPICAL, TYPICAL_ERROR = 0.5, 0.3
 """The demand of a job of which nothing is known, and its standard deviation. Assumptions."""
 _LEAST_ERROR = 0.03
-_GRID = (LEAST_DEMAND, *(step / 20 for step in range(1, 21)))
-_MOST_PARTS = 8
+_GRID = (0.02, 0.06, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
+"""Small jobs are common, and a small step is large for them."""
+_EDGES = (0.0, *((low + high) / 2 for low, high in pairwise(_GRID)), 1.0)
+_MOST_PARTS = 5
 """The longest parts of a GPU's shared time that count for the demand."""
 _TAIL = 0.05
-_HALVINGS = 10
+_HALVINGS = 7
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +127,7 @@ def demand_beside(attempt: Attempt, predicted: float | None) -> DemandRange | No
     logs = []
     for demand in _GRID:
         fit = -(((demand - expected) / error) ** 2) / 2
-        joint = mean_speed(attempt, demand, ran_s) if wide else None
+        joint = mean_speed(attempt, demand, ran_s, fitted=False) if wide else None
         for part, seen in parts:
             shown = _activity(demand, part.others, mps, 0.0, joint)
             less = _activity(demand, part.others, mps, -1.0, joint)
@@ -134,24 +137,28 @@ def demand_beside(attempt: Attempt, predicted: float | None) -> DemandRange | No
             fit += likely / len(parts) ** 0.5
         logs.append(fit)
     best = max(logs)
-    weighted = [(demand, exp(fit - best)) for demand, fit in zip(_GRID, logs, strict=True)]
-    value = sum(d * w for d, w in weighted) / sum(w for _, w in weighted)
-    least, most = quantile_of(weighted, _TAIL), quantile_of(weighted, 1 - _TAIL)
-    half = (_GRID[2] - _GRID[1]) / 2
-    least, most = max(LEAST_DEMAND, least - half), min(1.0, most + half)
-    return DemandRange(value, min(value, least), max(value, most))
+    cells = list(pairwise(_EDGES))
+    weights = [exp(fit - best) * (high - low) for fit, (low, high) in zip(logs, cells, strict=True)]
+    value = sum(d * w for d, w in zip(_GRID, weights, strict=True)) / sum(weights)
+    # A demand can be anywhere in its cell.
+    least = quantile_of([(low, w) for (low, _), w in zip(cells, weights, strict=True)], _TAIL)
+    most = quantile_of([(high, w) for (_, high), w in zip(cells, weights, strict=True)], 1 - _TAIL)
+    return DemandRange(value, min(value, max(LEAST_DEMAND, least)), max(value, most))
 
 
-def mean_speed(attempt: Attempt, demand: float, ran_s: float, fastest: bool = False) -> float:
+def mean_speed(
+    attempt: Attempt, demand: float, ran_s: float, fastest: bool = False, fitted: bool = True
+) -> float:
     """Return the mean speed (0..1] of an attempt in `ran_s` seconds.
 
-    `fastest`: beside the least demands that fit the readings.
+    `fastest`: beside the least demands that fit the readings. `fitted`: unknown neighbours have
+    a demand that fits them, not just a typical one.
     """
     mps = attempt.placement.collocation is Collocation.MPS
     each = []
     for usage in attempt.used.values():
         shared_s = sum(part.seconds for part in usage.beside)
-        worked_s = sum(p.seconds * _speed(demand, p, mps, fastest) for p in usage.beside)
+        worked_s = sum(p.seconds * _speed(demand, p, mps, fastest, fitted) for p in usage.beside)
         whole_s = max(ran_s, shared_s)
         each.append((whole_s - shared_s + worked_s) / whole_s if whole_s > 0 else 1.0)
     return joint_speed(each) if each else 1.0
@@ -162,13 +169,15 @@ def speed_beside(demand: float, others: Sequence[float | None], mps: bool) -> fl
     return speeds(_demands(demand, others), mps=mps)[0]
 
 
-def _speed(demand: float, part: Beside, mps: bool, fastest: bool) -> float:
+def _speed(demand: float, part: Beside, mps: bool, fastest: bool, fitted: bool) -> float:
     off = -1.0 if fastest else 0.0
-    if None in part.others and part.smact is not None:
+    if fitted and None in part.others and part.smact is not None:
         # Unknown neighbours are typical, but within what the activity leaves them.
         least = _unknown(demand, part, mps, off, part.smact - READING_ERROR)
-        most = _unknown(demand, part, mps, off, part.smact + READING_ERROR)
-        unknown = least if fastest else min(max(TYPICAL, least), most)
+        unknown = least
+        if not fastest:
+            most = _unknown(demand, part, mps, off, part.smact + READING_ERROR)
+            unknown = min(max(TYPICAL, least), most)
         return speeds(_demands(demand, part.others, off, unknown), mps=mps)[0]
     return speeds(_demands(demand, part.others, off), mps=mps)[0]
 

@@ -31,7 +31,7 @@ ASSUMED: Mapping[Quantity, Mapping[str, tuple[float, ...]]] = {
         SAME_NAME: (0.3, 0.5, 0.8, 1.0, 1.25, 2.0, 3.0),
     },
     Quantity.DURATION: {
-        ALONE: (0.85, 0.95, 1.0, 1.1, 1.25),
+        ALONE: (0.85, 0.95, 1.0, 1.1, 1.3),
         SHARED: (0.75, 0.85, 0.95, 1.0, 1.1, 1.25, 1.5),
         SAME_NAME: (0.1, 0.3, 0.7, 1.0, 1.5, 3.0, 10.0),
     },

@@ -178,6 +178,26 @@ def test_a_card_names_the_estimator_its_bound_and_every_guess() -> None:
     assert text.count("assumed") == 2 and ESC not in text
 
 
+def test_a_card_shows_what_is_predicted_and_what_was_measured() -> None:
+    it = job(
+        *(5, "RUNNING"),
+        estimate_smact=0.62,
+        estimate_smact_upper=0.71,
+        estimate_smact_source=f"history, shared runs{ESC}",
+        estimate_duration_s=4800.0,
+        estimate_duration_upper_s=4800.0,
+        estimate_duration_source="declared",
+        alone_smact=0.6,
+        expected_end_at=NOW + 3600,
+        expected_end_latest_at=NOW + 5400,
+    )
+    text = "\n".join(shown(card(it, NOW, {}, [attempt(1, None, smact=0.55)]), 120))
+    assert "SM activity 0.62, at most 0.71 (from history, shared runs" in text
+    assert "duration alone 1h20m (declared)" in text
+    assert "0.55 measured, 0.60 alone" in text
+    assert "(in 1h00m), 1h30m at the latest" in text and ESC not in text
+
+
 def test_one_row_of_many_elements_is_no_card(run: Any) -> None:
     client = Script(page=[page([job(5, label="5_[0-9]", count=10)])])
     assert "5_[0-9]" in run(client, "5").stdout

@@ -64,8 +64,21 @@ def test_what_ran_before_is_known_the_next_time(daemon: DaemonHome) -> None:
     assert (told["source"], told["memory_mib"]) == ("history", peak)
     second = daemon.job(daemon.submit("b.rad"))
     assert (second["estimate_source"], second["estimate_mib"]) == ("history", peak)
+    for source, duration_s, upper_s in (
+        [told[f"duration_{key}"] for key in ("source", "s", "upper_s")],
+        [second[f"estimate_duration_{key}"] for key in ("source", "s", "upper_s")],
+    ):
+        assert source == "history" and 55 < duration_s <= upper_s
     simjob(daemon, "c.rad", mib=3001)
     assert daemon.job(daemon.submit("c.rad"))["estimate_mib"] is None, "it is another command"
+    simjob(daemon, "d.rad", "#RAD --name=a", mib=3001)
+    named = daemon.job(daemon.submit("d.rad"))
+    assert (named["estimate_mib"], named["estimate_duration_source"]) == (
+        None,
+        "history, same name",
+    )
+    (other,) = daemon.json("estimate", "d.rad", "--estimator", "history")
+    assert (other["memory_mib"], other["duration_source"]) == (None, "history, same name")
     said = daemon.radrm("estimate", "b.rad", "--explain").stdout
     assert "of the same job" in said
     daemon.wait_end(second["id"])  # a kill loses what was measured of a job that still runs

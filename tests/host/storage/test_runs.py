@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from radrm.estimators.interface import PastRun
+from radrm.estimators.learning.contention import Alone
 from radrm.host.storage.runs import Run, Said
 from radrm.host.storage.store import Store
 from tests.host.storage.stores import ended_attempt, saved_world, submission_of
@@ -82,3 +83,22 @@ def test_a_damaged_run_is_left_out(path: str) -> None:
     raw.commit()
     raw.close()
     assert store.runs.same("f", 1, 10) == store.runs.recent(None, 10) == ()
+
+
+def test_runs_of_a_name_are_the_users_own_of_its_latest_jobs(path: str) -> None:
+    store = Store(path)
+    world = World(gpus(1))
+    mine, other = world.submit(1000, name="train"), world.submit(1000, name="else")
+    world_of = [submission_of(job) for job in (mine, other)]
+    attempts = tuple(
+        ended_attempt(n, 1000 * n, job.id) for n, job in ((1, mine), (2, mine), (3, other))
+    )
+    shown = Said(shown=Alone(0.4, 0.5, False, 30.0, 40.0), told_smact={"history": 0.3}, length="x")
+    runs = [Run(1, 1000, "a", "A100", shown), Run(2, 7, "b", "A100", SAID)]
+    store.save(world.decisions, world_of)
+    store.save([replace(world.decisions[-2], changed=attempts)], runs=runs)
+    (run,) = store.runs.named("train", 1000, 10)
+    assert (run.smact, run.smact_most, run.duration_s, run.duration_most_s) == (0.4, 0.5, 30, 40)
+    assert (run.told_smact, run.length, run.least_s) == ({"history": 0.3}, "x", None)
+    assert store.runs.named("else", 1000, 10) == store.runs.named("train", 1000, 0) == ()
+    assert len(store.runs.named("train", 7, 10)) == 1

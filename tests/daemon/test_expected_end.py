@@ -1,0 +1,107 @@
+"""When a running job is expected to end, and what is predicted of it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from radrm.core import events as ev
+from radrm.core.records import Estimate, Job
+from radrm.core.words import Quantity
+from radrm.daemon.views.documents import JobDocuments
+from radrm.daemon.views.expected import PROGRESS_MARGIN
+from radrm.host.storage.store import Store
+from tests.world import GIB, World, gpus
+
+
+@pytest.fixture
+def store(tmp_path: object) -> Store:
+    return Store(f"{tmp_path}/radrm.sqlite")
+
+
+def shown(world: World, store: Store, job: Job) -> dict[str, object]:
+    return JobDocuments(world.scheduler, store).job(world.jobs[job.id], world.now, None)
+
+
+def left(world: World, store: Store, job: Job) -> tuple[float, float] | None:
+    """The seconds until the expected end, and until the latest."""
+    document = shown(world, store, job)
+    at, latest = document["expected_end_at"], document["expected_end_latest_at"]
+    if not isinstance(at, float) or not isinstance(latest, float):
+        return None
+    return at - world.now.wall_s, latest - world.now.wall_s
+
+
+def predicted(world: World, duration_s: float, upper_s: float, **spec: object) -> Job:
+    job = world.submit(8 * GIB, estimating=True, **spec)  # type: ignore[arg-type]
+    estimates = (
+        Estimate(Quantity.MEMORY, 8 * GIB, 8 * GIB, "test"),
+        Estimate(Quantity.SMACT, 0.4, 0.5, "history"),
+        Estimate(Quantity.DURATION, duration_s, upper_s, "history, shared runs"),
+    )
+    world.step(ev.EstimateReady(at=world.now, job_id=job.id, estimates=estimates))
+    return world.jobs[job.id]
+
+
+def test_predictions_are_shown_with_bound_and_source(store: Store) -> None:
+    world = World(gpus(1))
+    document = shown(world, store, predicted(world, 100.0, 150.0))
+    assert [document[f"estimate_{key}"] for key in ("smact", "smact_upper", "smact_source")] == [
+        0.4, 0.5, "history",
+    ]  # fmt: skip
+    keys = ("duration_s", "duration_upper_s", "duration_source")
+    assert [document[f"estimate_{key}"] for key in keys] == [100.0, 150.0, "history, shared runs"]
+    plain = shown(world, store, world.submit(GIB))
+    assert plain["estimate_smact"] is plain["estimate_duration_source"] is None
+
+
+def test_a_duration_gives_the_end_and_a_limit_bounds_it(store: Store) -> None:
+    world = World(gpus(2))
+    job = predicted(world, 100.0, 150.0, time_limit_s=120.0)
+    free = predicted(world, 100.0, 150.0)
+    for _ in range(60):
+        world.pass_time(1.0)
+    assert left(world, store, job) == pytest.approx((40.0, 60.0), abs=2)
+    assert left(world, store, free) == pytest.approx((40.0, 90.0), abs=2)
+    world.pass_time(60.0)
+    assert left(world, store, free) == pytest.approx((0.0, 30.0), abs=2), "late"
+    world.pass_time(60.0)
+    assert left(world, store, free) is None, "the prediction was wrong"
+
+
+def test_neighbours_delay_the_end(store: Store) -> None:
+    world = World(gpus(1))
+    world.smact["GPU-0"] = 0.1
+    jobs = [predicted(world, 1000.0, 1200.0)]
+    world.pass_time(1.0)
+    alone = left(world, store, jobs[0])
+    assert alone == pytest.approx((999.0, 1199.0), abs=1)
+    for _ in range(2):
+        job = predicted(world, 1000.0, 1200.0)
+        world.pass_time(1.0)
+        jobs.append(job)
+    shared = left(world, store, jobs[0])
+    assert world.where(jobs[-1]) and shared is not None and alone is not None
+    assert shared[0] > alone[0] and shared[1] > alone[1]
+
+
+def test_progress_beats_a_predicted_duration(store: Store) -> None:
+    world = World(gpus(1))
+    job = predicted(world, 1000.0, 1200.0)
+    world.pass_time(100.0)
+    world.report(job, work_done=0.25)
+    assert left(world, store, job) == pytest.approx((300.0, 300.0 * PROGRESS_MARGIN), abs=3)
+    world.report(job, work_done=0.001)
+    found = left(world, store, job)
+    assert found is not None and found[0] > 800, "too early to tell"
+
+
+def test_nothing_is_expected_of_what_is_unknown(store: Store) -> None:
+    world = World(gpus(1))
+    job = world.submit(8 * GIB)
+    world.pass_time(10.0)
+    assert left(world, store, job) is None
+    waiting = replace(predicted(world, 100.0, 150.0), id=99)
+    world.jobs[99] = waiting
+    assert left(world, store, waiting) is None
