@@ -30,7 +30,11 @@ PUBLISHED = Combination("magm", "fifo", "default")
 """RAD-RM's best setting (thesis, chapter 6)."""
 
 GOALS: Mapping[str, Combination] = {
-    "sharing": PUBLISHED,
+    # Jobs on several GPUs first: started last, they would keep the other GPUs waiting.
+    "sharing": Combination(
+        *("packing", "smallest-work", "backfill"), orders={"smallest-work": {"wide_weight": 0.0}}
+    ),
+    "turnaround": Combination("packing", "smallest-work", "backfill"),
     "published": PUBLISHED,
 }
 

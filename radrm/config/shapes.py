@@ -146,8 +146,9 @@ class Config:
     """The whole configuration of a site or a user."""
 
     goal: str = "sharing"
-    """What `policy = "auto"` aims at: `sharing` (short waits on a server that users share) or
-    `published` (as in RAD-RM's thesis)."""
+    """What `policy = "auto"` aims at: `sharing` (short waits, and all jobs done soon), `throughput`
+    (all jobs done soonest), `turnaround` (the shortest mean completion), or `published` (RAD-RM's
+    thesis). See [policies.md](policies.md#goals)."""
     policy: str = "auto"
     """Chooses a job's GPUs; `auto`: the goal's policy."""
     order: str = "auto"
