@@ -77,7 +77,7 @@ class Estimation:
             return NOTHING_KNOWN
         mark = fingerprint_of(job_file, envelope)
         description = self._described(job_file, mark, uid)
-        if description.same_runs or description.named_runs:
+        if description.same_runs:
             description = self._with_recent(description, uid)
         estimates = self._asking.at_once(description)
         known = {e.quantity for e in estimates}
@@ -113,13 +113,16 @@ class Estimation:
     def _described(self, job_file: JobFile, mark: str | None, uid: int) -> Description:
         program, length = parts_of(mark)
         runs, described = self._store.runs, describe(job_file)
+        same = runs.same(program, uid, SAME_RUNS) if program is not None else ()
+        # Runs of the same name are read only where there are no better ones: intake is quick.
+        named = () if same else runs.named(described.spec.name, uid, SAME_RUNS)
         return replace(
             described,
             device_kind=self.device_kind(),
             driver=self.driver,
             length=length,
-            same_runs=runs.same(program, uid, SAME_RUNS) if program is not None else (),
-            named_runs=runs.named(described.spec.name, uid, SAME_RUNS),
+            same_runs=same,
+            named_runs=named,
         )
 
     def contexts(self, uid: int) -> dict[str, float]:

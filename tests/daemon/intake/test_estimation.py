@@ -71,14 +71,15 @@ def test_what_ran_before_is_known_the_next_time(daemon: DaemonHome) -> None:
         assert source == "history" and 55 < duration_s <= upper_s
     simjob(daemon, "c.rad", mib=3001)
     assert daemon.job(daemon.submit("c.rad"))["estimate_mib"] is None, "it is another command"
-    simjob(daemon, "d.rad", "#RAD --name=a", mib=3001)
+    simjob(daemon, "d.rad", "#RAD --name=a", mib=3002)
+    (told_of_name,) = daemon.json("estimate", "d.rad", "--estimator", "history")
     named = daemon.job(daemon.submit("d.rad"))
     assert (named["estimate_mib"], named["estimate_duration_source"]) == (
         None,
         "history, same name",
     )
-    (other,) = daemon.json("estimate", "d.rad", "--estimator", "history")
-    assert (other["memory_mib"], other["duration_source"]) == (None, "history, same name")
+    assert told_of_name["memory_mib"] is None
+    assert told_of_name["duration_source"] == "history, same name"
     said = daemon.radrm("estimate", "b.rad", "--explain").stdout
     assert "of the same job" in said
     daemon.wait_end(second["id"])  # a kill loses what was measured of a job that still runs
