@@ -5,8 +5,8 @@
 Each history is a drawn trace, simulated under one policy, and what a daemon would have recorded of
 it. The truth is what the same jobs need under `exclusive` with their true figures. Half of the
 histories have typical kinds of jobs, half have SM activity, memory and batch size drawn apart.
-`--old`: without readings of the times at which a sharing job was alone (records of releases before
-0.2).
+`--old`: the records have no readings of the times at which a sharing job was alone, as those of
+earlier releases.
 """
 
 from __future__ import annotations

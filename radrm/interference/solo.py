@@ -16,15 +16,14 @@ draws have exactly the posterior distribution; here the equations are nearly lin
 the ceiling, where the prior decides.
 
 The unknowns are the logits of the demands, and their mean over all jobs. A fit is Gauss-Newton;
-each step solves the normal equations by conjugate gradients. Iterations are bounded, so the time
-grows with the number of runs times the jobs beside each.
+each step solves the normal equations by conjugate gradients. Iterations and terms are bounded.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from math import exp, hypot, log
+from math import ceil, exp, hypot, log
 from random import Random
 
 from radrm.interference.model import Demand, total_activity
@@ -43,6 +42,9 @@ unknown weight hold it back. So readings that are mostly from such times count a
 others this is the error of that part."""
 _START_UP_SD_S = 10.0
 """How well it is known for how long a run puts no load on its devices."""
+_MOST_TERMS = 1_000_000
+"""Terms (a run in a period of an equation) that a fit takes: some seconds for each draw. Ten
+thousand jobs with three on a GPU have a fifth of them."""
 _ROUNDS, _ROUNDS_OF_DRAW = 12, 4
 _CG_ROUNDS = 30
 _CG_EXACT = 1e-3
@@ -192,12 +194,19 @@ class _Equations:
                 part = hypot(_MODEL_SD, min(1.0, _START_UP_SD_S / seconds))
                 sd = hypot(_READING_SD, part * each.smact, _JOINT_SD * joint / seconds)
                 self.seen.append(_Equation(parts, seconds, each.smact, sd))
+        self._bound_terms(periods)
         self._periods, self._job_of = periods, job_of
         self._parts = [
             (tuple(job_of[at] for at in part.runs), part.mps, part.seconds)
             for part in periods.parts
         ]
         self._factor = [1.0] * len(self._parts)
+
+    def _bound_terms(self, periods: Periods) -> None:
+        """Leave out equations, evenly, if all together have too many terms."""
+        sizes = [len(part.runs) for part in periods.parts]
+        terms = sum(sum([sizes[at] for at in each.parts]) for each in self.seen)
+        self.seen = self.seen[:: max(1, ceil(terms / _MOST_TERMS))]
 
     def jobs_read(self) -> frozenset[int]:
         places = {place for each in self.seen for place in each.parts}

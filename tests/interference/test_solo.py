@@ -8,6 +8,7 @@ from statistics import fmean, stdev
 
 import pytest
 
+from radrm.interference import solo
 from radrm.interference.model import Demand
 from radrm.interference.periods import Periods, Run, cut, part_activities
 from radrm.interference.solo import Seen, SoloFit, Told
@@ -92,3 +93,11 @@ def test_the_same_arguments_give_the_same_draws() -> None:
     runs, truth = [run(0, 10, "a"), run(0, 20, "a")], (1.0, 0.0)
     first, again = draws(fit(runs, truth), 0), draws(fit(runs, truth), 0)
     assert first == again and all(0 < each < 1 for each in first)
+
+
+def test_a_long_history_is_thinned_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(solo, "_MOST_TERMS", 20)
+    runs = [run(100 * at, 100 * at + 250) for at in range(30)]
+    found = fit(runs, [0.2] * 30)
+    assert found.best([1.0] * 30) == pytest.approx([0.2] * 30, abs=0.3)
+    assert len(found.informed) < 30

@@ -35,10 +35,10 @@ from radrm.simulator.traces.job import TraceJob
 from radrm.simulator.traces.past import RECORDED, Replayed, replayed
 from radrm.simulator.traces.trace import fitting
 
-_WIDER = 1.1
-"""The factor of each range. Without it 22 of 26 time-sliced histories with known truth lay in their
-ranges, with it 25 (`python -m benchmarks.simulation.replays --timeslice`): the draws are linear
-near the best fit, and so too alike."""
+_WIDER = 1.25
+"""The factor of each range. Histories with known truth lay in their ranges without it, and with it:
+37 and 40 of 40 under MPS, 22 and 25 of 26 time-sliced (`python -m benchmarks.simulation.replays`).
+The draws are linear near the best fit, and so too alike."""
 
 _TYPE = re.compile(r"\b(A100|A10|A30|A40|H100|H200|L40S|L4|T4|V100|P100|RTX ?A?\d{4})\b")
 
