@@ -68,6 +68,30 @@ MUTANTS = (
         new="or smact is None or declared:",
     ),
     Mutant(
+        name="each job on a shared device pays for all of it",
+        file="state/use.py",
+        old="            1.0 / len(self._jobs_on[uuid])",
+        new="            1.0",
+    ),
+    Mutant(
+        name="a restart forgets the use while no daemon ran",
+        file="state/use.py",
+        old="            return  # the stored rate was the present one",
+        new="            pass",
+    ),
+    Mutant(
+        name="a copy of the queue follows later ranks",
+        file="state/queue/ranked.py",
+        old="found = RankedQueue(lambda spec: ranks[spec.uid])",
+        new="found = RankedQueue(self._rank_of)",
+    ),
+    Mutant(
+        name="a worse rank stands before a better one",
+        file="state/queue/ranked.py",
+        old="last = (_BEHIND,) if theirs < mine else ()",
+        new="last = (_BEHIND,) if theirs > mine else ()",
+    ),
+    Mutant(
         name="an owner's reservations add up",
         file="state/reserved/of_device.py",
         old="largest[owner] = max(mib, largest.get(owner, 0))",
