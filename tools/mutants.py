@@ -296,6 +296,32 @@ MUTANTS = (
         "        self._divide_energy_before(left_s)\n",
         "        left_s = now_s if left_s is None else left_s\n",
     ),
+    Mutant(
+        "an offer from before a reading",
+        "state/ledger.py",
+        "        self.version += 1\n        self.reading, self.load",
+        "        self.reading, self.load",
+    ),
+    Mutant(
+        "an offer with a holder's old record",
+        "view/offers.py",
+        "jobs.get(job_id) is not holder.job or ",
+        "",
+    ),
+    Mutant(
+        "an offer with a stale reading",
+        "view/offers.py",
+        "ledger.is_stale(state.step.now.boot_s) or ",
+        "",
+    ),
+    Mutant(
+        "an offer to another user",
+        "view/offers.py",
+        "return need, job.spec.uid, 0,",
+        "return need, 0, 0,",
+    ),
+    Mutant("an offer with another job's need", "view/offers.py", '"capacity", ', ""),
+    Mutant("an offer out of turn", "view/offers.py", " or is_contested(state, ledger):", ":"),
 )
 
 

@@ -12,7 +12,6 @@ from radrm.core.constraints.expected import earliest_free_s, expected_end_s, exp
 from radrm.core.constraints.need import effective_need_mib
 from radrm.core.constraints.nodes import books_nothing, refuse_bookings, refuse_size
 from radrm.core.constraints.turns import turns
-from radrm.core.offers import Answers, Holder, Offer, Offers
 from radrm.core.records import (
     Attempt,
     Device,
@@ -28,9 +27,8 @@ from radrm.core.settings import CoreSettings
 from radrm.core.state.isolation import Isolation
 from radrm.core.state.reserved.claims import FOREVER
 from radrm.core.state.state import State, owner_of
+from radrm.core.view.offers import Answers, Offer, Offers
 from radrm.core.words import Collocation
-
-__all__ = ["Holder", "Offer", "View"]
 
 
 class View:
@@ -84,7 +82,7 @@ class View:
 
     def devices(self) -> tuple[Device, ...]:
         """Return the devices that have not vanished, by index."""
-        return self._state.listed()
+        return tuple(self._state.listed)
 
     def warm_from_s(self, device: str) -> float:
         """Return the boot time from which readings of SM activity show the jobs that are there."""
