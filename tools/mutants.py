@@ -293,7 +293,7 @@ MUTANTS = (
         "the energy of one that leaves is its neighbours'",
         "state/ledger.py",
         "        left_s = now_s if left_s is None else left_s\n"
-        "        self._divide_energy_before(left_s)\n",
+        "        self._count_before(left_s)\n",
         "        left_s = now_s if left_s is None else left_s\n",
     ),
     Mutant(
@@ -304,24 +304,26 @@ MUTANTS = (
     ),
     Mutant(
         "an offer with a holder's old record",
-        "view/offers.py",
+        "constraints/offers.py",
         "jobs.get(job_id) is not holder.job or ",
         "",
     ),
     Mutant(
         "an offer with a stale reading",
-        "view/offers.py",
+        "constraints/offers.py",
         "ledger.is_stale(state.step.now.boot_s) or ",
         "",
     ),
     Mutant(
         "an offer to another user",
-        "view/offers.py",
+        "constraints/offers.py",
         "return need, job.spec.uid, 0,",
         "return need, 0, 0,",
     ),
-    Mutant("an offer with another job's need", "view/offers.py", '"capacity", ', ""),
-    Mutant("an offer out of turn", "view/offers.py", " or is_contested(state, ledger):", ":"),
+    Mutant("an offer with another job's need", "constraints/offers.py", '"capacity", ', ""),
+    Mutant(
+        "an offer out of turn", "constraints/offers.py", " or is_contested(state, ledger):", ":"
+    ),
 )
 
 

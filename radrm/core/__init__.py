@@ -13,7 +13,7 @@ Events go in, decisions come out. The files, in the order in which they may impo
     state        what `step` remembers (a folder)
     snapshot     what code outside the core can see of the state
     constraints  what a placement or proposal must satisfy (a folder)
-    view         what a rule can see of the state (a folder)
+    view         what a rule can see of the state
     rules        the interfaces of the rules
     lifecycle    how jobs and attempts start, change and end (a folder)
     planning     how the core calls rules (a folder)

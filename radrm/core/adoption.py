@@ -73,6 +73,7 @@ class Adoption:
             state.put_attempt(attempt)
         self._waiting = list(kept.reservations)
         state.step.changed.clear()  # all of it is in the store
+        state.timers.clear()
 
     def put_back(self) -> None:
         """Put stored reservations, and their attempts, on the devices that are present now."""
@@ -131,6 +132,7 @@ class Adoption:
             wake_for_limit(state, job, attempt)
             wake_for_kill(state, attempt)
             renew(state, job, state.attempts[job.id])
+        state.queue.set_timers()
         for rule_state in state.rule_states.values():
             if rule_state.wake_boot_s is not None:
                 # After a reboot the stored time means nothing. A planner that is called early

@@ -17,22 +17,8 @@ from radrm.core.events import Event
 from radrm.core.proposals import Proposal
 from radrm.core.records import Attempt, Job, OutOfMemory, Refusal
 from radrm.core.snapshot import Snapshot
+from radrm.core.state.queue.order import Order as Order
 from radrm.core.view import Offer, View
-
-
-class Order(Protocol):
-    """Sorts the waiting jobs, after recovery queue and priority."""
-
-    @property
-    def name(self) -> str: ...
-    @property
-    def strict(self) -> bool:
-        """True: while the head of a line cannot start, no job behind it starts."""
-        ...
-
-    def key(self, job: Job) -> tuple[Any, ...]:
-        """Return a job's key: the smallest is next. It holds numbers, texts, None and tuples."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,10 +135,20 @@ def is_slow(planner: object) -> TypeGuard[SlowPlanner]:
 
 @dataclass(frozen=True, slots=True)
 class Again:
-    """Recover the job, with at least this need, and with or without a device of its own."""
+    """Recover the job: it is next.
+
+    `memory_floor_mib` is the least need per GPU that its deaths have proven. `ask_mib` is what to
+    find instead, a guess: a settled job reserves less. A guess beyond the devices means a whole
+    device. With `own_device` no job joins it. With `idle_device` it starts on idle devices
+    (as published), else where the site's policy places it. `use_last` names devices that it uses
+    only if no others will do.
+    """
 
     memory_floor_mib: int | None
     own_device: bool
+    idle_device: bool = True
+    ask_mib: int | None = None
+    use_last: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,7 +167,11 @@ class Recovery(Protocol):
     def after_oom(
         self, job: Job, attempt: Attempt, evidence: OutOfMemory, largest_mib: int
     ) -> Again | GiveUp:
-        """Return the verdict. `job.oom_count` counts this death; `largest_mib`: largest device."""
+        """Return the verdict. `largest_mib`: the largest device.
+
+        The job's record counts this death (`oom_count`, `victim_count`, `died_on`), and
+        `evidence.blame` says whose growth caused it.
+        """
         ...
 
 

@@ -88,7 +88,7 @@ class Scheduler:
     ) -> None:
         self._rules = rules
         self._limit = limit or nullcontext()
-        self.state = State(settings or CoreSettings(), rules.order.key, rules.order.name, windows)
+        self.state = State(settings or CoreSettings(), rules.order, windows)
         self.state.waiting.judge = partial(service.judge, self.state)
         self.state.waiting.never_on_nodes = partial(never_on_nodes, self.state)
         self.view = View(self.state)
@@ -146,8 +146,10 @@ class Scheduler:
         if what == timers.RESERVATION_OVER:
             return True  # `end_planned` removes it before the planners are called
         if what == timers.RULES_AGAIN:
-            state.retry_order_keys()
+            state.queue.retry_keys()
             return True
+        if what == timers.ORDER_KEY:
+            return state.queue.renew_key(timer)
         if what == timers.PAUSE_OVER:
             paused = state.jobs.get(timer.job_id)
             return paused is not None and end_pause(state, paused)

@@ -41,9 +41,9 @@ from radrm.core.settings import CoreSettings
 from radrm.core.state.holding import Holding, merged
 from radrm.core.state.ledger import DeviceLedger
 from radrm.core.state.nodes import Nodes
+from radrm.core.state.queue.waiting import WaitingQueue
 from radrm.core.state.readings import why_unreadable
 from radrm.core.state.state import State
-from radrm.core.state.waiting import WaitingQueue
 from radrm.core.words import Collocation
 
 

@@ -2,4 +2,6 @@
 
 ORDERS = {
     "fifo": "radrm.orders.fifo:Fifo",
+    "shortest": "radrm.orders.shortest:Shortest",
+    "smallest-work": "radrm.orders.smallest_work:SmallestWork",
 }

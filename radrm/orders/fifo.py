@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from radrm.core.records import Job
+from radrm.core.records import Instant, Job
+from radrm.core.rules import Order
 
 
 @dataclass(frozen=True, slots=True)
-class Fifo:
+class Fifo(Order):
     """Sort jobs by their submission. A job that was requeued after its end counts from then."""
 
-    strict: bool = True
-    """`true` (as published): no job passes one that cannot start yet."""
     name: str = "fifo"
 
-    def key(self, job: Job) -> tuple[float, ...]:
+    def key(self, job: Job, now: Instant) -> tuple[float, ...]:
         return (*job.place, job.id)

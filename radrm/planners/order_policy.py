@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import islice
 from typing import Any
 
 from radrm.core import events as ev
@@ -18,7 +17,6 @@ from radrm.core.proposals import Proposal, Start
 from radrm.core.records import Job, Refusal
 from radrm.core.rules import Order, Plan, Planner, Policy
 from radrm.core.view import View
-from radrm.core.words import Queue
 
 # Only these events can make a job startable or a device available.
 _OCCASIONS = frozenset(
@@ -43,13 +41,15 @@ _OCCASIONS = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class OrderPolicy(Planner):
-    """Start waiting jobs: first the recovery queue, with `recovery_policy`."""
+    """Start the first job of each line: first the recovery queue.
+
+    Jobs that recovery starts on idle devices go by `recovery_policy`. No job passes the head of
+    its line, but by its turn on an MPS server.
+    """
 
     order: Order
     policy: Policy
     recovery_policy: Policy
-    depth: int = 100
-    """The number of jobs of a queue that are tried. With a strict order only the first is."""
     name: str = "default"
     version: int = 1
     starts_jobs: bool = True
@@ -62,12 +62,7 @@ class OrderPolicy(Planner):
 
     def _starts(self, view: View, plan: Plan) -> Iterator[Proposal]:
         for gpuless in (False, True):
-            if self.order.strict:
-                yield from self._by_head(view, plan, gpuless)
-            else:
-                for job in list(islice(view.waiting(gpuless), self.depth)):
-                    if view.job(job.id) is job:  # a job that took its turn has started already
-                        yield from self._start(view, job, plan)
+            yield from self._by_head(view, plan, gpuless)
 
     def _by_head(self, view: View, plan: Plan, gpuless: bool) -> Iterator[Proposal]:
         tried, head = None, view.head(gpuless)
@@ -83,12 +78,17 @@ class OrderPolicy(Planner):
         policy = self._policy_for(job)
         found = self._find(view, job, plan.state.get(policy.name), only)
         if found.placement is not None:
-            if found.policy_state is not None:
-                plan.state[policy.name] = found.policy_state
-            yield Start(job_id=job.id, placement=found.placement)
+            yield self._started(job, found, plan)
         elif only is None:
             for refusal in found.refusals:
                 yield from self._start_next_by_turn(view, refusal, plan)
+
+    def _started(self, job: Job, found: Found, plan: Plan) -> Start:
+        """Return the start of a job where it was found room, and keep the policy's new state."""
+        assert found.placement is not None
+        if found.policy_state is not None:
+            plan.state[self._policy_for(job).name] = found.policy_state
+        return Start(job_id=job.id, placement=found.placement)
 
     def _start_next_by_turn(self, view: View, refusal: Refusal, plan: Plan) -> Iterator[Proposal]:
         """Start the job that has the turn on a device's MPS server, on that device only."""
@@ -103,7 +103,7 @@ class OrderPolicy(Planner):
         return find_with_fallback(view, policy, job, policy_state, self.recovery_policy, only)
 
     def _policy_for(self, job: Job) -> Policy:
-        return self.recovery_policy if job.queue is Queue.RECOVERY else self.policy
+        return self.recovery_policy if job.recovers_idle else self.policy
 
     def explain(self, view: View, job: Job) -> Sequence[Refusal]:
         head = view.head(gpuless=not job.spec.gpus)
@@ -111,7 +111,7 @@ class OrderPolicy(Planner):
         behind: tuple[Refusal, ...] = ()
         if head is not None and head.id == job.id:
             head = view.first_for_nodes(job)
-        if self.order.strict and head is not None:
+        if head is not None:
             why = f"job {head.label} ({head.spec.name}) is served first and cannot start yet"
             behind = (Refusal("order", why),)
         return behind + (found.refusals if found.placement is None else ())

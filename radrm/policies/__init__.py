@@ -9,6 +9,7 @@ The files, in the order in which they may import one another:
     mug            the busiest device
     first_fit      the first device with room
     best_fit       the fullest device with room
+    packing        the device whose work a job adds most to, by the model of interference
 """
 
 POLICIES = {
@@ -19,4 +20,5 @@ POLICIES = {
     "mug": "radrm.policies.mug:Mug",
     "first-fit": "radrm.policies.first_fit:FirstFit",
     "best-fit": "radrm.policies.best_fit:BestFit",
+    "packing": "radrm.policies.packing:Packing",
 }

@@ -22,8 +22,8 @@ class ObservedDevice(Protocol):
     steady_s: float
     """The time since which the activity is what it is, or a later one."""
 
-    def mean(self, from_s: float, until_s: float) -> tuple[float, float]:
-        """Return the mean memory (MiB) and SM activity between the two times."""
+    def mean_smact(self, from_s: float, until_s: float) -> float:
+        """Return the mean SM activity between the two times."""
         ...
 
 
@@ -75,7 +75,7 @@ class PiecewiseWindow:
         if (now_s, device.activity) != self._cached_for:
             self._cached_for = now_s, device.activity
             from_s = max(self.restarted_s, now_s - self._length_s)
-            self._cached = min(1.0, max(0.0, device.mean(from_s, now_s)[1]))
+            self._cached = min(1.0, max(0.0, device.mean_smact(from_s, now_s)))
         return self._cached
 
     @property

@@ -129,23 +129,20 @@ class Gpu:
         else:
             self.steps.append(step)
 
-    def mean(self, from_s: float, until_s: float) -> tuple[float, float]:
-        """Return mean memory (MiB) and SM activity between two times that have passed."""
-        memory = smact = 0.0
+    def mean_smact(self, from_s: float, until_s: float) -> float:
+        """Return the mean SM activity between two times that have passed."""
+        smact = 0.0
         left_s = until_s
         for step in reversed(self.steps):
             if step.at_s >= left_s:
                 continue
             begin_s = max(step.at_s, from_s)
-            memory += step.memory_mib * (left_s - begin_s)
             smact += step.smact * (left_s - begin_s)
             left_s = begin_s
             if step.at_s <= from_s:
                 break
         passed_s = until_s - left_s
-        if passed_s <= 0:
-            return self.used_mib, self.activity
-        return memory / passed_s, smact / passed_s
+        return smact / passed_s if passed_s > 0 else self.activity
 
 
 class World:

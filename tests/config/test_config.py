@@ -216,7 +216,7 @@ SET = [
     ("policies.magm.note=a=b", ("policies", "magm", "note"), "a=b"),
     ("policies.magm.note=", ("policies", "magm", "note"), ""),
     ("policies.magm.note=1\nother = 2", ("policies", "magm", "note"), "1\nother = 2"),
-    ("orders.fifo.strict=false", ("orders", "fifo", "strict"), False),
+    ("policies.magm.conditions=false", ("policies", "magm", "conditions"), False),
     ("core.grace_s = 30", ("core", "grace_s"), 30),
     ("mps.enabled=true", ("mps", "enabled"), True),
     ("collocation=exclusive", ("collocation",), "exclusive"),

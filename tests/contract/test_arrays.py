@@ -84,7 +84,7 @@ def test_the_limit_holds_whatever_happens_and_all_run(
         assert live(world) <= at_once
         world.end(running[0])
     assert all(world.state(e).final for e in elements)
-    assert not world.scheduler.state.arrays
+    assert not world.scheduler.state.queue.arrays
 
 
 def test_an_end_costs_the_same_in_a_long_array() -> None:

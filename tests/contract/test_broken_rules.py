@@ -9,11 +9,12 @@ from typing import Any
 import pytest
 
 from radrm.core.records import (
+    Instant,
     Job,
     OutOfMemory,
     Refusal,
 )
-from radrm.core.rules import Again, GiveUp
+from radrm.core.rules import Again, GiveUp, Order
 from radrm.core.words import Collocation, JobState
 from radrm.policies.magm import Magm
 from tests.contract.broken import Recovering, lives, raising, world_of
@@ -23,12 +24,11 @@ from tests.world import GIB
 
 
 @dataclass
-class Sorting:
+class Sorting(Order):
     make: Callable[[Job], Any]
-    strict: bool = True
     name: str = "sorting"
 
-    def key(self, job: Job) -> Any:
+    def key(self, job: Job, now: Instant) -> Any:
         return self.make(job)
 
 
@@ -52,7 +52,7 @@ def test_jobs_that_an_order_fails_for_are_served_by_submission(what: str) -> Non
         world.cancel(jobs.pop(4))
         line = list(world.scheduler.state.waiting.gpu)
         assert sorted(line) == [job.id for job in jobs], "nobody is lost or there twice"
-        failed = [i for i in line if i in world.scheduler.state.order_key.without]
+        failed = [i for i in line if i in world.scheduler.state.queue.order.without]
         assert failed == sorted(failed) and line[-len(failed) :] == failed
     assert world.said[0].startswith("the order sorting failed (")
     world.pass_time(400.0)
@@ -83,7 +83,7 @@ def test_an_order_that_works_again_sorts_the_line_again() -> None:
     order.make = lambda job: (-job.id,)
     world.pass_time(world.settings.retry_s)
     assert list(world.scheduler.state.waiting.gpu) == [element[1].id, *reversed(jobs)]
-    assert not world.scheduler.state.order_key.without
+    assert not world.scheduler.state.queue.order.without
 
 
 # ------------------------------------------------------------------ policies

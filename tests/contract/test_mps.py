@@ -13,7 +13,6 @@ from radrm.core import events as ev
 from radrm.core.records import Device, Job, OutOfMemory, Role
 from radrm.core.settings import CoreSettings
 from radrm.core.words import Collocation, JobState, Outcome
-from radrm.orders.fifo import Fifo
 from radrm.policies.exclusive import Exclusive
 from radrm.policies.magm import Magm
 from radrm.recovery.own_device import OwnDevice
@@ -166,9 +165,8 @@ def turn_is_over(world: World) -> None:
     world.pass_time(world.settings.mps_cohort_s)
 
 
-@pytest.mark.parametrize("order", [Fifo(), Fifo(strict=False)], ids=["strict", "any"])
-def test_the_turn_of_other_users_comes_on_an_mps_server(order: Fifo) -> None:
-    world = World(gpus(1, mps=True), settings=SETTINGS, order=order)
+def test_the_turn_of_other_users_comes_on_an_mps_server() -> None:
+    world = World(gpus(1, mps=True), settings=SETTINGS)
     first = world.submit(GIB, smact=0.1)
     world.pass_time(world.settings.mps_cohort_s / 2)
     bob = world.submit(GIB, smact=0.1, **BOB)

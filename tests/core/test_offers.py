@@ -166,7 +166,7 @@ lives = st.lists(st.one_of(submits, submits, others, more, more), min_size=6, ma
 def test_a_kept_offer_is_a_fresh_one(
     server: tuple[Device, ...], policy: Magm | Exclusive, others_slice: bool, life: list[Move]
 ) -> None:
-    mover, order = Mover(), Fifo(strict=not others_slice)
+    mover, order = Mover(), Fifo()
     world = World(
         server,
         planners=(default_planner(policy, order), mover),

@@ -69,7 +69,7 @@ def test_a_job_that_comes_back_by_itself_keeps_its_place() -> None:
             continue
         world.end(first, 1, lost="killed" if come_back == "lost" else None)
         place = [first.id, second.id]
-        assert sorted(place, key=lambda i: Fifo().key(world.jobs[i])) == place
+        assert sorted(place, key=lambda i: Fifo().key(world.jobs[i], world.now)) == place
 
 
 def test_requeued_elements_of_an_array_keep_their_order_and_its_limit() -> None:

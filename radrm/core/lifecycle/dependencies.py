@@ -56,7 +56,7 @@ def _reach(state: State, ended: Job) -> None:
             what = f"job {ended.label} ({ended.spec.name})"
             fail_waiting(state, follower, unmet(what, ended.state, wrong.condition))
             continue
-        met = [d for d in mine if not d.array or not state.array_unfinished(d.job_id)]
+        met = [d for d in mine if not d.array or not state.queue.unfinished(d.job_id)]
         if met:
             left = tuple(d for d in follower.after if d not in met)
             followed = (*follower.followed, *met)
@@ -93,12 +93,12 @@ def cycle(state: State, job: Job, after: Iterable[Dependency]) -> str | None:
 def is_open(state: State, dependency: Dependency) -> bool:
     """Return whether the job or array that a dependency names has not ended."""
     if dependency.array:
-        return bool(state.array_unfinished(dependency.job_id))
+        return bool(state.queue.unfinished(dependency.job_id))
     return dependency.job_id in state.jobs
 
 
 def _ids(state: State, dependency: Dependency) -> Iterable[int]:
-    return state.array_unfinished(dependency.job_id) if dependency.array else (dependency.job_id,)
+    return state.queue.unfinished(dependency.job_id) if dependency.array else (dependency.job_id,)
 
 
 def waits_for(state: State, job: Job) -> str:
@@ -106,7 +106,7 @@ def waits_for(state: State, job: Job) -> str:
     first = job.after[0]
     other = state.jobs.get(first.job_id)
     if first.array:
-        left = len(state.array_unfinished(first.job_id))
+        left = len(state.queue.unfinished(first.job_id))
         what = f"array {first.job_id} ({left} elements have not ended)"
     elif other is not None:
         what = f"job {other.label} ({other.spec.name}), which is {other.state.value}"

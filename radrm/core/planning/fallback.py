@@ -6,12 +6,13 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+from radrm.core.constraints.offers import Answers
 from radrm.core.planning.assembly import Found, find_placement
 from radrm.core.planning.shapes import is_refusal
 from radrm.core.records import Job, Refusal
 from radrm.core.rules import Ask, Policy
 from radrm.core.state.isolation import RuleFailed, WrongAnswer, call_rule
-from radrm.core.view import Answers, Offer, View
+from radrm.core.view import Offer, View
 
 
 def find_with_fallback(

@@ -24,7 +24,10 @@ def why_waiting(state: State, planners: Planners, job: Job, now: Instant) -> tup
     if not job.spec.gpus and (busy := refuse_gpuless(state)) is not None:
         return (busy,)
     errors = tuple(Refusal("rule", line) for line in state.isolation.errors(now.boot_s))
-    return (*planners.explain(job), *errors) or (Refusal("next", "it starts with the next event"),)
+    found = (*planners.explain(job), *errors)
+    found = found or (Refusal("next", "it starts with the next event"),)
+    bound = state.queue.order.bound(job)
+    return found if bound is None else (*found, Refusal("bound", bound))
 
 
 def _outside_queue(state: State, job: Job, now: Instant) -> Refusal | None:
@@ -38,7 +41,7 @@ def _outside_queue(state: State, job: Job, now: Instant) -> Refusal | None:
         return Refusal("pause", f"waits {show_seconds(left_s)} {job.pause.reason}")
     if job.after:
         return Refusal("dependency", waits_for(state, job))
-    array = state.arrays.get(job.array.array_id) if job.array else None
+    array = state.queue.arrays.get(job.array.array_id) if job.array else None
     if array is not None and array.at_once is not None and array.stands_aside(job.id):
         return Refusal("array", f"array limit ({array.at_once}) reached")
     aside = state.waiting.why_aside(job.id)

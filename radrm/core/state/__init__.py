@@ -12,9 +12,7 @@ The files, in the order in which they may import one another:
     ledger     the occupants and reservations of a device
     nodes      the CPUs and the host memory of nodes
     isolation  a failed rule rests, and a default replaces it
-    order_key  the key of an order, safe for a sorted queue
-    waiting    the sorted queue
-    arrays     the elements of an array that may be in the queue
+    queue      the waiting jobs in the order of service (a folder)
     followers  an index from a job to its followers
     state      all of it together
 """

@@ -43,13 +43,13 @@ from radrm.core.records import (
 )
 from radrm.core.settings import CoreSettings
 from radrm.core.state.cohort import Cohort
-from radrm.core.state.holding import EnergyMeter, Holding
+from radrm.core.state.holding import EnergyMeter, Holding, SharedTime, neighbours
 from radrm.core.state.load import SmactLoad
 from radrm.core.state.readings import attribute, believable, why_unreadable
 from radrm.core.state.reserved.of_device import Reserved
 from radrm.core.state.window import SmactWindow, Window
 from radrm.core.units import show_mib
-from radrm.core.words import Collocation, Quantity, Queue
+from radrm.core.words import Collocation, Quantity
 
 NOTED_EVERY_S = 30.0
 """How often usage is written to the attempt's record while its memory stays the same.
@@ -87,6 +87,7 @@ class DeviceLedger:
         self.load = SmactLoad(settings, window)
         self._settings = settings
         self._energy = EnergyMeter()
+        self._shared = SharedTime()
         self.fresh_from_s = float("-inf")
         """Boot time of the last leave. Earlier readings may still count the job that left."""
         self._unusable_since_s: float | None = None
@@ -263,8 +264,14 @@ class DeviceLedger:
             # It may count the memory of a job that has left.
             return []
         self._energy.divide(self.holdings.values(), boot_s, reading.power_w)
+        self._shared.count(self.holdings.values(), boot_s)
         rose = self._take_memory(reading)
         self.load.take(reading)
+        if reading.smact is not None and self.is_quiet and self.load.counts(reading):
+            for holding, others in neighbours(self.holdings.values()):
+                part = holding.part_beside(others)
+                part.sum += reading.smact
+                part.count += 1
         changed, alone = [], len(self.holdings) == 1
         for holding in self.holdings.values():
             holding.shared |= not alone
@@ -321,9 +328,10 @@ class DeviceLedger:
         It is here since `since_s`. `reserve` enters its reservation.
         """
         self.version += 1
-        self._divide_energy_before(now_s)
+        self._count_before(now_s)
         predicted = job.estimate(Quantity.SMACT)
-        self.load.before_join(not self.holdings, predicted.value if predicted else None)
+        smact = predicted.value if predicted else None
+        self.load.before_join(not self.holdings, smact)
         self.holdings[job.id] = Holding(
             job_id=job.id,
             serial=attempt.serial,
@@ -333,7 +341,8 @@ class DeviceLedger:
             grew_s=since_s,
             noted_s=now_s,
             floor_mib=job.memory_floor_mib or 0,
-            recovering=job.queue is Queue.RECOVERY,
+            recovering=job.recovers_idle,
+            predicted_smact=smact,
         )
         if attempt.placement.collocation is Collocation.MPS:
             self.cohort.after_join(since_s)
@@ -351,7 +360,7 @@ class DeviceLedger:
             return None
         self.version += 1
         left_s = now_s if left_s is None else left_s
-        self._divide_energy_before(left_s)
+        self._count_before(left_s)
         holding = self.holdings.pop(job_id)
         self.reserved.outdated()
         if holding.collocation is Collocation.MPS:
@@ -370,8 +379,9 @@ class DeviceLedger:
             return None
         return self.cohort.turn_over(now_s, self._settings.mps_cohort_s)
 
-    def _divide_energy_before(self, at_s: float) -> None:
-        """Divide the energy until now among the attempts before a change."""
+    def _count_before(self, at_s: float) -> None:
+        """Divide the energy, and count the shared time, among the attempts before a change."""
+        self._shared.count(self.holdings.values(), at_s)
         power_w = self.reading.power_w if self.reading else None
         self._energy.divide_before_change(self.holdings.values(), at_s, power_w)
 

@@ -22,7 +22,7 @@ What a restart sees: the saved records. The indices, timers and pauses are built
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Set
+from collections.abc import Callable, Hashable, Iterable
 from dataclasses import replace
 
 from radrm.core.actions import Action
@@ -42,16 +42,16 @@ from radrm.core.records import (
     changed,
 )
 from radrm.core.settings import CoreSettings
-from radrm.core.state.arrays import Array
 from radrm.core.state.followers import Followers
 from radrm.core.state.isolation import Isolation
 from radrm.core.state.ledger import DeviceLedger
 from radrm.core.state.nodes import Nodes
-from radrm.core.state.order_key import SafeOrderKey
 from radrm.core.state.pauses import Pauses, Proposals
+from radrm.core.state.queue.order import Order
+from radrm.core.state.queue.queue import JobQueue
+from radrm.core.state.queue.safe_order import SafeOrder
 from radrm.core.state.reserved.of_planners import Planned
-from radrm.core.state.timers import RESERVATION_OVER, RULES_AGAIN, Timer, Timers
-from radrm.core.state.waiting import Lines, OrderKey
+from radrm.core.state.timers import ORDER_KEY, RESERVATION_OVER, RULES_AGAIN, Timer, Timers
 from radrm.core.state.window import SmactWindow, Window
 from radrm.core.transitions import Trigger, after
 from radrm.core.words import DeviceKind
@@ -71,8 +71,7 @@ class State:
     def __init__(
         self,
         settings: CoreSettings,
-        order_key: OrderKey,
-        order_name: str = "order",
+        order: Order,
         windows: Callable[[Device], Window] | None = None,
     ) -> None:
         self.settings = settings
@@ -82,10 +81,9 @@ class State:
         self.attempts: dict[int, Attempt] = {}
         """The live attempt of each job that has one, by job id."""
         self.isolation = Isolation(settings)
-        self.order_key = SafeOrderKey(order_name, order_key, self.isolation)
-        self.waiting = Lines(self.order_key)
-        self.arrays: dict[int, Array] = {}
-        """Arrays with unfinished elements, by the id of the array."""
+        safe_order = SafeOrder(order, self.isolation, lambda: self.step.now)
+        self.queue = JobQueue(safe_order, self.jobs, self.wake)
+        self.waiting = self.queue.lines
         self.nodes = Nodes()
         self.ledgers: dict[str, DeviceLedger] = {}
         self.listed: list[Device] = []
@@ -151,11 +149,8 @@ class State:
     def _forget(self, job: Job) -> None:
         """Remove an ended job from the indices."""
         self._touched.pop(job.id, None)
-        self.order_key.without.discard(job.id)
+        self.queue.forget(job)
         self.proposals.forget_job(job.id)
-        array_id = job.array.array_id if job.array is not None else None
-        if array_id is not None and not self.array_unfinished(array_id):
-            self.arrays.pop(array_id, None)
 
     def act(self, action: Action) -> None:
         """Add an action to the step's decision."""
@@ -183,7 +178,7 @@ class State:
             self.step.ended.append(job)
         elif job.after:
             self._followers.add(job)
-        self._update_queue(job)
+        self.queue.update(job)
         self.nodes.update(job, self.attempts.get(job.id))
         return job
 
@@ -192,45 +187,12 @@ class State:
         self.jobs[job.id] = job = changed(job, progress=progress)
         self._note("job", job.id, job, volatile=True)
 
-    def retry_order_keys(self) -> None:
-        """Compute the order's key again for the jobs for which it failed."""
-        without, self.order_key.without = self.order_key.without, set()
-        for job_id in sorted(without):
-            if job_id in self.jobs:
-                self._update_queue(self.jobs[job_id])
-
-    def _update_queue(self, job: Job) -> None:
-        """Put a job that could start into the queue, and remove any other from it."""
-        aside = job.held or job.estimating or job.after or job.pause is not None
-        eligible = job.state.waiting and not aside
-        array = self._array_of(job)
-        left, entered = array.put(job, eligible) if array is not None else ([job.id], [])
-        for job_id in left:
-            self.waiting.discard(job_id)
-        for job_id in entered if array is not None else [job.id] * eligible:
-            self.waiting.put(self.jobs[job_id])
-
-    def _array_of(self, job: Job) -> Array | None:
-        """Return the array of an element, made on first use; None for another job."""
-        if job.array is None:
-            return None
-        found = self.arrays.get(job.array.array_id)
-        if found is None:
-            found = Array(job.array.at_once, self.order_key)
-            self.arrays[job.array.array_id] = found
-        return found
-
-    def array_unfinished(self, array_id: int) -> Set[int]:
-        """Return the ids of an array's unfinished elements; empty if the array is unknown."""
-        array = self.arrays.get(array_id)
-        return array.unfinished if array is not None else frozenset()
-
     def take_followers(self, ended: Job) -> list[Job]:
         """Return the waiting jobs that this end concerns, by id, and drop them from the index.
 
         `Followers.take` says which ends of elements concern the followers of an array.
         """
-        over = ended.array is not None and not self.array_unfinished(ended.array.array_id)
+        over = ended.array is not None and not self.queue.unfinished(ended.array.array_id)
         ids = self._followers.take(ended, over)
         return [self.jobs[i] for i in sorted(ids) if i in self.jobs and self.jobs[i].state.waiting]
 
@@ -380,6 +342,8 @@ class State:
         """Return whether a timer's job has deadlines, or the timer is not about a job."""
         if timer.what == RESERVATION_OVER:
             return timer.boot_s == self.planned.wake_s
+        if timer.what == ORDER_KEY:
+            return self.queue.is_wanted(timer)
         job = self.jobs.get(timer.job_id)
         waits = job is not None and (job.pause is not None or job.estimating)
         return not timer.job_id or timer.job_id in self.attempts or waits

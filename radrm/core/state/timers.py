@@ -21,6 +21,8 @@ ESTIMATE = "estimate"
 """The estimators have not answered in time."""
 PAUSE_OVER = "pause over"
 """A job's pause ends."""
+ORDER_KEY = "order key"
+"""The order's key of a waiting job changes."""
 LAUNCH_AGAIN = "launch again"
 """The pause of all launches ends."""
 RESERVATION_OVER = "reservation over"
@@ -36,6 +38,9 @@ THINK = "think:"
 
 AT_ONCE = float("-inf")
 """The time of timers that are due at the next step."""
+
+_MOST_AT_ONCE = 1000
+"""At most this many timers are due in one step. The others are due in the next one, at once."""
 
 _FEW = 256
 """Up to this many timers, unneeded ones are not removed."""
@@ -69,11 +74,15 @@ class Timers:
             self._most = 2 * len(kept) + _FEW
 
     def take_due(self, now_s: float) -> list[Timer]:
-        """Remove and return the due timers, earliest first."""
+        """Remove and return the first due timers, earliest first."""
         found: list[Timer] = []
-        while self._heap and self._heap[0].boot_s <= now_s:
+        while self._heap and self._heap[0].boot_s <= now_s and len(found) < _MOST_AT_ONCE:
             found.append(heapq.heappop(self._heap))
         return found
+
+    def clear(self) -> None:
+        """Remove all timers."""
+        self._heap.clear()
 
     @property
     def next_s(self) -> float | None:

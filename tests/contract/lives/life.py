@@ -16,10 +16,9 @@ from radrm.core.records import (
     OutOfMemory,
     Role,
 )
-from radrm.core.rules import Planner, Policy
+from radrm.core.rules import Order, Planner, Policy
 from radrm.core.settings import CoreSettings
 from radrm.core.words import Collocation, Condition, JobState
-from radrm.orders.fifo import Fifo
 from tests.contract.lives.restarts import (
     a_restart_would_change_nothing,
     lost_figures_change_nothing_else,
@@ -43,10 +42,9 @@ class Life:
     """One server's life: moves, each of which does nothing where it cannot be made."""
 
     def __init__(
-        self, server: tuple[Device, ...], policy: Policy, strict: bool, *others: Planner
+        self, server: tuple[Device, ...], policy: Policy, order: Order, *others: Planner
     ) -> None:
         """`others` are planners beside the default one."""
-        order = Fifo(strict=strict)
         planners = (default_planner(policy, order), *others)
         self.world = Host(server, planners=planners, order=order, settings=CORE)
         self.server = server
@@ -270,20 +268,22 @@ class Life:
         for job in unfinished.values():
             if job.array is not None:
                 arrays.setdefault(job.array.array_id, set()).add(job.id)
-        assert {i: set(a.unfinished) for i, a in state.arrays.items()} == arrays
+        assert {i: set(a.unfinished) for i, a in state.queue.arrays.items()} == arrays
 
     def the_line_holds_those_who_could_start(self) -> None:
         state = self.world.scheduler.state
         for job in state.jobs.values():
             aside = job.held or job.after or job.estimating or job.pause
             ready = job.state.waiting and not aside
-            aside = job.array is not None and state.arrays[job.array.array_id].stands_aside(job.id)
+            aside = job.array is not None and state.queue.arrays[job.array.array_id].stands_aside(
+                job.id
+            )
             aside |= state.waiting.why_aside(job.id) is not None
             assert (job.id in state.waiting) is (ready and not aside), f"job {job.id} {job.state}"
             assert (job.id in state.waiting.gpuless) <= (job.spec.gpus == 0)
             assert ready or not aside, f"job {job.id} stands aside and could not start"
             assert self.world.why(job) or not job.state.waiting, "a waiting job cannot say why"
-        for array in state.arrays.values():
+        for array in state.queue.arrays.values():
             inside = [
                 i
                 for i in array.unfinished
@@ -347,7 +347,7 @@ class Life:
         assert [j.id for j in world.jobs.values() if not j.state.final] == []
         world.pass_time(A_LONG_TIME_S)
         state = world.scheduler.state
-        assert not state.attempts and not len(state.waiting) and not state.arrays
+        assert not state.attempts and not len(state.waiting) and not state.queue.arrays
         assert not world.reservations
         assert not any(le.holdings or le.reservations for le in state.ledgers.values())
         assert (len(state._followers), state._touched, len(state.timers)) == (0, {}, 0)

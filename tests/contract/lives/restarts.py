@@ -55,8 +55,8 @@ def _it_knows_the_same(world: Host, state: State) -> None:
     assert state.drained == living.drained
     assert list(state.waiting.gpu) == list(living.waiting.gpu)
     assert list(state.waiting.gpuless) == list(living.waiting.gpuless)
-    assert {i: a.unfinished for i, a in state.arrays.items()} == {
-        i: a.unfinished for i, a in living.arrays.items()
+    assert {i: a.unfinished for i, a in state.queue.arrays.items()} == {
+        i: a.unfinished for i, a in living.queue.arrays.items()
     }
     for device in world.devices:
         one, two = state.ledgers[device.uuid], living.ledgers[device.uuid]

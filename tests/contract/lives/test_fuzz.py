@@ -17,12 +17,12 @@ from hypothesis import strategies as st
 from radrm.core.records import (
     Device,
 )
-from radrm.core.rules import Policy
+from radrm.core.rules import Order, Policy
 from radrm.core.words import Condition
 from radrm.policies.magm import Magm
 from radrm.policies.rr import RoundRobin
 from tests.contract.lives.life import Life
-from tests.world import GIB, gpus
+from tests.world import GIB, ORDERS, gpus
 
 SERVERS = (
     gpus(1),
@@ -90,13 +90,13 @@ moves = st.one_of(
 @given(
     server=st.sampled_from(SERVERS),
     policy=st.sampled_from(POLICIES),
-    strict=st.booleans(),
+    order=st.sampled_from(ORDERS),
     moves=st.lists(moves, min_size=20, max_size=40),
 )
 def test_whatever_happens_nobody_is_lost_forgotten_or_served_twice(
-    server: tuple[Device, ...], policy: Policy, strict: bool, moves: list[Callable[[Life], None]]
+    server: tuple[Device, ...], policy: Policy, order: Order, moves: list[Callable[[Life], None]]
 ) -> None:
-    life = Life(server, policy, strict)
+    life = Life(server, policy, order)
     for make in moves:
         make(life)
         life.check()

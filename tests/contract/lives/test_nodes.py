@@ -18,10 +18,10 @@ from radrm.core import actions as act
 from radrm.core import events as ev
 from radrm.core.proposals import Migrate, Proposal, ResizeTo, SetShares, Start
 from radrm.core.records import LOCAL_NODE, Needs, Node, Placement, Role, Share
-from radrm.orders.fifo import Fifo
+from radrm.core.rules import Order
 from radrm.policies.first_fit import FirstFit
 from tests.core.placements import SAVES, SLICE, propose
-from tests.world import GIB, World, gpus
+from tests.world import GIB, ORDERS, World, gpus
 
 CPUS = [None, 0.1, 0.3, 1.0, 2.5, 4.0]
 MEMORY = [None, 1, GIB, 3 * GIB]
@@ -31,10 +31,10 @@ Amounts = tuple[int, int]
 
 
 class Life:
-    def __init__(self, strict: bool) -> None:
+    def __init__(self, order: Order) -> None:
         policy = FirstFit(margin_mib=0)
         self.node = Node(LOCAL_NODE, 4.0, 4 * GIB)
-        self.world = World(gpus(3), policy=policy, order=Fifo(strict=strict), node=self.node)
+        self.world = World(gpus(3), policy=policy, order=order, node=self.node)
         self.asked: list[act.Action] = []
         self.before: Amounts = (0, 0)
 
@@ -198,11 +198,11 @@ moves = st.one_of(
 
 
 @settings(max_examples=150, derandomize=True, report_multiple_bugs=False)
-@given(strict=st.booleans(), moves=st.lists(moves, min_size=10, max_size=30))
+@given(order=st.sampled_from(ORDERS), moves=st.lists(moves, min_size=10, max_size=30))
 def test_nothing_of_a_node_is_booked_twice(
-    strict: bool, moves: list[Callable[[Life], None]]
+    order: Order, moves: list[Callable[[Life], None]]
 ) -> None:
-    life = Life(strict)
+    life = Life(order)
     for make in moves:
         make(life)
         life.check()

@@ -10,11 +10,12 @@ from hypothesis import strategies as st
 from benchmarks.events import measure
 from radrm.core import events as ev
 from radrm.core.records import Device, OutOfMemory
+from radrm.core.rules import Order
 from radrm.core.words import Collocation
 from radrm.orders.fifo import Fifo
 from radrm.policies.exclusive import Exclusive
 from radrm.policies.magm import Magm
-from tests.world import GIB, World, gpus
+from tests.world import GIB, ORDERS, World, gpus
 
 
 @dataclass(frozen=True)
@@ -60,8 +61,8 @@ servers = st.sampled_from(
 policies = st.sampled_from([Magm(), Magm(margin_mib=0, min_free_mib=0), Exclusive()])
 
 
-def build(devices: tuple[Device, ...], policy: Magm | Exclusive, strict: bool) -> World:
-    return World(devices, policy=policy, order=Fifo(strict=strict))
+def build(devices: tuple[Device, ...], policy: Magm | Exclusive, order: Order) -> World:
+    return World(devices, policy=policy, order=order)
 
 
 def play(world: World, move: Move) -> None:
@@ -141,11 +142,11 @@ def check(world: World) -> None:
 
 
 @settings(max_examples=120)
-@given(servers, policies, st.booleans(), lives)
+@given(servers, policies, st.sampled_from(ORDERS), lives)
 def test_the_reservations_hold_whatever_happens(
-    devices: tuple[Device, ...], policy: Magm | Exclusive, strict: bool, life: list[Move]
+    devices: tuple[Device, ...], policy: Magm | Exclusive, order: Order, life: list[Move]
 ) -> None:
-    world = build(devices, policy, strict)
+    world = build(devices, policy, order)
     check(world)
     for move in life:
         play(world, move)
@@ -153,11 +154,11 @@ def test_the_reservations_hold_whatever_happens(
 
 
 @settings(max_examples=40)
-@given(servers, policies, lives)
+@given(servers, policies, st.sampled_from(ORDERS), lives)
 def test_same_events_same_decisions(
-    devices: tuple[Device, ...], policy: Magm | Exclusive, life: list[Move]
+    devices: tuple[Device, ...], policy: Magm | Exclusive, order: Order, life: list[Move]
 ) -> None:
-    worlds = [build(devices, policy, True) for _ in range(2)]
+    worlds = [build(devices, policy, order) for _ in range(2)]
     for world in worlds:
         for move in life:
             play(world, move)
@@ -169,7 +170,7 @@ def test_same_events_same_decisions(
 def test_every_job_ends_when_devices_are_there_and_attempts_succeed(
     devices: tuple[Device, ...], life: list[Move]
 ) -> None:
-    world = build(devices, Magm(), True)
+    world = build(devices, Magm(), Fifo())
     for move in life:
         play(world, move)
     for device in devices:

@@ -13,14 +13,14 @@ from radrm.core import events as ev
 from radrm.core.constraints.reserve import MOST_AHEAD_S
 from radrm.core.proposals import Proposal, Reserve
 from radrm.core.records import Device, Job, Refusal
-from radrm.core.rules import Plan
+from radrm.core.rules import Order, Plan
 from radrm.core.state.reserved.claims import FOREVER, Claim, peak_mib
 from radrm.core.view import View
 from radrm.core.words import Collocation, ReservationKind
 from radrm.policies.magm import Magm
 from tests.contract.lives.life import Life
 from tests.contract.lives.test_fuzz import SERVERS, move, moves, picks
-from tests.world import GIB
+from tests.world import GIB, ORDERS
 
 GONE = Device(uuid="GPU-99", index=99, name="gone", total_mib=40 * GIB)
 
@@ -53,9 +53,9 @@ class Wishful:
 class ReservingLife(Life):
     """A life with a planner that reserves, and with checks of what it has reserved."""
 
-    def __init__(self, server: tuple[Device, ...], strict: bool) -> None:
+    def __init__(self, server: tuple[Device, ...], order: Order) -> None:
         self.wishful = Wishful()
-        super().__init__(server, Magm(margin_mib=0, min_free_mib=0), strict, self.wishful)
+        super().__init__(server, Magm(margin_mib=0, min_free_mib=0), order, self.wishful)
 
     def wish_well(self, pick: int, first: int, start_s: float, spare_s: float, keeps: bool) -> None:
         """For a job that waits in the queue, or else for maintenance."""
@@ -178,13 +178,13 @@ more_moves = st.sampled_from(range(len(PARTS))).flatmap(lambda part: PARTS[part]
 @settings(max_examples=150, derandomize=True, report_multiple_bugs=False)
 @given(
     server=st.sampled_from(SERVERS),
-    strict=st.booleans(),
+    order=st.sampled_from(ORDERS),
     moves=st.lists(more_moves, min_size=15, max_size=35),
 )
 def test_no_reservation_outlives_its_reason(
-    server: tuple[Device, ...], strict: bool, moves: list[Callable[[Life], None]]
+    server: tuple[Device, ...], order: Order, moves: list[Callable[[Life], None]]
 ) -> None:
-    life = ReservingLife(server, strict)
+    life = ReservingLife(server, order)
     for make in moves:
         make(life)
         life.check()

@@ -9,7 +9,6 @@ import pytest
 from radrm.core.records import LOCAL_NODE, Job, Needs, Node, Role
 from radrm.core.settings import CoreSettings
 from radrm.core.words import JobState
-from radrm.orders.fifo import Fifo
 from radrm.policies.exclusive import Exclusive
 from tests.core.constraints.node import NODE, booked
 from tests.world import GIB, World, gpus
@@ -201,14 +200,6 @@ def test_an_earlier_job_of_the_other_line_goes_on() -> None:
     world.submit(gpus=0, cpus=8)
     urgent = world.submit(GIB, cpus=1, priority=5)
     assert world.state(urgent) is JobState.RUNNING
-
-
-def test_without_a_strict_order_others_pass() -> None:
-    world = small(order=Fifo(strict=False))
-    world.submit(GIB, cpus=5)
-    head = world.submit(GIB, cpus=8)
-    assert world.state(world.submit(GIB, cpus=1)) is JobState.RUNNING
-    assert says(world, head) == ["needs 8 CPUs, 2 free"]
 
 
 def test_no_mps_server_runs_empty_for_a_job_that_lacks_cpus() -> None:

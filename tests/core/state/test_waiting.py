@@ -7,7 +7,7 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from radrm.core.state.waiting import WaitingQueue
+from radrm.core.state.queue.waiting import WaitingQueue
 from radrm.core.words import Queue
 from tests.core.ledgers import JOB
 
@@ -18,7 +18,7 @@ from tests.core.ledgers import JOB
     )
 )
 def test_the_queue_is_always_in_order(moves: list[tuple[int, bool, int, bool]]) -> None:
-    queue = WaitingQueue(lambda job: (job.id,))
+    queue = WaitingQueue()
     model: dict[int, tuple[bool, int, int]] = {}
     for job_id, recovering, priority, leave in moves:
         if leave:
@@ -27,7 +27,7 @@ def test_the_queue_is_always_in_order(moves: list[tuple[int, bool, int, bool]]) 
         else:
             where = Queue.RECOVERY if recovering else Queue.MAIN
             spec = replace(JOB.spec, priority=priority)
-            queue.put(replace(JOB, id=job_id, queue=where, spec=spec))
+            queue.put(replace(JOB, id=job_id, queue=where, spec=spec), (job_id,))
             model[job_id] = (not recovering, -priority, job_id)
         expected = sorted(model, key=lambda i: model[i])
         assert list(queue) == expected

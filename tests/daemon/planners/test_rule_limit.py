@@ -12,8 +12,8 @@ import pytest
 
 from radrm.core import events as ev
 from radrm.core.planning.interrupt import interrupt
-from radrm.core.records import Job, OutOfMemory
-from radrm.core.rules import Ask, Plan
+from radrm.core.records import Instant, Job, OutOfMemory
+from radrm.core.rules import Ask, Order, Plan
 from radrm.core.scheduler import Scheduler
 from radrm.core.view import Offer, View
 from radrm.core.words import JobState
@@ -128,19 +128,19 @@ def test_a_policy_that_spins_rests_and_not_its_planner() -> None:
 
 
 def test_an_order_that_spins_rests_also_at_a_restart() -> None:
-    class Sorting:
-        name, strict, slow = "sorting", True, False
+    class Sorting(Order):
+        name, slow = "sorting", False
 
-        def key(self, job: Job) -> Any:
+        def key(self, job: Job, now: Instant) -> Any:
             return spin() if self.slow else (job.id,)
 
     asked = 0
 
     class Counted(Sorting):
-        def key(self, job: Job) -> Any:
+        def key(self, job: Job, now: Instant) -> Any:
             nonlocal asked
             asked += self.slow
-            return super().key(job)
+            return super().key(job, now)
 
     order = Counted()
     world = limited(Watched(gpus(1), order=order))

@@ -20,7 +20,7 @@ Invariants:
 - An event costs the logarithm of the queue's length; a change of the devices costs the needs.
 
 What may interleave: an order may return another key for a job at each call. So the key of a
-job is kept until the job's record changes.
+job is kept until the job's record changes, or until the time that the order has named.
 
 What a restart sees: nothing of this is stored. The lines follow from the records.
 """
@@ -33,25 +33,22 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from radrm.core.records import Job, Refusal
-from radrm.core.words import Queue
 
-OrderKey = Callable[[Job], "tuple[Any, ...]"]
 Key: TypeAlias = "tuple[Any, ...]"
+OrderKey = Callable[[Job], Key]
 
 
 class WaitingQueue:
     """Jobs sorted by recovery queue, priority, the order's key, and id."""
 
-    def __init__(self, order_key: OrderKey) -> None:
-        self._order_key = order_key
+    def __init__(self) -> None:
         self._sorted: list[Key] = []
         self._key_of: dict[int, Key] = {}
 
-    def put(self, job: Job) -> None:
-        """Add a job, or move it to the place of its changed record."""
+    def put(self, job: Job, order_key: Key) -> None:
+        """Add a job, or move it to the place of its changed record and key."""
         self.discard(job.id)
-        recovering = job.queue is Queue.RECOVERY
-        key = (not recovering, -job.spec.priority, self._order_key(job), job.id)
+        key = (not job.recovers, -job.spec.priority, order_key, job.id)
         self._key_of[job.id] = key
         insort(self._sorted, key)
 
@@ -75,7 +72,7 @@ class WaitingQueue:
 
     def copy(self) -> WaitingQueue:
         """Return a copy that later changes of this queue do not change."""
-        found = WaitingQueue(self._order_key)
+        found = WaitingQueue()
         found._sorted = self._sorted.copy()
         found._key_of = self._key_of.copy()
         return found
@@ -136,9 +133,9 @@ class Lines:
     """
 
     def __init__(self, order_key: OrderKey) -> None:
-        self.gpu = WaitingQueue(order_key)
-        self.gpuless = WaitingQueue(order_key)
-        self.aside = WaitingQueue(order_key)
+        self.gpu = WaitingQueue()
+        self.gpuless = WaitingQueue()
+        self.aside = WaitingQueue()
         self.of_user: dict[int, WaitingQueue] = {}
         """The jobs of each user in the line for GPUs."""
         self.judge: Callable[[Job], Aside | None] = lambda job: None
@@ -170,12 +167,13 @@ class Lines:
         alike.members.add(job.id)
         self._need_of[job.id] = need
         self._uid_of[job.id] = job.spec.uid
+        key = self._order_key(job)
         if alike.aside is not None:
-            self.aside.put(job)
+            self.aside.put(job, key)
             return
-        alike.line.put(job)
+        alike.line.put(job, key)
         if alike.line is self.gpu:
-            self._line_of_user(job.spec.uid).put(job)
+            self._line_of_user(job.spec.uid).put(job, key)
 
     def discard(self, job_id: int) -> None:
         """Remove a job from its line, or from those aside."""
@@ -252,8 +250,9 @@ class Lines:
         )
         proven = bisect_left(self.sizes, job.memory_floor_mib or 0)
         estimated = bisect_left(self.sizes, job.need_mib or 0)
-        wishes = job.spec.collocation, job.own_device, job.spec.time_limit_s is None
-        return roles, proven, estimated, wishes, job.queue, self.never_on_nodes(job)
+        spec = job.spec
+        wishes = spec.collocation, spec.gpu_types, job.own_device, spec.time_limit_s is None
+        return roles, proven, estimated, wishes, job.recovers_idle, self.never_on_nodes(job)
 
     def _move(self, alike: _Alike, into_line: bool) -> None:
         """Move the jobs of one need into their line, or aside, with their old keys."""
@@ -272,7 +271,7 @@ class Lines:
                 self._drop_empty(uid)
 
     def _line_of_user(self, uid: int) -> WaitingQueue:
-        return self.of_user.setdefault(uid, WaitingQueue(self._order_key))
+        return self.of_user.setdefault(uid, WaitingQueue())
 
     def _drop_empty(self, uid: int) -> None:
         if not len(self.of_user[uid]):

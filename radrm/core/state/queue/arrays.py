@@ -22,7 +22,7 @@ live elements are put first (`core/adoption.py`).
 from __future__ import annotations
 
 from radrm.core.records import Job
-from radrm.core.state.waiting import OrderKey, WaitingQueue
+from radrm.core.state.queue.waiting import OrderKey, WaitingQueue
 
 
 class Array:
@@ -32,7 +32,8 @@ class Array:
         self.at_once = at_once
         self.unfinished: set[int] = set()
         self._live: set[int] = set()
-        self._ready = WaitingQueue(order_key)
+        self._order_key = order_key
+        self._ready = WaitingQueue()
         self._next: set[int] = set()
         """The elements in the queue: the first ones of `_ready`, one per free place."""
 
@@ -48,7 +49,7 @@ class Array:
         self._next.discard(job.id)
         self._ready.discard(job.id)
         if eligible:
-            self._ready.put(job)
+            self._ready.put(job, self._order_key(job))
             if (self._ready.position(job.id) or 0) < len(self._next):
                 self._next.add(job.id)
                 entered.append(job.id)

@@ -7,10 +7,14 @@ pays only for the jobs that it looks at.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from copy import deepcopy
+from typing import Any
 
 from radrm.core.constraints.expected import earliest_free_s, expected_end_s, expected_free_mib
+from radrm.core.constraints.kinds import Rank, rank
 from radrm.core.constraints.need import effective_need_mib
 from radrm.core.constraints.nodes import books_nothing, refuse_bookings, refuse_size
+from radrm.core.constraints.offers import Answers, Holder, Offer, Offers
 from radrm.core.constraints.turns import turns
 from radrm.core.records import (
     Attempt,
@@ -27,8 +31,9 @@ from radrm.core.settings import CoreSettings
 from radrm.core.state.isolation import Isolation
 from radrm.core.state.reserved.claims import FOREVER
 from radrm.core.state.state import State, owner_of
-from radrm.core.view.offers import Answers, Offer, Offers
 from radrm.core.words import Collocation
+
+__all__ = ["Holder", "Offer", "View"]
 
 
 class View:
@@ -59,6 +64,14 @@ class View:
     def version(self) -> int:
         """Grows with every change. A slow planner returns it with its answer."""
         return self._state.version
+
+    def kept(self, planner: str, version: int) -> Any:
+        """Return a copy of what a planner has kept, for its `explain`; None without any.
+
+        None also if another version of it has kept it.
+        """
+        found = self._state.rule_states.get(("planner", planner))
+        return deepcopy(found.state) if found is not None and found.version == version else None
 
     def head(self, gpuless: bool = False) -> Job | None:
         """Return the first job of the line for GPUs, or of the line for jobs without."""
@@ -180,6 +193,16 @@ class View:
         """
         job_id = turns(self._state).get(device)
         return None if job_id is None else self._state.jobs[job_id]
+
+    def prefers(self, job: Job) -> bool:
+        """Return whether `rank` can differ among devices for this job."""
+        spec = job.spec
+        ordered = self.settings.gpu_order or spec.prefer_gpus or spec.avoid_gpus
+        return bool(ordered or job.use_last)
+
+    def rank(self, job: Job, device: Device) -> Rank:
+        """Return how well a device suits a job; the smallest is best. The policy comes after."""
+        return rank(device, job, self.settings.gpu_order)
 
     def offers(self, job: Job, role: Role) -> tuple[Offer, ...]:
         """Return an offer of every device, by index, as `job` would find it."""

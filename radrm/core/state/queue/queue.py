@@ -1,0 +1,98 @@
+"""The queue: the lines, the limits of arrays, and the times at which keys change.
+
+A job is in the queue if it could start: it waits, and is not held, paused, being estimated or
+waiting for other jobs. Of an array with a limit, only so many elements are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Set
+
+from radrm.core.records import Job
+from radrm.core.state.queue.arrays import Array
+from radrm.core.state.queue.safe_order import SafeOrder
+from radrm.core.state.queue.waiting import Lines
+from radrm.core.state.timers import ORDER_KEY, Timer
+
+
+class JobQueue:
+    """Puts each job where its record says. `jobs`: the unfinished jobs by id."""
+
+    def __init__(
+        self, order: SafeOrder, jobs: Mapping[int, Job], wake: Callable[[Timer], None]
+    ) -> None:
+        self.order = order
+        self.lines = Lines(order.key)
+        self.arrays: dict[int, Array] = {}
+        """Arrays with unfinished elements, by the id of the array."""
+        self._jobs = jobs
+        self._wake = wake
+        self._changes_s: dict[int, float] = {}
+        """Boot-time second at which the key of a waiting job changes, by id."""
+
+    def update(self, job: Job) -> None:
+        """Put a job that could start into the queue, and remove any other from it."""
+        aside = job.held or job.estimating or job.after or job.pause is not None
+        eligible = job.state.waiting and not aside
+        array = self._array_of(job)
+        left, entered = array.put(job, eligible) if array is not None else ([job.id], [])
+        for job_id in left:
+            self.lines.discard(job_id)
+        for job_id in entered if array is not None else [job.id] * eligible:
+            self.lines.put(self._jobs[job_id])
+        self._note_change(job.id, self.order.changes_s(job) if eligible else None)
+
+    def forget(self, job: Job) -> None:
+        """Remove an ended job from the indices."""
+        self.order.without.discard(job.id)
+        array_id = job.array.array_id if job.array is not None else None
+        if array_id is not None and not self.unfinished(array_id):
+            self.arrays.pop(array_id, None)
+
+    def _array_of(self, job: Job) -> Array | None:
+        """Return the array of an element, made on first use; None for another job."""
+        if job.array is None:
+            return None
+        found = self.arrays.get(job.array.array_id)
+        if found is None:
+            found = Array(job.array.at_once, self.order.key)
+            self.arrays[job.array.array_id] = found
+        return found
+
+    def unfinished(self, array_id: int) -> Set[int]:
+        """Return the ids of an array's unfinished elements; empty if the array is unknown."""
+        array = self.arrays.get(array_id)
+        return array.unfinished if array is not None else frozenset()
+
+    # ------------------------------------------------------------- keys
+
+    def retry_keys(self) -> None:
+        """Compute the order's key again for the jobs for which it failed."""
+        without, self.order.without = self.order.without, set()
+        for job_id in sorted(without):
+            if job_id in self._jobs:
+                self.update(self._jobs[job_id])
+
+    def renew_key(self, timer: Timer) -> bool:
+        """Compute a job's key again at a due timer. Returns whether the job is now first."""
+        if not self.is_wanted(timer):
+            return False
+        del self._changes_s[timer.job_id]
+        self.update(self._jobs[timer.job_id])
+        return any(line.head() == timer.job_id for line in self.lines.lines)
+
+    def is_wanted(self, timer: Timer) -> bool:
+        """Return whether a timer tells when a key changes. Old ones stay when that is put off."""
+        return self._changes_s.get(timer.job_id) == timer.boot_s
+
+    def set_timers(self) -> None:
+        """Set the timers of all keys, after a restart."""
+        for job_id, changes_s in self._changes_s.items():
+            self._wake(Timer(changes_s, ORDER_KEY, job_id))
+
+    def _note_change(self, job_id: int, changes_s: float | None) -> None:
+        if changes_s is None:
+            self._changes_s.pop(job_id, None)
+        elif self._changes_s.get(job_id) != changes_s:
+            self._changes_s[job_id] = changes_s
+            self._wake(Timer(changes_s, ORDER_KEY, job_id))

@@ -1,0 +1,214 @@
+"""Backfill: jobs behind a head that cannot start may pass it, within a bound.
+
+Theory of operation
+-------------------
+When a job first passes the head of a line, the planner notes until when others may: the head's
+expected start then (`forecast`) plus `max_delay_s`; where no start is foreseeable, now plus
+`max_delay_s`. Until then a job may pass if it starts now and the head is still expected to start
+by that time, or no later than without it. After that no job passes until the head has started. So
+the bound holds whatever the predictions are worth; they only let the head wait less.
+
+A job of a lower priority, or of the main queue before a head in the recovery queue, may pass only
+if it does not delay the head at all.
+
+Invariants:
+- Who has been passed, and until when, stays while the job waits, also if another is head meanwhile.
+- A job's note ends with its next attempt. If `_MOST_PASSED` jobs that wait have notes, no further
+  head is passed.
+
+What may interleave: the order may make another job the head at any time; that is the order's
+decision, and no passing. So is a turn on an MPS server.
+
+What a restart sees: the notes, as dates. A clock that was set back moves a note, so that it never
+lasts for longer than at first.
+
+The plan of slots is EASY's (Lifka, "The ANL/IBM SP Scheduling System", 1995), with a delay that is
+allowed, and with sharing. Nothing is reserved (`Reserve`): a reservation is of memory, and on
+shared GPUs the head mostly waits for SM activity.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from math import inf
+from typing import Any
+
+from radrm.core.constraints.nodes import books_nothing
+from radrm.core.planning.fallback import Checked
+from radrm.core.proposals import Proposal
+from radrm.core.records import Job, Placement, Refusal
+from radrm.core.rules import Plan
+from radrm.core.state.isolation import RuleFailed
+from radrm.core.units import show_seconds
+from radrm.core.view import View
+from radrm.core.words import JobState, Queue
+from radrm.planners.forecast import Forecast
+from radrm.planners.order_policy import OrderPolicy
+
+_PASSED = "passed jobs"
+"""The key of the notes in the planner's state, beside the states of policies."""
+_MOST_PASSED = 1000
+_ROUNDING_S = 0.001
+
+
+@dataclass(frozen=True, slots=True)
+class Backfill(OrderPolicy):
+    """Start waiting jobs as `default` does; jobs behind a head that cannot start may pass it.
+
+    The work for an event is at most `depth` jobs times the devices. Raises ValueError for a depth
+    of 0.
+    """
+
+    depth: int = 100
+    """The number of jobs of a line that are tried."""
+    max_delay_s: float = 1800.0
+    """The longest delay of a job by those that pass it. Where durations are unknown: the longest
+    time for which jobs pass it."""
+    name: str = "backfill"
+
+    def _starts(self, view: View, plan: Plan) -> Iterator[Proposal]:
+        for gpuless in (False, True):
+            yield from self._by_head(view, plan, gpuless)
+            head = view.head(gpuless)
+            if head is not None and view.first_for_nodes(head) is None:
+                yield from self._behind(view, plan, head, gpuless)
+
+    def _behind(self, view: View, plan: Plan, head: Job, gpuless: bool) -> Iterator[Proposal]:
+        """Start jobs that may pass the head."""
+        slot: _Slot | None = None
+        for job in list(islice(view.waiting(gpuless), self.depth))[1:]:
+            if view.job(job.id) is not job:
+                continue  # a job that took its turn has started already
+            found = self._find(view, job, plan.state.get(self._policy_for(job).name))
+            if found.placement is None:
+                continue
+            slot = slot or self._slot(view, head, plan.state)
+            if view.now.wall_s >= slot.until_s:
+                return
+            if slot.refuse(view, job, found.placement) is None and slot.note(view, plan.state):
+                yield self._started(job, found, plan)
+                slot = None  # the forecast was for the devices before
+
+    def _slot(self, view: View, head: Job, state: Any) -> _Slot:
+        """Return until when others may pass the head, and its forecast."""
+        policy = self._policy_for(head)
+        if view.isolation.rests("policy", policy.name):
+            policy = self.recovery_policy
+        forecast = None
+        if head.spec.gpus and view.refuse_on_nodes(head) is None:
+            try:
+                forecast = Forecast(view, Checked(policy, view.answers), head)
+            except RuleFailed:
+                pass  # the next search for a placement reports it
+        since_s, until_s = _noted(view, head, state)
+        if until_s is None:
+            since_s = view.now.wall_s
+            start_s = inf if forecast is None else forecast.start_s
+            wait_s = 0.0 if start_s == inf else start_s - view.now.boot_s
+            until_s = since_s + wait_s + self.max_delay_s
+        return _Slot(head, since_s, until_s, forecast)
+
+    def explain(self, view: View, job: Job) -> Sequence[Refusal]:
+        head = view.head(gpuless=not job.spec.gpus)
+        if head is None:
+            return OrderPolicy.explain(self, view, job)
+        state = view.kept(self.name, self.version) or {}
+        slot, found = self._slot(view, head, state), self._find(view, job, None)
+        if head.id == job.id:
+            first = view.first_for_nodes(job)
+            behind = () if first is None else (_served_first(first),)
+            noted = _noted(view, head, state)[1] is not None
+            passed = (slot.passed(view),) if noted else ()
+            return behind + passed + (found.refusals if found.placement is None else ())
+        if found.placement is None:
+            return (_served_first(head), *found.refusals)
+        refusal = slot.refuse(view, job, found.placement)
+        if view.now.wall_s >= slot.until_s:
+            refusal = slot.passed(view)
+        return (_served_first(head),) if refusal is None else (_served_first(head), refusal)
+
+
+@dataclass(frozen=True, slots=True)
+class _Slot:
+    """Until when others may pass the head of a line (a date), and when it could start."""
+
+    head: Job
+    since_s: float
+    until_s: float
+    forecast: Forecast | None
+
+    def refuse(self, view: View, job: Job, placement: Placement) -> Refusal | None:
+        """Return why a job may not pass the head by this start; None if it may."""
+        head, now_s = self.head, view.now.boot_s
+        before_s = inf if self.forecast is None else self.forecast.start_s
+        lower = _rank(job) > _rank(head)
+        if before_s == inf:
+            return _lower(head) if lower else None
+        assert self.forecast is not None
+        after_s = self.forecast.start_after_s(job, placement)
+        if not books_nothing(head) and not books_nothing(job):
+            after_s = max(after_s, self.forecast.end_of(job, placement))
+        until_s = now_s + self.until_s - view.now.wall_s
+        most_s = before_s if lower else max(before_s, until_s)
+        if after_s <= most_s + _ROUNDING_S:
+            return None
+        then = "later" if after_s == inf else f"in {show_seconds(after_s - now_s)}"
+        why = (
+            f"job {head.label} could start in {show_seconds(before_s - now_s)}, with this job "
+            f"{then}; it must start in {show_seconds(most_s - now_s)}"
+        )
+        return Refusal("backfill", why, None, after_s - now_s, most_s - now_s)
+
+    def note(self, view: View, state: dict[str, Any]) -> bool:
+        """Note that the head is passed. Returns whether there is room for the note."""
+        notes = state.setdefault(_PASSED, {})
+        key = str(self.head.id)
+        if key not in notes:
+            for other in [each for each in notes if not _waits(view, int(each))]:
+                del notes[other]
+            if len(notes) >= _MOST_PASSED:
+                return False
+        notes[key] = [self.since_s, self.until_s, self.head.attempts]
+        return True
+
+    def passed(self, view: View) -> Refusal:
+        """Return since when and until when others pass the head."""
+        left_s, for_s = self.until_s - view.now.wall_s, view.now.wall_s - self.since_s
+        head, since = f"job {self.head.label}", show_seconds(for_s)
+        if left_s > 0:
+            why = f"jobs have passed {head} for {since}, and may for {show_seconds(left_s)} more"
+        else:
+            why = f"jobs have passed {head} for {since}; now none does until it starts"
+        return Refusal("backfill", why, None, self.until_s - self.since_s, for_s)
+
+
+def _noted(view: View, head: Job, state: Any) -> tuple[float, float | None]:
+    """Return since when, and until when, others may pass a job, as dates; None: not noted yet."""
+    note = state.get(_PASSED, {}).get(str(head.id))
+    if note is None or note[2] != head.attempts:
+        return 0.0, None
+    since_s, until_s, _ = note
+    back_s = max(0.0, since_s - view.now.wall_s)
+    return since_s - back_s, until_s - back_s
+
+
+def _waits(view: View, job_id: int) -> bool:
+    job = view.job(job_id)
+    return job is not None and job.state is JobState.PENDING
+
+
+def _rank(job: Job) -> tuple[bool, int]:
+    """Return what goes before every order: the recovery queue, and the priority."""
+    return job.queue is not Queue.RECOVERY, -job.spec.priority
+
+
+def _served_first(head: Job) -> Refusal:
+    why = f"job {head.label} ({head.spec.name}) is served first and cannot start yet"
+    return Refusal("order", why)
+
+
+def _lower(head: Job) -> Refusal:
+    why = f"job {head.label} has a higher priority, and when it could start is not foreseeable"
+    return Refusal("backfill", why)

@@ -1,0 +1,173 @@
+"""When a waiting job could start, by the predicted ends of the jobs that run.
+
+Theory of operation
+-------------------
+A running job is expected to end at its launch plus its predicted duration times its slowdown. The
+slowdown is that beside its present neighbours, for its whole time (`radrm/interference/model.py`);
+a job on several devices counts on each as if all were like it. A job that has lasted longer is
+expected to last `_OVERRUN` of its past again. Its time limit bounds both.
+
+The jobs of a device are then taken away in the order of these ends, until the policy of the waiting
+job accepts what is left. So the forecast works with any policy, by the policy's own conditions. A
+device that the core refuses because of its jobs counts from the last end; one that is out of
+service never. What planners reserve later, CPUs and host memory are not looked at.
+
+With exact durations, and neighbours that stay, the forecast is exact. Otherwise it is an estimate:
+what is promised by it needs a bound of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from math import inf
+
+from radrm.core.records import Attempt, Job, Placement, Refusal, Role
+from radrm.core.rules import Ask, Policy
+from radrm.core.view import Holder, Offer, View
+from radrm.core.words import Collocation, Quantity
+from radrm.interference.model import Demand, joint_speed, speeds
+
+_OVERRUN = 0.1
+_SLOWEST = 0.05
+"""The least speed that is believed."""
+_UNKNOWN_SMACT = 0.7
+_BY_ITS_JOBS = frozenset({"taken", "recovering", "not idle", "mode", "cohort", "turn"})
+"""The core's refusals that end when a device's jobs have left."""
+_SOON_OVER = "reading"
+
+
+@dataclass(frozen=True, slots=True)
+class _Stay:
+    """A job on a device: from `since_s` (boot time), with `mib` reserved (None: all of it)."""
+
+    holder: Holder
+    since_s: float
+    mib: int | None
+
+
+class Forecast:
+    """When one waiting job could start if nothing else started. Times are boot-time seconds.
+
+    It holds until the next change of the view. Raises what `policy.refuse` raises.
+    """
+
+    def __init__(self, view: View, policy: Policy, job: Job) -> None:
+        self._view, self._policy, self._job = view, policy, job
+        self._roles = [role for role in job.spec.roles if role.count_min * role.needs.gpus]
+        self._ready_s = {device.uuid: self._ready(device.uuid, ()) for device in view.devices()}
+        self.start_s = self._start_s({})
+        """Infinity if it is not foreseeable."""
+
+    def start_after_s(self, other: Job, placement: Placement) -> float:
+        """Return when the job could start if `other` started now on this placement."""
+        stays = self._stays(other, placement)
+        return self._start_s({uuid: self._ready(uuid, (stay,)) for uuid, stay in stays.items()})
+
+    def end_of(self, other: Job, placement: Placement) -> float:
+        """Return when `other` would end if it started now on this placement."""
+        view, last_s = self._view, 0.0
+        for uuid, stay in self._stays(other, placement).items():
+            offer = view.offer(self._job, self._roles[0], uuid)
+            ends = _with_ends(view, offer, (stay,))
+            last_s = max(last_s, *(end_s for end_s, each in ends if each is stay))
+        return last_s if placement.devices else inf
+
+    def _stays(self, other: Job, placement: Placement) -> dict[str, _Stay]:
+        now = self._view.now
+        attempt = Attempt(other.id, other.attempts + 1, 0, placement, now)
+        holder = Holder(other, attempt, now.boot_s, False, None)
+        found: dict[str, _Stay] = {}
+        for uuid in placement.devices:
+            shares = [share.reserved_mib for share in placement.shares if share.device == uuid]
+            mib = None if placement.collocation.whole_device else sum(shares)
+            found[uuid] = _Stay(holder, now.boot_s, mib)
+        return found
+
+    def _start_s(self, changed: dict[str, float]) -> float:
+        ready = sorted({**self._ready_s, **changed}.values())
+        count = self._job.spec.gpus
+        return ready[count - 1] if 0 < count <= len(ready) else inf
+
+    def _ready(self, uuid: str, joining: Sequence[_Stay]) -> float:
+        """Return when a device is ready for a task of any role of the job."""
+        return max((self._ready_for(role, uuid, joining) for role in self._roles), default=inf)
+
+    def _ready_for(self, role: Role, uuid: str, joining: Sequence[_Stay]) -> float:
+        view, offer = self._view, self._view.offer(self._job, role, uuid)
+        refused = offer.refusal.rule if offer.refusal is not None else None
+        if offer.free_mib is None or (
+            refused is not None and refused not in _BY_ITS_JOBS and refused != _SOON_OVER
+        ):
+            return inf
+        ask = Ask(self._job, role.count_min * role.needs.gpus, view.need_mib(self._job, role))
+        left = sorted(_with_ends(view, offer, joining), key=lambda each: each[0])
+        free_mib = offer.free_mib - sum(_size_mib(offer, stay) for stay in joining)
+        at_s = view.now.boot_s
+        while True:
+            if not left or refused not in _BY_ITS_JOBS:
+                then = _offer_with(view, offer, [stay for _, stay in left], free_mib)
+                if self._refuse(ask, then) is None:
+                    return at_s
+            if not left:
+                return inf
+            at_s, stay = left.pop(0)
+            free_mib += _size_mib(offer, stay)
+
+    def _refuse(self, ask: Ask, offer: Offer) -> Refusal | None:
+        if offer.idle and (ask.need_mib or 0) <= offer.device.capacity_mib:
+            return None
+        return self._policy.refuse(ask, offer)
+
+
+def _with_ends(view: View, offer: Offer, joining: Sequence[_Stay]) -> list[tuple[float, _Stay]]:
+    """Return the jobs of a device, and those that join them now, with their expected ends."""
+    held = {each.job_id: each.mib for each in view.reservations(offer.device.uuid)}
+    stays = [
+        _Stay(holder, holder.attempt.launched.boot_s, held.get(holder.job.id, 0))
+        for holder in offer.holders
+    ]
+    stays += joining
+    at_speed = speeds(
+        [Demand(_smact(stay.holder)) for stay in stays], mps=offer.mode is Collocation.MPS
+    )
+    return [(_end_s(view, s, speed), s) for s, speed in zip(stays, at_speed, strict=True)]
+
+
+def _end_s(view: View, stay: _Stay, speed: float) -> float:
+    job, now_s = stay.holder.job, view.now.boot_s
+    ends = [view.expected_end_s(job)]
+    if job.spec.time_limit_s is not None and ends == [None]:
+        ends.append(now_s + job.spec.time_limit_s)
+    duration_s = job.predicted(Quantity.DURATION)
+    if duration_s is not None:
+        joint = max(_SLOWEST, joint_speed([speed] * max(1, job.spec.gpus)))
+        end_s = stay.since_s + duration_s / joint
+        ends.append(end_s if end_s >= now_s else now_s + _OVERRUN * (now_s - stay.since_s))
+    return min((end_s for end_s in ends if end_s is not None), default=inf)
+
+
+def _offer_with(view: View, offer: Offer, left: Sequence[_Stay], free_mib: int) -> Offer:
+    """Return an offer of the device when only these jobs are left there."""
+    capacity = offer.device.capacity_mib
+    free_mib = min(capacity, max(0, free_mib))
+    holders = tuple(stay.holder for stay in left)
+    known = [holder.smact for holder in holders if holder.smact is not None]
+    smact = offer.smact if len(known) < len(holders) else min(1.0, sum(known))
+    return replace(
+        offer,
+        idle=not left and free_mib >= capacity - view.settings.idle_unmanaged_mib,
+        free_mib=free_mib,
+        smact=smact,
+        occupants=tuple(holder.job.id for holder in holders),
+        refusal=None,
+        holders=holders,
+    )
+
+
+def _size_mib(offer: Offer, stay: _Stay) -> int:
+    return offer.device.capacity_mib if stay.mib is None else stay.mib
+
+
+def _smact(holder: Holder) -> float:
+    return _UNKNOWN_SMACT if holder.smact is None else holder.smact

@@ -1,0 +1,162 @@
+"""Packing: share a GPU where the model of interference predicts that the whole gains.
+
+Theory of operation
+-------------------
+The policy knows each job's SM activity alone: measured, else predicted, else `assumed_smact`. A
+device's *demand* is the sum over its jobs. From it the model (`radrm/interference/model.py`)
+predicts every job's speed, so a device that has just taken a job needs no new readings before it
+takes the next one.
+
+Predictions may be wrong. Under MPS a device below `_SATURATED` delivers what its jobs demand, so
+its measured SM activity replaces the sum there. Above, readings cannot tell how much more the jobs
+demand, and the sum stays. A time-sliced device never shows its demand.
+
+The model's weights of shares depend on batch size and family, which a policy does not see. All
+jobs count alike.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from radrm.core.records import Job, Refusal
+from radrm.core.rules import Ask
+from radrm.core.units import show_mib
+from radrm.core.view import Offer
+from radrm.core.words import Collocation, Quantity
+from radrm.interference.model import Demand, activity, joint_speed, speeds
+
+_SATURATED = 0.80
+"""Below this SM activity a GPU under MPS delivers nearly all that its jobs demand."""
+_ROUNDING = 1e-9
+
+
+@dataclass(frozen=True, slots=True)
+class Packing:
+    """Place each job where it adds most to the work that the server completes.
+
+    A busy device must have free memory for the need and `margin_mib`, and the sum of its jobs' SM
+    activity must not exceed `max_demand`. A job joins only if all jobs there then complete no less
+    work together than before; large jobs that would be time-sliced wait for idle devices. No
+    job's predicted slowdown exceeds its `--max-slowdown`, or `max_slowdown`. The device with the
+    least demand is best. Jobs on several devices keep apart from one another while they can.
+    """
+
+    max_demand: float = 1.6
+    """The largest sum of SM activity on a shared device."""
+    timeslice_max_demand: float = 1.0
+    """The same limit on a device where jobs would be time-sliced, which costs more."""
+    max_slowdown: float = 0.0
+    """The largest predicted slowdown of any job, 1 or more; 0: no limit. A job's own limit
+    (`--max-slowdown`) counts, too."""
+    margin_mib: int = 1024
+    """The free memory of a busy device beyond the need, against fragmentation."""
+    floor_mib: int = 5120
+    """A job of unknown need reserves this much, and needs this much free memory."""
+    assumed_smact: float = 0.7
+    """The SM activity of a job whose own is neither measured nor predicted."""
+    whole_device: bool = False
+    name: str = "packing"
+    version: int = 1
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.assumed_smact <= 1:
+            raise ValueError(f"assumed_smact = {self.assumed_smact} is not a fraction from 0 to 1")
+        if 0 < self.max_slowdown < 1:
+            raise ValueError(f"max_slowdown must be 0 or at least 1, not {self.max_slowdown}")
+
+    @property
+    def overcommits(self) -> bool:
+        return False
+
+    def refuse(self, ask: Ask, offer: Offer) -> Refusal | None:
+        if offer.idle:
+            return None
+        return self._refuse_memory(ask, offer) or self._refuse_load(ask, offer)
+
+    def _refuse_memory(self, ask: Ask, offer: Offer) -> Refusal | None:
+        uuid, free = offer.device.uuid, offer.free_mib
+        wanted = (self.floor_mib if ask.need_mib is None else ask.need_mib) + self.margin_mib
+        if free is None:
+            return Refusal("memory", "its free memory is unknown", uuid, wanted)
+        if free < wanted:
+            why = f"needs {show_mib(wanted)} (margin included), {show_mib(free)} free"
+            return Refusal("memory", why, uuid, wanted, free)
+        return None
+
+    def _refuse_load(self, ask: Ask, offer: Offer) -> Refusal | None:
+        uuid, here, own = offer.device.uuid, self._demands(offer), self._smact(ask.job)
+        most = self.max_demand
+        if offer.mode is Collocation.TIMESLICE:
+            most = min(most, self.timeslice_max_demand)
+        total = sum(here) + own
+        if total > most:
+            left = max(0.0, most - sum(here))
+            why = f"needs SM activity of {own:.2f}, {left:.2f} of the allowed {most:.2f} are left"
+            return Refusal("demand", why, uuid, most, total)
+        gain = _gain(offer, here, own)
+        if gain < -_ROUNDING:
+            why = f"the jobs there would do less work together than now ({gain:.2f})"
+            return Refusal("gain", why, uuid, 0.0, gain)
+        return self._refuse_slowdown(ask, offer, [*here, own])
+
+    def _refuse_slowdown(self, ask: Ask, offer: Offer, together: Sequence[float]) -> Refusal | None:
+        jobs = [*(holder.job for holder in offer.holders), ask.job]
+        limits = [self._limit(job) for job in jobs]
+        if not any(limits):
+            return None
+        for job, limit, speed in zip(jobs, limits, _speeds(offer, together), strict=True):
+            # As if all devices of a job were like this one: each is judged by itself.
+            slowdown = 1 / max(1e-9, joint_speed([speed] * max(1, job.spec.gpus)))
+            if limit and slowdown > limit:
+                whose = "it" if job.id == ask.job.id else f"job {job.label}"
+                why = f"{whose} would run {slowdown:.2f} times as long, max_slowdown is {limit:g}"
+                return Refusal("slowdown", why, offer.device.uuid, limit, slowdown)
+        return None
+
+    def _limit(self, job: Job) -> float:
+        """Return the largest slowdown of a job; 0: no limit."""
+        found = [each for each in (self.max_slowdown, job.spec.max_slowdown) if each]
+        return min(found, default=0.0)
+
+    def choose(
+        self, ask: Ask, eligible: Sequence[Offer], state: Any
+    ) -> tuple[Sequence[Offer], Any]:
+        def merit(offer: Offer) -> tuple[bool, float, int, int]:
+            here = self._demands(offer)
+            apart = ask.gpus > 1 and any(holder.job.spec.gpus > 1 for holder in offer.holders)
+            return apart, sum(here), -(offer.free_mib or 0), offer.device.index
+
+        return sorted(eligible, key=merit)[: ask.gpus], state
+
+    # ------------------------------------------------------------- SM activity
+
+    def _smact(self, job: Job) -> float:
+        found = job.predicted(Quantity.SMACT)
+        return self.assumed_smact if found is None else found
+
+    def _demands(self, offer: Offer) -> list[float]:
+        """Return the SM activity that each job on a device would show alone."""
+        found = [
+            self.assumed_smact if holder.smact is None else holder.smact for holder in offer.holders
+        ]
+        total, shown = sum(found), offer.smact
+        if offer.mode is not Collocation.MPS or shown is None or shown >= _SATURATED or not total:
+            return found
+        return [each * shown / total for each in found]
+
+
+def _speeds(offer: Offer, demands: Sequence[float]) -> tuple[float, ...]:
+    mps = offer.mode is Collocation.MPS
+    return speeds([Demand(smact) for smact in demands], mps=mps)
+
+
+def _gain(offer: Offer, here: Sequence[float], own: float) -> float:
+    """Return how much more work a device does with a new job, in SM activity (below 0: less)."""
+
+    def work(demands: Sequence[float]) -> float:
+        return activity([Demand(smact) for smact in demands], _speeds(offer, demands))
+
+    return work([*here, own]) - work(here)
