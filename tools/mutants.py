@@ -368,6 +368,34 @@ MUTANTS = (
         old="shown >= _SATURATED or ",
         new="",
     ),
+    Mutant(
+        "an offer from before a reading",
+        "state/ledger.py",
+        "        self.version += 1\n        self.reading, self.load",
+        "        self.reading, self.load",
+    ),
+    Mutant(
+        "an offer with a holder's old record",
+        "constraints/offers.py",
+        "jobs.get(job_id) is not holder.job or ",
+        "",
+    ),
+    Mutant(
+        "an offer with a stale reading",
+        "constraints/offers.py",
+        "ledger.is_stale(state.step.now.boot_s) or ",
+        "",
+    ),
+    Mutant(
+        "an offer to another user",
+        "constraints/offers.py",
+        "return need, job.spec.uid, 0,",
+        "return need, 0, 0,",
+    ),
+    Mutant("an offer with another job's need", "constraints/offers.py", '"capacity", ', ""),
+    Mutant(
+        "an offer out of turn", "constraints/offers.py", " or is_contested(state, ledger):", ":"
+    ),
 )
 
 

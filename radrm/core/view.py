@@ -95,7 +95,7 @@ class View:
 
     def devices(self) -> tuple[Device, ...]:
         """Return the devices that have not vanished, by index."""
-        return self._state.listed()
+        return tuple(self._state.listed)
 
     def warm_from_s(self, device: str) -> float:
         """Return the boot time from which readings of SM activity show the jobs that are there."""

@@ -36,7 +36,6 @@ from math import inf
 from typing import Any
 
 from radrm.core.constraints.nodes import books_nothing
-from radrm.core.constraints.offers import Answers
 from radrm.core.planning.fallback import Checked, RuleFailed
 from radrm.core.proposals import Proposal
 from radrm.core.records import Job, Placement, Refusal
@@ -98,7 +97,7 @@ class Backfill(OrderPolicy):
         forecast = None
         if head.spec.gpus and view.refuse_on_nodes(head) is None:
             try:
-                forecast = Forecast(view, Checked(policy, Answers()), head)
+                forecast = Forecast(view, Checked(policy, view.answers), head)
             except RuleFailed:
                 pass  # the next search for a placement reports it
         since_s, until_s = _noted(view, head, state)

@@ -19,11 +19,8 @@ class ObservedDevice(Protocol):
     """A device that remembers its activity over time."""
 
     activity: float
-
-    @property
-    def steady_s(self) -> float:
-        """The time since which the activity is what it is, or a later one."""
-        ...
+    steady_s: float
+    """The time since which the activity is what it is, or a later one."""
 
     def mean_smact(self, from_s: float, until_s: float) -> float:
         """Return the mean SM activity between the two times."""

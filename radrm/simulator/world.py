@@ -100,6 +100,7 @@ class Gpu:
         "capacity_mib",
         "power_w",
         "simulated",
+        "steady_s",
         "steps",
         "used_mib",
     )
@@ -112,20 +113,17 @@ class Gpu:
         self.power_w = watts(0.0, simulated.idle_w, simulated.peak_w)
         self.attempts: dict[LiveAttempt, None] = {}
         self.steps = [DeviceStep(0.0, self.used_mib, 0.0, self.power_w)]
+        self.steady_s = 0.0
 
     @property
     def room_mib(self) -> int:
         """Return the most memory that jobs can have: the capacity less unmanaged memory."""
         return self.capacity_mib - self.simulated.unmanaged_mib
 
-    @property
-    def steady_s(self) -> float:
-        """The time of the last step."""
-        return self.steps[-1].at_s
-
     def note(self, now_s: float) -> None:
         """Record the present memory, activity and power as a step that begins now."""
         step = DeviceStep(now_s, self.used_mib, self.activity, self.power_w)
+        self.steady_s = now_s
         if self.steps[-1].at_s == now_s:
             self.steps[-1] = step
         else:

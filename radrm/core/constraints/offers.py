@@ -22,7 +22,7 @@ Never kept, since they depend on more:
   (`core/constraints/turns.py`).
 
 Invariant: a kept offer equals a fresh one, field by field
-(`tests/contract/lives/test_offers.py`).
+(`tests/core/test_offers.py`).
 
 What a restart sees: nothing is stored.
 """
@@ -148,7 +148,7 @@ class Offers:
     def all(self, job: Job, role: Role) -> tuple[Offer, ...]:
         """Return an offer of every device, by node and index."""
         which = self._class_of(job, role, None)
-        return tuple([self._of(job, role, each.uuid, None, which) for each in self._state.listed()])
+        return tuple([self._of(job, role, each.uuid, None, which) for each in self._state.listed])
 
     def of(self, job: Job, role: Role, uuid: str, mode: Collocation | None) -> Offer:
         """Return a device as `job` would find it. `mode` replaces the job's own mode there."""

@@ -72,7 +72,7 @@ def check_placement(
     if refusal is not None:
         return refusal
     tasks = _tasks_on(placement)
-    for uuid, reserved in State.reserved_on(placement).items():
+    for uuid, reserved in placement.reserved().items():
         if kept and all(task in kept for task in tasks[uuid]):
             continue
         there = [roles[name] for name, _ in tasks[uuid]]

@@ -46,7 +46,7 @@ def start(state: State, job: Job, placement: Placement, planner: str | None = No
     job = state.move(job, Trigger.START, attempts=attempt.number, reason=None, pause=None)
     expect(state, job, attempt, ActionKind.LAUNCH)
     occupy(state, job, state.attempts[job.id], placement)
-    reserved = [mib for mib in State.reserved_on(placement).values() if mib is not None]
+    reserved = [mib for mib in placement.reserved().values() if mib is not None]
     # On an idle device a recovered job has all memory; a cap could kill it again.
     capped = bool(reserved) and job.need_mib is not None and not job.recovers_idle
     state.act(

@@ -16,7 +16,7 @@ from radrm.core.words import ReservationKind
 def take_target(state: State, job: Job, placement: Placement) -> None:
     """Reserve the devices where a running job is to continue."""
     state.put_job(replace(job, target=placement))
-    for uuid, mib in State.reserved_on(placement).items():
+    for uuid, mib in placement.reserved().items():
         state.reserve(
             Reservation(
                 owner=owner_of(job.id),

@@ -25,7 +25,7 @@ def occupy(
     now = state.step.now
     for planned in state.planned.of(owner_of(job.id)):
         state.unreserve(planned.key)  # it becomes the attempt's
-    for uuid, mib in State.reserved_on(placement).items():
+    for uuid, mib in placement.reserved().items():
         if uuid not in state.ledgers:
             continue  # missing since a restart; its reservation waits for it (`core/adoption.py`)
         if new is not None and uuid not in new and not _is_less(state, job, uuid, mib):

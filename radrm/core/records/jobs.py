@@ -142,12 +142,13 @@ class Job:
     @property
     def need_mib(self) -> int | None:
         """The job's *need* per GPU: the upper bound, or what its deaths have shown if more."""
-        found, need = self.estimate(Quantity.MEMORY), 0
+        found, need = self.estimate(Quantity.MEMORY), None
         if found is not None:
             need = int(max(found.upper, found.value))
-        elif self.memory_floor_mib is None and self.ask_mib is None:
-            return None
-        return max(need, self.memory_floor_mib or 0, self.ask_mib or 0)
+        for shown in (self.memory_floor_mib, self.ask_mib):
+            if shown is not None and (need is None or shown > need):
+                need = shown
+        return need
 
     @property
     def recovers(self) -> bool:

@@ -40,6 +40,15 @@ class Placement:
         """The devices in the order of their shares, each once."""
         return tuple(dict.fromkeys(s.device for s in self.shares if s.device is not None))
 
+    def reserved(self) -> dict[str, int | None]:
+        """Return the MiB reserved on each device; None: the whole device."""
+        totals: dict[str, int | None] = {}
+        for share in self.shares:
+            if share.device is not None:
+                so_far = (totals.get(share.device) or 0) + share.reserved_mib
+                totals[share.device] = None if self.collocation.whole_device else so_far
+        return totals
+
     def tasks(self) -> dict[str, int]:
         """Return the number of tasks of each role."""
         seen: dict[str, set[int]] = {}

@@ -34,7 +34,6 @@ from radrm.core.records import (
     Instant,
     Job,
     Node,
-    Placement,
     Progress,
     Reservation,
     ReservationKey,
@@ -91,7 +90,8 @@ class State:
         self.waiting = self.queue.lines
         self.nodes = Nodes()
         self.ledgers: dict[str, DeviceLedger] = {}
-        self._listed: tuple[Device, ...] | None = None
+        self.listed: list[Device] = []
+        """The devices that have not vanished, by node and index."""
         self.absent: dict[str, Device] = {}
         """GPUs that vanished since this daemon started. They may return."""
         self.out_of_service: dict[str, str] = {}
@@ -255,7 +255,7 @@ class State:
                 self.forget_device(uuid)
         for parent in {d.parent for d in listed.values() if d.parent is not None}:
             self.absent.pop(parent, None)  # cut into MIG instances
-        self._listed = None
+        self._list_devices()
         sizes = {device.capacity_mib for device in self.known_devices()}
         self.waiting.resize(tuple(sorted(sizes)), self.jobs.__getitem__)
         self.largest_mib.clear()
@@ -267,12 +267,9 @@ class State:
             self.waiting.classify_again(self.jobs.__getitem__)
             self.version += 1
 
-    def listed(self) -> tuple[Device, ...]:
-        """Return the devices that have not vanished, by node and index."""
-        if self._listed is None:
-            found = [ledger.device for ledger in self.ledgers.values() if not ledger.vanished]
-            self._listed = tuple(sorted(found, key=lambda d: (d.node, d.index)))
-        return self._listed
+    def _list_devices(self) -> None:
+        found = [ledger.device for ledger in self.ledgers.values() if not ledger.vanished]
+        self.listed = sorted(found, key=lambda d: (d.node, d.index))
 
     def known_devices(self) -> list[Device]:
         """Return the devices of the list, and vanished GPUs that may return."""
@@ -284,7 +281,7 @@ class State:
         A GPU may return, so it stays known. A removed MIG instance counts as gone for good.
         """
         device = self.ledgers.pop(uuid).device
-        self._listed = None
+        self._list_devices()
         self.out_of_service.pop(uuid, None)
         self.never_idle.pop(uuid, None)
         if device.kind is DeviceKind.GPU:
@@ -328,17 +325,6 @@ class State:
         self.planned.drop(key)
         if key[-1] in self.ledgers:
             self.ledgers[key[-1]].unreserve(key)
-
-    @staticmethod
-    def reserved_on(placement: Placement) -> dict[str, int | None]:
-        """Return the MiB reserved on each device of a placement; None: the whole device."""
-        whole = placement.collocation.whole_device
-        totals: dict[str, int | None] = {}
-        for share in placement.shares:
-            if share.device is not None:
-                so_far = totals.get(share.device) or 0
-                totals[share.device] = None if whole else so_far + share.reserved_mib
-        return totals
 
     # ------------------------------------------------------------- rules and time
 

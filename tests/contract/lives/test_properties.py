@@ -190,3 +190,17 @@ def test_an_event_costs_the_same_however_long_the_queue(order: Order) -> None:
     short, long = measure(10, order), measure(1000, order)
     for name, calls in short.items():
         assert long[name] <= calls * 1.1 + 20, f"{name}: {calls} at 10 jobs, {long[name]} at 1000"
+
+
+def test_an_event_costs_no_more_calls_than_it_did() -> None:
+    most = {
+        "a submission": 350,
+        "a round of readings": 480,
+        "a cancel": 290,
+        "an end and the next start": 1500,
+        "a wake-up": 70,
+        "an explanation": 230,
+    }
+    found = measure(10, Fifo())
+    assert found.keys() == most.keys()
+    assert {name: calls for name, calls in found.items() if calls > most[name]} == {}
