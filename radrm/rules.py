@@ -79,6 +79,7 @@ outside the decisions, so these limits do not apply to it.
 from __future__ import annotations
 
 from radrm.core import events
+from radrm.core.constraints.kinds import Rank
 from radrm.core.proposals import (
     Hopeless,
     Migrate,
@@ -96,6 +97,8 @@ from radrm.core.records import (
     ArrayElement,
     Attempt,
     AttemptMemory,
+    Beside,
+    Blame,
     Checkpoint,
     Dependency,
     Device,
@@ -142,6 +145,7 @@ from radrm.core.units import parse_mib, parse_seconds, show_mib, show_seconds
 from radrm.core.view import Holder, Offer, View
 from radrm.core.words import (
     ActionKind,
+    Cause,
     CheckpointKind,
     Collocation,
     Condition,
@@ -165,6 +169,9 @@ __all__ = [
     "Ask",
     "Attempt",
     "AttemptMemory",
+    "Beside",
+    "Blame",
+    "Cause",
     "Checkpoint",
     "CheckpointKind",
     "Collocation",
@@ -209,6 +216,7 @@ __all__ = [
     "Quantity",
     "Queue",
     "RadrmError",
+    "Rank",
     "Reading",
     "Recovery",
     "Refusal",

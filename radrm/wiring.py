@@ -17,7 +17,7 @@ from inspect import Parameter, signature
 from typing import Any
 
 from radrm.config import Config, resolved
-from radrm.core.records import Estimate
+from radrm.core.records import DECLARED, Estimate
 from radrm.core.rules import (
     Order,
     Planner,
@@ -85,6 +85,7 @@ READINGS_MISSED = 5
 _NOT_CORE_SETTINGS = {
     "collocation": 'write collocation = "..." above the tables',
     "overcommit": "it follows from the policy: conditions = false in the policy's table",
+    "gpu_order": "write [gpus] order = [...]",
     "whole_devices": 'it follows from the policy: policy = "exclusive"',
 }
 
@@ -319,10 +320,16 @@ class Estimating:
 
 
 def _declared_first(estimator: Estimator, job: Description) -> tuple[Estimate, ...]:
-    """Return the declared figures, and the estimator's for the other quantities."""
+    """Return the declared figures, and the estimator's for the other quantities.
+
+    The estimator's own record of a declared figure has its learned bound, and comes instead.
+    """
     declared = Declared().estimate(replace(job, published={}))
     known = {e.quantity for e in declared}
-    return declared + tuple(e for e in estimator.estimate(job) if e.quantity not in known)
+    found = estimator.estimate(job)
+    own = {e.quantity: e for e in found if e.source == DECLARED}
+    first = tuple(own.get(e.quantity, e) for e in declared)
+    return first + tuple(e for e in found if e.quantity not in known)
 
 
 def _unchanged(estimator: Estimator) -> Estimator:

@@ -81,7 +81,7 @@ def _plain_table(name: str, owner: type, whole: Mapping[str, Any]) -> Iterator[s
 def _rules(table: str) -> Iterator[str]:
     """Yield a heading and the settings of one kind of rules.
 
-    Rules that take the same settings share the rows. Otherwise each row names its rule.
+    Rules that take the same settings share the rows. Otherwise each row names its rules.
     """
     yield f"### `[{table}.NAME]`"
     registry = registry_of(table)
@@ -97,10 +97,11 @@ def _rules(table: str) -> Iterator[str]:
             shown = _merged({name: _code(defaults[name][key]) for name in names})
             rows.append((f"`{key}`", shown, _merged({n: meaning(rules[n], key) for n in names})))
         else:
-            rows += [
-                (f"`{name}.{key}`", _code(defaults[name][key]), meaning(rules[name], key))
-                for name in names
-            ]
+            alike: dict[tuple[str, str], list[str]] = {}
+            for name in names:
+                said = (_code(defaults[name][key]), meaning(rules[name], key))
+                alike.setdefault(said, []).append(f"{name}.{key}")
+            rows += [(_listed(some), *said) for said, some in alike.items()]
     yield _markdown(rows)
 
 

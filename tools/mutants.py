@@ -293,7 +293,7 @@ MUTANTS = (
         "the energy of one that leaves is its neighbours'",
         "state/ledger.py",
         "        left_s = now_s if left_s is None else left_s\n"
-        "        self._divide_energy_before(left_s)\n",
+        "        self._count_before(left_s)\n",
         "        left_s = now_s if left_s is None else left_s\n",
     ),
     Mutant(

@@ -37,6 +37,7 @@ GROUPS: dict[str, dict[str, str]] = {
         "summarize": "Write the summary of a model for estimators, without a GPU.",
         "simulate": "Run a trace on a simulated server and show the result.",
         "compare": "Run a trace under several policies, beside the lower bounds.",
+        "trace": "Draw a trace, or play one through a daemon.",
         "replay": "Run the daemon's own past jobs under other policies.",
     },
     "The daemon": {

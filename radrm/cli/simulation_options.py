@@ -95,13 +95,16 @@ Form = Annotated[
     typer.Option(
         "--import",
         metavar="FORM",
-        help="Format of the trace: auto, trace, published, prototype, philly, slurm.",
+        help="Format of the trace: auto, trace, published, prototype, philly, slurm, "
+        "alibaba2020, alibaba2023, gavel.",
     ),
 ]
 Profile = Annotated[
     list[str] | None,
     typer.Option(
-        "--profile", metavar="CSV", help="Jobs measured alone: name,duration_s,smact,steady_mib."
+        "--profile",
+        metavar="FILE",
+        help="Jobs measured alone: CSV of name,duration_s,smact,steady_mib, or Gavel's JSON.",
     ),
 ]
 FillTable = Annotated[

@@ -135,10 +135,20 @@ def is_slow(planner: object) -> TypeGuard[SlowPlanner]:
 
 @dataclass(frozen=True, slots=True)
 class Again:
-    """Recover the job, with at least this need, and with or without a device of its own."""
+    """Recover the job: it is next.
+
+    `memory_floor_mib` is the least need per GPU that its deaths have proven. `ask_mib` is what to
+    find instead, a guess: a settled job reserves less. A guess beyond the devices means a whole
+    device. With `own_device` no job joins it. With `idle_device` it starts on idle devices
+    (as published), else where the site's policy places it. `use_last` names devices that it uses
+    only if no others will do.
+    """
 
     memory_floor_mib: int | None
     own_device: bool
+    idle_device: bool = True
+    ask_mib: int | None = None
+    use_last: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,7 +167,11 @@ class Recovery(Protocol):
     def after_oom(
         self, job: Job, attempt: Attempt, evidence: OutOfMemory, largest_mib: int
     ) -> Again | GiveUp:
-        """Return the verdict. `job.oom_count` counts this death; `largest_mib`: largest device."""
+        """Return the verdict. `largest_mib`: the largest device.
+
+        The job's record counts this death (`oom_count`, `victim_count`, `died_on`), and
+        `evidence.blame` says whose growth caused it.
+        """
         ...
 
 

@@ -31,7 +31,7 @@ from radrm.core.records import Device, Job, Refusal, Role
 from radrm.core.state.queue.waiting import Aside
 from radrm.core.state.state import State
 from radrm.core.units import show_mib
-from radrm.core.words import Collocation, Queue
+from radrm.core.words import Collocation
 
 
 def update(state: State, force: bool) -> None:
@@ -75,21 +75,23 @@ def _suitable(state: State, job: Job, role: Role) -> list[Device]:
         ledger.device
         for uuid, ledger in state.ledgers.items()
         if uuid not in barred
-        and kind_refusal(ledger.device, role.needs, job.spec.collocation) is None
+        and kind_refusal(ledger.device, role.needs, job.spec) is None
         and need <= ledger.device.capacity_mib
     ]
 
 
 def _wants_idle(state: State, job: Job) -> bool:
     """Return whether a job starts on idle devices only."""
-    recovers = job.queue is Queue.RECOVERY
-    return state.settings.whole_devices or recovers or wants_whole_device(state, job)
+    whole = state.settings.whole_devices or wants_whole_device(state, job)
+    return whole or job.recovers_idle
 
 
 def _too_few(state: State, job: Job, role: Role, wanted: int, available: int) -> Aside:
     """Return the reason with both numbers, and what is out of service."""
     idle = _wants_idle(state, job) and bool(state.never_idle)
     what = f"{wanted} {'idle ' * idle}GPU{'s' * (wanted != 1)}"
+    if job.spec.gpu_types:
+        what += f" of type {' or '.join(job.spec.gpu_types)}"
     if role.needs.mig_profile is not None:
         what += f" of profile {role.needs.mig_profile}"
     elif job.spec.collocation is Collocation.MPS:

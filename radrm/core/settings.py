@@ -80,6 +80,8 @@ class CoreSettings:
     overcommit: bool = False
     """Let a policy place a job where its need does not fit. `wiring` sets this for published
     policies that ignore memory (round-robin)."""
+    gpu_order: tuple[str, ...] = ()
+    """GPUs that jobs use rather than others, best first. `wiring` sets this from `[gpus]`."""
     collocation: Collocation = Collocation.AUTO
     """How jobs share a device if they do not say. AUTO is MPS where it is enabled, else time-
     slicing."""

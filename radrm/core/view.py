@@ -6,17 +6,15 @@ pays only for the jobs that it looks at.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from copy import deepcopy
-from dataclasses import dataclass
 from typing import Any
 
 from radrm.core.constraints.expected import earliest_free_s, expected_end_s, expected_free_mib
-from radrm.core.constraints.modes import mode_on
+from radrm.core.constraints.kinds import Rank, rank
 from radrm.core.constraints.need import effective_need_mib
 from radrm.core.constraints.nodes import books_nothing, refuse_bookings, refuse_size
-from radrm.core.constraints.overlap import free_for, idle_for
-from radrm.core.constraints.placement import refuse_device
+from radrm.core.constraints.offers import Holder, Offer, Offers
 from radrm.core.constraints.turns import turns
 from radrm.core.records import (
     Attempt,
@@ -30,53 +28,12 @@ from radrm.core.records import (
     Role,
 )
 from radrm.core.settings import CoreSettings
-from radrm.core.state.holding import Holding
 from radrm.core.state.isolation import Isolation
 from radrm.core.state.reserved.claims import FOREVER
 from radrm.core.state.state import State, owner_of
-from radrm.core.words import Collocation, Quantity
+from radrm.core.words import Collocation
 
-
-@dataclass(frozen=True, slots=True)
-class Holder:
-    """A live job on a device. `since_s`: the boot time at which it came there.
-
-    `alone_smact` is the mean SM activity (0..1) of the readings while it was alone there; None:
-    it never was, or they do not show it yet.
-    """
-
-    job: Job
-    attempt: Attempt
-    since_s: float
-    settled: bool
-    alone_smact: float | None
-
-    @property
-    def smact(self) -> float | None:
-        """The SM activity that it would show alone: as measured, else as predicted."""
-        if self.alone_smact is not None:
-            return self.alone_smact
-        return self.job.predicted(Quantity.SMACT)
-
-
-@dataclass(frozen=True, slots=True)
-class Offer:
-    """One device as one job would find it, until its time limit.
-
-    `refusal` is why the core refuses the device; a policy can skip such an offer. `smact` is
-    the SM activity, 0..1; if it is None, `smact_refusal` says why. `occupants` are job ids;
-    `holders` has these jobs.
-    """
-
-    device: Device
-    mode: Collocation
-    idle: bool
-    free_mib: int | None
-    smact: float | None
-    smact_refusal: str | None
-    occupants: tuple[int, ...]
-    refusal: Refusal | None
-    holders: tuple[Holder, ...] = ()
+__all__ = ["Holder", "Offer", "View"]
 
 
 class View:
@@ -84,6 +41,7 @@ class View:
 
     def __init__(self, state: State) -> None:
         self._state = state
+        self._offers = Offers(state)
 
     @property
     def now(self) -> Instant:
@@ -135,8 +93,11 @@ class View:
 
     def devices(self) -> tuple[Device, ...]:
         """Return the devices that have not vanished, by index."""
-        found = [le.device for le in self._state.ledgers.values() if not le.vanished]
-        return tuple(sorted(found, key=lambda d: (d.node, d.index)))
+        return self._state.listed()
+
+    def warm_from_s(self, device: str) -> float:
+        """Return the boot time from which readings of SM activity show the jobs that are there."""
+        return self._state.ledgers[device].warm_from_s
 
     def reservations(self, device: str) -> tuple[Reservation, ...]:
         """Return the reservations on a device."""
@@ -231,27 +192,20 @@ class View:
         job_id = turns(self._state).get(device)
         return None if job_id is None else self._state.jobs[job_id]
 
+    def prefers(self, job: Job) -> bool:
+        """Return whether `rank` can differ among devices for this job."""
+        spec = job.spec
+        ordered = self.settings.gpu_order or spec.prefer_gpus or spec.avoid_gpus
+        return bool(ordered or job.use_last)
+
+    def rank(self, job: Job, device: Device) -> Rank:
+        """Return how well a device suits a job; the smallest is best. The policy comes after."""
+        return rank(device, job, self.settings.gpu_order)
+
     def offers(self, job: Job, role: Role) -> tuple[Offer, ...]:
         """Return an offer of every device, by index, as `job` would find it."""
         return tuple(self.offer(job, role, device.uuid) for device in self.devices())
 
     def offer(self, job: Job, role: Role, uuid: str, mode: Collocation | None = None) -> Offer:
         """Return one device as `job` would find it. `mode` replaces the job's own mode there."""
-        ledger = self._state.ledgers[uuid]
-        smact = ledger.smact
-        return Offer(
-            device=ledger.device,
-            mode=mode_on(self._state, job, role, ledger) if mode is None else mode,
-            idle=idle_for(self._state, job, ledger),
-            free_mib=free_for(self._state, job, ledger),
-            smact=smact,
-            smact_refusal=ledger.smact_refusal if smact is None else None,
-            occupants=tuple(ledger.holdings),
-            refusal=refuse_device(self._state, job, role, ledger, mode),
-            holders=tuple(self._holders(ledger.holdings.values())),
-        )
-
-    def _holders(self, holdings: Iterable[Holding]) -> Iterator[Holder]:
-        for each in holdings:
-            job, attempt = self._state.jobs[each.job_id], self._state.attempts[each.job_id]
-            yield Holder(job, attempt, each.since_s, each.settled, each.alone_smact)
+        return self._offers.of(job, role, uuid, mode)

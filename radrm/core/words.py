@@ -46,6 +46,14 @@ class Outcome(str, Enum):
     LOST = "lost"
 
 
+class Cause(str, Enum):
+    """Whose growth caused an out-of-memory death: the job's own, a neighbour's, or unknown."""
+
+    OWN = "own"
+    NEIGHBOUR = "neighbour"
+    UNKNOWN = "unknown"
+
+
 class StopReason(str, Enum):
     """Why an attempt is stopped. Each value is also the outcome that follows. Highest first."""
 

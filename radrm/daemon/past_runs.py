@@ -8,6 +8,9 @@ from radrm.core.decision import Decision
 from radrm.core.records import Attempt, Job
 from radrm.core.snapshot import Snapshot
 from radrm.core.words import Outcome, Quantity
+from radrm.estimators.learning.contention import alone
+from radrm.estimators.learning.fingerprint import parts_of
+from radrm.estimators.learning.ratios import told_of
 from radrm.host.storage.runs import Run, Said
 
 SHOWN_S = 300.0
@@ -36,14 +39,19 @@ def _run(attempt: Attempt, job: Job, now: Snapshot, driver: str | None) -> Run |
     kinds = {found.device.name for found in devices}
     if len(kinds) != 1:
         return None
-    predicted = {
-        e.source: e.value if e.raw is None else e.raw
-        for e in reversed(job.estimates)
-        if e.quantity is Quantity.MEMORY
-    }
-    cuda = next((e.cuda for e in job.estimates if e.cuda is not None), None)
-    said = Said(predicted, driver, cuda)
-    return Run(attempt.serial, job.spec.uid, job.fingerprint, kinds.pop(), said)
+    told = {quantity: told_of(job.estimates, quantity) for quantity in Quantity}
+    program, length = parts_of(job.fingerprint)
+    said = Said(
+        told=told[Quantity.MEMORY],
+        told_smact=told[Quantity.SMACT],
+        told_duration=told[Quantity.DURATION],
+        driver=driver,
+        cuda=next((e.cuda for e in job.estimates if e.cuda is not None), None),
+        shown=alone(attempt, next(iter(told[Quantity.SMACT].values()), None)),
+        length=length,
+        resumed=attempt.number > 1 and job.saved is not None,
+    )
+    return Run(attempt.serial, job.spec.uid, program, kinds.pop(), said)
 
 
 def _has_shown(attempt: Attempt) -> bool:

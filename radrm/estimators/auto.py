@@ -9,6 +9,7 @@ from radrm.core.records import DECLARED, Estimate
 from radrm.core.words import Quantity
 from radrm.estimators.interface import Description, Estimator
 from radrm.estimators.learning.learned import learned_for
+from radrm.estimators.learning.ratios import bounded
 
 Complain = Callable[[str, Exception], None]
 """Takes the name of an estimator that failed, and its error."""
@@ -24,7 +25,8 @@ class Auto:
 
     A memory figure is corrected by the size of the CUDA context on this machine and by the
     estimator's past errors; they give its upper bound, too. A declared figure is not
-    corrected. The figures of later routes are kept behind the first, so that radrm learns
+    corrected. SM activity and duration are corrected by past ratios; of a declared one only the
+    upper bound is. The figures of later routes are kept behind the first, so that radrm learns
     their errors as well. `complain` gets the error of an estimator that fails; it counts as
     no answer. Raises ValueError for a `quantile` outside 0..1.
     """
@@ -52,7 +54,9 @@ class Auto:
         return _with_guesses_of_first(estimates)
 
     def _bounded(self, job: Description, estimate: Estimate) -> Estimate:
-        if estimate.quantity is not Quantity.MEMORY or estimate.source == DECLARED:
+        if estimate.quantity is not Quantity.MEMORY:
+            return bounded(estimate, job, self.quantile)
+        if estimate.source == DECLARED:
             return estimate
         seen, context = learned_for(estimate, job)
         here = max(estimate.value + context.shift_mib, 1.0)

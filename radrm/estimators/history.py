@@ -9,6 +9,7 @@ from statistics import median
 from radrm.core.records import Estimate
 from radrm.core.words import Quantity
 from radrm.estimators.interface import Description, PastRun
+from radrm.estimators.learning.ratios import ALONE, SAME_NAME, SHARED
 
 LATEST = 10
 """The number of latest runs that count. Older ones may be of another version of the program."""
@@ -22,28 +23,63 @@ class History:
     Runs on the job's kind of GPU come first. Others count only if there are none, since the
     CUDA context and the libraries differ. Upper bound: the next run may exceed the highest
     peak by as much as that exceeds the median.
+
+    SM activity and duration come from shared runs (corrected), then from runs of the same name,
+    if there are no better ones; their source says so. A duration counts for the same length of
+    training (`--epochs`), and its bound is above the time after which such runs were stopped.
     """
 
     name: str = "history"
 
     def estimate(self, job: Description) -> tuple[Estimate, ...]:
-        runs = _same_kind(job)[:LATEST]
-        if not runs:
-            return ()
-        peaks = [run.peak_mib for run in runs]
-        peak = float(max(peaks))
-        spread = peak - median(peaks)
-        reading = _reading(job, runs)
-        estimates = [Estimate(Quantity.MEMORY, peak, peak + spread, self.name, guesses=reading)]
-        alone = [run for run in runs if run.alone]
-        smacts = [run.smact for run in alone if run.smact is not None]
-        if smacts:
-            estimates.append(Estimate(Quantity.SMACT, median(smacts), max(smacts), self.name))
-        durations = [run.duration_s for run in alone if run.duration_s is not None]
-        if durations:
-            longest = max(durations)
-            estimates.append(Estimate(Quantity.DURATION, median(durations), longest, self.name))
+        runs, named = _same_kind(job, job.same_runs), _same_kind(job, job.named_runs)
+        estimates = []
+        if runs:
+            peaks = [run.peak_mib for run in runs]
+            peak = float(max(peaks))
+            upper, reading = peak + peak - median(peaks), _reading(job, runs)
+            estimates.append(Estimate(Quantity.MEMORY, peak, upper, self.name, guesses=reading))
+        predicted = (
+            (Quantity.SMACT, _smacts(runs), _smacts(named)),
+            (Quantity.DURATION, _durations(job, runs), _durations(job, named)),
+        )
+        for quantity, same, of_name in predicted:
+            routes = ((ALONE, same.alone), (SHARED, same.shared), (SAME_NAME, of_name.every))
+            source, figures = next(((s, f) for s, f in routes if f), (self.name, ()))
+            if figures:
+                most = max(*figures, *same.most, 0.0)
+                estimates.append(Estimate(quantity, median(figures), most, source))
         return tuple(estimates)
+
+
+@dataclass(frozen=True, slots=True)
+class _Figures:
+    """One quantity of past runs: of those alone, of the others, and the least upper bounds."""
+
+    alone: tuple[float, ...]
+    shared: tuple[float, ...]
+    most: tuple[float, ...] = ()
+
+    @property
+    def every(self) -> tuple[float, ...]:
+        return self.alone + self.shared
+
+
+def _smacts(runs: Sequence[PastRun]) -> _Figures:
+    own = tuple(run.own_smact for run in runs if run.own_smact is not None)
+    corrected = [run for run in runs if run.own_smact is None and run.smact is not None]
+    most = () if own else tuple(run.smact_most for run in corrected if run.smact_most is not None)
+    return _Figures(own, tuple(run.smact for run in corrected if run.smact is not None), most)
+
+
+def _durations(job: Description, runs: Sequence[PastRun]) -> _Figures:
+    whole = [run for run in runs if run.length == job.length]
+    completed = [(run.alone, run.duration_s) for run in whole if run.duration_s is not None]
+    return _Figures(
+        tuple(seconds for alone, seconds in completed if alone),
+        tuple(seconds for alone, seconds in completed if not alone),
+        tuple(run.least_s for run in whole if run.least_s is not None),
+    )
 
 
 def _reading(job: Description, runs: Sequence[PastRun]) -> tuple[str, ...]:
@@ -56,7 +92,8 @@ def _reading(job: Description, runs: Sequence[PastRun]) -> tuple[str, ...]:
     return tuple(lines)
 
 
-def _same_kind(job: Description) -> list[PastRun]:
+def _same_kind(job: Description, runs: Sequence[PastRun]) -> Sequence[PastRun]:
+    """Return the latest runs on the job's kind of GPU; of any kind if there are none."""
     kind = job.device_kind
-    same = [run for run in job.same_runs if kind is None or run.device_kind == kind]
-    return same or list(job.same_runs)
+    same = [run for run in runs if kind is None or run.device_kind == kind]
+    return (same or runs)[:LATEST]

@@ -17,10 +17,16 @@ class PastRun:
     """The measured need of one attempt, and the estimates that were made of it before.
 
     - `peak_mib`: the peak of the fullest GPU.
-    - `alone`: no other job was on its GPUs, so that `smact` (0..1, mean) is its own.
-    - `told`: each estimator's own figure in MiB, by name.
+    - `smact` (0..1) and `duration_s`: as if alone on its GPUs; for a shared run they are
+      corrected (`learning.contention`). `smact_most`: the largest that fits its readings.
+      `duration_s` is None unless the job completed.
+    - `least_s`: alone it takes longer than this; None unless it was stopped.
+    - `alone`: no other job was on its GPUs. `smact_alone`: `smact` is from a time alone.
+    - `told`: each estimator's own figure in MiB, by name. `told_smact` and `told_duration`
+      (seconds): likewise.
     - `driver` and `cuda`: the versions of the GPU driver and of the program's CUDA. None:
       unknown.
+    - `length`: the options that decide how long the program works (`learning.fingerprint`).
     """
 
     peak_mib: int
@@ -31,6 +37,17 @@ class PastRun:
     told: dict[str, float] = field(default_factory=dict)
     driver: str | None = None
     cuda: str | None = None
+    smact_most: float | None = None
+    smact_alone: bool = False
+    least_s: float | None = None
+    told_smact: dict[str, float] = field(default_factory=dict)
+    told_duration: dict[str, float] = field(default_factory=dict)
+    length: str | None = None
+
+    @property
+    def own_smact(self) -> float | None:
+        """Its SM activity as measured alone; None if it was not."""
+        return self.smact if self.alone or self.smact_alone else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,8 +64,9 @@ class Description:
       `NVIDIA A100-SXM4-40GB`. None: there are several kinds, or it is unknown.
     - `driver`: the GPU driver's version here. `contexts`: the measured size of a CUDA
       context in MiB on these GPUs under this driver, by the version of the program's CUDA.
-    - `same_runs`: earlier runs of the same job; `recent_runs`: earlier runs of any job on
-      this machine. The latest is first in both.
+    - `same_runs`: earlier runs of the same job; `named_runs`: of the user's jobs of the same
+      name; `recent_runs`: of any job on this machine. The latest is first in each.
+    - `length`: as in `PastRun`.
     """
 
     spec: JobSpec
@@ -66,7 +84,9 @@ class Description:
     device_kind: str | None = None
     driver: str | None = None
     contexts: dict[str, float] = field(default_factory=dict)
+    length: str | None = None
     same_runs: tuple[PastRun, ...] = ()
+    named_runs: tuple[PastRun, ...] = ()
     recent_runs: tuple[PastRun, ...] = ()
 
 

@@ -9,5 +9,6 @@ The files, in the order in which they may import one another:
     traces     read traces, profiles and tables of typical jobs from files
     simulations  traces under policies, with many seeds (a folder)
     demo       the parts of `radrm demo` (a folder)
+    live       a trace through a daemon (a folder)
     collocate  copies of a program on one GPU (a folder)
 """

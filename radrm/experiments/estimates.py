@@ -16,6 +16,7 @@ from radrm.daemon.intake.estimation import command_of, fingerprint_of
 from radrm.errors import BadFile, RadrmError
 from radrm.estimators import ESTIMATORS
 from radrm.estimators.interface import Description, PastRun
+from radrm.estimators.learning.fingerprint import parts_of
 from radrm.host.estimation.asking import Answer, Asking, with_trace
 from radrm.host.estimation.tracing import NotTraced, TraceRequest, trace, tracer_arguments
 from radrm.host.storage.submission import envelope_of, load
@@ -44,6 +45,7 @@ class Learned:
     driver: str | None = None
     contexts: dict[str, float] = field(default_factory=dict)
     same: tuple[PastRun, ...] = ()
+    named: tuple[PastRun, ...] = ()
     recent: tuple[PastRun, ...] = ()
 
 
@@ -70,23 +72,26 @@ def read(file: str, options: RawOptions) -> tuple[Asked, str, TraceRequest | Non
 
 def with_history(asked: Asked, mark: str) -> Asked:
     """The job with what the daemon here has learned."""
-    found = learned(mark)
+    found = learned(mark, asked.job.spec.name)
     job = replace(
         asked.job,
         device_kind=found.device_kind,
         driver=found.driver,
         contexts=found.contexts,
+        length=parts_of(mark)[1],
         same_runs=found.same,
+        named_runs=found.named,
         recent_runs=found.recent,
     )
     return replace(asked, job=job)
 
 
-def learned(mark: str | None) -> Learned:
-    """The recorded runs with a fingerprint, and the latest of all; none without a daemon."""
+def learned(mark: str | None, name: str | None = None) -> Learned:
+    """The recorded runs with a fingerprint or of a name, and the latest of all; none without a
+    daemon."""
     with Client() as client:
         try:
-            return msgspec.convert(client.ask("runs", fingerprint=mark), Learned)
+            return msgspec.convert(client.ask("runs", fingerprint=mark, name=name), Learned)
         except (RadrmError, msgspec.ValidationError):
             return Learned()
 
@@ -107,11 +112,11 @@ def answer(asked: Asked, config: Config, name: str) -> Answer:
 
 
 def memory_of(found: Answer) -> Estimate | None:
-    return next((e for e in found.estimates if e.quantity is Quantity.MEMORY), None)
+    return first_of(found, Quantity.MEMORY)
 
 
-def value_of(found: Answer, quantity: Quantity) -> float | None:
-    return next((e.value for e in found.estimates if e.quantity is quantity), None)
+def first_of(found: Answer, quantity: Quantity) -> Estimate | None:
+    return next((e for e in found.estimates if e.quantity is quantity), None)
 
 
 def names_of(word: str, config: Config) -> tuple[str, ...]:
@@ -130,13 +135,18 @@ def one_shape(asked: Asked) -> None:
 
 def estimate_document(path: str, name: str, found: Answer) -> dict[str, Any]:
     memory = memory_of(found)
+    smact, duration = first_of(found, Quantity.SMACT), first_of(found, Quantity.DURATION)
     return {
         "file": path,
         "estimator": name,
         "memory_mib": None if memory is None else round(memory.value, 1),
         "upper_mib": None if memory is None else round(memory.upper, 1),
-        "smact": value_of(found, Quantity.SMACT),
-        "duration_s": value_of(found, Quantity.DURATION),
+        "smact": None if smact is None else round(smact.value, 4),
+        "smact_upper": None if smact is None else round(smact.upper, 4),
+        "smact_source": None if smact is None else smact.source,
+        "duration_s": None if duration is None else round(duration.value, 1),
+        "duration_upper_s": None if duration is None else round(duration.upper, 1),
+        "duration_source": None if duration is None else duration.source,
         "seconds": None if memory is None else memory.seconds,
         "source": None if memory is None else memory.source,
         "guesses": [] if memory is None else list(memory.guesses),

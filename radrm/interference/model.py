@@ -2,8 +2,9 @@
 
 The simulated GPUs and the simulator follow this model, and rules that weigh sharing use it. This
 project fitted the constants to the published 60-job run of MAGM with GPUMemNet on A100-40GB
-GPUs under MPS (RAD-RM, arXiv 2508.19073). With them every job's finish time is within 10 % of
-the published one. Solo activity comes from the exclusive run of the same paper.
+GPUs under MPS (RAD-RM, arXiv 2508.19073). With them the execution times of its jobs are 12 % off
+(root mean square); `benchmarks.simulation.calibration` fits the constants again. Solo activity
+comes from the exclusive run of the same paper.
 
 A job's demand is the SM activity (SMACT) that it shows alone on a whole GPU. Its speed is a
 fraction of its solo speed.
@@ -95,8 +96,7 @@ def speeds(
         for at in busy:
             result[at] = min(result[at], fraction / demands[at].smact)
         return tuple(result)
-    grown = 1.0 if mps else _TIMESLICE_DEMAND
-    kept = 1.0 if mps else 1 - _TIMESLICE_LOSS * (1 - 1 / len(busy))
+    grown, kept = _sharing(len(busy), mps)
     wanted = {at: grown * demands[at].smact / fraction for at in busy}
     free = [at for at in busy if at not in held]
     taken = sum(wanted[at] * held[at] for at in busy if at in held)
@@ -108,6 +108,11 @@ def speeds(
     for at in free:
         result[at] = min(_MOST_OF_OWN, level * demands[at].weight)
     return tuple(result)
+
+
+def _sharing(jobs: int, mps: bool) -> tuple[float, float]:
+    """The factor of each demand, and the part of the throughput that is left, for so many jobs."""
+    return (1.0, 1.0) if mps else (_TIMESLICE_DEMAND, 1 - _TIMESLICE_LOSS * (1 - 1 / jobs))
 
 
 def _water_level(volume: float, caps: Sequence[float], widths: Sequence[float]) -> float:
@@ -181,3 +186,14 @@ def activity(
     """The SMACT (0..1) that a device shows while these jobs run at these speeds."""
     work = sum(d.smact * speed for d, speed in zip(demands, at_speeds, strict=True))
     return min(1.0, work / fraction)
+
+
+def total_activity(total_demand: float, jobs: int, *, mps: bool) -> float:
+    """The SMACT (0..1) that a whole GPU shows for so many one-GPU jobs of this total demand.
+
+    It is the `activity` at their `speeds`, which the single demands and weights do not change.
+    """
+    if jobs < 2:
+        return min(1.0, total_demand)
+    grown, kept = _sharing(jobs, mps)
+    return min(_MOST_OF_OWN * total_demand, delivered(grown * total_demand) * kept / grown)

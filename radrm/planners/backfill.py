@@ -61,7 +61,6 @@ class Backfill(OrderPolicy):
 
     depth: int = 100
     """The number of jobs of a line that are tried."""
-
     max_delay_s: float = 1800.0
     """The longest delay of a job by those that pass it. Where durations are unknown: the longest
     time for which jobs pass it."""

@@ -17,7 +17,6 @@ from radrm.core.proposals import Proposal, Start
 from radrm.core.records import Job, Refusal
 from radrm.core.rules import Order, Plan, Planner, Policy
 from radrm.core.view import View
-from radrm.core.words import Queue
 
 # Only these events can make a job startable or a device available.
 _OCCASIONS = frozenset(
@@ -42,9 +41,10 @@ _OCCASIONS = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class OrderPolicy(Planner):
-    """Start the first job of each line: first the recovery queue, with `recovery_policy`.
+    """Start the first job of each line: first the recovery queue.
 
-    No job passes the head of its line, but by its turn on an MPS server.
+    Jobs that recovery starts on idle devices go by `recovery_policy`. No job passes the head of
+    its line, but by its turn on an MPS server.
     """
 
     order: Order
@@ -103,7 +103,7 @@ class OrderPolicy(Planner):
         return find_with_fallback(view, policy, job, policy_state, self.recovery_policy, only)
 
     def _policy_for(self, job: Job) -> Policy:
-        return self.recovery_policy if job.queue is Queue.RECOVERY else self.policy
+        return self.recovery_policy if job.recovers_idle else self.policy
 
     def explain(self, view: View, job: Job) -> Sequence[Refusal]:
         head = view.head(gpuless=not job.spec.gpus)

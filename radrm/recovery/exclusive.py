@@ -21,22 +21,33 @@ class IdleDevice:
     """
 
     max_recoveries: int = 3
-    """The job fails after this many recoveries, or if its proven need exceeds every device. As
-    published, no job fails."""
+    """The job fails after this many recoveries, or if its proven need exceeds every device. Deaths
+    by a neighbour's growth do not count. As published, no job fails."""
     name: str = "exclusive"
 
     def after_oom(
         self, job: Job, attempt: Attempt, evidence: OutOfMemory, largest_mib: int
     ) -> Again | GiveUp:
         floor = lower_bound_mib(job, attempt, evidence)
-        if job.oom_count > self.max_recoveries:
+        if job.oom_count - job.victim_count > self.max_recoveries:
             return GiveUp(f"recovery limit ({self.max_recoveries}) reached")
         if floor is not None and largest_mib and floor > largest_mib:
             return GiveUp(
                 f"it needs at least {show_mib(floor)} and "
                 f"the largest device has {show_mib(largest_mib)}"
             )
-        return Again(memory_floor_mib=floor, own_device=self.wants_own_device(job, attempt))
+        return self.again(job, attempt, evidence, floor, largest_mib)
+
+    def again(
+        self,
+        job: Job,
+        attempt: Attempt,
+        evidence: OutOfMemory,
+        floor_mib: int | None,
+        largest_mib: int,
+    ) -> Again:
+        """Return how the job runs again. `floor_mib`: the need that its deaths have proven."""
+        return Again(floor_mib, self.wants_own_device(job, attempt))
 
     def wants_own_device(self, job: Job, attempt: Attempt) -> bool:
         """Return whether no job may join this one from now on."""

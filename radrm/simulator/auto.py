@@ -1,7 +1,8 @@
 """The daemon's estimator `auto` in the simulator.
 
 Only its input is simulated: its routes are the trace's columns, its past runs those of the
-simulated run. The route `history` is missing, since no column says that two jobs are equal.
+simulated run. No column says that two jobs are equal, so the route `history` predicts only SM
+activity and duration: from runs of the same user and name.
 """
 
 from __future__ import annotations
@@ -12,17 +13,23 @@ from dataclasses import dataclass
 from math import ceil
 
 from radrm.config import Config
-from radrm.core.records import Estimate, JobSpec
-from radrm.core.words import Quantity
+from radrm.core.decision import Decision
+from radrm.core.records import Attempt, Estimate, Job, JobSpec
+from radrm.core.words import Outcome, Quantity
 from radrm.errors import UsageError
+from radrm.estimators.history import LATEST, History
 from radrm.estimators.interface import Description, Estimator, PastRun
+from radrm.estimators.learning.contention import alone
 from radrm.estimators.learning.learned import MOST_RUNS
+from radrm.estimators.learning.ratios import told_of
 from radrm.simulated.spec import SimulatedDevice
 from radrm.simulator.estimates import AUTO, figure_mib
 from radrm.simulator.traces.job import TraceJob
 from radrm.wiring import AUTO_CHAIN, make_auto
 
 _ROUTES = tuple(name for name in AUTO_CHAIN if name not in ("declared", "history"))
+_LEAST_ALONE = 1
+"""Readings that show a job alone: each simulated one holds until something changes."""
 
 
 class AutoEstimates:
@@ -41,30 +48,58 @@ class AutoEstimates:
                 f"the trace has no estimates for {AUTO} ({', '.join(_ROUTES)}); add a column "
                 f"such as {_ROUTES[0]}_mib, or choose an estimator whose errors can be drawn"
             )
-        self._auto: Estimator = make_auto(config, [_Column(name) for name in routes])
-        self._kinds = [simulated.device.name for simulated in devices]
+        self._auto: Estimator = make_auto(config, [_ByName(), *map(_Column, routes)])
+        self._kinds = {each.device.uuid: each.device.name for each in devices}
         self._runs: deque[PastRun] = deque(maxlen=MOST_RUNS)
+        self._by_name: dict[tuple[str, str], deque[PastRun]] = {}
 
-    def estimate(self, job: TraceJob, spec: JobSpec) -> tuple[Estimate, ...]:
-        """Return the estimates of a job that is submitted now, the best first."""
-        kinds = set(self._kinds)
-        return self._auto.estimate(
+    def estimate(
+        self, job: TraceJob, spec: JobSpec, known: tuple[Estimate, ...]
+    ) -> tuple[Estimate, ...]:
+        """Return the estimates of a job that is submitted now, the best first.
+
+        `known` are those of the scenario: its SM activity and duration are better than learned.
+        """
+        kinds = set(self._kinds.values())
+        found = self._auto.estimate(
             Description(
                 spec=spec,
                 published=_figures(job),
                 device_kind=kinds.pop() if len(kinds) == 1 else None,
+                same_runs=tuple(self._by_name.get((job.user, job.name), ())),
                 recent_runs=tuple(self._runs),
             )
         )
+        given = {e.quantity for e in known} - {Quantity.MEMORY}
+        return tuple(e for e in found if e.quantity not in given) + known
 
-    def add_run(self, job: TraceJob, devices: Sequence[int], peak_mib: float) -> None:
-        """Learn from a run that completed on these devices with this peak.
+    def add_run(self, job: TraceJob, attempt: Attempt, decision: Decision, peak_mib: float) -> None:
+        """Learn from an attempt that this decision has ended, if it completed.
 
-        Runs on several kinds of GPU do not count: their peak belongs to no single kind.
+        Attempts on several kinds of GPU do not count: their peak belongs to no single kind.
         """
-        kinds = {self._kinds[at] for at in devices}
-        if len(kinds) == 1:
-            self._runs.appendleft(PastRun(ceil(peak_mib), kinds.pop(), told=_figures(job)))
+        kinds = {self._kinds[uuid] for uuid in attempt.placement.devices}
+        if len(kinds) != 1 or attempt.outcome is not Outcome.COMPLETED:
+            return
+        ended = (r for r in decision.changed if isinstance(r, Job) and r.id == attempt.job_id)
+        estimates = next(each.estimates for each in ended)
+        told_smact = told_of(estimates, Quantity.SMACT)
+        found = alone(attempt, next(iter(told_smact.values()), None), _LEAST_ALONE)
+        run = PastRun(
+            ceil(peak_mib),
+            kinds.pop(),
+            smact=found.smact,
+            smact_most=found.smact_most,
+            smact_alone=found.measured,
+            alone=not any(usage.shared for usage in attempt.used.values()),
+            duration_s=found.seconds,
+            told=_figures(job),
+            told_smact=told_smact,
+            told_duration=told_of(estimates, Quantity.DURATION),
+        )
+        self._runs.appendleft(run)
+        named = self._by_name.setdefault((job.user, job.name), deque(maxlen=LATEST))
+        named.appendleft(run)
 
 
 def _figures(job: TraceJob) -> dict[str, float]:
@@ -81,3 +116,13 @@ class _Column:
     def estimate(self, job: Description) -> tuple[Estimate, ...]:
         mib = job.published.get(self.name)
         return () if mib is None else (Estimate(Quantity.MEMORY, mib, ceil(mib), self.name),)
+
+
+@dataclass(slots=True)
+class _ByName:
+    """SM activity and duration from the history of a name."""
+
+    name: str = "history"
+
+    def estimate(self, job: Description) -> tuple[Estimate, ...]:
+        return tuple(e for e in History().estimate(job) if e.quantity is not Quantity.MEMORY)

@@ -71,6 +71,15 @@ def simulate(jobs: Sequence[TraceJob], scenario: Scenario) -> Run:
     return history.run(loop.world.device_runs())
 
 
+def tasks_of(jobs: Sequence[TraceJob], scenario: Scenario) -> list[Task]:
+    """Return what `simulate` runs: the jobs (by time) with the random values of the seed.
+
+    Raises `UsageError` for an unknown estimator.
+    """
+    known = frozenset(name for job in jobs for name in job.estimates)
+    return _tasks(jobs, scenario, errors_of(scenario.estimator, known))
+
+
 def _in_order_of(order: Sequence[int], run: Run) -> Run:
     """Return the run with its jobs in the caller's order. `order[0]` is the first in time."""
     back = sorted(range(len(order)), key=order.__getitem__)

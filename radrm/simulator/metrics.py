@@ -21,7 +21,7 @@ from radrm.simulator.run import DeviceRun, DeviceStep, JobRun, Run
 
 @dataclass(frozen=True, slots=True)
 class Metrics:
-    """The metrics of one run. None: there was nothing to take a mean of.
+    """The metrics of one run. None: there was nothing to take a mean of, or it is not measured.
 
     `gpu_smact_mean` (0..1) and `gpu_memory_mean` (0..1, of the device's memory) are means
     over all devices, from the first submission to the last end. `energy_j` is the sum over
@@ -37,8 +37,8 @@ class Metrics:
     mean_jct_s: float | None
     p95_jct_s: float | None
     oom_count: int
-    energy_j: float
-    gpu_smact_mean: float
+    energy_j: float | None
+    gpu_smact_mean: float | None
     gpu_memory_mean: float
     tardiness_s: float | None = None
 
@@ -186,3 +186,31 @@ def gain(values: Sequence[float], others: Sequence[float]) -> Change | None:
         return Change(mean)
     error = 2 * stdev(pairs) / sqrt(len(pairs))
     return Change(mean, mean - error, mean + error)
+
+
+def range_of_gain(values: Sequence[float], others: Sequence[float]) -> Change | None:
+    """Return how far `values` are below `others`, as `gain`, with the range of a single pair.
+
+    `low` to `high` contains the gain of one more pair in 90 % of cases, if the gains are normal:
+    the mean plus or minus t * sd * sqrt(1 + 1/n), with Student's t for n - 1 degrees of freedom.
+    """
+    pairs = [1 - v / o for v, o in zip(values, others, strict=True) if o > 0]
+    if not pairs or len(pairs) < len(values):
+        return None
+    mean, count = fmean(pairs), len(pairs)
+    if count < 2:
+        return Change(mean)
+    half = _student_95(count - 1) * stdev(pairs) * sqrt(1 + 1 / count)
+    return Change(mean, mean - half, mean + half)
+
+
+def _student_95(freedom: int) -> float:
+    """Return the 95 % quantile of Student's t, within 0.01 from three degrees of freedom on
+    (Cornish and Fisher's expansion around the normal quantile)."""
+    z = 1.6449
+    return (
+        z
+        + (z**3 + z) / (4 * freedom)
+        + (5 * z**5 + 16 * z**3 + 3 * z) / (96 * freedom**2)
+        + (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / (384 * freedom**3)
+    )

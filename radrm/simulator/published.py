@@ -5,17 +5,22 @@ It decides from measurements, without reservations. One thread repeats a round:
 1. Every 5 s it looks for tasks that died of GPU out-of-memory, and for waiting tasks.
 2. If a task waits, it lets the readings settle for 30 s. Then the task gets an idle device,
    with any policy.
-3. If no device is idle, it waits 30 s more. Then the collocation policy decides. Its
-   readings are means over 90 s and 20 s old; later changes do not show.
+3. If no device is idle, it waits 30 s more. Then the collocation policy decides.
 
 A round places one task at most, the head of a queue. The recovery queue comes first; its
 tasks want idle devices, and no task is collocated while one of them waits.
+
+The monitor reads "every 1 seconds for 90-second time window" (thesis, sections 6.2.1 and
+6.2.2): the loop sees the last complete window, until the next one is complete. SM activity is
+the window's mean, memory the window's last reading. The first window begins with the loop. The
+thesis gives no age of readings, and none is fitted.
 
 The policies are those of `radrm.policies`; only their input differs.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import Counter, deque
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -33,16 +38,11 @@ from radrm.simulator.world import World, WorldEvent
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """The prototype's times in seconds.
-
-    `stale_s`, the age of its readings, is not published. It is fitted to the published
-    out-of-memory counts and times of both traces.
-    """
+    """The prototype's times in seconds."""
 
     scan_s: float = 5.0
     settle_s: float = 30.0
     window_s: float = 90.0
-    stale_s: float = 20.0
 
 
 _MOST_DEATHS = 20
@@ -185,26 +185,27 @@ class PublishedLoop:
             gpus=task.job.gpus,
             need_mib=None if need is None else int(need),
         )
-        read_s = max(0.0, self._world.now_s - self._pace.stale_s)
         eligible = [
             offer
             for at in range(len(self._devices))
-            if self._policy.refuse(ask, offer := self._offer(at, read_s)) is None
+            if self._policy.refuse(ask, offer := self._offer(at)) is None
         ]
         if len(eligible) < ask.gpus:
             return
         chosen, self._policy_state = self._policy.choose(ask, eligible, self._policy_state)
         self._start(self._main.popleft(), tuple(offer.device.index for offer in chosen))
 
-    def _offer(self, at: int, read_s: float) -> Offer:
-        """Return a device as its readings up to `read_s` show it."""
-        gpu = self._world.gpus[at]
-        used_mib, smact = gpu.mean(max(0.0, read_s - self._pace.window_s), read_s)
+    def _offer(self, at: int) -> Offer:
+        """Return a device as the last complete window shows it. Without one it looks idle."""
+        gpu, window_s = self._world.gpus[at], self._pace.window_s
+        end_s = self._world.now_s // window_s * window_s
+        smact = gpu.mean_smact(end_s - window_s, end_s) if end_s > 0 else 0.0
+        last = bisect_right(gpu.steps, end_s, key=lambda step: step.at_s) - 1
         return Offer(
             device=self._devices[at],
             mode=Collocation.MPS if self._mps else Collocation.TIMESLICE,
             idle=False,
-            free_mib=int(gpu.capacity_mib - used_mib),
+            free_mib=int(gpu.capacity_mib - gpu.steps[last].memory_mib),
             smact=smact,
             smact_refusal=None,
             occupants=tuple(attempt.job + 1 for attempt in gpu.attempts),

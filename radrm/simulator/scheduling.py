@@ -19,6 +19,7 @@ from radrm.core.decision import Decision
 from radrm.core.planning.thinking import think_in_place
 from radrm.core.records import (
     ArrayElement,
+    Attempt,
     AttemptMemory,
     Dependency,
     Device,
@@ -164,7 +165,8 @@ class OwnLoop:
 
     @property
     def _waiting(self) -> bool:
-        return self._scheduler.snapshot.waiting > 0
+        view = self._scheduler.view
+        return view.head() is not None or view.head(gpuless=True) is not None
 
     def _on(self, happened: object) -> None:
         if isinstance(happened, WorldEvent):
@@ -202,6 +204,9 @@ class OwnLoop:
                 well = record.outcome is Outcome.COMPLETED
                 ended_s = self._world.now_s if well else None
                 self._history.job_ended(record.id - 1, ended_s, record.reason)
+            elif isinstance(record, Attempt) and self._auto is not None and record.ended:
+                task = self._tasks[record.job_id - 1]
+                self._auto.add_run(task.job, record, decision, task.course.peak_mib)
 
     # ------------------------------------------------------------- actions of the core
 
@@ -257,9 +262,6 @@ class OwnLoop:
         elif not all(e.ok for e in exits):
             outcome = Outcome.CANCELLED
         self._history.attempt_ended(attempt, self._world.now_s, outcome)
-        if self._auto is not None and outcome is Outcome.COMPLETED:
-            job = self._tasks[attempt.job].job
-            self._auto.add_run(job, attempt.devices, attempt.course.peak_mib)
         self._events.append(
             ev.AttemptEnded(
                 at=self._now, job_id=job_id, serial=self._serial[job_id], exits=exits, oom=oom
@@ -325,7 +327,7 @@ class OwnLoop:
         """Plan a look `after_s` from now, when the activity is trusted again."""
         now_s = self._world.now_s
         for at in devices:
-            if self._shared(at):
+            if self._auto is not None or self._shared(at):
                 self._world.at(now_s + after_s, _Look(at, now_s))
 
     def _shared(self, at: int) -> bool:
@@ -337,15 +339,17 @@ class OwnLoop:
     def _look(self, look: _Look) -> None:
         at = look.device
         self._falling.discard(at)
-        if not self._waiting or self._windows[at].restarted_s > look.restarted_s:
+        wanted = self._waiting or self._auto is not None  # `auto` learns from the reading
+        if not wanted or self._windows[at].restarted_s > look.restarted_s:
             return
-        device = self._scheduler.snapshot.device(self._devices[at].uuid)
-        if device is not None and device.warm_from_s > self._world.now_s:
-            self._world.at(device.warm_from_s, look)
+        warm_from_s = self._scheduler.view.warm_from_s(self._devices[at].uuid)
+        if warm_from_s > self._world.now_s:
+            self._world.at(warm_from_s, look)
             return
         if self._world.gpus[at].attempts:
             self._read([at])
-        self._watch(at, self._windows[at])
+        if self._waiting:
+            self._watch(at, self._windows[at])
 
     def _watch_falls(self) -> None:
         """Watch devices whose mean falls without an event: a job may fit when it is low."""
@@ -353,8 +357,7 @@ class OwnLoop:
             self._watch(at, window)
 
     def _watch(self, at: int, window: PiecewiseWindow) -> None:
-        fall = window.falls_by
-        if at in self._falling or fall < _NO_FALL:
+        if at in self._falling or (fall := window.falls_by) < _NO_FALL:
             return
         self._falling.add(at)
         # The mean falls evenly over the window's length: look about every `_FALL_STEP` of it.
@@ -377,13 +380,14 @@ class OwnLoop:
             weight=job.weight,
             due_s=job.due_s,
         )
-        learned = self._auto.estimate(job, spec) if self._auto is not None else ()
+        known, auto = task.estimates, self._auto
+        estimates = known if auto is None else auto.estimate(job, spec, known)
         return Job(
             id=position + 1,
             ticket=str(position + 1),
             spec=spec,
             submitted=self._now,
-            estimates=learned + task.estimates,
+            estimates=estimates,
             after=tuple(d for d in task.after if self._scheduler.is_open(d)),
             array=_element(task),
         )

@@ -17,8 +17,13 @@ class ObservedDevice(Protocol):
 
     activity: float
 
-    def mean(self, from_s: float, until_s: float) -> tuple[float, float]:
-        """Return the mean memory (MiB) and SM activity between the two times."""
+    @property
+    def steady_s(self) -> float:
+        """The time since which the activity is what it is, or a later one."""
+        ...
+
+    def mean_smact(self, from_s: float, until_s: float) -> float:
+        """Return the mean SM activity between the two times."""
         ...
 
 
@@ -57,19 +62,27 @@ class PiecewiseWindow:
 
     @property
     def last_s(self) -> float:
-        return self._clock() if len(self) else float("-inf")
+        now_s = self._clock()
+        seen_s = now_s - self.restarted_s
+        return now_s if (seen_s + _ROUNDING_S) / self._interval_s >= 1.0 else float("-inf")
 
     @property
     def mean(self) -> float | None:
-        now_s = self._clock()
-        if (now_s, self._device.activity) != self._cached_for:
-            self._cached_for = now_s, self._device.activity
+        now_s, device = self._clock(), self._device
+        seen_s = now_s - self.restarted_s
+        if (seen_s + _ROUNDING_S) / self._interval_s < 1.0:
+            return None
+        if (now_s, device.activity) != self._cached_for:
+            self._cached_for = now_s, device.activity
             from_s = max(self.restarted_s, now_s - self._length_s)
-            self._cached = min(1.0, max(0.0, self._device.mean(from_s, now_s)[1]))
-        return self._cached if len(self) else None
+            self._cached = min(1.0, max(0.0, device.mean_smact(from_s, now_s)))
+        return self._cached
 
     @property
     def falls_by(self) -> float:
         """Return how far the mean will still fall. If it falls, a job may fit without an event."""
+        device, now_s = self._device, self._clock()
+        if device.steady_s <= self.restarted_s or device.steady_s <= now_s - self._length_s:
+            return 0.0  # the activity was the same over the whole window
         mean = self.mean
-        return 0.0 if mean is None else max(0.0, mean - self._device.activity)
+        return 0.0 if mean is None else max(0.0, mean - device.activity)

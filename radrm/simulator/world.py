@@ -118,6 +118,11 @@ class Gpu:
         """Return the most memory that jobs can have: the capacity less unmanaged memory."""
         return self.capacity_mib - self.simulated.unmanaged_mib
 
+    @property
+    def steady_s(self) -> float:
+        """The time of the last step."""
+        return self.steps[-1].at_s
+
     def note(self, now_s: float) -> None:
         """Record the present memory, activity and power as a step that begins now."""
         step = DeviceStep(now_s, self.used_mib, self.activity, self.power_w)
@@ -126,23 +131,20 @@ class Gpu:
         else:
             self.steps.append(step)
 
-    def mean(self, from_s: float, until_s: float) -> tuple[float, float]:
-        """Return mean memory (MiB) and SM activity between two times that have passed."""
-        memory = smact = 0.0
+    def mean_smact(self, from_s: float, until_s: float) -> float:
+        """Return the mean SM activity between two times that have passed."""
+        smact = 0.0
         left_s = until_s
         for step in reversed(self.steps):
             if step.at_s >= left_s:
                 continue
             begin_s = max(step.at_s, from_s)
-            memory += step.memory_mib * (left_s - begin_s)
             smact += step.smact * (left_s - begin_s)
             left_s = begin_s
             if step.at_s <= from_s:
                 break
         passed_s = until_s - left_s
-        if passed_s <= 0:
-            return self.used_mib, self.activity
-        return memory / passed_s, smact / passed_s
+        return smact / passed_s if passed_s > 0 else self.activity
 
 
 class World:

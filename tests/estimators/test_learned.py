@@ -152,13 +152,43 @@ def test_history_believes_runs_on_the_same_kind_of_gpu_first() -> None:
     assert other.guesses[1] == f"kind of GPU: figures from {H100}, no run on {A100} yet"
 
 
-def test_activity_and_duration_come_from_runs_that_were_alone() -> None:
-    shared = PastRun(1000, A100, smact=0.9, alone=False, duration_s=900)
+def test_activity_and_duration_come_first_from_runs_that_were_alone() -> None:
+    shared = PastRun(1000, A100, smact=0.9, smact_most=1.0, alone=False, duration_s=900)
     alone = PastRun(1000, A100, smact=0.4, alone=True, duration_s=600)
     found = History().estimate(job(same_runs=(shared, alone)))
     told = {e.quantity: e.value for e in found}
     assert told == {Quantity.MEMORY: 1000, Quantity.SMACT: 0.4, Quantity.DURATION: 600}
-    assert len(History().estimate(job(same_runs=(shared,)))) == 1
+    _, smact, duration = History().estimate(job(same_runs=(shared,)))
+    assert (smact.value, smact.upper, smact.source) == (0.9, 1.0, "history, shared runs")
+    assert (duration.value, duration.source) == (900, "history, shared runs")
+    first_minutes = replace(shared, smact=0.4, smact_alone=True)
+    (_, smact, _) = History().estimate(job(same_runs=(shared, first_minutes)))
+    assert (smact.value, smact.upper, smact.source) == (0.4, 0.4, "history")
+
+
+def test_runs_of_the_same_name_predict_activity_and_duration_but_no_memory() -> None:
+    named = PastRun(1000, A100, smact=0.5, alone=True, duration_s=600)
+    found = History().estimate(job(named_runs=(named,)))
+    assert [(e.quantity, e.value, e.source) for e in found] == [
+        (Quantity.SMACT, 0.5, "history, same name"),
+        (Quantity.DURATION, 600, "history, same name"),
+    ]
+    same = replace(named, smact=None, duration_s=300)
+    found = History().estimate(job(same_runs=(same,), named_runs=(named,)))
+    assert [(e.value, e.source) for e in found[1:]] == [
+        (0.5, "history, same name"),
+        (300, "history"),
+    ]
+
+
+def test_a_duration_counts_for_the_same_length_and_is_longer_than_what_was_stopped() -> None:
+    whole = PastRun(1000, A100, alone=True, duration_s=600, length="10 epochs")
+    stopped = PastRun(1000, A100, alone=True, least_s=900, length="10 epochs")
+    runs = (whole, stopped)
+    assert len(History().estimate(job(same_runs=runs, length="90 epochs"))) == 1
+    _, duration = History().estimate(job(same_runs=runs, length="10 epochs"))
+    assert (duration.value, duration.upper) == (600, 900)
+    assert len(History().estimate(job(same_runs=(stopped,), length="10 epochs"))) == 1
 
 
 # ------------------------------------------------------------------ auto

@@ -7,7 +7,7 @@ import shlex
 
 import pytest
 
-from radrm.config import Config, parse_config, with_set
+from radrm.config import Config, parse_config, resolved, with_set
 from radrm.core.words import Collocation
 from radrm.wiring import REGISTRIES, find_rule, make_rules, make_settings
 from tests.paths import REPOSITORY
@@ -35,7 +35,7 @@ def test_every_way_of_sharing_has_its_row() -> None:
 
 def test_the_defaults_are_the_defaults() -> None:
     defaults = set(re.findall(r"^\| `([\w-]+)` \(default\) \|", PAGE, re.MULTILINE))
-    config = Config()
+    config = resolved(Config())
     named = (config.policy, config.order, config.estimator, config.recovery)
     assert defaults == {*named, config.collocation.value}
 

@@ -25,6 +25,7 @@ The files, in the order in which they may import one another:
     bench       `radrm bench`
     simulate    `radrm simulate`
     compare     `radrm compare`
+    trace       `radrm trace`
     replay      `radrm replay`
     config      `radrm config`
     doctor      `radrm doctor`

@@ -13,12 +13,12 @@ from radrm.cli.show.experiments.replay import show_replay
 from radrm.cli.show.progress import progress_bar
 from radrm.client.text import print_json
 from radrm.experiments.simulations.past import (
-    levels_of,
     own_estimator,
     own_gpus,
     own_mode,
     past_document,
     past_jobs,
+    replay_past,
 )
 from radrm.experiments.simulations.variants import (
     Choices,
@@ -68,7 +68,7 @@ def replay(
     known: options.Known = None,
     collocation: options.Mode = None,
     recovery: options.Recovery = None,
-    seeds: options.Seeds = 5,
+    seeds: options.Seeds = 12,
     settings: options.Set = None,
     store: StoreFile = None,
     plot: options.PlotFile = None,
@@ -104,13 +104,12 @@ def replay(
     pairs += [(name, plan) for plan in rest for name in (before, *others)]
     variants = [make_variant(base, name, chosen, plan) for name, plan in pairs]
     with progress_bar() as progress:
-        levels = levels_of(past, variants, seeds, progress)
-    middle = levels[len(levels) // 2]
+        done = replay_past(past, variants, seeds, progress)
     if save is not None:
-        save_trace(save, middle.jobs)
+        save_trace(save, done.jobs)
     if as_json:
-        print_json(past_document(levels, middle, since))
+        print_json(past_document(done, since))
     else:
-        show_replay(levels, middle, since)
+        show_replay(done, since)
     if plot is not None:
-        plot_comparison(plot, middle.found)
+        plot_comparison(plot, done.found)

@@ -34,6 +34,22 @@ def show_smact(smact: float | None) -> str:
     return "-" if smact is None else f"{smact:.2f}"
 
 
+def shown_smact(smact: float, upper: float | None, source: str) -> str:
+    """Predicted SM activity: `0.62, at most 0.71 (from history)`."""
+    return _shown(show_smact(smact), show_smact(upper), source)
+
+
+def shown_duration(seconds: float, upper_s: float | None, source: str) -> str:
+    """A predicted duration: `1h20m, at most 1h30m (from history)`."""
+    return _shown(show_seconds(seconds), show_seconds(upper_s), source)
+
+
+def _shown(value: str, upper: str, source: str) -> str:
+    most = f", at most {upper}" if upper not in ("-", value) else ""
+    given = source in ("declared", "measured")
+    return f"{value}{most} ({source if given else f'from {source}'})"
+
+
 def show_watts(power_w: float | None) -> str:
     return "-" if power_w is None else f"{power_w:.0f}"
 

@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
-from radrm.cli.show.amounts import sane_mib, show_joules, show_smact, when
+from radrm.cli.show.amounts import (
+    sane_mib,
+    show_joules,
+    show_smact,
+    shown_duration,
+    shown_smact,
+    when,
+)
 from radrm.cli.show.columns import Column, Field, Rows
 from radrm.cli.show.jobs import age_s, state_text, where, why
 from radrm.cli.show.styled import Styled
@@ -125,6 +132,13 @@ def estimated(job: Document) -> Iterator[_Line]:
         yield "assumed", plain(guess)
     for note in job.get("estimate_notes") or ():
         yield "no estimate", plain(note)
+    if job.get("estimate_smact") is not None:
+        upper, source = job.get("estimate_smact_upper"), plain(job["estimate_smact_source"])
+        yield "predicted", f"SM activity {shown_smact(job['estimate_smact'], upper, source)}"
+    if job.get("estimate_duration_s") is not None:
+        upper_s, source = job.get("estimate_duration_upper_s"), job["estimate_duration_source"]
+        alone = shown_duration(job["estimate_duration_s"], upper_s, plain(source))
+        yield "predicted", f"duration alone {alone}"
 
 
 def _signal(signal: Any) -> str:
@@ -149,8 +163,13 @@ def _got(job: Document, index: Mapping[str, int], attempts: Sequence[Document]) 
         yield "memory", ", ".join(memory)
     if _cap_exceeds_reservation(job, last):
         yield "memory cap", f"{show_mib(last['reserved_mib'])} per GPU, more than is reserved now"
+    activity = []
     if last.get("smact") is not None:
-        yield "SM activity", show_smact(last["smact"])
+        activity.append(f"{show_smact(last['smact'])} measured")
+    if job.get("alone_smact") is not None:
+        activity.append(f"{show_smact(job['alone_smact'])} alone")
+    if activity:
+        yield "SM activity", ", ".join(activity)
     if job["energy_j"] is not None:
         yield "energy", show_joules(job["energy_j"])
 
@@ -177,6 +196,10 @@ def _times(job: Document, now: float) -> Iterator[_Line]:
     for key in ("submitted", "started", "ended"):
         if job[f"{key}_at"] is not None:
             yield key, when(job[f"{key}_at"], now)
+    if job.get("expected_end_at") is not None:
+        latest = job["expected_end_latest_at"]
+        later = f", {show_seconds(latest - now)} at the latest" if latest > now else ""
+        yield "expected end", f"{when(job['expected_end_at'], now)}{later}"
     if job["state"] == "RUNNING" and job.get("time_limit_s") and job["started_at"] is not None:
         yield "time limit", when(job["started_at"] + job["time_limit_s"], now)
 

@@ -8,9 +8,9 @@ from contextlib import contextmanager
 
 
 @contextmanager
-def progress_bar() -> Iterator[Callable[[int, int], None]]:
-    """A function of the runs that are done and of all runs. On a terminal it draws a bar if there
-    are several runs."""
+def progress_bar(what: str = "runs") -> Iterator[Callable[[int, int], None]]:
+    """A function of the runs (or else) that are done and of all. On a terminal it draws a bar if
+    there are several."""
     if not sys.stderr.isatty():
         yield lambda done, runs: None
         return
@@ -22,7 +22,7 @@ def progress_bar() -> Iterator[Callable[[int, int], None]]:
     with Progress(
         *columns, console=Console(stderr=True), transient=True, auto_refresh=False
     ) as bar:
-        task = bar.add_task("runs", visible=False)
+        task = bar.add_task(what, visible=False)
 
         def draw(done: int, runs: int) -> None:
             bar.update(task, completed=done, total=runs, visible=runs > 1, refresh=True)

@@ -18,4 +18,5 @@ The files, in the order in which they may import one another:
     reserve      a planner's reservation for a waiting job or for maintenance
     feasibility  why a job can never run on these devices
     proposal     the proposals that a job in its present state allows
+    offers       one device as one job would find it, kept while nothing there changes
 """

@@ -45,10 +45,10 @@ def _large_enough(
 ) -> Sequence[Device] | str:
     """Return the devices that could run a task of this role, or why there are too few."""
     needs, count = role.needs, role.count_min * role.needs.gpus
-    fitting = [d for d in devices if kind_refusal(d, needs, wish) is None]
+    fitting = [d for d in devices if kind_refusal(d, needs, job.spec, wish) is None]
     if count and not fitting:
         kinds = sorted({d.profile or d.name for d in devices})
-        refusals = [kind_refusal(d, needs, wish) for d in devices]
+        refusals = [kind_refusal(d, needs, job.spec, wish) for d in devices]
         why = "; ".join(sorted({r for r in refusals if r is not None}))
         return f"no device here can run it ({', '.join(kinds)}): {why}"
     if (few := shortage([(count, fitting)])) is not None:

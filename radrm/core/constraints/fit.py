@@ -27,7 +27,7 @@ def refuse_itself(
         return no("vanished", "it has vanished")
     if ledger.drained is not None:
         return no("drained", f"drained: {ledger.drained}")
-    kind = kind_refusal(ledger.device, role.needs, job.spec.collocation)
+    kind = kind_refusal(ledger.device, role.needs, job.spec)
     if kind is not None:
         return no("kind", kind)
     need, capacity = effective_need_mib(state, job, role), ledger.device.capacity_mib
@@ -64,7 +64,7 @@ def refuse_room(
         room = ledger.device.capacity_mib
     if room is None:
         return Refusal("memory", "its free memory is unknown", uuid, reserved)
-    if reserved > room and not state.settings.overcommit:
+    if reserved > room and (job.recovers or not state.settings.overcommit):
         why = f"needs {show_mib(reserved)}, {show_mib(room)} free"
         whom = who_reserved(state, job, ledger, reserved)
         why += f": {whom}" if whom is not None else ""

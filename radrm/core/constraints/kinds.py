@@ -1,13 +1,29 @@
-"""The kinds of device that a task can run on: GPU or MIG instance, with MPS or without."""
+"""The kinds of device that a task can run on, and those that it uses rather than others.
+
+A kind is a GPU or a MIG instance, with MPS or without, of a type such as `a100`.
+"""
 
 from __future__ import annotations
 
-from radrm.core.records import Device, Needs
+import re
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import NamedTuple
+
+from radrm.core.records import Device, Job, JobSpec, Needs
 from radrm.core.words import Collocation, DeviceKind
 
 
-def kind_refusal(device: Device, needs: Needs, wish: Collocation) -> str | None:
-    """Return why a task with these needs can never run on this kind of device; None if it can."""
+def kind_refusal(
+    device: Device, needs: Needs, spec: JobSpec, wish: Collocation | None = None
+) -> str | None:
+    """Return why a task with these needs can never run on this kind of device; None if it can.
+
+    `wish`: as if the job asked for this collocation mode.
+    """
+    if spec.gpu_types and not any(is_of_type(device, each) for each in spec.gpu_types):
+        return f"needs GPU type {' or '.join(spec.gpu_types)}, this is {device.name}"
+    wish = spec.collocation if wish is None else wish
     if device.kind is DeviceKind.MIG:
         if needs.gpus > 1:
             return "a job on several GPUs cannot span MIG instances"
@@ -32,3 +48,58 @@ def can_be_mps_client(device: Device, needs: Needs) -> bool:
     if one server serves all of them.
     """
     return device.mps and (needs.gpus == 1 or device.mps_spans)
+
+
+# ------------------------------------------------------------------ types and preferences
+
+
+def is_of_type(device: Device, wanted: str) -> bool:
+    """Return whether every word of `wanted` is a word of the device's name, in any case.
+
+    `a100` and `a100-40gb` match `NVIDIA A100-SXM4-40GB`; `a10` does not.
+    """
+    words = _words(wanted)
+    return bool(words) and words <= _words(device.name)
+
+
+def is_named(device: Device, name: str) -> bool:
+    """Return whether a name means this device: its type, its index, or its UUID's beginning."""
+    if name == str(device.index) or is_of_type(device, name):
+        return True
+    return name.lower().startswith(_UUIDS) and device.uuid.lower().startswith(name.lower())
+
+
+class Rank(NamedTuple):
+    """How well a device suits a job; the smallest is best.
+
+    `avoided`: 1 if the submitter avoids the device, 2 if recovery does. `own` and `site` are its
+    places in the submitter's list and in the site's.
+    """
+
+    avoided: int = 0
+    own: int = 0
+    site: int = 0
+
+
+def rank(device: Device, job: Job, order: Sequence[str]) -> Rank:
+    """Return the rank of a device for a job, by its preferences and the site's `order`."""
+    spec = job.spec
+    avoided = 1 if any(is_named(device, name) for name in spec.avoid_gpus) else 0
+    return Rank(
+        2 if device.uuid in job.use_last else avoided,
+        _place(device, spec.prefer_gpus),
+        _place(device, order),
+    )
+
+
+def _place(device: Device, names: Sequence[str]) -> int:
+    """Return the place of the first name that means the device; behind all, if none does."""
+    return next((i for i, name in enumerate(names) if is_named(device, name)), len(names))
+
+
+@lru_cache(maxsize=1024)
+def _words(text: str) -> frozenset[str]:
+    return frozenset(re.findall(r"[a-z0-9.]+", text.lower()))
+
+
+_UUIDS = ("gpu-", "mig-")

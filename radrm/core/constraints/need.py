@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from radrm.core.constraints.kinds import kind_refusal
 from radrm.core.constraints.matching import shortage
-from radrm.core.records import Job, Role
+from radrm.core.records import Job, JobSpec, Role
 from radrm.core.state.state import State
 from radrm.core.words import Collocation
 
@@ -22,7 +22,9 @@ def effective_need_mib(state: State, job: Job, role: Role) -> int | None:
     """
     certain = job.memory_floor_mib or 0
     if role.needs.gpu_memory_mib is not None:
-        return max(certain, role.needs.gpu_memory_mib)
+        certain = max(certain, role.needs.gpu_memory_mib)
+        guess = job.ask_mib
+        return certain if guess is None else max(certain, min(guess, _largest_for_all(state, job)))
     need = job.need_mib
     if need is None:
         return None
@@ -42,33 +44,34 @@ def wants_whole_device(state: State, job: Job) -> bool:
     return need is not None and 0 < largest < need
 
 
-def largest_mib(state: State, role: Role, wish: Collocation = Collocation.AUTO) -> int:
+def largest_mib(state: State, role: Role, spec: JobSpec) -> int:
     """Return the largest MiB that enough devices for the role have; 0 if there are too few."""
-    key = (wish, role.count_min, role.needs.gpus, role.needs.mig_profile)
+    needs, wish = role.needs, (spec.collocation, spec.gpu_types)
+    key = (wish, role.count_min, needs.gpus, needs.mig_profile)
     found = state.largest_mib.get(key)
     if found is None:
-        wanted = [(max(1, role.count_min * role.needs.gpus), role)]
-        found = state.largest_mib[key] = _search_largest_mib(state, wanted, wish)
+        wanted = [(max(1, role.count_min * needs.gpus), role)]
+        found = state.largest_mib[key] = _search_largest_mib(state, wanted, spec)
     return found
 
 
 def _largest_for_all(state: State, job: Job) -> int:
     """Return `largest_mib` for all roles together, since an estimate is for the whole job."""
-    roles, wish = job.spec.roles, job.spec.collocation
+    roles, wish = job.spec.roles, (job.spec.collocation, job.spec.gpu_types)
     if len(roles) == 1:
-        return largest_mib(state, roles[0], wish)
+        return largest_mib(state, roles[0], job.spec)
     wanted = [(n, role) for role in roles if (n := role.count_min * role.needs.gpus)]
     key = (wish, *[(n, role.needs.gpus, role.needs.mig_profile) for n, role in wanted])
     found = state.largest_mib.get(key)
     if found is None:
-        found = state.largest_mib[key] = _search_largest_mib(state, wanted, wish)
+        found = state.largest_mib[key] = _search_largest_mib(state, wanted, job.spec)
     return found
 
 
-def _search_largest_mib(state: State, wanted: Sequence[tuple[int, Role]], wish: Collocation) -> int:
+def _search_largest_mib(state: State, wanted: Sequence[tuple[int, Role]], spec: JobSpec) -> int:
     devices = [ledger.device for ledger in state.ledgers.values()]
     suitable = [
-        (n, [d for d in devices if kind_refusal(d, role.needs, wish) is None]) for n, role in wanted
+        (n, [d for d in devices if kind_refusal(d, role.needs, spec) is None]) for n, role in wanted
     ]
     for mib in sorted({device.capacity_mib for device in devices}, reverse=True):
         # Not the largest: a job on two GPUs of 80 and 40 GiB gets 40 GiB on each.

@@ -33,8 +33,12 @@ def refuse_device(
         return itself
     mode = mode_on(state, job, role, ledger) if mode is None else mode
     company = refuse_company(state, job, ledger, mode)
-    if company is not None or state.settings.overcommit:
+    if company is not None:
         return company
+    if state.settings.overcommit:
+        # A policy that ignores memory would let a job die where it died before.
+        need = effective_need_mib(state, job, role) if job.recovers else None
+        return refuse_room(state, job, need, ledger, need)
     return refuse_overlap(state, job, role, ledger)
 
 

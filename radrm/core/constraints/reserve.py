@@ -97,7 +97,7 @@ def refuse_for_job(
             return Refusal("vanished", "no such device", uuid)
         if ledger.drained is not None:
             return Refusal("drained", f"drained: {ledger.drained}", uuid)
-        kinds = [kind_refusal(ledger.device, role.needs, job.spec.collocation) for role in roles]
+        kinds = [kind_refusal(ledger.device, role.needs, job.spec) for role in roles]
         if None not in kinds:
             return Refusal("kind", next(filter(None, kinds), "the job needs no device"), uuid)
         need = min(effective_need_mib(state, job, role) or 0 for role in roles)

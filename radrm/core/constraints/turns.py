@@ -83,9 +83,15 @@ def _could_be_next(state: State, job: Job, ledger: DeviceLedger) -> bool:
     )
 
 
+def is_contested(state: State, ledger: DeviceLedger) -> bool:
+    """Return whether one user has had a turn on this MPS server while another one waits."""
+    had, of_user = ledger.turn_over(state.step.now.boot_s), state.waiting.of_user
+    return had is not None and len(of_user) > (had in of_user)
+
+
 def refuse_for_turn(state: State, job: Job, ledger: DeviceLedger) -> Refusal | None:
     """Return why this MPS server is left to another user's job; None if it is not."""
-    if ledger.turn_over(state.step.now.boot_s) is None:
+    if not is_contested(state, ledger):
         return None
     next_id = turns(state).get(ledger.device.uuid)
     if next_id is None or state.jobs[next_id].spec.uid == job.spec.uid:

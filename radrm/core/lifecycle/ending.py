@@ -43,8 +43,9 @@ from radrm.core.lifecycle.outcomes import (
     standing,
     why_ended,
     why_stopped,
+    with_measured,
 )
-from radrm.core.lifecycle.recovery import recover
+from radrm.core.lifecycle.recovery import blame, recover
 from radrm.core.lifecycle.returning import retry, return_to_queue, setback
 from radrm.core.records import Attempt, Job
 from radrm.core.rules import Recovery
@@ -69,6 +70,9 @@ def ended(state: State, job: Job, attempt: Attempt, event: AttemptEnded, rule: R
         launches_fail(state, event.never_started)
         return
     job, attempt = _with_right_start(state, job, attempt, event)
+    if event.oom is not None:
+        whose = blame(state, job, attempt, event.oom)
+        event = replace(event, oom=replace(event.oom, blame=whose))
     attempt = _record_end(state, job, attempt, event)
     _move_job(state, state.jobs[job.id], attempt, event, rule)
     planner = attempt.requested.planner if attempt.requested is not None else None
@@ -136,7 +140,7 @@ def _record_end(state: State, job: Job, attempt: Attempt, event: AttemptEnded) -
     usage = merged(attempt.usage, release_all(state, attempt, end))
     outcome = outcome_of(attempt, event)
     code = exit_code_of(event.exits)
-    return state.put_attempt(
+    attempt = state.put_attempt(
         replace(
             attempt,
             ended=end,
@@ -152,6 +156,10 @@ def _record_end(state: State, job: Job, attempt: Attempt, event: AttemptEnded) -
             ),
         )
     )
+    taught = with_measured(job, attempt)
+    if taught is not job:
+        state.put_job(taught)
+    return attempt
 
 
 def _move_job(

@@ -14,7 +14,7 @@ from radrm.core.records import Attempt, Instant, Job, Placement, Task
 from radrm.core.state.state import State
 from radrm.core.state.timers import ALL_PLANNERS, LAUNCH_AGAIN, Timer
 from radrm.core.transitions import Trigger
-from radrm.core.words import ActionKind, JobState, Queue
+from radrm.core.words import ActionKind, JobState
 
 _LAUNCH = "launch"
 """The only key of `State.launches`: all launches of a server share one pause."""
@@ -47,8 +47,8 @@ def start(state: State, job: Job, placement: Placement, planner: str | None = No
     expect(state, job, attempt, ActionKind.LAUNCH)
     occupy(state, job, state.attempts[job.id], placement)
     reserved = [mib for mib in State.reserved_on(placement).values() if mib is not None]
-    # A recovered job needs more than was known, so a cap could kill it again.
-    capped = bool(reserved) and job.need_mib is not None and job.queue is not Queue.RECOVERY
+    # On an idle device a recovered job has all memory; a cap could kill it again.
+    capped = bool(reserved) and job.need_mib is not None and not job.recovers_idle
     state.act(
         Launch(
             job_id=job.id,

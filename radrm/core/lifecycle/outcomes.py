@@ -2,10 +2,26 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from radrm.core.events import AttemptEnded
-from radrm.core.records import Attempt, Exit, Instant, Job, PlannerRequest, Stop
+from radrm.core.records import (
+    DECLARED,
+    MEASURED,
+    Attempt,
+    Estimate,
+    Exit,
+    Instant,
+    Job,
+    PlannerRequest,
+    Stop,
+)
 from radrm.core.units import show_mib, show_seconds
-from radrm.core.words import Outcome, StopReason
+from radrm.core.words import Outcome, Quantity, StopReason
+
+MEASURED_MARGIN = 1.2
+"""The upper bound of a job's SM activity that its own first minutes show: so many times the mean.
+An assumption; estimates from past runs have learned bounds."""
 
 
 def outcome_of(attempt: Attempt, event: AttemptEnded) -> Outcome:
@@ -20,6 +36,22 @@ def outcome_of(attempt: Attempt, event: AttemptEnded) -> Outcome:
         # Also with evidence of out-of-memory: the program handled it.
         return Outcome.COMPLETED
     return Outcome.OOM if event.oom is not None else Outcome.FAILED
+
+
+def with_measured(job: Job, attempt: Attempt) -> Job:
+    """Return the job with the SM activity that an unfinished attempt of it showed alone.
+
+    It comes before all predictions but a declared one. The same job if nothing was shown, or if
+    the attempt completed: then the record keeps what was predicted.
+    """
+    best, smact = job.estimate(Quantity.SMACT), attempt.alone_smact
+    declared = best is not None and best.source == DECLARED
+    if attempt.outcome is Outcome.COMPLETED or smact is None or declared:
+        return job
+    upper = max(smact, min(1.0, MEASURED_MARGIN * smact))
+    shown = Estimate(Quantity.SMACT, smact, upper, MEASURED)
+    others = tuple(e for e in job.estimates if (e.quantity, e.source) != (shown.quantity, MEASURED))
+    return replace(job, estimates=(shown, *others))
 
 
 def exit_code_of(exits: tuple[Exit, ...]) -> int | None:
@@ -71,8 +103,9 @@ def why_ended(outcome: Outcome, event: AttemptEnded, code: int | None) -> str | 
     if event.failure is not None:
         return event.failure
     if event.oom is not None and outcome is Outcome.OOM:
-        wanted = event.oom.requested_mib
+        wanted, blame = event.oom.requested_mib, event.oom.blame
         request = f" when it asked for {show_mib(wanted)} more" if wanted else ""
-        return f"out of GPU memory{request}"
+        why = f"; {blame.why}" if blame is not None and blame.why is not None else ""
+        return f"out of GPU memory{request}{why}"
     signals = [e.signal for e in event.exits if e.signal is not None]
     return f"killed by signal {signals[0]}" if signals else f"exit code {code}"

@@ -2,14 +2,17 @@
 
 Theory of operation
 -------------------
-An attempt that died of GPU out-of-memory shows that the job needs more than was reserved. The
-recovery rule decides. `Again` puts the job into the recovery queue, which is served before the
-main one. It sets a lower bound of the job's need (`memory_floor_mib`), and may require a device
-of its own. `GiveUp` fails the job.
+An attempt that died of GPU out-of-memory shows that it, or a neighbour, needed more than was
+reserved. `blame` compares both with their reservations before the attempt's are released. The
+recovery rule decides what follows. `Again` puts the job into the recovery queue, which is served
+before the main one. It sets a lower bound of the job's need (`memory_floor_mib`). It says
+whether the job starts on an idle device or by the site's policy, and whether the device is its
+own. `GiveUp` fails the job.
 
 Invariants:
 - A job stays in the recovery queue until it ends: a retry, loss or void launch returns it
   there (`returning.return_to_queue`), because its proven need still holds.
+- Where it does not start on an idle device, its need must fit, whatever the policy ignores.
 - `memory_floor_mib` is never limited to a device. A job that no device can serve fails here, in
   the same step.
 - Recoveries end or slow down. After `_RECOVERIES_AT_ONCE` each further one follows a pause
@@ -29,13 +32,15 @@ from dataclasses import replace
 from radrm.core.constraints.feasibility import hopeless
 from radrm.core.lifecycle.final import finish
 from radrm.core.lifecycle.returning import pause
-from radrm.core.records import Attempt, Job, OutOfMemory
+from radrm.core.records import Attempt, Blame, Job, OutOfMemory
 from radrm.core.rules import Again, GiveUp, Recovery
 from radrm.core.state.isolation import RuleFailed, WrongAnswer, call_rule
+from radrm.core.state.ledger import DeviceLedger
 from radrm.core.state.pauses import growing_s
 from radrm.core.state.state import State
 from radrm.core.transitions import Trigger
-from radrm.core.words import Queue
+from radrm.core.units import show_mib
+from radrm.core.words import Cause, Collocation, Queue
 
 _RECOVERIES_AT_ONCE = 3
 """Recoveries without a pause; also the limit of recoveries while the rule rests."""
@@ -47,7 +52,7 @@ def recover(
     state: State, job: Job, attempt: Attempt, evidence: OutOfMemory, rule: Recovery
 ) -> None:
     """Put a job whose attempt died of out-of-memory into the recovery queue, or fail it."""
-    job = replace(job, oom_count=job.oom_count + 1)
+    job = _with_death(job, attempt, evidence)
     largest = max((le.device.capacity_mib for le in state.ledgers.values()), default=0)
     verdict = _verdict(state, job, attempt, evidence, largest, rule)
     if isinstance(verdict, GiveUp):
@@ -68,7 +73,22 @@ def recover(
         Trigger.RECOVER,
         memory_floor_mib=verdict.memory_floor_mib,
         own_device=verdict.own_device,
+        by_policy=not verdict.idle_device,
+        ask_mib=verdict.ask_mib,
+        use_last=tuple(uuid for uuid in state.ledgers if uuid in verdict.use_last),
         reason=attempt.reason,
+    )
+
+
+def _with_death(job: Job, attempt: Attempt, evidence: OutOfMemory) -> Job:
+    """Return the job's record with this death."""
+    blame = evidence.blame
+    died_on = attempt.devices if blame is None or blame.device is None else (blame.device,)
+    return replace(
+        job,
+        oom_count=job.oom_count + 1,
+        victim_count=job.victim_count + evidence.of_neighbour,
+        died_on=(*(uuid for uuid in job.died_on if uuid not in died_on), *died_on),
     )
 
 
@@ -100,10 +120,81 @@ def _checked(verdict: object) -> Again | GiveUp:
     """Return a rule's answer. Raises `RuleFailed` if it has the wrong shape."""
     if type(verdict) is GiveUp and type(verdict.reason) is str:
         return replace(verdict, reason=" ".join(verdict.reason.split())[:_LONGEST_REASON])
-    if type(verdict) is Again and type(verdict.own_device) is bool:
-        floor = verdict.memory_floor_mib
-        if floor is None or (type(floor) is int and 0 <= floor < 2**40):
-            return verdict
+    if type(verdict) is Again and _is_sound(verdict):
+        return verdict
     raise RuleFailed(
         WrongAnswer(f"its answer is not a sound Again or GiveUp: a {type(verdict).__name__}")
     )
+
+
+def _is_sound(verdict: Again) -> bool:
+    flags = (verdict.own_device, verdict.idle_device)
+    amounts = (verdict.memory_floor_mib, verdict.ask_mib)
+    return (
+        all(type(flag) is bool for flag in flags)
+        and all(mib is None or (type(mib) is int and 0 <= mib < 2**40) for mib in amounts)
+        and type(verdict.use_last) is tuple
+        and all(type(uuid) is str for uuid in verdict.use_last)
+    )
+
+
+# ------------------------------------------------------------------ blame
+
+
+def blame(state: State, job: Job, attempt: Attempt, evidence: OutOfMemory) -> Blame:
+    """Return whose growth caused the death of an attempt that still holds its devices.
+
+    The job's own growth counts first. Of several devices, one on which somebody grew counts.
+    """
+    held = [ledger for uuid in attempt.devices if (ledger := state.ledgers.get(uuid)) is not None]
+    found = [_blame_on(state, job, attempt, evidence, ledger) for ledger in held]
+    for cause in (Cause.OWN, Cause.NEIGHBOUR):
+        for each in found:
+            if each.cause is cause:
+                return each
+    return found[0] if len(found) == 1 else Blame(Cause.UNKNOWN)
+
+
+def _blame_on(
+    state: State, job: Job, attempt: Attempt, evidence: OutOfMemory, ledger: DeviceLedger
+) -> Blame:
+    """Return whose growth the figures of one device show.
+
+    A reading may miss the last moment, so a difference below `core.settle_growth_mib` says
+    nothing. A client at its MPS cap dies of its own need, whatever the neighbours have.
+    """
+    uuid, little = ledger.device.uuid, state.settings.settle_growth_mib
+    mine, holding = ledger.reserved.running(job.id), ledger.holdings.get(job.id)
+    reserved = mine.mib if mine is not None else None
+    peak, wanted = holding.peak_mib if holding is not None else None, evidence.requested_mib
+    needed = None if peak is None and wanted is None else (peak or 0) + (wanted or 0)
+    if needed is not None and reserved is not None and needed > reserved + little:
+        why = f"it needed {show_mib(needed)}, {show_mib(reserved)} was reserved"
+        return Blame(Cause.OWN, uuid, reserved, why)
+    mps = attempt.placement.collocation is Collocation.MPS
+    capped = mps and job.need_mib is not None and not job.recovers_idle
+    alone = ledger.is_quiet and ledger.holdings.keys() <= {job.id}
+    if alone or (capped and wanted is None):
+        return Blame(Cause.OWN, uuid, reserved)
+    why_not_own = _growth_beside(state, job, ledger)
+    if why_not_own is not None:
+        return Blame(Cause.NEIGHBOUR, uuid, reserved, why_not_own)
+    return Blame(Cause.OWN if capped else Cause.UNKNOWN, uuid, reserved)
+
+
+def _growth_beside(state: State, job: Job, ledger: DeviceLedger) -> str | None:
+    """Return which neighbour took most beyond its reservation; None if none took more."""
+    found = []
+    for holding in ledger.holdings.values():
+        theirs, used = ledger.reserved.running(holding.job_id), holding.observed_mib
+        if holding.job_id == job.id or used is None or theirs is None or theirs.mib is None:
+            continue
+        why = f"job {holding.job_id} used {show_mib(used)}, {show_mib(theirs.mib)} was reserved"
+        found.append((used - theirs.mib, why))
+    reserved, unmanaged = ledger.reserved_mib, ledger.unmanaged_mib or 0
+    if reserved <= ledger.device.capacity_mib and not ledger.is_quiet:
+        # Without overcommitment, what is not reserved is all that they can have.
+        why = f"unmanaged processes used {show_mib(unmanaged)}"
+        found.append((reserved + unmanaged - ledger.device.capacity_mib, why))
+    most, why = max(found, default=(0, ""))
+    return why if most > state.settings.settle_growth_mib else None

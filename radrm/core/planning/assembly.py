@@ -1,13 +1,15 @@
 """Turn a policy's choice of devices into a placement, or into refusals with numbers.
 
-Every planner that uses a policy shares this.
+Every planner that uses a policy shares this. Of the devices that the core and the policy accept,
+those that suit the job best come first (`View.rank`); the policy chooses among equals.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import groupby
 from typing import Any, TypeAlias
 
 from radrm.core.constraints.matching import shortage_of
@@ -15,7 +17,7 @@ from radrm.core.constraints.modes import can_be_time_sliced
 from radrm.core.records import LOCAL_NODE, Device, Job, Placement, Refusal, Role, Share
 from radrm.core.rules import Ask, Policy
 from radrm.core.view import Offer, View
-from radrm.core.words import Collocation, Queue
+from radrm.core.words import Collocation
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +104,7 @@ def _find(
     if short is not None:
         refusals.append(Refusal("count", "not enough devices can take it now", None, *short))
         return Found(None, tuple(refusals), policy_state)
-    of_role, policy_state = _choose_all(policy, choices, policy_state)
+    of_role, policy_state = _choose_all(_Ranked(view, policy, job), choices, policy_state)
     found = Collocation.EXCLUSIVE
     for (role, _), (ask, _), chosen in zip(by_role, choices, of_role, strict=True):
         found = _mode(policy, chosen[0])
@@ -128,8 +130,45 @@ def _without(offers: Sequence[Offer], *uuids: str) -> list[Offer]:
     return [offer for offer in offers if offer.device.uuid not in uuids]
 
 
+@dataclass(frozen=True, slots=True)
+class _Ranked:
+    """A policy that chooses among the devices that suit a job best."""
+
+    view: View
+    policy: Policy
+    job: Job
+
+    def choose(
+        self, ask: Ask, eligible: Sequence[Offer], state: Any
+    ) -> tuple[Sequence[Offer], Any]:
+        """Return the policy's best devices of the best ranks, and its new state.
+
+        A job on several devices gets devices of one rank, if enough of them have one that is no
+        more avoided than others; else it gets the best ranks together.
+        """
+        if not self.view.prefers(self.job):
+            return self.policy.choose(ask, eligible, state)
+        ranked = sorted((self.view.rank(self.job, o.device), i) for i, o in enumerate(eligible))
+        least, most = ranked[0][0].avoided, ranked[ask.gpus - 1][0].avoided
+        tiers = [
+            (rank, [eligible[i] for _, i in tier])
+            for rank, tier in groupby(ranked, key=lambda each: each[0])
+        ]
+        for rank, tier in tiers:
+            if least == most == rank.avoided and len(tier) >= ask.gpus:
+                return self.policy.choose(ask, tier, state)
+        chosen: list[Offer] = []
+        for _, tier in tiers:
+            left = ask.gpus - len(chosen)
+            if len(tier) >= left:
+                found, state = self.policy.choose(replace(ask, gpus=left), tier, state)
+                return [*chosen, *found], state
+            chosen += tier
+        return chosen, state
+
+
 def _choose_all(
-    policy: Policy, choices: Sequence[_Choice], policy_state: Any
+    policy: _Ranked, choices: Sequence[_Choice], policy_state: Any
 ) -> tuple[list[Sequence[Offer]], Any]:
     """Return the devices of each role, for which an assignment exists; and the policy's new state.
 
@@ -148,7 +187,7 @@ def _choose_all(
 
 
 def _choose(
-    policy: Policy, choice: _Choice, others: Sequence[_Choice], policy_state: Any
+    policy: _Ranked, choice: _Choice, others: Sequence[_Choice], policy_state: Any
 ) -> tuple[Sequence[Offer], Any]:
     """Return the policy's best devices that leave enough for the other roles.
 
@@ -206,12 +245,12 @@ def _mode(policy: Policy, offer: Offer) -> Collocation:
 
 def _reservation_mib(view: View, policy: Policy, job: Job, need: int | None, offer: Offer) -> int:
     """Return the MiB to reserve on an offered device."""
-    if _mode(policy, offer).whole_device or job.queue is Queue.RECOVERY:
+    if _mode(policy, offer).whole_device or job.recovers_idle:
         # A recovered job has the whole device until its memory has settled.
         return offer.device.capacity_mib
     if need is None:
         return min(policy.floor_mib, offer.device.capacity_mib)
-    if offer.mode is Collocation.MPS and not job.declared:
+    if offer.mode is Collocation.MPS and (not job.declared or job.recovers):
         return _stretched(need, offer.free_mib or 0, view.settings.stretch, policy.floor_mib)
     return need
 

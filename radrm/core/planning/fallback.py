@@ -58,7 +58,7 @@ class Checked:
                 raise RuleFailed(WrongAnswer(f"its {name} is neither true nor false"))
 
     def refuse(self, ask: Ask, offer: Offer) -> Refusal | None:
-        refusal = call_rule(lambda: self._policy.refuse(ask, offer))
+        refusal = call_rule(self._policy.refuse, ask, offer)
         if refusal is not None and not is_refusal(refusal):
             wrong = f"it refused a device with a {type(refusal).__name__}, not a Refusal"
             raise RuleFailed(WrongAnswer(wrong))

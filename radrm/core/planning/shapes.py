@@ -163,9 +163,11 @@ def is_refusal(found: object) -> bool:
     """Return whether a value is a refusal with fields of the right types."""
     if type(found) is not Refusal:
         return False
-    texts = type(found.rule) is str and type(found.message) is str
-    numbers = all(
-        number is None or isinstance(number, (int, float))
-        for number in (found.needed, found.available)
+    needed, there, device = found.needed, found.available, found.device
+    return (
+        type(found.rule) is str
+        and type(found.message) is str
+        and (needed is None or isinstance(needed, (int, float)))
+        and (there is None or isinstance(there, (int, float)))
+        and (device is None or type(device) is str)
     )
-    return texts and numbers and (found.device is None or type(found.device) is str)

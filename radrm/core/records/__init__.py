@@ -23,6 +23,8 @@ from __future__ import annotations
 
 from radrm.core.records.attempts import (
     Attempt,
+    Beside,
+    Blame,
     Exit,
     OutOfMemory,
     Pending,
@@ -40,7 +42,7 @@ from radrm.core.records.devices import (
     Reading,
     UnmanagedProcess,
 )
-from radrm.core.records.estimates import DECLARED, Estimate, Progress
+from radrm.core.records.estimates import DECLARED, MEASURED, Estimate, Progress
 from radrm.core.records.jobs import ArrayElement, Dependency, Job, Pause, Requeued
 from radrm.core.records.kept import DeviceStatus, Kept, RuleState
 from radrm.core.records.needs import Checkpoint, EarlySignal, JobSpec, Needs, Role
@@ -56,9 +58,12 @@ from radrm.core.records.time import Instant
 __all__ = [
     "DECLARED",
     "LOCAL_NODE",
+    "MEASURED",
     "ArrayElement",
     "Attempt",
     "AttemptMemory",
+    "Beside",
+    "Blame",
     "Checkpoint",
     "Dependency",
     "Device",

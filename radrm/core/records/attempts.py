@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from radrm.core.records.placement import Placement, Share
 from radrm.core.records.time import Instant
-from radrm.core.words import ActionKind, Outcome, StopReason
+from radrm.core.words import ActionKind, Cause, Outcome, StopReason
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,15 +37,50 @@ class Task:
 
 
 @dataclass(frozen=True, slots=True)
+class Blame:
+    """Who took more GPU memory than was reserved when an attempt died of out-of-memory.
+
+    `device` is where it died; None: one of several, and nothing shows which. `reserved_mib` was
+    reserved for it there; None: the whole device. `why` continues the attempt's reason, for users.
+    """
+
+    cause: Cause
+    device: str | None = None
+    reserved_mib: int | None = None
+    why: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class OutOfMemory:
     """Evidence that an attempt died of GPU out-of-memory.
 
     `signature` names the pattern that was found. `requested_mib` is the failed request, or None
-    if the program did not print it.
+    if the program did not print it. The core adds `blame` (`core/lifecycle/recovery.py`).
     """
 
     signature: str
     requested_mib: int | None = None
+    blame: Blame | None = None
+
+    @property
+    def of_neighbour(self) -> bool:
+        """True if another process on the device took memory that was reserved for this one."""
+        return self.blame is not None and self.blame.cause is Cause.NEIGHBOUR
+
+
+@dataclass(frozen=True, slots=True)
+class Beside:
+    """A part of the time that an attempt shared a device: `seconds`, beside these others.
+
+    `others` has the SM activity that each of them shows alone, as it was known then (rounded,
+    ascending; None: unknown). `smact` is the device's mean SM activity (0..1) in `count` readings;
+    None without one.
+    """
+
+    others: tuple[float | None, ...]
+    seconds: float
+    smact: float | None = None
+    count: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +91,7 @@ class Usage:
     equal share of the device's energy. `shared`: another attempt was there at some time, so
     `smact_mean` is not only this attempt's. `smact_count` is the number of readings in the
     mean; 0 if unknown. `alone_smact` is the mean of the `alone_count` readings at which it was
-    alone there and had started up.
+    alone there and had started up. `beside` is the time that it was not alone.
     """
 
     device: str
@@ -67,6 +102,7 @@ class Usage:
     smact_count: int = 0
     alone_smact: float | None = None
     alone_count: int = 0
+    beside: tuple[Beside, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,4 +217,10 @@ class Attempt:
     def smact_mean(self) -> float | None:
         """The mean SM activity over its devices, 0..1; None if unknown."""
         means = [u.smact_mean for u in self.used.values() if u.smact_mean is not None]
+        return sum(means) / len(means) if means else None
+
+    @property
+    def alone_smact(self) -> float | None:
+        """The mean SM activity while alone, over its devices, 0..1; None if it never was."""
+        means = [u.alone_smact for u in self.used.values() if u.alone_smact is not None]
         return sum(means) / len(means) if means else None

@@ -10,6 +10,9 @@ from radrm.core.words import Quantity
 DECLARED = "declared"
 """The source of an estimate that the submitter declared."""
 
+MEASURED = "measured"
+"""The source of an estimate that an earlier attempt of the job itself has shown."""
+
 
 @dataclass(frozen=True, slots=True)
 class Estimate:

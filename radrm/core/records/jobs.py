@@ -98,6 +98,16 @@ class Job:
     """The least need per GPU that its out-of-memory deaths have proven."""
     own_device: bool = False
     """True if recovery requires a device of its own."""
+    by_policy: bool = False
+    """True if recovery lets the site's policy place it; False: it starts on an idle device."""
+    ask_mib: int | None = None
+    """The need per GPU that recovery tries next: a guess, unlike `memory_floor_mib`."""
+    victim_count: int = 0
+    """Those of its out-of-memory deaths that the growth of a neighbour caused."""
+    died_on: tuple[str, ...] = ()
+    """The devices of its out-of-memory deaths, the last one last."""
+    use_last: tuple[str, ...] = ()
+    """The devices that recovery has it use only if no others will do."""
     progress: Progress | None = None
     saved: Progress | None = None
     """The progress of the last good checkpoint. It survives an attempt."""
@@ -128,12 +138,21 @@ class Job:
 
     @property
     def need_mib(self) -> int | None:
-        """The job's *need* per GPU: the upper bound, or its proven need if that is more."""
+        """The job's *need* per GPU: the upper bound, or what its deaths have shown if more."""
         found = self.estimate(Quantity.MEMORY)
         known = [int(max(found.upper, found.value))] if found else []
-        if self.memory_floor_mib is not None:
-            known.append(self.memory_floor_mib)
+        known += [mib for mib in (self.memory_floor_mib, self.ask_mib) if mib is not None]
         return max(known) if known else None
+
+    @property
+    def recovers(self) -> bool:
+        """True if it died of out-of-memory: it stays in the recovery queue until it ends."""
+        return self.queue is Queue.RECOVERY
+
+    @property
+    def recovers_idle(self) -> bool:
+        """True if recovery starts it on idle devices."""
+        return self.recovers and not self.by_policy
 
     def predicted(self, quantity: Quantity) -> float | None:
         """Return the value of the best estimate of a quantity; None without any."""

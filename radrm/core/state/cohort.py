@@ -15,10 +15,12 @@ from radrm.core.words import Collocation
 class Cohort:
     """The clients on one MPS server: at most one user's at a time."""
 
-    __slots__ = ("_had_turn", "_holdings", "last_turn_s", "since_s")
+    __slots__ = ("_had_turn", "_holdings", "last_turn_s", "since_s", "uid")
 
     def __init__(self, holdings: Mapping[int, Holding]) -> None:
         self._holdings = holdings
+        self.uid: int | None = None
+        """The user whose clients are there; None if there are none."""
         self.since_s = 0.0
         """Boot time since which the present user's clients are there without a gap."""
         self.last_turn_s: dict[int, float] = {}
@@ -26,25 +28,25 @@ class Cohort:
         self._had_turn: int | None = None
         """The user whose turn has ended, until another client comes."""
 
-    @property
-    def uid(self) -> int | None:
-        """The user whose clients are there; None if there are none."""
-        clients = (h.uid for h in self._holdings.values() if h.collocation is Collocation.MPS)
-        return next(clients, None)
-
-    def before_join(self, since_s: float) -> None:
-        """Note that a client joins. It is not among the holdings yet."""
+    def after_join(self, since_s: float) -> None:
+        """Note that a client has joined the holdings."""
         # A restart adopts clients in any order: the oldest one counts.
         self.since_s = since_s if self.uid is None else min(self.since_s, since_s)
         self._had_turn = None
+        self._find_user()
 
     def after_leave(self, uid: int, now_s: float, turn_s: float) -> None:
         """Note that a client left, after it left the holdings. `turn_s`: a turn's length."""
+        self._find_user()
         if self.uid is not None:
             return
         self.last_turn_s[uid] = now_s
         if now_s - self.since_s >= turn_s:
             self._had_turn = uid
+
+    def _find_user(self) -> None:
+        clients = (h.uid for h in self._holdings.values() if h.collocation is Collocation.MPS)
+        self.uid = next(clients, None)
 
     def turn_over(self, now_s: float, turn_s: float) -> int | None:
         """Return the user who has had a turn, until the next client joins; else None."""

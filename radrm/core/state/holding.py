@@ -2,16 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass, field
 
-from radrm.core.records import Usage
+from radrm.core.records import Beside, Usage
 from radrm.core.words import Collocation
 
 
 def merged(usage: Iterable[Usage], newer: Iterable[Usage]) -> tuple[Usage, ...]:
     """Return one entry per device. A newer entry replaces the older: it contains its figures."""
     return tuple({u.device: u for u in (*usage, *newer)}.values())
+
+
+MOST_BESIDE = 16
+"""Parts into which the shared time of an attempt on a device is divided. Further time counts
+with the part that is most similar."""
+_STEP = 0.05
+"""Neighbours' SM activity is rounded to this, so that the parts are few."""
+_UNKNOWN = 0.5
+"""Stands for an unknown SM activity where similar parts are looked for."""
+
+Others = tuple[float | None, ...]
+
+
+@dataclass(slots=True)
+class _Part:
+    seconds: float = 0.0
+    sum: float = 0.0
+    count: int = 0
+
+    def record(self, others: Others) -> Beside:
+        mean = self.sum / self.count if self.count else None
+        return Beside(others, self.seconds, mean, self.count)
 
 
 @dataclass(slots=True)
@@ -34,6 +56,10 @@ class Holding:
     alone_sum: float = 0.0
     """The sum of the readings of SM activity at which it was alone here and had started up."""
     alone_count: int = 0
+    predicted_smact: float | None = None
+    """The SM activity that was predicted of its job; None if none was."""
+    beside: dict[Others, _Part] = field(default_factory=dict)
+    """The shared time, by the SM activity of the others."""
     energy_j: float | None = None
     shared: bool = False
     """Another attempt was on the device at some time."""
@@ -71,6 +97,18 @@ class Holding:
         if usage.alone_smact is not None:
             self.alone_count = max(1, usage.alone_count)
             self.alone_sum = usage.alone_smact * self.alone_count
+        for part in usage.beside[:MOST_BESIDE]:
+            total = (part.smact or 0.0) * part.count
+            self.beside[part.others] = _Part(part.seconds, total, part.count)
+
+    def part_beside(self, others: Iterable[Holding]) -> _Part:
+        """Return the part of its shared time beside these others, a new one if there is room."""
+        known = [other.own_smact for other in others]
+        steps = sorted(round(each / _STEP) * _STEP for each in known if each is not None)
+        key = (*(round(each, 2) for each in steps), *[None] * known.count(None))
+        if key not in self.beside and len(self.beside) >= MOST_BESIDE:
+            key = min(self.beside, key=lambda other: abs(_load(other) - _load(key)))
+        return self.beside.setdefault(key, _Part())
 
     def unused_for(self, now_s: float) -> float | None:
         """Return the seconds that it has had the device without using any of its memory.
@@ -84,6 +122,12 @@ class Holding:
         """The mean SM activity while it was alone here, 0..1; None without such a reading."""
         return self.alone_sum / self.alone_count if self.alone_count else None
 
+    @property
+    def own_smact(self) -> float | None:
+        """The SM activity that it shows alone, 0..1: as measured, else as predicted."""
+        found = self.predicted_smact if self.alone_smact is None else self.alone_smact
+        return None if found is None else min(1.0, max(0.0, found))
+
     def usage(self, device: str) -> Usage:
         """Return the figures as a record."""
         mean = self.smact_sum / self.smact_count if self.smact_count else None
@@ -96,7 +140,43 @@ class Holding:
             smact_count=self.smact_count,
             alone_smact=self.alone_smact,
             alone_count=self.alone_count,
+            beside=tuple(part.record(others) for others, part in self.beside.items()),
         )
+
+
+def _load(others: Others) -> float:
+    return sum(_UNKNOWN if each is None else each for each in others)
+
+
+def neighbours(holdings: Collection[Holding]) -> Iterator[tuple[Holding, list[Holding]]]:
+    """Yield the holdings of a shared device, each with the others."""
+    if len(holdings) > 1:
+        for holding in holdings:
+            yield holding, [other for other in holdings if other is not holding]
+
+
+class SharedTime:
+    """Counts the time that attempts share a device: until each reading, and before each change.
+
+    So the attempts on the device are the same over each interval. The time while no daemon
+    runs is not counted.
+    """
+
+    __slots__ = ("_until_s",)
+
+    def __init__(self) -> None:
+        self._until_s: float | None = None
+
+    def count(self, holdings: Collection[Holding], until_s: float) -> None:
+        """Count the time since the last call."""
+        since_s, self._until_s = self._until_s, until_s
+        if since_s is None:
+            return
+        if since_s > until_s:
+            self._until_s = since_s  # a reading from before a change
+            return
+        for holding, others in neighbours(holdings):
+            holding.part_beside(others).seconds += until_s - since_s
 
 
 class EnergyMeter:

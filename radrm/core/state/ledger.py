@@ -43,13 +43,13 @@ from radrm.core.records import (
 )
 from radrm.core.settings import CoreSettings
 from radrm.core.state.cohort import Cohort
-from radrm.core.state.holding import EnergyMeter, Holding
+from radrm.core.state.holding import EnergyMeter, Holding, SharedTime, neighbours
 from radrm.core.state.load import SmactLoad
 from radrm.core.state.readings import attribute, believable, why_unreadable
 from radrm.core.state.reserved.of_device import Reserved
 from radrm.core.state.window import SmactWindow, Window
 from radrm.core.units import show_mib
-from radrm.core.words import Collocation, Quantity, Queue
+from radrm.core.words import Collocation, Quantity
 
 NOTED_EVERY_S = 30.0
 """How often usage is written to the attempt's record while its memory stays the same.
@@ -70,6 +70,8 @@ class DeviceLedger:
     ) -> None:
         """`clock` returns the time of the current step."""
         self.device = device
+        self.version = 0
+        """Grows with every change here, so that what was concluded from it can be kept."""
         self._clock = clock
         self.drained: str | None = None
         self.vanished = False
@@ -85,6 +87,7 @@ class DeviceLedger:
         self.load = SmactLoad(settings, window)
         self._settings = settings
         self._energy = EnergyMeter()
+        self._shared = SharedTime()
         self.fresh_from_s = float("-inf")
         """Boot time of the last leave. Earlier readings may still count the job that left."""
         self._unusable_since_s: float | None = None
@@ -92,8 +95,19 @@ class DeviceLedger:
 
     def see(self, device: Device) -> None:
         """Take in the device's present record."""
+        self.version += 1
         self.device = device
         self.reserved.see(device)
+
+    def drain(self, reason: str | None) -> None:
+        """Let no further job come, for this reason; None: let them."""
+        self.version += 1
+        self.drained = reason
+
+    def vanish(self) -> None:
+        """Note that the device is not listed any more."""
+        self.version += 1
+        self.vanished = True
 
     # ------------------------------------------------------------- memory
 
@@ -149,10 +163,12 @@ class DeviceLedger:
 
     def reserve(self, reservation: Reservation) -> None:
         """Enter a reservation in place of the one with the same key."""
+        self.version += 1
         self.reserved.put(reservation)
 
     def unreserve(self, key: ReservationKey) -> None:
         """Remove a reservation, if it is here."""
+        self.version += 1
         self.reserved.drop(key)
 
     def shrunk(self, holding: Holding) -> Reservation | None:
@@ -173,6 +189,11 @@ class DeviceLedger:
         """Return why the device's memory is not known now; None if it is."""
         stale_after_s = self._settings.stale_after_s
         return why_unreadable(self.reading, self.fresh_from_s, stale_after_s, now_s)
+
+    def is_stale(self, now_s: float) -> bool:
+        """Return whether the last reading is older than `core.stale_after_s`."""
+        reading = self.reading
+        return reading is not None and now_s - reading.at.boot_s > self._settings.stale_after_s
 
     def yields(self) -> str | None:
         """Return why the device is left to unmanaged processes; None if it is not."""
@@ -225,6 +246,7 @@ class DeviceLedger:
 
         Their peak rose, they settled, or they were last saved `NOTED_EVERY_S` ago.
         """
+        self.version += 1
         self.reading, self.load.error = believable(reading)
         reading = self.reading
         boot_s = reading.at.boot_s
@@ -235,8 +257,14 @@ class DeviceLedger:
             # It may count the memory of a job that has left.
             return []
         self._energy.divide(self.holdings.values(), boot_s, reading.power_w)
+        self._shared.count(self.holdings.values(), boot_s)
         rose = self._take_memory(reading)
         self.load.take(reading)
+        if reading.smact is not None and self.is_quiet and self.load.counts(reading):
+            for holding, others in neighbours(self.holdings.values()):
+                part = holding.part_beside(others)
+                part.sum += reading.smact
+                part.count += 1
         changed, alone = [], len(self.holdings) == 1
         for holding in self.holdings.values():
             holding.shared |= not alone
@@ -292,11 +320,11 @@ class DeviceLedger:
 
         It is here since `since_s`. `reserve` enters its reservation.
         """
-        self._divide_energy_before(now_s)
-        if attempt.placement.collocation is Collocation.MPS:
-            self.cohort.before_join(since_s)
+        self.version += 1
+        self._count_before(now_s)
         predicted = job.estimate(Quantity.SMACT)
-        self.load.before_join(not self.holdings, predicted.value if predicted else None)
+        smact = predicted.value if predicted else None
+        self.load.before_join(not self.holdings, smact)
         self.holdings[job.id] = Holding(
             job_id=job.id,
             serial=attempt.serial,
@@ -306,8 +334,11 @@ class DeviceLedger:
             grew_s=since_s,
             noted_s=now_s,
             floor_mib=job.memory_floor_mib or 0,
-            recovering=job.queue is Queue.RECOVERY,
+            recovering=job.recovers_idle,
+            predicted_smact=smact,
         )
+        if attempt.placement.collocation is Collocation.MPS:
+            self.cohort.after_join(since_s)
         self.load.warm_up(self._latest_s())
         known = attempt.used.get(self.device.uuid)
         if known is not None:
@@ -320,8 +351,9 @@ class DeviceLedger:
         """
         if job_id not in self.holdings:
             return None
+        self.version += 1
         left_s = now_s if left_s is None else left_s
-        self._divide_energy_before(left_s)
+        self._count_before(left_s)
         holding = self.holdings.pop(job_id)
         self.reserved.outdated()
         if holding.collocation is Collocation.MPS:
@@ -340,8 +372,9 @@ class DeviceLedger:
             return None
         return self.cohort.turn_over(now_s, self._settings.mps_cohort_s)
 
-    def _divide_energy_before(self, at_s: float) -> None:
-        """Divide the energy until now among the attempts before a change."""
+    def _count_before(self, at_s: float) -> None:
+        """Divide the energy, and count the shared time, among the attempts before a change."""
+        self._shared.count(self.holdings.values(), at_s)
         power_w = self.reading.power_w if self.reading else None
         self._energy.divide_before_change(self.holdings.values(), at_s, power_w)
 

@@ -86,6 +86,7 @@ class State:
         self.waiting = self.queue.lines
         self.nodes = Nodes()
         self.ledgers: dict[str, DeviceLedger] = {}
+        self._listed: tuple[Device, ...] | None = None
         self.absent: dict[str, Device] = {}
         """GPUs that vanished since this daemon started. They may return."""
         self.out_of_service: dict[str, str] = {}
@@ -239,17 +240,18 @@ class State:
                     device, self.settings, self._windows(device), lambda: self.step.now
                 )
                 self.ledgers[uuid] = ledger
-            ledger.see(device)
             ledger.drained = self.drained.get(uuid)
             ledger.vanished = False
+            ledger.see(device)
             self.absent.pop(uuid, None)
         for uuid in [u for u in self.ledgers if u not in listed]:
             if self.ledgers[uuid].holdings:
-                self.ledgers[uuid].vanished = True
+                self.ledgers[uuid].vanish()
             else:
                 self.forget_device(uuid)
         for parent in {d.parent for d in listed.values() if d.parent is not None}:
             self.absent.pop(parent, None)  # cut into MIG instances
+        self._listed = None
         sizes = {device.capacity_mib for device in self.known_devices()}
         self.waiting.resize(tuple(sorted(sizes)), self.jobs.__getitem__)
         self.largest_mib.clear()
@@ -261,6 +263,13 @@ class State:
             self.waiting.classify_again(self.jobs.__getitem__)
             self.version += 1
 
+    def listed(self) -> tuple[Device, ...]:
+        """Return the devices that have not vanished, by node and index."""
+        if self._listed is None:
+            found = [ledger.device for ledger in self.ledgers.values() if not ledger.vanished]
+            self._listed = tuple(sorted(found, key=lambda d: (d.node, d.index)))
+        return self._listed
+
     def known_devices(self) -> list[Device]:
         """Return the devices of the list, and vanished GPUs that may return."""
         return [ledger.device for ledger in self.ledgers.values()] + list(self.absent.values())
@@ -271,6 +280,7 @@ class State:
         A GPU may return, so it stays known. A removed MIG instance counts as gone for good.
         """
         device = self.ledgers.pop(uuid).device
+        self._listed = None
         self.out_of_service.pop(uuid, None)
         self.never_idle.pop(uuid, None)
         if device.kind is DeviceKind.GPU:
@@ -284,7 +294,7 @@ class State:
         else:
             self.drained[uuid] = reason
         if uuid in self.ledgers:
-            self.ledgers[uuid].drained = reason
+            self.ledgers[uuid].drain(reason)
         self._note("device", uuid, DeviceStatus(uuid=uuid, drained=reason))
 
     def reserve(self, reservation: Reservation) -> None:

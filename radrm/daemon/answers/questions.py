@@ -21,11 +21,15 @@ from radrm.daemon.views.documents import Document
 from radrm.daemon.views.explanations import explain as explain_job
 from radrm.daemon.views.references import References
 from radrm.errors import Refused, UsageError
+from radrm.estimators.learning.fingerprint import parts_of
 from radrm.estimators.learning.learned import MOST_RUNS
 from radrm.host.clock import Clock
 
 Question: TypeAlias = Callable[[Loop, Words, int], Any]
 """Takes the request and the client's uid. Returns the answer, or the work that leads to it."""
+
+_LONGEST_NAME = 128
+"""The most characters of a job's name."""
 
 
 # ------------------------------------------------------------------ jobs
@@ -75,14 +79,20 @@ def runs(loop: Loop, words: Words, uid: int) -> Document:
     mark = words.get("fingerprint")
     if mark is not None and (not isinstance(mark, str) or len(mark) > 64):
         raise UsageError("the request takes a fingerprint")
+    name = words.get("name")
+    if name is not None and (not isinstance(name, str) or len(name) > _LONGEST_NAME):
+        raise UsageError("the request takes a job's name")
     kind = loop.scheduler.device_kind()
-    same = loop.store.runs.same(mark, uid, SAME_RUNS) if mark is not None else ()
+    program, _ = parts_of(mark)
+    same = loop.store.runs.same(program, uid, SAME_RUNS) if program is not None else ()
+    named = loop.store.runs.named(name, uid, SAME_RUNS) if name is not None else ()
     recent = loop.store.runs.recent(kind, MOST_RUNS)
     return {
         "device_kind": kind,
         "driver": loop.parts.estimation.driver,
         "contexts": loop.parts.estimation.contexts(uid),
         "same": [asdict(run) for run in same],
+        "named": [asdict(run) for run in named],
         "recent": [asdict(run) for run in recent],
     }
 

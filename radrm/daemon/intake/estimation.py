@@ -19,7 +19,7 @@ from radrm.core.words import Quantity
 from radrm.daemon.intake.envelopes import group_of
 from radrm.estimators import ESTIMATORS
 from radrm.estimators.interface import Description
-from radrm.estimators.learning.fingerprint import fingerprint, variables_of
+from radrm.estimators.learning.fingerprint import fingerprint, parts_of, variables_of, with_length
 from radrm.estimators.learning.learned import MOST_RUNS
 from radrm.estimators.traces.traced import Traced
 from radrm.host.estimation.asking import Asking
@@ -77,7 +77,7 @@ class Estimation:
             return NOTHING_KNOWN
         mark = fingerprint_of(job_file, envelope)
         description = self._described(job_file, mark, uid)
-        if description.same_runs:
+        if description.same_runs or description.named_runs:
             description = self._with_recent(description, uid)
         estimates = self._asking.at_once(description)
         known = {e.quantity for e in estimates}
@@ -111,12 +111,15 @@ class Estimation:
         self._service.ask(key, job.id, Wanted(description, request))
 
     def _described(self, job_file: JobFile, mark: str | None, uid: int) -> Description:
-        same = self._store.runs.same(mark, uid, SAME_RUNS) if mark is not None else ()
+        program, length = parts_of(mark)
+        runs, described = self._store.runs, describe(job_file)
         return replace(
-            describe(job_file),
+            described,
             device_kind=self.device_kind(),
             driver=self.driver,
-            same_runs=same,
+            length=length,
+            same_runs=runs.same(program, uid, SAME_RUNS) if program is not None else (),
+            named_runs=runs.named(described.spec.name, uid, SAME_RUNS),
         )
 
     def contexts(self, uid: int) -> dict[str, float]:
@@ -168,9 +171,11 @@ def fingerprint_of(job_file: JobFile, envelope: Envelope) -> str:
     text = "\n".join([job_file.script or "", *job_file.argv])
     matters["cwd"] = os.path.join(envelope.cwd, options.chdir or "")
     matters["variables"] = variables_of(text, envelope.environment)
-    return fingerprint(
-        job_file.argv or job_file.script or "",
+    command = job_file.argv or job_file.script or ""
+    mark = fingerprint(
+        command,
         sources=envelope.sources,
         summary=job_file.summary,
         settings=[f"{name}={value}" for name, value in matters.items()],
     )
+    return with_length(mark, command)

@@ -6,6 +6,7 @@ The files, in the order in which they may import one another:
     references        which jobs a word means
     arguments         the arguments of requests, checked
     rows              the rows of `status`
+    expected          when a running job is expected to end
     documents         the JSON documents of jobs
     reservations      the JSON documents of reservations
     device_documents  the JSON documents of devices, and the server in one line

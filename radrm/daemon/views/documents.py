@@ -15,6 +15,7 @@ from radrm.core.scheduler import Scheduler
 from radrm.core.snapshot import Snapshot
 from radrm.core.units import show_seconds
 from radrm.core.words import Quantity, ReservationKind
+from radrm.daemon.views.expected import expected_end
 from radrm.daemon.views.rows import Row
 from radrm.host.processes.controllers import Controllers
 from radrm.host.storage.store import Store
@@ -81,7 +82,9 @@ class JobDocuments:
         if attempt is None and job.attempts:
             attempt = self._store.last_attempt(job.id)
         estimate = job.estimate(Quantity.MEMORY)
+        smact, duration = job.estimate(Quantity.SMACT), job.estimate(Quantity.DURATION)
         used = snapshot.used_now(attempt) if attempt else None
+        end = expected_end(snapshot, job, live, now) if live else None
         return {
             "id": job.id,
             "ticket": job.ticket,
@@ -110,6 +113,15 @@ class JobDocuments:
             "estimate_source": estimate.source if estimate else None,
             "estimate_guesses": list(estimate.guesses) if estimate else [],
             "estimate_notes": list(job.estimate_notes),
+            "estimate_smact": smact.value if smact else None,
+            "estimate_smact_upper": max(smact.upper, smact.value) if smact else None,
+            "estimate_smact_source": smact.source if smact else None,
+            "estimate_duration_s": duration.value if duration else None,
+            "estimate_duration_upper_s": max(duration.upper, duration.value) if duration else None,
+            "estimate_duration_source": duration.source if duration else None,
+            "alone_smact": used.alone_smact if used else None,
+            "expected_end_at": end.at if end else None,
+            "expected_end_latest_at": end.latest if end else None,
             "reserved_mib": _reserved_mib(snapshot, live) if live else None,
             "peak_mib": used.peak_mib if used else None,
             "energy_j": used.energy_j if used else None,

@@ -22,6 +22,9 @@ VERSION = 2
 """Part of every fingerprint. Version 1 gave different models one fingerprint, so its stored
 runs must not match."""
 
+LENGTHS = frozenset({"epochs", "num-epochs", "n-epochs", "max-epochs", "num-train-epochs"})
+"""Full names of options that decide the length of a training, but not its memory."""
+
 # Full names of options with one value that cannot change the memory. If in doubt, an option is
 # not here: `--name` chooses a model in some programs, `--momentum` adds optimizer state, and
 # `--steps` can be the length of a backward pass.
@@ -29,8 +32,7 @@ runs must not match."""
 NEUTRAL = frozenset({
     # the seed of random numbers
     "seed", "random-seed", "manual-seed",
-    # the length of the training
-    "epochs", "num-epochs", "n-epochs", "max-epochs", "num-train-epochs",
+    *LENGTHS,
     # a factor of each update
     "lr", "learning-rate", "base-lr", "max-lr", "min-lr",
     # the place and the name of results and logs
@@ -40,6 +42,8 @@ NEUTRAL = frozenset({
     "log-interval", "log-every", "logging-steps", "print-freq", "log-level",
 })
 # fmt: on
+_SEPARATOR = "+"
+_WITH_LENGTH = re.compile(r"[0-9a-f]{32}\+[0-9a-f]{8}")
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]*|_[A-Za-z0-9_]+")
 
 
@@ -58,6 +62,32 @@ def fingerprint(
     parts = [VERSION, lines, sources or "", summary or "", sorted(settings)]
     data = json.dumps(parts).encode("utf-8", "surrogatepass")
     return hashlib.blake2b(data, digest_size=16).hexdigest()
+
+
+def with_length(mark: str, command: str | Sequence[str]) -> str:
+    """Return a fingerprint that also tells how long the command trains; see `parts_of`."""
+    words = command.split() if isinstance(command, str) else command
+    lengths = []
+    for at, word in enumerate(words[:MAX_WORDS]):
+        name, equals, value = word.partition("=")
+        if name.startswith("--") and name[2:].replace("_", "-") in LENGTHS:
+            following = words[at + 1] if at + 1 < len(words) else ""
+            lengths.append(f"{name.replace('_', '-')} {value if equals else following}")
+    if not lengths:
+        return mark
+    data = json.dumps(sorted(lengths)).encode("utf-8", "surrogatepass")
+    return f"{mark}{_SEPARATOR}{hashlib.blake2b(data, digest_size=4).hexdigest()}"
+
+
+def parts_of(mark: str | None) -> tuple[str | None, str | None]:
+    """Return the fingerprint of the program, and of the length of its training; None: not known.
+
+    The memory and the SM activity of a run count for any length, its duration only for the same.
+    """
+    if mark is None or not _WITH_LENGTH.fullmatch(mark):
+        return mark, None
+    program, _, length = mark.partition(_SEPARATOR)
+    return program, length
 
 
 def variables_of(text: str, environment: Mapping[str, str]) -> list[str]:

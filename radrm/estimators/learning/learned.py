@@ -70,8 +70,8 @@ class Learned:
             its_value = _shifted(raw, shift_mib)
             ratios.append((peak / its_value, weight))
             spreads.append((peak - its_value, weight))
-        bound = value * max(1.0, _quantile(ratios, quantile))
-        return max(bound, value + _quantile(spreads, quantile))
+        bound = value * max(1.0, quantile_of(ratios, quantile))
+        return max(bound, value + quantile_of(spreads, quantile))
 
     def _weights(self, raw_mib: float) -> list[float]:
         """Return how much each run counts for a job with this estimate."""
@@ -84,7 +84,7 @@ class Learned:
         if near <= 0.0:
             return 0.0
         off = [(peak - raw, w) for (raw, peak), w in zip(self.pairs, weights, strict=True)]
-        return near / (near + PRIOR_SHIFTS) * _quantile(off, 0.5)
+        return near / (near + PRIOR_SHIFTS) * quantile_of(off, 0.5)
 
 
 def learned(source: str, runs: Sequence[PastRun], device_kind: str | None) -> Learned:
@@ -122,7 +122,7 @@ def _shifted(raw_mib: float, shift_mib: float) -> float:
     return max(raw_mib + shift_mib, raw_mib * _LEAST, 1.0)
 
 
-def _quantile(weighted: Iterable[tuple[float, float]], quantile: float) -> float:
+def quantile_of(weighted: Iterable[tuple[float, float]], quantile: float) -> float:
     """Return the smallest figure that more than `quantile` of the weight does not exceed.
 
     "More than", since with few runs the next one easily exceeds a bound that just holds.

@@ -1,7 +1,8 @@
 """Run the daemon's own past jobs under other policies, for `radrm replay`.
 
-The SM activity of jobs that were never alone is unknown. It is assumed at several *levels*, and
-everything is simulated once at each level.
+What the jobs would be alone is partly unknown. Each seed has its own draw of what explains the
+record, and every policy runs the same draws. So the spread of the results over the seeds is their
+uncertainty.
 """
 
 from __future__ import annotations
@@ -19,23 +20,28 @@ from radrm.core.units import parse_seconds
 from radrm.core.words import Collocation, Quantity
 from radrm.errors import BadFile, RadrmError, UsageError
 from radrm.experiments.simulations.documents import document
-from radrm.experiments.simulations.runs import Progress, Result, capacities_mib, results
+from radrm.experiments.simulations.runs import (
+    Progress,
+    Result,
+    capacities_mib,
+    results_of_draws,
+)
 from radrm.experiments.simulations.variants import Variant
 from radrm.host.storage.history import read_past
 from radrm.host.storage.paths import client_paths
-from radrm.simulator.metrics import Change, gain, over_seeds
+from radrm.simulator.metrics import Change, over_seeds, range_of_gain
+from radrm.simulator.traces.alone import Past
 from radrm.simulator.traces.job import TraceJob
-from radrm.simulator.traces.past import RECORDED, Assumption, Past, Replayed, assumptions, replayed
+from radrm.simulator.traces.past import RECORDED, Replayed, replayed
 from radrm.simulator.traces.trace import fitting
 
 _TYPE = re.compile(r"\b(A100|A10|A30|A40|H100|H200|L40S|L4|T4|V100|P100|RTX ?A?\d{4})\b")
 
 
 @dataclass(frozen=True, slots=True)
-class Level:
-    """The past under one assumption about unknown SM activity, and the results."""
+class Replay:
+    """A past, the jobs of it that fit the GPUs (as most likely), and the results of the draws."""
 
-    assumed: Assumption
     past: Replayed
     jobs: tuple[TraceJob, ...]
     found: list[Result]
@@ -88,6 +94,11 @@ def own_gpus(past: Sequence[Past]) -> str:
             f"no daemon answers, so the server's GPUs (its jobs used {len(used)}) are unknown; "
             "add --gpus, as in --gpus=sim:4xA100-40GB"
         ) from None
+    return described(devices)
+
+
+def described(devices: Sequence[dict[str, Any]]) -> str:
+    """The GPUs in the documents of `gpus` as a specification. Raises `UsageError`."""
     if not devices or any(device["kind"] != "gpu" for device in devices):
         raise UsageError("the server's GPUs are cut into MIG instances; describe them with --gpus")
     return "sim:" + ",".join(f"1x{_kind(device)}" for device in devices)
@@ -102,56 +113,53 @@ def _kind(device: dict[str, Any]) -> str:
 # ------------------------------------------------------------------ running
 
 
-def levels_of(
+def drawn_past(
+    past: Sequence[Past], variant: Variant, draws: int
+) -> tuple[Replayed, list[tuple[TraceJob, ...]]]:
+    """The past, and the jobs that fit the GPUs: as most likely, then so many draws. Raises
+    `BadFile` if no job is left."""
+    known = replayed(past, time.time(), draws)
+    if not known.jobs:
+        why = ", ".join(f"{count} {reason}" for reason, count in known.left_out.items())
+        raise BadFile(f"none of {len(past)} jobs can be replayed: {why}")
+    capacities = capacities_mib(variant.scenario.devices)
+    return known, [fitting(jobs, capacities).jobs for jobs in (known.jobs, *known.draws)]
+
+
+def replay_past(
     past: Sequence[Past], variants: Sequence[Variant], seeds: int, progress: Progress
-) -> list[Level]:
-    """The results at each assumed level of unknown SM activity."""
-    now_s = time.time()
-    levels = []
-    for assumed in assumptions(past):
-        known = replayed(past, assumed, now_s)
-        if not known.jobs:
-            why = ", ".join(f"{count} {reason}" for reason, count in known.left_out.items())
-            raise BadFile(f"none of {len(past)} jobs can be replayed: {why}")
-        fit = fitting(known.jobs, capacities_mib(variants[0].scenario.devices))
-        levels.append(
-            Level(assumed, known, fit.jobs, results(fit.jobs, variants, seeds, progress=progress))
-        )
-    return levels
+) -> Replay:
+    """Run the past under every variant. Raises `RadrmError`."""
+    known, (likely, *draws) = drawn_past(past, variants[0], seeds)
+    return Replay(known, likely, results_of_draws(draws, variants, range(seeds), progress=progress))
 
 
-def overall_gain(levels: Sequence[Level], at: int) -> Change | None:
-    """How much sooner jobs end with variant `at` than with the first, over all seeds: the mean of
-    the middle level, and the widest interval over all levels."""
-    changes = []
-    for level in levels:
-        own = [m.mean_jct_s for m in level.found[at].runs]
-        first = [m.mean_jct_s for m in level.found[0].runs]
-        if None in own or None in first:
-            return None
-        changes.append(gain([v or 0.0 for v in own], [v or 0.0 for v in first]))
-    known = [change for change in changes if change is not None]
-    if not known or len(known) < len(changes):
+def gain_of(found: Sequence[Result], at: int, name: str = "mean_jct_s") -> Change | None:
+    """How far a metric of result `at` is below that of the first, with its range of 90 %."""
+    own = [getattr(run, name) for run in found[at].runs]
+    first = [getattr(run, name) for run in found[0].runs]
+    if None in own or None in first:
         return None
-    ends = [e for c in known for e in (c.gain, c.low, c.high) if e is not None]
-    return Change(known[len(known) // 2].gain, min(ends), max(ends))
+    return range_of_gain(own, first)
 
 
-def model_error(level: Level) -> float | None:
+def model_error(replay: Replay) -> float | None:
     """The error of the model's mean completion time, as a share of the recorded one."""
-    simulated = over_seeds(level.found[0].runs)["mean_jct_s"].mean
-    if simulated is None or not level.past.jct_s:
+    simulated = over_seeds(replay.found[0].runs)["mean_jct_s"].mean
+    if simulated is None or not replay.past.jct_s:
         return None
-    return simulated / level.past.jct_s - 1
+    return simulated / replay.past.jct_s - 1
 
 
 # ------------------------------------------------------------------ results
 
 
-def past_document(levels: Sequence[Level], middle: Level, since: str) -> dict[str, Any]:
+def past_document(replay: Replay, since: str) -> dict[str, Any]:
+    """The document of a replay: means over the draws, and ranges of 90 %."""
+    past, found = replay.past, replay.found
     policies = []
-    for at, result in enumerate(middle.found):
-        change = overall_gain(levels, at) if at else None
+    for at, result in enumerate(found):
+        change = gain_of(found, at) if at else None
         policies.append(
             document(result)
             | {
@@ -162,17 +170,21 @@ def past_document(levels: Sequence[Level], middle: Level, since: str) -> dict[st
         )
     return {
         "since": since,
-        "instead_of": middle.found[0].variant.policy,
-        "jobs": len(middle.jobs),
-        "left_out": {
-            **middle.past.left_out,
-            "fits no GPU": len(middle.past.jobs) - len(middle.jobs),
-        },
-        "shared": middle.past.shared,
-        "slow_down": middle.past.slow_down,
-        "smact_unknown": middle.past.assumed,
-        "recorded_mean_jct_s": middle.past.jct_s,
-        "recorded_mean_wait_s": middle.past.wait_s,
-        "model_error": model_error(middle),
+        "instead_of": found[0].variant.policy,
+        "jobs": len(replay.jobs),
+        "left_out": {**past.left_out, "fits no GPU": len(past.jobs) - len(replay.jobs)},
+        "shared": past.shared,
+        "slow_down": past.slow_down.best,
+        "slow_down_low": past.slow_down.low,
+        "slow_down_high": past.slow_down.high,
+        "smact_alone": past.alone,
+        "smact_told": past.told,
+        "smact_solved": past.solved,
+        "smact_guessed": past.guessed,
+        "smact_unknown": past.unknown,
+        "smact_error": past.unsure,
+        "recorded_mean_jct_s": past.jct_s,
+        "recorded_mean_wait_s": past.wait_s,
+        "model_error": model_error(replay),
         "policies": policies,
     }

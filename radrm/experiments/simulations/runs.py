@@ -58,28 +58,32 @@ Progress = Callable[[int, int], object]
 _Done = tuple[Metrics, "Bounds | None", "Run | None"]
 
 
-_jobs: Sequence[TraceJob] = ()
+Draws = Sequence[Sequence[TraceJob]]
+"""The jobs of a run, by seed. With fewer draws than seeds they begin again."""
+
+_draws: Draws = ((),)
 _variants: Sequence[Variant] = ()
 
 
-def _begin(jobs: Sequence[TraceJob], variants: Sequence[Variant]) -> None:
+def _begin(draws: Draws, variants: Sequence[Variant]) -> None:
     """Set up a worker process with the jobs and variants that its runs share."""
-    global _jobs, _variants
-    _jobs, _variants = jobs, variants
+    global _draws, _variants
+    _draws, _variants = draws, variants
     signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C ends it without a traceback
 
 
 def _do(task: _Task) -> tuple[_Task, _Done]:
-    return task, _once(_jobs, _variants[task.variant], task)
+    return task, _once(_draws, _variants[task.variant], task)
 
 
 def _once(
-    jobs: Sequence[TraceJob],
+    draws: Draws,
     variant: Variant,
     task: _Task,
     pool: Executor | None = None,
 ) -> _Done:
     scenario = replace(variant.scenario, seed=task.seed)
+    jobs = draws[task.seed % len(draws)]
     if pool is None:
         run = simulate_servers(jobs, scenario, variant.servers)
     else:
@@ -109,44 +113,55 @@ def results(
 ) -> list[Result]:
     """Run every variant with every seed. `whole` keeps each variant's run of seed 0. `progress` is
     called with the number of runs that are done, and of all runs. Raises errors of the runs."""
+    return results_of_draws([jobs], variants, range(seeds), whole, progress)
+
+
+def results_of_draws(
+    draws: Draws,
+    variants: Sequence[Variant],
+    seeds: Sequence[int],
+    whole: bool = False,
+    progress: Progress = _silent,
+) -> list[Result]:
+    """Run every variant with every seed, as `results`; each seed has its own draw of the jobs."""
     tasks = [
-        _Task(at, seed, whole and seed == 0) for seed in range(seeds) for at in range(len(variants))
+        _Task(at, seed, whole and seed == seeds[0]) for seed in seeds for at in range(len(variants))
     ]
     found: dict[tuple[int, int], _Done] = {}
     progress(0, len(tasks))
-    for task, done in _all(jobs, variants, tasks):
+    for task, done in _all(draws, variants, tasks):
         found[task.variant, task.seed] = done
         progress(len(found), len(tasks))
-    limits = mean_of([b for seed in range(seeds) if (b := found[0, seed][1]) is not None])
+    limits = mean_of([b for seed in seeds if (b := found[0, seed][1]) is not None])
     return [
         Result(
             variant,
-            tuple(found[at, seed][0] for seed in range(seeds)),
+            tuple(found[at, seed][0] for seed in seeds),
             limits,
-            found[at, 0][2],
+            found[at, seeds[0]][2],
         )
         for at, variant in enumerate(variants)
     ]
 
 
 def _all(
-    jobs: Sequence[TraceJob], variants: Sequence[Variant], tasks: Sequence[_Task]
+    draws: Draws, variants: Sequence[Variant], tasks: Sequence[_Task]
 ) -> Iterator[tuple[_Task, _Done]]:
     cpus = len(os.sched_getaffinity(0))
     lots = len(tasks) * max(variant.servers for variant in variants)
-    if cpus < 2 or lots < 2 or len(jobs) * len(tasks) < _WORTH_PROCESSES:
+    if cpus < 2 or lots < 2 or len(draws[0]) * len(tasks) < _WORTH_PROCESSES:
         for task in tasks:
-            yield task, _once(jobs, variants[task.variant], task)
+            yield task, _once(draws, variants[task.variant], task)
         return
     # Forked, so that all processes share the memory of a long trace.
     forked = multiprocessing.get_context("fork")
     workers = min(cpus, lots)
     alone = len(tasks) == 1
-    first = ((), ()) if alone else (jobs, variants)
+    first = (((),), ()) if alone else (draws, variants)
     with ProcessPoolExecutor(workers, forked, _begin, first) as pool:
         try:
             if alone:
-                yield tasks[0], _once(jobs, variants[0], tasks[0], pool)
+                yield tasks[0], _once(draws, variants[0], tasks[0], pool)
             else:
                 yield from _as_done([pool.submit(_do, task) for task in tasks])
         except BrokenProcessPool:

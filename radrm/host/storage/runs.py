@@ -19,21 +19,33 @@ import msgspec
 from radrm.core.records import Attempt
 from radrm.core.words import Outcome
 from radrm.estimators.interface import PastRun
+from radrm.estimators.learning.contention import Alone
 from radrm.host.storage.database import DAMAGE, Database, encoded
 
 MOST_CONTEXTS = 500
 """So many of the latest measurements are looked at: a user could make any number."""
+MOST_NAMED = 100
+"""So many of the latest jobs of one name are looked at."""
 _CONTEXT = "context "
 
 
 @dataclass(frozen=True, slots=True)
 class Said:
-    """What was said before the attempt: the estimators' figures in MiB by name, the version of
-    the GPUs' driver, and the CUDA that the program was built with."""
+    """What was said before the attempt: the estimators' figures by name (MiB, SM activity 0..1,
+    seconds), the version of the GPUs' driver, and the CUDA that the program was built with.
+
+    `shown`: the attempt as if alone on its GPUs; None in runs of earlier releases. `resumed`: it
+    continued from a checkpoint, so its duration is not the job's.
+    """
 
     told: dict[str, float] = field(default_factory=dict)
     driver: str | None = None
     cuda: str | None = None
+    told_smact: dict[str, float] = field(default_factory=dict)
+    told_duration: dict[str, float] = field(default_factory=dict)
+    shown: Alone | None = None
+    length: str | None = None
+    resumed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +75,15 @@ class PastRuns:
     def same(self, fingerprint: str, uid: int, limit: int) -> tuple[PastRun, ...]:
         """The latest runs of a user's very same thing, the latest first."""
         return self._read("fingerprint = ? AND uid = ?", fingerprint, uid, limit)
+
+    def named(self, name: str, uid: int, limit: int) -> tuple[PastRun, ...]:
+        """The latest runs of a user's jobs of this name, the latest first.
+
+        Only the latest jobs of this name are looked at, whoever submitted them.
+        """
+        latest = "SELECT id FROM jobs WHERE name = ? ORDER BY id DESC LIMIT ?"
+        condition = f"attempts.job_id IN ({latest}) AND runs.uid = ?"
+        return self._read(condition, name, MOST_NAMED, uid, limit)
 
     def recent(self, device_kind: str | None, limit: int) -> tuple[PastRun, ...]:
         """The latest runs of all users, on GPUs of one kind (None: of any), the latest first.
@@ -117,16 +138,32 @@ def past_run(device_kind: str, said: Said, attempt: Attempt) -> PastRun | None:
     """A run and its attempt, put together; None for an attempt whose peak was not seen."""
     if attempt.peak_mib is None:
         return None
+    shared = any(usage.shared for usage in attempt.used.values())
+    found = said.shown
+    if found is None:
+        # Releases before 0.2 did not correct shared runs.
+        found = Alone() if shared else Alone(attempt.smact_mean, seconds=attempt.ran_s)
+    whole = None if said.resumed else found.seconds
     return PastRun(
         peak_mib=attempt.peak_mib,
         device_kind=device_kind,
-        smact=attempt.smact_mean,
-        alone=not any(usage.shared for usage in attempt.used.values()),
-        duration_s=attempt.ran_s if attempt.outcome is Outcome.COMPLETED else None,
+        smact=found.smact,
+        smact_most=found.smact_most,
+        smact_alone=found.measured,
+        alone=not shared,
+        duration_s=whole if attempt.outcome is Outcome.COMPLETED else None,
+        least_s=whole if attempt.outcome in _STOPPED else None,
         told=said.told,
+        told_smact=said.told_smact,
+        told_duration=said.told_duration,
         driver=said.driver,
         cuda=said.cuda,
+        length=said.length,
     )
+
+
+_STOPPED = (Outcome.TIMEOUT, Outcome.PREEMPTED, Outcome.CANCELLED)
+"""The work of such an attempt was not done."""
 
 
 def context_mark(driver: str, cuda: str) -> str:

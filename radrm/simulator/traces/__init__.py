@@ -5,6 +5,8 @@ The files, in the order in which they may import one another:
     table      text in columns, and the lines that cannot be used
     trace      the trace: CSV text to jobs and back
     fill       values that a trace lacks, drawn from typical jobs
+    make       a trace drawn from arrival times and kinds of jobs
     importers  readers of other forms of traces (a folder)
+    alone      what the jobs of a past would be alone
     past       a daemon's own past as a trace
 """

@@ -53,7 +53,7 @@ class Fill:
     def draw(self, place: int) -> Typical:
         """Return the kind for the job at this place of its source."""
         sums = list(accumulate(kind.share for kind in self.kinds))
-        at = bisect_right(sums, _fraction(self.seed, place) * sums[-1])
+        at = bisect_right(sums, fraction(self.seed, place) * sums[-1])
         return self.kinds[min(at, len(self.kinds) - 1)]
 
     def of_memory(self, memory_mib: float) -> Typical:
@@ -105,7 +105,7 @@ def _family(word: str) -> str | None:
     return word or None
 
 
-def _fraction(seed: int, place: int) -> float:
+def fraction(seed: int, place: int) -> float:
     """Return a pseudo-random number in [0, 1) (splitmix64, Steele et al. 2014)."""
     z = (seed * 0x9E3779B97F4A7C15 + (place + 1) * 0xD1342543DE82EF95) & _64_BITS
     z = ((z ^ (z >> 30)) * 0xBF58476D1CE4E5B9) & _64_BITS

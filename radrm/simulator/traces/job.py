@@ -43,3 +43,5 @@ class TraceJob:
     after_arrays: tuple[str, ...] = ()
     array: str | None = None
     at_once: int | None = None
+    command: str | None = None
+    """Its command line, for `radrm trace run` on real GPUs. The simulator does not read it."""

@@ -1,11 +1,8 @@
 """A daemon's own past as a trace: each of its jobs as if alone on the server.
 
-- Durations are corrected for the slow-down by neighbours: at each moment the model of
-  `interference.model` gives an attempt's speed beside the others on its devices.
+- SM activity and durations are those that the jobs would have alone (`alone`). What the record
+  does not determine differs from draw to draw.
 - Memory is the peak that was measured.
-- SM activity is a job's own if it ran alone. Else it comes from a run of the same job
-  alone, or from its estimate. Else it is *assumed*, and counted as such: a multiple of an
-  equal part of the shared GPU's activity, or a fixed figure if that was not read.
 - Dependencies (`--after`) and array limits are kept; a dependency counts with any outcome.
 - Holds (a job comes when it was submitted), time lost to crashes of the server, and jobs
   without a GPU are not replayed.
@@ -16,120 +13,133 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from statistics import fmean, quantiles
+from statistics import fmean, stdev
 from typing import Any
 
-from radrm.core.records import Attempt, Instant, Job
-from radrm.core.words import Collocation, Outcome, Quantity
-from radrm.interference.model import Demand, Load, running_speeds, share_weight
+from radrm.core.records import Instant
+from radrm.core.words import Quantity
+from radrm.simulator.traces.alone import TO_90, WORK, Past, SharedPast, Solo, Solved, life, peak_mib
 from radrm.simulator.traces.job import TraceJob
-from radrm.simulator.traces.trace import MAX_GPUS, MAX_MIB, MAX_SECONDS
+from radrm.simulator.traces.trace import MAX_GPUS, MAX_SECONDS
 
 RECORDED = "recorded"
 """The name of the estimate that the daemon used at that time."""
 
-_NO_IDEA = (0.3, 0.6, 0.9)
-_PARTS = (1.0, 1.6, 2.5)
-"""Demand of a job as a multiple of its equal part of the shared GPU's activity. 1 is the least
-on average, since no job shows more than it asks for. A full GPU hides how much more it asks."""
-_ENOUGH = 8
-_SLOWEST = 1e-3
-_START_UP_S = 30.0
-"""An attempt puts no load on a GPU for this long, half its time at most, as in the model."""
-_ENDS, _BEGINS, _COMPUTES = range(3)
-_WORK = frozenset(
-    {Outcome.COMPLETED, Outcome.FAILED, Outcome.TIMEOUT, Outcome.CANCELLED, Outcome.PREEMPTED}
-)
-"""Outcomes of attempts whose time counts as work. The simulator makes its own `oom` attempts."""
-_WEIGHT = share_weight(None, None)
-
 
 @dataclass(frozen=True, slots=True)
-class Past:
-    """A recorded job and its attempts, oldest first."""
+class Range:
+    """The best value, and about the limits of 90 % of the draws."""
 
-    job: Job
-    attempts: tuple[Attempt, ...] = ()
+    best: float
+    low: float
+    high: float
 
 
 @dataclass(frozen=True, slots=True)
 class Replayed:
     """Jobs to simulate, by time, and facts about them for the user.
 
+    - `jobs`: the most likely; `draws`: the same jobs with other SM activity, durations and
+      batch sizes that explain the readings as well.
     - `left_out`: the number of jobs left out, by reason.
-    - `assumed`: the number of jobs whose SM activity is assumed.
+    - `alone`, `told`, `solved`, `guessed`: the number of jobs whose SM activity comes from a
+      run of the same job alone; from its estimate; from readings of shared GPUs; from nothing.
+    - `unsure`: of the jobs that were never alone, half the mean width of the 90 % range of SM
+      activity; None without such jobs.
     - `shared`: the number of jobs that ran beside others; `slow_down`: the mean factor by
       which these were slower, in the model.
     - `jct_s`, `wait_s`: the recorded means of the jobs to simulate.
     """
 
     jobs: tuple[TraceJob, ...]
+    draws: tuple[tuple[TraceJob, ...], ...] = ()
     left_out: Mapping[str, int] = field(default_factory=dict)
-    assumed: int = 0
+    alone: int = 0
+    told: int = 0
+    solved: int = 0
+    guessed: int = 0
+    unsure: float | None = None
     shared: int = 0
-    slow_down: float = 1.0
+    slow_down: Range = Range(1.0, 1.0, 1.0)
     jct_s: float | None = None
     wait_s: float | None = None
 
-
-@dataclass(frozen=True, slots=True)
-class Assumption:
-    """An assumption about unknown SM activity.
-
-    It is `part` times an equal part of the shared GPU's activity, or `smact` (0..1) if that
-    is unknown, too.
-    """
-
-    part: float
-    smact: float
+    @property
+    def unknown(self) -> int:
+        """The number of jobs whose SM activity is not known from a run alone or an estimate."""
+        return self.solved + self.guessed
 
 
-def assumptions(past: Sequence[Past]) -> tuple[Assumption, ...]:
-    """Return a low, a middle and a high assumption; one is enough if nothing is unknown."""
-    own = _own_activity(past)
-    known = [smact for each in past if (smact := _known(each, own)) is not None]
-    if len(known) == sum(bool(each.attempts) for each in past):
-        return (Assumption(1.0, _NO_IDEA[1]),)
-    levels = quantiles(known, n=4) if len(known) >= _ENOUGH else _NO_IDEA
-    return tuple(Assumption(part, smact) for part, smact in zip(_PARTS, levels, strict=True))
+def replayed(past: Sequence[Past], now_s: float, draws: int = 0, seed: int = 0) -> Replayed:
+    """Return the jobs of the past that can be simulated, with so many draws.
 
-
-def replayed(past: Sequence[Past], assumed: Assumption, now_s: float) -> Replayed:
-    """Return the jobs of the past that can be simulated.
-
-    `now_s` (epoch seconds) counts as the end of attempts that still run.
+    `now_s` (epoch seconds) counts as the end of attempts that still run. The same arguments give
+    the same draws.
     """
     past = _with_corrected_dates(past)
-    own = _own_activity(past)
-    activity = [_known(each, own) for each in past]
-    parts = _parts(past, now_s)
-    found = [
-        known if known is not None else _assumed(part, assumed)
-        for known, part in zip(activity, parts, strict=True)
-    ]
-    alone_s, lived_s = _times(past, found, now_s)
+    history = SharedPast(past, now_s)
+    solved = history.solve(draws, seed)
     left_out: Counter[str] = Counter()
     taken = []
     for at, each in enumerate(past):
-        reason = _reason_left_out(each, alone_s[at])
+        reason = _reason_left_out(each, solved.best.alone_s[at])
         if reason is None:
             taken.append(at)
         else:
             left_out[reason] += 1
     taken.sort(key=lambda at: (past[at].job.submitted.wall_s, at))
     line = {each.job.id: at + 1 for at, each in enumerate(past)}
-    jobs = [replace(_job(past[at], found[at], alone_s[at], line), line=at + 1) for at in taken]
-    shared = [at for at in taken if alone_s[at] < lived_s[at] * (1 - 1e-9)]
+    jobs = _from_zero([_job(past[at], line) for at in taken])
+    lived_s, best_s = history.lived_s, solved.best.alone_s
+    shared = [at for at in taken if best_s[at] < lived_s[at] * (1 - 1e-9)]
     spans = [_span(past[at]) for at in taken]
+    sources = Counter(history.source(at) for at in taken)
     return Replayed(
-        jobs=_from_zero(jobs),
+        jobs=_at_work(jobs, taken, solved.best),
+        draws=tuple(_at_work(jobs, taken, each) for each in solved.draws),
         left_out=dict(left_out),
-        assumed=sum(activity[at] is None for at in taken),
+        alone=sources["alone"],
+        told=sources["told"],
+        solved=sources["solved"],
+        guessed=sources["guessed"],
+        unsure=_unsure([at for at in taken if history.source(at) != "alone"], solved.draws),
         shared=len(shared),
-        slow_down=fmean(lived_s[at] / alone_s[at] for at in shared) if shared else 1.0,
+        slow_down=_slow_down(shared, lived_s, solved),
         jct_s=fmean(spans) if spans else None,
         wait_s=fmean(max(0.0, _span(past[at]) - _ran(past[at])) for at in taken) if taken else None,
     )
+
+
+def _at_work(jobs: Sequence[TraceJob], taken: Sequence[int], solo: Solo) -> tuple[TraceJob, ...]:
+    """Return the jobs with these figures; `taken` has their positions in the past."""
+    return tuple(
+        replace(
+            job,
+            smact=solo.smact[at],
+            duration_s=solo.alone_s[at],
+            family=solo.what[at].family,
+            batch_size=solo.what[at].batch_size,
+        )
+        for job, at in zip(jobs, taken, strict=True)
+    )
+
+
+def _unsure(taken: Sequence[int], draws: Sequence[Solo]) -> float | None:
+    if not taken or len(draws) < 2:
+        return None
+    return TO_90 * fmean(stdev([draw.smact[at] for draw in draws]) for at in taken)
+
+
+def _slow_down(shared: Sequence[int], lived_s: Sequence[float], solved: Solved) -> Range:
+    def mean(solo: Solo) -> float:
+        return fmean(lived_s[at] / solo.alone_s[at] for at in shared) if shared else 1.0
+
+    best = mean(solved.best)
+    draws = [mean(each) for each in solved.draws]
+    if len(draws) < 2:
+        return Range(best, best, best)
+    half = TO_90 * stdev(draws)
+    return Range(best, max(1.0, fmean(draws) - half), fmean(draws) + half)
 
 
 def _from_zero(jobs: Sequence[TraceJob]) -> tuple[TraceJob, ...]:
@@ -187,139 +197,8 @@ def _boot_s(instant: Instant) -> float:
     return instant.boot_s
 
 
-# ------------------------------------------------------------------ SM activity
-
-
-def _same_job_key(job: Job) -> tuple[str, str]:
-    """Return a key that is equal for runs of the same job."""
-    return job.spec.user, job.fingerprint or f"name {job.spec.name}"
-
-
-def _own_activity(past: Sequence[Past]) -> dict[tuple[str, str], float]:
-    """Return the mean SM activity of each job that ran alone."""
-    seen: dict[tuple[str, str], list[float]] = {}
-    for each in past:
-        for attempt in each.attempts:
-            alone = _alone(attempt)
-            if alone is not None:
-                seen.setdefault(_same_job_key(each.job), []).append(alone)
-    return {key: fmean(values) for key, values in seen.items()}
-
-
-def _alone(attempt: Attempt) -> float | None:
-    if attempt.outcome is Outcome.OOM or any(u.shared for u in attempt.used.values()):
-        return None
-    mean = attempt.smact_mean
-    return None if mean is None else min(1.0, max(0.0, mean))
-
-
-def _known(past: Past, own: Mapping[tuple[str, str], float]) -> float | None:
-    themselves = [s for a in past.attempts if (s := _alone(a)) is not None]
-    if themselves:
-        return fmean(themselves)
-    if (same := own.get(_same_job_key(past.job))) is not None:
-        return same
-    estimate = past.job.estimate(Quantity.SMACT)
-    return min(1.0, max(0.0, estimate.value)) if estimate is not None else None
-
-
-def _assumed(part: float | None, assumed: Assumption) -> float:
-    return assumed.smact if part is None else min(1.0, part * assumed.part)
-
-
-def _parts(past: Sequence[Past], now_s: float) -> list[float | None]:
-    """Return for each job an equal part of its shared GPUs' activity. None: it was not read."""
-    lives = [
-        (at, attempt, span)
-        for at, each in enumerate(past)
-        for attempt in each.attempts
-        if (span := _life(attempt, now_s)) is not None
-    ]
-    changes = sorted(
-        (moment, -1 if ends else 1, which, device)
-        for which, (_, attempt, span) in enumerate(lives)
-        for ends, moment in enumerate(span)
-        for device in attempt.placement.devices
-    )
-    here: Counter[str] = Counter()
-    since: dict[str, float] = {}
-    total: dict[str, float] = {}  # of each device: the number of attempts on it, over time
-    begun: dict[tuple[int, str], float] = {}
-    found: dict[int, list[float]] = {}
-    for now, change, which, device in changes:
-        total[device] = total.get(device, 0.0) + here[device] * (now - since.get(device, now))
-        since[device] = now
-        here[device] += change
-        if change > 0:
-            begun[which, device] = total[device]
-            continue
-        at, attempt, (first, last) = lives[which]
-        sharers = (total[device] - begun[which, device]) / (last - first)
-        usage = attempt.used.get(device)
-        seen = usage.smact_mean if usage else None
-        if seen is not None and attempt.outcome is not Outcome.OOM:
-            found.setdefault(at, []).append(min(1.0, max(0.0, seen)) / max(1.0, sharers))
-    return [fmean(found[at]) if at in found else None for at in range(len(past))]
-
-
-# ------------------------------------------------------------------ durations
-
-
-def _times(
-    past: Sequence[Past], activity: Sequence[float], now_s: float
-) -> tuple[list[float], list[float]]:
-    """Return for each job the seconds that its work would take alone, and did take."""
-    alone_s, lived_s = [0.0] * len(past), [0.0] * len(past)
-    loads: dict[int, Load] = {}
-    whose: dict[int, tuple[int, bool]] = {}
-    changes: list[tuple[float, int, int]] = []
-    for at, each in enumerate(past):
-        for attempt in each.attempts:
-            span = _life(attempt, now_s)
-            devices = attempt.placement.devices
-            if span is None or not devices:
-                continue
-            key = len(whose)
-            mps = attempt.placement.collocation is Collocation.MPS
-            loads[key] = Load(Demand(activity[at], _WEIGHT), devices, mps)
-            whose[key] = at, attempt.outcome in _WORK
-            computes_s = span[0] + min(_START_UP_S, (span[1] - span[0]) / 2)
-            changes += [(span[0], _BEGINS, key), (computes_s, _COMPUTES, key)]
-            changes.append((span[1], _ENDS, key))
-    changes.sort()
-    here: dict[int, Load] = {}
-    starting: dict[int, float] = {}
-    speed: dict[int, float] = {}
-    before_s = 0.0
-    for now, change, key in changes:
-        for other, at_speed in (*speed.items(), *starting.items()):
-            at, works = whose[other]
-            if works:
-                alone_s[at] += at_speed * (now - before_s)
-                lived_s[at] += now - before_s
-        before_s = now
-        if change == _BEGINS:
-            starting[key] = 1.0
-            continue
-        starting.pop(key, None)
-        if change == _COMPUTES:
-            here[key] = loads[key]
-        else:
-            here.pop(key, None)
-        speed = {k: max(_SLOWEST, v) for k, v in running_speeds(here).items()}
-    return alone_s, lived_s
-
-
-def _life(attempt: Attempt, now_s: float) -> tuple[float, float] | None:
-    if attempt.started is None:
-        return None
-    end_s = now_s if attempt.ended is None else attempt.ended.wall_s
-    # A clock that was set back gives no negative life.
-    return (attempt.started.wall_s, end_s) if end_s > attempt.started.wall_s else None
-
-
 def _ran(past: Past) -> float:
-    spans = [_life(attempt, 0.0) for attempt in past.attempts]
+    spans = [life(attempt, 0.0) for attempt in past.attempts]
     return sum(last - first for first, last in (s for s in spans if s is not None))
 
 
@@ -338,35 +217,31 @@ def _reason_left_out(past: Past, alone_s: float) -> str | None:
         return "without a GPU"
     if alone_s <= 0:
         return "never ran"
-    if _peak_mib(past) is None:
+    if peak_mib(past) is None:
         return "no memory was seen"
     if alone_s > MAX_SECONDS or _gpus(past) > MAX_GPUS:
         return "beyond what a trace may hold"
     return None
 
 
-def _peak_mib(past: Past) -> float | None:
-    peaks = [a.peak_mib for a in past.attempts if a.peak_mib]
-    return min(float(max(peaks)), MAX_MIB) if peaks else None
-
-
 def _gpus(past: Past) -> int:
-    worked = [a for a in past.attempts if a.outcome in _WORK and a.placement.devices]
+    worked = [a for a in past.attempts if a.outcome in WORK and a.placement.devices]
     return len(worked[-1].placement.devices) if worked else past.job.spec.gpus
 
 
-def _job(past: Past, smact: float, alone_s: float, line: Mapping[int, int]) -> TraceJob:
+def _job(past: Past, line: Mapping[int, int]) -> TraceJob:
+    """Return the job, without what differs from draw to draw."""
     spec, estimate = past.job.spec, past.job.estimate(Quantity.MEMORY)
     array, followed = past.job.array, past.job.followed
-    peak_mib = _peak_mib(past)
-    assert peak_mib is not None
+    mib = peak_mib(past)
+    assert mib is not None
     return TraceJob(
         submit_s=past.job.submitted.wall_s,
         name=spec.name,
         gpus=_gpus(past),
-        duration_s=alone_s,
-        memory_mib=peak_mib,
-        smact=smact,
+        duration_s=0.0,
+        memory_mib=mib,
+        smact=0.0,
         estimates={} if estimate is None or estimate.upper <= 0 else {RECORDED: estimate.upper},
         declared=past.job.declared,
         user=spec.user,
@@ -377,4 +252,5 @@ def _job(past: Past, smact: float, alone_s: float, line: Mapping[int, int]) -> T
         after_arrays=tuple(str(d.job_id) for d in followed if d.array),
         array=None if array is None else str(array.array_id),
         at_once=None if array is None else array.at_once,
+        line=line[past.job.id],
     )

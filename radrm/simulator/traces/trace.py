@@ -2,7 +2,7 @@
 
     submit_s,name,gpus,duration_s,memory_mib,smact       required
     NAME_mib                                             the estimate of the estimator NAME
-    user,priority,due_s,weight,batch_size,family,steady_mib
+    user,priority,due_s,weight,batch_size,family,steady_mib,command
                                                          optional
     any other column                                     ignored
 
@@ -30,7 +30,10 @@ MAX_GPUS = 1024
 MAX_SECONDS = 1e10
 MAX_MIB = 1e8
 _LONGEST_NAME = 200
-_OTHERS = ("user", "priority", "due_s", "weight", "batch_size", "family", "steady_mib")
+_OTHERS = (
+    *("user", "priority", "due_s", "weight", "batch_size", "family", "steady_mib"),
+    "command",
+)
 _MEMORY = ("memory_mib", "steady_mib")
 _NO_ESTIMATES: Mapping[str, float] = {}
 _NAMED = 5
@@ -50,7 +53,7 @@ def read_trace(lines: Iterable[str], source: str) -> Trace:
     if table.at(*NEEDED) is None and len(table.names) == 1 and ";" in table.names[0]:
         raise BadFile(f"{source} line 1: its columns are separated by ';'; save it with commas")
     table.need([[name] for name in NEEDED], "; other forms are read with --import=FORM")
-    made = _reader(table)
+    made = row_reader(table)
     jobs: list[TraceJob] = []
     for line, cells in table.rows:
         try:
@@ -110,16 +113,16 @@ def _twice(ordered: Sequence[TraceJob]) -> list[tuple[int, int]]:
 # ------------------------------------------------------------------ one row
 
 
-def _reader(table: Table) -> Callable[[int, list[str]], TraceJob]:
+def row_reader(table: Table) -> Callable[[int, list[str]], TraceJob]:
     """Return a function that makes a job of a row; it raises ValueError with the cause."""
     submit, name, gpus, duration, memory, smact = table.need([[n] for n in NEEDED])
-    user, priority, due, weight, batch, family, steady = (table.at(n) for n in _OTHERS)
+    user, priority, due, weight, batch, family, steady, command = (table.at(n) for n in _OTHERS)
     estimate_columns = [
         (intern(column.removesuffix("_mib")), at)
         for at, column in enumerate(table.names)
         if column.endswith("_mib") and column not in _MEMORY and column != "_mib"
     ]
-    others = (user, priority, due, weight, batch, family, steady)
+    others = (user, priority, due, weight, batch, family, steady, command)
 
     def needed(line: int, cells: list[str]) -> TraceJob:
         try:  # one check for all cells is faster: a trace may have a million rows
@@ -187,6 +190,7 @@ def _reader(table: Table) -> Callable[[int, list[str]], TraceJob]:
             batch_size=whole(batches, "batch_size", 1, 10**9) if batches else None,
             family=_family(given(family)),
             steady_mib=steady_mib,
+            command=given(command) or None,
         )
 
     if not estimate_columns and not any(at is not None for at in others):

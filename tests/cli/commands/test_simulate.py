@@ -27,7 +27,7 @@ from radrm.host.storage.submitted import Submission
 from radrm.policies import POLICIES
 from radrm.simulator.bounds import Bounds
 from radrm.simulator.metrics import Change, Metrics
-from radrm.simulator.traces.past import Replayed
+from radrm.simulator.traces.past import Range, Replayed
 from tests.host.storage.pasts import decided
 from tests.paths import REPOSITORY
 from tests.simulator.pasts import attempt, past, used
@@ -261,9 +261,17 @@ def test_the_sentence_says_how_sure_it_is() -> None:
 
 def test_the_caveats() -> None:
     job = load_trace(AFTERNOON).jobs[0]
-    known = Replayed((job, job), {"never ran": 4}, assumed=1, shared=2, slow_down=1.5)
+    known = Replayed(
+        *((job, job), (), {"never ran": 4}),
+        alone=1,
+        solved=1,
+        unsure=0.125,
+        shared=2,
+        slow_down=Range(1.5, 1.25, 1.75),
+    )
     text = " ".join(caveats(known, 1))
-    for words in ("of 1 of 2 jobs is unknown", "2 jobs shared", "1.50 times"):
+    assert "1 by a run of the job alone; 1 by readings" in text
+    for words in ("±0.12", "2 jobs shared", "1.50 times", "(1.25 to 1.75)"):
         assert words in text
     assert "Left out: 4 never ran, 1 too large for the GPUs." in text
 
@@ -295,7 +303,7 @@ def test_one_s_own_past_under_other_policies(store: str, tmp_path: Path) -> None
     assert before["estimator"] == "none" and before["collocation"] == "mps"
     text = run(*words, "--policy", "exclusive,lug", "--save", str(tmp_path / "t.csv"))
     assert "With exclusive instead of magm your jobs of the last 30d would" in text
-    assert "15 of 20 jobs is unknown" in text
+    assert "SM activity of the 20 jobs: 5 by a run of the job alone; 15 by readings" in text
     assert len(load_trace(str(tmp_path / "t.csv")).jobs) == 20
 
 

@@ -263,8 +263,8 @@ def test_no_jobs() -> None:
 
 
 def test_energy_is_the_integral_of_the_watts() -> None:
-    run = simulate([job(0, 330, smact=0.86)], scenario("exclusive", "sim:1xA100-40GB"))
-    assert energy_j(run.devices[0], run.ended_s) == pytest.approx(30 * 58 + 300 * 262)
+    run = simulate([job(0, 330, smact=0.52)], scenario("exclusive", "sim:1xA100-40GB"))
+    assert energy_j(run.devices[0], run.ended_s) == pytest.approx(30 * 58 + 300 * 216)
 
 
 def test_drawn_errors_are_those_on_record(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,6 +3,7 @@
 The files, in the order in which they may import one another:
     demo         the screen and the table of `radrm demo`
     simulations  tables of `radrm simulate` and `radrm compare`
+    live         a live run beside its simulation
     replay       tables and sentences of `radrm replay`
     plots        plots of simulations
     collocation  the table of `radrm bench collocate`

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from radrm.cli.show.amounts import sane_mib, show_smact
+from radrm.cli.show.amounts import sane_mib, show_smact, shown_duration, shown_smact
 from radrm.cli.show.columns import Column, Rows
 from radrm.cli.show.styled import Styled, show
 from radrm.client.text import warn
@@ -14,7 +14,7 @@ from radrm.core.units import show_mib, show_seconds
 from radrm.core.words import Quantity
 from radrm.errors import plain
 from radrm.estimators.learning.learned import learned_for
-from radrm.experiments.estimates import Asked, memory_of, value_of
+from radrm.experiments.estimates import Asked, first_of, memory_of
 from radrm.host.estimation.asking import Answer
 
 
@@ -36,24 +36,39 @@ def show_estimates(
     )
     for name, found in answers.items():
         memory = memory_of(found)
-        duration = value_of(found, Quantity.DURATION)
+        smact, duration = first_of(found, Quantity.SMACT), first_of(found, Quantity.DURATION)
         table.add(
             name,
             "-" if memory is None else _show(memory.value),
             "-" if memory is None else _show(memory.upper),
-            show_smact(value_of(found, Quantity.SMACT)),
-            "-" if duration is None else show_seconds(duration),
+            show_smact(None if smact is None else smact.value),
+            "-" if duration is None else show_seconds(duration.value),
             "-" if memory is None or memory.seconds is None else f"{memory.seconds * 1e3:.1f} ms",
             "none" if memory is None else memory.source,
         )
     show(table)
-    for line in _guesses(answers):
+    for line in (*_predicted(answers), *_guesses(answers)):
         show(Styled(f"  {plain(line)}"))
     for note in dict.fromkeys([*asked.notes, *(n for f in answers.values() for n in f.notes)]):
         warn(f"{asked.file}: {note}")
     if explain:
         for line in _explained(asked, config, answers):
             show(Styled(f"  {plain(line)}"))
+
+
+def _predicted(answers: dict[str, Answer]) -> Iterator[str]:
+    """One line about each prediction of SM activity and of duration, with its bound."""
+    seen: set[str] = set()
+    for found in answers.values():
+        smact, duration = first_of(found, Quantity.SMACT), first_of(found, Quantity.DURATION)
+        lines = []
+        if smact is not None:
+            lines.append(f"SM activity: {shown_smact(smact.value, smact.upper, smact.source)}")
+        if duration is not None:
+            figures = duration.value, duration.upper, duration.source
+            lines.append(f"duration alone: {shown_duration(*figures)}")
+        yield from (line for line in lines if line not in seen)
+        seen.update(lines)
 
 
 def _guesses(answers: dict[str, Answer]) -> Iterator[str]:

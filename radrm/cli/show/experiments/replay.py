@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from radrm.cli.show.experiments.simulations import (
     FOOT,
     compared_table,
@@ -14,7 +12,7 @@ from radrm.cli.show.styled import Styled, show
 from radrm.client.text import warn
 from radrm.core.units import show_seconds
 from radrm.errors import plain
-from radrm.experiments.simulations.past import Level, model_error, overall_gain
+from radrm.experiments.simulations.past import Replay, gain_of, model_error
 from radrm.simulator.metrics import Change
 from radrm.simulator.traces.past import Replayed
 
@@ -22,33 +20,36 @@ _FAR_OFF = 0.25
 """The error, as a share of the recorded time, above which a warning is shown."""
 
 
-def show_replay(levels: Sequence[Level], middle: Level, since: str) -> None:
-    show(compared_table(middle.found))
-    before = variant_name(middle.found[0], middle.found)
+def show_replay(replay: Replay, since: str) -> None:
+    found = replay.found
+    show(compared_table(found))
+    before = variant_name(found[0], found)
     show(Styled(f"in percent: of {plain(before)}. {FOOT}\n"))
-    for at, result in enumerate(middle.found):
+    for at, result in enumerate(found):
         if at:
-            name = variant_name(result, middle.found)
-            line = sentence(name, before, since, overall_gain(levels, at))
-            show(Styled(line))
-    for line in caveats(middle.past, len(middle.jobs)):
+            show(Styled(sentence(variant_name(result, found), before, since, gain_of(found, at))))
+    show_basis(replay)
+    if line := unfinished_line(found):
+        warn(line)
+
+
+def show_basis(replay: Replay) -> None:
+    """What the figures rest on, and how far the model is from the record."""
+    for line in caveats(replay.past, len(replay.jobs)):
         show(Styled(line))
-    difference = model_error(middle)
-    if difference is not None and middle.past.jct_s is not None:
-        recorded = show_seconds(middle.past.jct_s)
-        show(
-            Styled(
-                f"Under {plain(before)} the model's mean completion time is "
-                f"{abs(difference):.0%} {'above' if difference > 0 else 'below'} the recorded "
-                f"{recorded}."
-            )
+    difference, jct_s = model_error(replay), replay.past.jct_s
+    if difference is None or jct_s is None:
+        return
+    before = plain(variant_name(replay.found[0], replay.found))
+    side = "above" if difference > 0 else "below"
+    show(
+        Styled(
+            f"Under {before} the model's mean completion time is {abs(difference):.0%} {side} "
+            f"the recorded {show_seconds(jct_s)}."
         )
-        if abs(difference) > _FAR_OFF:
-            warn(
-                "the model is far from the record: do not rely on these figures; see --gpus, --set"
-            )
-    if line_ := unfinished_line(middle.found):
-        warn(line_)
+    )
+    if abs(difference) > _FAR_OFF:
+        warn("the model is far from the record: do not rely on these figures; see --gpus, --set")
 
 
 def sentence(policy: str, before: str, since: str, change: Change | None) -> str:
@@ -73,19 +74,21 @@ def sentence(policy: str, before: str, since: str, change: Change | None) -> str
 
 def caveats(past: Replayed, jobs: int) -> list[str]:
     """The assumptions behind the figures, a line each."""
-    lines = [
-        "Sooner or later: by mean completion time, over all seeds"
-        + (" and assumptions." if past.assumed else ".")
-    ]
-    if past.assumed:
-        lines.append(
-            f"The SM activity of {past.assumed} of {len(past.jobs)} jobs is unknown (they were "
-            "never alone): all jobs were simulated with a low, a middle and a high guess of it."
-        )
+    lines = ["Sooner or later: by mean completion time. Ranges contain the truth in 90% of cases."]
+    sources = (
+        (past.alone, "a run of the job alone"),
+        (past.told, "its estimate"),
+        (past.solved, "readings of shared GPUs, solved by the model"),
+        (past.guessed, "a guess: no reading tells it"),
+    )
+    known = "; ".join(f"{count} by {how}" for count, how in sources if count)
+    unsure = "" if past.unsure is None else f". If never alone: ±{past.unsure:.2f} on average"
+    lines.append(f"SM activity of the {len(past.jobs)} jobs: {known}{unsure}.")
     if past.shared:
+        mean = past.slow_down
         lines.append(
-            f"{past.shared} jobs shared a GPU; their times were corrected by the model, "
-            f"on average {past.slow_down:.2f} times as long as alone."
+            f"{past.shared} jobs shared a GPU. The model corrects their times: on average "
+            f"{mean.best:.2f} times as long as alone ({mean.low:.2f} to {mean.high:.2f})."
         )
     left_out = dict(past.left_out)
     if jobs < len(past.jobs):

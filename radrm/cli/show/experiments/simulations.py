@@ -21,7 +21,7 @@ Show = Callable[[float], str]
 
 
 @dataclass(frozen=True, slots=True)
-class _Figure:
+class Figure:
     """A metric as people read it; `best` picks the best of several values."""
 
     name: str
@@ -43,29 +43,29 @@ def _count(value: float) -> str:
     return f"{value:.0f}" if value == int(value) else f"{value:.1f}"
 
 
-_FIGURES = (
-    _Figure(
+FIGURES = (
+    Figure(
         *("makespan_s", "trace total time", "TOTAL", show_seconds, min),
         spread=True,
         bound=lambda limits: limits.makespan_s,
     ),
-    _Figure("mean_wait_s", "mean waiting time", "WAIT", show_seconds, min, 3),
-    _Figure("mean_exec_s", "mean execution time", "EXEC", show_seconds, min, 4),
-    _Figure(
+    Figure("mean_wait_s", "mean waiting time", "WAIT", show_seconds, min, 3),
+    Figure("mean_exec_s", "mean execution time", "EXEC", show_seconds, min, 4),
+    Figure(
         *("mean_jct_s", "mean completion time", "JCT", show_seconds, min),
         spread=True,
         bound=lambda limits: limits.mean_jct_s,
     ),
-    _Figure("p95_jct_s", "95th percentile of it", "P95", show_seconds, min, 7),
-    _Figure("oom_count", "out-of-memory deaths", "OOM", _count, min, spread=True),
-    _Figure("energy_j", "energy of the GPUs", "ENERGY", show_joules, min, 2),
-    _Figure("gpu_smact_mean", "mean SM activity", "SMACT", _percent, max, 5),
-    _Figure("gpu_memory_mean", "mean GPU memory used", "MEMORY", _percent, max, 6),
-    _Figure("tardiness_s", "mean weighted tardiness", "LATE", show_seconds, min, 8),
+    Figure("p95_jct_s", "95th percentile of it", "P95", show_seconds, min, 7),
+    Figure("oom_count", "out-of-memory deaths", "OOM", _count, min, spread=True),
+    Figure("energy_j", "energy of the GPUs", "ENERGY", show_joules, min, 2),
+    Figure("gpu_smact_mean", "mean SM activity", "SMACT", _percent, max, 5),
+    Figure("gpu_memory_mean", "mean GPU memory used", "MEMORY", _percent, max, 6),
+    Figure("tardiness_s", "mean weighted tardiness", "LATE", show_seconds, min, 8),
 )
 
 
-def _shown(figure: _Figure, value: Spread) -> str:
+def _shown(figure: Figure, value: Spread) -> str:
     if value.mean is None:
         return "-"
     if not value.sd or not figure.spread:
@@ -118,7 +118,7 @@ def one_table(result: Result) -> Rows:
         )
     )
     found = over_seeds(result.runs)
-    for figure in _FIGURES:
+    for figure in FIGURES:
         value = found[figure.name]
         if value.mean is None and figure.name == "tardiness_s":
             continue
@@ -139,7 +139,7 @@ def compared_table(found: Sequence[Result]) -> Rows:
     Changes in percent are relative to the first variant."""
     limits = found[0].limits
     spreads = [over_seeds(result.runs) for result in found]
-    figures = [f for f in _FIGURES if any(s[f.name].mean is not None for s in spreads)]
+    figures = [f for f in FIGURES if any(s[f.name].mean is not None for s in spreads)]
     several = len({result.variant.estimator for result in found}) > 1
     plans = len({result.variant.planner for result in found}) > 1
     columns = [Column("POLICY", least=10)]
@@ -176,7 +176,7 @@ def compared_table(found: Sequence[Result]) -> Rows:
     return table
 
 
-def _best(figure: _Figure, values: Sequence[float | None]) -> float | None:
+def _best(figure: Figure, values: Sequence[float | None]) -> float | None:
     known = [value for value in values if value is not None]
     # If all values are equal, none is marked as the best.
     return figure.best(known) if known and min(known) < max(known) else None

@@ -33,7 +33,6 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from radrm.core.records import Job, Refusal
-from radrm.core.words import Queue
 
 Key: TypeAlias = "tuple[Any, ...]"
 OrderKey = Callable[[Job], Key]
@@ -49,8 +48,7 @@ class WaitingQueue:
     def put(self, job: Job, order_key: Key) -> None:
         """Add a job, or move it to the place of its changed record and key."""
         self.discard(job.id)
-        recovering = job.queue is Queue.RECOVERY
-        key = (not recovering, -job.spec.priority, order_key, job.id)
+        key = (not job.recovers, -job.spec.priority, order_key, job.id)
         self._key_of[job.id] = key
         insort(self._sorted, key)
 
@@ -116,7 +114,7 @@ class Aside:
     never: str | None = None
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class _Alike:
     """The waiting jobs of one need, and why they stand aside."""
 
@@ -210,6 +208,11 @@ class Lines:
 
     # ------------------------------------------------------------- needs
 
+    def need_of(self, job_id: int) -> Hashable | None:
+        """Return what all jobs of one need have in common, by identity. None: in no line."""
+        need = self._need_of.get(job_id)
+        return None if need is None else self._alike[need]
+
     def judge_again(self, job_of: Callable[[int], Job]) -> None:
         """Decide again which needs stand aside, after a change of the devices in service."""
         for alike in self._alike.values():
@@ -247,8 +250,9 @@ class Lines:
         )
         proven = bisect_left(self.sizes, job.memory_floor_mib or 0)
         estimated = bisect_left(self.sizes, job.need_mib or 0)
-        wishes = job.spec.collocation, job.own_device, job.spec.time_limit_s is None
-        return roles, proven, estimated, wishes, job.queue, self.never_on_nodes(job)
+        spec = job.spec
+        wishes = spec.collocation, spec.gpu_types, job.own_device, spec.time_limit_s is None
+        return roles, proven, estimated, wishes, job.recovers_idle, self.never_on_nodes(job)
 
     def _move(self, alike: _Alike, into_line: bool) -> None:
         """Move the jobs of one need into their line, or aside, with their old keys."""

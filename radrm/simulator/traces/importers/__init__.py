@@ -12,5 +12,7 @@ The files, in the order in which they may import one another:
     prototype   the published prototype's submission script
     philly      Microsoft's Philly trace
     slurm       the output of `sacct -P`
+    alibaba     Alibaba's traces of 2020 and 2023
+    gavel       Gavel's traces
     forms       all forms by name
 """

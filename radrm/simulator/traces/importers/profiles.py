@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from itertools import chain
+from typing import Any, TypeGuard
 
+from radrm.errors import BadFile
 from radrm.simulator.traces.table import read_table
 from radrm.simulator.traces.trace import MAX_MIB, MAX_SECONDS, number
 
@@ -20,6 +23,7 @@ class Alone:
     duration_s: float | None = None
     smact: float | None = None
     steady_mib: float | None = None
+    steps_per_s: float | None = None
 
     def steady_within(self, peak_mib: float) -> float | None:
         return None if self.steady_mib is None else min(self.steady_mib, peak_mib)
@@ -55,6 +59,42 @@ def read_profile(lines: Iterable[str], source: str) -> dict[str, Alone]:
     return found
 
 
+_GAVEL_GPU = "v100"
+_FASTEST = 1e9
+
+
+def gavel_name(job_type: str, gpus: int) -> str:
+    """Return the name of a job type on so many GPUs in Gavel's throughputs."""
+    return f"('{job_type}', {gpus})"
+
+
+def read_throughputs(text: str, source: str) -> dict[str, Alone]:
+    """Read Gavel's `simulation_throughputs.json`: steps a second of each job type alone.
+
+    It has a table for each type of GPU; the one of the V100 counts, else the first. A type
+    that does not run there has 0 or fewer steps, and is left out. Raises `BadFile`.
+    """
+    try:
+        tables = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise BadFile(f"{source}: not JSON: {error}") from None
+    table = tables.get(_GAVEL_GPU, next(iter(tables.values()), None)) if _is_table(tables) else None
+    if not _is_table(table):
+        raise BadFile(
+            f"{source}: not Gavel's throughputs; it must have steps a second by type of GPU and job"
+        )
+    found = {name: each.get("null") for name, each in table.items() if _is_table(each)}
+    return {
+        name: Alone(steps_per_s=float(rate))
+        for name, rate in found.items()
+        if isinstance(rate, (int, float)) and 0 < rate <= _FASTEST
+    }
+
+
+def _is_table(value: object) -> TypeGuard[dict[str, Any]]:
+    return isinstance(value, dict)
+
+
 def joined(profiles: Iterable[Mapping[str, Alone]]) -> dict[str, Alone]:
     """Join several profiles. A later profile's figure replaces an earlier one's."""
     found: dict[str, Alone] = {}
@@ -64,5 +104,6 @@ def joined(profiles: Iterable[Mapping[str, Alone]]) -> dict[str, Alone]:
             old.duration_s if alone.duration_s is None else alone.duration_s,
             old.smact if alone.smact is None else alone.smact,
             old.steady_mib if alone.steady_mib is None else alone.steady_mib,
+            old.steps_per_s if alone.steps_per_s is None else alone.steps_per_s,
         )
     return found

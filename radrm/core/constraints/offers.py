@@ -1,0 +1,169 @@
+"""One device as one job would find it, kept as long as nothing that it depends on has changed.
+
+Theory of operation
+-------------------
+A planner tries waiting jobs after almost every event, and most events change one device. So the
+offer of a device is kept for all jobs of one class, and is made again when
+
+- the ledger has changed (`DeviceLedger.version`): a job came or left, a reservation, a reading,
+  a drain, another record of the device;
+- the record of a job on the device, or of its attempt, is another one;
+- its last reading has become stale;
+- its SM activity is another one: only that is replaced. A simulated window moves with the time.
+
+Jobs of one class are alike for all constraints: the same need (`Lines.need_of`), role and user,
+and the same mode that was asked for. Whatever a constraint reads of a job must be in the need.
+
+Never kept, since they depend on more:
+- the offers of jobs in no line, and of jobs with reservations of their own (migrations);
+- offers of a device that planners have reserved or that leaves: they depend on the time;
+- a refusal with a figure of the job or of the time (`_PASSING`);
+- offers on an MPS server whose user has had a turn while other users wait
+  (`core/constraints/turns.py`).
+
+Invariant: a kept offer equals a fresh one, field by field
+(`tests/contract/lives/test_offers.py`).
+
+What a restart sees: nothing is stored.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Iterator
+from dataclasses import dataclass, replace
+from typing import TypeAlias
+
+from radrm.core.constraints.modes import mode_on
+from radrm.core.constraints.overlap import free_for, idle_for
+from radrm.core.constraints.placement import refuse_device
+from radrm.core.constraints.turns import is_contested
+from radrm.core.records import Attempt, Device, Job, Refusal, Role
+from radrm.core.state.holding import Holding
+from radrm.core.state.ledger import DeviceLedger
+from radrm.core.state.state import State
+from radrm.core.words import Collocation, Quantity
+
+_PASSING = frozenset({"capacity", "reading", "turn"})
+"""Refusals of the core that tell a job's own need, the age of a reading, or whose turn it is."""
+
+
+@dataclass(frozen=True, slots=True)
+class Holder:
+    """A live job on a device. `since_s`: the boot time at which it came there.
+
+    `alone_smact` is the mean SM activity (0..1) of the readings while it was alone there; None:
+    it never was, or they do not show it yet.
+    """
+
+    job: Job
+    attempt: Attempt
+    since_s: float
+    settled: bool
+    alone_smact: float | None
+
+    @property
+    def smact(self) -> float | None:
+        """The SM activity that it would show alone: as measured, else as predicted."""
+        if self.alone_smact is not None:
+            return self.alone_smact
+        return self.job.predicted(Quantity.SMACT)
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """One device as one job would find it, until its time limit.
+
+    `refusal` is why the core refuses the device; a policy can skip such an offer. `smact` is
+    the SM activity, 0..1; if it is None, `smact_refusal` says why. `occupants` are job ids;
+    `holders` has these jobs.
+    """
+
+    device: Device
+    mode: Collocation
+    idle: bool
+    free_mib: int | None
+    smact: float | None
+    smact_refusal: str | None
+    occupants: tuple[int, ...]
+    refusal: Refusal | None
+    holders: tuple[Holder, ...] = ()
+
+
+_Class: TypeAlias = tuple[Hashable, int, int, Collocation | None]
+"""A job's need and user, the number of the role, and the mode that was asked for."""
+
+
+@dataclass(slots=True)
+class _OfDevice:
+    """The kept offers of a device, all made from one version of its ledger."""
+
+    ledger: DeviceLedger
+    version: int
+    offers: dict[_Class, Offer]
+
+
+class Offers:
+    """Makes offers, or returns kept ones."""
+
+    def __init__(self, state: State) -> None:
+        self._state = state
+        self._kept: dict[str, _OfDevice] = {}
+
+    def of(self, job: Job, role: Role, uuid: str, mode: Collocation | None) -> Offer:
+        """Return a device as `job` would find it. `mode` replaces the job's own mode there."""
+        state = self._state
+        ledger = state.ledgers[uuid]
+        need = state.waiting.need_of(job.id)
+        if (
+            need is None
+            or ledger.reserved.timed
+            or job.target is not None
+            or state.jobs.get(job.id) is not job  # a rule may ask about a job as it could be
+            or role not in job.spec.roles
+            or is_contested(state, ledger)
+        ):
+            return self.fresh(job, role, ledger, mode)
+        kept = self._kept.get(uuid)
+        if kept is None or kept.version != ledger.version or kept.ledger is not ledger:
+            kept = self._kept[uuid] = _OfDevice(ledger, ledger.version, {})
+        which = need, job.spec.uid, job.spec.roles.index(role), mode
+        found = kept.offers.get(which)
+        if found is None or ledger.is_stale(state.step.now.boot_s) or not self._holds(found):
+            found = self.fresh(job, role, ledger, mode)
+            if found.refusal is None or found.refusal.rule not in _PASSING:
+                kept.offers[which] = found
+        elif found.smact != (smact := ledger.smact):
+            why = ledger.smact_refusal if smact is None else None
+            found = kept.offers[which] = replace(found, smact=smact, smact_refusal=why)
+        return found
+
+    def fresh(
+        self, job: Job, role: Role, ledger: DeviceLedger, mode: Collocation | None = None
+    ) -> Offer:
+        """Return a new offer."""
+        smact = ledger.smact
+        return Offer(
+            device=ledger.device,
+            mode=mode_on(self._state, job, role, ledger) if mode is None else mode,
+            idle=idle_for(self._state, job, ledger),
+            free_mib=free_for(self._state, job, ledger),
+            smact=smact,
+            smact_refusal=ledger.smact_refusal if smact is None else None,
+            occupants=tuple(ledger.holdings),
+            refusal=refuse_device(self._state, job, role, ledger, mode),
+            holders=tuple(self._holders(ledger.holdings.values())),
+        )
+
+    def _holders(self, holdings: Iterable[Holding]) -> Iterator[Holder]:
+        for each in holdings:
+            job, attempt = self._state.jobs[each.job_id], self._state.attempts[each.job_id]
+            yield Holder(job, attempt, each.since_s, each.settled, each.alone_smact)
+
+    def _holds(self, offer: Offer) -> bool:
+        """Return whether the records of the jobs on the device are still the same."""
+        jobs, attempts = self._state.jobs, self._state.attempts
+        for holder in offer.holders:
+            job_id = holder.job.id
+            if jobs.get(job_id) is not holder.job or attempts.get(job_id) is not holder.attempt:
+                return False
+        return True

@@ -1,0 +1,189 @@
+"""What is submitted for each job of a trace: its command, and what it declares.
+
+A job declares what the simulator lets its scenario know of it (`--estimator`, `--known`), so
+that both have the same knowledge. A stand-in has the course that the simulator gives its job.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import ceil
+
+from radrm.core.words import Quantity
+from radrm.errors import BadFile, UsageError
+from radrm.host.storage.spool import Envelope
+from radrm.host.storage.submission import envelope_of, load
+from radrm.jobfile.options import RawOptions
+from radrm.jobfile.radfile import name_from, read_job_file, wrap_command
+from radrm.simulator.engine import tasks_of
+from radrm.simulator.scenario import Life, Scenario
+from radrm.simulator.scheduling import Task
+from radrm.simulator.traces.job import TraceJob
+from radrm.simulator.traces.table import shown
+
+STAND_IN = Life(
+    start_up_s=30.0, ramp_s=15.0, hold_s=0.0, first_mib=0.0, steady=(1.0, 1.0), spread=0.0,
+    work_sd=0.0,
+)  # fmt: skip
+"""How `radrm-simjob` lives: no memory while it starts, and its peak to its end."""
+
+_LONGEST_NAME = 128
+_FIELD = re.compile(r"\{(\w+)\}")
+_FIELDS = (
+    *("name", "gpus", "duration_s", "memory_mib", "smact", "batch_size", "family", "user"),
+    *("priority", "line"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Commands:
+    """Where commands come from: the first of these that is given, else the trace itself.
+
+    `folder` has a job file `NAME.rad` for each name. `template` is a command with `{FIELD}`.
+    `stand_ins`: simulated training jobs.
+    """
+
+    folder: str | None = None
+    template: str | None = None
+    stand_ins: bool = False
+
+
+def submissions(
+    jobs: Sequence[TraceJob],
+    scenario: Scenario,
+    commands: Commands,
+    sizes_mib: Sequence[int],
+    environment: Mapping[str, str],
+    chdir: str | None = None,
+) -> list[Envelope]:
+    """Return the envelope of each job. `sizes_mib`: the memory of the devices.
+
+    Nothing is submitted. Raises `RadrmError` for the first job without a usable command.
+    """
+    largest = sorted(sizes_mib, reverse=True)
+    variables = dict(environment)
+    if commands.stand_ins:  # `radrm-simjob` is installed beside this Python
+        path = variables.get("PATH", os.defpath)
+        variables["PATH"] = f"{os.path.dirname(sys.executable)}:{path}"
+    return [
+        _envelope(task, commands, largest, variables, chdir) for task in tasks_of(jobs, scenario)
+    ]
+
+
+def _envelope(
+    task: Task,
+    commands: Commands,
+    largest: Sequence[int],
+    environment: Mapping[str, str],
+    chdir: str | None,
+) -> Envelope:
+    job, data, path = task.job, None, None
+    raw = declared(task, largest)
+    if chdir is not None:
+        raw["chdir"] = chdir
+    if commands.folder is not None:
+        path = os.path.join(commands.folder, f"{os.path.basename(job.name)}.rad")
+        data = load(path)
+        own = read_job_file(data, path, {})
+        if own.options.array is not None:
+            raise BadFile(f"{path}: it is an array, and a line of a trace is one job")
+        raw = {name: value for name, value in raw.items() if name not in own.raw}
+        job_file = read_job_file(data, path, raw)
+    else:
+        job_file = wrap_command(_words(task, commands), raw)
+    return envelope_of(job_file, path, data, raw, environment=environment)
+
+
+def declared(task: Task, largest: Sequence[int]) -> RawOptions:
+    """Return the options of a job: its name, GPUs, priority, and the estimates of its figures.
+
+    `largest`: the memory of the devices in MiB, the largest first. An estimate of more means a
+    whole device.
+    """
+    job = task.job
+    raw: RawOptions = {"name": name_from(job.name)[:_LONGEST_NAME].replace("/", "_")}
+    raw["gpus"] = str(job.gpus)
+    if job.priority:
+        raw["priority"] = str(job.priority)
+    if job.batch_size is not None:
+        raw["batch-size"] = str(job.batch_size)
+    for estimate in task.estimates:
+        if estimate.quantity is Quantity.MEMORY:
+            most = largest[job.gpus - 1] if job.gpus <= len(largest) else 0
+            raw["gpu-memory"] = str(min(max(1, ceil(estimate.upper)), most))
+        elif estimate.quantity is Quantity.SMACT:
+            raw["smact"] = f"{estimate.value:.4f}"
+        elif estimate.quantity is Quantity.DURATION:
+            raw["duration"] = f"{max(1.0, estimate.value):.0f}"
+    return raw
+
+
+def _words(task: Task, commands: Commands) -> list[str]:
+    if commands.template is not None:
+        return [_filled(word, task.job) for word in _split(commands.template, "--command")]
+    if commands.stand_ins:
+        return stand_in(task)
+    if task.job.command is None:
+        raise UsageError(
+            f"line {task.job.line}: {shown(task.job.name)} has no command; give all jobs one with "
+            "--command or --jobs-dir, add a column command to the trace, or use --gpus=sim:SPEC"
+        )
+    return _split(task.job.command, f"line {task.job.line}: command")
+
+
+def _split(text: str, what: str) -> list[str]:
+    """Return the words of a command line. No shell reads them: a trace is not trusted."""
+    try:
+        words = shlex.split(text)
+    except ValueError as error:
+        raise BadFile(f"{what} {shown(text)}: {error}") from None
+    if not words:
+        raise UsageError(f"{what} is empty; write the command of a job")
+    return words
+
+
+def _filled(word: str, job: TraceJob) -> str:
+    """Return a word of the template with the job's values in place of `{FIELD}`."""
+
+    def value(found: re.Match[str]) -> str:
+        if found[1] not in _FIELDS:
+            raise UsageError(f"--command: there is no {{{found[1]}}}; there are: {_known()}")
+        given = getattr(job, found[1])
+        return "" if given is None else str(given)
+
+    return _FIELD.sub(value, word)
+
+
+def _known() -> str:
+    return ", ".join(f"{{{name}}}" for name in _FIELDS)
+
+
+def stand_in(task: Task) -> list[str]:
+    """Return the command of `radrm-simjob` that lives as the job does in the simulator."""
+    job, course = task.job, task.course
+    words = [
+        *("radrm-simjob", "--gpu-memory", str(ceil(course.peak_mib)), "--smact", f"{job.smact:g}"),
+        *("--seconds", f"{course.work_s:.3f}", "--start-up", f"{course.computes_s:.3f}"),
+        *("--ramp", f"{course.peak_s - course.computes_s:.3f}", "--gpus", str(job.gpus)),
+        *("--print-every", f"{max(60.0, course.work_s):.0f}"),
+    ]
+    if job.family is not None:
+        words += ["--family", job.family]
+    if job.batch_size is not None:
+        words += ["--batch-size", str(job.batch_size)]
+    return words
+
+
+def without_commands(jobs: Sequence[TraceJob]) -> bool:
+    """True if no job of the trace has a command of its own."""
+    return all(job.command is None for job in jobs)
+
+
+def for_stand_ins(jobs: Sequence[TraceJob], scenario: Scenario) -> tuple[list[TraceJob], Scenario]:
+    """Return the jobs and the scenario in which they live as stand-ins do."""
+    return [replace(job, steady_mib=None) for job in jobs], replace(scenario, life=STAND_IN)

@@ -1,0 +1,52 @@
+"""What the looser recoveries have in common: a few tries by the site's policy come first."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from radrm.core.records import Attempt, Job, OutOfMemory
+from radrm.core.rules import Again
+from radrm.recovery.exclusive import IdleDevice
+
+
+@dataclass(frozen=True, slots=True)
+class Looser(IdleDevice):
+    """Recovery that does not wait for an idle device (RAD-RM thesis, section 7.2).
+
+    The job is next, wherever the site's policy finds the memory that `next_mib` asks for. The
+    devices of its deaths come last. After `tries` deaths, or if no device has so much, it is
+    recovered as by `exclusive`. After a neighbour's growth it asks for no more than before.
+    """
+
+    tries: int = 2
+    """How often the job is recovered by the site's policy. Then it gets an idle device."""
+
+    def again(
+        self,
+        job: Job,
+        attempt: Attempt,
+        evidence: OutOfMemory,
+        floor_mib: int | None,
+        largest_mib: int,
+    ) -> Again:
+        ask_mib = job.ask_mib
+        if evidence.of_neighbour:
+            looser = job.victim_count <= self.tries
+        else:
+            ask_mib = self.next_mib(job, attempt, evidence)
+            deaths = job.oom_count - job.victim_count
+            looser = deaths <= self.tries and ask_mib is not None and ask_mib <= largest_mib
+        if not looser or job.own_device:
+            return Again(floor_mib, self.wants_own_device(job, attempt), use_last=job.died_on)
+        return Again(
+            floor_mib, own_device=False, idle_device=False, ask_mib=ask_mib, use_last=job.died_on
+        )
+
+    def next_mib(self, job: Job, attempt: Attempt, evidence: OutOfMemory) -> int | None:
+        """Return the MiB per GPU to find next; None if nothing is known to start from."""
+        raise NotImplementedError
+
+    def wants_own_device(self, job: Job, attempt: Attempt) -> bool:
+        """Return whether no job may join this one: it started on an idle device before."""
+        beside_others = any(usage.shared for usage in attempt.usage)
+        return job.own_device or (job.recovers_idle and beside_others)
