@@ -10,8 +10,9 @@ import pytest
 from rich.console import Console
 
 from benchmarks import bulk, commands, idle, launch, long_queue, readings, run, saving
-from benchmarks.simulation import simulator
+from benchmarks.simulation import simulator, waiting
 from benchmarks.table import Row, median_ms, p95_ms
+from radrm.wiring import make_rules
 
 SMALL: dict[str, Callable[[], list[Row]]] = {
     "commands": lambda: commands.measure(runs=1),
@@ -58,3 +59,13 @@ def test_medians_and_percentiles() -> None:
     assert median_ms([0.001, 0.003, 0.002]) == 2.0
     assert p95_ms([i / 1000 for i in range(1, 101)]) == 96.0
     assert p95_ms([0.005]) == 5.0
+
+
+@pytest.mark.parametrize("part", waiting.PARTS, ids=lambda part: part.what)
+def test_the_parts_that_shorten_waits_are_rules_and_settings(part: waiting.Part) -> None:
+    make_rules(part.config())
+
+
+def test_a_figure_has_its_95_percent_interval() -> None:
+    assert waiting.shown([10.0]) == "10"
+    assert waiting.shown([9.0, 10.0, 11.0]) == "10.0±2.5"

@@ -66,7 +66,16 @@ class Part:
         )
 
 
+_PACKED: Settings = {"max_demand": 1.8}
 _WIDE: Settings = {"wide_weight": 0.0}
+_EARLY: Settings = {"wide_weight": 0.15}
+_LONGER: Settings = {"max_delay_s": 3600.0}
+
+
+def _packing(what: str, *settings: Settings, known: Known = KNOWN) -> Part:
+    policy, order, planner = settings
+    return Part(what, "packing", "smallest-work", "backfill", (policy, order, planner), known)
+
 
 PARTS = (
     Part("exclusive", "exclusive"),
@@ -76,8 +85,11 @@ PARTS = (
     Part("`packing`", "packing"),
     Part("`packing`, `smallest-work`", "packing", "smallest-work"),
     Part("`packing`, `backfill`", "packing", planner="backfill"),
-    Part("`packing`, `smallest-work`, `backfill`", "packing", "smallest-work", "backfill"),
-    Part("the same, wide first", "packing", "smallest-work", "backfill", ({}, _WIDE, {})),
+    _packing("turnaround: `packing`, `smallest-work`, `backfill`", {}, {}, {}),
+    _packing("the same, `max_demand` 1.8", _PACKED, {}, {}),
+    _packing("throughput: the same, wide first", _PACKED, _WIDE, {}),
+    _packing("sharing: wide early, delays up to 1 h", _PACKED, _EARLY, _LONGER),
+    _packing("sharing, memory within 15 %", _PACKED, _EARLY, _LONGER, known=WORSE),
 )
 
 
@@ -117,7 +129,7 @@ def line(part: Part, runs: Mapping[str, Sequence[Metrics]]) -> str:
             shown([(each.mean_jct_s or 0.0) / 60 for each in found]),
             f"{fmean((each.p95_jct_s or 0.0) / 60 for each in found):.0f}",
             f"{fmean(each.oom_count for each in found):.2f}",
-            f"{fmean(each.energy_j / 1e6 for each in found):.2f}",
+            f"{fmean((each.energy_j or 0.0) / 1e6 for each in found):.2f}",
         ]
     return f"| {' | '.join(cells)} |"
 

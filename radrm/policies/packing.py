@@ -53,7 +53,7 @@ class Packing:
     max_slowdown: float = 0.0
     """The largest predicted slowdown of any job, 1 or more; 0: no limit. A job's own limit
     (`--max-slowdown`) counts, too."""
-    margin_mib: int = 1024
+    margin_mib: int = 2048
     """The free memory of a busy device beyond the need, against fragmentation."""
     floor_mib: int = 5120
     """A job of unknown need reserves this much, and needs this much free memory."""
