@@ -354,3 +354,17 @@ def test_the_victim_of_a_neighbour_is_not_punished(rule: Any) -> None:
         settles(world, job, 2 * GIB)
     assert job.oom_count == job.victim_count >= 1
     assert world.state(job) is JobState.RUNNING
+
+
+def test_a_victim_again_and_again_waits_for_an_idle_device() -> None:
+    world = World(gpus(1), settings=CoreSettings(smact_warm_s=0), recovery=Ladder())
+    job = world.submit(4 * GIB, smact=0.1)
+    for placed_by_policy in (True, True, False):
+        other = world.submit(4 * GIB, smact=0.1)
+        world.used.update({job.id: 2 * GIB, other.id: 37 * GIB})
+        world.pass_time(1.0)
+        job = world.end(job, 1, oom=OutOfMemory("test", GIB))
+        assert job.by_policy is placed_by_policy
+        world.end(other)
+        world.pass_time(world.settings.retry_most_s)
+        assert world.state(job) is JobState.RUNNING
