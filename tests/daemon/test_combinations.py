@@ -170,9 +170,9 @@ SAMPLE = [
     ("packing", "auto", "mps", "exclusive", True),
     ("rr", "none", "timeslice", "none", False),
     ("lug", "horus", "mps", "exclusive", True),
-    ("mug", "auto", "mps", "none", False),
+    ("mug", "auto", "mps", "ladder", False),
     ("first-fit", "declared", "exclusive", "own-device", False),
-    ("best-fit", "auto", "auto", "none", True),
+    ("best-fit", "auto", "auto", "doubling", True),
 ]
 TOLD_BY = {"horus": "horus", "auto": "summary"}
 
