@@ -188,6 +188,24 @@ MUTANTS = (
         "for offer in chosen)",
     ),
     Mutant(
+        "the policy chooses before the preferences",
+        "planning/assembly.py",
+        "if least == most == rank.avoided and len(tier) >= ask.gpus:",
+        "if len(tier) >= ask.gpus:",
+    ),
+    Mutant(
+        "a job recovers where its need does not fit",
+        "constraints/placement.py",
+        "need = effective_need_mib(state, job, role) if job.recovers else None",
+        "need = None",
+    ),
+    Mutant(
+        "the victim of a neighbour is to blame",
+        "lifecycle/recovery.py",
+        "victim_count=job.victim_count + evidence.of_neighbour,",
+        "victim_count=job.victim_count,",
+    ),
+    Mutant(
         "a task that stays reserves again what it gave back",
         "lifecycle/resizing.py",
         "occupy(state, job, attempt, both, new=more)",

@@ -354,3 +354,29 @@ def test_the_victim_of_a_neighbour_is_not_punished(rule: Any) -> None:
         settles(world, job, 2 * GIB)
     assert job.oom_count == job.victim_count >= 1
     assert world.state(job) is JobState.RUNNING
+
+
+def test_a_victim_again_and_again_waits_for_an_idle_device() -> None:
+    world = World(gpus(1), settings=CoreSettings(smact_warm_s=0), recovery=Ladder())
+    job = world.submit(4 * GIB, smact=0.1)
+    for placed_by_policy in (True, True, False):
+        other = world.submit(4 * GIB, smact=0.1)
+        world.used.update({job.id: 2 * GIB, other.id: 37 * GIB})
+        world.pass_time(1.0)
+        job = world.end(job, 1, oom=OutOfMemory("test", GIB))
+        assert job.by_policy is placed_by_policy
+        world.end(other)
+        world.pass_time(world.settings.retry_most_s)
+        assert world.state(job) is JobState.RUNNING
+
+
+def test_each_recovering_job_is_refused_for_its_own_need() -> None:
+    """Not by an offer that was kept for another one."""
+    rule = Says(Again(None, own_device=False, idle_device=False))
+    world = World(gpus(1), settings=CORE, policy=RoundRobin(), recovery=rule)
+    world.used[world.submit(36 * GIB, smact=0.1).id] = 36 * GIB
+    jobs = [world.submit(need * GIB, smact=0.1) for need in (20, 10)]
+    died = [dies(world, job, GIB) for job in jobs]
+    refused = [world.scheduler.why_waiting(job.id, world.now) for job in died]
+    needed = [r.needed for found in refused for r in found if r.rule == "memory"]
+    assert needed == [20 * GIB, 10 * GIB]

@@ -132,6 +132,18 @@ def test_an_estimate_is_compared_with_the_types_that_the_job_accepts() -> None:
     assert attempt.placement.collocation is Collocation.EXCLUSIVE
 
 
+def test_a_limit_of_the_slowdown_makes_another_need() -> None:
+    """Unmanaged processes keep such a job from ever being alone, and only that one waits."""
+    settings = CoreSettings(smact_warm_s=0, out_of_service_s=1.0)
+    world = World(gpus(1), settings=settings)
+    world.hold(world.submit(30 * GIB))
+    world.unmanaged["GPU-0"] = 15 * GIB
+    for _ in range(3):
+        world.pass_time(2.0)
+    blocked = [world.submit(38 * GIB, max_slowdown=limit) for limit in (None, 1.5)]
+    assert [world.why(job)[0] for job in blocked] == ["memory", "service"]
+
+
 def test_an_edit_to_an_unknown_type_is_refused() -> None:
     world = world_of(A100)
     job = world.submit(GIB)

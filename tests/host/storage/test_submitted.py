@@ -132,10 +132,9 @@ def test_every_option_of_the_table_can_be_stored() -> None:
     options: RawOptions = {
         "name": "n", "gpus": "1", "gpu-memory": "auto", "smact": "0.5", "duration": "1h",
         "collocation": "mig", "mig-profile": "1g.5gb", "gpu-type": "a100|a6000",
-        "prefer-gpus": "0,a100", "avoid-gpus": "GPU-1", "max-slowdown": "1.3",
-        "time": "2h", "priority": "-1",
-        "hold": True, "after": ["4:failed", "none", "5:any"], "array": "1-2", "output": "a",
-        "error": "b", "chdir": "c", "env": ["A=1"], "retries": "2", "requeue": True,
+        "prefer-gpus": "0,a100", "avoid-gpus": "GPU-1", "max-slowdown": "1.3", "time": "2h",
+        "priority": "-1", "hold": True, "after": ["4:failed", "none", "5:any"], "array": "1-2",
+        "output": "a", "error": "b", "chdir": "c", "env": ["A=1"], "retries": "2", "requeue": True,
         "signal": "TERM@5", "checkpoint": "none", "model-summary": "m", "model-factory": "m:f",
         "batch-size": "3", "sequence-length": "4", "input-shape": "3x4", "optimizer": "adam",
         "precision": "amp", "comment": "x", "device-ids": "index", "cpus": "2.5", "memory": "8G",
