@@ -46,7 +46,7 @@ def test_only_other_settings_are_tried_each_once() -> None:
     assert {each.scenario.config.order for each in variants} == set(ORDERS)
     some, _ = variants_to_try(Config(), PRESENT, Choices(), ["lug", "rr"])
     assert {each.policy for each in some} == {"lug", "rr"}
-    with pytest.raises(UsageError, match="no other setting of mine; it knows settings of: magm"):
+    with pytest.raises(UsageError, match="no other setting of mine; it knows settings of: packing"):
         variants_to_try(Config(), PRESENT, Choices(), ["mine"])
 
 

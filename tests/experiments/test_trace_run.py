@@ -41,7 +41,7 @@ LIMITS = Bounds(0, 0, 0, 0)
         (("--collocation=mps",), "are of a private daemon: add --gpus=sim:4xA100-40GB"),
         (("--gpus=sim:1xA100-40GB", "--command=true"), "--gpus runs stand-ins; leave out"),
         (("--gpus=sim:1xA100-40GB", "--set=life.ramp_s=1"), "of the simulator's model"),
-        (("--gpus=sim:1xA100-40GB", "--set=policy.x=1"), "'x' is no setting of magm"),
+        (("--gpus=sim:1xA100-40GB", "--set=policy.x=1"), "'x' is no setting of packing"),
         (("--estimator=auto",), "choose none"),
         (("--estimator=guess", "--gpus=sim:1xA100-40GB"), "the trace has no estimates of 'guess'"),
     ],

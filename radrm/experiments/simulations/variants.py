@@ -92,6 +92,8 @@ def make_variant(base: Config, policy: str, estimator: str, choices: Choices) ->
     life = Life()
     for setting in choices.settings:
         config, life = _set(config, life, setting)
+    if fidelity == "published":
+        config = replace(config, goal="published")  # its loop has no other planner
     config = resolved(config)
     make_rules(config)
     make_settings(config)

@@ -95,6 +95,8 @@ def setting_values(default: Any) -> st.SearchStrategy[Any]:
 
 def some_of(settings: dict[str, Any]) -> st.SearchStrategy[dict[str, Any]]:
     optional = {key: setting_values(default) for key, default in settings.items()}
+    if "max_slowdown" in optional:
+        optional["max_slowdown"] = st.just(0.0) | st.floats(1, 10)  # no fraction of 1
     return st.fixed_dictionaries({}, optional=optional)
 
 

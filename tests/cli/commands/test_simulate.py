@@ -89,7 +89,7 @@ def test_one_seed_has_no_spread_and_runs_are_the_same_again() -> None:
 
 def test_for_people() -> None:
     text = run("simulate", AFTERNOON, "--gpus", "sim:2xA100-40GB", "--collocation", "timeslice")
-    assert "38 jobs" not in text and "40 jobs on 2 GPUs, 1 seed: magm (fifo, timeslice" in text
+    assert "38 jobs" not in text and "40 jobs on 2 GPUs, 1 seed: packing (smallest-work" in text
     assert "LOWER BOUND" in text and "trace total time" in text
 
 
@@ -128,7 +128,7 @@ def test_a_setting_that_nobody_has() -> None:
         (["--fidelity", "prototype"], "is not one of radrm, published"),
         (["--gpus", "4xA100"], "must begin with 'sim:'"),
         (["--gpus", "sim:1xT4-1GB"], "no job of the trace fits"),
-        (["--set", "policy.max_smact=80"], "not a fraction from 0 to 1"),
+        (["--policy", "magm", "--set", "policy.max_smact=80"], "not a fraction from 0 to 1"),
         (["--set", "life.spread=1"], "below 1"),
         (["--set", "life.speed=1"], "names are: "),
         (["--set", "nonsense"], "KEY=VALUE"),
@@ -294,6 +294,7 @@ def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
 
 def test_one_s_own_past_under_other_policies(store: str, tmp_path: Path) -> None:
     words = ("replay", "--store", store, "--gpus", "sim:2xA100-40GB", "--seeds", "2")
+    words += ("--instead-of", "magm")
     found = json.loads(run(*words, "--policy", "exclusive", "--json"))
     assert (found["instead_of"], found["jobs"], found["smact_unknown"]) == ("magm", 20, 15)
     assert found["recorded_mean_jct_s"] > 0 and found["shared"] > 10
