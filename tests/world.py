@@ -317,7 +317,11 @@ class World:
         return self.jobs[job_id]
 
     def edit(
-        self, job: int | Job, after: Sequence[Dependency] | None = None, **spec: object
+        self,
+        job: int | Job,
+        after: Sequence[Dependency] | None = None,
+        estimates: tuple[Estimate, ...] | None = None,
+        **spec: object,
     ) -> str | None:
         """What stands in the way of the edit; None when it was made."""
         before = self.jobs[job if isinstance(job, int) else job.id]
@@ -325,7 +329,7 @@ class World:
             at=self.now,
             job_id=before.id,
             spec=replace(before.spec, **spec),  # type: ignore[arg-type]
-            estimates=before.estimates,
+            estimates=before.estimates if estimates is None else estimates,
             after=before.after if after is None else tuple(after),
         )
         refusal = self.scheduler.refuse_edit(event)

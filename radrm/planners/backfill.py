@@ -157,7 +157,8 @@ class _Slot:
             f"job {head.label} could start in {show_seconds(before_s - now_s)}, with this job "
             f"{then}; it must start in {show_seconds(most_s - now_s)}"
         )
-        return Refusal("backfill", why, None, after_s - now_s, most_s - now_s)
+        needed_s = None if after_s == inf else after_s - now_s
+        return Refusal("backfill", why, None, needed_s, most_s - now_s)
 
     def note(self, view: View, state: dict[str, Any]) -> bool:
         """Note that the head is passed. Returns whether there is room for the note."""
@@ -179,7 +180,7 @@ class _Slot:
             why = f"jobs have passed {head} for {since}, and may for {show_seconds(left_s)} more"
         else:
             why = f"jobs have passed {head} for {since}; now none does until it starts"
-        return Refusal("backfill", why, None, self.until_s - self.since_s, for_s)
+        return Refusal("backfill", why)
 
 
 def _noted(view: View, head: Job, state: Any) -> tuple[float, float | None]:

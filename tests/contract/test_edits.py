@@ -6,8 +6,8 @@ import pytest
 
 from radrm.core import actions as act
 from radrm.core import events as ev
-from radrm.core.records import EarlySignal, Needs, OutOfMemory, Role
-from radrm.core.words import Collocation, JobState, Outcome
+from radrm.core.records import DECLARED, EarlySignal, Estimate, Needs, OutOfMemory, Role
+from radrm.core.words import Collocation, JobState, Outcome, Quantity
 from tests.world import GIB, World, gpus
 
 # ------------------------------------------------------------------ hold, edit
@@ -59,6 +59,8 @@ def test_of_a_running_job_only_the_future_changes() -> None:
     job = world.submit(GIB, time_limit_s=100.0)
     refusal = world.edit(job, roles=(Role(needs=Needs(gpus=0)),))
     assert refusal is not None and "RUNNING" in refusal
+    refusal = world.edit(job, estimates=(Estimate(Quantity.DURATION, 60.0, 60.0, DECLARED),))
+    assert refusal is not None and "only while it waits" in refusal, "it would change nothing"
     assert world.edit(job, time_limit_s=500.0, retries=2) is None
     world.pass_time(200.0)
     assert world.state(job) is JobState.RUNNING, "the old limit is no more"

@@ -137,7 +137,8 @@ def refuse(state: State, event: EditRequested) -> str | None:
         requeue=spec.requeue,
         comment=spec.comment,
     )
-    if spec != future or event.after != job.after:
+    needs_change = event.estimates not in (None, job.estimates)
+    if spec != future or event.after != job.after or needs_change:
         return f"job {job.label} is {job.state.value}; that can change only while it waits"
     return None
 

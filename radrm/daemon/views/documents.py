@@ -24,6 +24,8 @@ Document = dict[str, Any]
 
 _PERMANENT = frozenset({"kind", "capacity", "vanished"})
 """Rules by which a device refuses a job at any time."""
+_ASIDE = frozenset({"count", "rule", "backfill", "bound"})
+"""Rules that do not tell what a job waits for, if others do."""
 
 
 class JobDocuments:
@@ -162,7 +164,7 @@ def in_one_line(snapshot: Snapshot, refusals: Sequence[Refusal]) -> str | None:
     None without a refusal."""
     if not refusals:
         return None
-    general = [r for r in refusals if r.device is None and r.rule not in ("count", "rule")]
+    general = [r for r in refusals if r.device is None and r.rule not in _ASIDE]
     if general:
         return general[0].message
     devices = [r for r in refusals if r.device is not None]

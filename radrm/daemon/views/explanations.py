@@ -14,7 +14,7 @@ from radrm.daemon.views.reservations import reserved_for_later
 from radrm.host.processes.controllers import Controllers
 from radrm.host.storage.store import Store
 
-_UNITS = {"memory": "MiB", "capacity": "MiB", "reservation": "MiB"}
+_UNITS = {"memory": "MiB", "capacity": "MiB", "reservation": "MiB", "backfill": "s"}
 
 
 def explain(

@@ -255,12 +255,19 @@ def test_explain_tells_both_times() -> None:
     first = f"job {head.id} (job2) is served first and cannot start yet"
     wait = f"job {head.id} could start in 16m40s, with this job in 1h06m; it must start in 46m40s"
     assert reasons(here, long) == [first, wait]
+    numbers = [
+        (each.needed, each.available)
+        for job in (long, here.submit(GIB))
+        for each in here.scheduler.why_waiting(job.id, here.now)
+        if each.rule == "backfill"
+    ]
+    assert numbers == [(4000.0, 2800.0), (None, 2800.0)], "JSON has no infinity"
     assert passes(here, 900.0)
     here.pass_time(60.0)
     passed = f"jobs have passed job {head.id} for 1m00s, and may for 45m40s more"
     assert reasons(here, head) == [passed]
     here.pass_time(3000.0)
-    here.end(4)
+    here.end(5)
     here.read()
     over = f"jobs have passed job {head.id} for 51m00s; now none does until it starts"
     assert reasons(here, head) == [over]

@@ -29,6 +29,8 @@ def test_a_killed_daemon_keeps_the_bound_of_a_passed_job(home: DaemonHome) -> No
     home.wait_state(short, "RUNNING")
     (passed,) = reasons(head)
     assert passed.startswith(f"jobs have passed job {head} for ")
+    assert home.job(head)["reason"].startswith("GPU 0: "), "what it waits for, not what passes it"
+    assert ".0 of " not in home.radrm("explain", str(long)).stdout, "seconds are shown as times"
     home.kill()
     home.start()
     wait_until(lambda: any("have passed" in each for each in reasons(head)), "the note")
