@@ -77,9 +77,8 @@ class UnmanagedConfig:
     kill_grace_s: float = 30.0
     """Time from TERM to KILL."""
     spare: tuple[str, ...] = ()
-    """Programs that `warn` and `signal` ignore, by the executable's name: `["ollama"]`. Root must
-    own the file, and only root may write it. Display servers, MPS and NVIDIA's services are always
-    ignored."""
+    """Programs that `warn` and `signal` ignore, by the executable's name: `["ollama"]`. Only root
+    may own and write the file. Display servers, MPS and NVIDIA's services are always ignored."""
     spare_users: tuple[str, ...] = ()
     """Users whose processes `warn` and `signal` ignore."""
 
@@ -99,13 +98,11 @@ class EstimationConfig:
     """Limits of the estimators."""
 
     time_limit_s: float = 5.0
-    """Limit for one estimate, 0.1 to 600. Then the job goes on without it."""
+    """Limit for one estimate, 0.1 to 600."""
     trace: bool = True
-    """Trace the training step of jobs with `--model-factory`, as their user and in their Python,
-    for the estimators `auto`, `trace` and `faketensor`."""
+    """Trace the training step of jobs with `--model-factory`, as their user and in their Python."""
     probe: bool = True
-    """Measure the CUDA context once for each kind of GPU, driver and CUDA, by a job of the first
-    user with that CUDA."""
+    """Measure the CUDA context once for each kind of GPU, driver and CUDA, by a job."""
     trace_limit_s: float = 60.0
     """Limit for one trace, 1 to 3600. Only the traced job waits."""
     trace_memory_mib: int = 8192
@@ -128,8 +125,8 @@ class GpusConfig:
 
     order: tuple[str, ...] = ()
     """Types, indices and UUIDs (or their beginnings), best first: `["a100", "a6000", 3]`. The rest
-    come last. Of the GPUs that can take a job now, it gets the first; the policy chooses among
-    equals. A job's own `--prefer-gpus` and `--avoid-gpus` come first."""
+    come last. The policy chooses among equals. A job's own `--prefer-gpus` and `--avoid-gpus` come
+    first."""
 
     def to_table(self) -> dict[str, Any]:
         """Return the table as a file holds it."""

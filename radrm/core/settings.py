@@ -14,8 +14,8 @@ class CoreSettings:
     smact_window_s: float = 90.0
     """SM activity is a mean over at most this time (RAD-RM thesis, section 6.2.1)."""
     smact_warm_s: float = 60.0
-    """Delay after a job starts before a device's mean is used again. Training starts up for 30 to
-    60 s; readings meanwhile do not show its load."""
+    """Delay after a job starts before a device's mean is used again: training starts up for 30 to
+    60 s."""
     smact_after_exit_s: float = 10.0
     """The same delay after a job leaves."""
     use_coarse_smact: bool = False
@@ -24,7 +24,7 @@ class CoreSettings:
     """A device whose last reading is older takes no new job."""
     out_of_service_s: float = 60.0
     """A device that is unreadable, faulty or left to unmanaged processes for this long is out of
-    service: others pass the jobs that need it."""
+    service."""
     gone_after_s: float = 600.0
     """A waiting job fails after this time if no device can ever run it."""
     settle_s: float = 120.0
@@ -39,8 +39,8 @@ class CoreSettings:
     idle_unmanaged_mib: int = 256
     """A device with at most this much unmanaged memory (a desktop) counts as idle."""
     mps_cohort_s: float = 1800.0
-    """An MPS server has one user at a time. After this time without a gap, no more jobs of that
-    user join while other users wait."""
+    """After this time without a gap, no more jobs of an MPS server's user join while other users
+    wait."""
     mps_timeslice_others: bool = False
     """Let jobs that cannot be MPS clients share the GPU with clients, time-sliced, without a memory
     limit."""
@@ -54,25 +54,24 @@ class CoreSettings:
     grace_s: float = 30.0
     """Time from TERM to KILL."""
     unkillable_s: float = 300.0
-    """Time from the first KILL until radrm gives up a job whose processes do not end (the kernel
-    holds them). It is not run again by itself. Their memory counts as unmanaged."""
+    """Time from the first KILL until radrm gives up a job whose processes do not end. Their memory
+    then counts as unmanaged."""
     action_limit_s: float = 300.0
     """Time for a launch, a resize or a change of caps. Then a launch is lost; the others have
     failed."""
     checkpoint_limit_s: float = 600.0
     """Time for a checkpoint; at least three times its cost, if the job states that."""
     estimate_limit_s: float = 3600.0
-    """Time for the estimators of a job. Then it goes on without their answer."""
+    """Time for the estimators of a job."""
     think_s: float = 60.0
-    """Limit for one plan of a slow planner. Then its process is killed, and it is asked again after
-    a pause (`retry_s`)."""
+    """Limit for one plan of a slow planner. Then its process is killed."""
     gpuless_at_once: int = 16
     """Limit of running jobs without GPUs. The daemon's default is the number of CPUs."""
     launch_retry_s: float = 5.0
-    """Pause after the server could not start a job (full disk). It doubles up to a minute."""
+    """Pause after the server could not start a job; doubles up to a minute."""
     retry_s: float = 10.0
-    """Pause before a job's first retry (`--retries`). It doubles up to `retry_most_s`. Repeatedly
-    lost attempts and failing rules have the same pauses."""
+    """Pause before a job's first retry (`--retries`); doubles up to `retry_most_s`. Also for lost
+    attempts and failing rules."""
     retry_most_s: float = 600.0
     """The longest of these pauses."""
     use_half_life_s: float = 604_800.0

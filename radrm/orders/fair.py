@@ -28,8 +28,7 @@ class Fair(Order):
     group_weights: Mapping[str, float] = field(default_factory=dict)
     """The same as `weights`, for groups."""
     ahead_s: float = 3600.0
-    """Each GPU that a user holds counts as used for this long already. Else one user could start
-    many jobs at once before they count."""
+    """Each GPU that a user holds counts as used for this long already."""
     name: str = "fair"
 
     def __post_init__(self) -> None:

@@ -24,8 +24,8 @@ class SmallestWork(Ageing):
     unknown_smact: float = 1.0
     """The SM activity to assume for a job without a prediction of it."""
     wide_weight: float = 1.0
-    """The work of a job on several GPUs counts this many times. Below 1 it starts earlier, since
-    it is hard to place: started last, it keeps the other GPUs waiting. 0: before all others."""
+    """The work of a job on several GPUs counts this many times. Below 1 it starts earlier: started
+    last, it keeps other GPUs waiting. 0: before all others."""
     name: str = "smallest-work"
 
     def __post_init__(self) -> None:

@@ -19,7 +19,7 @@ class Looser(IdleDevice):
     """
 
     tries: int = 2
-    """How often the job is recovered by the site's policy. Then it gets an idle device."""
+    """Recoveries by the site's policy before the job gets an idle device."""
 
     def again(
         self,
