@@ -186,6 +186,7 @@ def test_nearness_changes_only_which_idle_gpus(
         found.append(where(world, job))
     plain, near = found
     assert len(near) == len(set(near)) == len(plain)
-    assert [index for index in near if index in busy] == [i for i in plain if i in busy]
+    if len(sizes) == 1:  # one role's devices change what is left for the next
+        assert [index for index in near if index in busy] == [i for i in plain if i in busy]
     if sum(sizes) == 1:
         assert near == plain
