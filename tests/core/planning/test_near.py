@@ -14,6 +14,7 @@ from radrm.core.planning.near import find_near
 from radrm.core.records import Device, Job, Needs, Role
 from radrm.core.rules import Ask, Policy
 from radrm.core.view import Offer
+from radrm.core.words import Collocation
 from radrm.policies.best_fit import BestFit
 from radrm.policies.exclusive import Exclusive
 from radrm.policies.first_fit import FirstFit
@@ -109,12 +110,6 @@ def test_better_devices_and_preferences_come_before_near_ones(
     assert where(world, world.submit(5 * GIB, smact=0.1, **wide)) == gets
 
 
-def test_another_type_is_not_as_good() -> None:
-    small = [replace(device, total_mib=20 * GIB) for device in placed((0, 0, 2, 2))[2:]]
-    world = start((*placed((0, 2, 2, 2))[:2], *small), Magm())
-    assert where(world, world.submit(5 * GIB, gpus=2, smact=0.1)) == (0, 1)
-
-
 def test_idle_gpus_of_one_type_differ_little() -> None:
     world = start(placed((0, 2, 2)), Magm())
     world.unmanaged["GPU-2"] = 100
@@ -122,11 +117,48 @@ def test_idle_gpus_of_one_type_differ_little() -> None:
     assert where(world, world.submit(5 * GIB, gpus=2, smact=0.1)) == (1, 2)
 
 
-def test_servers_are_not_near_each_other() -> None:
-    here, there = placed((0, 0, 1)), replace(placed((0,) * 4)[3], node="there")
-    world = start((replace(here[0], nvlink_group=0), *here[1:], there), Exclusive(), busy=(1,))
-    chosen = world.scheduler.view.offers(job := world.submit(GIB, gpus=2), job.spec.roles[0])
-    assert find_near(chosen[:2], chosen) is None
+LARGE, A6000 = {"total_mib": 80 * GIB}, {"name": "RTX A6000"}
+
+
+@pytest.mark.parametrize(
+    ("groups", "changes", "chosen", "found"),
+    [
+        ((0, 1, 1), {}, (0, 1), (1, 2)),
+        ((0, 1, 1), {0: LARGE}, (0, 1), None),
+        ((0, 1, 1), {0: A6000}, (0, 1), None),
+        # The first two are of several types.
+        ((0, 1, 0), {1: A6000}, (0, 1), None),
+        ((0, 1, 1, 0), {1: LARGE}, (0, 2), (0, 3)),
+        # Devices of another server are not near.
+        ((0, 1, 1), {2: {"node": "there"}}, (0, 1), None),
+        # Unknown groups are no group.
+        ((0, None, None), {}, (0, 1), None),
+        # Of groups as large as each other, the one of the policy's best device.
+        ((0, 0, 2, 2), {}, (3, 0), (2, 3)),
+        ((0, 0, 2, 2), {}, (1, 2), (0, 1)),
+    ],
+)
+def test_devices_that_are_as_good(
+    groups: tuple[int | None, ...],
+    changes: dict[int, dict[str, Any]],
+    chosen: tuple[int, ...],
+    found: tuple[int, ...] | None,
+) -> None:
+    offers = [
+        Offer(
+            device=replace(device, **changes.get(device.index, {})),
+            mode=Collocation.TIMESLICE,
+            idle=True,
+            free_mib=device.capacity_mib,
+            smact=0.0,
+            smact_refusal=None,
+            occupants=(),
+            refusal=None,
+        )
+        for device in placed(groups)
+    ]
+    near = find_near([offers[index] for index in chosen], offers)
+    assert near == (None if found is None else [offers[index] for index in found])
 
 
 @dataclass(frozen=True, slots=True)
