@@ -127,7 +127,7 @@ LARGE, A6000 = {"total_mib": 80 * GIB}, {"name": "RTX A6000"}
         ((0, 1, 1), {0: LARGE}, (0, 1), None),
         ((0, 1, 1), {0: A6000}, (0, 1), None),
         # The first two are of several types.
-        ((0, 1, 0), {1: A6000}, (0, 1), None),
+        ((0, 1, 0, 3), {1: A6000}, (0, 1), None),
         ((0, 1, 1, 0), {1: LARGE}, (0, 2), (0, 3)),
         # Devices of another server are not near.
         ((0, 1, 1), {2: {"node": "there"}}, (0, 1), None),
