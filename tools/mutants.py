@@ -194,6 +194,18 @@ MUTANTS = (
         "if len(tier) >= ask.gpus:",
     ),
     Mutant(
+        "near devices are taken though the policy chose busy ones",
+        "planning/near.py",
+        "if not all(offer.idle and",
+        "if not all(",
+    ),
+    Mutant(
+        "a job takes the near devices that a wider one needs",
+        "planning/near.py",
+        "(len(group), first not in group)",
+        "(first not in group)",
+    ),
+    Mutant(
         "a job recovers where its need does not fit",
         "constraints/placement.py",
         "need = effective_need_mib(state, job, role) if job.recovers else None",

@@ -4,6 +4,7 @@
     sim:2xA100-40GB,1xH100-80GB                 several groups
     sim:1xA100-40GB:3g.20gb+2g.10gb+2g.10gb     one GPU cut into MIG instances
     sim:2xA100-40GB,unmanaged@0=8000            8000 MiB of device 0 used by others
+    sim:8xA100-40GB,nvlink=2,numa=4             NVLink links every 2 GPUs, 4 GPUs per NUMA node
 
 A type that is not in the table, such as `NAME-48GB`, gets the A100's power and MIG slices.
 """
@@ -63,6 +64,7 @@ _TYPES = {
 _GROUP = re.compile(r"(?:(\d{1,4})x)?([a-z][a-z0-9_-]*-(\d{1,4})gb)(?::(.+))?", re.IGNORECASE)
 _PROFILE = re.compile(r"(\d)g\.(\d{1,4})gb", re.IGNORECASE)
 _UNMANAGED = re.compile(r"unmanaged@(\d{1,4})=(\d{1,9})", re.IGNORECASE)
+_NEAR = re.compile(r"(nvlink|numa)=(\d{1,4})", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +98,7 @@ def parse(spec: str) -> tuple[SimulatedDevice, ...]:
     devices: list[SimulatedDevice] = []
     gpus = 0
     for item in items:
-        if _UNMANAGED.fullmatch(item):
+        if _UNMANAGED.fullmatch(item) or _NEAR.fullmatch(item):
             continue
         found = _GROUP.fullmatch(item)
         if not found:
@@ -115,6 +117,8 @@ def parse(spec: str) -> tuple[SimulatedDevice, ...]:
     for item in items:
         if use := _UNMANAGED.fullmatch(item):
             _occupy(spec, devices, int(use[1]), int(use[2]))
+        elif near := _NEAR.fullmatch(item):
+            _group(spec, devices, near[1].casefold(), int(near[2]))
     return tuple(devices)
 
 
@@ -202,6 +206,20 @@ def _occupy(spec: str, devices: list[SimulatedDevice], index: int, mib: int) -> 
         capacity_mib = devices[index].device.capacity_mib
         raise _wrong(spec, f"{used} MiB do not fit on device {index}, which has {capacity_mib} MiB")
     devices[index] = replace(devices[index], unmanaged_mib=used)
+
+
+def _group(spec: str, devices: list[SimulatedDevice], kind: str, size: int) -> None:
+    """Put every `size` whole GPUs into one NVLink group or on one NUMA node."""
+    if size == 0:
+        raise _wrong(spec, f"{kind} needs a number of GPUs from 1 on, not 0")
+    whole = [at for at, each in enumerate(devices) if each.device.kind is DeviceKind.GPU]
+    for number, at in enumerate(whole):
+        device, first = devices[at].device, devices[whole[number - number % size]].device
+        if kind == "nvlink":
+            device = replace(device, nvlink_group=first.index)
+        else:
+            device = replace(device, numa_node=number // size)
+        devices[at] = replace(devices[at], device=device)
 
 
 def _overhead_mib(total_mib: int) -> int:

@@ -112,7 +112,7 @@ def also_play(world: World, mover: Mover, server: tuple[Device, ...], move: Move
             world.broken.clear()
         world.read()
     elif move.kind in ("vanish", "multiuser", "until"):
-        changes: dict[str, Any] = {"mps_multiuser": bool(move.pick % 3)}
+        changes: dict[str, Any] = {"mps_multiuser": bool(move.pick % 3), "numa_node": move.pick % 2}
         if move.kind == "until":
             changes = {"available_until": world.now.wall_s + 300 if move.pick % 3 else None}
         found = [replace(d, **changes) if d is at else d for d in server]

@@ -58,7 +58,12 @@ def _nodes(devices: Sequence[Document]) -> list[tuple[str, str]]:
 
 
 def devices_table(devices: Sequence[Document]) -> Rows:
-    """A row for each device: memory, load, jobs, and why it takes no job."""
+    """A row for each device: memory, load, jobs, and why it takes no job.
+
+    The column NEAR is shown if the devices are in several groups.
+    """
+    groups = {(device["node"], _near(device)) for device in devices}
+    several = len(groups) > 1 and any(near for _, near in groups)
     table = Rows(
         (
             Column("GPU", right=True),
@@ -71,6 +76,7 @@ def devices_table(devices: Sequence[Document]) -> Rows:
             Column("FREE", right=True),
             Column("SMACT", right=True, rank=3),
             Column("POWER", right=True, rank=4),
+            *([Column("NEAR", rank=10)] if several else []),
             Column("JOBS", least=8),
             Column("WHY", least=10),
         )
@@ -87,6 +93,7 @@ def devices_table(devices: Sequence[Document]) -> Rows:
             show_mib(device["free_mib"]),
             show_smact(device["smact"]),
             show_watts(device["power_w"]),
+            *([_near(device) or "-"] if several else []),
             device_jobs(device),
             plain(device["reason"] or ""),
         )
@@ -95,6 +102,13 @@ def devices_table(devices: Sequence[Document]) -> Rows:
 
 def device_name(device: Document) -> str:
     return plain(f"{device['name']} {device['profile'] or ''}".strip())
+
+
+def _near(device: Document) -> str:
+    """The groups of near devices that this one is in; empty if none is known."""
+    near = device.get("near") or {}
+    named = ("NVLink", near.get("nvlink_group")), ("NUMA", near.get("numa_node"))
+    return plain(", ".join(f"{name} {group}" for name, group in named if group is not None))
 
 
 def device_jobs(device: Document) -> str:

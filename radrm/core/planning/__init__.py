@@ -2,6 +2,7 @@
 
 The files, in the order in which they may import one another:
     shapes    checks of the shape of answers
+    near      devices that are near each other, for a job on several
     assembly  from a policy's devices to a placement
     fallback  a policy's placement, or another policy's if the first fails
     asking    how planners are asked, and what they may answer

@@ -1,7 +1,8 @@
 """Turn a policy's choice of devices into a placement, or into refusals with numbers.
 
 Every planner that uses a policy shares this. Of the devices that the core and the policy accept,
-those that suit the job best come first (`View.rank`); the policy chooses among equals.
+those that suit the job best come first (`View.rank`); the policy chooses among equals. A job on
+several devices gets idle ones that are near each other (`near`).
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import Any, TypeAlias
 
 from radrm.core.constraints.matching import shortage_of
 from radrm.core.constraints.modes import can_be_time_sliced
+from radrm.core.planning.near import find_near
 from radrm.core.records import LOCAL_NODE, Device, Job, Placement, Refusal, Role, Share
 from radrm.core.rules import Ask, Policy
 from radrm.core.view import Offer, View
@@ -156,7 +158,7 @@ class _Ranked:
         more avoided than others; else it gets the best ranks together.
         """
         if not self.view.prefers(self.job):
-            return self.policy.choose(ask, eligible, state)
+            return self._choose_equals(ask, eligible, state)
         ranked = sorted((self.view.rank(self.job, o.device), i) for i, o in enumerate(eligible))
         least, most = ranked[0][0].avoided, ranked[ask.gpus - 1][0].avoided
         tiers = [
@@ -165,7 +167,7 @@ class _Ranked:
         ]
         for rank, tier in tiers:
             if least == most == rank.avoided and len(tier) >= ask.gpus:
-                return self.policy.choose(ask, tier, state)
+                return self._choose_equals(ask, tier, state)
         chosen: list[Offer] = []
         for _, tier in tiers:
             left = ask.gpus - len(chosen)
@@ -174,6 +176,13 @@ class _Ranked:
                 return [*chosen, *found], state
             chosen += tier
         return chosen, state
+
+    def _choose_equals(
+        self, ask: Ask, equals: Sequence[Offer], state: Any
+    ) -> tuple[Sequence[Offer], Any]:
+        chosen, new_state = self.policy.choose(ask, equals, state)
+        near = find_near(chosen, equals)
+        return (chosen, new_state) if near is None else self.policy.choose(ask, near, state)
 
 
 def _choose_all(

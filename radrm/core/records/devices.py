@@ -50,7 +50,8 @@ class Device:
     `overhead_mib` is the driver's own memory, which jobs cannot have. `mps`: an MPS control
     daemon serves this device. `mps_spans`: that daemon serves other devices too, so a job on
     several devices can be its client. `mps_multiuser`: its server has taken clients of several
-    users at once.
+    users at once. In one `nvlink_group` of a node, NVLink links each GPU to each. None as group or
+    as `numa_node`: unknown.
     """
 
     uuid: str
@@ -67,6 +68,8 @@ class Device:
     profile: str | None = None
     available_until: float | None = None
     """Wall-clock end of this device's availability (maintenance, outer allocation)."""
+    nvlink_group: int | None = None
+    numa_node: int | None = None
 
     @property
     def capacity_mib(self) -> int:

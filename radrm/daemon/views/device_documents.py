@@ -66,6 +66,7 @@ def _document(snapshot: Snapshot, found: DeviceSnapshot, now: Instant) -> Docume
         "state": condition,
         "profile": device.profile,
         "parent": device.parent,
+        "near": {"nvlink_group": device.nvlink_group, "numa_node": device.numa_node},
         "reason": found.drained
         or (unreadable if condition in ("unreadable", "unhealthy") else None)
         or (reading.smact_error if reading else None)

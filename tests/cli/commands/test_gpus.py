@@ -28,6 +28,20 @@ def test_nothing_to_say_is_no_line() -> None:
     assert len(shown(devices_page([gpu()]))) == 2
 
 
+def test_near_gpus_are_shown_if_there_are_several_groups() -> None:
+    def lines(*near: dict[str, int | None]) -> list[str]:
+        devices = [gpu(index, near=each) for index, each in enumerate(near)]
+        return shown(devices_page(devices), terminal=False)
+
+    none: dict[str, int | None] = {"nvlink_group": None, "numa_node": None}
+    first, second = {**none, "nvlink_group": 0, "numa_node": 3}, {**none, "numa_node": 1}
+    assert not any("NEAR" in lines(*each)[0] for each in ((none, none), (first, first), (first,)))
+    title, *rows = lines(first, second, none)
+    assert "NEAR" in title
+    assert ["NVLink 0, NUMA 3" in rows[0], "  NUMA 1 " in rows[1]] == [True, True]
+    assert "NEAR" not in lines({}, {})[0]  # of an older daemon
+
+
 def test_what_jobs_have_booked_of_the_server_stands_first_below() -> None:
     cpus: dict[str, Any] = {"node_cpus": 32.0, "node_cpus_booked": 12.5}
     memory: dict[str, Any] = {"node_memory_mib": 128 * 1024, "node_memory_booked_mib": 1024}

@@ -68,6 +68,24 @@ def test_unmanaged_use():
     assert [m.unmanaged_mib for m in simulated] == [0, 8000]
 
 
+def near(spec: str) -> list[tuple[int | None, int | None]]:
+    return [(m.device.nvlink_group, m.device.numa_node) for m in parse(spec)]
+
+
+@pytest.mark.parametrize(
+    ("spec", "groups"),
+    [
+        ("sim:2xA100-40GB", [(None, None), (None, None)]),
+        ("sim:4xA100-40GB,nvlink=2", [(0, None), (0, None), (2, None), (2, None)]),
+        ("sim:NUMA=2,3xA100-40GB", [(None, 0), (None, 0), (None, 1)]),
+        ("sim:4xA100-40GB,nvlink=2,numa=4", [(0, 0), (0, 0), (2, 0), (2, 0)]),
+        ("sim:A100-40GB:7g.40gb,2xA100-40GB,nvlink=2", [(None, None), (1, None), (1, None)]),
+    ],
+)
+def test_groups_of_near_gpus(spec: str, groups: list[tuple[int | None, int | None]]) -> None:
+    assert near(spec) == groups
+
+
 @pytest.mark.parametrize(
     ("spec", "cause"),
     [
@@ -85,6 +103,9 @@ def test_unmanaged_use():
         ("sim:A100-40GB,unmanaged@1=5", "no device 1"),
         ("sim:A100-40GB,unmanaged@0=50000", "do not fit"),
         ("sim:unmanaged@0=1", "no GPU"),
+        ("sim:A100-40GB,nvlink=0", "nvlink needs a number of GPUs from 1 on, not 0"),
+        ("sim:numa=2", "no GPU"),
+        ("sim:A100-40GB,numa=two", "'numa=two'"),
     ],
 )
 def test_a_bad_spec_is_one_line_with_an_example(spec, cause):

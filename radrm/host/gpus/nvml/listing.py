@@ -8,13 +8,13 @@ reads, except `gpu_of`, which uses only what was listed. A restart lists all dev
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass, replace
 from typing import Any
 
 from radrm.core.records import Device
 from radrm.core.words import DeviceKind
-from radrm.host.gpus.nvml import figures, words
+from radrm.host.gpus.nvml import figures, topology, words
 from radrm.host.gpus.nvml.library import Library
 from radrm.host.gpus.nvml.reserve import Reserve
 
@@ -73,7 +73,7 @@ class Listing:
                 problems.append(f"GPU {index}: {self._library.error(error)}")
             listed.update((device.uuid, device) for device in self._seen.get(index, ()))
         self.problems = tuple(problems)
-        return tuple(listed.values())
+        return self._with_groups(listed.values())
 
     def gpu_of(self, uuid: str) -> str:
         """Return the UUID of the GPU that a device is or belongs to, from the last listing."""
@@ -138,6 +138,16 @@ class Listing:
 
     # -------------------------------------------------------------- one GPU
 
+    def _with_groups(self, devices: Collection[Device]) -> tuple[Device, ...]:
+        """Return the devices with the NVLink groups of whole GPUs. A MIG instance has no links."""
+        gpus = {
+            device.index: self._places[device.uuid].gpu
+            for device in devices
+            if device.kind is DeviceKind.GPU and device.uuid in self._places
+        }
+        groups = topology.nvlink_groups(self._library, gpus)
+        return tuple(replace(each, nvlink_group=groups.get(each.index)) for each in devices)
+
     def _gpu(self, index: int) -> tuple[Device, ...]:
         """Return a GPU as one device, or its MIG instances, which have the index of the GPU."""
         gpu = self._library.call("nvmlDeviceGetHandleByIndex", index)
@@ -177,6 +187,7 @@ class Listing:
             overhead_mib=self._reserve.overhead_mib(uuid, handle, memory),
             parent=parent,
             profile=name.partition("MIG ")[2] or None,
+            numa_node=None if parent else topology.numa_node(self._library, handle),
         )
 
 

@@ -42,6 +42,10 @@ class Chip:
     celsius: int | None = None
     limit: int | None = None
     recovery: int | None = None
+    numa: tuple[int, ...] | None = None
+    """The NUMA nodes that are nearest."""
+    linked: tuple[str, ...] | None = None
+    """The UUIDs of the GPUs that NVLink links to it."""
     gpm: bool = False
     activity: float = 50.0
     """In percent, as GPM gives it; `gpm_return` is the error of the metric itself."""
@@ -82,6 +86,8 @@ class Driver:
             "nvmlDeviceGetTemperature": lambda chip, sensor: given(chip.celsius),
             "nvmlDeviceGetTemperatureThreshold": lambda chip, which: given(chip.limit),
             "nvmlDeviceGetFieldValues": lambda chip, fields: [self.recovery(chip)],
+            "nvmlDeviceGetMemoryAffinity": self.memory_affinity,
+            "nvmlDeviceGetP2PStatus": self.p2p,
             "nvmlDeviceRegisterEvents": lambda chip, kinds, events: self.watched.append(chip.uuid),
             "nvmlGpmQueryDeviceSupport": lambda chip: SimpleNamespace(isSupportedDevice=chip.gpm),
             "nvmlGpmSampleGet": self.sample,
@@ -161,6 +167,18 @@ class Driver:
             return SimpleNamespace(total=chip.total, used=chip.used + chip.reserved)
         Driver.fail(chip.fails, "memory_v2")
         return SimpleNamespace(total=chip.total, used=chip.used, reserved=chip.reserved)
+
+    @staticmethod
+    def memory_affinity(chip: Chip, words: int, scope: int) -> list[int]:
+        assert scope == pynvml.NVML_AFFINITY_SCOPE_NODE
+        nodes = sum(1 << node for node in given(chip.numa))
+        return [nodes >> 64 * word & (1 << 64) - 1 for word in range(words)]
+
+    @staticmethod
+    def p2p(chip: Chip, other: Chip, capability: int) -> int:
+        assert capability == pynvml.NVML_P2P_CAPS_INDEX_NVLINK
+        yes, no = pynvml.NVML_P2P_STATUS_OK, pynvml.NVML_P2P_STATUS_NOT_SUPPORTED
+        return int(yes if other.uuid in given(chip.linked) else no)
 
     @staticmethod
     def recovery(chip: Chip) -> Any:
