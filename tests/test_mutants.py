@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import pytest
 
-from tools.mutants import MUTANTS, ROOT, Mutant
+from tools.defects.mutant import Mutant
+from tools.mutants import MUTANTS, ROOT
 
 
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
 def test_the_old_text_stands_once_in_its_file(mutant: Mutant) -> None:
     text = (ROOT / "radrm" / "core" / mutant.file).read_text()
-    assert text.count(mutant.old) == 1, "the rule has moved: move its row in tools/mutants.py"
+    assert text.count(mutant.old) == 1, "the rule has moved: move its row in tools/defects/"
     compile(text.replace(mutant.old, mutant.new), mutant.file, "exec")
 
 

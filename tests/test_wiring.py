@@ -31,6 +31,8 @@ from radrm.wiring import (
     make_settings,
 )
 
+MAGM = 'policy = "magm"\n[policies.magm]\n'
+
 
 def config(text: str) -> Config:
     return parse_config(text, "test.toml")
@@ -43,7 +45,7 @@ def test_every_registered_rule_is_there_under_its_name(kind: str, name: str) -> 
 
 
 def test_settings_reach_their_rule() -> None:
-    rules = make_rules(config("[policies.magm]\nmax_smact = 0.5\nmargin_mib = 0\n"))
+    rules = make_rules(config(f"{MAGM}max_smact = 0.5\nmargin_mib = 0\n"))
     (planner,) = rules.planners
     assert planner.policy == Magm(max_smact=0.5, margin_mib=0)  # type: ignore[attr-defined]
 
@@ -55,15 +57,18 @@ def test_settings_reach_their_rule() -> None:
         ('order = "lifo"', ("lifo", "fifo")),
         ('recovery = "nine"', ("nine", "none")),
         ('recovery = "exclusive"\n[recoveries.exclusive]\nmax = 1', ("[recoveries.exclusive]",)),
-        ("[policies.magm]\nmax_smact = 80", ("[policies.magm]", "max_smact = 80", "0 to 1")),
+        (
+            "policy = 'magm'\n[policies.magm]\nmax_smact = 80",
+            ("[policies.magm]", "max_smact = 80", "0 to 1"),
+        ),
         ('policy = "exclusive"\n[policies.exclusive]\nfloor_mib = 1', ("floor_mib",)),
-        ("[policies.magm]\noverommits = true", ("overommits",)),
-        ("[policies.magm]\nmax_smatc = 1.0", ("max_smatc", "max_smact")),
-        ("[policies.magm]\nmax_smact = 'high'", ("max_smact", "'high'", "0.8")),
-        ("[policies.magm]\nmargin_mib = 1.5", ("margin_mib", "1.5")),
-        ("[policies.magm]\nmargin_mib = true", ("margin_mib", "True")),
-        ("[policies.magm]\nmargin_mib = -1", ("margin_mib", "below zero")),
-        ("[policies.magm]\nname = 'x'", ("name",)),
+        (f"{MAGM}overommits = true", ("overommits",)),
+        (f"{MAGM}max_smatc = 1.0", ("max_smatc", "max_smact")),
+        (f"{MAGM}max_smact = 'high'", ("max_smact", "'high'", "0.8")),
+        (f"{MAGM}margin_mib = 1.5", ("margin_mib", "1.5")),
+        (f"{MAGM}margin_mib = true", ("margin_mib", "True")),
+        (f"{MAGM}margin_mib = -1", ("margin_mib", "below zero")),
+        (f"{MAGM}name = 'x'", ("name",)),
     ],
 )
 def test_what_is_wrong_is_named(text: str, words: tuple[str, ...]) -> None:

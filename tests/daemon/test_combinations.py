@@ -16,7 +16,15 @@ from radrm.estimators import ESTIMATORS
 from radrm.jobfile.radfile import read_job_file
 from radrm.policies import POLICIES
 from radrm.recovery import RECOVERIES
-from radrm.wiring import AUTO_CHAIN, describe, make_estimating, make_rules, make_settings
+from radrm.wiring import (
+    AUTO_CHAIN,
+    describe,
+    find_rule,
+    make_estimating,
+    make_rules,
+    make_settings,
+    settings_of,
+)
 from tests.daemon.harness import DaemonHome
 from tests.world import GIB, World, gpus
 
@@ -146,7 +154,10 @@ def test_a_jobs_own_wish_for_mps_is_not_turned_into_another(mps: bool) -> None:
 
 
 @pytest.mark.parametrize("conditions", [True, False])
-@pytest.mark.parametrize("policy", [name for name in POLICIES if name != "exclusive"])
+@pytest.mark.parametrize(
+    "policy",
+    [name for name in POLICIES if "conditions" in settings_of(find_rule("policies", name))],
+)
 def test_only_without_conditions_more_is_reserved_than_there_is(
     policy: str, conditions: bool
 ) -> None:

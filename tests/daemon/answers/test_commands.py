@@ -171,7 +171,11 @@ def test_good_files_beside_a_bad_one_are_submitted(daemon: DaemonHome) -> None:
         (["daemon", "--time-scale", "0"], 2, "--time-scale"),
         (["daemon", "--gpus", "sim:wrong"], 2, "sim:"),
         (["daemon", "--set", "policy=nice", "--gpus", "sim:1xA100-40GB"], 2, "nice"),
-        (["daemon", "--set", "policies.magm.max_smatc=1", "--gpus", "sim:x"], 2, "max_smact"),
+        (
+            ["daemon", "--set=policy=magm", "--set=policies.magm.max_smatc=1", "--gpus", "sim:x"],
+            2,
+            "max_smact",
+        ),
     ],
 )
 def test_what_is_wrong_is_said_in_one_line(

@@ -1,0 +1,7 @@
+"""The rows of `make mutants`: defects that the tests must notice.
+
+The files, in the order in which they may import one another:
+    mutant  a row
+    state   defects of what `step` remembers
+    rules   defects of what it decides, and of rules
+"""

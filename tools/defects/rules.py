@@ -1,0 +1,270 @@
+"""Defects of what `step` decides, and of planners and policies."""
+
+from __future__ import annotations
+
+from tools.defects.mutant import Mutant
+
+MUTANTS = (
+    Mutant(
+        name="first minutes replace a declared activity",
+        file="lifecycle/outcomes.py",
+        old="or smact is None or declared or slowed:",
+        new="or smact is None or slowed:",
+    ),
+    Mutant(
+        name="a job that was slow elsewhere shows its activity",
+        file="lifecycle/outcomes.py",
+        old="or smact is None or declared or slowed:",
+        new="or smact is None or declared:",
+    ),
+    Mutant(
+        "clamped to the largest of mixed devices",
+        "constraints/need.py",
+        "if wanted and shortage(large) is None:",
+        "if wanted:",
+    ),
+    Mutant(
+        "clamped to the smallest of mixed devices",
+        "constraints/need.py",
+        "for mib in sorted({device.capacity_mib for device in devices}, reverse=True):",
+        "for mib in sorted({device.capacity_mib for device in devices}):",
+    ),
+    Mutant(
+        "what is declared is clamped",
+        "constraints/need.py",
+        "return need if not largest else max(certain, min(need, largest))",
+        "return need if not largest else min(need, largest)",
+    ),
+    Mutant(
+        "availability ends, and no limit says when the job does",
+        "constraints/overlap.py",
+        "return now_s, FOREVER if limit_s is None else now_s + limit_s",
+        "return now_s, now_s if limit_s is None else now_s + limit_s",
+    ),
+    Mutant(
+        "a second move during a migration",
+        "constraints/proposal.py",
+        "if moves and (job.target is not None or attempt.target is not None):",
+        "if moves and attempt.target is not None:",
+    ),
+    Mutant(
+        "a second move during a resize",
+        "constraints/proposal.py",
+        "if moves and (job.target is not None or attempt.target is not None):",
+        "if moves and job.target is not None:",
+    ),
+    Mutant(
+        "CPUs beyond those of the node are booked",
+        "constraints/nodes.py",
+        "if there is not None and needed > max(there, has):",
+        "if False:",
+    ),
+    Mutant(
+        "a resize books the new tasks without the old ones",
+        "constraints/nodes.py",
+        "booked_by((*nodes.placements_of(job.id), placement)).items()",
+        "booked_by((placement,)).items()",
+    ),
+    Mutant(
+        "jobs elsewhere hold the turn of one that lacks CPUs",
+        "constraints/turns.py",
+        "refuse_size(state, job, leaving=ledger.holdings) is None",
+        "True",
+    ),
+    Mutant(
+        "a role that must yield loses its best devices",
+        "planning/assembly.py",
+        "for offer in reversed(chosen))",
+        "for offer in chosen)",
+    ),
+    Mutant(
+        "the policy chooses before the preferences",
+        "planning/assembly.py",
+        "if least == most == rank.avoided and len(tier) >= ask.gpus:",
+        "if len(tier) >= ask.gpus:",
+    ),
+    Mutant(
+        "near devices are taken though the policy chose busy ones",
+        "planning/near.py",
+        "if not all(offer.idle and",
+        "if not all(",
+    ),
+    Mutant(
+        "a job takes the near devices that a wider one needs",
+        "planning/near.py",
+        "(len(group), first not in group)",
+        "(first not in group)",
+    ),
+    Mutant(
+        "a job recovers where its need does not fit",
+        "constraints/placement.py",
+        "need = effective_need_mib(state, job, role) if job.recovers else None",
+        "need = None",
+    ),
+    Mutant(
+        "the victim of a neighbour is to blame",
+        "lifecycle/recovery.py",
+        "victim_count=job.victim_count + evidence.of_neighbour,",
+        "victim_count=job.victim_count,",
+    ),
+    Mutant(
+        "a task that stays reserves again what it gave back",
+        "lifecycle/resizing.py",
+        "occupy(state, job, attempt, both, new=more)",
+        "occupy(state, job, attempt, both)",
+    ),
+    Mutant(
+        "a whole device that is not idle",
+        "constraints/placement.py",
+        "if wanted.whole_device and not idle_for(state, job, ledger):",
+        "if False:",
+    ),
+    Mutant(
+        "one KILL and no other",
+        "lifecycle/stops.py",
+        "    state.wake(Timer(again, KILL, attempt.job_id, attempt.serial))\n",
+        "",
+    ),
+    Mutant(
+        "a void launch was a start",
+        "lifecycle/ending.py",
+        "    started = job.started if attempt.number > 1 else None\n",
+        "    started = job.started\n",
+    ),
+    Mutant(
+        "a void launch forgets the start before it",
+        "lifecycle/ending.py",
+        "    started = job.started if attempt.number > 1 else None\n",
+        "    started = None\n",
+    ),
+    Mutant(
+        "the lowest exit code",
+        "lifecycle/outcomes.py",
+        "return max((c for c in codes if c is not None), default=None)",
+        "return min((c for c in codes if c is not None), default=None)",
+    ),
+    Mutant(
+        "usage dropped at the end",
+        "lifecycle/ending.py",
+        "            usage=usage,\n",
+        "",
+    ),
+    Mutant(
+        "usage dropped by a resize",
+        "lifecycle/resizing.py",
+        "usage=merged(attempt.usage, usage)))",
+        "usage=attempt.usage))",
+    ),
+    Mutant(
+        "a stale proposal carried out",
+        "planning/planners.py",
+        "            if is_stale:\n",
+        "            if False:\n",
+    ),
+    Mutant(
+        "a plan that comes too late",
+        "planning/thoughts.py",
+        "if thought is None or thought.number != number:",
+        "if thought is None:",
+    ),
+    Mutant(
+        "two thoughts at once",
+        "planning/thoughts.py",
+        "if name in self._under_way or now_s < soonest_s:",
+        "if now_s < soonest_s:",
+    ),
+    Mutant(
+        "a thought without a deadline",
+        "planning/planners.py",
+        "if self._thoughts.overdue(name):",
+        "if False:",
+    ),
+    Mutant(
+        "a rule interrupted in the core's code",
+        "planning/interrupt.py",
+        "        if cores:\n            return False\n",
+        "",
+    ),
+    Mutant(
+        "limits before ends, after a restart",
+        "scheduler.py",
+        "            self._adoption.defer(event)\n            return self.state.finish()\n",
+        "            self._adoption.defer(event)\n",
+    ),
+    Mutant(
+        "an action without an end",
+        "lifecycle/pending.py",
+        "    state.wake(Timer(due_s, DEADLINE, job.id, attempt.serial))\n    return pending\n",
+        "    return pending\n",
+    ),
+    Mutant(
+        "any late failure is an answer",
+        "applying.py",
+        "        if action_of(attempt, pending) == action:\n",
+        "        if type(action_of(attempt, pending)) is type(action):\n",
+    ),
+    Mutant(
+        "a second reservation at a target",
+        "lifecycle/launching.py",
+        "    drop_target(state, job)  # the attempt gets reservations of its own\n",
+        "",
+    ),
+    Mutant(
+        "a job that may still run is run again",
+        "lifecycle/ending.py",
+        "    finish(state, job, _END_OF_STOP[reason], attempt)\n",
+        "    return_to_queue(state, job)\n",
+    ),
+    Mutant(
+        "a stop that came too late",
+        "lifecycle/ending.py",
+        "    stop = standing(attempt.stop, event, end)\n",
+        "    stop = attempt.stop\n",
+    ),
+    Mutant(
+        "an end is when it is heard of",
+        "lifecycle/ending.py",
+        "            ended=end,\n",
+        "            ended=state.step.now,\n",
+    ),
+    Mutant(
+        name="jobs pass a head for ever",
+        file="../planners/backfill.py",
+        old="            if view.now.wall_s >= slot.until_s:\n                return\n",
+        new="",
+    ),
+    Mutant(
+        name="no job that passes is compared with the head's start",
+        file="../planners/backfill.py",
+        old="most_s = before_s if lower else max(before_s, until_s)",
+        new="most_s = inf",
+    ),
+    Mutant(
+        name="packing believes readings of a saturated GPU",
+        file="../policies/packing.py",
+        old="shown >= _SATURATED or ",
+        new="",
+    ),
+    Mutant(
+        "an offer with a holder's old record",
+        "constraints/offers.py",
+        "jobs.get(job_id) is not holder.job or ",
+        "",
+    ),
+    Mutant(
+        "an offer with a stale reading",
+        "constraints/offers.py",
+        "ledger.is_stale(state.step.now.boot_s) or ",
+        "",
+    ),
+    Mutant(
+        "an offer to another user",
+        "constraints/offers.py",
+        "return need, job.spec.uid, 0,",
+        "return need, 0, 0,",
+    ),
+    Mutant("an offer with another job's need", "constraints/offers.py", '"capacity", ', ""),
+    Mutant(
+        "an offer out of turn", "constraints/offers.py", " or is_contested(state, ledger):", ":"
+    ),
+)
