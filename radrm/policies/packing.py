@@ -9,7 +9,8 @@ takes the next one.
 
 Predictions may be wrong. Under MPS a device below `_SATURATED` delivers what its jobs demand, so
 its measured SM activity replaces the sum there. Above, readings cannot tell how much more the jobs
-demand, and the sum stays. A time-sliced device never shows its demand.
+demand, and a time-sliced device never shows its demand: there the larger of the two counts. What a
+device without jobs shows is the demand of unmanaged processes.
 
 The model's weights of shares depend on batch size and family, which a policy does not see. All
 jobs count alike.
@@ -103,6 +104,7 @@ class Packing:
             why = f"needs SM activity of {own:.2f}, {left:.2f} of the allowed {most:.2f} are left"
             return Refusal("demand", why, uuid, most, total)
         widths = [*(holder.job.spec.gpus for holder in offer.holders), ask.job.spec.gpus]
+        widths = [1] * (len(here) + 1 - len(widths)) + widths
         gain = _work(offer, [*here, own], widths) - _work(offer, here, widths[:-1])
         if gain < -_ROUNDING:
             why = f"the jobs there would do less work together than now ({gain:.2f})"
@@ -114,7 +116,8 @@ class Packing:
         limits = [self._limit(job) for job in jobs]
         if not any(limits):
             return None
-        for job, limit, speed in zip(jobs, limits, _speeds(offer, together), strict=True):
+        found = _speeds(offer, together)[-len(jobs) :]
+        for job, limit, speed in zip(jobs, limits, found, strict=True):
             # As if all devices of a job were like this one: each is judged by itself.
             slowdown = 1 / max(1e-9, joint_speed([speed] * max(1, job.spec.gpus)))
             if limit and slowdown > limit:
@@ -145,12 +148,22 @@ class Packing:
         return self.assumed_smact if found is None else found
 
     def _demands(self, offer: Offer) -> list[float]:
-        """Return the SM activity that each job on a device would show alone."""
+        """Return the SM activity that each job on a device would show alone.
+
+        Before it stands that of unmanaged processes, if there is no job.
+        """
         found = [
             self.assumed_smact if holder.smact is None else holder.smact for holder in offer.holders
         ]
         total, shown = sum(found), offer.smact
-        if offer.mode is not Collocation.MPS or shown is None or shown >= _SATURATED or not total:
+        if not found and not offer.idle:
+            return [self.assumed_smact if shown is None else shown]
+        if shown is None or not found:
+            return found
+        if shown > total:
+            # Each job may be the one that does more than was predicted.
+            return [each + (shown - total) / len(found) for each in found]
+        if offer.mode is not Collocation.MPS or shown >= _SATURATED or not total:
             return found
         return [each * shown / total for each in found]
 

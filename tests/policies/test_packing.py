@@ -209,6 +209,25 @@ def test_wide_jobs_that_would_hold_each_other_up_wait(smact: float, why: str | N
     assert refused(ask(job(1, smact, gpus=2)), offer(job(2, smact))) is None
 
 
+@pytest.mark.parametrize("mode", [Collocation.MPS, Collocation.TIMESLICE])
+def test_readings_prove_that_a_prediction_is_too_low(mode: Collocation) -> None:
+    there = offer(job(2, 0.1), smact=0.95, mode=mode)
+    assert refused(ask(job(1, 0.7)), there, timeslice_max_demand=1.6) == "demand"
+    there = offer(job(2, 0.0), smact=0.95, mode=mode)
+    assert refused(ask(job(1, 0.7)), there, timeslice_max_demand=1.6) == "demand"
+
+
+def test_unmanaged_processes_take_part_of_a_device() -> None:
+    busy = replace(offer(smact=0.9), idle=False)
+    assert refused(ask(job(1, 0.5)), busy) is None
+    assert refused(ask(job(1, 0.75)), busy) == "demand"
+    assert refused(ask(job(1, 0.5, max_slowdown=1.1)), busy) == "slowdown"
+    unread = replace(busy, smact=None)
+    assert refused(ask(job(1, 0.95)), unread) == "demand"
+    least = [replace(offer(index=1), idle=False, smact=0.2), replace(busy, smact=0.1)]
+    assert chosen(ask(job(1, 0.5)), *least) == [0]
+
+
 activities = st.one_of(st.none(), st.floats(0.0, 1.0))
 modes = st.sampled_from([Collocation.MPS, Collocation.TIMESLICE])
 
@@ -228,8 +247,11 @@ def test_a_job_that_joins_fits_below_the_limit_and_adds_work(
     if rule.refuse(ask(job(1, own)), offered) is not None:
         return
     smacts = [rule.assumed_smact if each is None else each for each in there]
-    if mode is Collocation.MPS and shown is not None and shown < 0.8 and sum(smacts):
-        smacts = [each * shown / sum(smacts) for each in smacts]
+    total = sum(smacts)
+    if shown is not None and shown > total:
+        smacts = [each + (shown - total) / len(smacts) for each in smacts]
+    elif mode is Collocation.MPS and shown is not None and shown < 0.8 and total:
+        smacts = [each * shown / total for each in smacts]
     mine = rule.assumed_smact if own is None else own
     assert sum(smacts) + mine <= (1.6 if mode is Collocation.MPS else 1.0)
 
