@@ -200,6 +200,8 @@ def _finite(value: float) -> bool:
 
 
 def _nearest(word: str, names: list[str]) -> str:
+    if not names:
+        return "; it has none; remove it"
     near = get_close_matches(word, names, n=1)
     return f"; did you mean {near[0]}?" if near else f"; there are: {', '.join(names)}"
 

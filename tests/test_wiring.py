@@ -38,6 +38,13 @@ def config(text: str) -> Config:
     return parse_config(text, "test.toml")
 
 
+def test_a_rule_without_settings_offers_none() -> None:
+    with pytest.raises(
+        BadConfig, match=r"\[planners.default\] has no setting 'strict'; it has none"
+    ):
+        make_rules(config('planner = "default"\n[planners.default]\nstrict = false'))
+
+
 @pytest.mark.parametrize("kind, name", [(k, n) for k, rules in REGISTRIES.items() for n in rules])
 def test_every_registered_rule_is_there_under_its_name(kind: str, name: str) -> None:
     rule = find_rule(kind, name)

@@ -174,12 +174,13 @@ class _Slot:
 
     def passed(self, view: View) -> Refusal:
         """Return since when and until when others pass the head."""
-        left_s, for_s = self.until_s - view.now.wall_s, view.now.wall_s - self.since_s
+        left_s = self.until_s - view.now.wall_s
+        for_s = min(view.now.wall_s, self.until_s) - self.since_s
         head, since = f"job {self.head.label}", show_seconds(for_s)
         if left_s > 0:
             why = f"jobs have passed {head} for {since}, and may for {show_seconds(left_s)} more"
         else:
-            why = f"jobs have passed {head} for {since}; now none does until it starts"
+            why = f"jobs have passed {head} for {since}; now none behind it does until it starts"
         return Refusal("backfill", why)
 
 

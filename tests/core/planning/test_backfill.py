@@ -269,7 +269,7 @@ def test_explain_tells_both_times() -> None:
     here.pass_time(3000.0)
     here.end(5)
     here.read()
-    over = f"jobs have passed job {head.id} for 51m00s; now none does until it starts"
+    over = f"jobs have passed job {head.id} for 46m40s; now none behind it does until it starts"
     assert reasons(here, head) == [over]
     assert reasons(here, long) == [first, over]
 
