@@ -3,8 +3,8 @@
     python -m tools.mutants [NAME ...] [--tests PATH ...]
 
 Each row of `tools/defects/` puts a defect into one file of a copy of the package, and runs the
-tests on it. A row whose old text does not occur exactly once fails: the rule has moved, and you must
-change the row. The exit code is 1 if the tests miss a defect.
+tests on it. A row whose old text does not occur exactly once fails: the rule has moved, and you
+must change the row. The exit code is 1 if the tests miss a defect.
 """
 
 from __future__ import annotations

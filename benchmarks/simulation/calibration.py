@@ -41,7 +41,7 @@ from tests.paths import SHARED_DATA
 Constants = Mapping[str, float]
 
 OF_THE_MODEL = {
-    "ceiling": "_CEILING",
+    "ceiling": "CEILING",
     "knee": "_KNEE",
     "most of own": "_MOST_OF_OWN",
     "joint": "_JOINT",

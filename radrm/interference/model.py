@@ -22,7 +22,7 @@ Key = TypeVar("Key", bound=Hashable)
 
 FAMILIES = ("cnn", "vgg", "transformer", "light", "tiny", "other")
 
-_CEILING = 0.944  # upper limit of a shared GPU's SM activity, at any demand
+CEILING = 0.944  # upper limit of a shared GPU's SM activity, at any demand
 _KNEE = 6.15  # how sharply throughput bends towards the ceiling
 _MOST_OF_OWN = 0.99  # the largest part of its own demand that a sharing job gets
 _JOINT = 2.65  # the weight of a job's faster GPUs relative to its slowest
@@ -69,9 +69,13 @@ def share_weight(family: str | None, batch_size: int | None) -> float:
     return min(max(weight, _WEIGHT_RANGE[0]), _WEIGHT_RANGE[1])
 
 
-def delivered(total_demand: float) -> float:
-    """The SM activity that a shared GPU delivers under MPS at this total demand."""
-    return float(total_demand / (1 + (total_demand / _CEILING) ** _KNEE) ** (1 / _KNEE))
+def delivered(total_demand: float, ceiling: float | None = None) -> float:
+    """The SM activity that a shared GPU delivers under MPS at this total demand.
+
+    `ceiling` (above 0) is its upper limit, as fitted to a site's own runs; None: `CEILING`.
+    """
+    limit = CEILING if ceiling is None else ceiling
+    return float(total_demand / (1 + (total_demand / limit) ** _KNEE) ** (1 / _KNEE))
 
 
 def speeds(
@@ -80,6 +84,7 @@ def speeds(
     mps: bool,
     fraction: float = 1.0,
     fixed: Mapping[int, float] | None = None,
+    ceiling: float | None = None,
 ) -> tuple[float, ...]:
     """The speed (0..1] of each job on one device, 1.0 for a job alone on a whole GPU.
 
@@ -87,7 +92,8 @@ def speeds(
     part of it. `fraction` is the device's part of a whole GPU (a MIG instance's compute slices);
     there even a job alone is slow if it needs more. `fixed` gives the speeds of some jobs by
     their position (a job alone is slower if the device cannot deliver it); the other jobs share
-    the rest. A job without demand slows no other job, and no other job slows it.
+    the rest. A job without demand slows no other job, and no other job slows it. `ceiling`: see
+    `delivered`.
     """
     held = fixed or {}
     busy = [at for at, demand in enumerate(demands) if demand.smact > 0]
@@ -101,7 +107,7 @@ def speeds(
     free = [at for at in busy if at not in held]
     taken = sum(wanted[at] * held[at] for at in busy if at in held)
     level = _water_level(
-        delivered(sum(wanted.values())) * kept - taken,
+        delivered(sum(wanted.values()), ceiling) * kept - taken,
         [_MOST_OF_OWN * wanted[at] for at in free],
         [demands[at].weight * wanted[at] for at in free],
     )
@@ -188,7 +194,9 @@ def activity(
     return min(1.0, work / fraction)
 
 
-def total_activity(total_demand: float, jobs: int, *, mps: bool) -> float:
+def total_activity(
+    total_demand: float, jobs: int, *, mps: bool, ceiling: float | None = None
+) -> float:
     """The SMACT (0..1) that a whole GPU shows for so many one-GPU jobs of this total demand.
 
     It is the `activity` at their `speeds`, which the single demands and weights do not change.
@@ -196,4 +204,5 @@ def total_activity(total_demand: float, jobs: int, *, mps: bool) -> float:
     if jobs < 2:
         return min(1.0, total_demand)
     grown, kept = _sharing(jobs, mps)
-    return min(_MOST_OF_OWN * total_demand, delivered(grown * total_demand) * kept / grown)
+    shown = delivered(grown * total_demand, ceiling) * kept / grown
+    return min(_MOST_OF_OWN * total_demand, shown)

@@ -242,7 +242,7 @@ MUTANTS = (
     Mutant(
         name="packing believes readings of a saturated GPU",
         file="../policies/packing.py",
-        old="shown >= _SATURATED or ",
+        old="shown >= _SATURATED * self.ceiling or ",
         new="",
     ),
     Mutant(

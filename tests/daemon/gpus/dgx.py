@@ -51,6 +51,7 @@ class Dgx(DaemonHome):
         self.settings = [
             "mps.enabled=[1]",
             "readings.smact=dcgm",
+            "policy=magm",
             "core.smact_warm_s=0",
             "core.smact_after_exit_s=0",
             "core.grace_s=4",  # a server in a fault is asked twice as often

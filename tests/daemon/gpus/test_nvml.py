@@ -51,6 +51,7 @@ def let_go(server: DaemonHome) -> None:
 
 
 def test_it_starts_reads_and_places(server: DaemonHome) -> None:
+    server.settings = ["policy=magm"]
     server.start()
     first = server.ask("gpus")[0]
     assert (first["total_mib"], first["free_mib"]) == (40960, 40360)
@@ -70,6 +71,7 @@ def test_it_starts_reads_and_places(server: DaemonHome) -> None:
 
 def test_coarse_utilization_lets_jobs_share_where_the_site_says_so(server: DaemonHome) -> None:
     server.settings = [
+        "policy=magm",
         "core.use_coarse_smact=true",
         "core.smact_warm_s=0",
         "core.smact_after_exit_s=0",

@@ -37,7 +37,12 @@ class Server:
         self.home = home
         self.driver = driver
         home.gpus = None
-        home.settings = ["core.smact_warm_s=0", "core.smact_after_exit_s=0", "readings.smact=dcgm"]
+        home.settings = [
+            "policy=magm",
+            "core.smact_warm_s=0",
+            "core.smact_after_exit_s=0",
+            "readings.smact=dcgm",
+        ]
         home.environment |= driver.environment
         home.environment["PATH"] = f"{BIN}:{home.environment['PATH']}"
         home.environment["STANDIN_DCGMI"] = str(home.folder / "dcgmi.json")
@@ -112,7 +117,7 @@ def test_jobs_share_while_dcgm_measures(server: Server) -> None:
 
 
 def test_left_to_itself_the_daemon_finds_dcgm(server: Server) -> None:
-    server.home.settings = ["core.smact_warm_s=0", "core.smact_after_exit_s=0"]
+    server.home.settings = ["policy=magm", "core.smact_warm_s=0", "core.smact_after_exit_s=0"]
     server.home.start()
     assert server.gpu()["smact_source"] == "nvml-utilization"
     wait_until(lambda: server.gpu()["smact_source"] == "dcgm")
@@ -121,7 +126,7 @@ def test_left_to_itself_the_daemon_finds_dcgm(server: Server) -> None:
 def test_hopper_needs_no_dcgm(home: DaemonHome, nvml_driver: Nvml) -> None:
     nvml_driver.gpu(GPU, model=H100, sm_util=42)
     server = Server(home, nvml_driver)
-    home.settings = ["core.smact_warm_s=0", "core.smact_after_exit_s=0"]
+    home.settings = ["policy=magm", "core.smact_warm_s=0", "core.smact_after_exit_s=0"]
     home.start()
     wait_until(lambda: server.gpu()["smact_source"] == "gpm")
     assert server.gpu()["smact"] == pytest.approx(0.42)
@@ -132,6 +137,7 @@ def test_dcgm_exporter_does_where_there_is_no_dcgmi(server: Server) -> None:
     exporter = Exporter(f'DCGM_FI_PROF_SM_ACTIVE{{gpu="0",UUID="{GPU}"}} 0.25\n', renewing=True)
     server.dcgm("down")
     server.home.settings = [
+        "policy=magm",
         "core.smact_warm_s=0",
         "core.smact_after_exit_s=0",
         f"readings.dcgm_exporter={json.dumps(exporter.url)}",
