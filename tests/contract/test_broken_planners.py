@@ -110,7 +110,7 @@ def test_a_planner_beside_the_first_that_fails_is_left_out(what: str) -> None:
 def test_the_first_planner_that_fails_has_another_in_its_place(what: str) -> None:
     world = world_of(Broken(make=PLANS[what]))
     lives(world)
-    assert "in order of submission, on GPUs of their own" in world.said[0]
+    assert "in the order of the queue, on GPUs of their own" in world.said[0]
 
 
 def test_what_failed_is_said_once_and_explained_while_it_lasts() -> None:

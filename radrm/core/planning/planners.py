@@ -151,7 +151,7 @@ class Planners:
         """Let a planner rest after a failure."""
         meanwhile = "the others go on without it"
         if planner is self._starter or planner is self._fallback:
-            meanwhile = "jobs are started in order of submission, on GPUs of their own"
+            meanwhile = "jobs are started in the order of the queue, on GPUs of their own"
             if self._fallback is None or self._fallback is planner:
                 meanwhile = "no job starts meanwhile"
         self._thoughts.forget(planner.name)

@@ -124,7 +124,7 @@ def test_the_one_that_starts_jobs_need_not_be_the_first() -> None:
     assert world.state(job) is JobState.RUNNING
     attempt = world.live(job)
     assert attempt is not None and attempt.planner == "fallback"
-    assert "in order of submission" in world.said[0]
+    assert "in the order of the queue" in world.said[0]
 
 
 def test_reasons_say_whose_they_are_where_several_planners_run() -> None:

@@ -150,7 +150,7 @@ def test_while_the_one_that_starts_jobs_rests_they_start_all_the_same() -> None:
     attempt = world.live(job)
     assert attempt is not None and attempt.planner == "default"
     assert "slow-starter failed (KeyError: 'x')" in world.said[0]
-    assert "in order of submission" in world.said[0]
+    assert "in the order of the queue" in world.said[0]
 
 
 def test_after_a_restart_nothing_is_under_way() -> None:
