@@ -56,6 +56,9 @@ class Packing:
     (`--max-slowdown`) counts, too."""
     margin_mib: int = 2048
     """The free memory of a busy device beyond the need, against fragmentation."""
+    new_margin_mib: int = 5120
+    """The same, if the need is estimated and the SM activity unknown: such a job has not run here,
+    and its estimate is wrong more often."""
     floor_mib: int = 5120
     """A job of unknown need reserves this much, and needs this much free memory."""
     assumed_smact: float = 0.7
@@ -90,7 +93,9 @@ class Packing:
 
     def _refuse_memory(self, ask: Ask, offer: Offer) -> Refusal | None:
         uuid, free = offer.device.uuid, offer.free_mib
-        wanted = (self.floor_mib if ask.need_mib is None else ask.need_mib) + self.margin_mib
+        is_new = not ask.job.declared and ask.job.predicted(Quantity.SMACT) is None
+        margin = max(self.margin_mib, self.new_margin_mib) if is_new else self.margin_mib
+        wanted = (self.floor_mib if ask.need_mib is None else ask.need_mib) + margin
         if free is None:
             return Refusal("memory", "its free memory is unknown", uuid, wanted)
         if free < wanted:
@@ -100,6 +105,9 @@ class Packing:
 
     def _refuse_load(self, ask: Ask, offer: Offer) -> Refusal | None:
         uuid, here, own = offer.device.uuid, self._demands(offer), self._smact(ask.job)
+        if offer.smact is None and not _is_known(offer):
+            # Its jobs' memory is not known yet, either: they are still starting.
+            return Refusal("smact", offer.smact_refusal or "its SM activity is unknown", uuid, 1.0)
         most = self.max_demand
         if offer.mode is Collocation.TIMESLICE:
             most = min(most, self.timeslice_max_demand)
@@ -174,6 +182,12 @@ class Packing:
         if offer.mode is not Collocation.MPS or shown >= _SATURATED * self.ceiling or not total:
             return found
         return [each * shown / total for each in found]
+
+
+def _is_known(offer: Offer) -> bool:
+    """Return whether the SM activity of each job on a device is measured or predicted."""
+    known = all(holder.smact is not None for holder in offer.holders)
+    return known and bool(offer.holders)
 
 
 def _speeds(offer: Offer, ceiling: float, demands: Sequence[float]) -> tuple[float, ...]:

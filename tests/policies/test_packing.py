@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from radrm.core.records import (
+    DECLARED,
     Attempt,
     Device,
     Estimate,
@@ -97,9 +98,26 @@ def chosen(wanted: Ask, *offered: Offer) -> list[int]:
 def test_the_sum_of_sm_activity_is_limited(
     there: tuple[float | None, ...], own: float | None, why: str | None
 ) -> None:
-    jobs = [job(number, smact) for number, smact in enumerate(there, 2)]
-    assert refused(ask(job(1, own)), offer(*jobs)) == why
-    assert refused(ask(job(1, own)), offer(*jobs), max_demand=2.5) is None
+    shown = 0.7 if None in there else None  # as is assumed
+    found = offer(*(job(number, smact) for number, smact in enumerate(there, 2)), smact=shown)
+    assert refused(ask(job(1, own)), found) == why
+    assert refused(ask(job(1, own)), found, max_demand=2.5) is None
+
+
+def test_a_device_whose_activity_is_neither_predicted_nor_measured_takes_no_other_job() -> None:
+    starting = replace(offer(job(2, None), job(3, 0.1)), smact_refusal="its jobs changed")
+    found = Packing().refuse(ask(job(1, 0.1)), starting)
+    assert found is not None and (found.rule, found.message) == ("smact", "its jobs changed")
+    assert refused(ask(job(1, 0.1)), replace(starting, smact=0.5)) is None
+
+
+def test_a_job_that_has_not_run_here_needs_a_larger_margin() -> None:
+    there = offer(job(2, 0.1), free_gib=8)
+    assert refused(ask(job(1, 0.1), 6 * GIB), there) is None
+    new, declared = job(1, None), Estimate(Quantity.MEMORY, 6 * GIB, 6 * GIB, DECLARED)
+    assert refused(ask(new, 3 * GIB), there) is None
+    assert refused(ask(new, 3 * GIB + 1), there) == "memory"
+    assert refused(ask(replace(new, estimates=(declared,)), 6 * GIB), there) is None
 
 
 @pytest.mark.parametrize(
@@ -223,7 +241,7 @@ def test_unmanaged_processes_take_part_of_a_device() -> None:
     assert refused(ask(job(1, 0.75)), busy) == "demand"
     assert refused(ask(job(1, 0.5, max_slowdown=1.1)), busy) == "slowdown"
     unread = replace(busy, smact=None)
-    assert refused(ask(job(1, 0.95)), unread) == "demand"
+    assert refused(ask(job(1, 0.1)), unread) == "smact"
     least = [replace(offer(index=1), idle=False, smact=0.2), replace(busy, smact=0.1)]
     assert chosen(ask(job(1, 0.5)), *least) == [0]
 

@@ -97,6 +97,8 @@ def some_of(settings: dict[str, Any]) -> st.SearchStrategy[dict[str, Any]]:
     optional = {key: setting_values(default) for key, default in settings.items()}
     if "max_slowdown" in optional:
         optional["max_slowdown"] = st.just(0.0) | st.floats(1, 10)  # no fraction of 1
+    if "ceiling" in optional:
+        optional["ceiling"] = st.floats(0.5, 1.0)
     return st.fixed_dictionaries({}, optional=optional)
 
 
