@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from radrm.config import values as v
-from radrm.config.goals import GOALS
+from radrm.config.goals import AUTO, GOALS, resolved
 from radrm.config.old_names import with_present_names, without_removed
 from radrm.config.shapes import (
     Config,
@@ -93,7 +93,7 @@ def _examined(table: Table, source: str) -> Examined:
 
 def contradictions(config: Config) -> list[str]:
     """Return one line for each pair of contradictory settings."""
-    found = []
+    found = _unused_tables(config)
     if config.collocation is Collocation.MPS and not config.mps.enabled:
         found.append(
             "collocation = 'mps' while mps.enabled is false: jobs would be time-sliced; "
@@ -120,6 +120,22 @@ def contradictions(config: Config) -> list[str]:
             "unmanaged processes would only be counted; leave core.yield_to_unmanaged out"
         )
     return found
+
+
+def _unused_tables(config: Config) -> list[str]:
+    """Return one line for each table of a policy or an order that `auto` does not choose."""
+    meant, found = resolved(config), []
+    for key, tables, used in (
+        ("policy", config.policies, meant.policy),
+        ("order", config.orders, meant.order),
+    ):
+        if getattr(config, key) == AUTO:
+            for name in tables.keys() - {used}:
+                found.append(
+                    f"{key} = 'auto' means {used!r}, so the settings of {name!r} are not used; "
+                    f"set {key} = {name!r}, or remove them"
+                )
+    return sorted(found)
 
 
 # ------------------------------------------------------------------ the tables

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from radrm.config import GOALS, Config, parse_config, resolved
+from radrm.config import GOALS, Config, contradictions, parse_config, resolved
 from radrm.errors import BadConfig
 from radrm.wiring import make_rules, make_settings
 
@@ -50,6 +50,19 @@ def test_what_a_site_sets_wins_over_the_goal(monkeypatch: pytest.MonkeyPatch) ->
         "default",
         "mine",
     )
+
+
+def test_settings_of_a_rule_that_auto_does_not_choose_are_named() -> None:
+    given = parse_config("[policies.magm]\nmax_smact = 0.5\n[policies.packing]\n", "x")
+    (line,) = contradictions(given)
+    assert line.startswith(
+        "policy = 'auto' means 'packing', so the settings of 'magm' are not used"
+    )
+    assert contradictions(replace(given, policy="magm")) == []
+    assert contradictions(replace(given, goal="published")) == [
+        "policy = 'auto' means 'magm', so the settings of 'packing' are not used; "
+        "set policy = 'packing', or remove them"
+    ]
 
 
 def test_an_unknown_goal_is_refused_with_those_that_exist() -> None:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Any, TypeAlias
 
+from radrm.core.constraints.kinds import Rank
 from radrm.core.constraints.matching import shortage_of
 from radrm.core.constraints.modes import can_be_time_sliced
 from radrm.core.planning.near import find_near
@@ -155,7 +156,8 @@ class _Ranked:
         """Return the policy's best devices of the best ranks, and its new state.
 
         A job on several devices gets devices of one rank, if enough of them have one that is no
-        more avoided than others; else it gets the best ranks together.
+        more avoided than others; else it gets the best ranks together. Devices that no list names
+        do not come before enough that one does.
         """
         if not self.view.prefers(self.job):
             return self._choose_equals(ask, eligible, state)
@@ -165,7 +167,11 @@ class _Ranked:
             (rank, [eligible[i] for _, i in tier])
             for rank, tier in groupby(ranked, key=lambda each: each[0])
         ]
+        listed = [self._is_listed(rank) for rank, _ in ranked if rank.avoided == least]
+        enough = sum(listed) >= ask.gpus
         for rank, tier in tiers:
+            if enough and not self._is_listed(rank):
+                continue
             if least == most == rank.avoided and len(tier) >= ask.gpus:
                 return self._choose_equals(ask, tier, state)
         chosen: list[Offer] = []
@@ -176,6 +182,11 @@ class _Ranked:
                 return [*chosen, *found], state
             chosen += tier
         return chosen, state
+
+    def _is_listed(self, rank: Rank) -> bool:
+        """Return whether the job's list names a device of this rank; without one, the site's."""
+        own, site = self.job.spec.prefer_gpus, self.view.settings.gpu_order
+        return rank.own < len(own) if own else rank.site < len(site)
 
     def _choose_equals(
         self, ask: Ask, equals: Sequence[Offer], state: Any

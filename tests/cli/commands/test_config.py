@@ -223,6 +223,8 @@ MISTAKES = [
     ("core.grace_s", "a number"),
     ("settle_s", "120.0"),
     ("daemon.x", "no settings"),
+    ("settings of 'magm' are not used", "set policy = 'magm'"),
+    ("settings of 'mgam' are not used",),
 ]
 
 

@@ -175,6 +175,8 @@ def test_an_edit_to_an_unknown_type_is_refused() -> None:
         ({"gpus": 2, "prefer_gpus": ("3",), "avoid_gpus": ("a6000",)}, (), uses(3, 0)),
         ({"gpus": 3, "avoid_gpus": ("a6000",)}, (), uses(0, 3, 1)),
         ({"gpus": 4}, ("3", "2", "1"), uses(3, 2, 1, 0)),
+        ({"gpus": 2, "prefer_gpus": ("3", "1")}, (), uses(3, 1)),
+        ({"gpus": 2}, ("3", "1"), uses(3, 1)),
     ],
 )
 def test_a_job_uses_the_gpus_that_it_and_the_site_prefer(
@@ -228,7 +230,11 @@ def test_the_best_ranks_are_used_first(
     ranks = sorted(view.rank(job, device) for device in world.devices)
     used = sorted(view.rank(job, d) for d in world.devices if d.uuid in found.devices)
     assert [r.avoided for r in used] == [r.avoided for r in ranks[:wanted]]
-    equals = [r for r in ranks if r.avoided == ranks[0].avoided and ranks.count(r) >= wanted]
+    best = [r for r in ranks if r.avoided == ranks[0].avoided]
+    named = [r for r in best if (r.own < len(prefer) if prefer else r.site < len(order))]
+    if len(named) >= wanted:
+        best = named
+    equals = [r for r in best if ranks.count(r) >= wanted]
     assert used == ([equals[0]] * wanted if equals else ranks[:wanted])
 
 
