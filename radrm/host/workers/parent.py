@@ -116,7 +116,10 @@ class Worker:
         rest = memoryview(data)
         while rest:
             _wait(target, select.POLLOUT, until)
-            rest = rest[os.write(target, rest[: 1 << 16]) :]
+            try:
+                rest = rest[os.write(target, rest[: 1 << 16]) :]
+            except BrokenPipeError:
+                return  # It has ended; `_receive` finds what it said before that.
 
     def _receive(self, process: subprocess.Popen[bytes], limit_s: float) -> bytes:
         assert process.stdout is not None

@@ -28,6 +28,7 @@ from radrm.host.planning.service import Planned, PlanningService
 from radrm.host.planning.worker import Answer, answer_of, thought_of
 from radrm.host.processes.procfs import read_stat
 from radrm.host.workers.messages import LENGTH, packed
+from radrm.host.workers.parent import Worker
 from tests.paths import REPOSITORY
 from tests.waiting import PATIENCE_S, wait_until
 from tests.world import GIB, World, gpus
@@ -201,6 +202,28 @@ def test_a_process_that_babbles_or_ends_costs_one_answer(
         error = posted.get(timeout=PATIENCE_S).thought.error
         assert error is not None and re.search(why, error)
     service.close()
+
+
+def test_what_a_process_said_before_it_ended_counts() -> None:
+    """Not that the question cannot be written any more."""
+    said: list[bytes] = []
+
+    def ended_before_the_question(script: str) -> Worker:
+        def question() -> bytes:
+            assert worker.process is not None
+            worker.process.wait(PATIENCE_S)
+            return b"what now?"
+
+        command = [sys.executable, "-c", script]
+        worker = Worker(command, question, 1 << 20, "its", said.append)
+        return worker
+
+    speaks = ended_before_the_question("import os; os.write(1, b'\\0\\0\\0\\2ok')")
+    speaks.prepare()
+    assert said == [b"ok"]
+    speaks.end()
+    with pytest.raises(EOFError, match="its process ended"):
+        ended_before_the_question("").prepare()
 
 
 @pytest.mark.usefixtures("mine")
