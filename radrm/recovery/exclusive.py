@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from radrm.core.records import Attempt, Job, OutOfMemory
 from radrm.core.rules import Again, GiveUp
 from radrm.core.units import show_mib
-from radrm.core.words import Queue
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,9 +49,9 @@ class IdleDevice:
         return Again(floor_mib, self.wants_own_device(job, attempt))
 
     def wants_own_device(self, job: Job, attempt: Attempt) -> bool:
-        """Return whether no job may join this one from now on."""
+        """Return whether no job may join this one: it started on an idle device before."""
         beside_others = any(usage.shared for usage in attempt.usage)
-        return job.own_device or (job.queue is Queue.RECOVERY and beside_others)
+        return job.own_device or (job.recovers_idle and beside_others)
 
 
 def lower_bound_mib(job: Job, attempt: Attempt, evidence: OutOfMemory) -> int | None:

@@ -45,8 +45,3 @@ class Looser(IdleDevice):
     def next_mib(self, job: Job, attempt: Attempt, evidence: OutOfMemory) -> int | None:
         """Return the MiB per GPU to find next; None if nothing is known to start from."""
         raise NotImplementedError
-
-    def wants_own_device(self, job: Job, attempt: Attempt) -> bool:
-        """Return whether no job may join this one: it started on an idle device before."""
-        beside_others = any(usage.shared for usage in attempt.usage)
-        return job.own_device or (job.recovers_idle and beside_others)
