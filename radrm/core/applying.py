@@ -129,8 +129,7 @@ _CARRIERS: dict[type[Proposal], Callable[[State, Job, Any], None]] = {
 
 def checkpoint_taken(state: State, job: Job, attempt: Attempt, event: CheckpointTaken) -> None:
     """Note a job's checkpoint, also one that nobody asked for. A migrating job is stopped now."""
-    saved = event.progress or job.progress
-    job = state.put_job(replace(job, saved=saved, saved_at=event.at))
+    job = state.put_job(replace(job, saved=event.progress or job.saved, saved_at=event.at))
     asked = attempt.asked(ActionKind.CHECKPOINT)
     early_s = asked.asked.since(event.happened) if asked and event.happened else None
     if asked is None or (early_s is not None and early_s > 0):

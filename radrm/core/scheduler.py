@@ -286,6 +286,12 @@ class Scheduler:
         if job and attempt:
             self.state.put_progress(job, event.progress)
 
+    def _on_host_use(self, event: ev.HostUsed) -> None:
+        for job_id, serial, use in event.uses:
+            attempt = self.state.live_attempt(job_id, serial)
+            if attempt is not None:
+                self.state.put_host_use(attempt, use)
+
     def _on_checkpoint(self, event: ev.CheckpointTaken) -> None:
         job, attempt = self._live(event.job_id, event.serial)
         if job and attempt:
@@ -348,6 +354,7 @@ _HANDLERS: dict[type[ev.Event], Callable[[Scheduler, Any], None]] = {
     ev.LaunchVoided: Scheduler._on_voided,
     ev.AttemptEnded: Scheduler._on_ended,
     ev.ProgressReported: Scheduler._on_progress,
+    ev.HostUsed: Scheduler._on_host_use,
     ev.CheckpointTaken: Scheduler._on_checkpoint,
     ev.Resized: Scheduler._on_resized,
     ev.SharesApplied: Scheduler._on_shares,

@@ -60,7 +60,8 @@ def expect(
     now = state.step.now
     due_s = now.boot_s + limit_s(state.settings, job, kind)
     pending = Pending(kind, now, due_s, shares)
-    state.put_attempt(changed(attempt, pending=(*attempt.pending, pending)))
+    asked = now if kind is ActionKind.CHECKPOINT else attempt.checkpoint_asked
+    state.put_attempt(changed(attempt, pending=(*attempt.pending, pending), checkpoint_asked=asked))
     state.wake(Timer(due_s, DEADLINE, job.id, attempt.serial))
     return pending
 

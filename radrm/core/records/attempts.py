@@ -145,6 +145,21 @@ class PlannerRequest:
 
 
 @dataclass(frozen=True, slots=True)
+class HostUse:
+    """What an attempt has used of its server until `at`, by its control groups; None: unknown.
+
+    `cpu_s` (CPU seconds), `block_bytes` (read and written) and `network_bytes` (both ways) are
+    sums since its start; `memory_mib` is what it holds.
+    """
+
+    at: Instant
+    cpu_s: float | None = None
+    memory_mib: int | None = None
+    block_bytes: int | None = None
+    network_bytes: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Attempt:
     """One launch of a job. `serial` is unique over all attempts ever made."""
 
@@ -171,6 +186,10 @@ class Attempt:
     """The planner that started it; None if an earlier release did."""
     requested: PlannerRequest | None = None
     """The last change that a planner asked for while it ran; None without one."""
+    checkpoint_asked: Instant | None = None
+    """When it was last asked to save its state; it stays after the answer."""
+    host_use: HostUse | None = None
+    """Its last measured use of the server; None before the first."""
 
     def moved_since(self, before: Attempt) -> bool:
         """Return whether a plan about the earlier record does not fit this one."""

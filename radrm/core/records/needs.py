@@ -37,10 +37,14 @@ class Role:
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """How a job saves its state, and how many seconds that takes."""
+    """How a job saves its state, and how many seconds that takes.
+
+    `signal` is the number of the signal that asks for it. None: USR1, and TERM for EXIT.
+    """
 
     kind: CheckpointKind = CheckpointKind.NONE
     cost_s: float | None = None
+    signal: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
