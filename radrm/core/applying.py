@@ -25,6 +25,7 @@ from radrm.core.lifecycle.outcomes import has_saved, is_newer
 from radrm.core.lifecycle.pending import action_of, ask, without
 from radrm.core.lifecycle.resizing import begin_resize, end_resize
 from radrm.core.lifecycle.stops import stop
+from radrm.core.planning.planners import REQUESTS
 from radrm.core.planning.reserving import put_planned
 from radrm.core.proposals import (
     Hopeless,
@@ -37,7 +38,7 @@ from radrm.core.proposals import (
     Start,
     TakeCheckpointNow,
 )
-from radrm.core.records import Attempt, Job, Refusal
+from radrm.core.records import Attempt, Job, PlannerRequest, Refusal
 from radrm.core.state.state import State
 from radrm.core.state.timers import ALL_PLANNERS, Timer
 from radrm.core.units import show_seconds
@@ -123,6 +124,22 @@ _CARRIERS: dict[type[Proposal], Callable[[State, Job, Any], None]] = {
     ResizeTo: _resize,
     SetShares: _set_shares,
 }
+
+
+# ------------------------------------------------------------------ for users
+
+
+def request(state: State, proposal: Proposal, by: str) -> None:
+    """Carry out what a user asks for about a running job, if that is possible now.
+
+    Unlike a planner's, it does not wait after a failure: the user sees that.
+    """
+    if check(state, proposal) is not None:
+        return
+    _CARRIERS[type(proposal)](state, state.jobs[proposal.job_id], proposal)
+    attempt = state.attempts[proposal.job_id]
+    kind = REQUESTS[type(proposal)]
+    state.put_attempt(replace(attempt, requested=PlannerRequest(kind, user=by)))
 
 
 # ------------------------------------------------------------------ results of the actions

@@ -284,3 +284,73 @@ def test_a_longer_saving_time_is_waited_for() -> None:
     slow = replace(world.jobs[1].spec, checkpoint=Checkpoint(SIGNAL, cost_s=PATIENCE_S))
     world.scheduler.state.put_job(replace(world.jobs[1], spec=slow))
     assert ask(world).due_boot_s == world.boot_s + 3 * PATIENCE_S
+
+
+# ------------------------------------------------------------------ what users ask for
+
+
+def server_of_two(**spec: object) -> tuple[World, Job]:
+    world = World(gpus(2), settings=CORE)
+    job = world.submit(8 * GIB, smact=0.1, **spec)  # type: ignore[arg-type]
+    world.obey = False
+    return world, job
+
+
+def move(world: World, to: str | None = None) -> str | None:
+    event = ev.MigrateRequested(at=world.now, job_id=1, by="ada", device=to)
+    refusal = world.scheduler.refuse_request(event)
+    world.step(event)
+    return refusal.message if refusal is not None else None
+
+
+@pytest.mark.parametrize("to", [None, "GPU-1"])
+def test_a_user_moves_a_job(to: str | None) -> None:
+    world, job = server_of_two(checkpoint=Checkpoint(SIGNAL))
+    assert world.where(1) == ("GPU-0",)
+    assert move(world, to) is None
+    assert world.reservations["job:1", "GPU-1"].kind is ReservationKind.MIGRATION
+    attempt = world.live(1)
+    assert attempt is not None and str(attempt.requested) == "ada asked for a migration"
+    save(world, job, 0.5)
+    end(world, job, BY_TERM)
+    assert (world.where(1), world.jobs[1].moves) == (("GPU-1",), 1)
+    assert world.attempts[1, 1].reason == "preempted: ada asked for a migration"
+
+
+def test_a_user_asks_a_job_to_save() -> None:
+    world, job = server_of_two(checkpoint=Checkpoint(SIGNAL))
+    event = ev.CheckpointRequested(at=world.now, job_id=1, by="ada")
+    assert world.scheduler.refuse_request(event) is None
+    world.step(event)
+    assert isinstance(world.actions[-1], act.TakeCheckpoint)
+    assert "under way" in str(world.scheduler.refuse_request(event))
+    save(world, job, 0.5)
+    attempt = world.live(1)
+    assert attempt is not None and str(attempt.requested) == "ada asked for a checkpoint"
+    assert attempt.stop is None
+
+
+def test_what_cannot_be_moved_is_refused_with_the_reason() -> None:
+    world, _ = server_of_two()
+    assert move(world) == "it cannot save its work"
+    world, _ = server_of_two(checkpoint=Checkpoint(SIGNAL))
+    assert move(world, "GPU-0") == "it is on that GPU"
+    assert move(world, "GPU-7") is not None
+    big = world.submit(38 * GIB, smact=0.1)
+    assert world.where(big) == ("GPU-1",)
+    for to in (None, "GPU-1"):
+        refusal = move(world, to)
+        assert refusal is not None and "free" in refusal, refusal
+    assert not [r for r in world.stored.values() if r.kind is ReservationKind.MIGRATION]
+    assert move(world) is not None and world.live(1) is not None
+    world.cancel(1)
+    assert "not running" in str(move(world))
+
+
+def test_a_job_keeps_its_cpus_when_it_moves() -> None:
+    from radrm.core.records import Node
+
+    world = World(gpus(2), settings=CORE, node=Node(cpus=8.0))
+    world.submit(GIB, smact=0.1, cpus=6.0, checkpoint=Checkpoint(SIGNAL))
+    world.obey = False
+    assert move(world) is None
