@@ -191,6 +191,6 @@ def _stopped(state: State, job: Job, attempt: Attempt) -> None:
     lost = attempt.stop.reason is StopReason.LOST and job.spec.requeue
     if lost or attempt.stop.reason is StopReason.PREEMPTED:
         why = attempt.reason or attempt.stop.reason.value
-        return_to_queue(state, job, progress=job.saved, **setback(state, job, attempt, why))
+        return_to_queue(state, job, **setback(state, job, attempt, why))
         return
     finish(state, job, _END_OF_STOP[attempt.stop.reason], attempt, why_stopped(job, attempt.stop))
