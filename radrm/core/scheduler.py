@@ -63,7 +63,6 @@ from radrm.core.state.state import State
 from radrm.core.state.window import Window
 from radrm.core.view import View
 
-
 Requested: TypeAlias = ev.CheckpointRequested | ev.MigrateRequested
 
 
