@@ -15,6 +15,7 @@ from radrm.config import values as v
 from radrm.config.goals import AUTO, GOALS, resolved
 from radrm.config.old_names import with_present_names, without_removed
 from radrm.config.shapes import (
+    CheckpointConfig,
     Config,
     DaemonConfig,
     EstimationConfig,
@@ -168,6 +169,11 @@ def _node(value: Any, place: v.Place) -> NodeConfig:
     return NodeConfig(**v.known(v.table(value, place), _NODE, place))
 
 
+def _checkpoint(value: Any, place: v.Place) -> CheckpointConfig:
+    sound = v.known(v.table(value, place), {"patience_s": v.between(1, 86_400)}, place)
+    return CheckpointConfig(**sound)
+
+
 def _daemon(value: Any, place: v.Place) -> DaemonConfig:
     return DaemonConfig(**v.known(v.table(value, place), {}, place))
 
@@ -227,5 +233,6 @@ _CHECKS: dict[str, v.Check] = {
     "estimation": _estimation,
     "unmanaged": _unmanaged,
     "node": _node,
+    "checkpoint": _checkpoint,
     "daemon": _daemon,
 }
