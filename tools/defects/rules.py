@@ -60,10 +60,16 @@ MUTANTS = (
         "if False:",
     ),
     Mutant(
+        "a cap by a planner takes CPUs from other jobs",
+        "state/nodes.py",
+        "0 if share.role in only_capped else milli(share.cpus)",
+        "milli(share.cpus)",
+    ),
+    Mutant(
         "a resize books the new tasks without the old ones",
         "constraints/nodes.py",
-        "booked_by((*nodes.placements_of(job.id), placement)).items()",
-        "booked_by((placement,)).items()",
+        "booked_by(job, (*nodes.placements_of(job.id), placement)).items()",
+        "booked_by(job, (placement,)).items()",
     ),
     Mutant(
         "jobs elsewhere hold the turn of one that lacks CPUs",

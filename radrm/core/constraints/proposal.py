@@ -106,9 +106,11 @@ def _check_resize(state: State, job: Job, attempt: Attempt, proposal: ResizeTo) 
 
 def _check_shares(state: State, job: Job, attempt: Attempt, proposal: SetShares) -> Refusal | None:
     def fixed(placement: Placement) -> Counter[Share]:
-        return Counter(replace(s, sm_fraction=None, cpus=None) for s in placement.shares)
+        return Counter(
+            replace(s, sm_fraction=None, cpus=None, cpu_weight=None) for s in placement.shares
+        )
 
     wanted = Placement(shares=proposal.shares, collocation=attempt.placement.collocation)
     if fixed(wanted) != fixed(attempt.placement):
-        return Refusal("shares", "only CPU and SM caps can change while a job runs")
+        return Refusal("shares", "only CPU and SM shares can change while a job runs")
     return refuse_caps(proposal.shares) or refuse_bookings(state, job, wanted)

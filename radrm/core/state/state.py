@@ -57,7 +57,7 @@ from radrm.core.state.timers import ORDER_KEY, RESERVATION_OVER, RULES_AGAIN, Ti
 from radrm.core.state.use import Uses
 from radrm.core.state.window import SmactWindow, Window
 from radrm.core.transitions import Trigger, after
-from radrm.core.words import DeviceKind
+from radrm.core.words import DeviceKind, JobState
 
 LAUNCH_PAUSE_S = 60.0
 """The longest pause of all launches after the server could not start a job."""
@@ -202,8 +202,14 @@ class State:
         return [self.jobs[i] for i in sorted(ids) if i in self.jobs and self.jobs[i].state.waiting]
 
     def move(self, job: Job, trigger: Trigger, **changes: object) -> Job:
-        """Change a job's state by a row of the transition table, and save it."""
-        return self.put_job(changed(job, state=after(job.state, trigger), **changes))
+        """Change a job's state by a row of the transition table, and save it.
+
+        Unless it has completed, a job without an attempt has no more progress than it has saved.
+        """
+        state = after(job.state, trigger)
+        if not state.live and state is not JobState.COMPLETED:
+            changes["progress"] = job.saved
+        return self.put_job(changed(job, state=state, **changes))
 
     def touched_since(self, job_id: int, version: int) -> bool:
         """Return whether a job has changed since that version of the view, or is gone."""
