@@ -36,6 +36,7 @@ NUMBERS = ("step", "total", "epoch", "loss", "work_done", "at")
 """The keys of `saved.json` that count; `at` is when it was written, in wall seconds."""
 NOTHING: Fields = {"saved": None, "newest_s": None}
 """The fields when nothing is known."""
+_DRAFT = f"{FILE}."
 _MOST_BYTES = 4096
 _MOST_NAMES = 2000
 _MOST_NUMBER = 1e300
@@ -111,7 +112,8 @@ def _newest_s(folder: int, left: list[int], deeper: bool = True) -> float:
             left[0] -= 1
             if left[0] < 0:
                 break
-            if entry.name.startswith(".") or entry.name.endswith(".tmp"):
+            name = entry.name
+            if name.startswith((".", _DRAFT)) or name.endswith(".tmp"):
                 continue
             try:
                 newest_s = max(newest_s, entry.stat(follow_symlinks=False).st_mtime)
