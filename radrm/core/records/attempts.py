@@ -190,6 +190,8 @@ class Attempt:
     """When it was last asked to save its state; it stays after the answer."""
     host_use: HostUse | None = None
     """Its last measured use of the server; None before the first."""
+    shares_refused: str | None = None
+    """Why this daemon could not set its CPU shares and will not be asked again; None: it can."""
 
     def moved_since(self, before: Attempt) -> bool:
         """Return whether a plan about the earlier record does not fit this one."""
