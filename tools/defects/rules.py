@@ -246,6 +246,12 @@ MUTANTS = (
         new="",
     ),
     Mutant(
+        "a second GPU that stays idle brings a job forward",
+        "../orders/smallest_work.py",
+        "(self.wide_weight < 1 and not needs_them)",
+        "False",
+    ),
+    Mutant(
         "an offer with a holder's old record",
         "constraints/offers.py",
         "jobs.get(job_id) is not holder.job or ",
