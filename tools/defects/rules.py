@@ -246,6 +246,18 @@ MUTANTS = (
         new="",
     ),
     Mutant(
+        "a longer history replaces what a user declared",
+        "lifecycle/edits.py",
+        "best.source not in (DECLARED, MEASURED)",
+        "best.source != MEASURED",
+    ),
+    Mutant(
+        "a longer history changes a running job's record",
+        "lifecycle/edits.py",
+        "not job.state.waiting or job.estimating:\n        return\n    known",
+        "job.estimating:\n        return\n    known",
+    ),
+    Mutant(
         "a second GPU that stays idle brings a job forward",
         "../orders/smallest_work.py",
         "(self.wide_weight < 1 and not needs_them)",
