@@ -183,7 +183,9 @@ def _check_kind(where: str, setting: Field[Any], value: Any) -> None:
     if isinstance(value, bool) is not (kind is bool):
         right = False
     elif kind is float:
-        right = isinstance(value, (int, float)) and _finite(value)
+        right = isinstance(value, (int, float))
+        if right and not _finite(value):
+            raise BadConfig(f"{where} = {value!r} is not a finite number")
     else:
         right = isinstance(value, kind)
     if not right:

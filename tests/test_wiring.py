@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 from importlib.metadata import EntryPoint, EntryPoints
+from math import inf, nan
 
 import pytest
 from pytest_mock import MockerFixture
 
+from radrm import wiring
 from radrm.config import Config, parse_config
 from radrm.core.records import Estimate
 from radrm.core.rules import missing_members
@@ -29,6 +31,7 @@ from radrm.wiring import (
     make_planner,
     make_rules,
     make_settings,
+    settings_of,
 )
 
 MAGM = 'policy = "magm"\n[policies.magm]\n'
@@ -100,6 +103,17 @@ def test_what_is_wrong_is_named(text: str, words: tuple[str, ...]) -> None:
 def test_core_settings_are_checked(text: str, word: str) -> None:
     with pytest.raises(BadConfig, match=word):
         make_settings(config(text))
+
+
+@pytest.mark.parametrize("value", [nan, inf, -inf, -0.5, True, 10**400])
+def test_no_rule_takes_a_number_that_is_none(value: float) -> None:
+    for kind, names in REGISTRIES.items():
+        for name in names:
+            rule = find_rule(kind, name)
+            for key, setting in settings_of(rule).items():
+                if type(setting.default) is float:
+                    with pytest.raises(BadConfig, match=f"{name}.{key} = "):
+                        wiring._checked(name, rule, {key: value})
 
 
 def test_core_settings_are_taken_and_never_stale_too_soon() -> None:
