@@ -11,8 +11,8 @@ from pytest_mock import MockerFixture
 
 from radrm import wiring
 from radrm.config import Config, parse_config
-from radrm.core.records import Estimate
-from radrm.core.rules import missing_members
+from radrm.core.records import Estimate, Job
+from radrm.core.rules import Order, missing_members
 from radrm.core.units import WHOLE_DEVICE_MIB
 from radrm.core.words import Collocation, Quantity
 from radrm.errors import BadConfig
@@ -155,6 +155,20 @@ def test_a_rule_that_lacks_a_part_of_its_interface_is_an_error(mocker: MockerFix
     mocker.patch("radrm.wiring.find_rule", return_value=Theirs)
     with pytest.raises(BadConfig, match=r"\[policies.theirs\] .* has no overcommits, refuse; add"):
         make_settings(Config(policy="theirs"))
+
+
+def test_an_order_of_an_earlier_release_is_told_the_new_call(mocker: MockerFixture) -> None:
+    class Old(Order):
+        name = "theirs"
+
+        def key(self, job: Job) -> tuple[int]:  # type: ignore[override]
+            return (job.id,)
+
+    mocker.patch("radrm.wiring.find_rule", return_value=Old)
+    with pytest.raises(
+        BadConfig, match=r"\[orders.theirs\] .*Old has key\(job\), not key\(job, now\)"
+    ):
+        make_rules(Config(order="theirs", policy="magm"))
 
 
 def theirs(mocker: MockerFixture, **members: object) -> None:
