@@ -132,4 +132,10 @@ MUTANTS = (
         "        self.version += 1\n        self.reading, self.load",
         "        self.reading, self.load",
     ),
+    Mutant(
+        "what was reported and not saved outlives an attempt",
+        "state/state.py",
+        "if not state.live and state is not JobState.COMPLETED:",
+        "if state is JobState.PENDING:",
+    ),
 )

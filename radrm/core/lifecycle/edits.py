@@ -13,6 +13,7 @@ from radrm.core.events import (
     EstimateReady,
     HoldRequested,
     JobSubmitted,
+    PredictionsReady,
     RequeueRequested,
 )
 from radrm.core.lifecycle.dependencies import cycle, is_open
@@ -65,15 +66,19 @@ def estimated(state: State, event: EstimateReady) -> None:
         state.put_job(replace(known, estimating=False))
 
 
-def predicted(state: State, job_id: int, estimates: Sequence[Estimate]) -> None:
-    """Save new predictions of a waiting job's SM activity and duration.
+def predicted(state: State, event: PredictionsReady) -> None:
+    """Save new predictions of the SM activity and duration of waiting jobs.
 
-    What was declared, and what the job's own attempts have shown, stays. So does its memory: the
+    What was declared, and what a job's own attempts have shown, stays. So does its memory: the
     devices that it fits on, and what a user was told, do not change while it waits.
     """
-    job = state.jobs.get(job_id)
-    if job is None or not job.state.waiting or job.estimating:
-        return
+    for job_id, estimates in event.estimates:
+        job = state.jobs.get(job_id)
+        if job is not None and job.state.waiting and not job.estimating:
+            _predict(state, job, estimates)
+
+
+def _predict(state: State, job: Job, estimates: Sequence[Estimate]) -> None:
     known = job.estimates
     for quantity in (Quantity.SMACT, Quantity.DURATION):
         best = job.estimate(quantity)
