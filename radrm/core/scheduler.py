@@ -263,6 +263,9 @@ class Scheduler:
     def _on_estimate(self, event: ev.EstimateReady) -> None:
         edits.estimated(self.state, event)
 
+    def _on_predictions(self, event: ev.PredictionsReady) -> None:
+        edits.predicted(self.state, event)
+
     # ------------------------------------------------------------- handlers: devices
 
     def _on_devices(self, event: ev.DevicesSeen) -> None:
@@ -342,7 +345,9 @@ class Scheduler:
         elif isinstance(action, (Launch, DueAction)):
             job, attempt = self._live(action.job_id, action.serial)
             if job and attempt and isinstance(action, DueAction):
-                applying.action_failed(self.state, job, attempt, action, event.reason)
+                applying.action_failed(
+                    self.state, job, attempt, action, event.reason, event.passing
+                )
             elif attempt and attempt.started is None:
                 # A failed launch is an attempt that ended before it started.
                 self._on_ended(
@@ -375,6 +380,7 @@ _HANDLERS: dict[type[ev.Event], Callable[[Scheduler, Any], None]] = {
     ev.EditRequested: Scheduler._on_edit,
     ev.DrainRequested: Scheduler._on_drain,
     ev.EstimateReady: Scheduler._on_estimate,
+    ev.PredictionsReady: Scheduler._on_predictions,
     ev.DevicesSeen: Scheduler._on_devices,
     ev.NodesSeen: Scheduler._on_nodes,
     ev.ReadingsTaken: Scheduler._on_readings,

@@ -10,11 +10,13 @@ from collections.abc import Sequence
 from signal import Signals
 from typing import Any
 
+from radrm.core.constraints.kinds import without_device
 from radrm.core.records import Attempt, EarlySignal, Instant, Job, Refusal
 from radrm.core.scheduler import Scheduler
 from radrm.core.snapshot import Snapshot
 from radrm.core.units import show_seconds
 from radrm.core.words import ActionKind, Quantity, ReservationKind
+from radrm.daemon.views.cpu_shares import cpu_share, part
 from radrm.daemon.views.expected import expected_end
 from radrm.daemon.views.rows import Row
 from radrm.host.processes.controllers import Controllers
@@ -67,7 +69,14 @@ class JobDocuments:
 
     def job(self, job: Job, now: Instant, reason: str | None) -> Document:
         """One job. `reason` is why it waits, if that is known."""
-        return self._document(job, now, reason, self._behind(job))
+        document = self._document(job, now, reason, self._behind(job))
+        snapshot = self._scheduler.snapshot
+        live = snapshot.attempt(job.id)
+        if live is not None and document["cpu_share"] is not None:
+            document["cpu_share"]["part"] = part(snapshot, live)
+        names = job.spec.prefer_gpus + job.spec.avoid_gpus
+        document["unknown_gpus"] = unknown_gpus(snapshot, names)
+        return document
 
     def why_waiting(self, job: Job, now: Instant) -> str | None:
         """Why a waiting job waits, in one line; None for one that does not wait."""
@@ -110,6 +119,7 @@ class JobDocuments:
             "cpus": job.spec.cpus,
             "memory_mib": job.spec.memory_mib,
             "not_enforced": self._not_enforced(job),
+            "cpu_share": cpu_share(live) if live else None,
             "estimate_mib": int(estimate.value) if estimate else None,
             "estimate_upper_mib": int(max(estimate.upper, estimate.value)) if estimate else None,
             "estimate_source": estimate.source if estimate else None,
@@ -164,6 +174,11 @@ class JobDocuments:
         """The label of the head of the line that a job stands in; None for the head itself."""
         head = self._scheduler.snapshot.head(job)
         return None if head is None or head.id == job.id else head.label
+
+
+def unknown_gpus(snapshot: Snapshot, names: Sequence[str]) -> list[str]:
+    """The names of GPUs that mean none of the present ones."""
+    return without_device(names, [each.device for each in snapshot.devices]) if names else []
 
 
 def in_one_line(snapshot: Snapshot, refusals: Sequence[Refusal]) -> str | None:

@@ -14,9 +14,10 @@ import threading
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 
+from radrm.errors import Refused
 from radrm.host.attempts.containers import Containers
 from radrm.host.attempts.evidence import Evidence
-from radrm.host.processes import cgroups
+from radrm.host.processes import cgroups, limits
 from radrm.host.processes.identity import Identity, alive, identify, open_pidfd
 from radrm.host.processes.limits import Limits
 from radrm.host.processes.procfs import Stat, read_stat
@@ -103,6 +104,19 @@ class Live:
         # To look at every process of a full server takes long.
         users = () if self.uid is None else (self.uid,)
         return grouped or attempt_processes(self.token, self.runner, (), users)
+
+    def set_shares(self, group: str, cpus: float | None, weight: float | None) -> None:
+        """Limit and weigh the CPUs of the job's processes in this group. Raises `Refused`."""
+        if not os.path.isdir(group):
+            if cpus is None and weight is None:
+                return
+            cgroups.make(group)
+        if not limits.set_cpus(group, cpus):
+            raise Refused(f"the control group {group} takes no limit of CPUs")
+        if not limits.set_weight(group, weight):
+            raise Refused(f"the control group {group} takes no CPU weight")
+        if not limits.gather(group, self.processes):
+            raise Refused(f"its processes cannot be moved into the control group {group}")
 
     def members(self) -> dict[int, Stat]:
         """What the kernel says about the job's processes, by pid; never the runner."""
