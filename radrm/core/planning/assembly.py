@@ -59,16 +59,12 @@ _Offers = Sequence[tuple[Role, Sequence[Offer]]]
 
 
 def _offers_by_role(view: View, job: Job, only: Collection[str] | None) -> _Offers:
-    """Return each role that needs devices, with the offers of all devices."""
+    """Return each role that needs devices, with the offers of all devices, or of one."""
     return [
-        (role, _only(view.offers(job, role), only))
+        (role, view.offers(job, role) if only is None else (view.offer(job, role, only),))
         for role in job.spec.roles
         if role.count_min * role.needs.gpus
     ]
-
-
-def _only(offers: Sequence[Offer], uuids: Collection[str] | None) -> Sequence[Offer]:
-    return offers if uuids is None else [o for o in offers if o.device.uuid in uuids]
 
 
 def _modes(policy: Policy, job: Job, by_role: _Offers) -> list[Collocation | None]:
