@@ -14,7 +14,7 @@ from math import ceil
 from typing import Any
 
 from radrm.core.actions import DueAction
-from radrm.core.constraints.proposal import check
+from radrm.core.constraints.proposal import changes_only_cpus, check
 from radrm.core.events import CheckpointTaken, Resized, SharesApplied
 from radrm.core.lifecycle.dependencies import settle
 from radrm.core.lifecycle.ending import give_up
@@ -184,13 +184,23 @@ def shares_applied(state: State, job: Job, attempt: Attempt, event: SharesApplie
     state.put_attempt(replace(without(attempt, ActionKind.SHARES), placement=placement))
 
 
-def action_failed(state: State, job: Job, attempt: Attempt, action: DueAction, reason: str) -> None:
-    """Undo what an action was for, if it is still pending."""
+def action_failed(
+    state: State, job: Job, attempt: Attempt, action: DueAction, reason: str, passing: bool
+) -> None:
+    """Undo what an action was for, if it is still pending.
+
+    A server that cannot set shares now will not later, unless the reason is `passing`: then no
+    planner is heard about them again, for a controller asks at every interval.
+    """
     for pending in attempt.pending:
         if action_of(attempt, pending) == action:
             if pending.kind is ActionKind.CHECKPOINT:  # it has not been asked
                 attempt = state.put_attempt(replace(attempt, checkpoint_asked=pending.before))
             _undo(state, job, attempt, pending.kind, reason)
+            lasting = pending.kind is ActionKind.SHARES and not passing
+            if lasting and changes_only_cpus(attempt, pending.shares):
+                now = state.attempts[job.id]
+                state.put_attempt(replace(now, shares_refused=reason))
 
 
 def at_deadline(state: State, job: Job, attempt: Attempt) -> None:

@@ -62,8 +62,20 @@ MUTANTS = (
     Mutant(
         "a cap by a planner takes CPUs from other jobs",
         "state/nodes.py",
-        "0 if share.role in only_capped else milli(share.cpus)",
-        "milli(share.cpus)",
+        "0 if promised is None else max(milli(promised), milli(share.cpus))",
+        "max(milli(promised), milli(share.cpus))",
+    ),
+    Mutant(
+        "a job whose cap was lowered has lost its CPUs to others",
+        "state/nodes.py",
+        "0 if promised is None else max(milli(promised), milli(share.cpus))",
+        "0 if promised is None else milli(share.cpus)",
+    ),
+    Mutant(
+        "shares that a server cannot set are asked for again and again",
+        "constraints/proposal.py",
+        "why = state.nodes.find(share.node).shares_refused or attempt.shares_refused",
+        "why = None",
     ),
     Mutant(
         "a resize books the new tasks without the old ones",

@@ -110,6 +110,8 @@ def renew(state: State, job: Job, attempt: Attempt) -> None:
         if wanted and attempt.asked(kind) is None:
             expect(state, job, state.attempts[job.id], kind)
     attempt, now_s = state.attempts[job.id], state.step.now.boot_s
+    if attempt.shares_refused is not None:  # this daemon may have more rights
+        attempt = state.put_attempt(changed(attempt, shares_refused=None))
     kept = tuple(
         changed(p, due_boot_s=min(p.due_boot_s, now_s + limit_s(state.settings, job, p.kind)))
         for p in attempt.pending

@@ -199,6 +199,8 @@ class Attempt:
     """Why the last request to save has failed; None if it has not."""
     host_use: HostUse | None = None
     """Its last measured use of the server; None before the first."""
+    shares_refused: str | None = None
+    """Why this daemon could not set its CPU shares and will not be asked again; None: it can."""
 
     def moved_since(self, before: Attempt) -> bool:
         """Return whether a plan about the earlier record does not fit this one."""

@@ -6,7 +6,8 @@ Theory of operation
 
 A job books what the shares of its placements say: where it runs, where a resize or a migration
 leads, and the caps that the host is about to apply. A task counts once on each node, with the
-largest of its figures: all its shares have the same, and it may be in several placements. The CPUs
+largest of its figures: all its shares have the same, and it may be in several placements. A task
+never books fewer CPUs than it asked for: a planner that lowers its cap can raise it again. The CPUs
 of a task that asked for none are a cap by a planner: they are not promised to it, so not booked.
 
 Invariants:
@@ -49,16 +50,18 @@ NOTHING = Amount()
 def booked_by(job: Job | None, placements: Iterable[Placement]) -> dict[str, Amount]:
     """Return what placements of one job book together on each node."""
     roles = job.spec.roles if job is not None else ()
-    only_capped = {role.name for role in roles if role.needs.cpus is None}
+    asked = {role.name: role.needs.cpus for role in roles}
     tasks: dict[tuple[str, str, int], Amount] = {}
     for placement in placements:
         for share in placement.shares:
             if share.cpus is None and share.memory_mib is None:
                 continue
+            promised = asked.get(share.role, share.cpus)
+            cpus = 0 if promised is None else max(milli(promised), milli(share.cpus))
             task = (share.node, share.role, share.task)
             before = tasks.get(task, NOTHING)
             tasks[task] = Amount(
-                max(before.milli_cpus, 0 if share.role in only_capped else milli(share.cpus)),
+                max(before.milli_cpus, cpus),
                 max(before.memory_mib, share.memory_mib or 0),
             )
     found: dict[str, Amount] = {}

@@ -88,6 +88,55 @@ def test_caps_book_what_there_is_and_count_before_the_host_has_answered() -> Non
     assert booked(world)[0] == 1.0
 
 
+def test_a_lowered_cap_keeps_what_the_job_asked_for() -> None:
+    """Other jobs took the CPUs of a job whose cap a controller had lowered for a while."""
+    world = World(gpus(2), planners=(Passive(),), node=NODE)
+    job = start(world, world.submit(GIB, cpus=6), Placement((share(cpus=6.0),), SLICE))
+    assert propose(world, caps(world, job, 1.0)) is None
+    assert booked(world)[0] == 6.0
+    world.restart()
+    assert booked(world)[0] == 6.0
+    other = world.submit(GIB, cpus=3)
+    assert refused(world, other, Placement((share("GPU-1", cpus=3.0),), SLICE)) == "cpus"
+    assert propose(world, caps(world, job, 6.0)) is None
+    assert booked(world)[0] == 6.0
+
+
+def test_a_server_that_cannot_set_shares_is_not_asked() -> None:
+    """A share that failed was asked for, and logged, at every interval."""
+    why = "no control group can be made"
+    world = World(gpus(1), planners=(Passive(),), node=replace(NODE, shares_refused=why))
+    job = start(world, world.submit(GIB), on("GPU-0"))
+    refusal = propose(world, caps(world, job, 1.0))
+    assert refusal is not None and (refusal.rule, refusal.message) == ("shares", why)
+    assert not [a for a in world.actions if isinstance(a, act.ApplyShares)]
+    world.see_nodes(NODE)
+    assert propose(world, caps(world, job, 1.0)) is None
+
+
+@pytest.mark.parametrize("passing", [False, True])
+def test_a_share_that_failed_for_good_is_not_asked_for_again(passing: bool) -> None:
+    world = World(gpus(1), planners=(Passive(),), node=NODE)
+    job = start(world, world.submit(GIB), on("GPU-0"))
+    world.obey = False
+    assert propose(world, caps(world, job, 1.0)) is None
+    asked = world.actions[-1]
+    failed = ev.ActionFailed(at=world.now, action=asked, reason="no group", passing=passing)
+    world.step(failed)
+    world.pass_time(100.0)
+    refusal = propose(world, caps(world, job, 1.0))
+    attempt = world.live(job)
+    assert attempt is not None
+    if passing:
+        assert refusal is None and attempt.shares_refused is None
+        return
+    assert refusal is not None and (refusal.rule, refusal.message) == ("shares", "no group")
+    assert attempt.shares_refused == "no group", "planners see it"
+    world.obey = True
+    world.restart()
+    assert propose(world, caps(world, job, 1.0)) is None, "the next daemon may have more rights"
+
+
 def test_a_cap_of_a_job_that_asked_for_no_cpus_books_none() -> None:
     world = World(gpus(2), planners=(Passive(),), node=NODE)
     one, two = (start(world, world.submit(GIB), on(f"GPU-{i}")) for i in range(2))
