@@ -59,12 +59,19 @@ _Offers = Sequence[tuple[Role, Sequence[Offer]]]
 
 
 def _offers_by_role(view: View, job: Job, only: Collection[str] | None) -> _Offers:
-    """Return each role that needs devices, with the offers of all devices, or of one."""
+    """Return each role that needs devices, with the offers of all devices, or of `only` these."""
     return [
-        (role, view.offers(job, role) if only is None else (view.offer(job, role, only),))
+        (role, _offers(view, job, role, only))
         for role in job.spec.roles
         if role.count_min * role.needs.gpus
     ]
+
+
+def _offers(view: View, job: Job, role: Role, only: Collection[str] | None) -> Sequence[Offer]:
+    if only is None:
+        return view.offers(job, role)
+    uuids = [device.uuid for device in view.devices() if device.uuid in only]
+    return [view.offer(job, role, uuid) for uuid in uuids]
 
 
 def _modes(policy: Policy, job: Job, by_role: _Offers) -> list[Collocation | None]:
