@@ -107,6 +107,26 @@ class RequeueRequested(Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CheckpointRequested(Event):
+    """A user has a running job save its work. `by`: the user's name."""
+
+    job_id: int
+    by: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MigrateRequested(Event):
+    """A user has a running job save its work and go on elsewhere.
+
+    `device`: only there, by UUID; None: where the policy chooses. `by`: the user's name.
+    """
+
+    job_id: int
+    by: str
+    device: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class EditRequested(Event):
     """A user changes an unfinished job's `spec`, `estimates` and `after`.
 

@@ -18,11 +18,11 @@ from typing import Any
 from radrm.core import actions as act
 from radrm.core import events as ev
 from radrm.core.decision import Decision
-from radrm.core.records import Attempt, Device, Job
+from radrm.core.records import Attempt, Device, Job, Share
 from radrm.core.scheduler import Scheduler
 from radrm.core.words import Collocation, Outcome
 from radrm.daemon.intake.estimation import Estimation
-from radrm.daemon.launching import Site, cpus_of, plan_launch
+from radrm.daemon.launching import Site, cpus_of, plan_launch, weight_of
 from radrm.errors import RadrmError, Refused
 from radrm.host.attempts.launcher import Launcher
 from radrm.host.clock import Clock
@@ -174,12 +174,16 @@ class Effects:
         self._launcher.signal(self._attempt(action).serial, action.number)
 
     def _apply_shares(self, action: act.ApplyShares) -> ev.SharesApplied:
-        """Change the CPU cap. The driver reads an SM fraction only when a process starts."""
+        """Change the CPU cap and weight. The driver reads an SM fraction when a process starts."""
         attempt = self._attempt(action)
         before, after = attempt.placement.shares, action.shares
-        if {replace(s, cpus=None) for s in before} != {replace(s, cpus=None) for s in after}:
+
+        def fixed(shares: Iterable[Share]) -> set[Share]:
+            return {replace(share, cpus=None, cpu_weight=None) for share in shares}
+
+        if fixed(before) != fixed(after):
             raise Refused("only the CPUs of a running job can change, not its part of a GPU")
-        self._launcher.set_cpus(attempt.serial, cpus_of(after))
+        self._launcher.set_shares(attempt.serial, cpus_of(after), weight_of(after))
         now, job_id, serial = self._clock.now(), action.job_id, action.serial
         return ev.SharesApplied(at=now, job_id=job_id, serial=serial, shares=after)
 

@@ -107,6 +107,7 @@ def plan_launch(
         kill_grace_s=site.kill_grace_s,
         cpus=cpus_of(action.placement.shares),
         memory_mib=memory_of(action.placement.shares),
+        cpu_weight=weight_of(action.placement.shares),
     )
 
 
@@ -115,6 +116,14 @@ def cpus_of(shares: Iterable[Share]) -> float | None:
     caps = {(share.role, share.task): share.cpus for share in shares}
     known = [cpus for cpus in caps.values() if cpus is not None]
     return sum(known) if known and len(known) == len(caps) else None
+
+
+def weight_of(shares: Iterable[Share]) -> float | None:
+    """The CPU weight of all tasks together; None if no task has one."""
+    weights = {(share.role, share.task): share.cpu_weight for share in shares}
+    if set(weights.values()) <= {None}:
+        return None
+    return sum(1.0 if weight is None else weight for weight in weights.values())
 
 
 def memory_of(shares: Iterable[Share]) -> int | None:

@@ -44,6 +44,8 @@ from radrm.host.storage.submitted import Edits, Submission
 
 log = logging.getLogger("radrm")
 
+COUNT_EVERY_S = 10.0
+"""Seconds between two looks at what jobs have used of the server."""
 LONGEST_WAIT_S = 5.0
 """Real seconds of one wait, so that a dead watching thread is replaced in this time."""
 
@@ -102,6 +104,7 @@ class Loop:
         self._decisions = Decisions(parts.scheduler, parts.store, effects, parts.estimation.driver)
         self.reports = parts.site.reports
         self._rescan_at = 0.0
+        self._count_at = 0.0
         self.stopping = False
 
     # ------------------------------------------------------------- from other threads
@@ -218,6 +221,9 @@ class Loop:
         node = self.parts.node.changed() if not self.unsaved else None
         if node is not None:
             self.process([ev.NodesSeen(at=now, nodes=(node,))])
+        if now.boot_s >= self._count_at and not self.unsaved:
+            self._count_at = now.boot_s + COUNT_EVERY_S
+            self.process(self._attempts.used())
         self._monitor.ensure_alive()
         wake_at = self._decisions.wake_at
         if wake_at is not None and now.boot_s >= wake_at:

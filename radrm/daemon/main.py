@@ -117,7 +117,9 @@ def run(gpus: str | None, time_scale: float, settings: Sequence[str]) -> None:
         core = core.with_real_limits(devices.clock.scale)
         scheduler = Scheduler(rules, core, limit=RuleLimit())
         store = home.open_store()
-        launcher = Launcher(paths.state, devices.clock, controllers=controllers)
+        # On cgroup v1 the groups cost 20 ms a launch, and only planners of running jobs need them.
+        account = not set(config.planner) <= {"default", "backfill"}
+        launcher = Launcher(paths.state, devices.clock, controllers=controllers, account=account)
         service = EstimationService(
             config, lambda found: loop.post(found), leftovers=Leftovers(paths.traces)
         )
@@ -155,7 +157,7 @@ def run(gpus: str | None, time_scale: float, settings: Sequence[str]) -> None:
                 grace_s=core.grace_s,
                 kill_grace_s=KILL_GRACE_S,
             ),
-            node=NodeWatch(config.node),
+            node=NodeWatch(config.node, shares_refused=controllers.shares_refused),
             unmanaged=UnmanagedWatch(config.unmanaged, launcher.owner_of, os.getuid() == 0),
         )
         about = {

@@ -60,10 +60,28 @@ MUTANTS = (
         "if False:",
     ),
     Mutant(
+        "a cap by a planner takes CPUs from other jobs",
+        "state/nodes.py",
+        "0 if promised is None else max(milli(promised), milli(share.cpus))",
+        "max(milli(promised), milli(share.cpus))",
+    ),
+    Mutant(
+        "a job whose cap was lowered has lost its CPUs to others",
+        "state/nodes.py",
+        "0 if promised is None else max(milli(promised), milli(share.cpus))",
+        "0 if promised is None else milli(share.cpus)",
+    ),
+    Mutant(
+        "shares that a server cannot set are asked for again and again",
+        "constraints/proposal.py",
+        "why = state.nodes.find(share.node).shares_refused or attempt.shares_refused",
+        "why = None",
+    ),
+    Mutant(
         "a resize books the new tasks without the old ones",
         "constraints/nodes.py",
-        "booked_by((*nodes.placements_of(job.id), placement)).items()",
-        "booked_by((placement,)).items()",
+        "booked_by(job, (*nodes.placements_of(job.id), placement)).items()",
+        "booked_by(job, (placement,)).items()",
     ),
     Mutant(
         "jobs elsewhere hold the turn of one that lacks CPUs",

@@ -8,7 +8,7 @@ several devices gets idle ones that are near each other (`near`).
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Any, TypeAlias
@@ -33,13 +33,13 @@ class Found:
 
 
 def find_placement(
-    view: View, policy: Policy, job: Job, policy_state: Any, only: str | None = None
+    view: View, policy: Policy, job: Job, policy_state: Any, only: Collection[str] | None = None
 ) -> Found:
     """Return a placement of `job` at its smallest size, on devices that `policy` chooses.
 
     A placement has one collocation mode. A job on several devices gets devices with the same
     mode. If these are too few, it is time-sliced on all, also where it could be an MPS client.
-    `only`: use no other device.
+    `only`: use no other devices.
     """
     lacks = view.refuse_on_nodes(job)
     if lacks is not None:
@@ -58,7 +58,7 @@ def find_placement(
 _Offers = Sequence[tuple[Role, Sequence[Offer]]]
 
 
-def _offers_by_role(view: View, job: Job, only: str | None) -> _Offers:
+def _offers_by_role(view: View, job: Job, only: Collection[str] | None) -> _Offers:
     """Return each role that needs devices, with the offers of all devices."""
     return [
         (role, _only(view.offers(job, role), only))
@@ -67,8 +67,8 @@ def _offers_by_role(view: View, job: Job, only: str | None) -> _Offers:
     ]
 
 
-def _only(offers: Sequence[Offer], uuid: str | None) -> Sequence[Offer]:
-    return offers if uuid is None else [o for o in offers if o.device.uuid == uuid]
+def _only(offers: Sequence[Offer], uuids: Collection[str] | None) -> Sequence[Offer]:
+    return offers if uuids is None else [o for o in offers if o.device.uuid in uuids]
 
 
 def _modes(policy: Policy, job: Job, by_role: _Offers) -> list[Collocation | None]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -22,11 +22,11 @@ def find_with_fallback(
     job: Job,
     policy_state: Any,
     fallback: Policy,
-    only: str | None = None,
+    only: Collection[str] | None = None,
 ) -> Found:
     """Return a placement by `policy`, or by `fallback` while `policy` rests after a failure.
 
-    `only`: use no other device.
+    `only`: use no other devices.
     """
     name = policy.name
     if policy is fallback or not view.isolation.rests("policy", name):

@@ -29,6 +29,11 @@ class Share:
     memory_mib: int | None = None
     cpu_weight: float | None = None
 
+    @property
+    def of_gpu(self) -> tuple[str | None, str, int, float | None]:
+        """Its part of a device that a planner can change: the SM fraction, and whose it is."""
+        return self.device, self.role, self.task, self.sm_fraction
+
 
 @dataclass(frozen=True, slots=True)
 class Placement:

@@ -15,6 +15,7 @@ from radrm.core.scheduler import Scheduler
 from radrm.core.snapshot import Snapshot
 from radrm.core.units import show_seconds
 from radrm.core.words import Quantity, ReservationKind
+from radrm.daemon.views.cpu_shares import cpu_share, part
 from radrm.daemon.views.expected import expected_end
 from radrm.daemon.views.rows import Row
 from radrm.host.processes.controllers import Controllers
@@ -67,7 +68,12 @@ class JobDocuments:
 
     def job(self, job: Job, now: Instant, reason: str | None) -> Document:
         """One job. `reason` is why it waits, if that is known."""
-        return self._document(job, now, reason, self._behind(job))
+        document = self._document(job, now, reason, self._behind(job))
+        snapshot = self._scheduler.snapshot
+        live = snapshot.attempt(job.id)
+        if live is not None and document["cpu_share"] is not None:
+            document["cpu_share"]["part"] = part(snapshot, live)
+        return document
 
     def why_waiting(self, job: Job, now: Instant) -> str | None:
         """Why a waiting job waits, in one line; None for one that does not wait."""
@@ -110,6 +116,7 @@ class JobDocuments:
             "cpus": job.spec.cpus,
             "memory_mib": job.spec.memory_mib,
             "not_enforced": self._not_enforced(job),
+            "cpu_share": cpu_share(live) if live else None,
             "estimate_mib": int(estimate.value) if estimate else None,
             "estimate_upper_mib": int(max(estimate.upper, estimate.value)) if estimate else None,
             "estimate_source": estimate.source if estimate else None,

@@ -40,7 +40,7 @@ def expected_end(snapshot: Snapshot, job: Job, live: Attempt, now: Instant) -> E
     left = found if found is not None else _by_duration(snapshot, job, live, ran_s, now)
     if left is None:
         return None
-    limit_s = job.spec.time_limit_s
+    limit_s = job.limit_s
     most_s = float("inf") if limit_s is None else max(0.0, limit_s - ran_s)
     return ExpectedEnd(*(now.wall_s + min(max(0.0, each), most_s) for each in left))
 
