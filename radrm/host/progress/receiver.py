@@ -78,7 +78,9 @@ class Receiver:
         found = os.lstat(folder)
         if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid():
             raise OSError(f"{folder} is not a folder of this daemon")
-        os.chmod(folder, 0o711 if self._give_away else 0o700)  # mkdir's own mode is cut by the umask
+        os.chmod(
+            folder, 0o711 if self._give_away else 0o700
+        )  # mkdir's own mode is cut by the umask
         opened = receive(path)
         try:
             if self._give_away:

@@ -109,7 +109,10 @@ def test_a_report_is_as_old_as_its_last_value() -> None:
 @pytest.mark.parametrize(
     "reports, expected",
     [
-        ([{"step": 95, "total": 100, "loss": 0.1}, {"saved": 60}], Progress(NOW, 60, 100, None, 0.6)),
+        (
+            [{"step": 95, "total": 100, "loss": 0.1}, {"saved": 60}],
+            Progress(NOW, 60, 100, None, 0.6),
+        ),
         ([{"step": 60, "total": 100, "loss": 0.1, "saved": 60}], Progress(NOW, 60, 100, 0.1, 0.6)),
         ([{"saved": 60}], Progress(NOW, 60)),
         ([{"work_done": 0.5, "epoch": 2, "saved": 60}], Progress(NOW, 60, None, None, 0.5, 2)),
