@@ -52,8 +52,8 @@ from radrm.host.mps.service import MpsService
 from radrm.host.mps.simulated import SimulatedMps
 from radrm.host.node import NodeWatch
 from radrm.host.planning.service import PlanningService
-from radrm.host.progress.receiver import Receiver
 from radrm.host.processes.controllers import prepare as prepare_controllers
+from radrm.host.progress.receiver import Receiver
 from radrm.host.simulated.simulated_gpus import SimulatedGpus
 from radrm.host.simulated.start_driver import ensure_driver
 from radrm.host.storage.arrivals import Arrivals

@@ -126,9 +126,9 @@ class Receiver:
         live = set(map(str, self._sockets))
         with contextlib.suppress(OSError):
             for name in os.listdir(self.path):
-                if name.isascii() and name.isdigit() and len(name) < _LONGEST_SERIAL:
-                    if name not in live:
-                        self._remove(name)
+                own = name.isascii() and name.isdigit() and len(name) < _LONGEST_SERIAL
+                if own and name not in live:
+                    self._remove(name)
 
     def _remove(self, name: str) -> None:
         """Remove an attempt's socket and folder; follow no link, and leave what is not radrm's."""
