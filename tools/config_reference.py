@@ -26,6 +26,7 @@ from radrm.config import (
     GpusConfig,
     MpsConfig,
     NodeConfig,
+    ProgressConfig,
     ReadingsConfig,
     UnmanagedConfig,
 )
@@ -42,6 +43,7 @@ _TABLES: Mapping[str, type] = {
     "estimation": EstimationConfig,
     "unmanaged": UnmanagedConfig,
     "node": NodeConfig,
+    "progress": ProgressConfig,
     "checkpoint": CheckpointConfig,
     "daemon": DaemonConfig,
 }

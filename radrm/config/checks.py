@@ -22,6 +22,7 @@ from radrm.config.shapes import (
     GpusConfig,
     MpsConfig,
     NodeConfig,
+    ProgressConfig,
     ReadingsConfig,
     Table,
     UnmanagedConfig,
@@ -169,6 +170,10 @@ def _node(value: Any, place: v.Place) -> NodeConfig:
     return NodeConfig(**v.known(v.table(value, place), _NODE, place))
 
 
+def _progress(value: Any, place: v.Place) -> ProgressConfig:
+    return ProgressConfig(**v.known(v.table(value, place), _PROGRESS, place))
+
+
 def _checkpoint(value: Any, place: v.Place) -> CheckpointConfig:
     sound = v.known(v.table(value, place), {"patience_s": v.between(1, 86_400)}, place)
     return CheckpointConfig(**sound)
@@ -212,6 +217,7 @@ _ESTIMATION: dict[str, v.Check] = {
     "trace_memory_mib": v.whole(512, 1 << 24),
 }
 _NODE: dict[str, v.Check] = {"cpus": v.cpus, "memory": v.host_memory}
+_PROGRESS: dict[str, v.Check] = {"interval_s": v.between(1, 3600)}
 _CHECKS: dict[str, v.Check] = {
     "goal": v.choice(*GOALS),
     "policy": v.name,
@@ -233,6 +239,7 @@ _CHECKS: dict[str, v.Check] = {
     "estimation": _estimation,
     "unmanaged": _unmanaged,
     "node": _node,
+    "progress": _progress,
     "checkpoint": _checkpoint,
     "daemon": _daemon,
 }

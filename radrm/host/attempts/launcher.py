@@ -307,10 +307,7 @@ class Launcher:
             limits.set_weight(group, weight)
 
     def set_shares(self, serial: int, cpus: float | None, weight: float | None) -> None:
-        """Limit and weigh the CPUs of a running attempt, from now on. Raises `Refused`.
-
-        `cpus` None: no limit. `weight` None: 1.
-        """
+        """Limit and weigh the CPUs of a running attempt (None: no limit; 1). Raises `Refused`."""
         live = self._live.get(serial)
         if live is None or not live.start_reported:
             raise Refused(f"attempt {serial} {'has ended' if live is None else 'does not run yet'}")
