@@ -100,9 +100,7 @@ def counts_line(counts: Mapping[str, int], devices: int) -> Styled:
     return line
 
 
-def job_rows(
-    jobs: Sequence[Document], index: Mapping[str, int], now: float | None = None
-) -> Rows:
+def job_rows(jobs: Sequence[Document], index: Mapping[str, int], now: float | None = None) -> Rows:
     """A row for each job: its GPUs, its memory, why it waits, how far it is.
 
     `index`: the GPUs' indices. `now`: as for `advance`.

@@ -16,8 +16,8 @@ from radrm.core.scheduler import Scheduler
 from radrm.core.snapshot import Snapshot
 from radrm.core.units import show_seconds
 from radrm.core.words import Quantity, ReservationKind
-from radrm.daemon.views.cpu_shares import cpu_share, part
 from radrm.daemon.progress import Reports
+from radrm.daemon.views.cpu_shares import cpu_share, part
 from radrm.daemon.views.expected import expected_end
 from radrm.daemon.views.rows import Row
 from radrm.host.processes.controllers import Controllers
