@@ -23,7 +23,7 @@ LONG_S = 5000
 @pytest.fixture
 def home(tmp_path: Path) -> Iterator[DaemonHome]:
     found = DaemonHome(tmp_path, scale=50.0)
-    found.settings += ["checkpoint.patience_s=100"]
+    found.settings += ["checkpoint.patience_s=2"]
     found.start()
     yield found
     found.close()
