@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from radrm.host.storage.paths import paths_for
 from tests.daemon.harness import DaemonHome
 from tests.waiting import wait_until
 
@@ -47,9 +48,12 @@ def at_work(home: DaemonHome, job: int, attempt: int = 1) -> bool:
     return log.exists() and "epoch" in log.read_text()
 
 
+def saved_file(home: DaemonHome, job: int) -> Path:
+    return Path(paths_for(home.environment, os.getuid()).checkpoints, str(job), "saved.json")
+
+
 def saved_step(home: DaemonHome, job: int) -> float:
-    path = home.folder / "home" / "state" / "checkpoints" / str(job) / "saved.json"
-    step: float = json.loads(path.read_text())["step"]
+    step: float = json.loads(saved_file(home, job).read_text())["step"]
     return step
 
 
@@ -169,8 +173,7 @@ def test_a_daemon_killed_after_the_request_knows_what_was_saved(
     assert home.radrm("migrate", str(job), "--no-wait").returncode == 0
     wait_until(lambda: home.job(job)["checkpoint_pending"], "the request")
     home.kill()
-    path = home.folder / "home" / "state" / "checkpoints" / str(job) / "saved.json"
-    wait_until(path.exists, "the save, which no daemon hears of")
+    wait_until(saved_file(home, job).exists, "the save, which no daemon hears of")
     home.start()
     wait_until(lambda: home.job(job)["moves"] == 1, f"the migration: {home.job(job)}")
     assert gpu(home, job) != before and home.job(job)["saved_work_done"] > 0
@@ -181,7 +184,7 @@ def test_a_runner_killed_after_a_save_loses_no_work(home: DaemonHome) -> None:
     wait_until(lambda: at_work(home, job), "it to be at work")
     assert home.radrm("checkpoint", str(job)).returncode == 0
     step = saved_step(home, job)
-    (folder,) = (home.folder / "home" / "state" / "attempts").iterdir()
+    (folder,) = Path(paths_for(home.environment, os.getuid()).attempts).iterdir()
     assert home.radrm("migrate", str(job), "--no-wait").returncode == 0
     os.kill(json.loads((folder / "start.json").read_text())["runner_pid"], signal.SIGKILL)
     wait_until(lambda: home.job(job)["attempts"] == 2, "the next attempt")
