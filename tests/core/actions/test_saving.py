@@ -354,3 +354,57 @@ def test_a_job_keeps_its_cpus_when_it_moves() -> None:
     world.submit(GIB, smact=0.1, cpus=6.0, checkpoint=Checkpoint(SIGNAL))
     world.obey = False
     assert move(world) is None
+
+
+# ------------------------------------------------------------------ a target that must be read
+
+
+def left_while_no_daemon_ran() -> World:
+    """A migrating job that has left before a restart; no device has been read since."""
+    world, job = saving(EXIT)
+    ask(world, Migrate(job_id=1, placement=on("GPU-1")))
+    serial = world.attempts[1, 1].serial
+    kept = world.kept()
+    world.scheduler = type(world.scheduler)(world.rules, world.settings)
+    world.step(ev.Restored(at=world.now, kept=kept))
+    world.step(ev.DevicesSeen(at=world.now, devices=world.devices))
+    saved = Progress(world.now, work_done=0.5)
+    world.step(ev.AttemptEnded(at=world.now, job_id=1, serial=serial, exits=(OK,), saved=saved))
+    world.step(ev.AttemptsAdopted(at=world.now))
+    assert world.state(1) is JobState.PENDING and world.jobs[1].pause is not None
+    assert world.reservations["job:1", "GPU-1"].kind is ReservationKind.MIGRATION
+    return world
+
+
+def test_a_job_waits_until_its_target_is_read() -> None:
+    world = left_while_no_daemon_ran()
+    world.read(["GPU-0"])
+    assert world.state(1) is JobState.PENDING
+    world.read(["GPU-1"])
+    assert world.where(1) == ("GPU-1",) and world.jobs[1].moves == 1
+    assert not [r for r in world.stored.values() if r.kind is ReservationKind.MIGRATION]
+
+
+def test_a_restart_keeps_the_wait_for_a_target() -> None:
+    world = left_while_no_daemon_ran()
+    world.restart()
+    assert world.where(1) == ("GPU-1",)
+
+
+def test_a_target_that_is_never_read_is_free_again() -> None:
+    world = left_while_no_daemon_ran()
+    world.broken["GPU-1"] = "no answer"
+    world.read(["GPU-1"])
+    assert world.state(1) is JobState.PENDING
+    world.pass_time(60.0)
+    assert world.where(1) == ("GPU-0",) and world.jobs[1].moves == 0
+    assert not [r for r in world.stored.values() if r.kind is ReservationKind.MIGRATION]
+
+
+def test_a_held_job_does_not_go_on() -> None:
+    world = left_while_no_daemon_ran()
+    world.hold(1)
+    world.read()
+    assert world.state(1) is JobState.PENDING
+    world.cancel(1)
+    assert not world.stored
