@@ -361,7 +361,7 @@ def test_a_job_keeps_its_cpus_when_it_moves() -> None:
 
 def left_while_no_daemon_ran() -> World:
     """A migrating job that has left before a restart; no device has been read since."""
-    world, job = saving(EXIT)
+    world, _ = saving(EXIT)
     ask(world, Migrate(job_id=1, placement=on("GPU-1")))
     serial = world.attempts[1, 1].serial
     kept = world.kept()
