@@ -121,6 +121,8 @@ def _asked(job: Document) -> Iterator[_Line]:
     if job.get("signal"):
         asked.append(f"signal {plain(_signal(job['signal']))}")
     yield "requested", ", ".join(asked)
+    if job.get("unknown_gpus"):
+        yield "not here", plain(", ".join(job["unknown_gpus"]))
     if job.get("not_enforced"):
         yield "limits", plain(job["not_enforced"])
     yield from estimated(job)

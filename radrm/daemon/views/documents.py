@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from signal import Signals
 from typing import Any
 
+from radrm.core.constraints.kinds import without_device
 from radrm.core.records import Attempt, EarlySignal, Instant, Job, Refusal
 from radrm.core.scheduler import Scheduler
 from radrm.core.snapshot import Snapshot
@@ -73,6 +74,8 @@ class JobDocuments:
         live = snapshot.attempt(job.id)
         if live is not None and document["cpu_share"] is not None:
             document["cpu_share"]["part"] = part(snapshot, live)
+        names = job.spec.prefer_gpus + job.spec.avoid_gpus
+        document["unknown_gpus"] = unknown_gpus(snapshot, names)
         return document
 
     def why_waiting(self, job: Job, now: Instant) -> str | None:
@@ -164,6 +167,11 @@ class JobDocuments:
         """The label of the head of the line that a job stands in; None for the head itself."""
         head = self._scheduler.snapshot.head(job)
         return None if head is None or head.id == job.id else head.label
+
+
+def unknown_gpus(snapshot: Snapshot, names: Sequence[str]) -> list[str]:
+    """The names of GPUs that mean none of the present ones."""
+    return without_device(names, [each.device for each in snapshot.devices]) if names else []
 
 
 def in_one_line(snapshot: Snapshot, refusals: Sequence[Refusal]) -> str | None:
