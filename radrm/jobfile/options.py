@@ -123,7 +123,7 @@ OPTIONS: tuple[Option, ...] = (
         "progress-pattern",
         "REGEX|auto",
         v.progress_pattern,
-        "read progress from the log: groups step, total, epoch, loss, work_done, saved",
+        "read progress from the log, as in (?P<step>\\d+)/(?P<total>\\d+)",
     ),
     Option("progress-file", "PATH", v.path, "read progress from this file instead of the log"),
     Option("model-summary", "FILE", v.path, "file with the model's summary, for estimators"),

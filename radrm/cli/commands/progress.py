@@ -22,7 +22,7 @@ PARAMETERS = tuple(
 
 
 def progress(step: str, total: str, epoch: str, loss: str, work_done: str, saved: str) -> int:
-    """Report a job's progress, from a script that radrm runs.
+    """Report a job's progress, from its own script.
 
     It returns at once, also while no daemon runs: then the report is lost, but `--saved` is kept
     in the job's checkpoint folder.
