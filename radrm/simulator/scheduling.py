@@ -37,7 +37,6 @@ from radrm.errors import RadrmError
 from radrm.estimators.history import WAITING
 from radrm.simulated.spec import SimulatedDevice
 from radrm.simulator.auto import AutoEstimates
-from radrm.simulator.courses import Course
 from radrm.simulator.history import History
 from radrm.simulator.task import Task
 from radrm.simulator.traces.job import TraceJob
