@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from radrm.core.records import Estimate
+
 
 @dataclass(frozen=True, slots=True)
 class TraceJob:
@@ -20,6 +22,7 @@ class TraceJob:
     - `after`: the lines of jobs that must end first; `after_arrays`: the arrays that must.
       Unknown lines and arrays are ignored.
     - `array`: the name of its array, of which `at_once` jobs run at a time.
+    - `predicted`: what was known of its SM activity and duration when it really ran.
     """
 
     submit_s: float
@@ -43,5 +46,6 @@ class TraceJob:
     after_arrays: tuple[str, ...] = ()
     array: str | None = None
     at_once: int | None = None
+    predicted: tuple[Estimate, ...] = ()
     command: str | None = None
     """Its command line, for `radrm trace run` on real GPUs. The simulator does not read it."""
