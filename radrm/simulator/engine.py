@@ -130,6 +130,8 @@ def _tasks(
     for at, job in enumerate(jobs):
         estimate_mib = estimate_of(job, scenario.estimator, errors, error_rng)
         known = known_records(job, scenario.known, known_rng)
+        given = {each.quantity for each in known}
+        known += tuple(each for each in job.predicted if each.quantity not in given)
         if scenario.known.memory is not None:
             estimate_mib = None
         if estimate_mib is not None:

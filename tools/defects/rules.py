@@ -8,14 +8,14 @@ MUTANTS = (
     Mutant(
         name="first minutes replace a declared activity",
         file="lifecycle/outcomes.py",
-        old="or smact is None or declared or slowed:",
-        new="or smact is None or slowed:",
+        old="or smact is None or declared:",
+        new="or smact is None:",
     ),
     Mutant(
         name="a job that was slow elsewhere shows its activity",
-        file="lifecycle/outcomes.py",
-        old="or smact is None or declared or slowed:",
-        new="or smact is None or declared:",
+        file="records/attempts.py",
+        old="if self.slowed:",
+        new="if False:",
     ),
     Mutant(
         "clamped to the largest of mixed devices",
@@ -274,6 +274,12 @@ MUTANTS = (
         "lifecycle/edits.py",
         "job is not None and job.state.waiting and not job.estimating:\n            _predict",
         "job is not None and not job.estimating:\n            _predict",
+    ),
+    Mutant(
+        "a job that was slow elsewhere counts as less",
+        "constraints/offers.py",
+        "is not None and not self.attempt.slowed:",
+        "is not None:",
     ),
     Mutant(
         "a second GPU that stays idle brings a job forward",

@@ -52,7 +52,7 @@ class Holder:
     """A live job on a device. `since_s`: the boot time at which it came there.
 
     `alone_smact` is the mean SM activity (0..1) of the readings while it was alone there; None:
-    it never was, or they do not show it yet.
+    it never was, or they do not show it yet. It is too low for an attempt that is `slowed`.
     """
 
     job: Job
@@ -64,7 +64,7 @@ class Holder:
     @property
     def smact(self) -> float | None:
         """The SM activity that it would show alone: as measured, else as predicted."""
-        if self.alone_smact is not None:
+        if self.alone_smact is not None and not self.attempt.slowed:
             return self.alone_smact
         return self.job.predicted(Quantity.SMACT)
 
