@@ -254,8 +254,8 @@ MUTANTS = (
     Mutant(
         "an offer with a stale reading",
         "constraints/offers.py",
-        "ledger.is_stale(state.step.now.boot_s) or ",
-        "",
+        "found is None or kept.stale:",
+        "found is None:",
     ),
     Mutant(
         "an offer to another user",
@@ -265,6 +265,6 @@ MUTANTS = (
     ),
     Mutant("an offer with another job's need", "constraints/offers.py", '"capacity", ', ""),
     Mutant(
-        "an offer out of turn", "constraints/offers.py", " or is_contested(state, ledger):", ":"
+        "an offer out of turn", "constraints/offers.py", " or is_contested(state, ledger)\n", "\n"
     ),
 )

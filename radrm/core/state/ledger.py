@@ -253,7 +253,28 @@ class DeviceLedger:
 
         Their peak rose, they settled, or they were last saved `NOTED_EVERY_S` ago.
         """
-        self.version += 1
+        shown = self._shown()
+        changed = self._take(reading)
+        if self._shown() != shown:
+            self.version += 1
+        return changed
+
+    def _shown(self) -> tuple[object, ...]:
+        """Return all of a reading's effects that a job which could come here depends on.
+
+        The age of the reading and the SM activity are compared at each use (`offers.py`).
+        """
+        reading = self.reading
+        # Why the SM activity is unknown tells a time that each reading changes.
+        unknown = reading if self.smact is None else None
+        failed: object = None
+        if reading is not None:
+            late = reading.at.boot_s < self.fresh_from_s
+            failed = reading.error, reading.fault, reading.used_mib is None, late
+        shown = [(h.observed_mib, h.settled, h.alone_smact) for h in self.holdings.values()]
+        return unknown, failed, self.unmanaged_mib, shown
+
+    def _take(self, reading: Reading) -> list[Holding]:
         self.reading, self.load.error = believable(reading)
         reading = self.reading
         boot_s = reading.at.boot_s
