@@ -8,8 +8,8 @@ MUTANTS = (
     Mutant(
         name="a shared second counts twice",
         file="state/holding.py",
-        old="holding.part_beside(others).seconds += until_s - since_s",
-        new="holding.part_beside(others).seconds += 2 * (until_s - since_s)",
+        old="part.seconds += until_s - since_s",
+        new="part.seconds += 2 * (until_s - since_s)",
     ),
     Mutant(
         name="shared time has any number of parts",
