@@ -20,8 +20,8 @@ MUTANTS = (
     Mutant(
         name="a cold reading shows the activity of shared time",
         file="state/ledger.py",
-        old="if reading.smact is not None and self.is_quiet and self.load.counts(reading):",
-        new="if reading.smact is not None and self.is_quiet:",
+        old="smact is not None and self.is_quiet and self.load.counts(reading)",
+        new="smact is not None and self.is_quiet",
     ),
     Mutant(
         name="each job on a shared device pays for all of it",

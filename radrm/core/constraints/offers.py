@@ -30,8 +30,9 @@ What a restart sees: nothing is stored.
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
+from operator import is_
 from typing import TypeAlias
 
 from radrm.core.constraints.modes import mode_on
@@ -92,16 +93,21 @@ class Offer:
 _Class: TypeAlias = tuple[Hashable, int, int, Collocation | None]
 """A job's need and user, the number of the role, and the mode that was asked for."""
 
+OffersOfRole: TypeAlias = tuple[Role, Sequence[Offer]]
+Refusals: TypeAlias = tuple[Refusal, ...]
+
 
 class Answers:
     """What a policy has answered about the offers of one job, while the offers are the same.
 
-    A rule is pure, so the same question has the same answer. `MOST` bounds the memory.
+    A rule is pure, so the same question has the same answer. That goes for one offer, and for a
+    whole search that found too few devices. `MOST` bounds the memory.
     """
 
     MOST = 4096
 
     def __init__(self) -> None:
+        self._failed: dict[int, tuple[object, Job, Sequence[OffersOfRole], Refusals]] = {}
         self._kept: dict[tuple[int, str], tuple[object, Offer, Job, object, Refusal | None]] = {}
 
     def find(
@@ -127,6 +133,27 @@ class Answers:
         if len(self._kept) >= self.MOST:
             self._kept.clear()
         self._kept[job.id, offer.device.uuid] = policy, offer, job, need, answer
+
+    def failure(self, policy: object, job: Job, offers: Sequence[OffersOfRole]) -> Refusals | None:
+        """Return why a search among these offers found too few devices; None if it did not.
+
+        Each role's offers must be the same tuple as before.
+        """
+        kept = self._failed.get(job.id)
+        if kept is None or kept[0] is not policy or kept[1] is not job:
+            return None
+        for (_, before), (_, now) in zip(kept[2], offers, strict=True):
+            if before is not now:
+                return None
+        return kept[3]
+
+    def keep_failure(
+        self, policy: object, job: Job, offers: Sequence[OffersOfRole], why: Refusals
+    ) -> None:
+        """Keep why a search found too few devices."""
+        if len(self._failed) >= self.MOST:
+            self._failed.clear()
+        self._failed[job.id] = policy, job, offers, why
 
 
 @dataclass(slots=True)
@@ -158,11 +185,23 @@ class Offers:
     def __init__(self, state: State) -> None:
         self._state = state
         self._kept: dict[str, _OfDevice] = {}
+        self._last: dict[_Class, tuple[Offer, ...]] = {}
 
     def all(self, job: Job, role: Role) -> tuple[Offer, ...]:
-        """Return an offer of every device, by node and index."""
+        """Return an offer of every device, by node and index.
+
+        If all are the same as for the last job of the class, so is the tuple.
+        """
         which = self._class_of(job, role, None)
-        return tuple([self._of(job, role, each.uuid, None, which) for each in self._state.listed])
+        found = [self._of(job, role, each.uuid, None, which) for each in self._state.listed]
+        if which is None:
+            return tuple(found)
+        last = self._last.get(which, ())
+        if len(last) != len(found) or not all(map(is_, last, found)):
+            if len(self._last) >= Answers.MOST:
+                self._last.clear()
+            last = self._last[which] = tuple(found)
+        return last
 
     def of(self, job: Job, role: Role, uuid: str, mode: Collocation | None) -> Offer:
         """Return a device as `job` would find it. `mode` replaces the job's own mode there."""

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from radrm.core.constraints.offers import Answers
-from radrm.core.planning.assembly import Found, find_placement
+from radrm.core.planning.assembly import Found, offers_by_role, place
 from radrm.core.planning.shapes import is_refusal
 from radrm.core.records import Job, Refusal
 from radrm.core.rules import Ask, Policy
@@ -31,7 +31,7 @@ def find_with_fallback(
     name = policy.name
     if policy is fallback or not view.isolation.rests("policy", name):
         try:
-            return find_placement(view, Checked(policy, view.answers), job, policy_state, only)
+            return _search(view, policy, job, policy_state, only)
         except RuleFailed as failed:
             used = f"{fallback.name} is used in its place" if policy is not fallback else "it waits"
             view.isolation.fail("policy", name, failed.error, used)
@@ -40,6 +40,24 @@ def find_with_fallback(
         return Found(None, (refusal,), policy_state)
     found = find_with_fallback(view, fallback, job, None, fallback, only)
     return replace(found, policy_state=policy_state)
+
+
+def _search(view: View, policy: Policy, job: Job, policy_state: Any, only: str | None) -> Found:
+    """Return a placement by `policy`. Raises `RuleFailed`.
+
+    A search that has failed is not made again while the offers are the same.
+    """
+    lacks = view.refuse_on_nodes(job)
+    if lacks is not None:
+        return Found(None, (lacks,), policy_state)
+    answers, offers = view.answers, offers_by_role(view, job, only)
+    why = answers.failure(policy, job, offers)
+    if why is not None:
+        return Found(None, why, policy_state, too_few=True)
+    found = place(view, Checked(policy, answers), job, policy_state, offers)
+    if found.too_few and only is None:
+        answers.keep_failure(policy, job, offers, found.refusals)
+    return found
 
 
 class Checked:
