@@ -79,6 +79,12 @@ class View:
         job_id = (lines.gpuless if gpuless else lines.gpu).head()
         return None if job_id is None else self._state.jobs[job_id]
 
+    @property
+    def any_waiting(self) -> bool:
+        """True if a job is in one of the lines."""
+        lines = self._state.waiting
+        return bool(lines.gpu) or bool(lines.gpuless)
+
     def waiting(self, gpuless: bool = False) -> Iterator[Job]:
         """Yield the jobs of one line, in the order of service."""
         lines = self._state.waiting

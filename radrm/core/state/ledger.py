@@ -210,8 +210,9 @@ class DeviceLedger:
         """Return whether `never_idle` and `out_of_service` have nothing to say or to remember."""
         if self.vanished or self.drained is not None or self.device.available_until is not None:
             return False
-        remembered = self._unusable_since_s is not None or self._in_use_since_s is not None
-        return not remembered and self.is_quiet and self.unreadable(now.boot_s) is None
+        if self._unusable_since_s is not None or self._in_use_since_s is not None:
+            return False
+        return self.is_quiet and self.unreadable(now.boot_s) is None
 
     def never_idle(self, now: Instant) -> str | None:
         """Return why the device would not be idle without radrm's jobs; None if it would.
@@ -308,13 +309,13 @@ class DeviceLedger:
     def _take_memory(self, reading: Reading) -> set[int]:
         """Note the memory of each job. Returns the jobs whose peak rose noticeably."""
         self.unmanaged_mib, seen = attribute(reading, self.holdings, self._reserved_for)
-        rose = set()
+        rose, boot_s, growth_mib = set(), reading.at.boot_s, self._settings.settle_growth_mib
         for job_id, used_mib in seen.items():
-            if used_mib is not None and self.holdings[job_id].see(
-                used_mib, reading.at.boot_s, self._settings.settle_growth_mib
-            ):
+            holding = self.holdings[job_id]
+            if used_mib is not None and used_mib != holding.observed_mib:
+                self.reserved.outdated()
+            if used_mib is not None and holding.see(used_mib, boot_s, growth_mib):
                 rose.add(job_id)
-        self.reserved.outdated()
         return rose
 
     # ------------------------------------------------------------- SM activity
