@@ -41,7 +41,8 @@ class View:
 
     def __init__(self, state: State) -> None:
         self._state = state
-        self._offers = Offers(state)
+        self.searches = Offers(state)
+        """For planners that call policies: what they have offered, and which searches failed."""
         self.answers = Answers()
         """For planners that call policies."""
 
@@ -212,8 +213,8 @@ class View:
 
     def offers(self, job: Job, role: Role) -> tuple[Offer, ...]:
         """Return an offer of every device, by index, as `job` would find it."""
-        return self._offers.all(job, role)
+        return self.searches.all(job, role)
 
     def offer(self, job: Job, role: Role, uuid: str, mode: Collocation | None = None) -> Offer:
         """Return one device as `job` would find it. `mode` replaces the job's own mode there."""
-        return self._offers.of(job, role, uuid, mode)
+        return self.searches.of(job, role, uuid, mode)

@@ -26,7 +26,7 @@ MUTANTS = (
     Mutant(
         name="each job on a shared device pays for all of it",
         file="state/use.py",
-        old="            1.0 / len(self._jobs_on[uuid])",
+        old="1.0 / len(jobs_on[uuid])",
         new="            1.0",
     ),
     Mutant(

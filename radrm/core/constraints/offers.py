@@ -22,7 +22,10 @@ Never kept, since they depend on more:
 - offers on an MPS server whose user has had a turn while other users wait
   (`core/constraints/turns.py`).
 
-Invariant: a kept offer equals a fresh one, field by field
+A search that found too few devices is kept, too, for its job. Only devices that may answer
+otherwise are asked again.
+
+Invariant: a kept offer equals a fresh one, field by field, and a kept failure a fresh one
 (`tests/core/test_offers.py`).
 
 What a restart sees: nothing is stored.
@@ -32,7 +35,6 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
-from operator import is_
 from typing import TypeAlias
 
 from radrm.core.constraints.modes import mode_on
@@ -100,14 +102,12 @@ Refusals: TypeAlias = tuple[Refusal, ...]
 class Answers:
     """What a policy has answered about the offers of one job, while the offers are the same.
 
-    A rule is pure, so the same question has the same answer. That goes for one offer, and for a
-    whole search that found too few devices. `MOST` bounds the memory.
+    A rule is pure, so the same question has the same answer. `MOST` bounds the memory.
     """
 
     MOST = 4096
 
     def __init__(self) -> None:
-        self._failed: dict[int, tuple[object, Job, Sequence[OffersOfRole], Refusals]] = {}
         self._kept: dict[tuple[int, str], tuple[object, Offer, Job, object, Refusal | None]] = {}
 
     def find(
@@ -134,27 +134,6 @@ class Answers:
             self._kept.clear()
         self._kept[job.id, offer.device.uuid] = policy, offer, job, need, answer
 
-    def failure(self, policy: object, job: Job, offers: Sequence[OffersOfRole]) -> Refusals | None:
-        """Return why a search among these offers found too few devices; None if it did not.
-
-        Each role's offers must be the same tuple as before.
-        """
-        kept = self._failed.get(job.id)
-        if kept is None or kept[0] is not policy or kept[1] is not job:
-            return None
-        for (_, before), (_, now) in zip(kept[2], offers, strict=True):
-            if before is not now:
-                return None
-        return kept[3]
-
-    def keep_failure(
-        self, policy: object, job: Job, offers: Sequence[OffersOfRole], why: Refusals
-    ) -> None:
-        """Keep why a search found too few devices."""
-        if len(self._failed) >= self.MOST:
-            self._failed.clear()
-        self._failed[job.id] = policy, job, offers, why
-
 
 @dataclass(slots=True)
 class _OfDevice:
@@ -179,29 +158,34 @@ class _OfDevice:
     state_version: int = -1
 
 
+_NEVER = -1
+"""No version of a ledger."""
+
+
+@dataclass(slots=True)
+class Failure:
+    """A search that found too few devices. `devices` has the ledger of each, the version of the
+    ledger, the offer, and whether SM activity and the holders' records do not matter."""
+
+    policy: object
+    job: Job
+    listed: list[Device]
+    devices: list[tuple[DeviceLedger, int, Offer, bool]]
+    why: list[Refusal]
+
+
 class Offers:
     """Makes offers, or returns kept ones."""
 
     def __init__(self, state: State) -> None:
         self._state = state
         self._kept: dict[str, _OfDevice] = {}
-        self._last: dict[_Class, tuple[Offer, ...]] = {}
+        self._failed: dict[int, Failure] = {}
 
     def all(self, job: Job, role: Role) -> tuple[Offer, ...]:
-        """Return an offer of every device, by node and index.
-
-        If all are the same as for the last job of the class, so is the tuple.
-        """
+        """Return an offer of every device, by node and index."""
         which = self._class_of(job, role, None)
-        found = [self._of(job, role, each.uuid, None, which) for each in self._state.listed]
-        if which is None:
-            return tuple(found)
-        last = self._last.get(which, ())
-        if len(last) != len(found) or not all(map(is_, last, found)):
-            if len(self._last) >= Answers.MOST:
-                self._last.clear()
-            last = self._last[which] = tuple(found)
-        return last
+        return tuple([self._of(job, role, each.uuid, None, which) for each in self._state.listed])
 
     def of(self, job: Job, role: Role, uuid: str, mode: Collocation | None) -> Offer:
         """Return a device as `job` would find it. `mode` replaces the job's own mode there."""
@@ -267,6 +251,42 @@ class Offers:
             refuse_device(state, job, role, ledger, mode),
             kept.holders,
         )
+
+    def failure(self, policy: object, job: Job) -> Failure | None:
+        """Return the last search by `policy` for the job, if it found too few devices."""
+        kept = self._failed.get(job.id)
+        if kept is None or kept.policy is not policy or kept.job is not job:
+            return None
+        return kept if kept.listed is self._state.listed else None
+
+    def outdated(self, failure: Failure) -> list[int]:
+        """Return the places of the devices that the search may find otherwise now."""
+        state, now_s, found = self._state, self._state.step.now.boot_s, []
+        for place, (ledger, version, offer, steady) in enumerate(failure.devices):
+            same = ledger.version == version and not ledger.is_stale(now_s)
+            if same and not steady:
+                same = ledger.smact == offer.smact and self._holds(offer.holders)
+            if not same or is_contested(state, ledger):
+                found.append(place)
+        return found
+
+    def keep_failure(
+        self, policy: object, job: Job, why: Refusals, offers: Sequence[Offer]
+    ) -> Failure:
+        """Keep a search that found too few devices. `renew` follows for each device."""
+        if len(self._failed) >= Answers.MOST:
+            self._failed.clear()
+        devices = [(self._state.ledgers[each.device.uuid], _NEVER, each, False) for each in offers]
+        found = Failure(policy, job, self._state.listed, devices, list(why))
+        self._failed[job.id] = found
+        return found
+
+    def renew(self, failure: Failure, place: int, offer: Offer, steady: bool) -> None:
+        """Note the present offer of a device in a search that fails. `steady`: neither its SM
+        activity nor the holders' records matter."""
+        kept = self._of_device(offer.device.uuid)
+        version = _NEVER if kept.fleeting or kept.stale else kept.version
+        failure.devices[place] = kept.ledger, version, offer, steady
 
     def fresh(
         self, job: Job, role: Role, ledger: DeviceLedger, mode: Collocation | None = None

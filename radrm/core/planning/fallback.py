@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from radrm.core.constraints.offers import Answers
+from radrm.core.constraints.offers import Answers, Failure
 from radrm.core.planning.assembly import Found, offers_by_role, place
 from radrm.core.planning.shapes import is_refusal
 from radrm.core.records import Job, Refusal
@@ -45,19 +45,53 @@ def find_with_fallback(
 def _search(view: View, policy: Policy, job: Job, policy_state: Any, only: str | None) -> Found:
     """Return a placement by `policy`. Raises `RuleFailed`.
 
-    A search that has failed is not made again while the offers are the same.
+    A search that has failed is not made again while it would fail for the same reasons.
     """
     lacks = view.refuse_on_nodes(job)
     if lacks is not None:
         return Found(None, (lacks,), policy_state)
-    answers, offers = view.answers, offers_by_role(view, job, only)
-    why = answers.failure(policy, job, offers)
-    if why is not None:
-        return Found(None, why, policy_state, too_few=True)
-    found = place(view, Checked(policy, answers), job, policy_state, offers)
+    known = view.searches.failure(policy, job) if only is None else None
+    if known is not None and _fails_again(view, policy, job, known):
+        return Found(None, tuple(known.why), policy_state, too_few=True)
+    by_role = offers_by_role(view, job, only)
+    found = place(view, Checked(policy, view.answers), job, policy_state, by_role)
     if found.too_few and only is None:
-        answers.keep_failure(policy, job, offers, found.refusals)
+        offers = [offer for _, some in by_role for offer in some]
+        kept, steady = (
+            view.searches.keep_failure(policy, job, found.refusals, offers),
+            _steady(policy),
+        )
+        for at, offer in enumerate(offers):
+            # With several devices a refusal may be of another mode than the offer.
+            alone = job.spec.gpus == 1 and _is_steady(offer, found.refusals[at], steady)
+            view.searches.renew(kept, at, offer, alone)
     return found
+
+
+def _fails_again(view: View, policy: Policy, job: Job, known: Failure) -> bool:
+    """Return whether a search that has failed fails now, too. Raises `RuleFailed`."""
+    changed = view.searches.outdated(known)
+    if not changed:
+        return True
+    if job.spec.gpus != 1:
+        return False
+    # For one device each refuses by itself, so only those that have changed are asked.
+    role = next(role for role in job.spec.roles if role.count_min * role.needs.gpus)
+    ask, checked = Ask(job, 1, view.need_mib(job, role)), Checked(policy, view.answers)
+    steady = _steady(policy)
+    for at in changed:
+        offer = view.offer(job, role, known.devices[at][2].device.uuid)
+        refusal = offer.refusal or checked.refuse(ask, offer)
+        if refusal is None:
+            return False
+        known.why[at] = refusal
+        view.searches.renew(known, at, offer, _is_steady(offer, refusal, steady))
+    return True
+
+
+def _is_steady(offer: Offer, refusal: Refusal, steady: frozenset[str]) -> bool:
+    """Return whether a device refuses whatever its SM activity and the holders' records are."""
+    return offer.refusal is not None or refusal.rule in steady
 
 
 class Checked:
@@ -103,6 +137,12 @@ class Checked:
 
 def _traits(policy: Policy) -> tuple[int, bool, bool]:
     return policy.floor_mib, policy.whole_device, policy.overcommits
+
+
+def _steady(policy: Policy) -> frozenset[str]:
+    """Return the rules of a policy's steady refusals. Raises `RuleFailed`."""
+    found = call_rule(getattr, policy, "steady_refusals", None)
+    return found if type(found) is frozenset else frozenset()
 
 
 def _wrong_choice(ask: Ask, eligible: Sequence[Offer], chosen: Sequence[Offer]) -> str | None:
