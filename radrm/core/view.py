@@ -46,7 +46,8 @@ class View:
 
     def __init__(self, state: State) -> None:
         self._state = state
-        self._offers = Offers(state)
+        self.searches = Offers(state)
+        """For planners that call policies: what they have offered, and which searches failed."""
         self.answers = Answers()
         """For planners that call policies."""
 
@@ -83,6 +84,12 @@ class View:
         lines = self._state.waiting
         job_id = (lines.gpuless if gpuless else lines.gpu).head()
         return None if job_id is None else self._state.jobs[job_id]
+
+    @property
+    def any_waiting(self) -> bool:
+        """True if a job is in one of the lines."""
+        lines = self._state.waiting
+        return bool(lines.gpu) or bool(lines.gpuless)
 
     def waiting(self, gpuless: bool = False) -> Iterator[Job]:
         """Yield the jobs of one line, in the order of service."""
@@ -220,8 +227,8 @@ class View:
 
     def offers(self, job: Job, role: Role) -> tuple[Offer, ...]:
         """Return an offer of every device, by index, as `job` would find it."""
-        return self._offers.all(job, role)
+        return self.searches.all(job, role)
 
     def offer(self, job: Job, role: Role, uuid: str, mode: Collocation | None = None) -> Offer:
         """Return one device as `job` would find it. `mode` replaces the job's own mode there."""
-        return self._offers.of(job, role, uuid, mode)
+        return self.searches.of(job, role, uuid, mode)

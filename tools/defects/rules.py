@@ -296,8 +296,8 @@ MUTANTS = (
     Mutant(
         "an offer with a stale reading",
         "constraints/offers.py",
-        "ledger.is_stale(state.step.now.boot_s) or ",
-        "",
+        "found is None or kept.stale:",
+        "found is None:",
     ),
     Mutant(
         "an offer to another user",
@@ -305,8 +305,20 @@ MUTANTS = (
         "return need, job.spec.uid, 0,",
         "return need, 0, 0,",
     ),
+    Mutant(
+        "an offer that a failed search takes for the present one",
+        "constraints/offers.py",
+        "same = ledger.version == version and not",
+        "same = not",
+    ),
+    Mutant(
+        "an offer whose SM activity fell after a search failed",
+        "constraints/offers.py",
+        "if same and not steady:",
+        "if False:",
+    ),
     Mutant("an offer with another job's need", "constraints/offers.py", '"capacity", ', ""),
     Mutant(
-        "an offer out of turn", "constraints/offers.py", " or is_contested(state, ledger):", ":"
+        "an offer out of turn", "constraints/offers.py", " or is_contested(state, ledger)\n", "\n"
     ),
 )
