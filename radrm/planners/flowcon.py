@@ -130,7 +130,7 @@ class FlowCon(Planner):
             "last": plain_moment(now),
             "times": interval_s / self.interval_s,
             "jobs": {str(job.id): note.plain() for job, _, note in running},
-            "words": {str(job.id): note.which for job, _, note in running},
+            "remarks": {str(job.id): note.which for job, _, note in running},
         }
         wake_at = now.boot_s + _next_s(interval_s, running, self)
         return Plan(self._changes(view, running, cpus), kept, wake_at)

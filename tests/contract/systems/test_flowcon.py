@@ -86,6 +86,7 @@ def test_a_job_moves_one_list_a_run_and_back_at_once() -> None:
         world.interval((job, loss), (other, fast))
         seen.append(world.which(job))
     assert seen == [WATCHING, COMPLETING, COMPLETING, NEW]
+    assert world.scheduler.view.remarks(job.id) == ("flowcon: new",)
 
 
 def test_growth_is_the_change_of_loss_over_time_and_cpus() -> None:
