@@ -23,7 +23,7 @@ from tools.defects import growing, rules, saving, state
 from tools.defects.mutant import Mutant
 
 ROOT = Path(__file__).parents[1]
-TESTS = ("tests/core", "tests/policies")
+TESTS = ("tests/core", "tests/policies", "tests/orders")
 LIMIT_S = 300.0
 """Seconds for one run of the tests. A longer run on a busy machine proves nothing."""
 

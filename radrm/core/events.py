@@ -162,6 +162,16 @@ class EstimateReady(Event):
     notes: tuple[str, ...] = ()
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PredictionsReady(Event):
+    """Waiting jobs are predicted again, since runs of the same thing have ended.
+
+    `estimates`: SM activity and duration of each of these jobs, by id. Other quantities stay.
+    """
+
+    estimates: tuple[tuple[int, tuple[Estimate, ...]], ...]
+
+
 # ------------------------------------------------------------------ from the devices
 
 

@@ -263,6 +263,9 @@ class Scheduler:
     def _on_estimate(self, event: ev.EstimateReady) -> None:
         edits.estimated(self.state, event)
 
+    def _on_predictions(self, event: ev.PredictionsReady) -> None:
+        edits.predicted(self.state, event)
+
     # ------------------------------------------------------------- handlers: devices
 
     def _on_devices(self, event: ev.DevicesSeen) -> None:
@@ -377,6 +380,7 @@ _HANDLERS: dict[type[ev.Event], Callable[[Scheduler, Any], None]] = {
     ev.EditRequested: Scheduler._on_edit,
     ev.DrainRequested: Scheduler._on_drain,
     ev.EstimateReady: Scheduler._on_estimate,
+    ev.PredictionsReady: Scheduler._on_predictions,
     ev.DevicesSeen: Scheduler._on_devices,
     ev.NodesSeen: Scheduler._on_nodes,
     ev.ReadingsTaken: Scheduler._on_readings,

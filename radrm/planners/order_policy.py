@@ -23,6 +23,7 @@ _OCCASIONS = frozenset(
     {
         ev.JobSubmitted,
         ev.EstimateReady,
+        ev.PredictionsReady,
         ev.CancelRequested,
         ev.HoldRequested,
         ev.RequeueRequested,

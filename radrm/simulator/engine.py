@@ -29,7 +29,8 @@ from radrm.simulator.published import PublishedLoop
 from radrm.simulator.reporting.loop import ReportingLoop
 from radrm.simulator.run import Run
 from radrm.simulator.scenario import FIDELITIES, Life, Scenario
-from radrm.simulator.scheduling import OwnLoop, Task
+from radrm.simulator.scheduling import OwnLoop
+from radrm.simulator.task import Task
 from radrm.simulator.traces.job import TraceJob
 from radrm.wiring import make_rules, make_settings
 

@@ -264,6 +264,24 @@ MUTANTS = (
         new="",
     ),
     Mutant(
+        "a longer history replaces what a user declared",
+        "lifecycle/edits.py",
+        "best.source not in (DECLARED, MEASURED)",
+        "best.source != MEASURED",
+    ),
+    Mutant(
+        "a longer history changes a running job's record",
+        "lifecycle/edits.py",
+        "job is not None and job.state.waiting and not job.estimating:\n            _predict",
+        "job is not None and not job.estimating:\n            _predict",
+    ),
+    Mutant(
+        "a second GPU that stays idle brings a job forward",
+        "../orders/smallest_work.py",
+        "(self.wide_weight < 1 and not needs_them)",
+        "False",
+    ),
+    Mutant(
         "an offer with a holder's old record",
         "constraints/offers.py",
         "jobs.get(job_id) is not holder.job or ",
