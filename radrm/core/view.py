@@ -40,6 +40,9 @@ from radrm.core.words import Collocation
 
 __all__ = ["Holder", "Offer", "View"]
 
+_MOST_REMARK = 40
+"""Characters of what a planner says of a job."""
+
 
 class View:
     """What the rules see of the state."""
@@ -78,6 +81,20 @@ class View:
         """
         found = self._state.rule_states.get(("planner", planner))
         return deepcopy(found.state) if found is not None and found.version == version else None
+
+    def remarks(self, job_id: int) -> tuple[str, ...]:
+        """Return what planners say of a running job, as `flowcon: completing`.
+
+        It is the job's entry in `remarks` of their states. A rule can write anything there, so only
+        short, printable words count.
+        """
+        found = []
+        for (kind, name), kept in sorted(self._state.rule_states.items()):
+            said = kept.state.get("remarks") if isinstance(kept.state, dict) else None
+            word = said.get(str(job_id)) if kind == "planner" and isinstance(said, dict) else None
+            if isinstance(word, str) and word.isprintable() and 0 < len(word) <= _MOST_REMARK:
+                found.append(f"{name}: {word}")
+        return tuple(found)
 
     def head(self, gpuless: bool = False) -> Job | None:
         """Return the first job of the line for GPUs, or of the line for jobs without."""
