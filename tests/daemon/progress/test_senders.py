@@ -42,8 +42,8 @@ def test_every_way_to_report(daemon: DaemonHome) -> None:
     daemon.environment["PYTHONPATH"] = str(REPOSITORY)
     jobs = {way: daemon.submit("--gpus=0", *words) for way, words in WAYS.items()}
     for way, job in jobs.items():
-        # It is computed from the progress: nothing else tells how long this job takes.
-        wait_until(lambda job=job: daemon.job(job)["expected_end_at"], way)
+        told = wait_until(lambda job=job: daemon.job(job)["progress"], way)
+        assert (told["step"], told["total"]) == (30, 100), way
     (daemon.work / "go").touch()
     for job in jobs.values():
         assert daemon.wait_end(job)["state"] == "COMPLETED"
