@@ -20,6 +20,7 @@ GROUPS: dict[str, dict[str, str]] = {
         "requeue": "Put jobs back into the queue.",
         "checkpoint": "Have running jobs save their work now.",
         "migrate": "Move a running job to another GPU: it saves its work first.",
+        "progress": "Report a job's progress, from its own script.",
         "edit": "Change options of jobs: priority, time limit, memory...",
     },
     "Job files in folders": {
@@ -54,7 +55,7 @@ COMMANDS: dict[str, str] = {name: line for group in GROUPS.values() for name, li
 EVERYDAY = frozenset(
     {
         *("cancel", "checkpoint", "drain", "explain", "gpus", "hold", "logs", "migrate"),
-        *("release", "requeue", "resume", "shares", "status", "wait"),
+        *("progress", "release", "requeue", "resume", "shares", "status", "wait"),
     }
 )
 """Commands that start without typer: their modules have `PARAMETERS`."""

@@ -120,6 +120,13 @@ OPTIONS: tuple[Option, ...] = (
     ),
     Option("checkpoint-signal", "NAME", v.save_signal, "the signal that asks for it (USR1)"),
     Option("checkpoint-cost", "TIME", v.seconds, "how long saving takes", **_s),
+    Option(
+        "progress-pattern",
+        "REGEX|auto",
+        v.progress_pattern,
+        "read progress from the log, as in (?P<step>\\d+)/(?P<total>\\d+)",
+    ),
+    Option("progress-file", "PATH", v.path, "read progress from this file instead of the log"),
     Option("model-summary", "FILE", v.path, "file with the model's summary, for estimators"),
     Option(
         "model-factory",
@@ -181,6 +188,8 @@ class Options(Record):
     checkpoint: str | None = None
     checkpoint_signal: int | None = None
     checkpoint_cost_s: float | None = None
+    progress_pattern: str | None = None
+    progress_file: str | None = None
     model_summary: str | None = None
     model_factory: str | None = None
     batch_size: int | None = None

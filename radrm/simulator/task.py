@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from radrm.core.records import ArrayElement, Dependency, Estimate
+from radrm.simulator.courses import Course
 from radrm.simulator.traces.job import TraceJob
-from radrm.simulator.world import Course
 
 
 @dataclass(frozen=True, slots=True)
