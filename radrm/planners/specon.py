@@ -58,7 +58,7 @@ from radrm.planners.convergence import (
 )
 from radrm.planners.moving import Member, cost_of_move_s, speeds_of, time_won, work_left_s
 
-_MOST_WEIGHED = 4
+_MOST_WEIGHED = 3
 """The moves that one run weighs: the next run weighs others first."""
 _UNKNOWN_SMACT = 0.7
 _MEASURES = ("relative", "paper")
