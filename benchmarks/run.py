@@ -9,9 +9,10 @@ from rich.table import Table
 
 from benchmarks import bulk, commands, events, idle, launch, long_queue, readings, saving
 from benchmarks.simulation import simulator
+from benchmarks.specon import runs as specon_runs
 from benchmarks.table import Row
 
-BENCHMARKS = (commands, launch, bulk, long_queue, readings, saving, idle, simulator)
+BENCHMARKS = (commands, launch, bulk, long_queue, readings, saving, idle, simulator, specon_runs)
 
 
 def table(rows: list[Row]) -> Table:
