@@ -8,17 +8,16 @@ from benchmarks.table import Row, median_ms
 from radrm.core import events as ev
 from tests.planners.farm import CC, PC, Farm, specon
 
-_RUNS = 12
 _LIMIT_MS = 5.0
 
 
-def measure() -> list[Row]:
+def measure(rounds: int = 12) -> list[Row]:
     """Return the median time of a step with a run in it."""
     there = [(CC,) * 3 + (PC,) * 10] * 7 + [(PC,) * 9]
     farm = Farm(specon("relative", min_gain=1e9), *there)
     asking = [job for jobs in farm.on[:-1] for job in jobs[:3]]
     seconds = []
-    for at in range(_RUNS):
+    for at in range(rounds):
         farm.boot_s += 28.6
         farm.read()
         for job in asking:

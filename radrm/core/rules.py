@@ -36,6 +36,9 @@ class Policy(Protocol):
 
     One that keeps to `JobSpec.max_slowdown`, for the new job and for the jobs that are there, has
     `honours_slowdown = True`. Under all others a job with such a limit gets idle devices.
+
+    One can name in a frozenset `steady_refusals` the rules of its refusals that depend neither on
+    `Offer.smact` nor on `Offer.holders`. It is not asked again when only these have changed.
     """
 
     @property
@@ -78,7 +81,8 @@ class Plan:
     `proposals` may be a generator: each one is checked and carried out before the next is
     drawn, and the view shows the effect. What the planner has reserved (`Reserve`) is put aside
     during the call, and ends with it unless it is proposed again. `state` is read after the
-    last. `wake_at` (boot-time seconds) asks for a call at that time. A planner that is called
+    last. In it `remarks` may hold a word about running jobs, by job id, which `radrm status JOB`
+    shows. `wake_at` (boot-time seconds) asks for a call at that time. A planner that is called
     earlier (after a restart, say) returns it again.
     """
 

@@ -6,11 +6,14 @@ The files, in the order in which they may import one another:
     backfill       the same as `order_policy`, but jobs behind a waiting head may pass it
     convergence    whether a job still improves, by the losses that it reports
     moving         what a move to another device wins, and what it costs
+    growth         how fast a job's loss falls for the CPU time that it uses
+    flowcon        the CPUs of a server follow the growth of its jobs
     specon         jobs that hardly improve any more move to devices with less to do
 """
 
 PLANNERS = {
     "default": "radrm.planners.order_policy:OrderPolicy",
     "backfill": "radrm.planners.backfill:Backfill",
+    "flowcon": "radrm.planners.flowcon:FlowCon",
     "specon": "radrm.planners.specon:SpeCon",
 }

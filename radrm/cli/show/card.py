@@ -182,7 +182,8 @@ def _got(job: Document, index: Mapping[str, int], attempts: Sequence[Document]) 
     share = job.get("cpu_share") or {}
     if share.get("part") is not None:
         cap = f", at most {share['cpus']:g} CPUs" if share.get("cpus") is not None else ""
-        yield "CPU", f"{share['part']:.0%} of the server while others want it{cap}"
+        said = f" ({', '.join(job['remarks'])})" if job.get("remarks") else ""
+        yield "CPU", f"{share['part']:.0%} of the server while others want it{cap}{said}"
     if job["energy_j"] is not None:
         yield "energy", show_joules(job["energy_j"])
 

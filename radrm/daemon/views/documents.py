@@ -128,6 +128,7 @@ class JobDocuments:
             "memory_mib": job.spec.memory_mib,
             "not_enforced": self._not_enforced(job),
             "cpu_share": cpu_share(live) if live else None,
+            "remarks": list(self._scheduler.view.remarks(job.id)) if live else [],
             "estimate_mib": int(estimate.value) if estimate else None,
             "estimate_upper_mib": int(max(estimate.upper, estimate.value)) if estimate else None,
             "estimate_source": estimate.source if estimate else None,

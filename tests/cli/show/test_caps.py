@@ -27,6 +27,12 @@ def test_cpus_and_host_memory_and_why_they_are_no_limit() -> None:
 def test_the_cpu_share_of_a_running_job() -> None:
     said = shown(ATTEMPT, cpu_share={"cpus": None, "weight": 0.5, "part": 0.25})
     assert "25% of the server" in said and "at most" not in said
+    steered = shown(
+        ATTEMPT,
+        cpu_share={"cpus": None, "weight": 0.5, "part": 0.25},
+        remarks=["flowcon: completing"],
+    )
+    assert "25% of the server while others want it (flowcon: completing)" in steered
     assert "at most 2 CPUs" in shown(ATTEMPT, cpu_share={"cpus": 2.0, "weight": None, "part": 0.5})
     assert "of the server" not in shown(ATTEMPT, cpu_share=None)
 
