@@ -228,6 +228,13 @@ def test_jobs_that_report_nothing_do_not_keep_others_from_being_spread() -> None
 # ------------------------------------------------------------------ its state
 
 
+def test_it_remarks_what_it_knows_of_a_job() -> None:
+    farm, slow = slow_among_three()
+    farm.interval({slow.id: 1.001}, done=0.42)
+    assert farm.scheduler.view.remarks(slow.id) == ("specon: converged",)
+    assert farm.scheduler.view.remarks(farm.put(1).id) == ()
+
+
 def test_notes_of_ended_jobs_go() -> None:
     farm = Farm(specon(), (PC, PC), ())
     farm.end(farm.on[0][0])
