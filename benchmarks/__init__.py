@@ -10,6 +10,7 @@ bulk         a thousand job files in one call
 long_queue   a daemon and a scheduler with ten thousand waiting jobs
 readings     one round of readings through NVML
 saving       transactions while jobs only report progress and grow
+reports      reports of progress, for the job and for the daemon
 idle         a daemon with nothing to do
 events       function calls per event, by queue length: the same on every machine
 run          all of them, as a table

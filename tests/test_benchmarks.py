@@ -9,7 +9,18 @@ from collections.abc import Callable
 import pytest
 from rich.console import Console
 
-from benchmarks import bulk, commands, gpu_shares, idle, launch, long_queue, readings, run, saving
+from benchmarks import (
+    bulk,
+    commands,
+    gpu_shares,
+    idle,
+    launch,
+    long_queue,
+    readings,
+    reports,
+    run,
+    saving,
+)
 from benchmarks.simulation import simulator, waiting
 from benchmarks.table import Row, median_ms, p95_ms
 from radrm.wiring import make_rules
@@ -22,6 +33,7 @@ SMALL: dict[str, Callable[[], list[Row]]] = {
     "idle": lambda: idle.measure(seconds=0.1, devices=1),
     "simulator": lambda: simulator.measure(tries=1, counts=(5, 10)),
     "saving": lambda: saving.measure(seconds=2),
+    "reports": lambda: reports.measure(count=5),
     "readings": lambda: readings.measure(rounds=3, devices=2),
 }
 
