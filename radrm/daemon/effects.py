@@ -203,7 +203,9 @@ class Effects:
             return {replace(share, cpus=None, cpu_weight=None) for share in shares}
 
         if fixed(before) != fixed(after):
-            raise Refused("only the CPUs of a running job can change, not its part of a GPU")
+            raise Refused(
+                "only the CPUs of a running job can change: an SM fraction is fixed at its start"
+            )
         self._launcher.set_shares(attempt.serial, cpus_of(after), weight_of(after))
         now, job_id, serial = self._clock.now(), action.job_id, action.serial
         return ev.SharesApplied(at=now, job_id=job_id, serial=serial, shares=after)

@@ -180,10 +180,13 @@ def _got(job: Document, index: Mapping[str, int], attempts: Sequence[Document]) 
     if activity:
         yield "SM activity", ", ".join(activity)
     share = job.get("cpu_share") or {}
+    remarks = ", ".join(job.get("remarks") or ())
     if share.get("part") is not None:
         cap = f", at most {share['cpus']:g} CPUs" if share.get("cpus") is not None else ""
-        said = f" ({', '.join(job['remarks'])})" if job.get("remarks") else ""
+        said = f" ({remarks})" if remarks else ""
         yield "CPU", f"{share['part']:.0%} of the server while others want it{cap}{said}"
+    elif remarks:
+        yield "planner", remarks
     if job["energy_j"] is not None:
         yield "energy", show_joules(job["energy_j"])
     if _saving(job):
