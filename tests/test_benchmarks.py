@@ -10,6 +10,7 @@ import pytest
 from rich.console import Console
 
 from benchmarks import bulk, commands, idle, launch, long_queue, readings, run, saving
+from benchmarks.flowcon import steering
 from benchmarks.simulation import simulator, waiting
 from benchmarks.table import Row, median_ms, p95_ms
 from radrm.wiring import make_rules
@@ -22,6 +23,7 @@ SMALL: dict[str, Callable[[], list[Row]]] = {
     "idle": lambda: idle.measure(seconds=0.1, devices=1),
     "simulator": lambda: simulator.measure(tries=1, counts=(5, 10)),
     "saving": lambda: saving.measure(seconds=2),
+    "steering": lambda: steering.measure(jobs=3, runs=2),
     "readings": lambda: readings.measure(rounds=3, devices=2),
 }
 
