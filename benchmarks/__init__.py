@@ -10,10 +10,12 @@ bulk         a thousand job files in one call
 long_queue   a daemon and a scheduler with ten thousand waiting jobs
 readings     one round of readings through NVML
 saving       transactions while jobs only report progress and grow
+reports      reports of progress, for the job and for the daemon
 idle         a daemon with nothing to do
 events       function calls per event, by queue length: the same on every machine
 run          all of them, as a table
 simulation   the simulator's speed, and the published tables beside its own (a folder)
+gpu_shares   the speed of a GPU job by its CPU share, on a real GPU; run by hand
 attacks      the effect of attacks on other users and memory; run by hand, as root
 
 The accuracy of estimates on measured jobs:

@@ -7,12 +7,23 @@ import sys
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks import bulk, commands, events, idle, launch, long_queue, readings, saving
+from benchmarks import bulk, commands, events, idle, launch, long_queue, readings, reports, saving
 from benchmarks.flowcon import steering
 from benchmarks.simulation import simulator
 from benchmarks.table import Row
 
-BENCHMARKS = (commands, launch, bulk, long_queue, readings, saving, idle, steering, simulator)
+BENCHMARKS = (
+    commands,
+    launch,
+    bulk,
+    long_queue,
+    readings,
+    saving,
+    reports,
+    idle,
+    steering,
+    simulator,
+)
 
 
 def table(rows: list[Row]) -> Table:

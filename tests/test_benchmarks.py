@@ -9,7 +9,18 @@ from collections.abc import Callable
 import pytest
 from rich.console import Console
 
-from benchmarks import bulk, commands, idle, launch, long_queue, readings, run, saving
+from benchmarks import (
+    bulk,
+    commands,
+    gpu_shares,
+    idle,
+    launch,
+    long_queue,
+    readings,
+    reports,
+    run,
+    saving,
+)
 from benchmarks.flowcon import steering
 from benchmarks.simulation import simulator, waiting
 from benchmarks.table import Row, median_ms, p95_ms
@@ -24,6 +35,7 @@ SMALL: dict[str, Callable[[], list[Row]]] = {
     "simulator": lambda: simulator.measure(tries=1, counts=(5, 10)),
     "saving": lambda: saving.measure(seconds=2),
     "steering": lambda: steering.measure(jobs=3, runs=2),
+    "reports": lambda: reports.measure(count=5),
     "readings": lambda: readings.measure(rounds=3, devices=2),
 }
 
@@ -55,6 +67,14 @@ def test_the_table_shows_every_row_and_what_is_over() -> None:
     }
     assert "ok" in lines["quick"] and "p95 2 ms" in lines["quick"]
     assert "over" in lines["slow"]
+
+
+def test_without_a_gpu_no_figure_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    if gpu_shares.why_not(gpu_shares.prepare()) is None:
+        pytest.skip("there is a GPU here")
+    assert gpu_shares.main(1.0) == 1
+    said = capsys.readouterr()
+    assert said.out == "" and said.err.startswith("nothing is measured: ")
 
 
 def test_medians_and_percentiles() -> None:

@@ -18,6 +18,7 @@ GROUPS: dict[str, dict[str, str]] = {
         "hold": "Keep waiting jobs from starting, until they are released.",
         "release": "Let held jobs start.",
         "requeue": "Put jobs back into the queue.",
+        "progress": "Report a job's progress, from its own script.",
         "edit": "Change options of jobs: priority, time limit, memory...",
     },
     "Job files in folders": {
@@ -52,7 +53,7 @@ COMMANDS: dict[str, str] = {name: line for group in GROUPS.values() for name, li
 EVERYDAY = frozenset(
     {
         *("cancel", "drain", "explain", "gpus", "hold", "logs"),
-        *("release", "requeue", "resume", "shares", "status", "wait"),
+        *("progress", "release", "requeue", "resume", "shares", "status", "wait"),
     }
 )
 """Commands that start without typer: their modules have `PARAMETERS`."""

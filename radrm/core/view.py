@@ -6,11 +6,16 @@ pays only for the jobs that it looks at.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from copy import deepcopy
 from typing import Any
 
-from radrm.core.constraints.expected import earliest_free_s, expected_end_s, expected_free_mib
+from radrm.core.constraints.expected import (
+    earliest_free_s,
+    expected_end_s,
+    expected_free_mib,
+    latest_end_s,
+)
 from radrm.core.constraints.kinds import Rank, rank
 from radrm.core.constraints.need import effective_need_mib
 from radrm.core.constraints.nodes import books_nothing, refuse_bookings, refuse_size
@@ -44,7 +49,8 @@ class View:
 
     def __init__(self, state: State) -> None:
         self._state = state
-        self._offers = Offers(state)
+        self.searches = Offers(state)
+        """For planners that call policies: what they have offered, and which searches failed."""
         self.answers = Answers()
         """For planners that call policies."""
 
@@ -96,6 +102,12 @@ class View:
         job_id = (lines.gpuless if gpuless else lines.gpu).head()
         return None if job_id is None else self._state.jobs[job_id]
 
+    @property
+    def any_waiting(self) -> bool:
+        """True if a job is in one of the lines."""
+        lines = self._state.waiting
+        return bool(lines.gpu) or bool(lines.gpuless)
+
     def waiting(self, gpuless: bool = False) -> Iterator[Job]:
         """Yield the jobs of one line, in the order of service."""
         lines = self._state.waiting
@@ -140,11 +152,21 @@ class View:
         return self._state.ledgers[device].free_mib(owner, start_s, end_s)
 
     def expected_end_s(self, job: Job) -> float | None:
-        """Return when a live job is expected to end: at its time limit. None if that is unknown."""
+        """Return when a live job is expected to end, in boot-time seconds. None if that is unknown.
+
+        By its predicted duration, as if alone on its devices; `latest_end_s` bounds it.
+        """
+        return self._end_s(job, expected_end_s)
+
+    def latest_end_s(self, job: Job) -> float | None:
+        """Return when a live job must end: at its time limit. None without one."""
+        return self._end_s(job, latest_end_s)
+
+    def _end_s(self, job: Job, end_of: Callable[[State, Job, Attempt], float]) -> float | None:
         attempt = self._state.attempts.get(job.id)
         if attempt is None:
             return None
-        end_s = expected_end_s(self._state, self._state.jobs[job.id], attempt)
+        end_s = end_of(self._state, self._state.jobs[job.id], attempt)
         return None if end_s == FOREVER else end_s
 
     def expected_free_mib(
@@ -154,8 +176,7 @@ class View:
         end_s: float | None = None,
         job: Job | None = None,
     ) -> int | None:
-        """Return `free_mib` if live attempts end when they are expected to. So much can be
-        reserved."""
+        """Return `free_mib` if live attempts end at their latest. So much can be reserved."""
         start_s = self.now.boot_s if start_s is None else start_s
         end_s = FOREVER if end_s is None else end_s
         ledger, owner = self._state.ledgers[device], None if job is None else owner_of(job.id)
@@ -223,8 +244,8 @@ class View:
 
     def offers(self, job: Job, role: Role) -> tuple[Offer, ...]:
         """Return an offer of every device, by index, as `job` would find it."""
-        return self._offers.all(job, role)
+        return self.searches.all(job, role)
 
     def offer(self, job: Job, role: Role, uuid: str, mode: Collocation | None = None) -> Offer:
         """Return one device as `job` would find it. `mode` replaces the job's own mode there."""
-        return self._offers.of(job, role, uuid, mode)
+        return self.searches.of(job, role, uuid, mode)

@@ -108,6 +108,8 @@ def plan_launch(
         cpus=cpus_of(action.placement.shares),
         memory_mib=memory_of(action.placement.shares),
         cpu_weight=weight_of(action.placement.shares),
+        progress_pattern=options.progress_pattern,
+        progress_file=options.progress_file,
     )
 
 

@@ -44,8 +44,6 @@ from radrm.host.storage.submitted import Edits, Submission
 
 log = logging.getLogger("radrm")
 
-COUNT_EVERY_S = 10.0
-"""Seconds between two looks at what jobs have used of the server."""
 LONGEST_WAIT_S = 5.0
 """Real seconds of one wait, so that a dead watching thread is replaced in this time."""
 
@@ -69,6 +67,8 @@ class Parts:
     site: Site
     unmanaged: UnmanagedWatch
     node: NodeWatch
+    count_every_s: float
+    """Seconds between two looks at what jobs have used of the server."""
 
 
 class Loop:
@@ -222,7 +222,7 @@ class Loop:
         if node is not None:
             self.process([ev.NodesSeen(at=now, nodes=(node,))])
         if now.boot_s >= self._count_at and not self.unsaved:
-            self._count_at = now.boot_s + COUNT_EVERY_S
+            self._count_at = now.boot_s + self.parts.count_every_s
             self.process(self._attempts.used())
         self._monitor.ensure_alive()
         wake_at = self._decisions.wake_at

@@ -158,6 +158,7 @@ def run(gpus: str | None, time_scale: float, settings: Sequence[str]) -> None:
                 kill_grace_s=KILL_GRACE_S,
             ),
             node=NodeWatch(config.node, shares_refused=controllers.shares_refused),
+            count_every_s=config.progress.interval_s,
             unmanaged=UnmanagedWatch(config.unmanaged, launcher.owner_of, os.getuid() == 0),
         )
         about = {

@@ -119,6 +119,13 @@ OPTIONS: tuple[Option, ...] = (
         "how the job saves its state",
         later=("signal",),
     ),
+    Option(
+        "progress-pattern",
+        "REGEX|auto",
+        v.progress_pattern,
+        "read progress from the log, as in (?P<step>\\d+)/(?P<total>\\d+)",
+    ),
+    Option("progress-file", "PATH", v.path, "read progress from this file instead of the log"),
     Option("model-summary", "FILE", v.path, "file with the model's summary, for estimators"),
     Option(
         "model-factory",
@@ -178,6 +185,8 @@ class Options(Record):
     requeue: bool | None = None
     signal: v.SignalOption | None = None
     checkpoint: str | None = None
+    progress_pattern: str | None = None
+    progress_file: str | None = None
     model_summary: str | None = None
     model_factory: str | None = None
     batch_size: int | None = None

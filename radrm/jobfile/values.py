@@ -210,6 +210,18 @@ def log_path(given: str) -> str:
     return given
 
 
+def progress_pattern(given: str) -> str:
+    """Return the regular expression of `--progress-pattern`, or `auto`, as written."""
+    from radrm.progress_lines import progress_pattern
+
+    text(1024)(given)
+    try:
+        progress_pattern(given)
+    except ValueError as cause:
+        raise ValueError(f"{shown(given)}: {cause}") from None
+    return given
+
+
 def variable(given: str) -> tuple[str, str]:
     """Return NAME and VALUE. Refuse the variables that select the GPUs of a job."""
     name, equals, value = given.partition("=")

@@ -151,7 +151,7 @@ def _with_ends(view: View, offer: Offer, joining: Sequence[_Stay]) -> list[tuple
 
 def _end_s(view: View, stay: _Stay, speed: float) -> float:
     job, now_s = stay.holder.job, view.now.boot_s
-    ends = [view.expected_end_s(job)]
+    ends = [view.latest_end_s(job)]
     if job.limit_s is not None and ends == [None]:
         ends.append(now_s + job.limit_s)
     duration_s = job.predicted(Quantity.DURATION)

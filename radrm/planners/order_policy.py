@@ -82,7 +82,8 @@ class OrderPolicy(Planner):
             yield self._started(job, found, plan)
         elif only is None:
             for refusal in found.refusals:
-                yield from self._start_next_by_turn(view, refusal, plan)
+                if refusal.rule == "turn" and refusal.device is not None:
+                    yield from self._start_next_by_turn(view, refusal.device, plan)
 
     def _started(self, job: Job, found: Found, plan: Plan) -> Start:
         """Return the start of a job where it was found room, and keep the policy's new state."""
@@ -91,12 +92,11 @@ class OrderPolicy(Planner):
             plan.state[self._policy_for(job).name] = found.policy_state
         return Start(job_id=job.id, placement=found.placement)
 
-    def _start_next_by_turn(self, view: View, refusal: Refusal, plan: Plan) -> Iterator[Proposal]:
+    def _start_next_by_turn(self, view: View, device: str, plan: Plan) -> Iterator[Proposal]:
         """Start the job that has the turn on a device's MPS server, on that device only."""
-        if refusal.rule == "turn" and refusal.device is not None:
-            following = view.next_by_turn(refusal.device)
-            if following is not None:
-                yield from self._start(view, following, plan, refusal.device)
+        following = view.next_by_turn(device)
+        if following is not None:
+            yield from self._start(view, following, plan, device)
 
     def _find(self, view: View, job: Job, policy_state: Any, only: str | None = None) -> Found:
         """Ask the job's policy, or the recovery queue's policy if the first one fails."""

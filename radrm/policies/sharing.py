@@ -6,6 +6,7 @@ A policy adds its preference among the devices that meet the conditions.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from radrm.core.records import Refusal
 from radrm.core.rules import Ask
@@ -42,6 +43,7 @@ class Sharing:
     """`false`: the thesis' "no condition" variants (section 6.4.2, Table 6.3). Memory and SM
     activity refuse no device."""
     whole_device: bool = False
+    steady_refusals: ClassVar[frozenset[str]] = frozenset({"memory"})
 
     def __post_init__(self) -> None:
         for name in ("max_smact", "timeslice_max_smact"):

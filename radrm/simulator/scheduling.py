@@ -129,8 +129,7 @@ class OwnLoop:
         while world.next_s is not None:
             self._on(world.advance())
             self._drain()
-            if self._waiting:
-                self._watch_falls()
+            self._watch_falls()
         self._end_stuck_jobs()
 
     def _begin(self) -> None:
@@ -150,8 +149,7 @@ class OwnLoop:
 
     @property
     def _waiting(self) -> bool:
-        view = self._scheduler.view
-        return view.head() is not None or view.head(gpuless=True) is not None
+        return self._scheduler.view.any_waiting
 
     def _on(self, happened: object) -> None:
         if isinstance(happened, WorldEvent):
@@ -348,8 +346,11 @@ class OwnLoop:
 
     def _watch_falls(self) -> None:
         """Watch devices whose mean falls without an event: a job may fit when it is low."""
-        for at, window in enumerate(self._windows):
-            self._watch(at, window)
+        world, falling = self._world, self._falling
+        before_s = world.now_s - self._settings.smact_window_s
+        moving = [i for i, g in enumerate(world.gpus) if g.steady_s > before_s and i not in falling]
+        for at in moving if moving and self._waiting else ():
+            self._watch(at, self._windows[at])
 
     def _watch(self, at: int, window: PiecewiseWindow) -> None:
         if at in self._falling or (fall := window.falls_by) < _NO_FALL:

@@ -31,7 +31,8 @@ class PiecewiseWindow:
     """A ledger's window, as if the device were read every `interval_s` seconds."""
 
     __slots__ = (
-        *("_clock", "_device", "_interval_s", "_length_s", "_cached", "_cached_for"),
+        *("_clock", "_device", "_interval_s", "_length_s"),
+        *("_cached", "_cached_at_s", "_cached_for"),
         "restarted_s",
     )
 
@@ -43,7 +44,9 @@ class PiecewiseWindow:
         self._device = device
         self._clock = clock
         self.restarted_s = clock.now_s
-        self._cached_for: tuple[float, float] | None = None
+        # The mean at a time and present activity.
+        self._cached_at_s = float("nan")
+        self._cached_for = 0.0
         self._cached = 0.0
 
     def add(self, boot_s: float, smact: float) -> None:
@@ -54,7 +57,7 @@ class PiecewiseWindow:
 
     def restart(self) -> None:
         self.restarted_s = self._clock.now_s
-        self._cached_for = None
+        self._cached_at_s = float("nan")
 
     def __len__(self) -> int:
         seen_s = min(self._length_s, self._clock.now_s - self.restarted_s)
@@ -72,10 +75,14 @@ class PiecewiseWindow:
         seen_s = now_s - self.restarted_s
         if (seen_s + _ROUNDING_S) / self._interval_s < 1.0:
             return None
-        if (now_s, device.activity) != self._cached_for:
-            self._cached_for = now_s, device.activity
-            from_s = max(self.restarted_s, now_s - self._length_s)
-            self._cached = min(1.0, max(0.0, device.mean_smact(from_s, now_s)))
+        activity = device.activity
+        if now_s != self._cached_at_s or activity != self._cached_for:
+            self._cached_at_s, self._cached_for = now_s, activity
+            from_s = now_s - self._length_s
+            if from_s < self.restarted_s:
+                from_s = self.restarted_s
+            mean = device.mean_smact(from_s, now_s)
+            self._cached = 0.0 if mean < 0.0 else 1.0 if mean > 1.0 else mean
         return self._cached
 
     @property

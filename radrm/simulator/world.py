@@ -116,13 +116,15 @@ class Gpu:
         smact = 0.0
         left_s = until_s
         for step in reversed(self.steps):
-            if step.at_s >= left_s:
+            at_s = step.at_s
+            if at_s >= left_s:
                 continue
-            begin_s = max(step.at_s, from_s)
-            smact += step.smact * (left_s - begin_s)
-            left_s = begin_s
-            if step.at_s <= from_s:
+            if at_s <= from_s:
+                smact += step.smact * (left_s - from_s)
+                left_s = from_s
                 break
+            smact += step.smact * (left_s - at_s)
+            left_s = at_s
         passed_s = until_s - left_s
         return smact / passed_s if passed_s > 0 else self.activity
 

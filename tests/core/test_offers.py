@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from radrm.core import events as ev
 from radrm.core.events import Event
 from radrm.core.planning.assembly import find_placement
+from radrm.core.planning.fallback import find_with_fallback
 from radrm.core.proposals import Migrate, Proposal, Reserve
 from radrm.core.records import Checkpoint, Device, Job, Refusal, Role
 from radrm.core.rules import Plan
@@ -20,6 +21,7 @@ from radrm.core.words import CheckpointKind, Collocation
 from radrm.orders.fifo import Fifo
 from radrm.policies.exclusive import Exclusive
 from radrm.policies.magm import Magm
+from radrm.policies.packing import Packing
 from tests.contract.lives.test_properties import Move, others, play, submits
 from tests.world import GIB, World, default_planner, gpus
 
@@ -76,10 +78,12 @@ class Mover:
 
 def compared(world: World) -> Compared:
     """Compare the offers of this world's scheduler from now on."""
-    found = world.scheduler.view._offers = Compared(world.scheduler.state)
+    found = world.scheduler.view.searches = Compared(world.scheduler.state)
     found.wrong = []
     return found
 
+
+SEARCHED = (Magm(timeslice_max_smact=0.3), Packing(), Exclusive())
 
 KINDS = (
     *("smact", "unmanaged", "broken", "vanish", "report", "grow", "read", "later", "saving"),
@@ -150,6 +154,16 @@ def ask_all(world: World) -> None:
             view.offers(replace(job, own_device=not job.own_device), role)
 
 
+def search_all(world: World) -> None:
+    """Search devices for every waiting job: also by what is known of a search that failed."""
+    view = world.scheduler.view
+    for job in [job for job in world.scheduler.state.jobs.values() if job.state.waiting]:
+        for policy in SEARCHED:
+            known = find_with_fallback(view, policy, job, None, SEARCHED[-1])
+            fresh = find_placement(view, policy, job, None)
+            assert (known.placement, known.refusals) == (fresh.placement, fresh.refusals)
+
+
 servers = st.sampled_from(
     [
         gpus(2),
@@ -181,6 +195,7 @@ def test_a_kept_offer_is_a_fresh_one(
             asked = compared(world)
         ask_all(world)
         ask_all(world)
+        search_all(world)
         assert not asked.wrong
 
 

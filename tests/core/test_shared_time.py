@@ -13,6 +13,7 @@ from radrm.core.records import DECLARED, MEASURED, Beside, Estimate, Job
 from radrm.core.settings import CoreSettings
 from radrm.core.state.holding import MOST_BESIDE
 from radrm.core.state.ledger import NOTED_EVERY_S
+from radrm.core.view import Offer
 from radrm.core.words import Quantity
 from tests.core.ledgers import admit, ledger, reading
 from tests.world import GIB, World, gpus
@@ -152,6 +153,30 @@ def test_a_cold_or_slowed_attempt_shows_nothing() -> None:
     wide.pass_time(5.0)
     wide.submit(8 * GIB, smact=0.2)
     assert smact_of(returned(wide, both)) == [], "slow on one GPU, it shows less on the other"
+
+
+def test_a_slowed_job_counts_by_its_prediction_also_where_it_is_alone() -> None:
+    world = World(gpus(2))
+    both = world.submit(8 * GIB, gpus=2, smact=0.7)
+    world.smact |= {"GPU-0": 0.6, "GPU-1": 0.6}
+    world.pass_time(40.0)
+    there = {each.device.uuid: each.holders for each in offers_of(world)}
+    assert [there[uuid][0].smact for uuid in ("GPU-0", "GPU-1")] == [0.6, 0.6]
+    world.submit(8 * GIB, smact=0.2)
+    world.smact |= {"GPU-0": 0.4, "GPU-1": 0.4}
+    world.pass_time(40.0)
+    world.pass_time(40.0)
+    there = {each.device.uuid: each.holders for each in offers_of(world)}
+    assert {h.smact for holders in there.values() for h in holders if h.job.id == both.id} == {0.7}
+    assert world.attempts[both.id, 1].alone_smact is None
+
+
+def offers_of(world: World) -> Sequence[Offer]:
+    """The devices as a job that can never start finds them."""
+    waits = world.submit(39 * GIB, source="declared")
+    found = world.scheduler.view.offers(waits, waits.spec.roles[0])
+    world.cancel(waits)
+    return found
 
 
 def test_estimates_that_come_later_replace_nothing_measured() -> None:

@@ -8,6 +8,7 @@ import pytest
 
 from radrm.config import Config
 from radrm.core.records import (
+    MEASURED,
     ArrayElement,
     Dependency,
     Estimate,
@@ -15,12 +16,13 @@ from radrm.core.records import (
 )
 from radrm.core.words import Condition, JobState, Outcome, Quantity
 from radrm.simulated.spec import parse
-from radrm.simulator.engine import simulate
-from radrm.simulator.scenario import Life, Scenario
+from radrm.simulator.engine import simulate, tasks_of
+from radrm.simulator.scenario import Known, Life, Scenario
 from radrm.simulator.traces.alone import Past
 from radrm.simulator.traces.job import TraceJob
 from radrm.simulator.traces.past import RECORDED, replayed
 from tests.simulator.pasts import BEGIN, as_past, at, attempt, past, used
+from tests.simulator.traces import scenario
 
 
 def test_a_job_alone_is_what_it_was() -> None:
@@ -86,6 +88,22 @@ def test_an_estimate_tells_the_activity_as_far_as_its_upper_bound_says() -> None
     assert sure.jobs[0].smact == pytest.approx(0.8, abs=0.03)
     assert sure.unsure is not None and unsure.unsure is not None
     assert sure.unsure < 0.1 < unsure.unsure
+
+
+def test_rules_know_what_was_predicted_at_that_time_and_nothing_later() -> None:
+    told = (
+        Estimate(Quantity.MEMORY, 9000, 9500, "history"),
+        Estimate(Quantity.SMACT, 0.9, 0.9, MEASURED),
+        Estimate(Quantity.SMACT, 0.4, 0.5, "history"),
+        Estimate(Quantity.DURATION, 500, 600, "declared"),
+    )
+    (job,) = replayed([past(1, 0, attempt(1, 0, 660, used()), estimates=told)], BEGIN).jobs
+    assert job.predicted == told[2:]
+    (task,) = tasks_of([job], scenario(estimator="recorded"))
+    assert task.estimates[1:] == told[2:]
+    known = scenario(estimator="recorded", known=Known(duration=0.0))
+    (task,) = tasks_of([job], known)
+    assert [e.source for e in task.estimates[1:]] == ["trace file", "history"]
 
 
 def test_deaths_are_no_work_and_retries_are() -> None:

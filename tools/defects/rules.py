@@ -8,14 +8,14 @@ MUTANTS = (
     Mutant(
         name="first minutes replace a declared activity",
         file="lifecycle/outcomes.py",
-        old="or smact is None or declared or slowed:",
-        new="or smact is None or slowed:",
+        old="or smact is None or declared:",
+        new="or smact is None:",
     ),
     Mutant(
         name="a job that was slow elsewhere shows its activity",
-        file="lifecycle/outcomes.py",
-        old="or smact is None or declared or slowed:",
-        new="or smact is None or declared:",
+        file="records/attempts.py",
+        old="if self.slowed:",
+        new="if False:",
     ),
     Mutant(
         "clamped to the largest of mixed devices",
@@ -276,6 +276,12 @@ MUTANTS = (
         "job is not None and not job.estimating:\n            _predict",
     ),
     Mutant(
+        "a job that was slow elsewhere counts as less",
+        "constraints/offers.py",
+        "is not None and not self.attempt.slowed:",
+        "is not None:",
+    ),
+    Mutant(
         "a second GPU that stays idle brings a job forward",
         "../orders/smallest_work.py",
         "(self.wide_weight < 1 and not needs_them)",
@@ -290,8 +296,8 @@ MUTANTS = (
     Mutant(
         "an offer with a stale reading",
         "constraints/offers.py",
-        "ledger.is_stale(state.step.now.boot_s) or ",
-        "",
+        "found is None or kept.stale:",
+        "found is None:",
     ),
     Mutant(
         "an offer to another user",
@@ -299,8 +305,20 @@ MUTANTS = (
         "return need, job.spec.uid, 0,",
         "return need, 0, 0,",
     ),
+    Mutant(
+        "an offer that a failed search takes for the present one",
+        "constraints/offers.py",
+        "same = ledger.version == version and not",
+        "same = not",
+    ),
+    Mutant(
+        "an offer whose SM activity fell after a search failed",
+        "constraints/offers.py",
+        "if same and not steady:",
+        "if False:",
+    ),
     Mutant("an offer with another job's need", "constraints/offers.py", '"capacity", ', ""),
     Mutant(
-        "an offer out of turn", "constraints/offers.py", " or is_contested(state, ledger):", ":"
+        "an offer out of turn", "constraints/offers.py", " or is_contested(state, ledger)\n", "\n"
     ),
 )

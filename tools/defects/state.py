@@ -8,8 +8,8 @@ MUTANTS = (
     Mutant(
         name="a shared second counts twice",
         file="state/holding.py",
-        old="holding.part_beside(others).seconds += until_s - since_s",
-        new="holding.part_beside(others).seconds += 2 * (until_s - since_s)",
+        old="part.seconds += until_s - since_s",
+        new="part.seconds += 2 * (until_s - since_s)",
     ),
     Mutant(
         name="shared time has any number of parts",
@@ -20,13 +20,13 @@ MUTANTS = (
     Mutant(
         name="a cold reading shows the activity of shared time",
         file="state/ledger.py",
-        old="if reading.smact is not None and self.is_quiet and self.load.counts(reading):",
-        new="if reading.smact is not None and self.is_quiet:",
+        old="smact is not None and self.is_quiet and self.load.counts(reading)",
+        new="smact is not None and self.is_quiet",
     ),
     Mutant(
         name="each job on a shared device pays for all of it",
         file="state/use.py",
-        old="            1.0 / len(self._jobs_on[uuid])",
+        old="1.0 / len(jobs_on[uuid])",
         new="            1.0",
     ),
     Mutant(
@@ -129,8 +129,8 @@ MUTANTS = (
     Mutant(
         "an offer from before a reading",
         "state/ledger.py",
-        "        self.version += 1\n        self.reading, self.load",
-        "        self.reading, self.load",
+        "if self._shown() != shown:",
+        "if False:",
     ),
     Mutant(
         "what was reported and not saved outlives an attempt",

@@ -10,6 +10,7 @@ The files, in the order in which they may import one another:
     hold        `radrm hold`
     release     `radrm release`
     requeue     `radrm requeue`
+    progress    `radrm progress`
     edit        `radrm edit`
     gpus        `radrm gpus`
     shares      `radrm shares`

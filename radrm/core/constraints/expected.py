@@ -1,7 +1,8 @@
-"""When the memory of a device is expected to be free.
+"""When a live attempt is expected to end, and when the memory of a device is expected to be free.
 
 A live attempt has its memory until it really ends, so nothing starts on the promise of its time
-limit. A planner may count on it to reserve for later.
+limit. A planner may count on the limit to reserve for later, but not on a prediction: it may be
+wrong, and beside others a job takes longer.
 """
 
 from __future__ import annotations
@@ -12,11 +13,11 @@ from radrm.core.records import Attempt, Job, Reservation
 from radrm.core.state.ledger import DeviceLedger
 from radrm.core.state.reserved.claims import FOREVER, Claim, earliest_s, peak_mib
 from radrm.core.state.state import State
-from radrm.core.words import ReservationKind
+from radrm.core.words import Quantity, ReservationKind
 
 
-def expected_end_s(state: State, job: Job, attempt: Attempt) -> float:
-    """Return when a live attempt is expected to end, in boot-time seconds.
+def latest_end_s(state: State, job: Job, attempt: Attempt) -> float:
+    """Return when a live attempt must end, in boot-time seconds.
 
     It is the time limit, or the KILL of a stop under way; infinity without either. Never past.
     """
@@ -24,6 +25,21 @@ def expected_end_s(state: State, job: Job, attempt: Attempt) -> float:
     if job.limit_s is not None:
         ends.append((attempt.started or attempt.launched).boot_s + job.limit_s)
     return max(state.step.now.boot_s, min(ends))
+
+
+def expected_end_s(state: State, job: Job, attempt: Attempt) -> float:
+    """Return when a live attempt is expected to end: by its predicted duration, as if alone on its
+    devices, and at its latest end.
+
+    A job that lasts longer than predicted is expected to end at its latest.
+    """
+    latest_s, duration_s = latest_end_s(state, job, attempt), job.predicted(Quantity.DURATION)
+    if duration_s is None:
+        return latest_s
+    done = job.saved.work_done if job.saved is not None else None
+    left_s = duration_s * (1.0 - min(1.0, max(0.0, done or 0.0)))
+    end_s = (attempt.started or attempt.launched).boot_s + left_s
+    return min(end_s, latest_s) if end_s > state.step.now.boot_s else latest_s
 
 
 def expected_free_mib(
@@ -72,4 +88,4 @@ def _end_s(state: State, reservation: Reservation) -> float:
     attempt = state.attempts.get(job_id)
     if attempt is None or reservation.kind is not ReservationKind.RUNNING:
         return FOREVER  # a migration's target: the job has not started there
-    return expected_end_s(state, state.jobs[job_id], attempt)
+    return latest_end_s(state, state.jobs[job_id], attempt)

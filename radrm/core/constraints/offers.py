@@ -7,9 +7,10 @@ offer of a device is kept for all jobs of one class, and is made again when
 
 - the ledger has changed (`DeviceLedger.version`): a job came or left, a reservation, a reading,
   a drain, another record of the device;
-- the record of a job on the device, or of its attempt, is another one;
-- its last reading has become stale;
-- its SM activity is another one: only that is replaced. A simulated window moves with the time.
+- its last reading has become stale.
+
+Only a part is replaced if the device's SM activity is another one (a simulated window moves with
+the time), or the record of a job there, or of its attempt.
 
 Jobs of one class are alike for all constraints: the same need (`Lines.need_of`), role and user,
 and the same mode that was asked for. Whatever a constraint reads of a job must be in the need.
@@ -21,7 +22,10 @@ Never kept, since they depend on more:
 - offers on an MPS server whose user has had a turn while other users wait
   (`core/constraints/turns.py`).
 
-Invariant: a kept offer equals a fresh one, field by field
+A search that found too few devices is kept, too, for its job. Only devices that may answer
+otherwise are asked again.
+
+Invariant: a kept offer equals a fresh one, field by field, and a kept failure a fresh one
 (`tests/core/test_offers.py`).
 
 What a restart sees: nothing is stored.
@@ -29,8 +33,8 @@ What a restart sees: nothing is stored.
 
 from __future__ import annotations
 
-from collections.abc import Hashable
-from dataclasses import dataclass
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from radrm.core.constraints.modes import mode_on
@@ -38,7 +42,6 @@ from radrm.core.constraints.overlap import free_for, idle_for
 from radrm.core.constraints.placement import refuse_device
 from radrm.core.constraints.turns import is_contested
 from radrm.core.records import Attempt, Device, Job, Refusal, Role
-from radrm.core.state.holding import Holding
 from radrm.core.state.ledger import DeviceLedger
 from radrm.core.state.state import State
 from radrm.core.words import Collocation, Quantity
@@ -52,7 +55,7 @@ class Holder:
     """A live job on a device. `since_s`: the boot time at which it came there.
 
     `alone_smact` is the mean SM activity (0..1) of the readings while it was alone there; None:
-    it never was, or they do not show it yet.
+    it never was, or they do not show it yet. It is too low for an attempt that is `slowed`.
     """
 
     job: Job
@@ -64,7 +67,7 @@ class Holder:
     @property
     def smact(self) -> float | None:
         """The SM activity that it would show alone: as measured, else as predicted."""
-        if self.alone_smact is not None:
+        if self.alone_smact is not None and not self.attempt.slowed:
             return self.alone_smact
         return self.job.predicted(Quantity.SMACT)
 
@@ -91,6 +94,9 @@ class Offer:
 
 _Class: TypeAlias = tuple[Hashable, int, int, Collocation | None]
 """A job's need and user, the number of the role, and the mode that was asked for."""
+
+OffersOfRole: TypeAlias = tuple[Role, Sequence[Offer]]
+Refusals: TypeAlias = tuple[Refusal, ...]
 
 
 class Answers:
@@ -131,11 +137,41 @@ class Answers:
 
 @dataclass(slots=True)
 class _OfDevice:
-    """The kept offers of a device, all made from one version of its ledger."""
+    """The kept offers of a device, all made from one version of its ledger; and what they share.
+
+    `free_mib` and `idle` are for a job without reservations of its own there. `fleeting`: the
+    offers depend on more than is compared here, so none is kept. `step` and `state_version` say
+    when all this was last found right.
+    """
 
     ledger: DeviceLedger
     version: int
-    offers: dict[_Class, Offer]
+    occupants: tuple[int, ...]
+    free_mib: int | None
+    idle: bool
+    offers: dict[_Class, Offer] = field(default_factory=dict)
+    holders: tuple[Holder, ...] = ()
+    smact: float | None = None
+    stale: bool = False
+    fleeting: bool = False
+    step: object = None
+    state_version: int = -1
+
+
+_NEVER = -1
+"""No version of a ledger."""
+
+
+@dataclass(slots=True)
+class Failure:
+    """A search that found too few devices. `devices` has the ledger of each, the version of the
+    ledger, the offer, and whether SM activity and the holders' records do not matter."""
+
+    policy: object
+    job: Job
+    listed: list[Device]
+    devices: list[tuple[DeviceLedger, int, Offer, bool]]
+    why: list[Refusal]
 
 
 class Offers:
@@ -144,6 +180,7 @@ class Offers:
     def __init__(self, state: State) -> None:
         self._state = state
         self._kept: dict[str, _OfDevice] = {}
+        self._failed: dict[int, Failure] = {}
 
     def all(self, job: Job, role: Role) -> tuple[Offer, ...]:
         """Return an offer of every device, by node and index."""
@@ -168,26 +205,93 @@ class Offers:
     def _of(
         self, job: Job, role: Role, uuid: str, mode: Collocation | None, which: _Class | None
     ) -> Offer:
-        state = self._state
-        ledger = state.ledgers[uuid]
-        if which is None or ledger.reserved.timed or is_contested(state, ledger):
-            return self.fresh(job, role, ledger, mode)
-        kept = self._kept.get(uuid)
-        if kept is None or kept.version != ledger.version or kept.ledger is not ledger:
-            kept = self._kept[uuid] = _OfDevice(ledger, ledger.version, {})
+        kept = self._of_device(uuid)
+        if which is None or kept.fleeting:
+            return self.fresh(job, role, kept.ledger, mode)
         found = kept.offers.get(which)
-        if found is None or ledger.is_stale(state.step.now.boot_s) or not self._holds(found):
-            found = self.fresh(job, role, ledger, mode)
+        if found is None or kept.stale:
+            found = self._make(job, role, kept, mode)
             if found.refusal is None or found.refusal.rule not in _PASSING:
                 kept.offers[which] = found
-        elif found.smact != (smact := ledger.smact):
-            found = kept.offers[which] = _with_smact(found, ledger, smact)
+        elif found.smact != kept.smact or found.holders is not kept.holders:
+            found = kept.offers[which] = _renewed(found, kept)
         return found
+
+    def _of_device(self, uuid: str) -> _OfDevice:
+        """Return what is kept of a device, as it is now."""
+        state = self._state
+        ledger, kept = state.ledgers[uuid], self._kept.get(uuid)
+        if kept is None or kept.version != ledger.version or kept.ledger is not ledger:
+            free, idle = ledger.free_mib(), ledger.idle_for()
+            kept = _OfDevice(ledger, ledger.version, tuple(ledger.holdings), free, idle)
+            kept.holders = self._holders(ledger)
+            self._kept[uuid] = kept
+        elif kept.step is state.step and kept.state_version == state.version:
+            return kept
+        elif not self._holds(kept.holders):
+            kept.holders = self._holders(ledger)
+        kept.smact = ledger.smact
+        kept.stale = ledger.is_stale(state.step.now.boot_s)
+        kept.fleeting = ledger.reserved.timed or is_contested(state, ledger)
+        kept.step, kept.state_version = state.step, state.version
+        return kept
+
+    def _make(self, job: Job, role: Role, kept: _OfDevice, mode: Collocation | None) -> Offer:
+        """Return a new offer to a job of some class."""
+        state, ledger, smact = self._state, kept.ledger, kept.smact
+        mode = mode_on(state, job, role, ledger) if mode is None else mode
+        return Offer(
+            ledger.device,
+            mode,
+            kept.idle,
+            kept.free_mib,
+            smact,
+            ledger.smact_refusal if smact is None else None,
+            kept.occupants,
+            refuse_device(state, job, role, ledger, mode),
+            kept.holders,
+        )
+
+    def failure(self, policy: object, job: Job) -> Failure | None:
+        """Return the last search by `policy` for the job, if it found too few devices."""
+        kept = self._failed.get(job.id)
+        if kept is None or kept.policy is not policy or kept.job is not job:
+            return None
+        return kept if kept.listed is self._state.listed else None
+
+    def outdated(self, failure: Failure) -> list[int]:
+        """Return the places of the devices that the search may find otherwise now."""
+        state, now_s, found = self._state, self._state.step.now.boot_s, []
+        for place, (ledger, version, offer, steady) in enumerate(failure.devices):
+            same = ledger.version == version and not ledger.is_stale(now_s)
+            if same and not steady:
+                same = ledger.smact == offer.smact and self._holds(offer.holders)
+            if not same or is_contested(state, ledger):
+                found.append(place)
+        return found
+
+    def keep_failure(
+        self, policy: object, job: Job, why: Refusals, offers: Sequence[Offer]
+    ) -> Failure:
+        """Keep a search that found too few devices. `renew` follows for each device."""
+        if len(self._failed) >= Answers.MOST:
+            self._failed.clear()
+        devices = [(self._state.ledgers[each.device.uuid], _NEVER, each, False) for each in offers]
+        found = Failure(policy, job, self._state.listed, devices, list(why))
+        self._failed[job.id] = found
+        return found
+
+    def renew(self, failure: Failure, place: int, offer: Offer, steady: bool) -> None:
+        """Note the present offer of a device in a search that fails. `steady`: neither its SM
+        activity nor the holders' records matter."""
+        kept = self._of_device(offer.device.uuid)
+        version = _NEVER if kept.fleeting or kept.stale else kept.version
+        failure.devices[place] = kept.ledger, version, offer, steady
 
     def fresh(
         self, job: Job, role: Role, ledger: DeviceLedger, mode: Collocation | None = None
     ) -> Offer:
-        """Return a new offer."""
+        """Return a new offer to any job, made from nothing that is kept."""
         state, smact = self._state, ledger.smact
         mode = mode_on(state, job, role, ledger) if mode is None else mode
         return Offer(
@@ -199,33 +303,39 @@ class Offers:
             ledger.smact_refusal if smact is None else None,
             tuple(ledger.holdings),
             refuse_device(state, job, role, ledger, mode),
-            tuple([self._holder(each) for each in ledger.holdings.values()]),
+            self._holders(ledger),
         )
 
-    def _holder(self, holding: Holding) -> Holder:
-        job, attempt = self._state.jobs[holding.job_id], self._state.attempts[holding.job_id]
-        return Holder(job, attempt, holding.since_s, holding.settled, holding.alone_smact)
+    def _holders(self, ledger: DeviceLedger) -> tuple[Holder, ...]:
+        jobs, attempts = self._state.jobs, self._state.attempts
+        return tuple(
+            [
+                Holder(jobs[i], attempts[i], each.since_s, each.settled, each.alone_smact)
+                for i, each in ledger.holdings.items()
+            ]
+        )
 
-    def _holds(self, offer: Offer) -> bool:
+    def _holds(self, holders: tuple[Holder, ...]) -> bool:
         """Return whether the records of the jobs on the device are still the same."""
         jobs, attempts = self._state.jobs, self._state.attempts
-        for holder in offer.holders:
+        for holder in holders:
             job_id = holder.job.id
             if jobs.get(job_id) is not holder.job or attempts.get(job_id) is not holder.attempt:
                 return False
         return True
 
 
-def _with_smact(offer: Offer, ledger: DeviceLedger, smact: float | None) -> Offer:
-    """Return the offer with another SM activity. (`replace` takes several times as long.)"""
+def _renewed(offer: Offer, kept: _OfDevice) -> Offer:
+    """Return the offer with the present SM activity and holders. (`replace` is much slower.)"""
+    smact = kept.smact
     return Offer(
         offer.device,
         offer.mode,
         offer.idle,
         offer.free_mib,
         smact,
-        ledger.smact_refusal if smact is None else None,
+        kept.ledger.smact_refusal if smact is None else None,
         offer.occupants,
         offer.refusal,
-        offer.holders,
+        kept.holders,
     )

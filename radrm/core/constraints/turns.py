@@ -85,9 +85,12 @@ def _could_be_next(state: State, job: Job, ledger: DeviceLedger) -> bool:
 
 def is_contested(state: State, ledger: DeviceLedger) -> bool:
     """Return whether one user has had a turn on this MPS server while another one waits."""
-    if not ledger.device.mps or ledger.device.mps_multiuser:
+    device, of_user = ledger.device, state.waiting.of_user
+    if not device.mps or device.mps_multiuser:
         return False
-    had, of_user = ledger.turn_over(state.step.now.boot_s), state.waiting.of_user
+    if len(of_user) < 2 and (not of_user or ledger.cohort.uid in of_user):
+        return False  # nobody else waits: known without the time
+    had = ledger.turn_over(state.step.now.boot_s)
     return had is not None and len(of_user) > (had in of_user)
 
 

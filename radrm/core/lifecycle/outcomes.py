@@ -160,10 +160,7 @@ def with_measured(job: Job, attempt: Attempt) -> Job:
     """
     best, smact = job.estimate(Quantity.SMACT), attempt.alone_smact
     declared = best is not None and best.source == DECLARED
-    used = attempt.used.values()
-    # A job that is slow on one GPU shows less on another one, where it is alone.
-    slowed = len(used) > 1 and any(usage.shared for usage in used)
-    if attempt.outcome is Outcome.COMPLETED or smact is None or declared or slowed:
+    if attempt.outcome is Outcome.COMPLETED or smact is None or declared:
         return job
     upper = max(smact, min(1.0, MEASURED_MARGIN * smact))
     shown = Estimate(Quantity.SMACT, smact, upper, MEASURED)

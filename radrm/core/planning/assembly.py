@@ -16,6 +16,7 @@ from typing import Any, TypeAlias
 from radrm.core.constraints.kinds import Rank
 from radrm.core.constraints.matching import shortage_of
 from radrm.core.constraints.modes import can_be_time_sliced
+from radrm.core.constraints.offers import OffersOfRole
 from radrm.core.planning.near import find_near
 from radrm.core.records import LOCAL_NODE, Device, Job, Placement, Refusal, Role, Share
 from radrm.core.rules import Ask, Policy
@@ -25,11 +26,15 @@ from radrm.core.words import Collocation
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """A placement, or None with the refusals; and the policy's new state."""
+    """A placement, or None with the refusals; and the policy's new state.
+
+    `too_few`: there is none because too few devices were accepted, whatever else is booked.
+    """
 
     placement: Placement | None
     refusals: tuple[Refusal, ...]
     policy_state: Any
+    too_few: bool = False
 
 
 def find_placement(
@@ -44,27 +49,35 @@ def find_placement(
     lacks = view.refuse_on_nodes(job)
     if lacks is not None:
         return Found(None, (lacks,), policy_state)
-    by_role = _offers_by_role(view, job, only)
-    modes = [None] if job.spec.gpus == 1 else _modes(policy, job, by_role)
-    tried: list[Found] = []
-    for mode in modes or [None]:
-        tried.append(_find(view, policy, job, policy_state, by_role, mode))
-        if tried[-1].placement is not None:
-            return tried[-1]
-    # The result with a reason for the most devices is the most useful one.
-    return max(tried, key=lambda found: len(found.refusals))
+    return place(view, policy, job, policy_state, offers_by_role(view, job, only))
 
 
-_Offers = Sequence[tuple[Role, Sequence[Offer]]]
-
-
-def _offers_by_role(view: View, job: Job, only: Collection[str] | None) -> _Offers:
+def offers_by_role(
+    view: View, job: Job, only: Collection[str] | None = None
+) -> Sequence[OffersOfRole]:
     """Return each role that needs devices, with the offers of all devices, or of `only` these."""
     return [
         (role, _offers(view, job, role, only))
         for role in job.spec.roles
         if role.count_min * role.needs.gpus
     ]
+
+
+def place(
+    view: View, policy: Policy, job: Job, policy_state: Any, by_role: Sequence[OffersOfRole]
+) -> Found:
+    """Return a placement of `job` among these offers."""
+    modes = [None] if job.spec.gpus == 1 else _modes(policy, job, by_role)
+    tried: list[Found] = []
+    for mode in modes or [None]:
+        tried.append(_find(view, policy, job, policy_state, by_role, mode))
+        if tried[-1].placement is not None:
+            return tried[-1]
+    if len(tried) == 1:
+        return tried[0]
+    # The result with a reason for the most devices is the most useful one.
+    found = max(tried, key=lambda found: len(found.refusals))
+    return replace(found, too_few=all(each.too_few for each in tried))
 
 
 def _offers(view: View, job: Job, role: Role, only: Collection[str] | None) -> Sequence[Offer]:
@@ -74,7 +87,7 @@ def _offers(view: View, job: Job, role: Role, only: Collection[str] | None) -> S
     return [view.offer(job, role, uuid) for uuid in uuids]
 
 
-def _modes(policy: Policy, job: Job, by_role: _Offers) -> list[Collocation | None]:
+def _modes(policy: Policy, job: Job, by_role: Sequence[OffersOfRole]) -> list[Collocation | None]:
     """Return the modes to try; first those that more of the eligible devices have."""
     offers = [offer for _, offers in by_role for offer in offers]
     often = Counter(_mode(policy, offer) for offer in offers if offer.refusal is None)
@@ -89,7 +102,7 @@ def _find(
     policy: Policy,
     job: Job,
     policy_state: Any,
-    by_role: _Offers,
+    by_role: Sequence[OffersOfRole],
     mode: Collocation | None,
 ) -> Found:
     """Return a placement in this mode; None: in the mode of the devices."""
@@ -110,7 +123,7 @@ def _find(
     short = _shortage(choices)
     if short is not None:
         refusals.append(Refusal("count", "not enough devices can take it now", None, *short))
-        return Found(None, tuple(refusals), policy_state)
+        return Found(None, tuple(refusals), policy_state, too_few=True)
     shares = [
         _share(role, task)
         for role in job.spec.roles

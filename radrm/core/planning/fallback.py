@@ -6,8 +6,8 @@ from collections.abc import Collection, Sequence
 from dataclasses import replace
 from typing import Any
 
-from radrm.core.constraints.offers import Answers
-from radrm.core.planning.assembly import Found, find_placement
+from radrm.core.constraints.offers import Answers, Failure
+from radrm.core.planning.assembly import Found, offers_by_role, place
 from radrm.core.planning.shapes import is_refusal
 from radrm.core.records import Job, Refusal
 from radrm.core.rules import Ask, Policy
@@ -31,7 +31,7 @@ def find_with_fallback(
     name = policy.name
     if policy is fallback or not view.isolation.rests("policy", name):
         try:
-            return find_placement(view, Checked(policy, view.answers), job, policy_state, only)
+            return _search(view, policy, job, policy_state, only)
         except RuleFailed as failed:
             used = f"{fallback.name} is used in its place" if policy is not fallback else "it waits"
             view.isolation.fail("policy", name, failed.error, used)
@@ -40,6 +40,60 @@ def find_with_fallback(
         return Found(None, (refusal,), policy_state)
     found = find_with_fallback(view, fallback, job, None, fallback, only)
     return replace(found, policy_state=policy_state)
+
+
+def _search(
+    view: View, policy: Policy, job: Job, policy_state: Any, only: Collection[str] | None
+) -> Found:
+    """Return a placement by `policy`. Raises `RuleFailed`.
+
+    A search that has failed is not made again while it would fail for the same reasons.
+    """
+    lacks = view.refuse_on_nodes(job)
+    if lacks is not None:
+        return Found(None, (lacks,), policy_state)
+    known = view.searches.failure(policy, job) if only is None else None
+    if known is not None and _fails_again(view, policy, job, known):
+        return Found(None, tuple(known.why), policy_state, too_few=True)
+    by_role = offers_by_role(view, job, only)
+    found = place(view, Checked(policy, view.answers), job, policy_state, by_role)
+    if found.too_few and only is None:
+        offers = [offer for _, some in by_role for offer in some]
+        kept, steady = (
+            view.searches.keep_failure(policy, job, found.refusals, offers),
+            _steady(policy),
+        )
+        for at, offer in enumerate(offers):
+            # With several devices a refusal may be of another mode than the offer.
+            alone = job.spec.gpus == 1 and _is_steady(offer, found.refusals[at], steady)
+            view.searches.renew(kept, at, offer, alone)
+    return found
+
+
+def _fails_again(view: View, policy: Policy, job: Job, known: Failure) -> bool:
+    """Return whether a search that has failed fails now, too. Raises `RuleFailed`."""
+    changed = view.searches.outdated(known)
+    if not changed:
+        return True
+    if job.spec.gpus != 1:
+        return False
+    # For one device each refuses by itself, so only those that have changed are asked.
+    role = next(role for role in job.spec.roles if role.count_min * role.needs.gpus)
+    ask, checked = Ask(job, 1, view.need_mib(job, role)), Checked(policy, view.answers)
+    steady = _steady(policy)
+    for at in changed:
+        offer = view.offer(job, role, known.devices[at][2].device.uuid)
+        refusal = offer.refusal or checked.refuse(ask, offer)
+        if refusal is None:
+            return False
+        known.why[at] = refusal
+        view.searches.renew(known, at, offer, _is_steady(offer, refusal, steady))
+    return True
+
+
+def _is_steady(offer: Offer, refusal: Refusal, steady: frozenset[str]) -> bool:
+    """Return whether a device refuses whatever its SM activity and the holders' records are."""
+    return offer.refusal is not None or refusal.rule in steady
 
 
 class Checked:
@@ -85,6 +139,12 @@ class Checked:
 
 def _traits(policy: Policy) -> tuple[int, bool, bool]:
     return policy.floor_mib, policy.whole_device, policy.overcommits
+
+
+def _steady(policy: Policy) -> frozenset[str]:
+    """Return the rules of a policy's steady refusals. Raises `RuleFailed`."""
+    found = call_rule(getattr, policy, "steady_refusals", None)
+    return found if type(found) is frozenset else frozenset()
 
 
 def _wrong_choice(ask: Ask, eligible: Sequence[Offer], chosen: Sequence[Offer]) -> str | None:

@@ -121,6 +121,8 @@ def plain(state: object) -> Any:
 
     Raises `WrongAnswer` for a value that JSON cannot hold unchanged, and for too large a state.
     """
+    if state is None or (type(state) is dict and not state):
+        return None if state is None else {}
     budget = [MOST_STATE_NODES, MOST_STATE_CHARACTERS]
     return _plain(state, budget, 0)
 

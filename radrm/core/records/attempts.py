@@ -250,7 +250,19 @@ class Attempt:
         return sum(means) / len(means) if means else None
 
     @property
+    def slowed(self) -> bool:
+        """Whether it has shared one of several devices: it waits for that one on the others, too,
+        and shows less there than alone."""
+        if len(self.usage) < 2:
+            return False
+        used = self.used.values()
+        return len(used) > 1 and any(usage.shared for usage in used)
+
+    @property
     def alone_smact(self) -> float | None:
-        """The mean SM activity while alone, over its devices, 0..1; None if it never was."""
+        """The mean SM activity while alone, over its devices, 0..1; None if it never was, or if it
+        was slowed there."""
+        if self.slowed:
+            return None
         means = [u.alone_smact for u in self.used.values() if u.alone_smact is not None]
         return sum(means) / len(means) if means else None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from radrm.core.records import Beside, Usage
@@ -30,10 +30,15 @@ class _Part:
     seconds: float = 0.0
     sum: float = 0.0
     count: int = 0
+    kept: Beside | None = None
+    """The last record of it."""
 
     def record(self, others: Others) -> Beside:
-        mean = self.sum / self.count if self.count else None
-        return Beside(others, self.seconds, mean, self.count)
+        kept = self.kept
+        if kept is None or kept.seconds != self.seconds or kept.count != self.count:
+            mean = self.sum / self.count if self.count else None
+            kept = self.kept = Beside(others, self.seconds, mean, self.count)
+        return kept
 
 
 @dataclass(slots=True)
@@ -108,7 +113,18 @@ class Holding:
         key = (*(round(each, 2) for each in steps), *[None] * known.count(None))
         if key not in self.beside and len(self.beside) >= MOST_BESIDE:
             key = min(self.beside, key=lambda other: abs(_load(other) - _load(key)))
-        return self.beside.setdefault(key, _Part())
+        part = self.beside.get(key)
+        if part is None:
+            part = self.beside[key] = _Part()
+        return part
+
+    def see_smact(self, smact: float, alone: bool) -> None:
+        """Take in a reading of SM activity. `alone`: it shows this attempt only."""
+        self.smact_sum += smact
+        self.smact_count += 1
+        if alone:
+            self.alone_sum += smact
+            self.alone_count += 1
 
     def unused_for(self, now_s: float) -> float | None:
         """Return the seconds that it has had the device without using any of its memory.
@@ -148,26 +164,26 @@ def _load(others: Others) -> float:
     return sum(_UNKNOWN if each is None else each for each in others)
 
 
-def neighbours(holdings: Collection[Holding]) -> Iterator[tuple[Holding, list[Holding]]]:
-    """Yield the holdings of a shared device, each with the others."""
-    if len(holdings) > 1:
-        for holding in holdings:
-            yield holding, [other for other in holdings if other is not holding]
-
-
 class SharedTime:
     """Counts the time that attempts share a device: until each reading, and before each change.
 
-    So the attempts on the device are the same over each interval. The time while no daemon
-    runs is not counted.
+    So the attempts on the device are the same over each interval, and so is what each of them
+    shows alone: nobody is alone meanwhile. The time while no daemon runs is not counted.
     """
 
-    __slots__ = ("_until_s",)
+    __slots__ = ("_holdings", "_parts", "_until_s")
 
-    def __init__(self) -> None:
+    def __init__(self, holdings: Mapping[int, Holding]) -> None:
+        self._holdings = holdings
         self._until_s: float | None = None
+        self._parts: list[_Part] | None = None
+        """The part of each attempt that counts now; None: not known yet."""
 
-    def count(self, holdings: Collection[Holding], until_s: float) -> None:
+    def after_change(self) -> None:
+        """Note that an attempt has come or gone."""
+        self._parts = None
+
+    def count(self, until_s: float) -> None:
         """Count the time since the last call."""
         since_s, self._until_s = self._until_s, until_s
         if since_s is None:
@@ -175,8 +191,26 @@ class SharedTime:
         if since_s > until_s:
             self._until_s = since_s  # a reading from before a change
             return
-        for holding, others in neighbours(holdings) if until_s > since_s else ():
-            holding.part_beside(others).seconds += until_s - since_s
+        if until_s > since_s:
+            for part in self._now():
+                part.seconds += until_s - since_s
+
+    def see(self, smact: float) -> None:
+        """Take in a reading of SM activity that shows the attempts that are here now."""
+        for part in self._now():
+            part.sum += smact
+            part.count += 1
+
+    def _now(self) -> list[_Part]:
+        """Return the parts that count now; none while an attempt is alone."""
+        parts = self._parts
+        if parts is None:
+            here = list(self._holdings.values()) if len(self._holdings) > 1 else []
+            parts = self._parts = [
+                holding.part_beside([other for other in here if other is not holding])
+                for holding in here
+            ]
+        return parts
 
 
 class EnergyMeter:

@@ -76,6 +76,8 @@ class Isolation:
     def __init__(self, settings: CoreSettings) -> None:
         self.now_s = 0.0
         self._pauses: Pauses[tuple[str, str]] = Pauses(settings.retry_s, settings.retry_most_s)
+        self._failed = False
+        """True once a rule has failed. Until then nothing need be looked up."""
         self._meanwhile: dict[tuple[str, str], str] = {}
         self._new_lines: list[str] = []
         self._retry_times: list[float] = []
@@ -85,7 +87,7 @@ class Isolation:
         key = (kind, str(name)[:_LONGEST_NAME])
         if self._pauses.pausing(key, self.now_s) is not None:
             return  # several failures within one pause count as one
-        before = self._pauses.last(key)
+        self._failed, before = True, self._pauses.last(key)
         failed = self._pauses.fail(key, self.now_s, error_line(error))
         self._meanwhile[key] = meanwhile
         self._retry_times.append(failed.until_s)
@@ -96,7 +98,7 @@ class Isolation:
 
     def rests(self, kind: str, name: str) -> bool:
         """Return whether a rule rests now."""
-        return self._pauses.pausing((kind, name), self.now_s) is not None
+        return self._failed and self._pauses.pausing((kind, name), self.now_s) is not None
 
     def _line(self, key: tuple[str, str], rest: str) -> str:
         failed = self._pauses.last(key)

@@ -43,7 +43,7 @@ from radrm.core.records import (
 )
 from radrm.core.settings import CoreSettings
 from radrm.core.state.cohort import Cohort
-from radrm.core.state.holding import EnergyMeter, Holding, SharedTime, neighbours
+from radrm.core.state.holding import EnergyMeter, Holding, SharedTime
 from radrm.core.state.load import SmactLoad
 from radrm.core.state.readings import attribute, believable, why_unreadable
 from radrm.core.state.reserved.of_device import Reserved
@@ -87,7 +87,7 @@ class DeviceLedger:
         self.load = SmactLoad(settings, window)
         self._settings = settings
         self._energy = EnergyMeter()
-        self._shared = SharedTime()
+        self._shared = SharedTime(self.holdings)
         self.fresh_from_s = float("-inf")
         """Boot time of the last leave. Earlier readings may still count the job that left."""
         self._unusable_since_s: float | None = None
@@ -210,8 +210,9 @@ class DeviceLedger:
         """Return whether `never_idle` and `out_of_service` have nothing to say or to remember."""
         if self.vanished or self.drained is not None or self.device.available_until is not None:
             return False
-        remembered = self._unusable_since_s is not None or self._in_use_since_s is not None
-        return not remembered and self.is_quiet and self.unreadable(now.boot_s) is None
+        if self._unusable_since_s is not None or self._in_use_since_s is not None:
+            return False
+        return self.is_quiet and self.unreadable(now.boot_s) is None
 
     def never_idle(self, now: Instant) -> str | None:
         """Return why the device would not be idle without radrm's jobs; None if it would.
@@ -253,7 +254,26 @@ class DeviceLedger:
 
         Their peak rose, they settled, or they were last saved `NOTED_EVERY_S` ago.
         """
-        self.version += 1
+        shown = self._shown()
+        changed = self._take(reading)
+        if self._shown() != shown:
+            self.version += 1
+        return changed
+
+    def _shown(self) -> tuple[object, ...]:
+        """Return all of a reading's effects that a job which could come here depends on.
+
+        The age of the reading and the SM activity are compared at each use (`offers.py`).
+        """
+        reading = self.reading
+        # Why the SM activity is unknown tells a time that each reading changes.
+        unknown = reading if self.smact is None else None
+        late = reading is not None and reading.at.boot_s < self.fresh_from_s
+        failed = reading and (reading.error, reading.fault, reading.used_mib is None, late)
+        shown = [(h.observed_mib, h.settled, h.alone_smact) for h in self.holdings.values()]
+        return unknown, failed, self.unmanaged_mib, shown
+
+    def _take(self, reading: Reading) -> list[Holding]:
         self.reading, self.load.error = believable(reading)
         reading = self.reading
         boot_s = reading.at.boot_s
@@ -264,23 +284,18 @@ class DeviceLedger:
             # It may count the memory of a job that has left.
             return []
         self._energy.divide(self.holdings.values(), boot_s, reading.power_w)
-        self._shared.count(self.holdings.values(), boot_s)
+        self._shared.count(boot_s)
         rose = self._take_memory(reading)
         self.load.take(reading)
-        if reading.smact is not None and self.is_quiet and self.load.counts(reading):
-            for holding, others in neighbours(self.holdings.values()):
-                part = holding.part_beside(others)
-                part.sum += reading.smact
-                part.count += 1
-        changed, alone = [], len(self.holdings) == 1
+        smact, alone = reading.smact, len(self.holdings) == 1
+        counts = smact is not None and self.is_quiet and self.load.counts(reading)
+        if smact is not None and counts:
+            self._shared.see(smact)
+        changed = []
         for holding in self.holdings.values():
             holding.shared |= not alone
-            if reading.smact is not None:
-                holding.smact_sum += reading.smact
-                holding.smact_count += 1
-                if alone and self.is_quiet and self.load.counts(reading):
-                    holding.alone_sum += reading.smact
-                    holding.alone_count += 1
+            if smact is not None:
+                holding.see_smact(smact, alone and counts)
             quiet_s = boot_s - max(holding.grew_s, holding.since_s)
             # A job that has not allocated anything yet is starting up, not settled.
             settles = quiet_s >= self._settings.settle_s and bool(holding.peak_mib)
@@ -294,13 +309,13 @@ class DeviceLedger:
     def _take_memory(self, reading: Reading) -> set[int]:
         """Note the memory of each job. Returns the jobs whose peak rose noticeably."""
         self.unmanaged_mib, seen = attribute(reading, self.holdings, self._reserved_for)
-        rose = set()
+        rose, boot_s, growth_mib = set(), reading.at.boot_s, self._settings.settle_growth_mib
         for job_id, used_mib in seen.items():
-            if used_mib is not None and self.holdings[job_id].see(
-                used_mib, reading.at.boot_s, self._settings.settle_growth_mib
-            ):
+            holding = self.holdings[job_id]
+            if used_mib is not None and used_mib != holding.observed_mib:
+                self.reserved.outdated()
+            if used_mib is not None and holding.see(used_mib, boot_s, growth_mib):
                 rose.add(job_id)
-        self.reserved.outdated()
         return rose
 
     # ------------------------------------------------------------- SM activity
@@ -323,14 +338,11 @@ class DeviceLedger:
     # ------------------------------------------------------------- jobs come and go
 
     def admit(self, job: Job, attempt: Attempt, since_s: float, now_s: float) -> None:
-        """Enter an attempt that is new here, or that is adopted after a restart.
-
-        It is here since `since_s`. `reserve` enters its reservation.
-        """
+        """Enter an attempt that is here since `since_s`: a new one, or one that is adopted after a
+        restart. `reserve` enters its reservation."""
         self.version += 1
         self._count_before(now_s)
-        predicted = job.estimate(Quantity.SMACT)
-        smact = predicted.value if predicted else None
+        smact = job.predicted(Quantity.SMACT)
         self.load.before_join(not self.holdings, smact)
         self.holdings[job.id] = Holding(
             job_id=job.id,
@@ -344,6 +356,7 @@ class DeviceLedger:
             recovering=job.recovers_idle,
             predicted_smact=smact,
         )
+        self._shared.after_change()
         if attempt.placement.collocation is Collocation.MPS:
             self.cohort.after_join(since_s)
         self.load.warm_up(self._latest_s())
@@ -352,16 +365,15 @@ class DeviceLedger:
             self.holdings[job.id].recall(known, now_s)
 
     def release(self, job_id: int, now_s: float, left_s: float | None = None) -> Usage | None:
-        """Remove an attempt that left at `left_s` (now, if None), and return its usage.
-
-        None if it is not here. The device takes no job until it has been read after `now_s`.
-        """
+        """Remove an attempt that left at `left_s` (now, if None), and return its usage. None if it
+        is not here. The device takes no job until it has been read after `now_s`."""
         if job_id not in self.holdings:
             return None
         self.version += 1
         left_s = now_s if left_s is None else left_s
         self._count_before(left_s)
         holding = self.holdings.pop(job_id)
+        self._shared.after_change()
         self.reserved.outdated()
         if holding.collocation is Collocation.MPS:
             self.cohort.after_leave(holding.uid, now_s, self._settings.mps_cohort_s)
@@ -371,17 +383,15 @@ class DeviceLedger:
         return holding.usage(self.device.uuid)
 
     def turn_over(self, now_s: float) -> int | None:
-        """Return the user who has had a turn on the device's MPS server.
-
-        None if no user has, or if the server takes several users at once.
-        """
+        """Return the user who has had a turn on the MPS server. None if no user has, or if it takes
+        several users at once."""
         if not self.device.mps or self.device.mps_multiuser:
             return None
         return self.cohort.turn_over(now_s, self._settings.mps_cohort_s)
 
     def _count_before(self, at_s: float) -> None:
         """Divide the energy, and count the shared time, among the attempts before a change."""
-        self._shared.count(self.holdings.values(), at_s)
+        self._shared.count(at_s)
         power_w = self.reading.power_w if self.reading else None
         self._energy.divide_before_change(self.holdings.values(), at_s, power_w)
 

@@ -59,7 +59,7 @@ class Pauses(Generic[K]):
 
     def pausing(self, key: K, now_s: float) -> Failed | None:
         """Return the failure whose pause is not over; None if there is none."""
-        found = self._failed.get(key) if self._failed else None
+        found = self._failed.get(key)
         return found if found is not None and now_s < found.until_s else None
 
     def last(self, key: K) -> Failed | None:

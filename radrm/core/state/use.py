@@ -164,10 +164,14 @@ class Uses:
 
     def _set_rate(self, key: Key) -> None:
         account = self._accounts[key]
+        jobs_on, devices_of = self._jobs_on, self._devices_of
+        # In the order of the ids, so that the sum is the same after a restart.
         account.gpus = sum(
-            1.0 / len(self._jobs_on[uuid])
-            for job_id in sorted(account.jobs)
-            for uuid in self._devices_of[job_id]
+            [
+                1.0 / len(jobs_on[uuid])
+                for job_id in sorted(account.jobs)
+                for uuid in devices_of[job_id]
+            ]
         )
         if not self._restoring:
             state = {

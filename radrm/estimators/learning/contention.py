@@ -91,8 +91,7 @@ def alone(attempt: Attempt, predicted: float | None, least_alone: int = LEAST_AL
         own = attempt.smact_mean if own is None else own  # too short to have started up
         return Alone(own, own, own is not None, ran_s, ran_s)
     readings = sum(usage.alone_count for usage in used)
-    # A job that is slow on one GPU shows less on another one, where it is alone.
-    measured = own is not None and readings >= least_alone and len(used) == 1
+    measured = own is not None and readings >= least_alone
     demand: DemandRange | None
     if own is not None and measured:
         demand = DemandRange(own, own, own)

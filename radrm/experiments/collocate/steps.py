@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import codecs
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
 from radrm.errors import UsageError
-
-_LONGEST_LINE = 16 * 1024
-_LINE_ENDS = re.compile(r"[\r\n]")
+from radrm.progress_lines import Lines
+from radrm.progress_lines import compiled as compiled_pattern
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,9 +22,9 @@ class Point:
 def compiled(pattern: str) -> re.Pattern[str]:
     """The pattern of a line that reports progress. Raises `UsageError`."""
     try:
-        return re.compile(pattern)
-    except re.error as error:
-        raise UsageError(f"--step-pattern {pattern!r} is no regular expression: {error}") from None
+        return compiled_pattern(pattern)
+    except ValueError as error:
+        raise UsageError(f"--step-pattern {pattern!r}: {error}") from None
 
 
 class Steps:
@@ -39,18 +37,15 @@ class Steps:
 
     def __init__(self, pattern: re.Pattern[str]) -> None:
         self._pattern = pattern
-        self._decode = codecs.getincrementaldecoder("utf-8")("replace").decode
-        self._rest = ""
+        self._lines = Lines()
         self._base = 0.0
         self._last = 0.0
         self.points: list[Point] = []
 
     def feed(self, data: bytes, now_s: float) -> None:
-        """Read new text of the log, seen at this time. Progress bars end lines by `\\r`."""
-        *lines, rest = _LINE_ENDS.split(self._rest + self._decode(data))
-        self._rest = rest[:_LONGEST_LINE]
-        for line in lines:
-            found = self._pattern.search(line[:_LONGEST_LINE])
+        """Read new text of the log, seen at this time."""
+        for line in self._lines.feed(data):
+            found = self._pattern.search(line)
             number = self._number(found) if found else None
             if number is not None:
                 self.points.append(Point(now_s, number))

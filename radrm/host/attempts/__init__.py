@@ -7,6 +7,7 @@ The files, in the order in which they may import one another:
     folder        the folder of one attempt: claim, lock, records
     job_process   the job's own process, from the fork to its first instruction
     engines       container engines: their arguments, and telling them to end a container
+    log_watcher   the process that reads a job's progress from its log
     tails         the last lines that an attempt has printed
     runner        the small program that runs one attempt and outlives the daemon
     start_runner  where the process of a runner begins

@@ -111,8 +111,9 @@ _FIELDS: dict[str, dict[str, tuple[type, ...]]] = {
 `signal` and `never_started` is set; the tails are the ends of the logs of an attempt that
 ended badly, as far as its user can read them. `passing`, where it is there and true, says
 that what kept the attempt from starting lies with the server and may be over soon. Earlier
-releases wrote no `grace_s`, `limits` (`processes/limits.py`), `not_limited` (why a limit is not
-set) and `exceeded_mib` (the host memory limit at which the kernel killed processes)."""
+releases wrote no `grace_s`, `limits` (`processes/limits.py`), `progress` (what `log_watcher.py`
+reads), `not_limited` (why a limit is not set) and `exceeded_mib` (the host memory limit at which
+the kernel killed processes)."""
 
 NO_END: Fields = dict.fromkeys(("code", "signal", "never_started", "stderr_tail", "stdout_tail"))
 """An exit record before anything is known."""

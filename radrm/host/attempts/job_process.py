@@ -80,6 +80,15 @@ def become_job(launch: Fields, script: str | None, go: int, errors: int) -> NoRe
         os._exit(_NOT_STARTED)
 
 
+def parse_output(output: bytes) -> tuple[dict[str, int], str]:
+    """Where the job's logs begin, and what kept it from starting, from what its process wrote."""
+    begins: dict[str, int] = {}
+    if output.startswith(LOGS_BEGIN):
+        line, _, output = output.removeprefix(LOGS_BEGIN).partition(b"\n")
+        begins = dict(zip(("stderr", "stdout"), map(int, line.split()), strict=True))
+    return begins, output.decode("utf-8", "backslashreplace")
+
+
 def reset_signals() -> None:
     """Undo ignored and blocked signals: the job would inherit both."""
     for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:

@@ -25,7 +25,8 @@ class LaunchPlan:
     line says. `token` is a secret that marks the attempt's processes. `grace_s` and
     `kill_grace_s`, on the launcher's clock, are the times from TERM to KILL: of a stopped
     attempt, and of processes that outlive the main one. `cpus` and `memory_mib` (of the
-    host) None: no limit; `cpu_weight` None: 1. Strings may hold surrogate
+    host) None: no limit; `cpu_weight` None: 1. `progress_pattern`
+    and `progress_file` are the options of that name. Strings may hold surrogate
     escapes, as paths and environments of Unix do.
     """
 
@@ -49,6 +50,8 @@ class LaunchPlan:
     cpus: float | None = None
     memory_mib: int | None = None
     cpu_weight: float | None = None
+    progress_pattern: str | None = None
+    progress_file: str | None = None
 
 
 def launch_record(
@@ -94,4 +97,12 @@ def launch_record(
         "kill_grace_s": kill_grace_real_s,
         "cgroup": cgroups.place(group),
         "limits": limits.as_fields(),
+        "progress": _progress(plan),
     }
+
+
+def _progress(plan: LaunchPlan) -> Fields | None:
+    """What the runner's watcher is to read; None: nothing."""
+    if plan.progress_pattern is None and plan.progress_file is None:
+        return None
+    return {"pattern": plan.progress_pattern, "file": plan.progress_file}

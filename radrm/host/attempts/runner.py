@@ -41,6 +41,7 @@ from radrm.host.processes.stop import Stop
 from radrm.host.processes.tree import (
     attempt_processes,
     attempt_stats,
+    become_subreaper,
     kill_tree,
     signal_catchers,
 )
@@ -61,9 +62,10 @@ _WAKING = CONTROL | {signal.SIGCHLD}
 EXIT_RECORD_PATIENCE_S = 60.0
 """How long a full disk may keep the exit record waiting before the attempt is lost."""
 _RESERVE = b" " * 65536
+_LAST_LOOK_S = 1.0
+"""How long the end of an attempt waits for the watcher's last look."""
 _SHORT_TAIL = 4096
 """Characters, each up to 6 bytes in the record: two such tails fit into the reserve."""
-_PR_SET_CHILD_SUBREAPER = 36
 
 
 def main(folder: str, membership: Membership | None = None) -> int:
@@ -81,7 +83,7 @@ def main(folder: str, membership: Membership | None = None) -> int:
 def _main(folder: str, membership: Membership | None) -> int:
     signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # ignored, it would hide exit codes
-    reaper = _become_subreaper()  # while the kernel still moves us
+    reaper = become_subreaper()  # while the kernel still moves us
     _close_inherited()
     os.chdir("/")
     os.umask(0o077)
@@ -124,6 +126,8 @@ class Runner:
         """None while our own children are sure to be all: no environment is searched."""
         self._users = () if launch["uid"] is None else (launch["uid"],)
         self._job = 0
+        self._watcher = 0
+        """The pid of the process that reads the job's progress; 0: none."""
         self._status: int | None = None
         self._killing = False
         self._stop: Stop | None = None
@@ -139,11 +143,13 @@ class Runner:
                 "once that is fixed, submit it again",
                 "passing": may_pass(error),
             }
+            self._end_watcher()
             while self._children_left():
                 os.kill(self._job, signal.SIGKILL)  # it waits for a word that never comes
                 self._wait(None)
         else:
             self._supervise()
+            self._end_watcher()
             self._end_leftovers()
             end = self._how_it_ended(errors)
             end["exceeded_mib"] = self._limits.exceeded_mib()
@@ -169,6 +175,12 @@ class Runner:
             if self._limits.wanted():
                 its = self._limits.enclose(self._job, self._launch["cgroup"])
                 self._cgroup, not_limited = its
+            if self._launch.get("progress") is not None:
+                # Here, for most jobs need no such import.
+                from radrm.host.attempts import log_watcher
+
+                groups = [*filter(None, (self._cgroup,)), *self._limits.wanted()]
+                self._watcher = log_watcher.start(self._launch, groups, os.getpid())
             self._write_start(not_limited)
             # The job may have died already, of a log that it cannot write to.
             with contextlib.suppress(BrokenPipeError):
@@ -265,6 +277,17 @@ class Runner:
             if self._children_left():
                 self._wait(1.0)
 
+    def _end_watcher(self) -> None:
+        """Let the watcher read the last lines, and end it: it must not keep the attempt alive."""
+        deadline = time.monotonic() + _LAST_LOOK_S
+        if self._watcher and self._children_left() and self._watcher:
+            os.kill(self._watcher, signal.SIGTERM)
+        while self._watcher and self._children_left() and self._watcher:
+            left_s = deadline - time.monotonic()
+            if left_s <= 0 or self._killing:
+                os.kill(self._watcher, signal.SIGKILL)
+            self._obey(self._wait(max(0.05, left_s)))
+
     def _children_left(self) -> bool:
         """Reap all that have ended. The subreaper of all has no child only when none lives."""
         while True:
@@ -276,6 +299,8 @@ class Runner:
                 return True
             if pid == self._job:
                 self._status = status
+            elif pid == self._watcher:
+                self._watcher = 0
 
     def _others_left(self) -> bool:
         """True while processes of the job live that are not our descendants: such as were
@@ -310,7 +335,9 @@ class Runner:
         return self._stop
 
     def _find(self) -> dict[int, Stat]:
-        return attempt_stats(self._token, self._me, self._grouped(), self._users)
+        found = attempt_stats(self._token, self._me, self._grouped(), self._users)
+        found.pop(self._watcher, None)
+        return found
 
     def _grouped(self) -> set[int]:
         return cgroups.processes(self._cgroup) if self._cgroup is not None else set()
@@ -326,7 +353,7 @@ class Runner:
             output = os.read(errors, 4096)
         except BlockingIOError:
             output = b""
-        begins, wrong = _parse_output(output)
+        begins, wrong = job_process.parse_output(output)
         if wrong:
             return {"never_started": wrong}
         assert self._status is not None
@@ -337,15 +364,6 @@ class Runner:
         if end.get("code") != 0:
             end |= tails.read_tails(self._launch, begins)
         return end
-
-
-def _parse_output(output: bytes) -> tuple[dict[str, int], str]:
-    """Where the job's logs begin, and what kept it from starting, from what its process wrote."""
-    begins: dict[str, int] = {}
-    if output.startswith(job_process.LOGS_BEGIN):
-        line, _, output = output.removeprefix(job_process.LOGS_BEGIN).partition(b"\n")
-        begins = dict(zip(("stderr", "stdout"), map(int, line.split()), strict=True))
-    return begins, output.decode("utf-8", "backslashreplace")
 
 
 def _write_exit(folder: str, lock: int, end: Fields) -> bool:
@@ -373,16 +391,6 @@ def _close_inherited() -> None:
         with contextlib.suppress(OSError):
             if fd > 2 and os.get_inheritable(fd):  # what we open ourselves is not
                 os.close(fd)
-
-
-def _become_subreaper() -> bool:
-    """Make orphans of the job our children, so that none escapes unseen."""
-    try:
-        import ctypes
-
-        return bool(ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) == 0)
-    except (ImportError, OSError):
-        return False
 
 
 if __name__ == "__main__":

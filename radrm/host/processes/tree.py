@@ -27,6 +27,26 @@ ENVIRONS_BYTES = 256 << 20
 """Bytes of environments that one look at all processes reads, the short ones first. Only an
 attempt's own user can make it run out, and could as well remove the token."""
 _LOOKS_AT_THE_NEWEST = 20
+_PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
+
+
+def become_subreaper() -> bool:
+    """Make orphans of this process's descendants its children, so that none escapes unseen."""
+    return _prctl(_PR_SET_CHILD_SUBREAPER, 1)
+
+
+def die_with_parent() -> bool:
+    """Have the kernel kill this process when its parent ends. A change of user undoes it."""
+    return _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+def _prctl(option: int, value: int) -> bool:
+    try:
+        import ctypes
+
+        return bool(ctypes.CDLL(None).prctl(option, value, 0, 0, 0) == 0)
+    except (ImportError, OSError):
+        return False
 
 
 def attempt_processes(

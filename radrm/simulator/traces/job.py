@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from radrm.core.records import Estimate
+
 
 @dataclass(frozen=True, slots=True)
 class TraceJob:
@@ -24,6 +26,7 @@ class TraceJob:
     - `loss_k`: its loss falls as exp(-loss_k x work done). `report_s`: the seconds between its
       reports of progress. `checkpoint_s`: the seconds that it stands still to save; None: it
       cannot save.
+    - `predicted`: what was known of its SM activity and duration when it really ran.
     """
 
     submit_s: float
@@ -51,5 +54,6 @@ class TraceJob:
     loss_k: float | None = None
     report_s: float | None = None
     checkpoint_s: float | None = None
+    predicted: tuple[Estimate, ...] = ()
     command: str | None = None
     """Its command line, for `radrm trace run` on real GPUs. The simulator does not read it."""

@@ -3,6 +3,7 @@
 - SM activity and durations are those that the jobs would have alone (`alone`). What the record
   does not determine differs from draw to draw.
 - Memory is the peak that was measured.
+- Rules know of a job's SM activity and duration what was predicted before it ran.
 - Dependencies (`--after`) and array limits are kept; a dependency counts with any outcome.
 - Holds (a job comes when it was submitted), time lost to crashes of the server, and jobs
   without a GPU are not replayed.
@@ -16,7 +17,7 @@ from dataclasses import dataclass, field, replace
 from statistics import fmean, stdev
 from typing import Any
 
-from radrm.core.records import Instant
+from radrm.core.records import MEASURED, Instant
 from radrm.core.words import Quantity
 from radrm.interference.refit import Refit
 from radrm.simulator.traces.alone import TO_90, WORK, Past, SharedPast, Solo, Solved, life, peak_mib
@@ -259,4 +260,10 @@ def _job(past: Past, line: Mapping[int, int]) -> TraceJob:
         array=None if array is None else str(array.array_id),
         at_once=None if array is None else array.at_once,
         line=line[past.job.id],
+        # What an attempt of the job itself has shown was not known before.
+        predicted=tuple(
+            each
+            for each in past.job.estimates
+            if each.quantity is not Quantity.MEMORY and each.source != MEASURED
+        ),
     )

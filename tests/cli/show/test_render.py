@@ -11,9 +11,10 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 
 from radrm.cli.show.amounts import show_joules
+from radrm.cli.show.card import card
 from radrm.cli.show.columns import Column, Field, Rows
 from radrm.cli.show.devices import devices_table
-from radrm.cli.show.jobs import change_line, counts_line, job_rows, why
+from radrm.cli.show.jobs import advance, change_line, counts_line, job_rows, why
 from radrm.cli.show.styled import Styled
 from radrm.errors import plain
 from tests.cli.fakes import ESC, NOW, gpu, job, shown
@@ -114,6 +115,38 @@ def test_a_row_says_where_and_why() -> None:
     assert " ".join(lines[1].split()) == "1 resnet50 ada RUNNING 1,GPU-x 6.0G 6.0G 4.9G 1m00s"
     assert " ".join(lines[2].split()) == "2 resnet50 ada PENDING - 6.0G - - 1m40s behind job 1"
     assert lines[3].startswith("3_[4-99]")
+
+
+@pytest.mark.parametrize(
+    ("fields", "expected"),
+    [
+        ({}, ""),
+        ({"progress": None}, ""),
+        ({"progress": {"work_done": 0.629}}, "62 %"),
+        (
+            {"progress": {"work_done": 0.5}, "expected_end_at": NOW + 840, "saved_at": NOW - 180},
+            "50 %, 14m00s left, saved 3m00s ago",
+        ),
+        ({"progress": {"step": 120.0, "work_done": None}}, "step 120"),
+        ({"progress": {"epoch": 2.5, "work_done": None}}, "epoch 2.5"),
+        ({"expected_end_at": NOW + 840}, ""),
+        ({"saved_at": NOW + 5}, "saved 0s ago"),
+    ],
+)
+def test_how_far_a_job_is(fields: dict[str, Any], expected: str) -> None:
+    found = job(1, "RUNNING", **fields)
+    assert advance(found, NOW) == expected
+    row = " ".join(shown(job_rows([found], {}, NOW), 160)[1].split())
+    assert row.endswith(expected) if expected else row.endswith("1m00s")
+
+
+def test_a_card_tells_progress_and_dropped_reports() -> None:
+    progress = {"step": 62.0, "total": 100.0, "loss": 0.3123456, "work_done": 0.62}
+    found = job(1, "RUNNING", progress=progress, reports_dropped=3, reports_dropped_why=f"x{ESC}")
+    text = [line for part in card(found, NOW, {}) for line in shown(part, 160)]
+    assert "  progress    62 %, step 62 of 100, loss 0.3123" in text
+    assert any(t.startswith("  reports     3 dropped, the last one because x") for t in text)
+    assert all(t.isprintable() for t in text)
 
 
 def test_eighty_columns_keep_what_matters() -> None:

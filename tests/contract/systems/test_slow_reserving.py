@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from math import inf
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from radrm.core import actions as act
 from radrm.core import events as ev
@@ -306,3 +309,28 @@ def test_when_a_job_is_expected_to_end() -> None:
     unlimited = World(gpus(1), settings=CORE)
     assert unlimited.scheduler.view.expected_end_s(unlimited.submit(GIB)) is None
     assert unlimited.scheduler.view.earliest_s("GPU-0", 40 * GIB) is None
+
+
+@given(
+    duration_s=st.one_of(st.none(), st.floats(1, 5000)),
+    limit_s=st.one_of(st.none(), st.floats(1, 5000)),
+    later_s=st.floats(0, 4000),
+)
+def test_a_prediction_tells_the_end_and_the_limit_bounds_it(
+    duration_s: float | None, limit_s: float | None, later_s: float
+) -> None:
+    world = World(gpus(1), settings=CORE)
+    job = world.submit(GIB, duration_s=duration_s, time_limit_s=limit_s)
+    begin_s = world.boot_s
+    world.boot_s += later_s
+    world.scheduler.state.begin(world.now)
+    view = world.scheduler.view
+    expected_s, latest_s = view.expected_end_s(job), view.latest_end_s(job)
+    assert latest_s == (None if limit_s is None else max(world.boot_s, begin_s + limit_s))
+    if duration_s is None or begin_s + duration_s <= world.boot_s:
+        assert expected_s == latest_s
+    else:
+        assert expected_s == min(begin_s + duration_s, latest_s or inf)
+    assert expected_s is None or expected_s >= world.boot_s
+    found = view.earliest_s("GPU-0", 40 * GIB, 10.0)
+    assert found is None or found == latest_s, "nothing is reserved on the promise of a prediction"

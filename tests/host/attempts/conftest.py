@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import shutil
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -37,3 +40,17 @@ def controllers() -> Controllers:
     if found.reasons:
         pytest.skip(str(found.reasons))
     return found
+
+
+@pytest.fixture
+def open_host() -> Iterator[Host]:
+    """In a place that every user may pass through."""
+    place = Path(tempfile.mkdtemp(prefix="radrm-test-"))
+    place.chmod(0o755)
+    host = Host(place)
+    host.cwd.chmod(0o777)
+    yield host
+    wait_until(lambda: not kill_tree(host.token, None))
+    host.launchers[-1].close()
+    remove_group(json.loads((host.folder / "launch.json").read_text()))
+    shutil.rmtree(place)

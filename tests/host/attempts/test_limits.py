@@ -8,10 +8,7 @@ from __future__ import annotations
 import json
 import os
 import pwd
-import shutil
 import sys
-import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -23,28 +20,13 @@ from radrm.host.clock import Clock
 from radrm.host.processes import cgroups
 from radrm.host.processes.controllers import Controllers
 from radrm.host.processes.limits import Limits
-from radrm.host.processes.tree import kill_tree
-from tests.host.attempts.host import SERIAL, SLEEPER, Host, next_of, remove_group
+from tests.host.attempts.host import SERIAL, SLEEPER, Host, next_of
 from tests.waiting import wait_until
 
 HOG = "x = bytearray(200 << 20)\nprint(len(x))"
 """Uses 200 MiB."""
 SPIN = "import os\nos.fork()\nopen('ready', 'w')\nwhile True: pass"
 """Two processes that use all the CPU time that they get."""
-
-
-@pytest.fixture
-def open_host() -> Iterator[Host]:
-    """In a place that every user may pass through."""
-    place = Path(tempfile.mkdtemp(prefix="radrm-test-"))
-    place.chmod(0o755)
-    host = Host(place)
-    host.cwd.chmod(0o777)
-    yield host
-    wait_until(lambda: not kill_tree(host.token, None))
-    host.launchers[-1].close()
-    remove_group(json.loads((host.folder / "launch.json").read_text()))
-    shutil.rmtree(place)
 
 
 def launch(host: Host, controllers: Controllers, *argv: str, **changes: object) -> Launcher:

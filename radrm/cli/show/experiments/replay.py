@@ -107,6 +107,11 @@ def caveats(past: Replayed, jobs: int) -> list[str]:
     known = "; ".join(f"{count} by {how}" for count, how in sources if count)
     unsure = "" if past.unsure is None else f". If never alone: ±{past.unsure:.2f} on average"
     lines.append(f"SM activity of the {len(past.jobs)} jobs: {known}{unsure}.")
+    told = sum(1 for job in past.jobs if job.predicted)
+    lines.append(
+        f"Rules know what was predicted of SM activity and duration at that time: of {told} of the "
+        f"{len(past.jobs)} jobs (--known replaces it)."
+    )
     if past.shared:
         mean = past.slow_down
         lines.append(

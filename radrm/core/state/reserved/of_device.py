@@ -81,8 +81,10 @@ class Reserved:
 
     def running(self, job_id: int) -> Reservation | None:
         """Return the reservation of a job's live attempt; None if it has none here."""
-        running = (r for r in self.held.values() if r.kind is ReservationKind.RUNNING)
-        return next((r for r in running if r.job_id == job_id), None)
+        for each in self.held.values():
+            if each.job_id == job_id and each.kind is ReservationKind.RUNNING:
+                return each
+        return None
 
     # ------------------------------------------------------------- memory
 

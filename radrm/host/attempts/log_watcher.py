@@ -1,0 +1,206 @@
+"""The process that reads a job's progress from its log or file, and reports it as the job would.
+
+Theory of operation. The runner forks this process as the job's user, in the job's control groups:
+so it opens what the user may open, and an endless regular expression costs its owner alone. It is
+no process of the job. The runner ends it when the main process has ended, after a last look; it
+dies with the runner, too. If it is killed or gives up, the job runs on, and its progress stands
+still. A line that takes too long to search ends it, and the job's log says so.
+
+    file rotated    another file has the path: it is read from its beginning
+    file truncated  it is shorter than what was read: it is read from its beginning
+    too much text   only the last part is read
+
+Source of what it sends: `radrm/report.py`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import resource
+import select
+import signal
+import stat
+
+from radrm.host.attempts import job_process
+from radrm.host.processes import cgroups
+from radrm.host.processes.tree import die_with_parent
+from radrm.progress_lines import AUTO, Finder, Lines, progress_pattern
+from radrm.report import Reporter
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from types import FrameType
+    from typing import NoReturn
+
+    from radrm.host.attempts.folder import Fields
+
+LOOK_EVERY_S = 1.0
+MOST_BYTES = 1 << 18
+"""Bytes of one file that one look reads."""
+MOST_SEARCH_S = 2.0
+"""CPU seconds of one look at one file."""
+_MOST_MEMORY = 1 << 30
+_MOST_WAIT_S = 0.5
+_NICE = 10
+
+
+class Source:
+    """One file that grows. What was in it when the job began is not read."""
+
+    def __init__(self, path: str, pattern: re.Pattern[str] | None) -> None:
+        self._path = path
+        self._finder = Finder(pattern)
+        self._lines = Lines()
+        self._file = self._identity()
+        self._at = self._file[1] if self._file is not None else 0
+
+    def _identity(self) -> tuple[tuple[int, int], int] | None:
+        """The file's device and number, and its size; None without a regular file."""
+        try:
+            found = os.stat(self._path, follow_symlinks=False)
+        except OSError:
+            return None
+        if not stat.S_ISREG(found.st_mode):
+            return None
+        return (found.st_dev, found.st_ino), found.st_size
+
+    def look(self, last: bool = False) -> dict[str, float]:
+        """Return what the new lines tell, the last of each key. `last`: also an unfinished line."""
+        found: dict[str, float] = {}
+        now = self._identity()
+        if now is None:
+            return found
+        rotated = self._file is not None and now[0] != self._file[0]
+        if rotated or now[1] < self._at:
+            self._at, self._lines = 0, Lines()
+        self._file = now
+        if now[1] > self._at:
+            for line in self._lines.feed(self._read(now[1])):
+                found.update(self._finder.find(line))
+        if last:
+            found.update(self._finder.find(self._lines.rest()))
+        return found
+
+    def _read(self, size: int) -> bytes:
+        """Read from where the last look ended, at most the last part of the file."""
+        flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+        try:
+            fd = os.open(self._path, flags)
+        except OSError:
+            return b""
+        try:
+            if not stat.S_ISREG(os.fstat(fd).st_mode):
+                return b""
+            data = os.pread(fd, MOST_BYTES, max(self._at, size - MOST_BYTES))
+        except OSError:
+            return b""
+        finally:
+            os.close(fd)
+        self._at = max(self._at, size - MOST_BYTES) + len(data)
+        return data
+
+
+class _TooSlow(Exception):
+    """A look has used more CPU time than it may."""
+
+
+def sources(launch: Fields) -> list[Source]:
+    """What the options of a job name. Raises `ValueError` for a wrong pattern."""
+    asked = launch["progress"]
+    pattern = progress_pattern(asked["pattern"] or AUTO)
+    names = [asked["file"]] if asked["file"] else [launch["stdout"], launch["stderr"]]
+    paths = dict.fromkeys(os.path.join(launch["cwd"], name) for name in names)
+    return [Source(path, pattern) for path in paths]
+
+
+def watch(its: list[Source]) -> None:
+    """Look every second, until TERM comes. Raises `_TooSlow`, `MemoryError`."""
+    report = Reporter()
+    saved = None
+    last = False
+    while not last:
+        last = signal.sigtimedwait({signal.SIGTERM}, LOOK_EVERY_S) is not None
+        found: dict[str, float] = {}
+        for source in its:
+            signal.setitimer(signal.ITIMER_VIRTUAL, MOST_SEARCH_S)
+            found.update(source.look(last))
+            signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+        step = found.pop("saved", saved)
+        if found:
+            report.progress(**found)
+        if step is not None and step != saved:
+            saved = step
+            report.saved(step)
+
+
+def start(launch: Fields, groups: list[str], runner: int) -> int:
+    """Fork the watcher of a job that has not begun; return its pid, or 0 if the job has none.
+
+    It returns when the watcher has seen what the logs hold already, or soon after: a file system
+    that hangs keeps no job from starting.
+    """
+    asked = launch.get("progress")
+    if not isinstance(asked, dict):
+        return 0
+    ready, tell = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        _become(launch, groups, runner, tell)
+    os.close(tell)
+    select.select([ready], [], [], _MOST_WAIT_S)
+    os.close(ready)
+    return pid
+
+
+def _become(launch: Fields, groups: list[str], runner: int, tell: int) -> NoReturn:
+    try:
+        # The runner's lock says that the runner lives, so nothing of the runner's stays open.
+        null = os.open(os.devnull, os.O_RDWR)
+        for fd in range(3):
+            os.dup2(null, fd)
+        os.dup2(tell, 3)
+        os.closerange(4, 4096)
+        for group in groups:
+            cgroups.join(group, os.getpid())
+        job_process.reset_signals()
+        # Blocked, not handled: a request to save goes to processes that handle its signal.
+        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+        die_with_parent()  # now, too: a user may not be allowed to read what it imports
+        os.nice(_NICE)
+        resource.setrlimit(resource.RLIMIT_AS, (_MOST_MEMORY, _MOST_MEMORY))
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        job_process.drop_rights(launch)
+        die_with_parent()
+        if os.getppid() != runner:
+            os._exit(0)
+        for name in ("RADRM_PROGRESS", "RADRM_CHECKPOINT_DIR", "RADRM_JOB_ID"):
+            if name in launch["environment"]:
+                os.environ[name] = launch["environment"][name]
+        signal.signal(signal.SIGVTALRM, _too_slow)
+        try:
+            its = sources(launch)
+            os.close(3)
+            watch(its)
+        except _TooSlow:
+            seconds = f"{MOST_SEARCH_S:g} s of CPU time for one second of the log"
+            _say(launch, f"--progress-pattern took more than {seconds}; write a simpler one")
+        except (ValueError, MemoryError, RecursionError) as error:
+            _say(launch, f"--progress-pattern: {error or type(error).__name__}")
+    finally:
+        os._exit(0)
+
+
+def _too_slow(number: int, frame: FrameType | None) -> None:
+    raise _TooSlow
+
+
+def _say(launch: Fields, text: str) -> None:
+    """Tell the user in the job's error log that no more progress is read."""
+    signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+    path = os.path.join(launch["cwd"], launch["stderr"])
+    flags = os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+    with contextlib.suppress(OSError):
+        fd = os.open(path, flags)
+        os.write(fd, f"radrm: {text}; its progress is not read any more\n".encode())
