@@ -9,9 +9,13 @@ from rich.table import Table
 
 from benchmarks import bulk, commands, events, idle, launch, long_queue, readings, reports, saving
 from benchmarks.simulation import simulator
+from benchmarks.specon import runs as specon_runs
 from benchmarks.table import Row
 
-BENCHMARKS = (commands, launch, bulk, long_queue, readings, saving, reports, idle, simulator)
+BENCHMARKS = (
+    *(commands, launch, bulk, long_queue, readings, saving, reports, idle, simulator),
+    specon_runs,
+)
 
 
 def table(rows: list[Row]) -> Table:

@@ -22,6 +22,7 @@ from benchmarks import (
     saving,
 )
 from benchmarks.simulation import simulator, waiting
+from benchmarks.specon import runs
 from benchmarks.table import Row, median_ms, p95_ms
 from radrm.wiring import make_rules
 
@@ -35,6 +36,7 @@ SMALL: dict[str, Callable[[], list[Row]]] = {
     "saving": lambda: saving.measure(seconds=2),
     "reports": lambda: reports.measure(count=5),
     "readings": lambda: readings.measure(rounds=3, devices=2),
+    "runs": lambda: runs.measure(rounds=3),
 }
 
 
