@@ -23,6 +23,7 @@ from benchmarks import (
 )
 from benchmarks.flowcon import steering
 from benchmarks.simulation import simulator, waiting
+from benchmarks.specon import runs
 from benchmarks.table import Row, median_ms, p95_ms
 from radrm.wiring import make_rules
 
@@ -37,6 +38,7 @@ SMALL: dict[str, Callable[[], list[Row]]] = {
     "steering": lambda: steering.measure(jobs=3, runs=2),
     "reports": lambda: reports.measure(count=5),
     "readings": lambda: readings.measure(rounds=3, devices=2),
+    "runs": lambda: runs.measure(rounds=3),
 }
 
 
