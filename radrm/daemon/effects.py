@@ -126,6 +126,7 @@ class Effects:
             if isinstance(record, Attempt) and record.ended is not None:
                 if not self._launcher.is_live(record.serial):
                     self._launcher.forget(record.serial)
+                self._site.reports.close(record.serial)
                 if record.outcome is not None and record.outcome is not Outcome.COMPLETED:
                     how = record.outcome.value
                     log.info(
@@ -149,7 +150,8 @@ class Effects:
         job = self._job(action.job_id)
         devices = self._devices(action.placement.devices)
         site.checkpoints.make(job.id, submission.uid, submission.gid)
-        plan = plan_launch(action, job, submission, devices, site)
+        progress = site.reports.open(job, action.serial)
+        plan = plan_launch(action, job, submission, devices, site, progress)
         if site.mps is not None:
             client = action.placement.collocation is Collocation.MPS
             site.mps.prepare(action.placement.devices, client)

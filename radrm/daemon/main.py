@@ -30,6 +30,7 @@ from radrm.daemon.launching import Site
 from radrm.daemon.loop import Loop, Parts
 from radrm.daemon.monitor import Monitor
 from radrm.daemon.probing import Probing
+from radrm.daemon.progress import Reports
 from radrm.daemon.rule_limit import RuleLimit
 from radrm.daemon.serving.server import Server
 from radrm.daemon.watching import Watching
@@ -52,6 +53,7 @@ from radrm.host.mps.simulated import SimulatedMps
 from radrm.host.node import NodeWatch
 from radrm.host.planning.service import PlanningService
 from radrm.host.processes.controllers import prepare as prepare_controllers
+from radrm.host.progress.receiver import Receiver
 from radrm.host.simulated.simulated_gpus import SimulatedGpus
 from radrm.host.simulated.start_driver import ensure_driver
 from radrm.host.storage.arrivals import Arrivals
@@ -142,6 +144,13 @@ def run(gpus: str | None, time_scale: float, settings: Sequence[str]) -> None:
             site=Site(
                 device_ids=config.device_ids,
                 checkpoints=Checkpoints(paths.checkpoints, os.getuid() == 0),
+                reports=Reports(
+                    devices.clock,
+                    scheduler,
+                    Receiver(paths.progress, os.getuid() == 0),
+                    config.progress.interval_s,
+                    interval_s * devices.clock.scale,
+                ),
                 extra=devices.environment,
                 mps=devices.mps,
                 drop_privileges=os.getuid() == 0,

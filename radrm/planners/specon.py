@@ -294,7 +294,7 @@ class _Run:
             if less or other or (offer.idle and view.head() is not None):
                 return 1.0, None
         policy, instead = self.rule.policy, self.rule.recovery_policy
-        found = find_with_fallback(view, policy, job, None, instead, target.uuid).placement
+        found = find_with_fallback(view, policy, job, None, instead, (target.uuid,)).placement
         if found is None or found.collocation.whole_device:
             return 1.0, None
         held = [r.mib for r in view.reservations(here) if r.job_id == job.id]

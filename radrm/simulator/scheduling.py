@@ -9,7 +9,7 @@ rising mean lets no job start. Between readings the windows are exact (`window`)
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from math import ceil
 
@@ -82,11 +82,12 @@ class OwnLoop:
         tasks: Sequence[Task],
         history: History,
         auto: AutoEstimates | None = None,
+        world_of: Callable[[Sequence[SimulatedDevice], float], World] = World,
     ) -> None:
         # No reading is stale: an old one still holds, since nothing has changed since.
         self._settings = replace(settings, stale_after_s=float("inf"))
         # The daemon sees settled memory at its first reading after `settle_s`.
-        self._world = World(devices, self._settings.settle_s + READING_INTERVAL_S)
+        self._world = world_of(devices, self._settings.settle_s + READING_INTERVAL_S)
         self._scheduler = Scheduler(rules, self._settings, self._window)
         self._planners, self._tasks = rules.planners, tasks
         self._history = history
@@ -236,8 +237,7 @@ class OwnLoop:
             mps=client,
             cap_mib=action.cap_mib if client else None,
         )
-        self._live[job_id] = attempt
-        self._serial[job_id] = action.serial
+        self._live[job_id], self._serial[job_id] = attempt, action.serial
         sizes = [share.reserved_mib for share in placement.shares]
         self._reserved[job_id] = reserved = max(sizes, default=0)
         self._history.attempt_started(attempt, reserved)

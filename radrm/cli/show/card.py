@@ -11,7 +11,7 @@ from radrm.cli.show.amounts import (
     when,
 )
 from radrm.cli.show.columns import Column, Field, Rows
-from radrm.cli.show.jobs import age_s, state_text, where, why
+from radrm.cli.show.jobs import advance, age_s, state_text, where, why
 from radrm.cli.show.styled import Styled
 from radrm.client.states import FINAL, WAITING
 from radrm.client.text import label
@@ -206,6 +206,18 @@ def _cap_exceeds_reservation(job: Document, attempt: Document) -> bool:
 
 
 def _times(job: Document, now: float) -> Iterator[_Line]:
+    progress = job.get("progress") or {}
+    parts = [advance(job, now)]
+    if progress.get("work_done") is not None and progress.get("step") is not None:
+        of = f" of {progress['total']:g}" if progress.get("total") is not None else ""
+        parts.append(f"step {progress['step']:g}{of}")
+    if progress.get("loss") is not None:
+        parts.append(f"loss {progress['loss']:.4g}")
+    if any(parts):
+        yield "progress", ", ".join(filter(None, parts))
+    if job.get("reports_dropped"):
+        count, cause = job["reports_dropped"], plain(job["reports_dropped_why"])
+        yield "reports", f"{count} dropped, the last one because {cause}"
     for key in ("submitted", "started", "ended"):
         if job[f"{key}_at"] is not None:
             yield key, when(job[f"{key}_at"], now)

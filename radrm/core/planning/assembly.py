@@ -59,16 +59,19 @@ _Offers = Sequence[tuple[Role, Sequence[Offer]]]
 
 
 def _offers_by_role(view: View, job: Job, only: Collection[str] | None) -> _Offers:
-    """Return each role that needs devices, with the offers of all devices."""
+    """Return each role that needs devices, with the offers of all devices, or of `only` these."""
     return [
-        (role, _only(view.offers(job, role), only))
+        (role, _offers(view, job, role, only))
         for role in job.spec.roles
         if role.count_min * role.needs.gpus
     ]
 
 
-def _only(offers: Sequence[Offer], uuids: Collection[str] | None) -> Sequence[Offer]:
-    return offers if uuids is None else [o for o in offers if o.device.uuid in uuids]
+def _offers(view: View, job: Job, role: Role, only: Collection[str] | None) -> Sequence[Offer]:
+    if only is None:
+        return view.offers(job, role)
+    uuids = [device.uuid for device in view.devices() if device.uuid in only]
+    return [view.offer(job, role, uuid) for uuid in uuids]
 
 
 def _modes(policy: Policy, job: Job, by_role: _Offers) -> list[Collocation | None]:

@@ -40,7 +40,8 @@ def explain(loop: Loop, words: Words, uid: int) -> Work[Document]:
     """Why a job waits, or where and how it ran."""
     job = yield from _one_job(loop, words, uid)
     controllers = loop.parts.launcher.controllers
-    return explain_job(loop.scheduler, loop.store, job, loop.clock.now(), controllers)
+    now = loop.clock.now()
+    return explain_job(loop.scheduler, loop.store, job, now, controllers, loop.reports)
 
 
 def logs(loop: Loop, words: Words, uid: int) -> Work[Document]:

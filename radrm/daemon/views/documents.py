@@ -11,11 +11,12 @@ from signal import Signals
 from typing import Any
 
 from radrm.core.constraints.kinds import without_device
-from radrm.core.records import Attempt, EarlySignal, Instant, Job, Refusal
+from radrm.core.records import Attempt, EarlySignal, Instant, Job, Progress, Refusal
 from radrm.core.scheduler import Scheduler
 from radrm.core.snapshot import Snapshot
 from radrm.core.units import show_seconds
 from radrm.core.words import Quantity, ReservationKind
+from radrm.daemon.progress import Reports
 from radrm.daemon.views.cpu_shares import cpu_share, part
 from radrm.daemon.views.expected import expected_end
 from radrm.daemon.views.rows import Row
@@ -33,15 +34,21 @@ _ASIDE = frozenset({"count", "rule", "backfill", "bound"})
 class JobDocuments:
     """Makes documents from the scheduler's snapshots and the store; changes neither.
 
-    Each document is of the moment at which it is made. `controllers` are those of the daemon.
+    Each document is of the moment at which it is made. `controllers` and `reports` are
+    those of the daemon.
     """
 
     def __init__(
-        self, scheduler: Scheduler, store: Store, controllers: Controllers | None = None
+        self,
+        scheduler: Scheduler,
+        store: Store,
+        controllers: Controllers | None = None,
+        reports: Reports | None = None,
     ) -> None:
         self._scheduler = scheduler
         self._store = store
         self._controllers = controllers
+        self._reports = reports
 
     def row(self, row: Row, now: Instant) -> Document:
         """A row of `status`. Devices' reasons are computed only for the head of a line: all
@@ -96,6 +103,7 @@ class JobDocuments:
         smact, duration = job.estimate(Quantity.SMACT), job.estimate(Quantity.DURATION)
         used = snapshot.used_now(attempt) if attempt else None
         end = expected_end(snapshot, job, live, now) if live else None
+        dropped = self._reports.dropped(attempt.serial) if self._reports and attempt else None
         return {
             "id": job.id,
             "ticket": job.ticket,
@@ -134,6 +142,10 @@ class JobDocuments:
             "alone_smact": used.alone_smact if used else None,
             "expected_end_at": end.at if end else None,
             "expected_end_latest_at": end.latest if end else None,
+            "progress": _progress(job.progress),
+            "saved_at": job.saved_at.wall_s if job.saved_at else None,
+            "reports_dropped": dropped.count if dropped else 0,
+            "reports_dropped_why": dropped.reason if dropped else None,
             "reserved_mib": _reserved_mib(snapshot, live) if live else None,
             "peak_mib": used.peak_mib if used else None,
             "energy_j": used.energy_j if used else None,
@@ -192,6 +204,14 @@ def in_one_line(snapshot: Snapshot, refusals: Sequence[Refusal]) -> str | None:
     others = len(devices) - 1
     more = f" (and {others} more {'GPU' if others == 1 else 'GPUs'})" if others else ""
     return f"GPU {index}: {first.message}{more}"
+
+
+def _progress(progress: Progress | None) -> Document | None:
+    """What a job has reported, with the time of the report."""
+    if progress is None:
+        return None
+    keys = ("step", "total", "epoch", "loss", "work_done")
+    return {"at": progress.at.wall_s, **{key: getattr(progress, key) for key in keys}}
 
 
 def _label(snapshot: Snapshot, job_id: int, array: bool) -> str:
