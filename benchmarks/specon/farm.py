@@ -15,7 +15,7 @@ from statistics import fmean
 from typing import Any
 
 from radrm.config import Config
-from radrm.core.rules import Ask
+from radrm.core.rules import Ask, Policy
 from radrm.core.scheduler import Rules
 from radrm.core.view import Offer
 from radrm.planners.order_policy import OrderPolicy
@@ -98,7 +98,7 @@ class Trial:
 
 
 @dataclass(frozen=True, slots=True)
-class Blind(Sharing):
+class Blind(Sharing, Policy):
     """Puts each job on a worker drawn by lot, whatever runs there."""
 
     conditions: bool = False
@@ -113,7 +113,7 @@ class Blind(Sharing):
         return (eligible[int.from_bytes(lot, "big") % len(eligible)],), state
 
 
-def placements(seed: int) -> dict[str, Sharing]:
+def placements(seed: int) -> dict[str, Policy]:
     """Return the policies that place jobs, by name. `fewest` and `lug` go by live load."""
     return {
         "blind": Blind(seed=seed),
@@ -155,7 +155,7 @@ def play(trial: Trial, played: Played, seed: int) -> Found:
 
 
 def _run(
-    jobs: Sequence[TraceJob], workers: int, policy: Sharing, specon: Mapping[str, Any] | None
+    jobs: Sequence[TraceJob], workers: int, policy: Policy, specon: Mapping[str, Any] | None
 ) -> Run:
     life = Life(start_up_s=START_S, ramp_s=0.0, hold_s=0.0, spread=0.0, work_sd=0.0)
     config = Config(policy="rr", order="fifo", planner=("default",), core={"smact_warm_s": 0.0})

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import radrm
 from radrm.core.actions import Launch
 from radrm.core.records import Device, Job, Share
-from radrm.core.words import Collocation
+from radrm.core.words import CheckpointKind, Collocation
 from radrm.daemon.checkpoints import Checkpoints
 from radrm.daemon.intake.envelopes import user_name
 from radrm.daemon.progress import Reports
@@ -172,6 +172,8 @@ def job_environment(
         "RADRM_REPORT_PY": _REPORT_PY,
         "MASTER_PORT": str(free_port()),
     }
+    if job.spec.checkpoint.kind is not CheckpointKind.NONE:
+        environment["RADRM_CHECKPOINT_SIGNAL"] = str(job.spec.checkpoint.number)
     if site.mps is not None and devices:
         uuids = [device.uuid for device in devices]
         if client:

@@ -58,8 +58,9 @@ class Note:
     weighed: int = 0
 
     def plain(self) -> dict[str, object]:
-        """Return it as a planner's state can hold it."""
-        return {name: getattr(self, name) for name in _NAMES}
+        """Return it as a planner's state can hold it: without what is as at first."""
+        values = ((name, getattr(self, name), first) for name, first in _FIRST)
+        return {name: value for name, value, first in values if value != first}
 
     def begin(self, serial: int) -> None:
         """Follow a new attempt. A moved job is still converged; another one starts anew."""
@@ -69,7 +70,7 @@ class Note:
         self.loss = self.gain = self.at = self.done = self.rate = self.begin_s = None
 
 
-_NAMES = tuple(each.name for each in fields(Note))
+_FIRST = tuple((each.name, each.default) for each in fields(Note))
 
 
 def category_after(

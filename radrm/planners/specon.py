@@ -58,7 +58,7 @@ from radrm.planners.convergence import (
 )
 from radrm.planners.moving import Member, cost_of_move_s, speeds_of, time_won, work_left_s
 
-_MOST_WEIGHED = 4
+_MOST_WEIGHED = 3
 """The moves that one run weighs: the next run weighs others first."""
 _UNKNOWN_SMACT = 0.7
 _MEASURES = ("relative", "paper")
@@ -104,7 +104,7 @@ class SpeCon(Planner):
             raise ValueError(f"measure = {self.measure!r} is neither 'relative' nor 'paper'")
 
     def plan(self, view: View, event: ev.Event, state: Any) -> Plan:
-        kept = state or {"last": None, "count": 0, "jobs": {}}
+        kept = state or {"last": None, "count": 0, "jobs": {}, "remarks": {}}
         now = view.now
         passed_s = None if kept["last"] is None else now.since(moment(kept["last"]))
         if passed_s is not None and passed_s < 0:
@@ -132,6 +132,11 @@ class SpeCon(Planner):
             "last": plain_moment(view.now) if running else None,
             "count": run.count,
             "jobs": {str(job_id): note.plain() for job_id, note in notes.items()},
+            "remarks": {
+                str(job_id): note.category
+                for job_id, note in notes.items()
+                if note.gain is not None
+            },
         }
         plan.wake_at = view.now.boot_s + self.interval_s if running else None
 

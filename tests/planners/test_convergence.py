@@ -63,8 +63,11 @@ def test_a_job_that_reports_once_per_epoch_is_not_judged_between_two_reports() -
     note = Note(1)
     for epoch in range(5):
         report = job(120.0 * epoch, loss=2.0 * 0.7**epoch)
-        for _ in range(4):  # 30 s each
+        assert not judge(note, report, ATTEMPT, ALPHA, 30.0)
+        before = note.plain()
+        for _ in range(3):  # 30 s each
             assert not judge(note, report, ATTEMPT, ALPHA, 30.0)
+        assert note.plain() == before
         assert note.category == PROGRESSING
     assert note.gain is not None and note.gain > ALPHA
 

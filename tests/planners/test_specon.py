@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -12,97 +12,9 @@ from radrm.core import actions as act
 from radrm.core import events as ev
 from radrm.core.proposals import Migrate
 from radrm.core.records import Checkpoint, Job
-from radrm.core.rules import Ask
-from radrm.core.view import Offer
-from radrm.core.words import CheckpointKind, Collocation, ReservationKind
-from radrm.planners.convergence import Note
-from radrm.planners.specon import SpeCon
-from radrm.policies.exclusive import Exclusive
-from radrm.policies.magm import Magm
-from tests.world import GIB, World, default_planner, gpus
-
-CAN_SAVE = Checkpoint(CheckpointKind.SIGNAL, cost_s=5.0)
-
-
-@dataclass(frozen=True, slots=True)
-class Commented(Magm):
-    """Puts a job where its comment says."""
-
-    def choose(
-        self, ask: Ask, eligible: Sequence[Offer], state: Any
-    ) -> tuple[Sequence[Offer], Any]:
-        named = [offer for offer in eligible if offer.device.uuid == ask.job.spec.comment]
-        return (named or eligible)[: ask.gpus], state
-
-
-POLICY = Commented(max_smact=1.0, timeslice_max_smact=1.0, min_free_mib=0, margin_mib=0)
-PC, WC, CC = "progressing", "watching", "converged"
-
-
-def specon(measure: str = "paper", policy: Any = POLICY, **settings: Any) -> SpeCon:
-    return SpeCon(policy, Exclusive(), measure=measure, **settings)
-
-
-class Farm(World):
-    """GPUs with jobs that were put there by name; each can save its work."""
-
-    def __init__(self, rule: SpeCon, *there: Sequence[str], kinds: Sequence[str] = ()) -> None:
-        """`there` has the categories of the jobs of each GPU."""
-        devices = gpus(len(there), total_mib=80 * GIB)
-        devices = tuple(replace(d, name=k) for d, k in zip(devices, kinds, strict=False)) or devices
-        super().__init__(devices, planners=(default_planner(POLICY), rule))
-        self.rule = rule
-        self.on: list[list[Job]] = []
-        for index, categories in enumerate(there):
-            self.on.append([self.put(index) for _ in categories])
-        self.converge(
-            {
-                job.id: category
-                for jobs, categories in zip(self.on, there, strict=True)
-                for job, category in zip(jobs, categories, strict=True)
-            }
-        )
-
-    def put(self, index: int, **changed: Any) -> Job:
-        wants = {"checkpoint": CAN_SAVE, "smact": 0.9, **changed}
-        job = self.submit(4 * GIB, comment=f"GPU-{index}", **wants)
-        self.pass_time(0.01)
-        assert self.where(job) == (f"GPU-{index}",)
-        return job
-
-    def converge(self, categories: dict[int, str]) -> None:
-        """Restart with these categories in the rule's state, as if the losses had said so."""
-        kept = self.rule_states["planner", "specon"]
-        for at, (job_id, category) in enumerate(categories.items()):
-            attempt = self.live(job_id)
-            assert attempt is not None
-            kept.state["jobs"].setdefault(str(job_id), plain_note(attempt.serial)).update(
-                category=category, since=at + 1, loss=1.0, gain=0.005, high=11.0, fall=10.0
-            )
-            kept.state["count"] = max(kept.state["count"], at + 1)
-        self.restart()
-
-    def interval(self, losses: dict[int, float] | None = None, done: float = 0.5) -> None:
-        """Pass one interval; at its end these jobs have reported these losses."""
-        self.boot_s += self.rule.interval_s - 1.0
-        for job_id, loss in (losses or {}).items():
-            self.report(job_id, loss=loss, work_done=done)
-        self.pass_time(1.0)
-
-    def note(self, job: Job) -> dict[str, Any]:
-        found: dict[str, Any] = self.rule_states["planner", "specon"].state["jobs"][str(job.id)]
-        return found
-
-    def count(self, index: int) -> int:
-        return sum(self.where(job_id) == (f"GPU-{index}",) for job_id in self.jobs)
-
-    @property
-    def moves(self) -> list[int]:
-        return [a.job_id for a in self.actions if isinstance(a, act.TakeCheckpoint)]
-
-
-def plain_note(serial: int) -> dict[str, Any]:
-    return Note(serial).plain()
+from radrm.core.words import Collocation, ReservationKind
+from tests.planners.farm import CC, PC, POLICY, WC, Farm, specon
+from tests.world import GIB
 
 
 def test_the_example_of_the_thesis_goes_to_worker_2() -> None:
@@ -139,13 +51,12 @@ def test_the_lowest_sm_activity_decides_between_equal_scores() -> None:
     assert farm.where(slow) == ("GPU-2",)
 
 
-def test_two_jobs_of_one_interval_see_each_other() -> None:
-    farm = Farm(specon(), (CC, CC, PC, PC), (), (WC,))
-    first, second = farm.on[0][:2]
-    farm.interval({first.id: 1.001, second.id: 1.001})
-    assert farm.where(first) == ("GPU-1",)
-    assert farm.where(second) == ("GPU-1",), "a score of 1 is below one of 1.5"
-    assert farm.moves == [first.id, second.id]
+def test_jobs_of_one_interval_see_each_other() -> None:
+    farm = Farm(specon(), (CC, CC, CC, PC, PC), (), (WC,))
+    slow = farm.on[0][:3]
+    farm.interval({job.id: 1.001 for job in slow})
+    assert [farm.where(job) for job in slow] == [("GPU-1",), ("GPU-1",), ("GPU-2",)]
+    assert farm.moves == [job.id for job in slow]
 
 
 def test_a_device_that_the_core_refuses_is_no_target() -> None:
@@ -212,6 +123,17 @@ def test_without_idle_devices_those_with_the_fewest_get_one() -> None:
     assert len(set(farm.moves)) == len(farm.moves), "each at most once"
 
 
+def test_a_job_is_rebalanced_once() -> None:
+    farm = Farm(specon(), (CC, CC), (CC, CC, CC), ())
+    farm.interval()
+    for job in farm.on[0]:
+        farm.end(job)
+    farm.interval()
+    assert farm.moves == [farm.on[1][2].id, farm.on[1][1].id]
+    farm.interval()
+    assert len(farm.moves) == 2
+
+
 def test_while_one_job_improves_nothing_is_rebalanced() -> None:
     farm = Farm(specon(), (CC, CC), (CC, PC), ())
     farm.interval()
@@ -242,6 +164,20 @@ def test_a_move_that_wins_enough_is_made() -> None:
     farm, slow = slow_among_three()
     farm.interval({slow.id: 1.001}, done=0.42)
     assert farm.where(slow) == ("GPU-1",)
+
+
+def test_a_moved_job_is_not_moved_again() -> None:
+    farm, slow = slow_among_three()
+    farm.interval({slow.id: 1.001}, done=0.42)
+    assert farm.moves == [slow.id]
+    for job in farm.on[0]:
+        farm.end(job)
+    beside = [farm.put(1), farm.put(1)]
+    for at in range(5):
+        falling = {job.id: 9.0 - at for job in beside}
+        farm.interval({slow.id: 1.001 + 0.01 / 3**at, **falling}, done=0.42 + 0.01 * at)
+    assert farm.note(slow)["gain"] < 0.01
+    assert farm.moves == [slow.id], "though the first device is idle now"
 
 
 def test_a_move_that_wins_too_little_for_its_cost_is_not_made() -> None:
@@ -290,6 +226,13 @@ def test_jobs_that_report_nothing_do_not_keep_others_from_being_spread() -> None
 
 
 # ------------------------------------------------------------------ its state
+
+
+def test_it_remarks_what_it_knows_of_a_job() -> None:
+    farm, slow = slow_among_three()
+    farm.interval({slow.id: 1.001}, done=0.42)
+    assert farm.scheduler.view.remarks(slow.id) == ("specon: converged",)
+    assert farm.scheduler.view.remarks(farm.put(1).id) == ()
 
 
 def test_notes_of_ended_jobs_go() -> None:

@@ -115,10 +115,7 @@ def has_saved(job: Job, asked: Instant) -> bool:
 
 def is_newer(moment: Instant, other: Instant | None) -> bool:
     """Return whether a moment is after another one; True without one."""
-    if other is None:
-        return True
-    after_s = moment.since(other)
-    return (moment.wall_s - other.wall_s if after_s is None else after_s) > 0
+    return other is None or moment.is_after(other)
 
 
 def with_saved(job: Job, attempt: Attempt, event: AttemptEnded, end: Instant) -> Job:
