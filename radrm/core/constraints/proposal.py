@@ -65,7 +65,7 @@ def _check_running(state: State, job: Job, attempt: Attempt, proposal: Proposal)
     if busy is not None:
         return busy
     if isinstance(proposal, TakeCheckpointNow):
-        return None if can_save else Refusal("checkpoint", "it has no way to")
+        return None if can_save else Refusal("checkpoint", "it has no way to save its work")
     if isinstance(proposal, SetShares):
         return _check_shares(state, job, attempt, proposal)
     if isinstance(proposal, Migrate):
