@@ -26,6 +26,7 @@ from radrm.core.rules import (
     SlowPlanner,
     is_slow,
     missing_members,
+    wrong_calls,
 )
 from radrm.core.scheduler import Rules
 from radrm.core.settings import CoreSettings
@@ -135,12 +136,13 @@ def _make(
         except ValueError as error:
             raise BadConfig(f"[{where}] {error}") from None
         missing = missing_members(made, interface)
-    if missing:
-        wanted = f"radrm.rules.{interface.__name__}"
-        raise BadConfig(
-            f"[{where}] the rule has no {', '.join(missing)}; add what {wanted} has, "
-            "or use another rule"
-        )
+        wrong = wrong_calls(made, interface)
+    if missing or wrong:
+        wanted, kept = f"radrm.rules.{interface.__name__}", type(made)
+        has = f"of {kept.__module__}.{kept.__qualname__} has {'; '.join(wrong)};" if wrong else ""
+        lacks = f"has no {', '.join(missing)};" if missing else ""
+        whole = " ".join(("the rule", *filter(None, (has, lacks))))
+        raise BadConfig(f"[{where}] {whole} add what {wanted} has, or use another rule")
     return made
 
 
@@ -183,7 +185,9 @@ def _check_kind(where: str, setting: Field[Any], value: Any) -> None:
     if isinstance(value, bool) is not (kind is bool):
         right = False
     elif kind is float:
-        right = isinstance(value, (int, float)) and _finite(value)
+        right = isinstance(value, (int, float))
+        if right and not _finite(value):
+            raise BadConfig(f"{where} = {value!r} is not a finite number")
     else:
         right = isinstance(value, kind)
     if not right:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from dataclasses import replace
 from importlib.metadata import EntryPoint, EntryPoints
+from math import inf, nan
 
 import pytest
 from pytest_mock import MockerFixture
 
+from radrm import wiring
 from radrm.config import Config, parse_config
-from radrm.core.records import Estimate
-from radrm.core.rules import missing_members
+from radrm.core.records import Estimate, Job
+from radrm.core.rules import Order, missing_members
 from radrm.core.units import WHOLE_DEVICE_MIB
 from radrm.core.words import Collocation, Quantity
 from radrm.errors import BadConfig
@@ -29,6 +31,7 @@ from radrm.wiring import (
     make_planner,
     make_rules,
     make_settings,
+    settings_of,
 )
 
 MAGM = 'policy = "magm"\n[policies.magm]\n'
@@ -102,6 +105,17 @@ def test_core_settings_are_checked(text: str, word: str) -> None:
         make_settings(config(text))
 
 
+@pytest.mark.parametrize("value", [nan, inf, -inf, -0.5, True, 10**400])
+def test_no_rule_takes_a_number_that_is_none(value: float) -> None:
+    for kind, names in REGISTRIES.items():
+        for name in names:
+            rule = find_rule(kind, name)
+            for key, setting in settings_of(rule).items():
+                if type(setting.default) is float:
+                    with pytest.raises(BadConfig, match=f"{name}.{key} = "):
+                        wiring._checked(name, rule, {key: value})
+
+
 def test_core_settings_are_taken_and_never_stale_too_soon() -> None:
     settings = make_settings(
         config('collocation = "mps"\n[core]\ngrace_s = 5\nuse_coarse_smact = true'), 6.0
@@ -141,6 +155,20 @@ def test_a_rule_that_lacks_a_part_of_its_interface_is_an_error(mocker: MockerFix
     mocker.patch("radrm.wiring.find_rule", return_value=Theirs)
     with pytest.raises(BadConfig, match=r"\[policies.theirs\] .* has no overcommits, refuse; add"):
         make_settings(Config(policy="theirs"))
+
+
+def test_an_order_of_an_earlier_release_is_told_the_new_call(mocker: MockerFixture) -> None:
+    class Old(Order):
+        name = "theirs"
+
+        def key(self, job: Job) -> tuple[int]:  # type: ignore[override]
+            return (job.id,)
+
+    mocker.patch("radrm.wiring.find_rule", return_value=Old)
+    with pytest.raises(
+        BadConfig, match=r"\[orders.theirs\] .*Old has key\(job\), not key\(job, now\)"
+    ):
+        make_rules(Config(order="theirs", policy="magm"))
 
 
 def theirs(mocker: MockerFixture, **members: object) -> None:

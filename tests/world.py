@@ -182,7 +182,11 @@ class World:
         elif isinstance(action, act.Terminate):
             self.end(action.job_id, signal=15)
         elif isinstance(action, act.TakeCheckpoint):
-            self.step(ev.CheckpointTaken(at=self.now, job_id=action.job_id, serial=action.serial))
+            saved, job_id = self.jobs[action.job_id].progress, action.job_id
+            taken = ev.CheckpointTaken(
+                at=self.now, job_id=job_id, serial=action.serial, progress=saved
+            )
+            self.step(taken)
         elif isinstance(action, act.Resize):
             self.step(
                 ev.Resized(

@@ -25,6 +25,7 @@ from radrm.config import (
     GpusConfig,
     MpsConfig,
     NodeConfig,
+    ProgressConfig,
     ReadingsConfig,
     UnmanagedConfig,
 )
@@ -41,6 +42,7 @@ _TABLES: Mapping[str, type] = {
     "estimation": EstimationConfig,
     "unmanaged": UnmanagedConfig,
     "node": NodeConfig,
+    "progress": ProgressConfig,
     "daemon": DaemonConfig,
 }
 

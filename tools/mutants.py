@@ -19,15 +19,15 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from tools.defects import rules, state
+from tools.defects import rules, saving, state
 from tools.defects.mutant import Mutant
 
 ROOT = Path(__file__).parents[1]
-TESTS = ("tests/core", "tests/policies")
+TESTS = ("tests/core", "tests/policies", "tests/orders")
 LIMIT_S = 300.0
 """Seconds for one run of the tests. A longer run on a busy machine proves nothing."""
 
-MUTANTS = state.MUTANTS + rules.MUTANTS
+MUTANTS = state.MUTANTS + rules.MUTANTS + saving.MUTANTS
 
 
 def main() -> int:

@@ -32,10 +32,11 @@ from radrm.interference import model
 from radrm.interference.model import Demand, Load, running_speeds, share_weight
 from radrm.simulated.power import A100_IDLE_W, A100_PEAK_W, watts
 from radrm.simulated.spec import parse
+from radrm.simulator.courses import Course
 from radrm.simulator.metrics import step_durations
 from radrm.simulator.scenario import Life
 from radrm.simulator.traces.job import TraceJob
-from radrm.simulator.world import Course, LiveAttempt, World
+from radrm.simulator.world import LiveAttempt, World
 from tests.paths import SHARED_DATA
 
 Constants = Mapping[str, float]

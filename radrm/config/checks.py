@@ -21,6 +21,7 @@ from radrm.config.shapes import (
     GpusConfig,
     MpsConfig,
     NodeConfig,
+    ProgressConfig,
     ReadingsConfig,
     Table,
     UnmanagedConfig,
@@ -168,6 +169,10 @@ def _node(value: Any, place: v.Place) -> NodeConfig:
     return NodeConfig(**v.known(v.table(value, place), _NODE, place))
 
 
+def _progress(value: Any, place: v.Place) -> ProgressConfig:
+    return ProgressConfig(**v.known(v.table(value, place), _PROGRESS, place))
+
+
 def _daemon(value: Any, place: v.Place) -> DaemonConfig:
     return DaemonConfig(**v.known(v.table(value, place), {}, place))
 
@@ -206,6 +211,7 @@ _ESTIMATION: dict[str, v.Check] = {
     "trace_memory_mib": v.whole(512, 1 << 24),
 }
 _NODE: dict[str, v.Check] = {"cpus": v.cpus, "memory": v.host_memory}
+_PROGRESS: dict[str, v.Check] = {"interval_s": v.between(1, 3600)}
 _CHECKS: dict[str, v.Check] = {
     "goal": v.choice(*GOALS),
     "policy": v.name,
@@ -227,5 +233,6 @@ _CHECKS: dict[str, v.Check] = {
     "estimation": _estimation,
     "unmanaged": _unmanaged,
     "node": _node,
+    "progress": _progress,
     "daemon": _daemon,
 }

@@ -134,6 +134,15 @@ class GpusConfig:
 
 
 @dataclass(frozen=True, slots=True)
+class ProgressConfig:
+    """What jobs report of their progress ([progress.md](progress.md))."""
+
+    interval_s: float = 10.0
+    """Least time between two reports of a job that planners are told of, 1 to 3600. What comes in
+    between is combined."""
+
+
+@dataclass(frozen=True, slots=True)
 class DaemonConfig:
     """This table has no settings yet."""
 
@@ -178,6 +187,7 @@ class Config:
     estimation: EstimationConfig = EstimationConfig()
     unmanaged: UnmanagedConfig = UnmanagedConfig()
     node: NodeConfig = NodeConfig()
+    progress: ProgressConfig = ProgressConfig()
     daemon: DaemonConfig = DaemonConfig()
 
     @property

@@ -121,7 +121,8 @@ def planners(value: Any, place: Place) -> tuple[str, ...]:
 def choice(*choices: str) -> Callable[[Any, Place], str]:
     def check(value: Any, place: Place) -> str:
         if value not in choices:
-            hint = f"; {nearest(value, choices)}" if isinstance(value, str) else ""
+            near = difflib.get_close_matches(str(value), choices, n=1)
+            hint = f"; did you mean '{near[0]}'?" if near else ""
             raise BadConfig(f"{place} must be one of {', '.join(choices)}, not {value!r}{hint}")
         return str(value)
 

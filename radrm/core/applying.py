@@ -14,16 +14,18 @@ from math import ceil
 from typing import Any
 
 from radrm.core.actions import DueAction
-from radrm.core.constraints.proposal import check
+from radrm.core.constraints.proposal import changes_only_cpus, check
 from radrm.core.events import CheckpointTaken, Resized, SharesApplied
 from radrm.core.lifecycle.dependencies import settle
 from radrm.core.lifecycle.ending import give_up
 from radrm.core.lifecycle.final import fail_waiting
-from radrm.core.lifecycle.launching import start
+from radrm.core.lifecycle.launching import moment, start
 from radrm.core.lifecycle.migration import drop_target, take_target
+from radrm.core.lifecycle.outcomes import has_saved, is_newer
 from radrm.core.lifecycle.pending import action_of, ask, without
 from radrm.core.lifecycle.resizing import begin_resize, end_resize
 from radrm.core.lifecycle.stops import stop
+from radrm.core.planning.planners import REQUESTS
 from radrm.core.planning.reserving import put_planned
 from radrm.core.proposals import (
     Hopeless,
@@ -36,11 +38,11 @@ from radrm.core.proposals import (
     Start,
     TakeCheckpointNow,
 )
-from radrm.core.records import Attempt, Job, Refusal
+from radrm.core.records import Attempt, Job, PlannerRequest, Refusal
 from radrm.core.state.state import State
 from radrm.core.state.timers import ALL_PLANNERS, Timer
 from radrm.core.units import show_seconds
-from radrm.core.words import ActionKind, JobState, StopReason
+from radrm.core.words import ActionKind, CheckpointKind, JobState, StopReason
 
 
 def apply(state: State, proposal: Proposal) -> None:
@@ -124,19 +126,43 @@ _CARRIERS: dict[type[Proposal], Callable[[State, Job, Any], None]] = {
 }
 
 
+# ------------------------------------------------------------------ for users
+
+
+def request(state: State, proposal: Proposal, by: str) -> None:
+    """Carry out what a user asks for about a running job, if that is possible now.
+
+    Unlike a planner's, it does not wait after a failure: the user sees that.
+    """
+    if check(state, proposal) is not None:
+        return
+    _CARRIERS[type(proposal)](state, state.jobs[proposal.job_id], proposal)
+    attempt = state.attempts[proposal.job_id]
+    kind = REQUESTS[type(proposal)]
+    state.put_attempt(replace(attempt, requested=PlannerRequest(kind, user=by)))
+
+
 # ------------------------------------------------------------------ results of the actions
 
 
 def checkpoint_taken(state: State, job: Job, attempt: Attempt, event: CheckpointTaken) -> None:
     """Note a job's checkpoint, also one that nobody asked for. A migrating job is stopped now."""
-    saved = event.progress or job.progress
-    job = state.put_job(replace(job, saved=saved, saved_at=event.at))
+    when = moment(event.happened, attempt.launched, event.at) if event.happened else event.at
+    if event.happened is not None and not is_newer(event.happened, job.saved_at):
+        return
+    job = state.put_job(replace(job, saved=event.progress or job.saved, saved_at=when))
     asked = attempt.asked(ActionKind.CHECKPOINT)
-    early_s = asked.asked.since(event.happened) if asked and event.happened else None
-    if asked is None or (early_s is not None and early_s > 0):
+    if asked is None or not has_saved(job, asked.asked):
         return
     state.proposals.forget(job.id, TakeCheckpointNow.__name__)
+    job = state.put_job(replace(job, save_s=when.since(asked.asked)))
+    if job.spec.checkpoint.kind is CheckpointKind.EXIT:
+        return  # it leaves now; its end or the deadline comes next
     attempt = state.put_attempt(without(attempt, ActionKind.CHECKPOINT))
+    _stop_to_migrate(state, job, attempt)
+
+
+def _stop_to_migrate(state: State, job: Job, attempt: Attempt) -> None:
     if job.target is not None and job.state is JobState.RUNNING:
         stop(state, job, attempt, StopReason.PREEMPTED)
 
@@ -158,11 +184,23 @@ def shares_applied(state: State, job: Job, attempt: Attempt, event: SharesApplie
     state.put_attempt(replace(without(attempt, ActionKind.SHARES), placement=placement))
 
 
-def action_failed(state: State, job: Job, attempt: Attempt, action: DueAction, reason: str) -> None:
-    """Undo what an action was for, if it is still pending."""
+def action_failed(
+    state: State, job: Job, attempt: Attempt, action: DueAction, reason: str, passing: bool
+) -> None:
+    """Undo what an action was for, if it is still pending.
+
+    A server that cannot set shares now will not later, unless the reason is `passing`: then no
+    planner is heard about them again, for a controller asks at every interval.
+    """
     for pending in attempt.pending:
         if action_of(attempt, pending) == action:
+            if pending.kind is ActionKind.CHECKPOINT:  # it has not been asked
+                attempt = state.put_attempt(replace(attempt, checkpoint_asked=pending.before))
             _undo(state, job, attempt, pending.kind, reason)
+            lasting = pending.kind is ActionKind.SHARES and not passing
+            if lasting and changes_only_cpus(attempt, pending.shares):
+                now = state.attempts[job.id]
+                state.put_attempt(replace(now, shares_refused=reason))
 
 
 def at_deadline(state: State, job: Job, attempt: Attempt) -> None:
@@ -172,7 +210,14 @@ def at_deadline(state: State, job: Job, attempt: Attempt) -> None:
         if now is None or state.step.now.boot_s < pending.due_boot_s:
             continue
         limit = show_seconds(ceil(pending.due_boot_s - pending.asked.boot_s))
-        _undo(state, state.jobs[job.id], now, pending.kind, f"no answer within {limit}")
+        if pending.kind is ActionKind.CHECKPOINT and has_saved(state.jobs[job.id], pending.asked):
+            # It has saved and stayed, although it was to leave.
+            now = state.put_attempt(without(now, pending.kind))
+            _stop_to_migrate(state, state.jobs[job.id], now)
+            continue
+        what = ": it has not saved its work" if pending.kind is ActionKind.CHECKPOINT else ""
+        why = f"no answer within {limit}{what}"
+        _undo(state, state.jobs[job.id], now, pending.kind, why)
 
 
 def _undo(state: State, job: Job, attempt: Attempt, kind: ActionKind, reason: str) -> None:
@@ -189,6 +234,7 @@ def _undo(state: State, job: Job, attempt: Attempt, kind: ActionKind, reason: st
         _delay_next(state, job.id, SetShares, reason)
     elif kind is ActionKind.CHECKPOINT:
         proposed = TakeCheckpointNow if job.target is None else Migrate
+        state.put_attempt(replace(attempt, checkpoint_failed=reason))
         drop_target(state, job)
         _delay_next(state, job.id, proposed, reason)
     elif attempt.stop is None:

@@ -16,6 +16,7 @@ from radrm.core.records import (
     Device,
     Estimate,
     Exit,
+    HostUse,
     Instant,
     Job,
     JobSpec,
@@ -106,6 +107,26 @@ class RequeueRequested(Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CheckpointRequested(Event):
+    """A user has a running job save its work. `by`: the user's name."""
+
+    job_id: int
+    by: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MigrateRequested(Event):
+    """A user has a running job save its work and go on elsewhere.
+
+    `device`: only there, by UUID; None: where the policy chooses. `by`: the user's name.
+    """
+
+    job_id: int
+    by: str
+    device: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class EditRequested(Event):
     """A user changes an unfinished job's `spec`, `estimates` and `after`.
 
@@ -139,6 +160,16 @@ class EstimateReady(Event):
     job_id: int
     estimates: tuple[Estimate, ...]
     notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PredictionsReady(Event):
+    """Waiting jobs are predicted again, since runs of the same thing have ended.
+
+    `estimates`: SM activity and duration of each of these jobs, by id. Other quantities stay.
+    """
+
+    estimates: tuple[tuple[int, tuple[Estimate, ...]], ...]
 
 
 # ------------------------------------------------------------------ from the devices
@@ -198,7 +229,9 @@ class AttemptEnded(AttemptEvent):
     `exits` has one entry per task. `lost` is why the end is unknown. `never_started` is why
     the command could not be started. `passing`: that reason lies with the server (a full
     disk) and can be over soon. `failure`: the attempt has failed for this reason, whatever its
-    exit codes. That reason is never GPU out-of-memory.
+    exit codes. That reason is never GPU out-of-memory. `saved` is the progress that the job has
+    proven to have saved; None: none. `saved_since_asked`: a file in its checkpoint folder is newer
+    than the last request to save.
     """
 
     exits: tuple[Exit, ...] = ()
@@ -207,6 +240,8 @@ class AttemptEnded(AttemptEvent):
     never_started: str | None = None
     passing: bool = False
     failure: str | None = None
+    saved: Progress | None = None
+    saved_since_asked: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -217,8 +252,18 @@ class ProgressReported(AttemptEvent):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class HostUsed(Event):
+    """What live attempts have used of the server so far: (job id, serial, use) of each."""
+
+    uses: tuple[tuple[int, int, HostUse], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CheckpointTaken(AttemptEvent):
-    """The job has saved its state, as of `progress` (None: its last report)."""
+    """The job has saved its state, as of `progress`.
+
+    None: it is proven that it has saved, but not how far it was; what was known stays.
+    """
 
     progress: Progress | None = None
 

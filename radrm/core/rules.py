@@ -9,6 +9,7 @@ The core saves it with the rule's `version`. A rule keeps nothing else between c
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeGuard
@@ -190,3 +191,23 @@ def missing_members(rule: object, interface: type) -> list[str]:
         for name in (*vars(kind), *vars(kind).get("__annotations__", ()))
     )
     return [each for each in named if not each.startswith("_") and not hasattr(rule, each)]
+
+
+def wrong_calls(rule: object, interface: type) -> list[str]:
+    """Return, for each method that cannot be called as the interface says, its call and the right
+    one: `key(job), not key(job, now)`."""
+    found = []
+    for name, method in inspect.getmembers(interface, inspect.isfunction):
+        own = getattr(rule, name, None)
+        if name.startswith("_") or not callable(own):
+            continue
+        try:
+            given = inspect.signature(own)
+        except (TypeError, ValueError):  # written in C: it says nothing of its parameters
+            continue
+        wanted = [each for each in inspect.signature(method).parameters if each != "self"]
+        try:
+            given.bind(*wanted)
+        except TypeError:
+            found.append(f"{name}({', '.join(given.parameters)}), not {name}({', '.join(wanted)})")
+    return found

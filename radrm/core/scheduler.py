@@ -30,7 +30,7 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, TypeAlias
 
 from radrm.core import applying, service
 from radrm.core import events as ev
@@ -38,6 +38,7 @@ from radrm.core.actions import DueAction, EstimateJob, Launch, Think
 from radrm.core.adoption import Adoption
 from radrm.core.constraints.feasibility import hopeless
 from radrm.core.constraints.nodes import never_on_nodes
+from radrm.core.constraints.proposal import check
 from radrm.core.decision import Decision
 from radrm.core.lifecycle import edits, usage
 from radrm.core.lifecycle.dependencies import is_open, settle
@@ -48,9 +49,11 @@ from radrm.core.lifecycle.migration import drop_vanished_targets
 from radrm.core.lifecycle.pending import put_off
 from radrm.core.lifecycle.returning import end_pause
 from radrm.core.lifecycle.stops import at_kill
+from radrm.core.planning.moving import find_move
 from radrm.core.planning.planners import Planners
 from radrm.core.planning.reasons import why_waiting
 from radrm.core.planning.reserving import end_planned
+from radrm.core.proposals import Proposal, TakeCheckpointNow
 from radrm.core.records import Attempt, Dependency, Device, Instant, Job, Refusal
 from radrm.core.rules import Order, Planner, Recovery, SlowPlanner
 from radrm.core.settings import CoreSettings
@@ -59,6 +62,8 @@ from radrm.core.state import timers
 from radrm.core.state.state import State
 from radrm.core.state.window import Window
 from radrm.core.view import View
+
+Requested: TypeAlias = ev.CheckpointRequested | ev.MigrateRequested
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,6 +203,22 @@ class Scheduler:
         """Return why a job cannot be changed like this; None if it can."""
         return edits.refuse(self.state, event)
 
+    def refuse_request(self, event: Requested) -> Refusal | None:
+        """Return why a running job cannot do what a user asks for; None if it can."""
+        self.state.begin(event.at)  # constraints and policies read its time
+        with self._limit:
+            found = self._requested(event)
+        return found if isinstance(found, Refusal) else None
+
+    def _requested(self, event: Requested) -> Proposal | Refusal:
+        save = TakeCheckpointNow(job_id=event.job_id)
+        refusal = check(self.state, save)
+        if refusal is not None or isinstance(event, ev.CheckpointRequested):
+            return refusal or save
+        job, here = self.state.jobs[event.job_id], self.state.attempts[event.job_id].devices
+        found = find_move(self.view, self._planners.in_use(), job, here, event.device)
+        return (check(self.state, found) or found) if isinstance(found, Proposal) else found
+
     def is_open(self, dependency: Dependency) -> bool:
         """Return whether the job or array that a dependency names has not ended."""
         return is_open(self.state, dependency)
@@ -228,6 +249,11 @@ class Scheduler:
     def _on_requeue(self, event: ev.RequeueRequested) -> None:
         edits.requeue(self.state, event)
 
+    def _on_request(self, event: Requested) -> None:
+        found = self._requested(event)
+        if isinstance(found, Proposal):
+            applying.request(self.state, found, event.by)
+
     def _on_edit(self, event: ev.EditRequested) -> None:
         edits.edit(self.state, event)
 
@@ -236,6 +262,9 @@ class Scheduler:
 
     def _on_estimate(self, event: ev.EstimateReady) -> None:
         edits.estimated(self.state, event)
+
+    def _on_predictions(self, event: ev.PredictionsReady) -> None:
+        edits.predicted(self.state, event)
 
     # ------------------------------------------------------------- handlers: devices
 
@@ -286,6 +315,12 @@ class Scheduler:
         if job and attempt:
             self.state.put_progress(job, event.progress)
 
+    def _on_host_use(self, event: ev.HostUsed) -> None:
+        for job_id, serial, use in event.uses:
+            attempt = self.state.live_attempt(job_id, serial)
+            if attempt is not None:
+                self.state.put_host_use(attempt, use)
+
     def _on_checkpoint(self, event: ev.CheckpointTaken) -> None:
         job, attempt = self._live(event.job_id, event.serial)
         if job and attempt:
@@ -310,7 +345,9 @@ class Scheduler:
         elif isinstance(action, (Launch, DueAction)):
             job, attempt = self._live(action.job_id, action.serial)
             if job and attempt and isinstance(action, DueAction):
-                applying.action_failed(self.state, job, attempt, action, event.reason)
+                applying.action_failed(
+                    self.state, job, attempt, action, event.reason, event.passing
+                )
             elif attempt and attempt.started is None:
                 # A failed launch is an attempt that ended before it started.
                 self._on_ended(
@@ -338,9 +375,12 @@ _HANDLERS: dict[type[ev.Event], Callable[[Scheduler, Any], None]] = {
     ev.CancelRequested: Scheduler._on_cancel,
     ev.HoldRequested: Scheduler._on_hold,
     ev.RequeueRequested: Scheduler._on_requeue,
+    ev.CheckpointRequested: Scheduler._on_request,
+    ev.MigrateRequested: Scheduler._on_request,
     ev.EditRequested: Scheduler._on_edit,
     ev.DrainRequested: Scheduler._on_drain,
     ev.EstimateReady: Scheduler._on_estimate,
+    ev.PredictionsReady: Scheduler._on_predictions,
     ev.DevicesSeen: Scheduler._on_devices,
     ev.NodesSeen: Scheduler._on_nodes,
     ev.ReadingsTaken: Scheduler._on_readings,
@@ -348,6 +388,7 @@ _HANDLERS: dict[type[ev.Event], Callable[[Scheduler, Any], None]] = {
     ev.LaunchVoided: Scheduler._on_voided,
     ev.AttemptEnded: Scheduler._on_ended,
     ev.ProgressReported: Scheduler._on_progress,
+    ev.HostUsed: Scheduler._on_host_use,
     ev.CheckpointTaken: Scheduler._on_checkpoint,
     ev.Resized: Scheduler._on_resized,
     ev.SharesApplied: Scheduler._on_shares,

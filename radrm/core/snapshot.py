@@ -25,6 +25,7 @@ from __future__ import annotations
 import weakref
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from itertools import islice
 from types import MappingProxyType
 
 from radrm.core.records import (
@@ -274,6 +275,10 @@ class Snapshot:
         """The line of jobs for GPUs, and the line of jobs without, in the order of service."""
         find = self._jobs.__getitem__
         return tuple(map(find, self._gpu)), tuple(map(find, self._gpuless))
+
+    def first(self, count: int) -> tuple[Job, ...]:
+        """Return the first jobs of the line for GPUs, at most `count`, in the order of service."""
+        return tuple(map(self._jobs.__getitem__, islice(self._gpu, count)))
 
     @property
     def aside(self) -> tuple[Job, ...]:

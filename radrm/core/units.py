@@ -31,8 +31,8 @@ def parse_mib(text: str) -> int:
     if not found:
         raise ValueError(f"{text!r} is not a size; write 4G, 4096M or a number of MiB")
     mib = float(found[1]) * _MIB_PER[found[2].lower()]
-    if mib <= 0:
-        raise ValueError(f"{text!r} is not a size above zero")
+    if not 0 < mib < float("inf"):
+        raise ValueError(f"{text!r} is not a size above zero that a number holds")
     return -int(-mib // 1)
 
 
@@ -52,8 +52,8 @@ def parse_seconds(text: str) -> float:
         )
     else:
         raise ValueError(f"{text!r} is not a duration; write 90s, 1:30:00 or 1-00:00:00")
-    if value <= 0:
-        raise ValueError(f"{text!r} is not a duration above zero")
+    if not 0 < value < float("inf"):
+        raise ValueError(f"{text!r} is not a duration above zero that a number holds")
     return value
 
 

@@ -175,7 +175,7 @@ class View:
         None as `placement`: at the job's smallest size, on any of the nodes.
         """
         if placement is None:
-            return refuse_size(self._state, job)
+            return refuse_size(self._state, job, (job.id,) if job.state.live else ())
         return refuse_bookings(self._state, job, placement)
 
     def first_for_nodes(self, job: Job) -> Job | None:

@@ -106,11 +106,11 @@ class DeviceKind(str, Enum):
 
 
 class CheckpointKind(str, Enum):
-    """How a job saves its state."""
+    """How a job saves its state: on a signal, and goes on; or on TERM, and leaves (EXIT)."""
 
     NONE = "none"
     SIGNAL = "signal"
-    API = "api"
+    EXIT = "exit"
 
 
 class Condition(str, Enum):

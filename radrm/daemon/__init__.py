@@ -4,6 +4,7 @@ The files, in the order in which they may import one another:
     past_runs    convert ended attempts to past runs, which estimators learn from
     monitor      a thread that reads the devices
     serving      the socket: connections, requests in turn, answers as bytes (a folder)
+    progress     convert what jobs report into events
     views        what clients name and are shown (a folder)
     intake       from the spool to jobs (a folder)
     checkpoints  the folder of each job for its checkpoints

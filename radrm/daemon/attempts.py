@@ -17,16 +17,17 @@ from __future__ import annotations
 import logging
 
 from radrm.core import events as ev
-from radrm.core.records import Attempt, Job
+from radrm.core.records import Attempt, HostUse, Job
 from radrm.core.scheduler import Scheduler
 from radrm.core.units import show_mib
 from radrm.core.words import Collocation
-from radrm.daemon.launching import cpus_of
+from radrm.daemon.launching import cpus_of, weight_of
 from radrm.errors import StoreError
 from radrm.host.attempts.evidence import Ended, Lost, Running, Started, Void
 from radrm.host.attempts.launcher import Launcher
 from radrm.host.clock import Clock
 from radrm.host.mps.interface import Mps
+from radrm.host.processes.counted import Counted
 from radrm.host.storage.store import Store
 from radrm.oom import classify
 
@@ -65,7 +66,8 @@ class Attempts:
             if isinstance(found, Ended) and found.at.boot != self._clock.now().boot:
                 log.info("job %d: its exit record is of an earlier boot; its date holds", job.id)
             if isinstance(found, Running):
-                self._launcher.restore_cpus(attempt.serial, cpus_of(attempt.placement.shares))
+                shares = attempt.placement.shares
+                self._launcher.restore_shares(attempt.serial, cpus_of(shares), weight_of(shares))
             if isinstance(found, Lost) and not found.began:
                 found = Void()  # daemon and runner both died in the launch: nothing ran
             events += self._events_of(job, attempt, found)
@@ -107,6 +109,18 @@ class Attempts:
             while (found := self._launcher.poll(attempt.serial)) is not None:
                 events += self._events_of(job, attempt, found)
         return events
+
+    def used(self) -> list[ev.Event]:
+        """The event that tells what the live attempts have used of the server, if that is known."""
+        if not self._launcher.account:
+            return []
+        now, uses = self._clock.now(), []
+        for job, attempt in self._scheduler.snapshot.running:
+            found = self._launcher.counted(attempt.serial)
+            if found != Counted():
+                use = HostUse(now, found.cpu_s, found.memory_mib, found.block_bytes)
+                uses.append((job.id, attempt.serial, use))
+        return [ev.HostUsed(at=now, uses=tuple(uses))] if uses else []
 
     def _events_of(
         self, job: Job, attempt: Attempt, found: Void | Started | Running | Ended | Lost

@@ -119,6 +119,8 @@ class Decisions:
                 self._effects.clear_ended(decision)
                 for action in decision.actions:
                     self._events += self.carry_out(action)
+            if saved.runs:
+                self._events += self._effects.learned(saved.runs)
             self._step()
         return True
 

@@ -11,22 +11,24 @@ after a launch has started its runner. The runner lives, and only an adoption fi
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from radrm.core import actions as act
 from radrm.core import events as ev
 from radrm.core.decision import Decision
-from radrm.core.records import Attempt, Device, Job
+from radrm.core.records import Attempt, Device, Job, Share
 from radrm.core.scheduler import Scheduler
 from radrm.core.words import Collocation, Outcome
 from radrm.daemon.intake.estimation import Estimation
-from radrm.daemon.launching import Site, cpus_of, plan_launch
+from radrm.daemon.launching import Site, cpus_of, plan_launch, weight_of
 from radrm.errors import RadrmError, Refused
+from radrm.estimators.history import WAITING
 from radrm.host.attempts.launcher import Launcher
 from radrm.host.clock import Clock
 from radrm.host.planning.service import PlanningService
+from radrm.host.storage.runs import Run
 from radrm.host.storage.store import Store
 from radrm.host.transient import may_pass
 
@@ -102,6 +104,15 @@ class Effects:
         """Return the event that says that the actions to come have waited for the store."""
         return ev.ActionsDelayed(at=self._clock.now())
 
+    def learned(self, runs: Sequence[Run]) -> list[ev.Event]:
+        """Return what the runs of ended attempts, now stored, show of the jobs that wait."""
+        try:
+            found = self._estimation.again(runs, self._scheduler.snapshot.first(WAITING))
+        except RadrmError as error:
+            log.warning("waiting jobs keep their predictions: %s", error)
+            return []
+        return [ev.PredictionsReady(at=self._clock.now(), estimates=found)] if found else []
+
     def _is_over(self, action: act.Action) -> bool:
         """True if the job or attempt of the action has ended since the decision."""
         now = self._scheduler.snapshot
@@ -115,6 +126,7 @@ class Effects:
             if isinstance(record, Attempt) and record.ended is not None:
                 if not self._launcher.is_live(record.serial):
                     self._launcher.forget(record.serial)
+                self._site.reports.close(record.serial)
                 if record.outcome is not None and record.outcome is not Outcome.COMPLETED:
                     how = record.outcome.value
                     log.info(
@@ -138,7 +150,8 @@ class Effects:
         job = self._job(action.job_id)
         devices = self._devices(action.placement.devices)
         site.checkpoints.make(job.id, submission.uid, submission.gid)
-        plan = plan_launch(action, job, submission, devices, site)
+        progress = site.reports.open(job, action.serial)
+        plan = plan_launch(action, job, submission, devices, site, progress)
         if site.mps is not None:
             client = action.placement.collocation is Collocation.MPS
             site.mps.prepare(action.placement.devices, client)
@@ -172,12 +185,16 @@ class Effects:
         self._launcher.signal(self._attempt(action).serial, action.number)
 
     def _apply_shares(self, action: act.ApplyShares) -> ev.SharesApplied:
-        """Change the CPU cap. The driver reads an SM fraction only when a process starts."""
+        """Change the CPU cap and weight. The driver reads an SM fraction when a process starts."""
         attempt = self._attempt(action)
         before, after = attempt.placement.shares, action.shares
-        if {replace(s, cpus=None) for s in before} != {replace(s, cpus=None) for s in after}:
+
+        def fixed(shares: Iterable[Share]) -> set[Share]:
+            return {replace(share, cpus=None, cpu_weight=None) for share in shares}
+
+        if fixed(before) != fixed(after):
             raise Refused("only the CPUs of a running job can change, not its part of a GPU")
-        self._launcher.set_cpus(attempt.serial, cpus_of(after))
+        self._launcher.set_shares(attempt.serial, cpus_of(after), weight_of(after))
         now, job_id, serial = self._clock.now(), action.job_id, action.serial
         return ev.SharesApplied(at=now, job_id=job_id, serial=serial, shares=after)
 

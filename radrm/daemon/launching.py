@@ -12,11 +12,13 @@ import socket
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+import radrm
 from radrm.core.actions import Launch
 from radrm.core.records import Device, Job, Share
 from radrm.core.words import Collocation
 from radrm.daemon.checkpoints import Checkpoints
 from radrm.daemon.intake.envelopes import user_name
+from radrm.daemon.progress import Reports
 from radrm.host.attempts.plan import LaunchPlan
 from radrm.host.mps.interface import Access, Mps
 from radrm.host.storage.submitted import Submission
@@ -42,6 +44,9 @@ _SHARING_VARIABLES = {
 # The kernel limits CPU time, and a job still sees every CPU of the server. A program that starts a
 # thread for each would spend its time in being stopped. A job that sets these keeps its values.
 _THREAD_VARIABLES = ("OMP_NUM_THREADS", "PYTHON_CPU_COUNT")
+_REPORT_PY = os.path.join(os.path.dirname(radrm.__file__), "report.py")
+"""What a job's program imports or copies to report its progress, also where radrm is not
+installed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +58,7 @@ class Site:
 
     device_ids: str
     checkpoints: Checkpoints
+    reports: Reports
     extra: Mapping[str, str]
     mps: Mps | None
     drop_privileges: bool
@@ -61,13 +67,24 @@ class Site:
 
 
 def plan_launch(
-    action: Launch, job: Job, submission: Submission, devices: Sequence[Device], site: Site
+    action: Launch,
+    job: Job,
+    submission: Submission,
+    devices: Sequence[Device],
+    site: Site,
+    progress: str = "",
 ) -> LaunchPlan:
-    """The plan that the runner carries out. Raises `RadrmError` for an unusable job file."""
+    """The plan that the runner carries out. Raises `RadrmError` for an unusable job file.
+
+    `progress` is the path of the attempt's progress socket, "" without one.
+    """
     envelope, job_file = submission.envelope, submission.job_file()
     options = job_file.options
     cwd = os.path.join(envelope.cwd, options.chdir or "")
     stdout, stderr = log_paths(job, action.number, options, cwd)
+    environment = job_environment(
+        action, job, envelope.environment, options, devices, site, progress
+    )
     has_interpreter_line = (job_file.script or "").startswith("#!")
     return LaunchPlan(
         serial=action.serial,
@@ -81,7 +98,7 @@ def plan_launch(
         # The kernel reads a `#!` line itself, so its errors name the script's own interpreter.
         interpreter=None if has_interpreter_line else job_file.interpreter_words() or None,
         cwd=cwd,
-        environment=job_environment(action, job, envelope.environment, options, devices, site),
+        environment=environment,
         stdout=stdout,
         stderr=stderr,
         umask=envelope.umask,
@@ -90,6 +107,7 @@ def plan_launch(
         kill_grace_s=site.kill_grace_s,
         cpus=cpus_of(action.placement.shares),
         memory_mib=memory_of(action.placement.shares),
+        cpu_weight=weight_of(action.placement.shares),
     )
 
 
@@ -98,6 +116,14 @@ def cpus_of(shares: Iterable[Share]) -> float | None:
     caps = {(share.role, share.task): share.cpus for share in shares}
     known = [cpus for cpus in caps.values() if cpus is not None]
     return sum(known) if known and len(known) == len(caps) else None
+
+
+def weight_of(shares: Iterable[Share]) -> float | None:
+    """The CPU weight of all tasks together; None if no task has one."""
+    weights = {(share.role, share.task): share.cpu_weight for share in shares}
+    if set(weights.values()) <= {None}:
+        return None
+    return sum(1.0 if weight is None else weight for weight in weights.values())
 
 
 def memory_of(shares: Iterable[Share]) -> int | None:
@@ -114,6 +140,7 @@ def job_environment(
     options: Options,
     devices: Sequence[Device],
     site: Site,
+    progress: str,
 ) -> dict[str, str]:
     """The environment of one attempt. `devices` are those of its placement, in order."""
     environment = {k: v for k, v in submitted.items() if k not in _DEVICE_VARIABLES}
@@ -139,6 +166,8 @@ def job_environment(
         "RADRM_GPU_MEMORY_MIB": str(action.cap_mib or min(reserved, default=0) or ""),
         "RADRM_CPUS": "" if cpus is None else f"{cpus:g}",
         "RADRM_CHECKPOINT_DIR": os.path.join(site.checkpoints.path, str(job.id)),
+        "RADRM_PROGRESS": progress,
+        "RADRM_REPORT_PY": _REPORT_PY,
         "MASTER_PORT": str(free_port()),
     }
     if site.mps is not None and devices:

@@ -44,6 +44,8 @@ from radrm.host.storage.submitted import Edits, Submission
 
 log = logging.getLogger("radrm")
 
+COUNT_EVERY_S = 10.0
+"""Seconds between two looks at what jobs have used of the server."""
 LONGEST_WAIT_S = 5.0
 """Real seconds of one wait, so that a dead watching thread is replaced in this time."""
 
@@ -100,7 +102,9 @@ class Loop:
             self.post,
         )
         self._decisions = Decisions(parts.scheduler, parts.store, effects, parts.estimation.driver)
+        self.reports = parts.site.reports
         self._rescan_at = 0.0
+        self._count_at = 0.0
         self.stopping = False
 
     # ------------------------------------------------------------- from other threads
@@ -176,6 +180,7 @@ class Loop:
         nodes = ev.NodesSeen(at=first.at, nodes=(self.parts.node.look(),))
         self.process([nodes, first, *adopted, ev.AttemptsAdopted(at=self.clock.now())])
         self.parts.site.checkpoints.remove_left(self.store.ended_owner)
+        self.reports.adopt(self.scheduler.snapshot.running)
         self._monitor.start(first.devices)
         while not self.stopping:
             self._wait()
@@ -190,8 +195,8 @@ class Loop:
         elif self.unsaved:
             seconds = RETRY_S
         else:
-            wake_at = self._decisions.wake_at
-            until = self._rescan_at if wake_at is None else min(self._rescan_at, wake_at)
+            due = (self._rescan_at, self._decisions.wake_at, self.reports.due_s)
+            until = min(each for each in due if each is not None)
             seconds = max(0.0, self.clock.real_s(until - self.clock.now().boot_s))
         # While the store is full, no result of an end could be saved; the wait would not sleep.
         processes = () if self.unsaved else self.parts.launcher.fds()
@@ -203,7 +208,9 @@ class Loop:
         if self.unsaved and self._decisions.commit():
             self._rescan_at = 0.0  # new envelopes have waited for the store
         arrived = self._notice_arrivals()
-        self.process([] if self.unsaved else self._attempts.events())
+        if not self.unsaved:
+            ends = self._attempts.events()
+            self.process([*self.reports.events(), *self.reports.last_of(ends), *ends])
         # Drain only what is queued now, so that a busy client cannot starve events.
         for _ in range(self._inbox.qsize()):
             self._take(self._inbox.get_nowait())
@@ -214,6 +221,9 @@ class Loop:
         node = self.parts.node.changed() if not self.unsaved else None
         if node is not None:
             self.process([ev.NodesSeen(at=now, nodes=(node,))])
+        if now.boot_s >= self._count_at and not self.unsaved:
+            self._count_at = now.boot_s + COUNT_EVERY_S
+            self.process(self._attempts.used())
         self._monitor.ensure_alive()
         wake_at = self._decisions.wake_at
         if wake_at is not None and now.boot_s >= wake_at:

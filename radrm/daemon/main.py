@@ -30,6 +30,7 @@ from radrm.daemon.launching import Site
 from radrm.daemon.loop import Loop, Parts
 from radrm.daemon.monitor import Monitor
 from radrm.daemon.probing import Probing
+from radrm.daemon.progress import Reports
 from radrm.daemon.rule_limit import RuleLimit
 from radrm.daemon.serving.server import Server
 from radrm.daemon.watching import Watching
@@ -52,6 +53,7 @@ from radrm.host.mps.simulated import SimulatedMps
 from radrm.host.node import NodeWatch
 from radrm.host.planning.service import PlanningService
 from radrm.host.processes.controllers import prepare as prepare_controllers
+from radrm.host.progress.receiver import Receiver
 from radrm.host.simulated.simulated_gpus import SimulatedGpus
 from radrm.host.simulated.start_driver import ensure_driver
 from radrm.host.storage.arrivals import Arrivals
@@ -115,7 +117,9 @@ def run(gpus: str | None, time_scale: float, settings: Sequence[str]) -> None:
         core = core.with_real_limits(devices.clock.scale)
         scheduler = Scheduler(rules, core, limit=RuleLimit())
         store = home.open_store()
-        launcher = Launcher(paths.state, devices.clock, controllers=controllers)
+        # On cgroup v1 the groups cost 20 ms a launch, and only planners of running jobs need them.
+        account = not set(config.planner) <= {"default", "backfill"}
+        launcher = Launcher(paths.state, devices.clock, controllers=controllers, account=account)
         service = EstimationService(
             config, lambda found: loop.post(found), leftovers=Leftovers(paths.traces)
         )
@@ -140,13 +144,20 @@ def run(gpus: str | None, time_scale: float, settings: Sequence[str]) -> None:
             site=Site(
                 device_ids=config.device_ids,
                 checkpoints=Checkpoints(paths.checkpoints, os.getuid() == 0),
+                reports=Reports(
+                    devices.clock,
+                    scheduler,
+                    Receiver(paths.progress, os.getuid() == 0),
+                    config.progress.interval_s,
+                    interval_s * devices.clock.scale,
+                ),
                 extra=devices.environment,
                 mps=devices.mps,
                 drop_privileges=os.getuid() == 0,
                 grace_s=core.grace_s,
                 kill_grace_s=KILL_GRACE_S,
             ),
-            node=NodeWatch(config.node),
+            node=NodeWatch(config.node, shares_refused=controllers.shares_refused),
             unmanaged=UnmanagedWatch(config.unmanaged, launcher.owner_of, os.getuid() == 0),
         )
         about = {

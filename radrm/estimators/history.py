@@ -14,6 +14,8 @@ from radrm.estimators.learning.ratios import ALONE, SAME_NAME, SHARED
 
 LATEST = 10
 """The number of latest runs that count. Older ones may be of another version of the program."""
+WAITING = 50
+"""The first waiting jobs that are predicted again when a run of the same job has ended."""
 _NARROW = 0.1
 """Ranges narrower than this fraction of their figure count alike."""
 

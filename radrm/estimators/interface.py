@@ -93,7 +93,8 @@ class Description:
 
 
 class Estimator(Protocol):
-    """Predicts the need of a job. It is asked once per submission, outside `step`."""
+    """Predicts the need of a job. It is asked outside `step`, once per submission; `declared` and
+    `history` again while the job waits, when a run of the same job has ended."""
 
     name: str
 

@@ -7,6 +7,7 @@ The files, in the order in which they may import one another:
     sockets     AF_UNIX sockets at any path depth; the process at the other end
     storage     files of radrm on disk (a folder)
     processes   the identity of processes, and how to end them (a folder)
+    progress    the sockets that take what jobs report (a folder)
     attempts    one launch of a job (a folder)
     watched     folders whose `.rad` files become jobs (a folder)
     home        which folders belong to radrm, and which numbers it has used

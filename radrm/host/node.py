@@ -25,11 +25,15 @@ _MIB = 1 << 20
 class NodeWatch:
     """This server as jobs can use it; `config` may replace what is found.
 
-    `proc`: the folder of the process whose limits count.
+    `proc`: the folder of the process whose limits count. `shares_refused`: why no CPU share can be
+    set here; None: they can.
     """
 
-    def __init__(self, config: NodeConfig, proc: str = "/proc/self") -> None:
+    def __init__(
+        self, config: NodeConfig, proc: str = "/proc/self", shares_refused: str | None = None
+    ) -> None:
         self._config = config
+        self._shares_refused = shares_refused
         self._proc = proc
         self._next_s = 0.0
         self._last: Node | None = None
@@ -49,6 +53,7 @@ class NodeWatch:
             LOCAL_NODE,
             cpus=self._cpus() if isinstance(cpus, str) else cpus,
             memory_mib=self._memory_mib() if memory == "auto" else parse_mib(memory),
+            shares_refused=self._shares_refused,
         )
         return self._last
 

@@ -37,7 +37,27 @@ def listen(
     the caller must hold a lock that no other listener can hold. Any other file stays, and the
     call raises OSError.
     """
-    server = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    server = _bound(path, socket.SOCK_STREAM, mode)
+    try:
+        server.listen(backlog)
+    except BaseException:
+        server.close()
+        raise
+    return server
+
+
+def receive(path: str | os.PathLike[str], mode: int = 0o600) -> socket.socket:
+    """A non-blocking datagram socket at `path` with this file mode, to receive.
+
+    An existing socket file is replaced, as by `listen`. Raises OSError.
+    """
+    server = _bound(path, socket.SOCK_DGRAM, mode)
+    server.setblocking(False)
+    return server
+
+
+def _bound(path: str | os.PathLike[str], kind: socket.SocketKind, mode: int) -> socket.socket:
+    server = socket.socket(socket.AF_UNIX, kind)
     try:
         # Before `bind`, so that the file never grants more rights than `mode`, not even briefly.
         os.fchmod(server.fileno(), mode)
@@ -52,7 +72,6 @@ def listen(
             os.chmod(address, mode)  # `bind` applied the umask
         finally:
             os.close(parent)
-        server.listen(backlog)
     except BaseException:
         server.close()
         raise

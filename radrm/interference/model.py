@@ -106,7 +106,7 @@ def speeds(
     wanted = {at: grown * demands[at].smact / fraction for at in busy}
     free = [at for at in busy if at not in held]
     taken = sum(wanted[at] * held[at] for at in busy if at in held)
-    level = _water_level(
+    level = water_level(
         delivered(sum(wanted.values()), ceiling) * kept - taken,
         [_MOST_OF_OWN * wanted[at] for at in free],
         [demands[at].weight * wanted[at] for at in free],
@@ -121,7 +121,7 @@ def _sharing(jobs: int, mps: bool) -> tuple[float, float]:
     return (1.0, 1.0) if mps else (_TIMESLICE_DEMAND, 1 - _TIMESLICE_LOSS * (1 - 1 / jobs))
 
 
-def _water_level(volume: float, caps: Sequence[float], widths: Sequence[float]) -> float:
+def water_level(volume: float, caps: Sequence[float], widths: Sequence[float]) -> float:
     """The level at which vessels of these widths, each full at its cap, hold the volume.
 
     It is the water-filling form of a weighted max-min share: no job gets more than its cap, and

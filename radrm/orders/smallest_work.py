@@ -3,6 +3,9 @@
 A job that fills half of two GPUs for an hour takes as much from others as one that fills one GPU
 for an hour. So the rule of the shortest job (`shortest.py`) weighs the time by the part of the
 server that a job takes.
+
+A job on several GPUs may start earlier than its work says (`wide_weight`). Only a job that needs
+several does: if asking for a second GPU were enough, every user would ask for one.
 """
 
 from __future__ import annotations
@@ -24,8 +27,9 @@ class SmallestWork(Ageing):
     unknown_smact: float = 1.0
     """The SM activity to assume for a job without a prediction of it."""
     wide_weight: float = 1.0
-    """The work of a job on several GPUs counts this many times. Below 1 it starts earlier: started
-    last, it keeps other GPUs waiting. 0: before all others."""
+    """The work of a job on several GPUs counts this many times, 0 or more. Below 1 it starts
+    earlier: started last, it keeps other GPUs waiting. 0: before all others. Below 1 only a job
+    counts whose predicted SM activity one GPU could not show (GPUs x SM activity > 1)."""
     name: str = "smallest-work"
 
     def __post_init__(self) -> None:
@@ -35,5 +39,7 @@ class SmallestWork(Ageing):
     def size(self, job: Job) -> float:
         smact = job.predicted(Quantity.SMACT)
         active = self.unknown_smact if smact is None else smact
-        weight = self.wide_weight if job.spec.gpus > 1 else 1.0
-        return self.remaining_s(job) * max(1, job.spec.gpus) * active * weight
+        gpus = max(1, job.spec.gpus)
+        needs_them = smact is not None and gpus * smact > 1.0
+        weight = 1.0 if gpus == 1 or (self.wide_weight < 1 and not needs_them) else self.wide_weight
+        return self.remaining_s(job) * gpus * active * weight

@@ -4,9 +4,13 @@ The files, in the order in which they may import one another:
     order_policy   an order and a policy; the head of the line waits, and all others behind it
     forecast       when a waiting job could start
     backfill       the same as `order_policy`, but jobs behind a waiting head may pass it
+    convergence    whether a job still improves, by the losses that it reports
+    moving         what a move to another device wins, and what it costs
+    specon         jobs that hardly improve any more move to devices with less to do
 """
 
 PLANNERS = {
     "default": "radrm.planners.order_policy:OrderPolicy",
     "backfill": "radrm.planners.backfill:Backfill",
+    "specon": "radrm.planners.specon:SpeCon",
 }

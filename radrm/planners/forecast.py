@@ -152,8 +152,8 @@ def _with_ends(view: View, offer: Offer, joining: Sequence[_Stay]) -> list[tuple
 def _end_s(view: View, stay: _Stay, speed: float) -> float:
     job, now_s = stay.holder.job, view.now.boot_s
     ends = [view.expected_end_s(job)]
-    if job.spec.time_limit_s is not None and ends == [None]:
-        ends.append(now_s + job.spec.time_limit_s)
+    if job.limit_s is not None and ends == [None]:
+        ends.append(now_s + job.limit_s)
     duration_s = job.predicted(Quantity.DURATION)
     if duration_s is not None:
         joint = max(_SLOWEST, joint_speed([speed] * max(1, job.spec.gpus)))

@@ -23,6 +23,7 @@ _OCCASIONS = frozenset(
     {
         ev.JobSubmitted,
         ev.EstimateReady,
+        ev.PredictionsReady,
         ev.CancelRequested,
         ev.HoldRequested,
         ev.RequeueRequested,
@@ -100,7 +101,8 @@ class OrderPolicy(Planner):
     def _find(self, view: View, job: Job, policy_state: Any, only: str | None = None) -> Found:
         """Ask the job's policy, or the recovery queue's policy if the first one fails."""
         policy = self._policy_for(job)
-        return find_with_fallback(view, policy, job, policy_state, self.recovery_policy, only)
+        devices = None if only is None else (only,)
+        return find_with_fallback(view, policy, job, policy_state, self.recovery_policy, devices)
 
     def _policy_for(self, job: Job) -> Policy:
         return self.recovery_policy if job.recovers_idle else self.policy

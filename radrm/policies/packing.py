@@ -111,13 +111,12 @@ class Packing:
         most = self.max_demand
         if offer.mode is Collocation.TIMESLICE:
             most = min(most, self.timeslice_max_demand)
-        total = sum(here) + own
-        if total > most:
+        if sum(here) + own > most:
             left = max(0.0, most - sum(here))
             known = ask.job.predicted(Quantity.SMACT) is not None
             shown = f"{own:.2f}" if known else f"{own:.2f} (assumed; see --smact)"
             why = f"needs SM activity of {shown}, {left:.2f} of the allowed {most:.2f} are left"
-            return Refusal("demand", why, uuid, most, total)
+            return Refusal("demand", why, uuid, own, left)
         widths = [*(holder.job.spec.gpus for holder in offer.holders), ask.job.spec.gpus]
         widths = [1] * (len(here) + 1 - len(widths)) + widths
         before = _work(offer, self.ceiling, here, widths[:-1])

@@ -73,14 +73,14 @@ class AutoEstimates:
         given = {e.quantity for e in known} - {Quantity.MEMORY}
         return tuple(e for e in found if e.quantity not in given) + known
 
-    def add_run(self, job: TraceJob, attempt: Attempt, decision: Decision, peak_mib: float) -> None:
-        """Learn from an attempt that this decision has ended, if it completed.
+    def add_run(self, job: TraceJob, attempt: Attempt, decision: Decision, peak_mib: float) -> bool:
+        """Learn from an attempt that this decision has ended, if it completed. Returns whether.
 
         Attempts on several kinds of GPU do not count: their peak belongs to no single kind.
         """
         kinds = {self._kinds[uuid] for uuid in attempt.placement.devices}
         if len(kinds) != 1 or attempt.outcome is not Outcome.COMPLETED:
-            return
+            return False
         ended = (r for r in decision.changed if isinstance(r, Job) and r.id == attempt.job_id)
         estimates = next(each.estimates for each in ended)
         told_smact = told_of(estimates, Quantity.SMACT)
@@ -101,6 +101,7 @@ class AutoEstimates:
         self._runs.appendleft(run)
         named = self._by_name.setdefault((job.user, job.name), deque(maxlen=LATEST))
         named.appendleft(run)
+        return True
 
 
 def _figures(job: TraceJob) -> dict[str, float]:

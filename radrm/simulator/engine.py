@@ -17,6 +17,7 @@ from radrm.core.words import Condition
 from radrm.errors import UsageError
 from radrm.planners.order_policy import OrderPolicy
 from radrm.simulator.auto import AutoEstimates
+from radrm.simulator.courses import Course, course_of
 from radrm.simulator.estimates import (
     AS_DECLARED,
     AUTO,
@@ -27,11 +28,12 @@ from radrm.simulator.estimates import (
 )
 from radrm.simulator.history import History
 from radrm.simulator.published import PublishedLoop
+from radrm.simulator.reporting.loop import ReportingLoop
 from radrm.simulator.run import Run
 from radrm.simulator.scenario import FIDELITIES, Life, Scenario
-from radrm.simulator.scheduling import OwnLoop, Task
+from radrm.simulator.scheduling import OwnLoop
+from radrm.simulator.task import Task
 from radrm.simulator.traces.job import TraceJob
-from radrm.simulator.world import Course, course_of
 from radrm.wiring import make_rules, make_settings
 
 _OBJECTS_PER_COLLECTION = 100_000
@@ -60,6 +62,11 @@ def simulate(jobs: Sequence[TraceJob], scenario: Scenario) -> Run:
                 "the published loop has no --after and no array limits, and the trace uses them; "
                 "choose fidelity radrm"
             )
+        if scenario.cpus is not None or any(map(_reports, jobs)):
+            raise UsageError(
+                "the published loop has no CPUs, no progress and no checkpoints, and the trace "
+                "uses them; choose fidelity radrm"
+            )
         if scenario.estimator == AUTO:
             raise UsageError(
                 "the published loop has no estimator auto; choose a column of the trace"
@@ -70,10 +77,19 @@ def simulate(jobs: Sequence[TraceJob], scenario: Scenario) -> Run:
         auto = None
         if scenario.estimator == AUTO:
             auto = AutoEstimates(scenario.config, scenario.devices, jobs)
-        loop = OwnLoop(scenario.devices, scenario.mps, rules, settings, tasks, history, auto)
+        parts = (scenario.devices, scenario.mps, rules, settings, tasks, history, auto)
+        loop = OwnLoop(*parts)
+        if scenario.cpus is not None or any(map(_reports, jobs)):
+            cpus, each = scenario.cpus, scenario.cpus_per_device
+            loop = ReportingLoop(*parts, cpus=cpus, cpus_per_device=each)
     with _few_collections():
         loop.run()
     return history.run(loop.world.device_runs())
+
+
+def _reports(job: TraceJob) -> bool:
+    """Return whether a job uses shared CPUs, progress or checkpoints."""
+    return bool(job.cpus or job.loss_k or job.report_s or job.checkpoint_s)
 
 
 @contextmanager

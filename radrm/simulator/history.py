@@ -31,6 +31,8 @@ class History:
         """Record an attempt that has ended now, with its outcome."""
         self._ooms += outcome is Outcome.OOM
         self._last_s = max(self._last_s, now_s)
+        completed = outcome is Outcome.COMPLETED
+        done_s = attempt.course.work_s if completed else attempt.done_s
         self._attempts[attempt.job].append(
             AttemptRun(
                 started_s=attempt.started_s,
@@ -39,7 +41,7 @@ class History:
                 outcome=outcome,
                 collocation=attempt.collocation.value,
                 reserved_mib=self._reserved.pop(attempt),
-                solo_s=attempt.course.work_s if outcome is Outcome.COMPLETED else attempt.done_s,
+                solo_s=done_s - attempt.begun_s,
             )
         )
 

@@ -32,7 +32,7 @@ from radrm.core.view import Offer
 from radrm.core.words import Collocation, Outcome
 from radrm.simulated.spec import SimulatedDevice
 from radrm.simulator.history import History
-from radrm.simulator.scheduling import Task
+from radrm.simulator.task import Task
 from radrm.simulator.world import World, WorldEvent
 
 

@@ -63,6 +63,8 @@ class Scenario:
       `estimates`, or `auto` (the daemon's own, over all of these). For a name with known
       errors (`radrm.estimators.learning.errors_seen`) the seed draws a ratio.
     - `known`: what else is known of each job.
+    - `cpus`: the CPUs that jobs share; None: each job gets those that it can use. With
+      `cpus_per_device` each device has as many of its own: it stands for a server.
     """
 
     devices: tuple[SimulatedDevice, ...]
@@ -73,3 +75,5 @@ class Scenario:
     estimator: str = ORACLE
     known: Known = Known()
     life: Life = Life()
+    cpus: float | None = None
+    cpus_per_device: bool = False

@@ -9,7 +9,7 @@ rising mean lets no job start. Between readings the windows are exact (`window`)
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from math import ceil
 
@@ -18,12 +18,9 @@ from radrm.core import events as ev
 from radrm.core.decision import Decision
 from radrm.core.planning.thinking import think_in_place
 from radrm.core.records import (
-    ArrayElement,
     Attempt,
     AttemptMemory,
-    Dependency,
     Device,
-    Estimate,
     Exit,
     Instant,
     Job,
@@ -37,12 +34,14 @@ from radrm.core.scheduler import Rules, Scheduler
 from radrm.core.settings import CoreSettings
 from radrm.core.words import Collocation, Outcome
 from radrm.errors import RadrmError
+from radrm.estimators.history import WAITING
 from radrm.simulated.spec import SimulatedDevice
 from radrm.simulator.auto import AutoEstimates
 from radrm.simulator.history import History
+from radrm.simulator.task import Task
 from radrm.simulator.traces.job import TraceJob
 from radrm.simulator.window import PiecewiseWindow
-from radrm.simulator.world import Course, LiveAttempt, Stage, World, WorldEvent
+from radrm.simulator.world import LiveAttempt, Stage, World, WorldEvent
 
 READING_INTERVAL_S = 1.0
 """The interval of the daemon's readings."""
@@ -71,20 +70,6 @@ class _Wake:
     """The core asked to be woken at this time."""
 
 
-@dataclass(frozen=True, slots=True)
-class Task:
-    """A job of the trace with its random values. At submission `auto` puts its estimates
-    before the ones here."""
-
-    job: TraceJob
-    course: Course
-    estimates: tuple[Estimate, ...]
-    declared_mib: int | None
-    after: tuple[Dependency, ...] = ()
-    array: tuple[int, int] | None = None
-    """The position of the array's first job, and this job's number in the array."""
-
-
 class OwnLoop:
     """One server from the first arrival to the last end."""
 
@@ -97,11 +82,12 @@ class OwnLoop:
         tasks: Sequence[Task],
         history: History,
         auto: AutoEstimates | None = None,
+        world_of: Callable[[Sequence[SimulatedDevice], float], World] = World,
     ) -> None:
         # No reading is stale: an old one still holds, since nothing has changed since.
         self._settings = replace(settings, stale_after_s=float("inf"))
         # The daemon sees settled memory at its first reading after `settle_s`.
-        self._world = World(devices, self._settings.settle_s + READING_INTERVAL_S)
+        self._world = world_of(devices, self._settings.settle_s + READING_INTERVAL_S)
         self._scheduler = Scheduler(rules, self._settings, self._window)
         self._planners, self._tasks = rules.planners, tasks
         self._history = history
@@ -203,7 +189,18 @@ class OwnLoop:
                 self._history.job_ended(record.id - 1, ended_s, record.reason)
             elif isinstance(record, Attempt) and self._auto is not None and record.ended:
                 task = self._tasks[record.job_id - 1]
-                self._auto.add_run(task.job, record, decision, task.course.peak_mib)
+                if self._auto.add_run(task.job, record, decision, task.course.peak_mib):
+                    self._predict_again(self._auto, task.job)
+
+    def _predict_again(self, auto: AutoEstimates, ended: TraceJob) -> None:
+        """As the daemon does when a run has ended."""
+        found = []
+        for job in self._scheduler.snapshot.first(WAITING):
+            task = self._tasks[job.id - 1]
+            if (task.job.user, task.job.name) == (ended.user, ended.name):
+                found.append((job.id, auto.estimate(task.job, job.spec, task.estimates)))
+        if found:
+            self._events.append(ev.PredictionsReady(at=self._now, estimates=tuple(found)))
 
     # ------------------------------------------------------------- actions of the core
 
@@ -238,8 +235,7 @@ class OwnLoop:
             mps=client,
             cap_mib=action.cap_mib if client else None,
         )
-        self._live[job_id] = attempt
-        self._serial[job_id] = action.serial
+        self._live[job_id], self._serial[job_id] = attempt, action.serial
         sizes = [share.reserved_mib for share in placement.shares]
         self._reserved[job_id] = reserved = max(sizes, default=0)
         self._history.attempt_started(attempt, reserved)
@@ -389,12 +385,5 @@ class OwnLoop:
             submitted=self._now,
             estimates=estimates,
             after=tuple(d for d in task.after if self._scheduler.is_open(d)),
-            array=_element(task),
+            array=task.element,
         )
-
-
-def _element(task: Task) -> ArrayElement | None:
-    if task.array is None:
-        return None
-    first, number = task.array
-    return ArrayElement(first + 1, number, task.job.at_once)

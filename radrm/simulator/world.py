@@ -19,13 +19,11 @@ from enum import Enum
 from heapq import heappop, heappush
 
 from radrm.core.words import Collocation
-from radrm.interference.model import Demand, activity, joint_speed, share_weight, speeds
+from radrm.interference.model import activity, joint_speed, speeds
 from radrm.simulated.power import watts
 from radrm.simulated.spec import SimulatedDevice
+from radrm.simulator.courses import Course
 from radrm.simulator.run import DeviceRun, DeviceStep
-from radrm.simulator.traces.job import TraceJob
-
-_SHORTEST_S = 1e-6
 
 
 class Stage(Enum):
@@ -35,24 +33,6 @@ class Stage(Enum):
     PEAK = "peak"
     STEADY = "steady"
     SETTLED = "settled"
-
-
-@dataclass(frozen=True, slots=True)
-class Course:
-    """How one job behaves in this run. It is the same for all its attempts and all policies.
-
-    `computes_s`, `peak_s` and `steady_s` are seconds from the launch to the stage. `work_s`
-    is the computing time alone on the server.
-    """
-
-    computes_s: float
-    peak_s: float
-    steady_s: float
-    work_s: float
-    first_mib: float
-    peak_mib: float
-    steady_mib: float
-    demand: Demand
 
 
 @dataclass(slots=True, eq=False)
@@ -71,6 +51,8 @@ class LiveAttempt:
     computing: bool = False
     speed: float = 0.0
     done_s: float = 0.0
+    begun_s: float = 0.0
+    """The work that earlier attempts of the job had saved; `done_s` begins there."""
     since_s: float = 0.0
     finish_version: int = 0
     joint: float | None = None
@@ -259,6 +241,8 @@ class World:
             attempt.computing = True
             attempt.since_s = self.now_s
             self._update_speeds(attempt.devices)
+            if not attempt.devices:
+                self._set_speed(attempt, 1.0)
         return WorldEvent(attempt, stage)
 
     def _missing(self, attempt: LiveAttempt, wanted_mib: float) -> float | None:
@@ -328,6 +312,12 @@ class World:
         for attempt, speed in zip(working, found, strict=True):
             if attempt.joint is None:
                 self._set_speed(attempt, speed)
+        self._note_activity(at)
+
+    def _note_activity(self, at: int) -> None:
+        """Record a device's activity and power at the present speeds."""
+        gpu = self.gpus[at]
+        working = [a for a in gpu.attempts if a.computing]
         gpu.activity = activity(
             [a.course.demand for a in working],
             [a.speed for a in working],
@@ -364,35 +354,3 @@ class World:
             DeviceRun(g.simulated.device.name, g.simulated.device.total_mib, tuple(g.steps))
             for g in self.gpus
         )
-
-
-def course_of(
-    job: TraceJob,
-    start_up_s: float,
-    ramp_s: float,
-    hold_s: float,
-    first_mib: float,
-    steady_part: float,
-    work_factor: float,
-    nominal_start_s: float,
-) -> Course:
-    """Return the course of a job with this start-up, ramp and hold.
-
-    `job.duration_s` includes a start-up of `nominal_start_s`. A short job goes through the
-    same stages faster: it reaches its peak before half of its work is done.
-    """
-    nominal_s = min(nominal_start_s, job.duration_s / 2)
-    work_s = max(_SHORTEST_S, (job.duration_s - nominal_s) * work_factor)
-    computes_s = start_up_s * nominal_s / nominal_start_s if nominal_start_s > 0 else 0.0
-    ramp_s = min(ramp_s, work_s / 2)
-    steady_mib = job.steady_mib if job.steady_mib is not None else job.memory_mib * steady_part
-    return Course(
-        computes_s=computes_s,
-        peak_s=computes_s + ramp_s,
-        steady_s=computes_s + ramp_s + min(hold_s, work_s / 4),
-        work_s=work_s,
-        first_mib=min(first_mib, job.memory_mib),
-        peak_mib=job.memory_mib,
-        steady_mib=min(steady_mib, job.memory_mib),
-        demand=Demand(job.smact, share_weight(job.family, job.batch_size)),
-    )

@@ -378,3 +378,10 @@ def test_a_removed_setting_is_ignored_with_one_line(text: str, name: str) -> Non
     assert notice.startswith(f"x.toml: {name} is gone and has no effect: ")
     make_rules(examined.config)
     make_rules(with_set(Config(), f"{name}=1"))
+
+
+def test_a_wrong_choice_names_all_choices_once() -> None:
+    (error,) = examine_config("goal = 'nonsense'", "c").errors
+    assert error.count("turnaround") == 1 and "did you mean" not in error
+    (error,) = examine_config("goal = 'turnarond'", "c").errors
+    assert error.endswith("; did you mean 'turnaround'?")

@@ -55,11 +55,12 @@ def preempt(view: View) -> Iterator[Proposal]:
 
 
 class Refusing(Watched):
-    """A host that cannot do what is new in this release's core."""
+    """A host that cannot do now what changes a running job."""
 
     def _do(self, action: act.Action) -> None:
         if isinstance(action, (act.ApplyShares, act.TakeCheckpoint, act.Resize)):
-            self.step(ev.ActionFailed(at=self.now, action=action, reason="not here"))
+            failed = ev.ActionFailed(at=self.now, action=action, reason="not now", passing=True)
+            self.step(failed)
         else:
             super()._do(action)
 
@@ -89,7 +90,7 @@ def test_a_failed_proposals_pause_grows_and_the_timer_has_the_planner_asked() ->
         times += [world.boot_s - 1000.0] * (len(world.actions) - before)
     assert times == [1, 3, 7, 15, 31]
     refused = [r for d in world.decisions for _, r in d.rejections if r.rule == "pause"]
-    assert "because it failed: not here" in refused[0].message
+    assert "because it failed: not now" in refused[0].message
 
 
 def test_an_edit_lets_what_failed_be_tried_at_once() -> None:

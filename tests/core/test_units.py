@@ -21,7 +21,9 @@ def test_sizes(text: str, mib: int) -> None:
     assert parse_mib(text) == mib
 
 
-@pytest.mark.parametrize("text", ["", "G", "-1G", "0", "4X", "4 G B", "1e3", "4,5G", "٤G" + "x"])
+@pytest.mark.parametrize(
+    "text", ["", "G", "-1G", "0", "4X", "4 G B", "1e3", "4,5G", "٤G" + "x", "9" * 400]
+)
 def test_what_is_no_size(text: str) -> None:
     with pytest.raises(ValueError):
         parse_mib(text)
@@ -44,7 +46,9 @@ def test_durations(text: str, seconds: float) -> None:
     assert parse_seconds(text) == seconds
 
 
-@pytest.mark.parametrize("text", ["", "0", "-5", "soon", "1:2:3:4", "5x", "1s " * 50_000 + "x"])
+@pytest.mark.parametrize(
+    "text", ["", "0", "-5", "soon", "1:2:3:4", "5x", "1s " * 50_000 + "x", "9" * 400]
+)
 def test_what_is_no_duration(text: str) -> None:
     with pytest.raises(ValueError):
         parse_seconds(text)

@@ -87,7 +87,7 @@ def test_cpus_of_a_running_job_change_and_the_core_is_told() -> None:
     effects = effects_of(world)
     shares = tuple(replace(share, cpus=2.5) for share in before)
     (applied,) = effects.carry_out(shares_of(job, shares))
-    effects._launcher.set_cpus.assert_called_once_with(1, 2.5)
+    effects._launcher.set_shares.assert_called_once_with(1, 2.5, None)
     now = world.now
     assert applied == ev.SharesApplied(at=now, job_id=job.id, serial=1, shares=shares)
 
@@ -105,7 +105,9 @@ def test_nothing_else_of_a_running_job_can_change(change: dict[str, Any]) -> Non
 def test_cpus_that_cannot_be_limited_are_an_action_that_failed() -> None:
     world, job, before = running()
     effects = effects_of(world)
-    effects._launcher.set_cpus.side_effect = Refused("CPUs are booked, not enforced: no cgroup v2")
+    effects._launcher.set_shares.side_effect = Refused(
+        "CPUs are booked, not enforced: no cgroup v2"
+    )
     (failed,) = effects.carry_out(shares_of(job, before))
     assert isinstance(failed, ev.ActionFailed) and failed.reason.startswith("CPUs are booked")
     world.step(failed)

@@ -70,6 +70,21 @@ def test_a_duration_gives_the_end_and_a_limit_bounds_it(store: Store) -> None:
     assert left(world, store, free) is None, "the prediction was wrong"
 
 
+def test_an_old_report_gives_the_end_that_it_gave_when_it_came(store: Store) -> None:
+    """A job that reports once per epoch does not end later with every second of silence."""
+    world = World(gpus(1))
+    job = world.submit(8 * GIB)
+    world.pass_time(100.0)
+    world.report(job, work_done=0.25)
+    assert left(world, store, job) == pytest.approx((300.0, 375.0), abs=2)
+    world.pass_time(200.0)
+    assert left(world, store, job) == pytest.approx((100.0, 175.0), abs=2)
+    world.pass_time(150.0)
+    assert left(world, store, job) == pytest.approx((0.0, 25.0), abs=2), "late"
+    world.pass_time(50.0)
+    assert left(world, store, job) is None, "it has become slower, and nobody knows how slow"
+
+
 def test_neighbours_delay_the_end(store: Store) -> None:
     world = World(gpus(1))
     world.smact["GPU-0"] = 0.1

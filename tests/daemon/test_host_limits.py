@@ -120,15 +120,21 @@ def test_a_job_is_told_its_cpus(daemon: DaemonHome) -> None:
     assert told["--gpus=1"][0] == "RADRM_CPUS="
 
 
-def test_a_planner_caps_running_jobs_and_the_caps_outlive_the_daemon(home: DaemonHome) -> None:
+def with_planner(home: DaemonHome, name: str, code: str) -> None:
+    """Have the daemon run this planner of a third party beside the default."""
     folder = home.folder / "packages"
-    about = folder / "capper-1.0.dist-info"
+    about = folder / f"{name}-1.0.dist-info"
     about.mkdir(parents=True)
-    (folder / "capper.py").write_text(CAPPER)
-    (about / "METADATA").write_text("Metadata-Version: 2.1\nName: capper\nVersion: 1.0\n")
-    (about / "entry_points.txt").write_text("[radrm.planners]\ncapper = capper:Capper\n")
+    (folder / f"{name}.py").write_text(code)
+    (about / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n")
+    entry = f"[radrm.planners]\n{name} = {name}:{name.title()}\n"
+    (about / "entry_points.txt").write_text(entry)
     home.environment["PYTHONPATH"] += f":{folder}"
-    home.settings = ['planner=["default", "capper"]']
+    home.settings = [f'planner=["default", "{name}"]']
+
+
+def test_a_planner_caps_running_jobs_and_the_caps_outlive_the_daemon(home: DaemonHome) -> None:
+    with_planner(home, "capper", CAPPER)
     home.start()
     job = home.submit(*python(SPIN))
     group = groups(home, job)["cpu"]
@@ -143,3 +149,42 @@ def test_a_planner_caps_running_jobs_and_the_caps_outlive_the_daemon(home: Daemo
     home.radrm("cancel", str(job))
     home.wait_end(job)
     assert not os.path.exists(group)
+
+
+WEIGHER = """
+from dataclasses import replace
+from radrm.rules import Plan, SetShares, events
+
+class Weigher:
+    name, version, starts_jobs = "weigher", 1, False
+    listens = frozenset({events.HostUsed})
+
+    def plan(self, view, event, state):
+        return Plan([
+            SetShares(job_id=job.id, shares=tuple(
+                replace(share, cpu_weight=0.5) for share in attempt.placement.shares))
+            for job, attempt in view.running()
+            if attempt.host_use and attempt.host_use.cpu_s > 0.05
+            and attempt.placement.shares[0].cpu_weight is None
+        ])
+
+    def explain(self, view, job):
+        return ()
+"""
+"""A planner that gives the weight 0.5 to each job that has used CPU time."""
+
+
+def test_a_planner_sees_the_cpu_time_of_jobs_and_weighs_them(home: DaemonHome) -> None:
+    with_planner(home, "weigher", WEIGHER)
+    home.start()
+    job = home.submit(*python(SPIN))
+    weight = Path(groups(home, job)["cpu"], "cpu.shares")
+    assert home.job(job)["cpu_share"] is None
+    wait_until(lambda: weight.read_text() == "512\n")
+    wait_until(lambda: home.job(job)["cpu_share"] is not None)
+    share = home.job(job)["cpu_share"]
+    assert share["cpus"] is None and share["weight"] == 0.5
+    assert "100% of the server" in home.radrm("status", str(job)).stdout
+    home.radrm("cancel", str(job))
+    home.wait_end(job)
+    assert home.job(job)["cpu_share"] is None

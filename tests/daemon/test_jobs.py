@@ -232,3 +232,18 @@ def test_prototype_files_run_unchanged(daemon: DaemonHome) -> None:
     done = daemon.wait_end(daemon.submit("proto.rad"))
     assert (done["state"], done["name"], done["estimate_mib"]) == ("COMPLETED", "proto", 5262)
     assert "activated tf" in daemon.output(done["id"])
+
+
+def test_names_of_gpus_that_are_not_here_are_shown_and_refuse_nothing(daemon: DaemonHome) -> None:
+    wish = ["--prefer-gpus=h200,a100", "--avoid-gpus=9"]
+    done = daemon.radrm("submit", *wish, "--hold", "--name=wishes", "--", "true")
+    assert done.returncode == 0
+    assert done.stderr.startswith("radrm: note: wishes: no GPU here is named h200, 9, so ")
+    assert "not here    h200, 9" in daemon.radrm("status", "wishes").stdout
+    daemon.radrm("release", "wishes")
+    assert daemon.wait_end("wishes")["state"] == "COMPLETED"
+    assert not daemon.radrm("submit", "--prefer-gpus=a100", "--", "true").stderr
+    daemon.stop()
+    daemon.settings = ['gpus.order=["h200", 0]']
+    daemon.start()
+    assert "no GPU here is named 'h200' (gpus.order)" in daemon.radrm("doctor").stdout

@@ -180,6 +180,12 @@ def test_the_command_draws_a_trace_that_can_be_read(tmp_path: Path) -> None:
     assert run(*words, *options, "--seed", "1").stdout != found.stdout
 
 
+@pytest.mark.parametrize("hours", ["nan", "inf", "-inf", "-1", "1e400"])
+def test_hours_that_are_no_length(hours: str) -> None:
+    found = run("x.csv", "--kinds", "k.csv", f"--hours={hours}")
+    assert found.exit_code == 2 and "--hours" in found.stderr
+
+
 def test_a_window_that_is_no_time() -> None:
     with pytest.raises(RadrmError, match="--from: 'soon' is not a duration"):
         run("x.csv", "--kinds", "k.csv", "--from", "soon")

@@ -57,6 +57,12 @@ def test_options_that_cannot_be_meant(
     assert "\n" not in str(found.exception) and found.stdout == ""
 
 
+def test_a_clock_of_no_speed() -> None:
+    words = ["trace", "run", "x.csv", "--gpus=sim:1xA100-40GB", "--time-scale=nan"]
+    found = CliRunner().invoke(make_app("trace"), words)
+    assert found.exit_code == 2 and "nan is not a finite number" in found.stderr
+
+
 def test_a_clock_that_is_too_fast_is_noted() -> None:
     jobs = [replace(JOB, duration_s=300.0), replace(JOB, duration_s=900.0)]
     assert note_on_clock(jobs, 60.0) is None

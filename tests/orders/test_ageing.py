@@ -66,6 +66,13 @@ SIZES = [
     (SmallestWork(), job_of(duration_s=600, count=2), 1200),
     (SmallestWork(unknown_smact=0.25), job_of(duration_s=600, count=2), 300),
     (SmallestWork(), job_of(duration_s=600, count=0, smact=0.5), 300),
+    (SmallestWork(wide_weight=0.5), job_of(duration_s=600, count=2, smact=0.6), 360),
+    (SmallestWork(wide_weight=0.0), job_of(duration_s=600, count=2, smact=0.6), 0),
+    # One GPU could do its work, or nobody knows: a second one must not bring it forward.
+    (SmallestWork(wide_weight=0.5), job_of(duration_s=600, count=2, smact=0.5), 600),
+    (SmallestWork(wide_weight=0.5), job_of(duration_s=600, count=2), 1200),
+    (SmallestWork(wide_weight=2.0), job_of(duration_s=600, count=2, smact=0.5), 1200),
+    (SmallestWork(wide_weight=0.5), job_of(duration_s=600, smact=1.0), 600),
 ]
 
 
@@ -78,6 +85,18 @@ def test_the_size_of_a_job(order: Ageing, job: Job, size: float) -> None:
 def test_work_that_is_saved_does_not_count_again(done: float | None, left_s: float) -> None:
     saved = Progress(at=NOW, work_done=done)
     assert Shortest().size(replace(job_of(duration_s=600), saved=saved)) == left_s
+
+
+@pytest.mark.parametrize("weight", [0.0, 0.15, 1.0, 3.0])
+@given(smact=st.floats(0.001, 0.999), count=st.integers(2, 8))
+def test_gpus_that_stay_idle_never_bring_a_job_forward(
+    weight: float, smact: float, count: int
+) -> None:
+    """The readings of its GPUs show the mean activity."""
+    order = SmallestWork(wide_weight=weight)
+    narrow = order.size(job_of(duration_s=600, smact=smact))
+    wide = order.size(job_of(duration_s=600, smact=smact / count, count=count))
+    assert wide >= narrow * (1 - 1e-9)
 
 
 def test_an_activity_outside_its_range_is_refused() -> None:

@@ -104,6 +104,13 @@ def test_the_sum_of_sm_activity_is_limited(
     assert refused(ask(job(1, own)), found, max_demand=2.5) is None
 
 
+def test_the_numbers_of_a_refusal_are_those_of_its_text() -> None:
+    found = Packing().refuse(ask(job(1, 0.9)), offer(job(2, 0.8), job(3, 0.3), smact=None))
+    assert found is not None and found.rule == "demand"
+    assert found.message == "needs SM activity of 0.90, 0.50 of the allowed 1.60 are left"
+    assert (found.needed, found.available) == (0.9, pytest.approx(0.5))
+
+
 def test_a_device_whose_activity_is_neither_predicted_nor_measured_takes_no_other_job() -> None:
     starting = replace(offer(job(2, None), job(3, 0.1)), smact_refusal="its jobs changed")
     found = Packing().refuse(ask(job(1, 0.1)), starting)

@@ -59,6 +59,24 @@ def test_runs_on_other_kinds_of_gpus_teach_nothing() -> None:
     assert mixed == [12000] * 4, "a run over both kinds is of neither"
 
 
+def test_waiting_jobs_learn_from_runs_of_their_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The short job came later: it goes first once a run of its name has shown how short it is."""
+    figures = {"horus": 30000}
+    jobs = [
+        job(0, 100, 9000, name="short", estimates=figures),
+        job(1, 1000, 9000, name="long", estimates=figures),
+        job(2, 1000, 9000, name="long", estimates=figures),
+        job(3, 100, 9000, name="short", estimates=figures),
+    ]
+    setting = exactly(spec="sim:1xA100-40GB", policy="exclusive")
+    setting = replace(setting, config=replace(setting.config, order="shortest"))
+    found = simulate(jobs, setting).jobs
+    assert found[3].attempts[0].started_s < found[2].attempts[0].started_s
+    monkeypatch.setattr("radrm.simulator.scheduling.WAITING", 0)
+    found = simulate(jobs, setting).jobs
+    assert found[3].attempts[0].started_s > found[2].attempts[0].started_s
+
+
 def test_the_quantile_is_configured_as_the_daemons() -> None:
     jobs = [job(500.0 * at, 330, 4000 + 400 * at, estimates={"horus": 6000}) for at in range(10)]
     setting = exactly()

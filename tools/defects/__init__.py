@@ -4,4 +4,5 @@ The files, in the order in which they may import one another:
     mutant  a row
     state   defects of what `step` remembers
     rules   defects of what it decides, and of rules
+    saving  defects of requests to save, and of migrations
 """

@@ -60,10 +60,28 @@ MUTANTS = (
         "if False:",
     ),
     Mutant(
+        "a cap by a planner takes CPUs from other jobs",
+        "state/nodes.py",
+        "0 if promised is None else max(milli(promised), milli(share.cpus))",
+        "max(milli(promised), milli(share.cpus))",
+    ),
+    Mutant(
+        "a job whose cap was lowered has lost its CPUs to others",
+        "state/nodes.py",
+        "0 if promised is None else max(milli(promised), milli(share.cpus))",
+        "0 if promised is None else milli(share.cpus)",
+    ),
+    Mutant(
+        "shares that a server cannot set are asked for again and again",
+        "constraints/proposal.py",
+        "why = state.nodes.find(share.node).shares_refused or attempt.shares_refused",
+        "why = None",
+    ),
+    Mutant(
         "a resize books the new tasks without the old ones",
         "constraints/nodes.py",
-        "booked_by((*nodes.placements_of(job.id), placement)).items()",
-        "booked_by((placement,)).items()",
+        "booked_by(job, (*nodes.placements_of(job.id), placement)).items()",
+        "booked_by(job, (placement,)).items()",
     ),
     Mutant(
         "jobs elsewhere hold the turn of one that lacks CPUs",
@@ -244,6 +262,24 @@ MUTANTS = (
         file="../policies/packing.py",
         old="shown >= _SATURATED * self.ceiling or ",
         new="",
+    ),
+    Mutant(
+        "a longer history replaces what a user declared",
+        "lifecycle/edits.py",
+        "best.source not in (DECLARED, MEASURED)",
+        "best.source != MEASURED",
+    ),
+    Mutant(
+        "a longer history changes a running job's record",
+        "lifecycle/edits.py",
+        "job is not None and job.state.waiting and not job.estimating:\n            _predict",
+        "job is not None and not job.estimating:\n            _predict",
+    ),
+    Mutant(
+        "a second GPU that stays idle brings a job forward",
+        "../orders/smallest_work.py",
+        "(self.wide_weight < 1 and not needs_them)",
+        "False",
     ),
     Mutant(
         "an offer with a holder's old record",

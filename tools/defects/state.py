@@ -132,4 +132,10 @@ MUTANTS = (
         "if self._shown() != shown:",
         "if False:",
     ),
+    Mutant(
+        "what was reported and not saved outlives an attempt",
+        "state/state.py",
+        "if not state.live and state is not JobState.COMPLETED:",
+        "if state is JobState.PENDING:",
+    ),
 )

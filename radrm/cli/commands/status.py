@@ -81,7 +81,7 @@ def _show(client: Client, words: Document, first: int, size: int) -> None:
     show(
         counts_line(found["counts"], len(found["devices"])),
         *(Styled(plain(note), "yellow") for note in found.get("notes") or []),
-        job_rows(jobs, found["devices"]),
+        job_rows(jobs, found["devices"], found.get("now")),
     )
     left = total - first - len(jobs)
     if left > 0:

@@ -136,6 +136,7 @@ def _learn_ids(client: Client, results: list[dict[str, Any]]) -> None:
 
 def _note_id(result: dict[str, Any], document: dict[str, Any]) -> None:
     result["id"] = document["id"]
+    result["unknown_gpus"] = document.get("unknown_gpus")
     if document["state"] == "FAILED" and document["started_at"] is None:
         where = result["file"] or result["name"]
         result["error"] = f"{where}: job {document['id']} failed: {document['reason']}"
@@ -169,7 +170,7 @@ def _print(request: SubmitRequest, results: list[dict[str, Any]], unserved: Path
         elif request.parsable:
             print(result["ticket"])
         elif not request.json:
-            for note in result["job_file"].notes:
+            for note in (*result["job_file"].notes, *_unknown_gpus(result)):
                 where = result["file"] or result["name"]
                 print(f"radrm: note: {where}: {note}", file=sys.stderr)
             if result["id"] is not None:
@@ -185,6 +186,17 @@ def _print(request: SubmitRequest, results: list[dict[str, Any]], unserved: Path
             file=sys.stderr,
         )
     print(end="", flush=True)
+
+
+def _unknown_gpus(result: dict[str, Any]) -> list[str]:
+    """A note on names of GPUs that the daemon does not know now; a GPU may return."""
+    names = ", ".join(result.get("unknown_gpus") or ())
+    if not names:
+        return []
+    return [
+        f"no GPU here is named {names}, so --prefer-gpus or --avoid-gpus has no effect by it; "
+        "see radrm gpus"
+    ]
 
 
 def _elements(result: dict[str, Any]) -> str:

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from radrm.cli import simulation_options as options
-from radrm.cli.options import Json
+from radrm.cli.options import Json, finite
 from radrm.cli.show.experiments.live import gains_table, played_table, unfinished_live
 from radrm.cli.show.experiments.plots import check_plot, plot_run
 from radrm.cli.show.progress import progress_bar
@@ -78,7 +78,8 @@ def make(
         typer.Option("--from", metavar="TIME", help="The window's begin after the first job: 36h."),
     ] = None,
     hours: Annotated[
-        float | None, typer.Option(metavar="H", min=0.0, help="The window's length.")
+        float | None,
+        typer.Option(metavar="H", min=0.0, callback=finite, help="The window's length."),
     ] = None,
     mix: Annotated[
         str | None,
@@ -132,7 +133,11 @@ def run(
     time_scale: Annotated[
         float | None,
         typer.Option(
-            metavar="N", min=1.0, max=10_000.0, help="Its clock is N times as fast, by default 60."
+            metavar="N",
+            min=1.0,
+            max=10_000.0,
+            callback=finite,
+            help="Its clock is N times as fast, by default 60.",
         ),
     ] = None,
     policy: Annotated[

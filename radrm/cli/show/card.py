@@ -11,7 +11,7 @@ from radrm.cli.show.amounts import (
     when,
 )
 from radrm.cli.show.columns import Column, Field, Rows
-from radrm.cli.show.jobs import age_s, state_text, where, why
+from radrm.cli.show.jobs import advance, age_s, state_text, where, why
 from radrm.cli.show.styled import Styled
 from radrm.client.states import FINAL, WAITING
 from radrm.client.text import label
@@ -121,6 +121,8 @@ def _asked(job: Document) -> Iterator[_Line]:
     if job.get("signal"):
         asked.append(f"signal {plain(_signal(job['signal']))}")
     yield "requested", ", ".join(asked)
+    if job.get("unknown_gpus"):
+        yield "not here", plain(", ".join(job["unknown_gpus"]))
     if job.get("not_enforced"):
         yield "limits", plain(job["not_enforced"])
     yield from estimated(job)
@@ -177,6 +179,10 @@ def _got(job: Document, index: Mapping[str, int], attempts: Sequence[Document]) 
         activity.append(f"{show_smact(job['alone_smact'])} alone")
     if activity:
         yield "SM activity", ", ".join(activity)
+    share = job.get("cpu_share") or {}
+    if share.get("part") is not None:
+        cap = f", at most {share['cpus']:g} CPUs" if share.get("cpus") is not None else ""
+        yield "CPU", f"{share['part']:.0%} of the server while others want it{cap}"
     if job["energy_j"] is not None:
         yield "energy", show_joules(job["energy_j"])
 
@@ -200,6 +206,18 @@ def _cap_exceeds_reservation(job: Document, attempt: Document) -> bool:
 
 
 def _times(job: Document, now: float) -> Iterator[_Line]:
+    progress = job.get("progress") or {}
+    parts = [advance(job, now)]
+    if progress.get("work_done") is not None and progress.get("step") is not None:
+        of = f" of {progress['total']:g}" if progress.get("total") is not None else ""
+        parts.append(f"step {progress['step']:g}{of}")
+    if progress.get("loss") is not None:
+        parts.append(f"loss {progress['loss']:.4g}")
+    if any(parts):
+        yield "progress", ", ".join(filter(None, parts))
+    if job.get("reports_dropped"):
+        count, cause = job["reports_dropped"], plain(job["reports_dropped_why"])
+        yield "reports", f"{count} dropped, the last one because {cause}"
     for key in ("submitted", "started", "ended"):
         if job[f"{key}_at"] is not None:
             yield key, when(job[f"{key}_at"], now)

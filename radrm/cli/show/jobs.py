@@ -7,7 +7,7 @@ import time
 from radrm.cli.show.amounts import sane_mib
 from radrm.cli.show.columns import Column, Rows
 from radrm.cli.show.styled import Styled
-from radrm.client.states import WAITING
+from radrm.client.states import FINAL, WAITING
 from radrm.client.text import label
 from radrm.core.units import show_mib, show_seconds
 from radrm.errors import plain
@@ -65,6 +65,25 @@ def where(job: Document, index: Mapping[str, int]) -> str:
     return ",".join(str(index.get(uuid, plain(uuid[:12]))) for uuid in uuids) or "-"
 
 
+def advance(job: Document, now: float | None = None) -> str:
+    """How far a job is: `62 %, 14 min left, saved 3 min ago`; "" if it did not say.
+
+    `now`, in epoch seconds on the daemon's clock, is needed for the times.
+    """
+    progress, found = job.get("progress") or {}, []
+    if progress.get("work_done") is not None:
+        found.append(f"{int(progress['work_done'] * 100)} %")
+    elif progress.get("step") is not None:
+        found.append(f"step {progress['step']:g}")
+    elif progress.get("epoch") is not None:
+        found.append(f"epoch {progress['epoch']:g}")
+    if now is not None and found and job.get("expected_end_at") is not None:
+        found.append(f"{show_seconds(max(0.0, job['expected_end_at'] - now))} left")
+    if now is not None and job.get("saved_at") is not None:
+        found.append(f"saved {show_seconds(max(0.0, now - job['saved_at']))} ago")
+    return ", ".join(found)
+
+
 # ------------------------------------------------------------------ many jobs
 
 
@@ -81,8 +100,11 @@ def counts_line(counts: Mapping[str, int], devices: int) -> Styled:
     return line
 
 
-def job_rows(jobs: Sequence[Document], index: Mapping[str, int]) -> Rows:
-    """A row for each job: its GPUs, its memory, why it waits. `index`: the GPUs' indices."""
+def job_rows(jobs: Sequence[Document], index: Mapping[str, int], now: float | None = None) -> Rows:
+    """A row for each job: its GPUs, its memory, why it waits, how far it is.
+
+    `index`: the GPUs' indices. `now`: as for `advance`.
+    """
     alone = len({job["user"] for job in jobs}) < 2
     table = Rows(
         (
@@ -109,9 +131,14 @@ def job_rows(jobs: Sequence[Document], index: Mapping[str, int]) -> Rows:
             show_mib(job["reserved_mib"]),
             show_mib(job["peak_mib"]),
             show_seconds(age_s(job)),
-            why(job),
+            "; ".join(filter(None, (why(job), _advance_of_open(job, now)))),
         )
     return table
+
+
+def _advance_of_open(job: Document, now: float | None) -> str:
+    """How far a job is that has not ended."""
+    return "" if job["state"] in FINAL else advance(job, now)
 
 
 def no_jobs(words: Document) -> Styled:

@@ -68,7 +68,7 @@ def picture(page: Document, devices: Sequence[Document], height: int, first: int
         parts.append(Styled(f"... and {len(devices) - room} more (radrm gpus)", "dim"))
     else:
         parts.append(Styled(""))
-    parts.append(job_rows(jobs, page["devices"]))
+    parts.append(job_rows(jobs, page["devices"], page["now"]))
     left = total - first - len(jobs)
     if left > 0:
         parts.append(Styled(f"... and {left} more (radrm status)", "dim"))

@@ -21,8 +21,8 @@ def expected_end_s(state: State, job: Job, attempt: Attempt) -> float:
     It is the time limit, or the KILL of a stop under way; infinity without either. Never past.
     """
     ends = [FOREVER] if attempt.stop is None else [attempt.stop.kill_boot_s]
-    if job.spec.time_limit_s is not None:
-        ends.append((attempt.started or attempt.launched).boot_s + job.spec.time_limit_s)
+    if job.limit_s is not None:
+        ends.append((attempt.started or attempt.launched).boot_s + job.limit_s)
     return max(state.step.now.boot_s, min(ends))
 
 

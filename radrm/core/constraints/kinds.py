@@ -6,7 +6,7 @@ A kind is a GPU or a MIG instance, with MPS or without, of a type such as `a100`
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -67,6 +67,11 @@ def is_named(device: Device, name: str) -> bool:
     if name == str(device.index) or is_of_type(device, name):
         return True
     return name.lower().startswith(_UUIDS) and device.uuid.lower().startswith(name.lower())
+
+
+def without_device(names: Sequence[str], devices: Collection[Device]) -> list[str]:
+    """Return the names that mean none of these devices."""
+    return [name for name in names if not any(is_named(device, name) for device in devices)]
 
 
 class Rank(NamedTuple):

@@ -11,6 +11,8 @@ from radrm.core.state.state import State
 from radrm.core.units import milli, show_mib
 
 CPUS, MEMORY = "cpus", "memory"
+LEAST_WEIGHT, MOST_WEIGHT = 0.01, 100.0
+"""The range of `Share.cpu_weight`, which is that of control groups."""
 
 
 def books_nothing(job: Job) -> bool:
@@ -51,7 +53,7 @@ def refuse_bookings(state: State, job: Job, placement: Placement) -> Refusal | N
     What the job has booked already is its own: a resize or migration may keep it.
     """
     nodes, mine = state.nodes, state.nodes.booked_for([job.id])
-    for name, wanted in booked_by((*nodes.placements_of(job.id), placement)).items():
+    for name, wanted in booked_by(job, (*nodes.placements_of(job.id), placement)).items():
         own = mine.get(name, NOTHING)
         free = _free(state, nodes.find(name), own)
         for rule, needed, there, has in (
@@ -65,15 +67,17 @@ def refuse_bookings(state: State, job: Job, placement: Placement) -> Refusal | N
 
 def refuse_caps(shares: Sequence[Share]) -> Refusal | None:
     """Return which cap of these shares makes no sense; None if each does."""
-    of_task: dict[tuple[str, int], tuple[float | None, int | None]] = {}
+    of_task: dict[tuple[str, int], tuple[float | None, float | None, int | None]] = {}
     for share in shares:
         if share.sm_fraction is not None and not 0 < share.sm_fraction <= 1:
             return Refusal("shares", "an SM fraction lies in (0, 1]", share.device)
         if share.cpus is not None and share.cpus <= 0:
             return Refusal("shares", "a CPU cap is above zero", share.device)
+        if share.cpu_weight is not None and not LEAST_WEIGHT <= share.cpu_weight <= MOST_WEIGHT:
+            return Refusal("shares", "a CPU weight lies in 0.01..100", share.device)
         if share.memory_mib is not None and share.memory_mib <= 0:
             return Refusal("shares", "a limit of host memory is above zero", share.device)
-        caps = (share.cpus, share.memory_mib)
+        caps = (share.cpus, share.cpu_weight, share.memory_mib)
         if of_task.setdefault((share.role, share.task), caps) != caps:
             why = "all shares of a task have the same CPUs and host memory"
             return Refusal("shares", why, share.device)

@@ -21,7 +21,7 @@ from radrm.core.units import show_mib, show_seconds
 
 def interval_of(state: State, job: Job) -> tuple[float, float]:
     """Return from when until when a new attempt would have its devices, in boot-time seconds."""
-    now_s, limit_s = state.step.now.boot_s, job.spec.time_limit_s
+    now_s, limit_s = state.step.now.boot_s, job.limit_s
     return now_s, FOREVER if limit_s is None else now_s + limit_s
 
 

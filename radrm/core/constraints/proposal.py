@@ -7,6 +7,7 @@ one is checked immediately before it is carried out.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import replace
 
 from radrm.core.constraints.nodes import refuse_bookings, refuse_caps
@@ -104,11 +105,22 @@ def _check_resize(state: State, job: Job, attempt: Attempt, proposal: ResizeTo) 
     return check_placement(state, job, proposal.placement, kept)
 
 
+def changes_only_cpus(attempt: Attempt, shares: Sequence[Share]) -> bool:
+    """Return whether these shares leave the attempt's SM fractions as they are."""
+    return {s.of_gpu for s in shares} == {s.of_gpu for s in attempt.placement.shares}
+
+
 def _check_shares(state: State, job: Job, attempt: Attempt, proposal: SetShares) -> Refusal | None:
     def fixed(placement: Placement) -> Counter[Share]:
-        return Counter(replace(s, sm_fraction=None, cpus=None) for s in placement.shares)
+        return Counter(
+            replace(s, sm_fraction=None, cpus=None, cpu_weight=None) for s in placement.shares
+        )
 
     wanted = Placement(shares=proposal.shares, collocation=attempt.placement.collocation)
     if fixed(wanted) != fixed(attempt.placement):
-        return Refusal("shares", "only CPU and SM caps can change while a job runs")
+        return Refusal("shares", "only CPU and SM shares can change while a job runs")
+    for share in set(proposal.shares).difference(attempt.placement.shares):
+        why = state.nodes.find(share.node).shares_refused or attempt.shares_refused
+        if why is not None and changes_only_cpus(attempt, proposal.shares):
+            return Refusal("shares", why, share.device)
     return refuse_caps(proposal.shares) or refuse_bookings(state, job, wanted)

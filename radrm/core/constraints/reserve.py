@@ -84,7 +84,7 @@ def refuse_for_job(
     state: State, job: Job, devices: Iterable[tuple[str, int | None]], length_s: float
 ) -> Refusal | None:
     """Return why these reserved devices are not what a waiting job needs; None if they are."""
-    limit_s = job.spec.time_limit_s
+    limit_s = job.limit_s
     if limit_s is not None and length_s < limit_s - _ROUNDING_S:
         why = f"{show_seconds(length_s)} are less than the job's time limit"
         return Refusal("interval", why, None, limit_s, length_s)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from radrm.core.actions import EstimateJob
@@ -12,6 +13,7 @@ from radrm.core.events import (
     EstimateReady,
     HoldRequested,
     JobSubmitted,
+    PredictionsReady,
     RequeueRequested,
 )
 from radrm.core.lifecycle.dependencies import cycle, is_open
@@ -19,11 +21,11 @@ from radrm.core.lifecycle.final import cancel_waiting, fail_waiting
 from radrm.core.lifecycle.limits import wake_for_limit
 from radrm.core.lifecycle.returning import run_again
 from radrm.core.lifecycle.stops import stop
-from radrm.core.records import Job
+from radrm.core.records import DECLARED, MEASURED, Estimate, Job
 from radrm.core.state.state import State
 from radrm.core.state.timers import ESTIMATE, Timer
 from radrm.core.units import show_seconds
-from radrm.core.words import JobState, StopReason
+from radrm.core.words import JobState, Quantity, StopReason
 
 
 def submit(state: State, event: JobSubmitted) -> None:
@@ -62,6 +64,34 @@ def estimated(state: State, event: EstimateReady) -> None:
     if job is not None and job.estimating:
         known = replace(job, estimates=event.estimates, estimate_notes=event.notes)
         state.put_job(replace(known, estimating=False))
+
+
+def predicted(state: State, event: PredictionsReady) -> None:
+    """Save new predictions of the SM activity and duration of waiting jobs.
+
+    What was declared, and what a job's own attempts have shown, stays. So does its memory: the
+    devices that it fits on, and what a user was told, do not change while it waits.
+    """
+    for job_id, estimates in event.estimates:
+        job = state.jobs.get(job_id)
+        if job is not None and job.state.waiting and not job.estimating:
+            _predict(state, job, estimates)
+
+
+def _predict(state: State, job: Job, estimates: Sequence[Estimate]) -> None:
+    known = job.estimates
+    for quantity in (Quantity.SMACT, Quantity.DURATION):
+        best = job.estimate(quantity)
+        newer = tuple(each for each in estimates if each.quantity is quantity)
+        if newer and (best is None or best.source not in (DECLARED, MEASURED)):
+            known = (*(each for each in known if each.quantity is not quantity), *newer)
+    if _figures(known) != _figures(job.estimates):
+        state.put_job(replace(job, estimates=known))
+
+
+def _figures(estimates: Sequence[Estimate]) -> set[tuple[Quantity, str, float, float]]:
+    """Return what two answers that say the same have in common, however long they took."""
+    return {(each.quantity, each.source, each.value, each.upper) for each in estimates}
 
 
 def not_estimated(state: State, job_id: int) -> None:

@@ -8,6 +8,7 @@ transition table:
 
     stopped              to the state of the stop's reason; if preempted, to its queue
     completed            COMPLETED
+    left when asked to save its work   to its queue (`outcomes.has_left`)
     out of GPU memory    RECOVERING, or FAILED (`recovery`)
     lost                 to its queue with --requeue, else FAILED
     failed               to its queue while --retries last, else FAILED
@@ -41,10 +42,13 @@ from radrm.core.lifecycle.outcomes import (
     exit_code_of,
     outcome_of,
     standing,
+    used_s,
     why_ended,
     why_stopped,
     with_measured,
+    with_saved,
 )
+from radrm.core.lifecycle.pending import limit_s
 from radrm.core.lifecycle.recovery import blame, recover
 from radrm.core.lifecycle.returning import retry, return_to_queue, setback
 from radrm.core.records import Attempt, Job, changed
@@ -53,7 +57,7 @@ from radrm.core.state.holding import merged
 from radrm.core.state.state import State
 from radrm.core.transitions import Trigger
 from radrm.core.units import show_seconds
-from radrm.core.words import JobState, Outcome, StopReason
+from radrm.core.words import ActionKind, JobState, Outcome, StopReason
 
 _END_OF_STOP = {
     StopReason.TIMEOUT: Trigger.TIME_OUT,
@@ -138,8 +142,10 @@ def _record_end(state: State, job: Job, attempt: Attempt, event: AttemptEnded) -
         job = state.put_job(changed(job, reason=stop.why if stop is not None else None))
         attempt = changed(attempt, stop=stop)
     usage = merged(attempt.usage, release_all(state, attempt, end))
-    outcome = outcome_of(attempt, event)
+    patience_s = limit_s(state.settings, job, ActionKind.CHECKPOINT)
+    outcome = outcome_of(job, attempt, event, end, patience_s)
     code = exit_code_of(event.exits)
+    saving = with_saved(job, attempt, event, end)
     attempt = state.put_attempt(
         changed(
             attempt,
@@ -156,8 +162,8 @@ def _record_end(state: State, job: Job, attempt: Attempt, event: AttemptEnded) -
             ),
         )
     )
-    taught = with_measured(job, attempt)
-    if taught is not job:
+    taught = changed(with_measured(saving, attempt), used_s=used_s(saving, attempt))
+    if taught != job:
         state.put_job(taught)
     return attempt
 
@@ -173,8 +179,8 @@ def _move_job(
         finish(state, job, Trigger.COMPLETE, attempt)
     elif outcome is Outcome.OOM and event.oom is not None:
         recover(state, job, attempt, event.oom, rule)
-    elif outcome is Outcome.LOST and job.spec.requeue:
-        return_to_queue(state, job, **setback(state, job, attempt, attempt.reason or "lost"))
+    elif outcome is Outcome.PREEMPTED or (outcome is Outcome.LOST and job.spec.requeue):
+        return_to_queue(state, job, **setback(state, job, attempt, attempt.reason or outcome.value))
     elif (
         outcome is Outcome.FAILED
         and event.never_started is None  # such a command would fail again
@@ -191,6 +197,6 @@ def _stopped(state: State, job: Job, attempt: Attempt) -> None:
     lost = attempt.stop.reason is StopReason.LOST and job.spec.requeue
     if lost or attempt.stop.reason is StopReason.PREEMPTED:
         why = attempt.reason or attempt.stop.reason.value
-        return_to_queue(state, job, progress=job.saved, **setback(state, job, attempt, why))
+        return_to_queue(state, job, **setback(state, job, attempt, why))
         return
     finish(state, job, _END_OF_STOP[attempt.stop.reason], attempt, why_stopped(job, attempt.stop))

@@ -93,8 +93,9 @@ def start_at_target(state: State, job: Job, planner: str | None = None) -> None:
     """
     if job.target is None or not job.state.waiting:
         return
-    if job.pause is None and check_placement(state, job, job.target) is None:
-        start(state, job, job.target, planner)
+    target = job.target
+    if job.pause is None and check_placement(state, job, target) is None:
+        start(state, state.put_job(replace(job, moves=job.moves + 1)), target, planner)
     else:
         drop_target(state, job)
 

@@ -1,4 +1,7 @@
-"""An attempt's time limit, and the signal before it (`--signal`)."""
+"""An attempt's time limit, and the signal before it (`--signal`).
+
+The limit is for a job's run: attempts that continue an earlier one's work have what that has left.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,7 @@ from radrm.core.words import StopReason
 
 def wake_for_limit(state: State, job: Job, attempt: Attempt) -> None:
     """Set timers for an attempt's time limit and for the signal before it."""
-    limit, signal = job.spec.time_limit_s, job.spec.signal
+    limit, signal = job.limit_s, job.spec.signal
     if limit is None or attempt.started is None:
         return
     end = attempt.started.boot_s + limit
@@ -28,7 +31,7 @@ def at_limit(state: State, job: Job, attempt: Attempt) -> None:
 
     An edit may have moved the limit since the timer was set, so the record decides.
     """
-    limit, signal = job.spec.time_limit_s, job.spec.signal
+    limit, signal = job.limit_s, job.spec.signal
     if limit is None or attempt.started is None:
         return
     end = attempt.started.boot_s + limit

@@ -14,28 +14,142 @@ from radrm.core.records import (
     Instant,
     Job,
     PlannerRequest,
+    Progress,
     Stop,
 )
 from radrm.core.units import show_mib, show_seconds
-from radrm.core.words import Outcome, Quantity, StopReason
+from radrm.core.words import ActionKind, CheckpointKind, Outcome, Quantity, StopReason
 
 MEASURED_MARGIN = 1.2
 """The upper bound of a job's SM activity that its own first minutes show: so many times the mean.
 An assumption; estimates from past runs have learned bounds."""
+FASTER = 1.25
+"""A job may work so many times as fast after its last report as before. An assumption."""
+_BY_TERM = 128 + 15
 
 
-def outcome_of(attempt: Attempt, event: AttemptEnded) -> Outcome:
-    """Return the outcome: the stop's reason, whatever the exits; without a stop, the exits."""
+def outcome_of(
+    job: Job, attempt: Attempt, event: AttemptEnded, end: Instant, patience_s: float
+) -> Outcome:
+    """Return the outcome: the stop's reason, whatever the exits; without a stop, the exits.
+
+    An attempt that ended because it was asked to save its work counts as preempted
+    (`has_left`). `patience_s`: how long a request to save lasts.
+    """
     if attempt.stop is not None:
         return Outcome(attempt.stop.reason.value)
     if event.lost is not None:
         return Outcome.LOST
     if event.failure is not None:
         return Outcome.FAILED
+    if has_left(job, attempt, event, end, patience_s):
+        return Outcome.PREEMPTED
     if event.never_started is None and event.exits and all(e.ok for e in event.exits):
         # Also with evidence of out-of-memory: the program handled it.
         return Outcome.COMPLETED
     return Outcome.OOM if event.oom is not None else Outcome.FAILED
+
+
+# ------------------------------------------------------------------ requests to save
+
+
+def has_left(
+    job: Job, attempt: Attempt, event: AttemptEnded, end: Instant, patience_s: float
+) -> bool:
+    """Return whether an attempt has ended, before its work was done, because it was asked to save.
+
+    One that leaves when it is asked (EXIT) has not done its work unless it is known to have. One
+    that goes on (SIGNAL) should not end then: within `patience_s` after the request it has left if
+    it has proven a save, or is known to have had work left.
+    """
+    asked, wanted = attempt.checkpoint_asked, job.spec.checkpoint
+    if asked is None or wanted.kind is CheckpointKind.NONE or not _ended_by_itself(job, event):
+        return False
+    if all(e.ok for e in event.exits) and _work_done(job, event) >= 1.0:
+        return False
+    if wanted.kind is CheckpointKind.EXIT:
+        return True
+    late_s = end.since(asked)
+    if late_s is not None and late_s > patience_s:
+        return False
+    if not all(e.ok for e in event.exits):
+        return True  # the request itself has killed it
+    if attempt.asked(ActionKind.CHECKPOINT) is not None and _proven(job, event, asked):
+        return True
+    return _had_work_left(job.progress, attempt, end)
+
+
+def _ended_by_itself(job: Job, event: AttemptEnded) -> bool:
+    """Return whether all tasks ended with 0, or by the signal that asks to save."""
+    codes = (0, 128 + job.spec.checkpoint.number)  # of a shell, for the program that it ran
+    return bool(event.exits) and all(e.shell_code in codes for e in event.exits)
+
+
+def _work_done(job: Job, event: AttemptEnded) -> float:
+    """Return the most of its work that a job is known to have done; 0 if nothing is known."""
+    known = [p.work_done for p in (job.progress, job.saved, event.saved) if p is not None]
+    return max((done for done in known if done is not None), default=0.0)
+
+
+def _had_work_left(progress: Progress | None, attempt: Attempt, end: Instant) -> bool:
+    """Return whether a job was too slow to have done all its work after its last report."""
+    if progress is None or progress.work_done is None:
+        return False
+    took_s = progress.at.since(attempt.started or attempt.launched)
+    after_s = end.since(progress.at)
+    if took_s is None or after_s is None or took_s <= 0:
+        return True
+    return progress.work_done * (1.0 + FASTER * after_s / took_s) < 1.0
+
+
+def _proven(job: Job, event: AttemptEnded, asked: Instant) -> bool:
+    """Return whether a job has proven to have saved since it was asked."""
+    in_file = event.saved is not None and not is_newer(asked, event.saved.at)
+    return in_file or event.saved_since_asked or has_saved(job, asked)
+
+
+def has_saved(job: Job, asked: Instant) -> bool:
+    """Return whether a job is known to have saved since this moment."""
+    return job.saved_at is not None and not is_newer(asked, job.saved_at)
+
+
+def is_newer(moment: Instant, other: Instant | None) -> bool:
+    """Return whether a moment is after another one; True without one."""
+    if other is None:
+        return True
+    after_s = moment.since(other)
+    return (moment.wall_s - other.wall_s if after_s is None else after_s) > 0
+
+
+def with_saved(job: Job, attempt: Attempt, event: AttemptEnded, end: Instant) -> Job:
+    """Return the job with what its ended attempt has proven to have saved.
+
+    A newer file proves a save only if the attempt ended by itself or by TERM: one that was killed
+    may have died in the middle of writing it.
+    """
+    if event.saved is not None and is_newer(event.saved.at, job.saved_at):
+        job = replace(job, saved=event.saved, saved_at=event.saved.at)
+    asked = attempt.stop.asked if attempt.stop is not None else attempt.checkpoint_asked
+    whole = _ended_by_itself(job, event) or all(e.shell_code == _BY_TERM for e in event.exits)
+    if not event.saved_since_asked or asked is None or not whole or has_saved(job, asked):
+        return job
+    return replace(job, saved_at=end)
+
+
+def used_s(job: Job, attempt: Attempt) -> float:
+    """Return how much of the time limit an ended attempt and earlier ones have used.
+
+    Only attempts count that were preempted, and whose work the next one continues. A user's
+    requeue begins anew.
+    """
+    stop, began = attempt.stop, attempt.started
+    if attempt.outcome is not Outcome.PREEMPTED:
+        return job.used_s
+    if stop is not None and stop.why is not None:
+        return 0.0
+    if began is None or not has_saved(job, began):
+        return job.used_s
+    return job.used_s + (attempt.ran_s or 0.0)
 
 
 def with_measured(job: Job, attempt: Attempt) -> Job:
@@ -99,6 +213,8 @@ def why_ended(outcome: Outcome, event: AttemptEnded, code: int | None) -> str | 
     """Return why an attempt without a stop ended; None if it completed."""
     if outcome is Outcome.COMPLETED:
         return None
+    if outcome is Outcome.PREEMPTED:
+        return "it left when it was asked to save its work"
     if event.never_started is not None:
         return event.never_started
     if event.lost is not None:

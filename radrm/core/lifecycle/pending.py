@@ -7,7 +7,8 @@ state, a process hangs in the kernel, the daemon is killed between its decision 
 So such an action is *pending*, in the attempt's record, until its answer or its deadline.
 
     LAUNCH      until `AttemptStarted`; then the attempt is stopped as lost
-    CHECKPOINT  until `CheckpointTaken`; then a migration gives up its target
+    CHECKPOINT  until `CheckpointTaken`; then a migration gives up its target. A job that saves
+                and leaves (EXIT) has until then to leave, too
     RESIZE      until `Resized`; then the placement before stays
     SHARES      until `SharesApplied`; then the caps before stay
     KILL        from the first one until the end; then `ending.give_up`
@@ -60,6 +61,9 @@ def expect(
     now = state.step.now
     due_s = now.boot_s + limit_s(state.settings, job, kind)
     pending = Pending(kind, now, due_s, shares)
+    if kind is ActionKind.CHECKPOINT:
+        pending = changed(pending, before=attempt.checkpoint_asked)
+        attempt = changed(attempt, checkpoint_asked=now, checkpoint_failed=None)
     state.put_attempt(changed(attempt, pending=(*attempt.pending, pending)))
     state.wake(Timer(due_s, DEADLINE, job.id, attempt.serial))
     return pending
@@ -106,6 +110,8 @@ def renew(state: State, job: Job, attempt: Attempt) -> None:
         if wanted and attempt.asked(kind) is None:
             expect(state, job, state.attempts[job.id], kind)
     attempt, now_s = state.attempts[job.id], state.step.now.boot_s
+    if attempt.shares_refused is not None:  # this daemon may have more rights
+        attempt = state.put_attempt(changed(attempt, shares_refused=None))
     kept = tuple(
         changed(p, due_boot_s=min(p.due_boot_s, now_s + limit_s(state.settings, job, p.kind)))
         for p in attempt.pending

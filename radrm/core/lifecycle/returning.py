@@ -79,6 +79,8 @@ def run_again(state: State, job: Job) -> None:
         oom_count=0,
         retries_used=0,
         setbacks=0,
+        moves=0,
+        used_s=0.0,
         pause=None,
         own_device=False,
         by_policy=False,

@@ -8,7 +8,7 @@ several devices gets idle ones that are near each other (`near`).
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Any, TypeAlias
@@ -38,13 +38,13 @@ class Found:
 
 
 def find_placement(
-    view: View, policy: Policy, job: Job, policy_state: Any, only: str | None = None
+    view: View, policy: Policy, job: Job, policy_state: Any, only: Collection[str] | None = None
 ) -> Found:
     """Return a placement of `job` at its smallest size, on devices that `policy` chooses.
 
     A placement has one collocation mode. A job on several devices gets devices with the same
     mode. If these are too few, it is time-sliced on all, also where it could be an MPS client.
-    `only`: use no other device.
+    `only`: use no other devices.
     """
     lacks = view.refuse_on_nodes(job)
     if lacks is not None:
@@ -52,10 +52,12 @@ def find_placement(
     return place(view, policy, job, policy_state, offers_by_role(view, job, only))
 
 
-def offers_by_role(view: View, job: Job, only: str | None = None) -> Sequence[OffersOfRole]:
-    """Return each role that needs devices, with the offers of all devices, or of `only` one."""
+def offers_by_role(
+    view: View, job: Job, only: Collection[str] | None = None
+) -> Sequence[OffersOfRole]:
+    """Return each role that needs devices, with the offers of all devices, or of `only` these."""
     return [
-        (role, _only(view.offers(job, role), only))
+        (role, _offers(view, job, role, only))
         for role in job.spec.roles
         if role.count_min * role.needs.gpus
     ]
@@ -78,8 +80,11 @@ def place(
     return replace(found, too_few=all(each.too_few for each in tried))
 
 
-def _only(offers: Sequence[Offer], uuid: str | None) -> Sequence[Offer]:
-    return offers if uuid is None else [o for o in offers if o.device.uuid == uuid]
+def _offers(view: View, job: Job, role: Role, only: Collection[str] | None) -> Sequence[Offer]:
+    if only is None:
+        return view.offers(job, role)
+    uuids = [device.uuid for device in view.devices() if device.uuid in only]
+    return [view.offer(job, role, uuid) for uuid in uuids]
 
 
 def _modes(policy: Policy, job: Job, by_role: Sequence[OffersOfRole]) -> list[Collocation | None]:

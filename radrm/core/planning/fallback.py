@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -22,11 +22,11 @@ def find_with_fallback(
     job: Job,
     policy_state: Any,
     fallback: Policy,
-    only: str | None = None,
+    only: Collection[str] | None = None,
 ) -> Found:
     """Return a placement by `policy`, or by `fallback` while `policy` rests after a failure.
 
-    `only`: use no other device.
+    `only`: use no other devices.
     """
     name = policy.name
     if policy is fallback or not view.isolation.rests("policy", name):
@@ -42,7 +42,9 @@ def find_with_fallback(
     return replace(found, policy_state=policy_state)
 
 
-def _search(view: View, policy: Policy, job: Job, policy_state: Any, only: str | None) -> Found:
+def _search(
+    view: View, policy: Policy, job: Job, policy_state: Any, only: Collection[str] | None
+) -> Found:
     """Return a placement by `policy`. Raises `RuleFailed`.
 
     A search that has failed is not made again while it would fail for the same reasons.

@@ -44,14 +44,14 @@ from radrm.core.state.timers import PLANNER, THINK, Timer
 from radrm.core.units import show_seconds
 from radrm.core.view import View
 
-_REQUESTS: dict[type[Proposal], str] = {
+REQUESTS: dict[type[Proposal], str] = {
     Preempt: "a preemption",
     TakeCheckpointNow: "a checkpoint",
     Migrate: "a migration",
     ResizeTo: "a resize",
     SetShares: "other caps",
 }
-"""What a planner asks for by a proposal about a running job."""
+"""What a planner or user asks for by a proposal about a running job."""
 _ENDS = (Preempt, Migrate)
 """Those that end the attempt. Who asked for it becomes the reason."""
 
@@ -164,7 +164,7 @@ class Planners:
         state.step.planner = name
         self._apply(state, proposal)
         state.step.planner = None
-        kind, attempt = _REQUESTS.get(type(proposal)), state.attempts.get(proposal.job_id)
+        kind, attempt = REQUESTS.get(type(proposal)), state.attempts.get(proposal.job_id)
         if kind is None or attempt is None or len(state.step.rejections) > rejected:
             return
         if state.jobs[proposal.job_id].target is not None and type(proposal) not in _ENDS:

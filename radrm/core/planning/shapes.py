@@ -98,6 +98,7 @@ def _is_share(found: object) -> bool:
         and -_MOST_INTEGER <= found.task < _MOST_INTEGER
         and (found.memory_mib is None or _is_amount(found.memory_mib))
         and all(cap is None or _is_finite(cap) for cap in (found.sm_fraction, found.cpus))
+        and (found.cpu_weight is None or _is_finite(found.cpu_weight))
         and (found.cpus is None or abs(found.cpus) < _MOST_AMOUNT)
     )
 

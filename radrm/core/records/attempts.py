@@ -124,24 +124,46 @@ class Stop:
 class Pending:
     """An action that the host has not answered, and the boot time at which it is given up.
 
-    `shares`: those to apply (SHARES). The target of a RESIZE is in the attempt's record.
+    `shares`: those to apply (SHARES). The target of a RESIZE is in the attempt's record. `before`:
+    the earlier request of this kind (CHECKPOINT), which counts again if nothing came of this one.
     """
 
     kind: ActionKind
     asked: Instant
     due_boot_s: float
     shares: tuple[Share, ...] = ()
+    before: Instant | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class PlannerRequest:
-    """A change of a running attempt that a planner asked for: `kind` is a proposal's, in words."""
+    """A change of a running attempt that a planner asked for: `kind` is a proposal's, in words.
+
+    `user`: the user who asked for it in place of a planner.
+    """
 
     kind: str
-    planner: str
+    planner: str = ""
+    user: str | None = None
 
     def __str__(self) -> str:
-        return f"the planner {self.planner} asked for {self.kind}"
+        who = f"the planner {self.planner}" if self.user is None else self.user
+        return f"{who} asked for {self.kind}"
+
+
+@dataclass(frozen=True, slots=True)
+class HostUse:
+    """What an attempt has used of its server until `at`, by its control groups; None: unknown.
+
+    `cpu_s` (CPU seconds), `block_bytes` (read and written) and `network_bytes` (both ways) are
+    sums since its start; `memory_mib` is what it holds.
+    """
+
+    at: Instant
+    cpu_s: float | None = None
+    memory_mib: int | None = None
+    block_bytes: int | None = None
+    network_bytes: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,7 +192,15 @@ class Attempt:
     planner: str | None = None
     """The planner that started it; None if an earlier release did."""
     requested: PlannerRequest | None = None
-    """The last change that a planner asked for while it ran; None without one."""
+    """The last change that a planner or user asked for while it ran; None without one."""
+    checkpoint_asked: Instant | None = None
+    """When it was last asked to save its state; it stays after the answer."""
+    checkpoint_failed: str | None = None
+    """Why the last request to save has failed; None if it has not."""
+    host_use: HostUse | None = None
+    """Its last measured use of the server; None before the first."""
+    shares_refused: str | None = None
+    """Why this daemon could not set its CPU shares and will not be asked again; None: it can."""
 
     def moved_since(self, before: Attempt) -> bool:
         """Return whether a plan about the earlier record does not fit this one."""

@@ -13,11 +13,15 @@ LOCAL_NODE = "local"
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A server, with the CPUs and the host memory that jobs can have. None: unknown."""
+    """A server, with the CPUs and the host memory that jobs can have. None: unknown.
+
+    `shares_refused` is why no CPU share of a running job can be set there; None: they can.
+    """
 
     name: str = LOCAL_NODE
     cpus: float | None = None
     memory_mib: int | None = None
+    shares_refused: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,10 +38,15 @@ class Estimate:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """The progress that a job reports. `work_done` is a fraction of all its work, 0..1."""
+    """The progress that a job reports; None: it did not say.
+
+    `step` of `total` steps are done, in epoch `epoch`. `loss` is what the job minimises, in units
+    of its own. `work_done` is a fraction of all its work, 0..1.
+    """
 
     at: Instant
     step: float | None = None
     total: float | None = None
     loss: float | None = None
     work_done: float | None = None
+    epoch: float | None = None

@@ -112,8 +112,14 @@ class Job:
     saved: Progress | None = None
     """The progress of the last good checkpoint. It survives an attempt."""
     saved_at: Instant | None = None
+    save_s: float | None = None
+    """Seconds from the last answered request to save until the job had saved; None: unknown."""
     target: Placement | None = None
     """The placement where a migrating job continues; its devices are reserved."""
+    moves: int = 0
+    """Its migrations: the attempts that continued at a target."""
+    used_s: float = 0.0
+    """The part of its time limit that earlier attempts have used whose work it continues."""
     outcome: Outcome | None = None
     exit_code: int | None = None
     reason: str | None = None
@@ -138,6 +144,12 @@ class Job:
             if each.quantity is quantity:
                 return each
         return None
+
+    @property
+    def limit_s(self) -> float | None:
+        """The time limit of its live or next attempt, in seconds; None without a limit."""
+        limit_s = self.spec.time_limit_s
+        return None if limit_s is None else max(0.0, limit_s - self.used_s)
 
     @property
     def need_mib(self) -> int | None:

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 
 from radrm.core.words import CheckpointKind, Collocation
 
+_SIGUSR1, _SIGTERM = 10, 15
+
 
 @dataclass(frozen=True, slots=True)
 class Needs:
@@ -37,10 +39,21 @@ class Role:
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """How a job saves its state, and how many seconds that takes."""
+    """How a job saves its state, and how many seconds that takes.
+
+    `signal` is the number of the signal that asks for it. None: USR1, and TERM for EXIT.
+    """
 
     kind: CheckpointKind = CheckpointKind.NONE
     cost_s: float | None = None
+    signal: int | None = None
+
+    @property
+    def number(self) -> int:
+        """The number of the signal that asks for it, on Linux."""
+        if self.signal is not None:
+            return self.signal
+        return _SIGTERM if self.kind is CheckpointKind.EXIT else _SIGUSR1
 
 
 @dataclass(frozen=True, slots=True)

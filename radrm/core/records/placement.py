@@ -14,8 +14,9 @@ from radrm.core.words import Collocation, ReservationKind
 class Share:
     """One task's part of one device. `device` is None for a task without a GPU.
 
-    `sm_fraction` (0..1] and `cpus` are caps; None: no cap. `cpus` and `memory_mib` (of the host)
-    belong to the whole task, so all shares of a task have the same.
+    `sm_fraction` (0..1] and `cpus` are caps; None: no cap. `cpu_weight` (0.01..100) says how much
+    CPU time the task gets beside others while all want more; None: 1. `cpus`, `cpu_weight` and
+    `memory_mib` (of the host) belong to the whole task, so all shares of a task have the same.
     """
 
     device: str | None
@@ -26,6 +27,12 @@ class Share:
     sm_fraction: float | None = None
     cpus: float | None = None
     memory_mib: int | None = None
+    cpu_weight: float | None = None
+
+    @property
+    def of_gpu(self) -> tuple[str | None, str, int, float | None]:
+        """Its part of a device that a planner can change: the SM fraction, and whose it is."""
+        return self.device, self.role, self.task, self.sm_fraction
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,9 @@ Theory of operation
 
 A job books what the shares of its placements say: where it runs, where a resize or a migration
 leads, and the caps that the host is about to apply. A task counts once on each node, with the
-largest of its figures: all its shares have the same, and it may be in several placements.
+largest of its figures: all its shares have the same, and it may be in several placements. A task
+never books fewer CPUs than it asked for: a planner that lowers its cap can raise it again. The CPUs
+of a task that asked for none are a cap by a planner: they are not promised to it, so not booked.
 
 Invariants:
 - Nothing is stored. Bookings follow from the records of jobs and attempts at each change, so a
@@ -45,17 +47,21 @@ class Amount:
 NOTHING = Amount()
 
 
-def booked_by(placements: Iterable[Placement]) -> dict[str, Amount]:
+def booked_by(job: Job | None, placements: Iterable[Placement]) -> dict[str, Amount]:
     """Return what placements of one job book together on each node."""
+    roles = job.spec.roles if job is not None else ()
+    asked = {role.name: role.needs.cpus for role in roles}
     tasks: dict[tuple[str, str, int], Amount] = {}
     for placement in placements:
         for share in placement.shares:
             if share.cpus is None and share.memory_mib is None:
                 continue
+            promised = asked.get(share.role, share.cpus)
+            cpus = 0 if promised is None else max(milli(promised), milli(share.cpus))
             task = (share.node, share.role, share.task)
             before = tasks.get(task, NOTHING)
             tasks[task] = Amount(
-                max(before.milli_cpus, milli(share.cpus)),
+                max(before.milli_cpus, cpus),
                 max(before.memory_mib, share.memory_mib or 0),
             )
     found: dict[str, Amount] = {}
@@ -84,21 +90,21 @@ class Nodes:
         if attempt is None:
             return
         if attempt.ended is not None:
-            self._book(attempt.job_id, ())
+            self._book(job, attempt.job_id, ())
             return
         # Caps that are not applied yet count already: two proposals cannot both take the last CPUs.
         pending = attempt.asked(ActionKind.SHARES)
         asked = replace(attempt.placement, shares=pending.shares) if pending else None
         found = (attempt.placement, attempt.target, job.target if job else None, asked)
-        self._book(attempt.job_id, tuple(each for each in found if each is not None))
+        self._book(job, attempt.job_id, tuple(each for each in found if each is not None))
 
-    def _book(self, job_id: int, placements: tuple[Placement, ...]) -> None:
+    def _book(self, job: Job | None, job_id: int, placements: tuple[Placement, ...]) -> None:
         if self._placements.get(job_id, ()) == placements:
             return
         self._placements.pop(job_id, None)
         for name, amount in self._of_job.pop(job_id, {}).items():
             self._booked[name] -= amount
-        found = booked_by(placements)
+        found = booked_by(job, placements)
         if found:
             self._placements[job_id], self._of_job[job_id] = placements, found
         for name, amount in found.items():

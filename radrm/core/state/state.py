@@ -8,8 +8,8 @@ collects what one step changes. It decides nothing.
 Invariants:
 - A record changes only through a `put_*` method, `reserve` or `unreserve`. Each one also updates
   the indices and notes the record for the step's `Decision`.
-- Only `put_progress`, `put_usage` and `put_rule_state` note a record as volatile. It is the same
-  record that a restart would load, but for these figures.
+- Only `put_progress`, `put_usage`, `put_host_use` and `put_rule_state` note a record as volatile.
+  It is the same record that a restart would load, but for these figures.
 - A job's state changes only in `move`, by a row of the transition table.
 - `version` grows with each noted change, so a slow planner's view can be compared with it.
 - Ended jobs are forgotten at the end of their step; the store keeps them.
@@ -31,6 +31,7 @@ from radrm.core.records import (
     Attempt,
     Device,
     DeviceStatus,
+    HostUse,
     Instant,
     Job,
     Node,
@@ -56,7 +57,7 @@ from radrm.core.state.timers import ORDER_KEY, RESERVATION_OVER, RULES_AGAIN, Ti
 from radrm.core.state.use import Uses
 from radrm.core.state.window import SmactWindow, Window
 from radrm.core.transitions import Trigger, after
-from radrm.core.words import DeviceKind
+from radrm.core.words import DeviceKind, JobState
 
 LAUNCH_PAUSE_S = 60.0
 """The longest pause of all launches after the server could not start a job."""
@@ -201,8 +202,14 @@ class State:
         return [self.jobs[i] for i in sorted(ids) if i in self.jobs and self.jobs[i].state.waiting]
 
     def move(self, job: Job, trigger: Trigger, **changes: object) -> Job:
-        """Change a job's state by a row of the transition table, and save it."""
-        return self.put_job(changed(job, state=after(job.state, trigger), **changes))
+        """Change a job's state by a row of the transition table, and save it.
+
+        Unless it has completed, a job without an attempt has no more progress than it has saved.
+        """
+        state = after(job.state, trigger)
+        if not state.live and state is not JobState.COMPLETED:
+            changes["progress"] = job.saved
+        return self.put_job(changed(job, state=state, **changes))
 
     def touched_since(self, job_id: int, version: int) -> bool:
         """Return whether a job has changed since that version of the view, or is gone."""
@@ -225,6 +232,11 @@ class State:
     def put_usage(self, attempt: Attempt, usage: tuple[Usage, ...]) -> None:
         """Note the use of devices by a live attempt so far: volatile."""
         self.attempts[attempt.job_id] = attempt = changed(attempt, usage=usage)
+        self._note("attempt", attempt.serial, attempt, volatile=True)
+
+    def put_host_use(self, attempt: Attempt, use: HostUse) -> None:
+        """Note the use of the server by a live attempt so far: volatile."""
+        self.attempts[attempt.job_id] = attempt = changed(attempt, host_use=use)
         self._note("attempt", attempt.serial, attempt, volatile=True)
 
     def live_attempt(self, job_id: int, serial: int) -> Attempt | None:

@@ -17,7 +17,7 @@ from radrm.daemon.loop import Loop
 from radrm.daemon.serving.turns import Pace, Work
 from radrm.daemon.views.arguments import MAX_REFERENCES, Words, references
 from radrm.daemon.views.device_documents import device_documents, node_documents
-from radrm.daemon.views.documents import Document
+from radrm.daemon.views.documents import Document, unknown_gpus
 from radrm.daemon.views.explanations import explain as explain_job
 from radrm.daemon.views.references import References
 from radrm.daemon.views.shares import shares as shares_of
@@ -40,7 +40,8 @@ def explain(loop: Loop, words: Words, uid: int) -> Work[Document]:
     """Why a job waits, or where and how it ran."""
     job = yield from _one_job(loop, words, uid)
     controllers = loop.parts.launcher.controllers
-    return explain_job(loop.scheduler, loop.store, job, loop.clock.now(), controllers)
+    now = loop.clock.now()
+    return explain_job(loop.scheduler, loop.store, job, now, controllers, loop.reports)
 
 
 def logs(loop: Loop, words: Words, uid: int) -> Work[Document]:
@@ -128,6 +129,9 @@ def health(loop: Loop, words: Words, uid: int) -> Document:
         "uid": os.getuid(),
         "clock_moved_s": _clock_moved_s(loop.clock),
         "rules": list(loop.scheduler.errors(loop.clock.now())),
+        "unknown_gpus": unknown_gpus(
+            loop.scheduler.snapshot, loop.scheduler.snapshot.settings.gpu_order
+        ),
     }
 
 

@@ -68,7 +68,8 @@ def _documents(
     loop: Loop, lines: Sequence[Line], in_full: bool, most_bytes: int
 ) -> Work[tuple[list[Document], bool]]:
     """The documents of as many lines as fit, at least one, and whether some are left out."""
-    documents = JobDocuments(loop.scheduler, loop.store, loop.parts.launcher.controllers)
+    controllers = loop.parts.launcher.controllers
+    documents = JobDocuments(loop.scheduler, loop.store, controllers, loop.reports)
     now, pace = loop.clock.now(), Pace()
     found: list[Document] = []
     for line in lines:

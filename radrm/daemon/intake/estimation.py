@@ -4,13 +4,16 @@ Theory of operation. Declared needs, and the needs of equal past jobs, are known
 all others the estimators run in another process, and the job waits outside the queue until the
 event `EstimateReady`. Nothing of a question is stored: after a restart the daemon asks again for
 every job that is still `estimating`. Jobs of one ticket with the same edits share one question.
+
+When a run has ended, the first waiting jobs of the same fingerprint are predicted again (`again`):
+their SM activity and duration, since a longer history knows them better.
 """
 
 from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from radrm.config import Config
@@ -25,6 +28,7 @@ from radrm.estimators.traces.traced import Traced
 from radrm.host.estimation.asking import Asking
 from radrm.host.estimation.service import EstimationService, Wanted
 from radrm.host.estimation.tracing import TraceRequest, tracer_arguments
+from radrm.host.storage.runs import Run
 from radrm.host.storage.spool import Envelope
 from radrm.host.storage.store import Store
 from radrm.jobfile.radfile import JobFile
@@ -109,6 +113,45 @@ class Estimation:
                 gid=group_of(submission.uid, submission.gid) if drop else None,
             )
         self._service.ask(key, job.id, Wanted(description, request))
+
+    def again(
+        self, runs: Sequence[Run], waiting: Iterable[Job]
+    ) -> tuple[tuple[int, tuple[Estimate, ...]], ...]:
+        """Predict those of the waiting jobs again of which `runs` are earlier runs.
+
+        Nothing is read for other jobs. Raises `StoreError`.
+        """
+        ended = {(run.uid, run.fingerprint) for run in runs if run.fingerprint is not None}
+        alike = [(job, *parts_of(job.fingerprint)) for job in waiting]
+        wanted = [
+            (job, (job.spec.uid, program), length)
+            for job, program, length in alike
+            if program is not None and (job.spec.uid, program) in ended
+        ]
+        if not wanted:
+            return ()
+        kind, read = self.device_kind(), self._store.runs
+        recent = read.recent(kind, MOST_RUNS)
+        same = {
+            (uid, program): read.same(program, uid, SAME_RUNS)
+            for uid, program in {owned for _, owned, _ in wanted}
+        }
+        found: dict[object, tuple[Estimate, ...]] = {}
+        predicted = []
+        for job, owned, length in wanted:
+            key = owned, length, job.spec.time_limit_s
+            if key not in found:
+                found[key] = self._asking.at_once(
+                    Description(
+                        job.spec,
+                        device_kind=kind,
+                        length=length,
+                        same_runs=same[owned],
+                        recent_runs=recent,
+                    )
+                )
+            predicted.append((job.id, found[key]))
+        return tuple(predicted)
 
     def _described(self, job_file: JobFile, mark: str | None, uid: int) -> Description:
         program, length = parts_of(mark)

@@ -7,6 +7,7 @@ The files, in the order in which they may import one another:
     arguments         the arguments of requests, checked
     rows              the rows of `status`
     expected          when a running job is expected to end
+    cpu_shares        the CPU share of a running job
     documents         the JSON documents of jobs
     reservations      the JSON documents of reservations
     device_documents  the JSON documents of devices, and the server in one line

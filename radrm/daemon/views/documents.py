@@ -10,11 +10,14 @@ from collections.abc import Sequence
 from signal import Signals
 from typing import Any
 
-from radrm.core.records import Attempt, EarlySignal, Instant, Job, Refusal
+from radrm.core.constraints.kinds import without_device
+from radrm.core.records import Attempt, EarlySignal, Instant, Job, Progress, Refusal
 from radrm.core.scheduler import Scheduler
 from radrm.core.snapshot import Snapshot
 from radrm.core.units import show_seconds
 from radrm.core.words import Quantity, ReservationKind
+from radrm.daemon.progress import Reports
+from radrm.daemon.views.cpu_shares import cpu_share, part
 from radrm.daemon.views.expected import expected_end
 from radrm.daemon.views.rows import Row
 from radrm.host.processes.controllers import Controllers
@@ -31,15 +34,21 @@ _ASIDE = frozenset({"count", "rule", "backfill", "bound"})
 class JobDocuments:
     """Makes documents from the scheduler's snapshots and the store; changes neither.
 
-    Each document is of the moment at which it is made. `controllers` are those of the daemon.
+    Each document is of the moment at which it is made. `controllers` and `reports` are
+    those of the daemon.
     """
 
     def __init__(
-        self, scheduler: Scheduler, store: Store, controllers: Controllers | None = None
+        self,
+        scheduler: Scheduler,
+        store: Store,
+        controllers: Controllers | None = None,
+        reports: Reports | None = None,
     ) -> None:
         self._scheduler = scheduler
         self._store = store
         self._controllers = controllers
+        self._reports = reports
 
     def row(self, row: Row, now: Instant) -> Document:
         """A row of `status`. Devices' reasons are computed only for the head of a line: all
@@ -67,7 +76,14 @@ class JobDocuments:
 
     def job(self, job: Job, now: Instant, reason: str | None) -> Document:
         """One job. `reason` is why it waits, if that is known."""
-        return self._document(job, now, reason, self._behind(job))
+        document = self._document(job, now, reason, self._behind(job))
+        snapshot = self._scheduler.snapshot
+        live = snapshot.attempt(job.id)
+        if live is not None and document["cpu_share"] is not None:
+            document["cpu_share"]["part"] = part(snapshot, live)
+        names = job.spec.prefer_gpus + job.spec.avoid_gpus
+        document["unknown_gpus"] = unknown_gpus(snapshot, names)
+        return document
 
     def why_waiting(self, job: Job, now: Instant) -> str | None:
         """Why a waiting job waits, in one line; None for one that does not wait."""
@@ -87,6 +103,7 @@ class JobDocuments:
         smact, duration = job.estimate(Quantity.SMACT), job.estimate(Quantity.DURATION)
         used = snapshot.used_now(attempt) if attempt else None
         end = expected_end(snapshot, job, live, now) if live else None
+        dropped = self._reports.dropped(attempt.serial) if self._reports and attempt else None
         return {
             "id": job.id,
             "ticket": job.ticket,
@@ -110,6 +127,7 @@ class JobDocuments:
             "cpus": job.spec.cpus,
             "memory_mib": job.spec.memory_mib,
             "not_enforced": self._not_enforced(job),
+            "cpu_share": cpu_share(live) if live else None,
             "estimate_mib": int(estimate.value) if estimate else None,
             "estimate_upper_mib": int(max(estimate.upper, estimate.value)) if estimate else None,
             "estimate_source": estimate.source if estimate else None,
@@ -124,6 +142,10 @@ class JobDocuments:
             "alone_smact": used.alone_smact if used else None,
             "expected_end_at": end.at if end else None,
             "expected_end_latest_at": end.latest if end else None,
+            "progress": _progress(job.progress),
+            "saved_at": job.saved_at.wall_s if job.saved_at else None,
+            "reports_dropped": dropped.count if dropped else 0,
+            "reports_dropped_why": dropped.reason if dropped else None,
             "reserved_mib": _reserved_mib(snapshot, live) if live else None,
             "peak_mib": used.peak_mib if used else None,
             "energy_j": used.energy_j if used else None,
@@ -159,6 +181,11 @@ class JobDocuments:
         return None if head is None or head.id == job.id else head.label
 
 
+def unknown_gpus(snapshot: Snapshot, names: Sequence[str]) -> list[str]:
+    """The names of GPUs that mean none of the present ones."""
+    return without_device(names, [each.device for each in snapshot.devices]) if names else []
+
+
 def in_one_line(snapshot: Snapshot, refusals: Sequence[Refusal]) -> str | None:
     """Why a job waits, with numbers: the refusal of the first device that could take it later.
     None without a refusal."""
@@ -177,6 +204,14 @@ def in_one_line(snapshot: Snapshot, refusals: Sequence[Refusal]) -> str | None:
     others = len(devices) - 1
     more = f" (and {others} more {'GPU' if others == 1 else 'GPUs'})" if others else ""
     return f"GPU {index}: {first.message}{more}"
+
+
+def _progress(progress: Progress | None) -> Document | None:
+    """What a job has reported, with the time of the report."""
+    if progress is None:
+        return None
+    keys = ("step", "total", "epoch", "loss", "work_done")
+    return {"at": progress.at.wall_s, **{key: getattr(progress, key) for key in keys}}
 
 
 def _label(snapshot: Snapshot, job_id: int, array: bool) -> str:

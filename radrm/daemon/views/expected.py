@@ -36,26 +36,34 @@ def expected_end(snapshot: Snapshot, job: Job, live: Attempt, now: Instant) -> E
     ran_s = now.since(live.started) if live.started is not None else None
     if live.started is None or ran_s is None:
         return None
-    found = _by_progress(job, live, live.started)
+    found = _by_progress(job, live, live.started, now)
     left = found if found is not None else _by_duration(snapshot, job, live, ran_s, now)
     if left is None:
         return None
-    limit_s = job.spec.time_limit_s
+    limit_s = job.limit_s
     most_s = float("inf") if limit_s is None else max(0.0, limit_s - ran_s)
     return ExpectedEnd(*(now.wall_s + min(max(0.0, each), most_s) for each in left))
 
 
-def _by_progress(job: Job, live: Attempt, started: Instant) -> tuple[float, float] | None:
-    """Return the seconds left, and at most left; None without progress in this attempt."""
+def _by_progress(
+    job: Job, live: Attempt, started: Instant, now: Instant
+) -> tuple[float, float] | None:
+    """Return the seconds left, and at most left; None without progress in this attempt.
+
+    A report may be old, as from a job that reports once per epoch: the time since then is over.
+    """
     progress = job.progress
     # Progress that continues an earlier attempt's does not tell the speed of this one.
     if progress is None or progress.work_done is None or (live.number > 1 and job.saved):
         return None
     done, took_s = progress.work_done, progress.at.since(started)
-    if done < LEAST_PROGRESS or took_s is None or took_s <= 0:
+    age_s = now.since(progress.at)
+    if done < LEAST_PROGRESS or took_s is None or age_s is None or took_s <= 0:
         return None
     left_s = took_s * (1.0 - min(1.0, done)) / done
-    return left_s, left_s * PROGRESS_MARGIN
+    most_s = left_s * PROGRESS_MARGIN - age_s
+    # A job that has done all its work may still save it.
+    return (left_s - age_s, most_s) if most_s >= 0 or done >= 1 else None
 
 
 def _by_duration(

@@ -9,6 +9,7 @@ from dataclasses import asdict
 from radrm.core.records import Attempt, Instant, Job, Refusal
 from radrm.core.scheduler import Scheduler
 from radrm.core.snapshot import DeviceSnapshot, Snapshot
+from radrm.daemon.progress import Reports
 from radrm.daemon.views.documents import Document, JobDocuments, in_one_line
 from radrm.daemon.views.reservations import reserved_for_later
 from radrm.host.processes.controllers import Controllers
@@ -23,13 +24,14 @@ def explain(
     job: Job,
     now: Instant,
     controllers: Controllers | None = None,
+    reports: Reports | None = None,
 ) -> Document:
     """All that is known of one job."""
     snapshot, waiting = scheduler.snapshot, job.state.waiting
     refusals = scheduler.why_waiting(job.id, now) if waiting else ()
     why = in_one_line(snapshot, refusals)
     ahead = snapshot.position(job)
-    document = JobDocuments(scheduler, store, controllers).job(job, now, why)
+    document = JobDocuments(scheduler, store, controllers, reports).job(job, now, why)
     return {
         "job": {**document, "position": None if ahead is None else ahead + 1},
         "now": now.wall_s,

@@ -24,7 +24,7 @@ from radrm.jobfile.radfile import name_from, read_job_file, wrap_command
 from radrm.simulator.engine import tasks_of
 from radrm.simulator.estimates import NONE
 from radrm.simulator.scenario import Life, Scenario
-from radrm.simulator.scheduling import Task
+from radrm.simulator.task import Task
 from radrm.simulator.traces.job import TraceJob
 from radrm.simulator.traces.table import shown
 

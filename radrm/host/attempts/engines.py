@@ -22,7 +22,7 @@ from radrm.host.processes.procfs import TOKEN_VARIABLE
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from radrm.host.attempts.containers import Container
     from radrm.host.attempts.folder import Fields
@@ -32,11 +32,14 @@ ENGINES = ("docker", "podman")
 ENGINE_VARIABLE = "RADRM_CONTAINER_ENGINE"
 """One of ENGINES, set by the user: it is asked at the end what the job has left running."""
 ARGUMENTS_VARIABLE = "RADRM_CONTAINER_ARGS"
+PROGRESS_VARIABLE = "RADRM_PROGRESS"
+REPORT_VARIABLE = "RADRM_REPORT_PY"
 LABEL = "radrm.attempt"
 PATIENCE_S = 5.0
 """Real seconds that all that one attempt's engines are asked may take, together."""
 
 _MOST_ANSWERED = 64 * 1024
+_PATH = re.compile("/[A-Za-z0-9/._@+-]+")
 _FULL_ID = re.compile("[0-9a-f]{64}")
 
 
@@ -48,6 +51,9 @@ def arguments(token: str, environment: Mapping[str, str]) -> str:
     The quotation marks are for Docker, which takes what a comma parts for two options.
     """
     words = [f"--env={TOKEN_VARIABLE}", f"--label={LABEL}={label_of(token)}"]
+    # The socket's folder, and not the socket: the next daemon binds another one there.
+    words += _mounted(PROGRESS_VARIABLE, environment, os.path.dirname)
+    words += _mounted(REPORT_VARIABLE, environment, str)
     names = [n for n in environment.get("NVIDIA_VISIBLE_DEVICES", "").split(",") if n]
     if any(not re.fullmatch(r"[A-Za-z0-9/-]+", name) for name in names) or names == ["void"]:
         names = []
@@ -56,6 +62,20 @@ def arguments(token: str, environment: Mapping[str, str]) -> str:
     elif names:
         words.append(f'--gpus="device={",".join(names)}"')
     return " ".join(words)
+
+
+def _mounted(
+    name: str, environment: Mapping[str, str], place: Callable[[str], str]
+) -> Sequence[str]:
+    """The arguments that pass on a variable and mount the place that it names, to be read.
+
+    None for a path that a shell or an engine would split. The path is not looked at: a job can
+    set the variable, and a look at a user's folder may never return.
+    """
+    path = environment.get(name, "")
+    if not _PATH.fullmatch(path):
+        return ()
+    return (f"--env={name}", f"--volume={place(path)}:{place(path)}:ro")
 
 
 def label_of(token: str) -> str:

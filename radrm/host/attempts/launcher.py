@@ -27,6 +27,7 @@ from radrm.host.attempts.plan import LaunchPlan, launch_record
 from radrm.host.clock import Clock
 from radrm.host.processes import cgroups, limits
 from radrm.host.processes.controllers import Controllers
+from radrm.host.processes.counted import Counted, counted
 from radrm.host.processes.identity import boot_id, identify, open_pidfd
 from radrm.host.processes.limits import Limits, is_of
 from radrm.host.processes.procfs import TOKEN_VARIABLE
@@ -37,7 +38,7 @@ class Launcher:
     """The attempts of one daemon.
 
     `keep` leaves the folders of ended attempts where they are, to be looked into. `controllers`
-    are those that limit jobs.
+    are those that limit jobs. `account`: what jobs use of the server is counted, whatever it costs.
     """
 
     def __init__(
@@ -46,7 +47,9 @@ class Launcher:
         clock: Clock,
         keep: bool = False,
         controllers: Controllers = Controllers(),  # noqa: B008 (it is frozen)
+        account: bool = False,
     ) -> None:
+        self.account = account
         self._attempts = os.path.abspath(os.path.join(state_dir, "attempts"))
         self._clock = clock
         self._keep = keep
@@ -83,7 +86,7 @@ class Launcher:
         folder = self._folder(plan.serial)
         real_s = self._clock.real_s
         graces = real_s(plan.grace_s), real_s(plan.kill_grace_s)
-        record = launch_record(plan, *graces, self.controllers)
+        record = launch_record(plan, *graces, self.controllers, self.account)
         try:
             os.makedirs(self._attempts, 0o711, exist_ok=True)
             os.mkdir(folder)
@@ -272,18 +275,22 @@ class Launcher:
                 return
         self._end_in_time(live)  # without its runner it is lost, whatever was asked for
 
-    def restore_cpus(self, serial: int, cpus: float | None) -> None:
-        """Limit the CPUs of an adopted attempt as its record says.
+    def restore_shares(self, serial: int, cpus: float | None, weight: float | None) -> None:
+        """Set the CPU shares of an adopted attempt as its record says.
 
-        A daemon that was killed may have changed the limit, and not its record.
+        A daemon that was killed may have changed them, and not its record.
         """
         live = self._live.get(serial)
         group = live.limits.cpu if live is not None else None
         if group is not None and os.path.isdir(group):
             limits.set_cpus(group, cpus)
+            limits.set_weight(group, weight)
 
-    def set_cpus(self, serial: int, cpus: float | None) -> None:
-        """Limit the CPUs of a running attempt, from now on; None: no limit. Raises `Refused`."""
+    def set_shares(self, serial: int, cpus: float | None, weight: float | None) -> None:
+        """Limit and weigh the CPUs of a running attempt, from now on. Raises `Refused`.
+
+        `cpus` None: no limit. `weight` None: 1.
+        """
         live = self._live.get(serial)
         if live is None or not live.start_reported:
             raise Refused(f"attempt {serial} {'has ended' if live is None else 'does not run yet'}")
@@ -291,13 +298,20 @@ class Launcher:
         if group is None:
             raise Refused(self.controllers.why_not("cpu") or "its CPUs cannot be limited")
         if not os.path.isdir(group):
-            if cpus is None:
+            if cpus is None and weight is None:
                 return
             cgroups.make(group)
         if not limits.set_cpus(group, cpus):
             raise Refused(f"the control group {group} takes no limit of CPUs")
+        if not limits.set_weight(group, weight):
+            raise Refused(f"the control group {group} takes no CPU weight")
         if not limits.gather(group, live.processes):
             raise Refused(f"its processes cannot be moved into the control group {group}")
+
+    def counted(self, serial: int) -> Counted:
+        """What the control groups of a live attempt have counted so far."""
+        live = self._live.get(serial)
+        return Counted() if live is None else counted(live.cgroup, live.limits)
 
     def forget(self, serial: int) -> None:
         """Remove the folder of an attempt whose end is stored."""

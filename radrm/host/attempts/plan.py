@@ -25,7 +25,7 @@ class LaunchPlan:
     line says. `token` is a secret that marks the attempt's processes. `grace_s` and
     `kill_grace_s`, on the launcher's clock, are the times from TERM to KILL: of a stopped
     attempt, and of processes that outlive the main one. `cpus` and `memory_mib` (of the
-    host) None: no limit. Strings may hold surrogate
+    host) None: no limit; `cpu_weight` None: 1. Strings may hold surrogate
     escapes, as paths and environments of Unix do.
     """
 
@@ -48,15 +48,30 @@ class LaunchPlan:
     kill_grace_s: float = 2.0
     cpus: float | None = None
     memory_mib: int | None = None
+    cpu_weight: float | None = None
 
 
 def launch_record(
-    plan: LaunchPlan, grace_real_s: float, kill_grace_real_s: float, controllers: Controllers
+    plan: LaunchPlan,
+    grace_real_s: float,
+    kill_grace_real_s: float,
+    controllers: Controllers,
+    account: bool = False,
 ) -> Fields:
-    """The launch record of a plan, with the control groups that its runner is to make."""
+    """The launch record of a plan, with the control groups that its runner is to make.
+
+    `account`: the job gets groups that count what it uses, whatever its limits.
+    """
     group = f"radrm-{plan.serial}-{os.urandom(4).hex()}"
     places = controllers.groups(group)
-    limits = Limits(places["cpu"], places["memory"], plan.cpus, plan.memory_mib)
+    limits = Limits(
+        places["cpu"],
+        places["memory"],
+        plan.cpus,
+        plan.memory_mib,
+        plan.cpu_weight,
+        places["account"] if account else None,
+    )
     environment = dict(plan.environment)
     environment.pop(TOKEN_VARIABLE, None)  # a job that submits a job has one
     environment[engines.ARGUMENTS_VARIABLE] = engines.arguments(plan.token, environment)

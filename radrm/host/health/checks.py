@@ -168,6 +168,9 @@ def _served_checks(paths: Paths, coarse: bool, answers: list[dict[str, Any]]) ->
     yield Check("unmanaged", lambda: served.unmanaged(devices, now["unmanaged"], root))
     yield Check("CPUs and memory", lambda: served.nodes(now.get("nodes", ())))
     yield Check("rules", lambda: served.rules(now.get("rules", ())))
+    unknown = served.gpu_order(now.get("unknown_gpus", ()))
+    if unknown is not None:
+        yield Check("GPU order", lambda: unknown)
 
 
 def _packages() -> Finding:

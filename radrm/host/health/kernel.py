@@ -103,8 +103,10 @@ def limits(not_enforced: str | None) -> Finding:
     """
     name = "limits"
     if not_enforced is None:
-        return ok(name, "--cpus and --memory limit jobs")
+        return ok(name, "--cpus and --memory limit jobs, and planners can set CPU shares")
     service = "as a service (systemd/README.md), with systemd 254 or newer"
+    if not_enforced.startswith("CPUs"):
+        not_enforced += "; no planner can set CPU shares"
     return warn(name, not_enforced, f"run the daemon {service}")
 
 

@@ -163,6 +163,17 @@ def rules(errors: Sequence[str]) -> Finding:
     return warn(name, _listed(errors), step)
 
 
+def gpu_order(unknown: Sequence[str]) -> Finding | None:
+    """The finding if names in `gpus.order` mean no present GPU; None if all do."""
+    if not unknown:
+        return None
+    return warn(
+        "GPU order",
+        f"no GPU here is named {_listed(map(repr, unknown))} (gpus.order), so that has no effect",
+        "compare with radrm gpus, and correct [gpus] order in the configuration",
+    )
+
+
 def clock_moved(moved_s: float | None) -> Finding | None:
     """The finding if the clock was set since the daemon started; None if it was not.
 

@@ -3,7 +3,8 @@
 The files, in the order in which they may import one another:
     cgroups      a control group for processes, where one can be made
     controllers  where CPUs and host memory can be limited; the daemon's own group
-    limits       limit the CPUs and the host memory of an attempt
+    limits       limit the CPUs and the host memory of an attempt, and weigh its CPUs
+    counted      read what an attempt has used of the server
     procfs       reads of /proc, each with a bound
     identity     identify a process, and signal that very process
     tree         find all processes of an attempt, signal them, end them

@@ -38,16 +38,18 @@ _NAMES = {"cpu": "CPUs", "memory": "host memory"}
 class Controllers:
     """The folders in which groups with limits can be made.
 
-    `reasons` says for each controller that is missing why its amounts are not enforced.
+    `reasons` says for each controller that is missing why its amounts are not enforced. `account`
+    is a folder of version 1 for groups that count CPU time.
     """
 
     cpu: str | None = None
     memory: str | None = None
     reasons: tuple[tuple[str, str], ...] = ()
+    account: str | None = None
 
     def groups(self, name: str) -> dict[str, str | None]:
         """The paths of an attempt's groups of that name, by controller."""
-        places = {"cpu": self.cpu, "memory": self.memory}
+        places = {"cpu": self.cpu, "memory": self.memory, "account": self.account}
         return {key: place and os.path.join(place, name) for key, place in places.items()}
 
     def why_not(self, *controllers: str) -> str | None:
@@ -59,6 +61,13 @@ class Controllers:
         what = " and ".join(_NAMES[key] for key, _ in found)
         verb = "is" if what == _NAMES["memory"] else "are"
         return f"{what} {verb} booked, not enforced: {'; '.join(causes)}"
+
+    @property
+    def shares_refused(self) -> str | None:
+        """Why no CPU share of a running job can be set; None: they can."""
+        if self.cpu is not None:
+            return None
+        return f"CPU shares cannot be set: {dict(self.reasons).get('cpu', 'no control group')}"
 
 
 def prepare(proc: str = "/proc") -> Controllers:
@@ -79,14 +88,18 @@ def prepare(proc: str = "/proc") -> Controllers:
             places[controller] = own
     if missing:
         group, why = _delegated_group(missing, proc)
-        shared = _share_out(group, missing) if group is not None else frozenset()
+        # I/O is only counted: without it, that is unknown.
+        shared = _share_out(group, [*missing, "io"]) if group is not None else frozenset()
         for controller in missing:
             if group is not None and controller in shared:
                 places[controller] = group
             else:
                 cause = why or f"{group} cannot share out the controller {controller}"
                 reasons.append((controller, cause))
-    return Controllers(places.get("cpu"), places.get("memory"), tuple(reasons))
+    account = cgroups.own_group("cpuacct", proc)
+    if account is not None and _why_no_group(account, "cpuacct.usage") is not None:
+        account = None
+    return Controllers(places.get("cpu"), places.get("memory"), tuple(reasons), account)
 
 
 def _why_no_group(own: str, file: str) -> str | None:

@@ -1,4 +1,4 @@
-"""Limit the CPUs and the host memory of one attempt, with control groups.
+"""Limit the CPUs and the host memory of one attempt, with control groups, and weigh its CPUs.
 
 Theory of operation. In version 2 the attempt's one group has all limits; in version 1 each
 controller has a group of its own. The launch record names the groups before they are made, so
@@ -30,6 +30,8 @@ PERIOD_US = 100_000
 """Microseconds in which a group may use its quota of CPU time: the kernel's own default."""
 _LEAST_QUOTA_US = 1_000
 """The kernel takes no smaller quota."""
+_SHARES, _WEIGHT = 1024, 100
+"""The weight 1 of `cpu.shares` (version 1) and `cpu.weight` (version 2): the kernel's defaults."""
 _SLACK = 1 << 20
 """Bytes below its limit at which a group may be when the kernel finds no memory for it."""
 _MOST_ROUNDS = 20
@@ -40,10 +42,12 @@ class Limits:
     """The groups of one attempt, and what it may use.
 
     `cpu` and `memory` are the paths of the groups with these limits, None where there can be
-    none. `cpus` and `memory_mib` None: no limit.
+    none. `cpus` and `memory_mib` None: no limit. `cpu_weight` None: the weight 1. `account` is a
+    group of version 1 that counts CPU time, where that is wanted: then all groups are made. In
+    version 2 every group counts it.
     """
 
-    __slots__ = ("cpu", "cpus", "memory", "memory_mib")
+    __slots__ = ("account", "cpu", "cpu_weight", "cpus", "memory", "memory_mib")
 
     def __init__(
         self,
@@ -51,8 +55,12 @@ class Limits:
         memory: str | None = None,
         cpus: float | None = None,
         memory_mib: int | None = None,
+        cpu_weight: float | None = None,
+        account: str | None = None,
     ) -> None:
+        self.account = account
         self.cpu = cpu
+        self.cpu_weight = cpu_weight
         self.memory = memory
         self.cpus = cpus
         self.memory_mib = memory_mib
@@ -63,10 +71,11 @@ class Limits:
         found = (record or {}).get("limits")
         if not isinstance(found, dict):
             return cls()  # of an earlier release
-        paths = [found.get(key) for key in ("cpu", "memory")]
-        cpu, memory = (p if isinstance(p, str) and is_of(p, serial) else None for p in paths)
+        paths = [found.get(key) for key in ("cpu", "memory", "account")]
+        own = [p if isinstance(p, str) and is_of(p, serial) else None for p in paths]
         mib = _amount(found.get("memory_mib"))
-        return cls(cpu, memory, _amount(found.get("cpus")), None if mib is None else int(mib))
+        cpus, weight = _amount(found.get("cpus")), _amount(found.get("cpu_weight"))
+        return cls(own[0], own[1], cpus, None if mib is None else int(mib), weight, own[2])
 
     def as_fields(self) -> dict[str, Any]:
         """What a launch record holds."""
@@ -74,14 +83,18 @@ class Limits:
 
     def wanted(self) -> list[str]:
         """The groups that the attempt needs from its start."""
-        both = (self.cpu, self.cpus), (self.memory, self.memory_mib)
+        if self.account is not None:
+            return self.groups
+        of_cpu = self.cpu_weight if self.cpus is None else self.cpus
+        both = (self.cpu, of_cpu), (self.memory, self.memory_mib)
         found = [path for path, amount in both if path is not None and amount is not None]
         return list(dict.fromkeys(found))
 
     @property
     def groups(self) -> list[str]:
         """The groups that the attempt may have."""
-        return list(dict.fromkeys(path for path in (self.cpu, self.memory) if path is not None))
+        places = (self.cpu, self.memory, self.account)
+        return list(dict.fromkeys(path for path in places if path is not None))
 
     def enclose(self, pid: int, tree: str | None) -> tuple[str | None, str | None]:
         """Set the limits of a process that has not begun, and of all that it will fork.
@@ -104,6 +117,9 @@ class Limits:
                 return f"the control group {path} cannot be made"
         if self.cpu is not None and self.cpus is not None and not set_cpus(self.cpu, self.cpus):
             return f"the control group {self.cpu} takes no limit of {self.cpus:g} CPUs"
+        weight = self.cpu_weight
+        if self.cpu is not None and weight is not None and not set_weight(self.cpu, weight):
+            return f"the control group {self.cpu} takes no CPU weight of {weight:g}"
         memory, mib = self.memory, self.memory_mib
         if memory is not None and mib is not None and not _set_memory(memory, mib):
             return f"the control group {memory} takes no limit of {mib} MiB"
@@ -129,6 +145,14 @@ def set_cpus(group: str, cpus: float | None) -> bool:
     return cgroups.limit(group, "cpu.cfs_period_us", PERIOD_US) and cgroups.limit(
         group, "cpu.cfs_quota_us", -1 if quota is None else quota
     )
+
+
+def set_weight(group: str, weight: float | None) -> bool:
+    """Give the group this weight when CPUs are short (0.01..100); None: 1, as any other group."""
+    weight = 1.0 if weight is None else weight
+    if os.path.exists(os.path.join(group, "cpu.weight")):
+        return cgroups.limit(group, "cpu.weight", min(10_000, max(1, round(weight * _WEIGHT))))
+    return cgroups.limit(group, "cpu.shares", max(2, round(weight * _SHARES)))
 
 
 def gather(group: str, processes: Callable[[], set[int]]) -> bool:

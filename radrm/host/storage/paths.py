@@ -8,6 +8,7 @@
         checkpoints/   one folder per job
     run/               sockets
         traces/        notes on the traces that are under way
+        progress/      one folder per live attempt, for the socket that takes its reports
 
 The light submit path imports this file, so paths are plain text here: `pathlib`
 alone would cost a third of what Python itself takes to start.
@@ -88,6 +89,11 @@ class Paths:
     def traces(self) -> str:
         """Notes on the traces that are under way."""
         return f"{self.run}/traces"
+
+    @property
+    def progress(self) -> str:
+        """The sockets that take what jobs report."""
+        return f"{self.run}/progress"
 
     @property
     def socket(self) -> str:
@@ -179,6 +185,7 @@ def prepare(paths: Paths, system: bool) -> None:
     _folder(paths.attempts, open_mode)
     _folder(paths.checkpoints, open_mode)
     _folder(paths.run, 0o755 if system else 0o700)
+    _folder(paths.progress, open_mode)
 
 
 def _folder(path: str, mode: int) -> None:

@@ -20,6 +20,10 @@ class TraceJob:
     - `after`: the lines of jobs that must end first; `after_arrays`: the arrays that must.
       Unknown lines and arrays are ignored.
     - `array`: the name of its array, of which `at_once` jobs run at a time.
+    - `cpus`: the CPUs that it can use at once; None: it needs hardly any. Not booked.
+    - `loss_k`: its loss falls as exp(-loss_k x work done). `report_s`: the seconds between its
+      reports of progress. `checkpoint_s`: the seconds that it stands still to save; None: it
+      cannot save.
     """
 
     submit_s: float
@@ -43,5 +47,9 @@ class TraceJob:
     after_arrays: tuple[str, ...] = ()
     array: str | None = None
     at_once: int | None = None
+    cpus: float | None = None
+    loss_k: float | None = None
+    report_s: float | None = None
+    checkpoint_s: float | None = None
     command: str | None = None
     """Its command line, for `radrm trace run` on real GPUs. The simulator does not read it."""

@@ -3,7 +3,7 @@
     submit_s,name,gpus,duration_s,memory_mib,smact       required
     NAME_mib                                             the estimate of the estimator NAME
     user,priority,due_s,weight,batch_size,family,steady_mib,command
-                                                         optional
+    cpus,loss_k,report_s,checkpoint_s                    optional
     any other column                                     ignored
 
 An empty cell of an optional column means unknown. Times are seconds on one clock; the first
@@ -29,11 +29,15 @@ NEEDED = ("submit_s", "name", "gpus", "duration_s", "memory_mib", "smact")
 MAX_GPUS = 1024
 MAX_SECONDS = 1e10
 MAX_MIB = 1e8
+MAX_CPUS = 1e5
+MAX_LOSS_K = 700.0  # exp(-k) stays above zero
 _LONGEST_NAME = 200
 _OTHERS = (
     *("user", "priority", "due_s", "weight", "batch_size", "family", "steady_mib"),
     "command",
 )
+_REPORTED = ("cpus", "loss_k", "report_s", "checkpoint_s")
+"""Columns for which 0 means the same as an empty cell."""
 _MEMORY = ("memory_mib", "steady_mib")
 _NO_ESTIMATES: Mapping[str, float] = {}
 _NAMED = 5
@@ -123,6 +127,7 @@ def row_reader(table: Table) -> Callable[[int, list[str]], TraceJob]:
         if column.endswith("_mib") and column not in _MEMORY and column != "_mib"
     ]
     others = (user, priority, due, weight, batch, family, steady, command)
+    cpus, loss_k, report, checkpoint = reported = [table.at(name) for name in _REPORTED]
 
     def needed(line: int, cells: list[str]) -> TraceJob:
         try:  # one check for all cells is faster: a trace may have a million rows
@@ -191,9 +196,13 @@ def row_reader(table: Table) -> Callable[[int, list[str]], TraceJob]:
             family=_family(given(family)),
             steady_mib=steady_mib,
             command=given(command) or None,
+            cpus=known(cpus, MAX_CPUS) or None,
+            loss_k=known(loss_k, MAX_LOSS_K) or None,
+            report_s=known(report, MAX_SECONDS) or None,
+            checkpoint_s=known(checkpoint, MAX_SECONDS) or None,
         )
 
-    if not estimate_columns and not any(at is not None for at in others):
+    if not estimate_columns and not any(at is not None for at in (*others, *reported)):
         return needed
     return lambda line, cells: more(needed(line, cells), cells)
 
@@ -308,15 +317,16 @@ def trace_lines(jobs: Iterable[TraceJob]) -> Iterator[str]:
     """Yield the CSV lines of these jobs. `read_trace` gives the same jobs again."""
     jobs = list(jobs)
     estimators = sorted({name for job in jobs for name in job.estimates})
+    used = [name for name in _REPORTED if any(getattr(job, name) for job in jobs)]
     sink = _Lines()
     writer = csv.writer(sink, lineterminator="\n")
-    writer.writerow([*NEEDED, *(f"{name}_mib" for name in estimators), *_OTHERS])
+    writer.writerow([*NEEDED, *(f"{name}_mib" for name in estimators), *_OTHERS, *used])
     for job in jobs:
         writer.writerow(
             [
                 *(getattr(job, name) for name in NEEDED),
                 *(job.estimates.get(name) for name in estimators),
-                *(getattr(job, name) for name in _OTHERS),
+                *(getattr(job, name) for name in (*_OTHERS, *used)),
             ]
         )
         yield from sink

@@ -24,6 +24,13 @@ def test_cpus_and_host_memory_and_why_they_are_no_limit() -> None:
     assert "1 CPU, " not in shown(ATTEMPT) and "1 CPU" in shown(ATTEMPT, cpus=1.0)
 
 
+def test_the_cpu_share_of_a_running_job() -> None:
+    said = shown(ATTEMPT, cpu_share={"cpus": None, "weight": 0.5, "part": 0.25})
+    assert "25% of the server" in said and "at most" not in said
+    assert "at most 2 CPUs" in shown(ATTEMPT, cpu_share={"cpus": 2.0, "weight": None, "part": 0.5})
+    assert "of the server" not in shown(ATTEMPT, cpu_share=None)
+
+
 ATTEMPT = {"number": 1, "reserved_mib": 20480, "ended_at": None, "smact": None}
 
 

@@ -11,6 +11,7 @@ from radrm.core.records import (
     Dependency,
     Device,
     EarlySignal,
+    Estimate,
     Job,
     Needs,
     OutOfMemory,
@@ -18,7 +19,7 @@ from radrm.core.records import (
 )
 from radrm.core.rules import Order, Planner, Policy
 from radrm.core.settings import CoreSettings
-from radrm.core.words import Collocation, Condition, JobState
+from radrm.core.words import Collocation, Condition, JobState, Quantity
 from tests.contract.lives.restarts import (
     a_restart_would_change_nothing,
     lost_figures_change_nothing_else,
@@ -198,6 +199,12 @@ class Life:
                 oom=OutOfMemory("test", 25 * GIB) if how == "oom" else None,
                 lost="killed" if how == "lost" else None,
             )
+
+    def predict_again(self, pick: int, seconds: float) -> None:
+        """Runs of the same thing have ended."""
+        found = Estimate(Quantity.DURATION, seconds, seconds, "history")
+        if job := self.pick(pick, lambda j: not j.state.final):
+            self.world.step(ev.PredictionsReady(at=self.world.now, estimates=((job.id, (found,)),)))
 
     def start_at_last(self, pick: int) -> None:
         if job := self.pick(pick, lambda j: j.state is JobState.LAUNCHING):

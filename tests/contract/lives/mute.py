@@ -24,6 +24,7 @@ from radrm.core.records import (
     Exit,
     Job,
     Placement,
+    Progress,
     Reservation,
     Role,
     Share,
@@ -68,6 +69,8 @@ class Mute(World):
         self.reports: list[ev.Event] = []
         """All that was ever said about attempts. It may be said again."""
         self.reasons: dict[int, StopReason] = {}
+        self.saved: set[int] = set()
+        """The jobs that have proven to have saved."""
         super().__init__(server, settings=CORE)
 
     # ------------------------------------------------------------- the host
@@ -114,6 +117,13 @@ class Mute(World):
             self.step(ev.AttemptStarted(**about))  # type: ignore[arg-type]
         elif how == "void" and not began:
             self.step(ev.LaunchVoided(**about))  # type: ignore[arg-type]
+        elif how == "saved":
+            done = Progress(now, work_done=min(1.0, 0.1 * (number + 1)))
+            self.step(ev.CheckpointTaken(**about, progress=done))  # type: ignore[arg-type]
+        elif how == "left":
+            saved = Progress(now, work_done=0.5)
+            ended = ev.AttemptEnded(**about, exits=(Exit(0),), saved=saved)  # type: ignore[arg-type]
+            self.step(ended)
         elif how == "lost":
             self.step(ev.AttemptEnded(**about, lost="its runner was killed"))  # type: ignore[arg-type]
         else:
@@ -140,14 +150,13 @@ class Mute(World):
 
     # ------------------------------------------------------------- moves of people and planners
 
-    def hand_in(self, saves: bool, requeue: bool, limit: float | None, estimating: bool) -> None:
-        kind = CheckpointKind.SIGNAL if saves else CheckpointKind.NONE
+    def hand_in(self, saves: str, requeue: bool, limit: float | None, estimating: bool) -> None:
         self.submit(
             4 * GIB,
             smact=0.1,
             estimating=estimating,
             roles=ELASTIC,
-            checkpoint=Checkpoint(kind, cost_s=5.0),
+            checkpoint=Checkpoint(CheckpointKind(saves), cost_s=5.0),
             requeue=requeue,
             time_limit_s=limit,
         )
@@ -186,6 +195,21 @@ class Mute(World):
         version = self.scheduler.state.version
         self.step(ev.PlanReady(at=self.now, planner="x", version=version, proposals=(wanted,)))
 
+    def ask(self, number: int, where: int | None) -> None:
+        """A user asks a job to save its work, or to move."""
+        job = pick([j for j in self.jobs.values() if not j.state.final], number)
+        if job is None:
+            return
+        about = {"at": self.now, "job_id": job.id, "by": "ada"}
+        event: ev.CheckpointRequested | ev.MigrateRequested
+        event = ev.CheckpointRequested(**about)  # type: ignore[arg-type]
+        if where is not None:
+            device = self.server[where].uuid if where < len(self.server) else None
+            event = ev.MigrateRequested(**about, device=device)  # type: ignore[arg-type]
+        refusal = self.scheduler.refuse_request(event)
+        asked = [a for a in self.step(event).actions if isinstance(a, act.TakeCheckpoint)]
+        assert (refusal is None) is bool(asked), refusal
+
     def see(self, number: int, gone: bool) -> None:
         """A device vanishes, or all are there."""
         missing = self.server[number % len(self.server)] if gone else None
@@ -199,6 +223,7 @@ class Mute(World):
         self.every_reservation_has_a_living_reason()
         self.every_action_has_an_end(self.scheduler, self.decisions[-1].wake_at)
         self.no_reason_of_a_stop_is_weaker_than_before()
+        self.nothing_that_was_saved_is_forgotten()
         self.a_restart_knows_the_same()
 
     def every_reservation_has_a_living_reason(self) -> None:
@@ -252,6 +277,14 @@ class Mute(World):
                 assert RANKING.index(attempt.stop.reason) <= RANKING.index(before)
             if attempt.stop is not None:
                 self.reasons[attempt.serial] = attempt.stop.reason
+
+    def nothing_that_was_saved_is_forgotten(self) -> None:
+        for job in self.jobs.values():
+            if job.saved is not None:
+                self.saved.add(job.id)
+            assert (job.saved is not None) is (job.id in self.saved), job
+            if not job.state.live and job.state is not JobState.COMPLETED:
+                assert job.progress == job.saved, job
 
     def a_restart_knows_the_same(self) -> None:
         other, now = Scheduler(replace(self.rules, planners=()), CORE), self.now

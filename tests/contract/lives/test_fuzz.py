@@ -73,6 +73,7 @@ moves = st.one_of(
     ),
     move(Life.start_at_last, pick=picks),
     move(Life.report, pick=picks, step=st.floats(0, 9)),
+    move(Life.predict_again, pick=picks, seconds=st.floats(1, 9999)),
     move(
         Life.be_another_host,
         launches=st.sampled_from(["work", "work", "wait", "pass", "fail"]),

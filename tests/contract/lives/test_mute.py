@@ -21,7 +21,7 @@ SERVERS = (gpus(2), gpus(3), gpus(2, kind=DeviceKind.MIG, profile="1g.5gb"))
 numbers = st.integers(0, 9)
 submits = move(
     Mute.hand_in,
-    saves=st.sampled_from([True, True, False]),
+    saves=st.sampled_from(["signal", "signal", "exit", "none"]),
     requeue=st.booleans(),
     limit=st.sampled_from([None, None, 200.0]),
     estimating=st.sampled_from([False, False, True]),
@@ -40,12 +40,13 @@ moves = st.one_of(
     move(
         Mute.report,
         number=numbers,
-        how=st.sampled_from(["started", "started", "void", "lost", "ok", "bad"]),
+        how=st.sampled_from(["started", "started", "void", "lost", "ok", "bad", "saved", "left"]),
     ),
     move(Mute.report_again, number=st.integers(0, 99)),
     move(Mute.answer, number=numbers, well=st.booleans()),
     move(Mute.answer, number=st.just(0), well=st.booleans()),
     move(Mute.command, number=numbers, what=st.sampled_from(["cancel", "requeue", "limit"])),
+    move(Mute.ask, number=numbers, where=st.sampled_from([None, 0, 1, 9])),
     move(Mute.see, number=numbers, gone=st.booleans()),
     move(Mute.restart),
 )

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from benchmarks.events import measure
 from radrm.core import events as ev
-from radrm.core.records import Device, OutOfMemory
+from radrm.core.records import Device, Estimate, OutOfMemory
 from radrm.core.rules import Order
-from radrm.core.words import Collocation
+from radrm.core.words import Collocation, Quantity
 from radrm.orders.fifo import Fifo
 from radrm.policies.exclusive import Exclusive
 from radrm.policies.magm import Magm
@@ -45,9 +45,13 @@ submits = st.builds(
 others = st.builds(
     Move,
     kind=st.sampled_from(
-        ["end", "fail", "oom", "lost", "cancel", "time", "drain", "resume", "hold", "restart"]
+        [
+            *("end", "fail", "oom", "lost", "cancel", "time", "drain", "resume", "hold"),
+            *("restart", "predict"),
+        ]
     ),
     pick=st.integers(0, 50),
+    smact=st.sampled_from([0.05, 0.4]),
     seconds=st.floats(0.1, 200.0),
 )
 lives = st.lists(st.one_of(submits, submits, others), min_size=4, max_size=40)
@@ -99,6 +103,17 @@ def play(world: World, move: Move) -> None:
         uuid = world.devices[move.pick % len(world.devices)].uuid
         reason = "test" if move.kind == "drain" else None
         world.step(ev.DrainRequested(at=world.now, device=uuid, reason=reason))
+    elif move.kind == "predict":
+        found = tuple(
+            Estimate(quantity, value, value, "history")
+            for quantity, value in (
+                (Quantity.SMACT, move.smact or 0.0),
+                (Quantity.DURATION, move.seconds),
+                (Quantity.MEMORY, 50.0 * GIB),
+            )
+        )
+        some = tuple((job_id, found) for job_id in unfinished[move.pick % 3 :])
+        world.step(ev.PredictionsReady(at=world.now, estimates=some))
     elif move.kind == "restart":
         world.restart()
     elif move.kind == "time":

@@ -74,7 +74,11 @@ def test_one_that_can_checkpoint_gives_way_to_one_that_is_due() -> None:
     world = World(gpus(1), planners=(Andreas(),))
     patient = world.submit(8 * GIB, checkpoint=CAN_SAVE)
     world.report(patient, work_done=0.4)
-    world.step(ev.CheckpointTaken(at=world.now, job_id=patient.id, serial=1))
+    world.step(
+        ev.CheckpointTaken(
+            at=world.now, job_id=patient.id, serial=1, progress=world.jobs[patient.id].progress
+        )
+    )
     world.report(patient, work_done=0.5)
     urgent = world.submit(8 * GIB, due_s=due_in(700))
     assert world.state(urgent) is JobState.RUNNING

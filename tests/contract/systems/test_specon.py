@@ -109,7 +109,11 @@ def test_the_place_where_it_goes_is_reserved_meanwhile() -> None:
     assert world.reservations["job:1", "GPU-1"].kind is ReservationKind.MIGRATION
     rival = world.submit(36 * GIB, smact=0.1)
     assert world.state(rival) is JobState.PENDING
-    world.step(ev.CheckpointTaken(at=world.now, job_id=slow.id, serial=1))
+    world.step(
+        ev.CheckpointTaken(
+            at=world.now, job_id=slow.id, serial=1, progress=world.jobs[slow.id].progress
+        )
+    )
     world.restart()
     assert world.reservations["job:1", "GPU-1"].kind is ReservationKind.MIGRATION
     world.end(slow, signal=15)
@@ -131,7 +135,11 @@ def test_a_target_that_has_gone_bad_only_costs_the_migration() -> None:
     world, slow = specon_world()
     world.obey = False
     converge(world, slow)
-    world.step(ev.CheckpointTaken(at=world.now, job_id=slow.id, serial=1))
+    world.step(
+        ev.CheckpointTaken(
+            at=world.now, job_id=slow.id, serial=1, progress=world.jobs[slow.id].progress
+        )
+    )
     world.step(ev.DrainRequested(at=world.now, device="GPU-1", reason="ECC"))
     world.end(slow, signal=15)
     world.read()

@@ -63,10 +63,13 @@ def caps(world: World, job: Job, cpus: float) -> SetShares:
 
 def test_caps_book_what_there_is_and_count_before_the_host_has_answered() -> None:
     world = World(gpus(2), planners=(Passive(),), node=NODE)
-    one, two = (start(world, world.submit(GIB), on(f"GPU-{i}")) for i in range(2))
+    one, two = (
+        start(world, world.submit(GIB, cpus=1), Placement((share(f"GPU-{i}", cpus=1.0),), SLICE))
+        for i in range(2)
+    )
     world.obey = False
     assert propose(world, caps(world, one, 6.0)) is None
-    assert booked(world)[0] == 6.0
+    assert booked(world)[0] == 7.0
     refusal = propose(world, caps(world, two, 3.0))
     assert refusal is not None and (refusal.rule, refusal.message) == (
         "cpus",
@@ -74,14 +77,71 @@ def test_caps_book_what_there_is_and_count_before_the_host_has_answered() -> Non
     )
     asked = next(a for a in reversed(world.actions) if isinstance(a, act.ApplyShares))
     world.step(ev.ActionFailed(at=world.now, action=asked, reason="no cgroup"))
-    assert booked(world)[0] == 0.0
+    assert booked(world)[0] == 2.0
     world.obey = True
     assert propose(world, caps(world, two, 3.0)) is None
-    assert propose(world, caps(world, two, 8.0)) is None, "its own CPUs are not in its way"
+    assert propose(world, caps(world, two, 7.0)) is None, "its own CPUs are not in its way"
     assert booked(world)[0] == 8.0
     assert propose(world, caps(world, two, 2.0)) is None
-    assert booked(world)[0] == 2.0
+    assert booked(world)[0] == 3.0
     world.end(two)
+    assert booked(world)[0] == 1.0
+
+
+def test_a_lowered_cap_keeps_what_the_job_asked_for() -> None:
+    """Other jobs took the CPUs of a job whose cap a controller had lowered for a while."""
+    world = World(gpus(2), planners=(Passive(),), node=NODE)
+    job = start(world, world.submit(GIB, cpus=6), Placement((share(cpus=6.0),), SLICE))
+    assert propose(world, caps(world, job, 1.0)) is None
+    assert booked(world)[0] == 6.0
+    world.restart()
+    assert booked(world)[0] == 6.0
+    other = world.submit(GIB, cpus=3)
+    assert refused(world, other, Placement((share("GPU-1", cpus=3.0),), SLICE)) == "cpus"
+    assert propose(world, caps(world, job, 6.0)) is None
+    assert booked(world)[0] == 6.0
+
+
+def test_a_server_that_cannot_set_shares_is_not_asked() -> None:
+    """A share that failed was asked for, and logged, at every interval."""
+    why = "no control group can be made"
+    world = World(gpus(1), planners=(Passive(),), node=replace(NODE, shares_refused=why))
+    job = start(world, world.submit(GIB), on("GPU-0"))
+    refusal = propose(world, caps(world, job, 1.0))
+    assert refusal is not None and (refusal.rule, refusal.message) == ("shares", why)
+    assert not [a for a in world.actions if isinstance(a, act.ApplyShares)]
+    world.see_nodes(NODE)
+    assert propose(world, caps(world, job, 1.0)) is None
+
+
+@pytest.mark.parametrize("passing", [False, True])
+def test_a_share_that_failed_for_good_is_not_asked_for_again(passing: bool) -> None:
+    world = World(gpus(1), planners=(Passive(),), node=NODE)
+    job = start(world, world.submit(GIB), on("GPU-0"))
+    world.obey = False
+    assert propose(world, caps(world, job, 1.0)) is None
+    asked = world.actions[-1]
+    failed = ev.ActionFailed(at=world.now, action=asked, reason="no group", passing=passing)
+    world.step(failed)
+    world.pass_time(100.0)
+    refusal = propose(world, caps(world, job, 1.0))
+    attempt = world.live(job)
+    assert attempt is not None
+    if passing:
+        assert refusal is None and attempt.shares_refused is None
+        return
+    assert refusal is not None and (refusal.rule, refusal.message) == ("shares", "no group")
+    assert attempt.shares_refused == "no group", "planners see it"
+    world.obey = True
+    world.restart()
+    assert propose(world, caps(world, job, 1.0)) is None, "the next daemon may have more rights"
+
+
+def test_a_cap_of_a_job_that_asked_for_no_cpus_books_none() -> None:
+    world = World(gpus(2), planners=(Passive(),), node=NODE)
+    one, two = (start(world, world.submit(GIB), on(f"GPU-{i}")) for i in range(2))
+    assert propose(world, caps(world, one, 8.0)) is None
+    assert propose(world, caps(world, two, 8.0)) is None
     assert booked(world)[0] == 0.0
 
 
@@ -147,7 +207,8 @@ def test_a_job_may_shrink_on_a_node_that_shrank() -> None:
 @pytest.mark.parametrize("works", [True, False])
 def test_a_migration_books_its_target_until_it_has_arrived(works: bool) -> None:
     world = World(gpus(2), planners=(Passive(),), node=NODE)
-    job = start(world, world.submit(GIB, checkpoint=SAVES), on("GPU-0"))
+    here = Placement((share("GPU-0", cpus=1.0),), SLICE)
+    job = start(world, world.submit(GIB, cpus=1, checkpoint=SAVES), here)
     world.obey = False
     target = Placement((share("GPU-1", cpus=5.0, memory_mib=GIB),), SLICE)
     assert propose(world, Migrate(job_id=job.id, placement=target)) is None
@@ -161,7 +222,7 @@ def test_a_migration_books_its_target_until_it_has_arrived(works: bool) -> None:
         assert world.where(job) == ("GPU-1",)
     else:
         world.step(ev.ActionFailed(at=world.now, action=asked, reason="no"))
-    assert booked(world) == ((5.0, GIB) if works else (0.0, 0))
+    assert booked(world) == ((5.0, GIB) if works else (1.0, 0))
 
 
 def test_a_migration_on_one_node_keeps_its_cpus() -> None:

@@ -132,6 +132,20 @@ def test_a_held_up_job_can_be_edited_to_say_what_it_needs(daemon: DaemonHome) ->
     assert (job["estimate_source"], job["estimate_mib"]) == ("declared", 4096)
 
 
+def test_waiting_elements_learn_from_those_that_have_ended(daemon: DaemonHome) -> None:
+    simjob(daemon, "sweep.rad", "#RAD --array=1-9 --collocation=exclusive")
+    first = daemon.submit("sweep.rad")
+    last = f"{first}_9"
+    assert daemon.job(last)["estimate_duration_source"] is None
+    daemon.wait_end(f"{first}_1")
+    wait_until(
+        lambda: daemon.job(last)["estimate_duration_source"] == "history", "a prediction of it"
+    )
+    waiting = daemon.job(last)
+    assert waiting["state"] == "PENDING" and 55 < waiting["estimate_duration_s"] < 120
+    assert waiting["estimate_mib"] is None, "its memory stays what it was"
+
+
 def test_an_array_shares_one_answer(daemon: DaemonHome) -> None:
     count = daemon.folder / "count"
     their_python(

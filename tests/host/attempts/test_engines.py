@@ -48,6 +48,29 @@ def test_the_arguments_as_a_shell_splits_them(environment: dict[str, str], gpus:
     assert TOKEN not in text
 
 
+@pytest.mark.parametrize(
+    ("path", "mounted"),
+    [
+        ("/run/radrm/progress/7/socket", "/run/radrm/progress/7"),
+        ("", None),
+        ("run/socket", None),
+        ("/a b/socket", None),
+        ("/a:b/socket", None),
+        ("/a$(id)/socket", None),
+    ],
+)
+def test_the_folder_of_the_progress_socket_is_mounted(path: str, mounted: str | None) -> None:
+    words = engines.arguments(TOKEN, {"RADRM_PROGRESS": path}).split(" ")[2:]
+    mount = ["--env=RADRM_PROGRESS", f"--volume={mounted}:{mounted}:ro"]
+    assert words == ([] if mounted is None else mount)
+
+
+def test_the_file_that_reports_is_mounted() -> None:
+    words = engines.arguments(TOKEN, {"RADRM_REPORT_PY": "/usr/lib/radrm/report.py"}).split(" ")
+    file = "/usr/lib/radrm/report.py"
+    assert words[2:] == ["--env=RADRM_REPORT_PY", f"--volume={file}:{file}:ro"]
+
+
 # ------------------------------------------------------------------ asking an engine
 
 

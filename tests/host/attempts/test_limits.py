@@ -21,7 +21,7 @@ from radrm.host.attempts.evidence import Ended, Lost, Running, Started
 from radrm.host.attempts.launcher import Launcher
 from radrm.host.clock import Clock
 from radrm.host.processes import cgroups
-from radrm.host.processes.controllers import Controllers, prepare
+from radrm.host.processes.controllers import Controllers
 from radrm.host.processes.limits import Limits
 from radrm.host.processes.tree import kill_tree
 from tests.host.attempts.host import SERIAL, SLEEPER, Host, next_of, remove_group
@@ -31,17 +31,6 @@ HOG = "x = bytearray(200 << 20)\nprint(len(x))"
 """Uses 200 MiB."""
 SPIN = "import os\nos.fork()\nopen('ready', 'w')\nwhile True: pass"
 """Two processes that use all the CPU time that they get."""
-
-
-@pytest.fixture
-def controllers() -> Controllers:
-    """Those of version 1, which leave this process where it is."""
-    if None in (cgroups.own_group("cpu"), cgroups.own_group("memory")):
-        pytest.skip("this machine has no cpu and memory controller of cgroup v1")
-    found = prepare()
-    if found.reasons:
-        pytest.skip(str(found.reasons))
-    return found
 
 
 @pytest.fixture
@@ -156,26 +145,26 @@ def test_cpus_of_a_running_job_change_also_after_a_restart(
     host.ready()
     its = own(host)
     assert its.cpu is not None and not os.path.exists(its.cpu), "nothing was limited"
-    daemon.set_cpus(SERIAL, None)
+    daemon.set_shares(SERIAL, None, None)
     assert not os.path.exists(its.cpu)
-    daemon.set_cpus(SERIAL, 0.1)
+    daemon.set_shares(SERIAL, 0.1, None)
     assert cgroups.processes(its.cpu) == host.processes() - {host.runner()}
     wait_until(lambda: its.cpu and throttled(its.cpu) > 3)
 
     second = relaunch(host, controllers)
     assert isinstance(second.adopt(SERIAL, 3), Running)
     assert Path(its.cpu, "cpu.cfs_quota_us").read_text() == "10000\n", "the kernel keeps it"
-    second.restore_cpus(SERIAL, 1.5)
+    second.restore_shares(SERIAL, 1.5, None)
     assert Path(its.cpu, "cpu.cfs_quota_us").read_text() == "150000\n", "as its record says"
-    second.set_cpus(SERIAL, 2.5)
+    second.set_shares(SERIAL, 2.5, None)
     assert Path(its.cpu, "cpu.cfs_quota_us").read_text() == "250000\n"
-    second.set_cpus(SERIAL, None)
+    second.set_shares(SERIAL, None, None)
     assert Path(its.cpu, "cpu.cfs_quota_us").read_text() == "-1\n"
     second.kill(SERIAL)
     next_of(second)
     assert not os.path.exists(its.cpu)
     with pytest.raises(Refused, match="has ended"):
-        second.set_cpus(SERIAL, 1.0)
+        second.set_shares(SERIAL, 1.0, None)
 
 
 def test_a_runner_that_is_still_in_the_jobs_group_is_not_limited(
@@ -189,7 +178,7 @@ def test_a_runner_that_is_still_in_the_jobs_group_is_not_limited(
         pytest.skip("no cgroup v2 here")
     wait_until(lambda: host.runner() not in cgroups.processes(tree))
     assert cgroups.join(tree, host.runner())
-    daemon.set_cpus(SERIAL, 1.0)
+    daemon.set_shares(SERIAL, 1.0, None)
     assert its.cpu is not None
     assert host.runner() not in cgroups.processes(its.cpu)
     assert len(cgroups.processes(its.cpu)) == 1
@@ -206,7 +195,7 @@ def test_a_job_that_forks_all_the_time_is_gathered_whole(
     code += "while True:\n    if os.fork(): os._exit(0)\n    time.sleep(0.002)"
     daemon = launch(host, controllers, *python(code))
     host.ready()
-    daemon.set_cpus(SERIAL, 1.0)
+    daemon.set_shares(SERIAL, 1.0, None)
     its = own(host)
     assert its.cpu is not None
     wait_until(lambda: its.cpu and len(cgroups.processes(its.cpu)) == 2)
@@ -225,9 +214,9 @@ def test_an_attempt_of_an_earlier_release(host: Host, controllers: Controllers) 
     path.write_text(json.dumps(record))
     second = relaunch(host, controllers)
     assert isinstance(second.adopt(SERIAL, 3), Running)
-    second.restore_cpus(SERIAL, None)
+    second.restore_shares(SERIAL, None, None)
     with pytest.raises(Refused, match="its CPUs cannot be limited"):
-        second.set_cpus(SERIAL, 1.0)
+        second.set_shares(SERIAL, 1.0, None)
     second.kill(SERIAL)
     assert isinstance(next_of(second), Ended)
     second.forget(SERIAL)
@@ -353,6 +342,6 @@ def test_without_a_controller_cpus_cannot_change(host: Host) -> None:
     daemon = launch(host, reason, *SLEEPER, cpus=1.0)
     host.ready()
     with pytest.raises(Refused, match="CPUs are booked, not enforced: there is no cgroup v2"):
-        daemon.set_cpus(SERIAL, 2.0)
+        daemon.set_shares(SERIAL, 2.0, None)
     daemon.kill(SERIAL)
     next_of(daemon)

@@ -181,6 +181,13 @@ def test_the_files_of_a_daemon(tmp_path: Any) -> None:
 # ------------------------------------------------------------------ rules
 
 
+def test_names_of_gpus_that_are_not_here() -> None:
+    assert served.gpu_order([]) is None
+    found = served.gpu_order(["h200", "7"])
+    assert found is not None
+    judged(found, "warn", "no GPU here is named 'h200'; '7' (gpus.order)")
+
+
 def test_rules_that_have_failed_are_said() -> None:
     judged(served.rules([]), "ok", "work")
     judged(served.rules(["the policy x failed (KeyError)"]), "warn", "the policy x failed")

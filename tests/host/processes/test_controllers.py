@@ -11,8 +11,11 @@ from pathlib import Path
 
 import pytest
 
+from radrm.config import NodeConfig
+from radrm.host.node import NodeWatch
 from radrm.host.processes import cgroups, limits
 from radrm.host.processes.controllers import Controllers, prepare
+from radrm.host.processes.counted import Counted, counted
 from radrm.host.processes.limits import Limits
 
 ME = str(os.getpid())
@@ -74,10 +77,9 @@ def test_a_daemon_alone_in_its_group_moves_and_shares_out(
     assert found == Controllers(str(tree.own), str(tree.own))
     assert (tree.own / "cgroup.procs").read_text() == ""
     assert (tree.own / "radrm-daemon/cgroup.procs").read_text() == f"{ME}\n"
-    assert (tree.own / "cgroup.subtree_control").read_text().split() == ["cpu", "memory"]
-    assert found.groups("radrm-7-a") == dict.fromkeys(
-        ("cpu", "memory"), str(tree.own / "radrm-7-a")
-    )
+    assert (tree.own / "cgroup.subtree_control").read_text().split() == ["cpu", "memory", "io"]
+    path = str(tree.own / "radrm-7-a")
+    assert found.groups("radrm-7-a") == {"cpu": path, "memory": path, "account": None}
     assert found.why_not("cpu", "memory") is None
 
 
@@ -123,7 +125,7 @@ def test_a_group_that_is_not_ours_is_left_as_it_is(
     why = found.why_not("cpu", "memory")
     assert why is not None and "\n" not in why
     assert why.startswith("CPUs and host memory are booked, not enforced: ") and reason in why
-    assert found.groups("radrm-7-a") == {"cpu": None, "memory": None}
+    assert found.groups("radrm-7-a") == {"cpu": None, "memory": None, "account": None}
 
 
 def test_one_controller_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -204,6 +206,48 @@ def test_limits_of_version_2(group: Path) -> None:
     assert (group / "cpu.max").read_text().startswith("max 100000")
     assert limits.set_cpus(str(group), 0.001)
     assert (group / "cpu.max").read_text().startswith("1000 "), "the kernel's smallest quota"
+
+
+@pytest.mark.parametrize(
+    ("weight", "written"),
+    [(None, "100"), (1.0, "100"), (0.01, "1"), (100.0, "10000"), (0.001, "1"), (1e6, "10000")],
+)
+def test_weights_of_version_2(group: Path, weight: float | None, written: str) -> None:
+    (group / "cpu.weight").write_text("")
+    assert limits.set_weight(str(group), weight)
+    assert (group / "cpu.weight").read_text() == written
+
+
+def test_a_weight_alone_needs_the_group(group: Path) -> None:
+    (group / "cpu.weight").write_text("100   ")
+    its = Limits(str(group), str(group), cpu_weight=2.5)
+    assert its.wanted() == [str(group)]
+    assert its.apply() is None
+    assert (group / "cpu.weight").read_text().startswith("250")
+    assert (group / "cpu.max").read_text() == "max"
+    assert Limits.of({"limits": its.as_fields()}, 7).as_fields() == its.as_fields()
+
+
+def test_what_version_2_has_counted(group: Path) -> None:
+    assert counted(str(group), Limits(str(group), str(group))) == Counted()
+    (group / "cpu.stat").write_text("usage_usec 2500000\nuser_usec 2000000\nsystem_usec 500000\n")
+    (group / "memory.current").write_text(f"{300 << 20}\n")
+    (group / "io.stat").write_text(
+        "8:0 rbytes=100 wbytes=20 rios=1 wios=1 dbytes=7 dios=1\n259:1 rbytes=3 wbytes=x\n"
+    )
+    found = counted(str(group), Limits(str(group), str(group)))
+    assert found == Counted(2.5, 300, 123)
+    assert counted(None, Limits()) == Counted()
+    (group / "cpu.stat").write_text("usage_usec many\n")
+    (group / "memory.current").write_text("max\n")
+    assert counted(str(group), Limits()) == Counted(None, None, 123)
+
+
+def test_where_no_share_can_be_set_the_node_says_so() -> None:
+    assert Controllers(cpu="/c").shares_refused is None
+    found = Controllers(reasons=(("cpu", "there is no cgroup v2 for this user"),))
+    assert found.shares_refused == "CPU shares cannot be set: there is no cgroup v2 for this user"
+    assert NodeWatch(NodeConfig(), shares_refused="why").look().shares_refused == "why"
 
 
 @pytest.mark.parametrize(

@@ -19,12 +19,13 @@ from radrm.interference.model import Load as JobLoad
 from radrm.simulated.power import watts
 from radrm.simulated.spec import parse
 from radrm.simulator import estimates
+from radrm.simulator.courses import course_of
 from radrm.simulator.engine import simulate
 from radrm.simulator.run import DeviceRun, Run
 from radrm.simulator.scenario import Scenario
 from radrm.simulator.servers import simulate_servers
 from radrm.simulator.traces.job import TraceJob
-from radrm.simulator.world import World, course_of
+from radrm.simulator.world import World
 from tests.simulator.traces import PLAIN, POLICIES, drawn, job, scenario, traces
 
 FIDELITIES = ("radrm", "published")

@@ -1,0 +1,174 @@
+"""The jobs of an experiment, and one run of them.
+
+A worker of the thesis is a GPU here: the jobs of one share it equally, and lose some 6 % by
+sharing. A job stands still to save, and starts anew for its move: five seconds together, as
+published (Zheng's thesis, section 3.3).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from hashlib import blake2b
+from random import Random
+from statistics import fmean
+from typing import Any
+
+from radrm.config import Config
+from radrm.core.rules import Ask
+from radrm.core.scheduler import Rules
+from radrm.core.view import Offer
+from radrm.planners.order_policy import OrderPolicy
+from radrm.planners.specon import SpeCon
+from radrm.policies.exclusive import Exclusive
+from radrm.policies.lug import Lug
+from radrm.policies.magm import Magm
+from radrm.policies.sharing import Sharing
+from radrm.simulated.spec import parse
+from radrm.simulator.engine import tasks_of
+from radrm.simulator.history import History
+from radrm.simulator.reporting.loop import ReportingLoop
+from radrm.simulator.run import Run
+from radrm.simulator.scenario import Life, Scenario
+from radrm.simulator.traces.job import TraceJob
+from radrm.wiring import make_rules, make_settings
+
+START_S, SAVE_S = 3.0, 2.0
+REPORT_S = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Model:
+    """A model's seconds alone on a worker, and how fast its loss falls (exp(-k x work done))."""
+
+    name: str
+    duration_s: float
+    loss_k: float
+
+
+VAE = Model("VAE", 138.0, 25.0)
+MODELS = (
+    VAE,
+    Model("GRU", 140.0, 12.0),
+    Model("Bidirectional-RNN", 240.0, 15.0),
+    Model("RNN", 120.0, 10.0),
+    Model("Dynamic-RNN", 210.0, 20.0),
+)
+"""The five models of Table 6.3. Their times and losses are not published.
+
+VAE has the time with which 20 of them at fixed intervals take 275 s without SpeCon; the others have
+times with which 20 mixed jobs take some 710 s.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """The jobs of an experiment: fixed intervals of `every_s`, or at random within `within_s`."""
+
+    jobs: int
+    workers: int
+    mixed: bool = False
+    every_s: float | None = None
+    within_s: float = 300.0
+
+    def trace(self, seed: int) -> list[TraceJob]:
+        """Return the jobs, by time."""
+        rng = Random(f"specon {seed}")
+        found = []
+        for at in range(self.jobs):
+            model = rng.choice(MODELS) if self.mixed else VAE
+            factor = rng.uniform(0.8, 1.2)  # Pytorch or Tensorflow
+            submit_s = rng.uniform(0.0, self.within_s)
+            if self.every_s is not None:
+                submit_s = at * self.every_s
+            found.append(
+                TraceJob(
+                    submit_s,
+                    model.name,
+                    1,
+                    model.duration_s * (factor if self.mixed else 1.0) + START_S,
+                    1000.0,
+                    1.0,
+                    loss_k=model.loss_k,
+                    report_s=REPORT_S,
+                    checkpoint_s=SAVE_S,
+                )
+            )
+        return sorted(found, key=lambda job: job.submit_s)
+
+
+@dataclass(frozen=True, slots=True)
+class Blind(Sharing):
+    """Puts each job on a worker drawn by lot, whatever runs there."""
+
+    conditions: bool = False
+    seed: int = 0
+    name: str = "blind"
+    version: int = 1
+
+    def choose(
+        self, ask: Ask, eligible: Sequence[Offer], state: Any
+    ) -> tuple[Sequence[Offer], Any]:
+        lot = blake2b(f"{self.seed} {ask.job.id}".encode(), digest_size=8).digest()
+        return (eligible[int.from_bytes(lot, "big") % len(eligible)],), state
+
+
+def placements(seed: int) -> dict[str, Sharing]:
+    """Return the policies that place jobs, by name. `fewest` and `lug` go by live load."""
+    return {
+        "blind": Blind(seed=seed),
+        "fewest": Magm(conditions=False),
+        "lug": Lug(conditions=False),
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """One run: each job's completion time, the makespan, and the moves."""
+
+    completion_s: tuple[float, ...]
+    makespan_s: float
+    moves: int
+
+    @property
+    def mean_s(self) -> float:
+        return fmean(self.completion_s)
+
+
+@dataclass(frozen=True, slots=True)
+class Played:
+    """How a trial is played: the placement, and SpeCon's settings (None: without it)."""
+
+    placement: str = "blind"
+    specon: Mapping[str, Any] | None = field(default=None)
+
+
+def play(trial: Trial, played: Played, seed: int) -> Found:
+    """Return one run of a trial. Equal seeds have equal jobs and equal lots."""
+    run = _run(trial.trace(seed), trial.workers, placements(seed)[played.placement], played.specon)
+    ended = [(each.job.submit_s, each.ended_s) for each in run.jobs]
+    assert all(end_s is not None for _, end_s in ended)
+    times = tuple((end_s or 0.0) - submit_s for submit_s, end_s in ended)
+    begun_s = min(submit_s for submit_s, _ in ended)
+    moves = sum(len(each.attempts) - 1 for each in run.jobs)
+    return Found(times, run.ended_s - begun_s, moves)
+
+
+def _run(
+    jobs: Sequence[TraceJob], workers: int, policy: Sharing, specon: Mapping[str, Any] | None
+) -> Run:
+    life = Life(start_up_s=START_S, ramp_s=0.0, hold_s=0.0, spread=0.0, work_sd=0.0)
+    config = Config(policy="rr", order="fifo", planner=("default",), core={"smact_warm_s": 0.0})
+    scenario = Scenario(parse(f"sim:{workers}xA100-80GB"), config, life=life)
+    made, alone = make_rules(config), Exclusive()
+    planners: tuple[Any, ...] = (OrderPolicy(made.order, policy, alone),)
+    if specon is not None:
+        planners += (SpeCon(policy, alone, **specon),)
+    rules = Rules(made.order, planners, made.recovery, made.fallback)
+    settings = replace(make_settings(config), checkpoint_limit_s=300.0)
+    tasks, history = tasks_of(jobs, scenario), History(jobs)
+    loop = ReportingLoop(
+        scenario.devices, True, rules, settings, tasks, history, cpus=None, cpus_per_device=True
+    )
+    loop.run()
+    return history.run(loop.world.device_runs())

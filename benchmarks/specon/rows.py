@@ -1,0 +1,152 @@
+"""The published experiments of SpeCon (Zheng's thesis, section 6.2), and ours beside them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from statistics import fmean
+from typing import Any
+
+from benchmarks.specon.farm import Found, Played, Trial, play
+
+LETTER: Mapping[str, Any] = {"measure": "paper"}
+DEFAULT: Mapping[str, Any] = {}
+LIVE = ("fewest", "lug")
+"""The placements by live load: the most free memory (here: the fewest jobs), and the lowest SM
+activity."""
+LIVE_WORST = 0.5
+"""From these, the mean may grow by this many per cent at most."""
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """An experiment with its published changes in per cent, and those to reach (None: reported).
+
+    `sooner`: the published number of jobs that end sooner. `settings` replace SpeCon's.
+    """
+
+    name: str
+    trial: Trial
+    mean: float
+    makespan: float | None = None
+    sooner: int | None = None
+    reach: tuple[float, float] | None = None
+    settings: tuple[tuple[str, float], ...] = ()
+
+
+_FIXED = Trial(20, 4, every_s=50.0)
+_RANDOM = Trial(20, 4)
+ROWS = (
+    Row("20 mixed jobs, 4 workers", Trial(20, 4, True), -13.6, -24.7, 15, (-10.0, -20.0)),
+    Row("30 mixed jobs, 4 workers", Trial(30, 4, True), -5.9, -16.4, 20, (-6.0, -15.0)),
+    Row(
+        "50 mixed jobs, 8 workers",
+        Trial(50, 8, True, within_s=1200.0),
+        -7.2,
+        -11.1,
+        30,
+        (-7.0, -10.0),
+    ),
+    Row("20 VAE, one each 50 s", _FIXED, -14.7, -5.6, 11),
+    *(
+        Row(
+            f"20 VAE at random, α {alpha:g}, {interval_s:g} s",
+            _RANDOM,
+            mean,
+            settings=(("alpha", alpha), ("interval_s", interval_s)),
+        )
+        for alpha, interval_s, mean in (
+            (0.05, 20.0, -1.1),
+            (0.05, 25.0, -5.2),
+            (0.05, 30.0, -8.0),
+            (0.01, 30.0, -7.2),
+            (0.1, 30.0, -9.5),
+        )
+    ),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What SpeCon changes, in per cent: means over seeds, and the worst mean of a seed."""
+
+    mean: float
+    makespan: float
+    sooner: float
+    worst: float
+    moves: float
+
+
+@cache
+def _without(trial: Trial, placement: str, seed: int) -> Found:
+    return play(trial, Played(placement), seed)
+
+
+def change(
+    trial: Trial, settings: Mapping[str, Any], seeds: Sequence[int], placement: str = "blind"
+) -> Change:
+    """Return what SpeCon changes in a trial, over these seeds."""
+    before = [_without(trial, placement, seed) for seed in seeds]
+    after = [play(trial, Played(placement, settings), seed) for seed in seeds]
+    pairs = list(zip(before, after, strict=True))
+    means = [100 * (b.mean_s / a.mean_s - 1) for a, b in pairs]
+    return Change(
+        mean=fmean(means),
+        makespan=fmean(100 * (b.makespan_s / a.makespan_s - 1) for a, b in pairs),
+        sooner=fmean(_sooner(a, b) for a, b in pairs),
+        worst=max(means),
+        moves=fmean(b.moves for _, b in pairs),
+    )
+
+
+def _sooner(before: Found, after: Found) -> int:
+    """Return the number of jobs that end sooner, by half a second or more."""
+    pairs = zip(before.completion_s, after.completion_s, strict=True)
+    return sum(b < a - 0.5 for a, b in pairs)
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """A row with what the letter and the default change, and the times without SpeCon."""
+
+    row: Row
+    letter: Change
+    default: Change
+    mean_s: float
+    makespan_s: float
+
+    def misses(self) -> list[str]:
+        """Return what the default does not reach."""
+        if self.row.reach is None:
+            return []
+        mean, makespan = self.row.reach
+        found = []
+        if self.default.mean > mean:
+            found.append(f"mean {mean:g} %")
+        if self.default.makespan > makespan:
+            found.append(f"makespan {makespan:g} %")
+        return found
+
+
+def measured(row: Row, seeds: Sequence[int]) -> Measured:
+    """Return a row with its measurements."""
+    own = dict(row.settings)
+    before = [_without(row.trial, "blind", seed) for seed in seeds]
+    return Measured(
+        row,
+        change(row.trial, {**LETTER, **own}, seeds),
+        change(row.trial, {**DEFAULT, **own}, seeds),
+        fmean(found.mean_s for found in before),
+        fmean(found.makespan_s for found in before),
+    )
+
+
+def live_worst(seeds: Sequence[int]) -> dict[tuple[str, str], Change]:
+    """Return what the default changes from placement by live load, by trial and placement."""
+    trials = {row.trial: row.name.split(", α")[0] for row in ROWS}
+    return {
+        (name, placement): change(trial, DEFAULT, seeds, placement)
+        for trial, name in trials.items()
+        for placement in LIVE
+    }

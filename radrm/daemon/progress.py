@@ -1,0 +1,208 @@
+"""Convert what jobs report into events, within limits that no job can exceed.
+
+Theory of operation. Each attempt has a socket of its own (`host/progress/receiver.py`). Once a
+second the daemon takes at most 16 datagrams from each, and keeps the last value of each key. One
+attempt causes at most one `ProgressReported` and one `CheckpointTaken` in `interval_s`; what comes
+in between waits for the next. So a flood costs its own job reports, and other jobs nothing.
+
+Two things are outside these limits. A job that was asked to save is read to the end of its queue,
+and its answer counts at once. So is a job that has ended: its last report comes before its end.
+
+A `saved` that was sent within the second before a request answers it, too: it names the step that
+is saved, so the core never believes more than is saved.
+
+Reports are volatile (`core/decision.py`) and cost no transaction. Those sent while no daemon runs
+are lost. What is dropped is counted; the counts of this daemon's attempts are in its memory only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from radrm.core import events as ev
+from radrm.core.records import Attempt, Instant, Job
+from radrm.core.scheduler import Scheduler
+from radrm.core.snapshot import Snapshot
+from radrm.core.words import ActionKind
+from radrm.host.clock import Clock
+from radrm.host.progress.receiver import Receiver
+from radrm.host.progress.reports import BadReport, Latest, parse
+
+MOST_AT_ONCE = 16
+"""Datagrams of one attempt that are read in one round."""
+MOST_AT_END = 1024
+"""Datagrams that are read of a job that was asked to save or has ended: more than the kernel keeps
+by the usual settings (10 to 512)."""
+MOST_KEPT = 2000
+"""Attempts whose counts of dropped reports are remembered."""
+
+
+@dataclass(frozen=True, slots=True)
+class Dropped:
+    """How many datagrams of an attempt were dropped, and why the last one was."""
+
+    count: int
+    reason: str
+
+
+@dataclass(slots=True)
+class _Sender:
+    """What an attempt has reported; `fresh` and `saved`: not said to the scheduler yet."""
+
+    job_id: int
+    serial: int
+    latest: Latest = field(default_factory=Latest)
+    fresh: bool = False
+    saved: bool = False
+    next_s: float = float("-inf")
+    """Boot-time second from which the limit allows the next event."""
+
+
+class Reports:
+    """What the live attempts report. Used by the loop's thread.
+
+    `interval_s`: least seconds between two events about an attempt. `look_s`: seconds between two
+    rounds. Both on the clock.
+    """
+
+    def __init__(
+        self,
+        clock: Clock,
+        scheduler: Scheduler,
+        receiver: Receiver,
+        interval_s: float,
+        look_s: float,
+    ) -> None:
+        self._clock = clock
+        self._scheduler = scheduler
+        self._receiver = receiver
+        self._interval_s = interval_s
+        self._look_s = look_s
+        self._next_s = 0.0
+        self._senders: dict[int, _Sender] = {}
+        self._waiting: dict[int, _Sender] = {}
+        """Those that have something to say."""
+        self._dropped: dict[int, Dropped] = {}
+
+    # ------------------------------------------------------------- attempts come and go
+
+    def open(self, job: Job, serial: int) -> str:
+        """Bind the socket of an attempt; return its path, "" if there is none."""
+        path = self._receiver.open(serial, job.spec.uid)
+        if path:
+            self._senders[serial] = _Sender(job.id, serial)
+        return path
+
+    def adopt(self, running: Iterable[tuple[Job, Attempt]]) -> None:
+        """Bind the sockets of the attempts of an earlier daemon; remove those of ended ones."""
+        for job, attempt in running:
+            if attempt.serial not in self._senders:
+                self.open(job, attempt.serial)
+        self._receiver.remove_left()
+
+    def close(self, serial: int) -> None:
+        """Remove the socket of an attempt that has ended."""
+        self._receiver.close(serial)
+        self._senders.pop(serial, None)
+        self._waiting.pop(serial, None)
+
+    # ------------------------------------------------------------- events
+
+    @property
+    def due_s(self) -> float | None:
+        """Boot-time second of the next round; None while no attempt can report."""
+        return self._next_s if self._senders else None
+
+    def events(self) -> list[ev.Event]:
+        """The events of a round, if it is due."""
+        now = self._clock.now()
+        if not self._senders or now.boot_s < self._next_s:
+            return []
+        self._next_s = now.boot_s + self._look_s
+        snapshot = self._scheduler.snapshot
+        for serial in self._receiver.ready():
+            sender = self._senders[serial]
+            asked = _is_asked(snapshot, sender)
+            self._take(sender, MOST_AT_END if asked else MOST_AT_ONCE, now)
+        found: list[ev.Event] = []
+        for sender in tuple(self._waiting.values()):
+            if now.boot_s >= sender.next_s:
+                found += self._said(sender, now)
+            elif sender.saved and _is_asked(snapshot, sender):
+                found.append(_checkpoint(sender, now))
+                if not sender.fresh:
+                    del self._waiting[sender.serial]
+        return found
+
+    def last_of(self, ends: Iterable[ev.Event]) -> list[ev.Event]:
+        """What attempts have reported before these ends."""
+        now = self._clock.now()
+        found: list[ev.Event] = []
+        for end in ends:
+            sender = self._senders.get(end.serial) if isinstance(end, ev.AttemptEnded) else None
+            if sender is not None:
+                self._take(sender, MOST_AT_END, now)
+                found += self._said(sender, now)
+        return found
+
+    def dropped(self, serial: int) -> Dropped | None:
+        """What was dropped of an attempt; None: nothing that this daemon knows of."""
+        return self._dropped.get(serial)
+
+    # ------------------------------------------------------------- one sender
+
+    def _take(self, sender: _Sender, most: int, now: Instant) -> None:
+        """Read the datagrams that wait."""
+        for datagram in self._receiver.read(sender.serial, most):
+            try:
+                report = parse(datagram)
+            except BadReport as bad:
+                self._drop(sender.serial, str(bad))
+                continue
+            if report:
+                sender.latest.take(report, now)
+                sender.fresh = True
+                sender.saved = sender.saved or "saved" in report
+                self._waiting[sender.serial] = sender
+
+    def _drop(self, serial: int, reason: str) -> None:
+        before = self._dropped.pop(serial, None)
+        if len(self._dropped) >= MOST_KEPT:
+            del self._dropped[next(iter(self._dropped))]
+        self._dropped[serial] = Dropped(before.count + 1 if before else 1, reason)
+
+    def _said(self, sender: _Sender, now: Instant) -> list[ev.Event]:
+        """The events for all that a sender has said since the last ones."""
+        found: list[ev.Event] = []
+        if sender.fresh:
+            sender.fresh = False
+            found.append(
+                ev.ProgressReported(
+                    at=now,
+                    job_id=sender.job_id,
+                    serial=sender.serial,
+                    progress=sender.latest.progress(now),
+                )
+            )
+        if sender.saved:
+            found.append(_checkpoint(sender, now))
+        self._waiting.pop(sender.serial, None)
+        sender.next_s = now.boot_s + self._interval_s
+        return found
+
+
+def _checkpoint(sender: _Sender, now: Instant) -> ev.CheckpointTaken:
+    """The event for the state that a sender has saved last."""
+    sender.saved = False
+    saved = sender.latest.saved
+    happened = saved.at if saved is not None else now
+    return ev.CheckpointTaken(
+        at=now, job_id=sender.job_id, serial=sender.serial, happened=happened, progress=saved
+    )
+
+
+def _is_asked(snapshot: Snapshot, sender: _Sender) -> bool:
+    """True if the scheduler waits for the job to save its state."""
+    attempt = snapshot.live_attempt(sender.job_id, sender.serial)
+    return attempt is not None and attempt.asked(ActionKind.CHECKPOINT) is not None

@@ -1,0 +1,127 @@
+"""What a datagram says of a job's progress, and what a job has said last.
+
+A datagram is UTF-8 text of at most 512 bytes: lines `key=value`. The keys are `step`, `total`,
+`epoch`, `loss`, `work_done` (0..1) and `saved` (the step that is saved); the values are numbers.
+Other keys are ignored, so that newer senders can say more. A datagram with a mistake is dropped
+as a whole: one half of a report would only mislead.
+
+A newer value replaces what contradicts it: a step beyond the known total makes the total unknown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import isfinite
+
+from radrm.core.records import Instant, Progress
+
+MOST_BYTES = 512
+"""The longest datagram."""
+_KEYS = frozenset({"step", "total", "epoch", "loss", "work_done", "saved"})
+_NEVER_NEGATIVE = ("step", "total", "epoch", "saved")
+_MOST_SHOWN = 24
+
+
+class BadReport(ValueError):
+    """A datagram that is dropped; the message is the reason, in one line."""
+
+
+def parse(datagram: bytes) -> dict[str, float]:
+    """Return the values of the known keys. Raises `BadReport`."""
+    if len(datagram) > MOST_BYTES:
+        raise BadReport(f"longer than {MOST_BYTES} bytes")
+    try:
+        lines = datagram.decode().splitlines()
+    except UnicodeDecodeError:
+        raise BadReport("not UTF-8 text") from None
+    found: dict[str, float] = {}
+    for line in lines:
+        key, equals, text = line.partition("=")
+        key = key.strip()
+        if not equals and key:
+            raise BadReport(f"{_shown(line)} is not KEY=NUMBER")
+        if key in _KEYS:
+            found[key] = _number(key, text)
+    _check(found)
+    return found
+
+
+def _number(key: str, text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        raise BadReport(f"{key}={_shown(text)} is not a number") from None
+    if not isfinite(value):
+        raise BadReport(f"{key}={value} is not a finite number")
+    return value
+
+
+def _check(found: Mapping[str, float]) -> None:
+    for key in _NEVER_NEGATIVE:
+        if found.get(key, 0.0) < 0:
+            raise BadReport(f"{key}={found[key]:g} is negative")
+    if not 0 <= found.get("work_done", 0.0) <= 1:
+        raise BadReport(f"work_done={found['work_done']:g} is not between 0 and 1")
+    if "total" in found and found.get("step", 0.0) > found["total"]:
+        raise BadReport(f"step={found['step']:g} is more than total={found['total']:g}")
+
+
+def _shown(text: str) -> str:
+    cut = text if len(text) <= _MOST_SHOWN else text[:_MOST_SHOWN] + "..."
+    return ascii(cut)
+
+
+@dataclass(slots=True)
+class Latest:
+    """The last value of each key that one attempt has reported; None: it did not say."""
+
+    at: Instant | None = None
+    """When the last report was read."""
+    step: float | None = None
+    total: float | None = None
+    epoch: float | None = None
+    loss: float | None = None
+    work_done: float | None = None
+    saved: Progress | None = None
+    """The progress that it has saved."""
+
+    def take(self, report: Mapping[str, float], now: Instant) -> None:
+        """Note a report, as `parse` returns it."""
+        self.at = now
+        saved = report.get("saved")
+        if saved is not None and "step" not in report and saved > (self.step or 0.0):
+            report = {**report, "step": saved}
+        self.step = report.get("step", self.step)
+        self.total = report.get("total", self.total)
+        self.epoch = report.get("epoch", self.epoch)
+        self.loss = report.get("loss", self.loss)
+        if self.step is not None and self.total is not None and self.step > self.total:
+            if "step" in report:
+                self.total = None
+            else:
+                self.step = None  # the total is new: so are the steps to come
+            self.work_done = None
+        if "work_done" in report:
+            self.work_done = report["work_done"]
+        elif "step" in report or "total" in report:
+            self.work_done = _fraction(self.step, self.total, self.work_done)
+        if saved is not None:
+            self.saved = self._as_of(saved, now)
+
+    def _as_of(self, step: float, now: Instant) -> Progress:
+        """Return the progress at a step. Loss and epoch are known only if it is the last one."""
+        if step == self.step:
+            return self.progress(now)
+        total = self.total if self.total is not None and step <= self.total else None
+        return Progress(now, step, total, work_done=_fraction(step, total, None))
+
+    def progress(self, now: Instant) -> Progress:
+        """Return all that is known, as of the last report."""
+        at = self.at or now
+        return Progress(at, self.step, self.total, self.loss, self.work_done, self.epoch)
+
+
+def _fraction(step: float | None, total: float | None, known: float | None) -> float | None:
+    """Return the part of all steps that is done; `known` if the steps do not tell."""
+    return known if step is None or not total else step / total

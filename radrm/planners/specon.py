@@ -1,0 +1,370 @@
+"""SpeCon: jobs that hardly improve any more move to devices with less to do.
+
+Theory of operation
+-------------------
+Zheng's thesis, section 5.2, with a device as the worker. Every `interval_s`:
+
+- Algorithm 3 (`convergence`) puts each job into a category. A converged job that slows down
+  further, beside at least two that are not converged, asks for a move.
+- Algorithm 4 gives each device a score: the weights of the categories of its jobs, summed. The job
+  moves to the device with the lowest score (ties: lowest SM activity). It stays if its own device
+  is among the lowest.
+- Algorithm 5 acts when all jobs have converged. With n jobs on m devices each device should have
+  floor(n / m). Idle devices get a job each; without any, those with fewer than floor(n / m) - 1.
+  The job that converged last moves first. (Line 27 means the target.)
+
+A job is moved at most once by Algorithm 4 and once by Algorithm 5. It must be able to save its
+work, and have one GPU that it shares.
+
+`measure = "paper"` is that. By default a move must also be worth it (`moving`): the job itself does
+not end later, and the jobs of both devices win together `min_gain` times what the move costs. Only
+GPUs of the job's type count, because no speed on another type is known, and only those that the
+lists of GPUs put no lower. While a job waits for a GPU, no job moves to an idle one. And jobs that
+report no loss do not keep Algorithm 5 from acting.
+
+Either way a target must pass the core's checks and the site's policy, as for a job that starts.
+
+Invariants:
+- A job is marked when the core has carried out its move, also if that fails later. So nothing is
+  asked for twice, and a job that could not save in time is left alone.
+- A job that is under way counts where it goes. So two jobs of one run see each other.
+
+What a restart sees: the notes of unfinished jobs, and the moment of the last run on both clocks.
+After a reboot a new interval begins.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from radrm.core import events as ev
+from radrm.core.planning.fallback import find_with_fallback
+from radrm.core.proposals import Migrate, Proposal
+from radrm.core.records import Attempt, Device, Job, Placement, Refusal
+from radrm.core.rules import Plan, Planner, Policy
+from radrm.core.view import View
+from radrm.core.words import ActionKind, CheckpointKind, Collocation, JobState, Quantity
+from radrm.planners.convergence import (
+    CONVERGED,
+    PROGRESSING,
+    WATCHING,
+    Note,
+    judge,
+    judge_as_published,
+    moment,
+    plain_moment,
+)
+from radrm.planners.moving import Member, cost_of_move_s, speeds_of, time_won, work_left_s
+
+_MOST_WEIGHED = 4
+"""The moves that one run weighs: the next run weighs others first."""
+_UNKNOWN_SMACT = 0.7
+_MEASURES = ("relative", "paper")
+
+
+@dataclass(frozen=True, slots=True)
+class SpeCon(Planner):
+    """Move converged jobs to devices with less to do. It runs beside a planner that starts jobs."""
+
+    policy: Policy
+    recovery_policy: Policy
+    alpha: float = 0.01
+    """A job whose loss changes by less in an interval is slow (above 0). By default it is a part
+    of the job's largest fall so far."""
+    interval_s: float = 30.0
+    """Seconds between two runs (at least 1)."""
+    min_gain: float = 2.0
+    """A move must win this multiple of what it costs (saving, starting and warming up)."""
+    weight_progressing: float = 2.0
+    """What a job that improves adds to its GPU's score. The weights may not rise from
+    progressing to watching to converged; each is above 0."""
+    weight_watching: float = 1.5
+    """The same for a job that has become slow."""
+    weight_converged: float = 1.0
+    """The same for a job that has converged."""
+    measure: str = "relative"
+    """`relative`, or `paper`: the published algorithms, whatever a move wins."""
+    name: str = "specon"
+    version: int = 1
+    starts_jobs: bool = False
+    listens: frozenset[type[ev.Event]] = frozenset({ev.AttemptStarted})
+
+    def __post_init__(self) -> None:
+        if not self.alpha > 0:
+            raise ValueError(f"alpha = {self.alpha:g} is not above 0")
+        if not self.interval_s >= 1:
+            raise ValueError(f"interval_s = {self.interval_s:g} is not at least 1 (second)")
+        if not self.weight_progressing >= self.weight_watching >= self.weight_converged > 0:
+            raise ValueError(
+                "the weights must be weight_progressing >= weight_watching >= weight_converged > 0"
+            )
+        if self.measure not in _MEASURES:
+            raise ValueError(f"measure = {self.measure!r} is neither 'relative' nor 'paper'")
+
+    def plan(self, view: View, event: ev.Event, state: Any) -> Plan:
+        kept = state or {"last": None, "count": 0, "jobs": {}}
+        now = view.now
+        passed_s = None if kept["last"] is None else now.since(moment(kept["last"]))
+        if passed_s is not None and passed_s < 0:
+            passed_s = None  # another boot, of which the records do not tell
+        plan = Plan(state=kept)
+        if passed_s is not None and passed_s < self.interval_s - 0.001:
+            plan.wake_at = now.boot_s + self.interval_s - passed_s
+            return plan
+        plan.proposals = self._run(view, plan, judged=passed_s is not None)
+        return plan
+
+    def _run(self, view: View, plan: Plan, *, judged: bool) -> Iterator[Proposal]:
+        """Run the algorithms. `judged` False: an interval only begins."""
+        kept = plan.state
+        running = list(view.running())
+        notes = {
+            int(job_id): Note(**note)
+            for job_id, note in kept["jobs"].items()
+            if view.job(int(job_id)) is not None
+        }
+        run = _Run(self, view, running, notes, kept["count"])
+        if judged:
+            yield from run.proposals()
+        plan.state = {
+            "last": plain_moment(view.now) if running else None,
+            "count": run.count,
+            "jobs": {str(job_id): note.plain() for job_id, note in notes.items()},
+        }
+        plan.wake_at = view.now.boot_s + self.interval_s if running else None
+
+    def explain(self, view: View, job: Job) -> Sequence[Refusal]:
+        return ()  # no job waits because of it
+
+
+@dataclass(slots=True)
+class _Run:
+    """One run of the algorithms."""
+
+    rule: SpeCon
+    view: View
+    running: Sequence[tuple[Job, Attempt]]
+    notes: dict[int, Note]
+    count: int
+    there: dict[str, list[int]] = field(default_factory=dict)
+    """The jobs of each device. One that moves counts at its target."""
+    weighed: int = 0
+
+    @property
+    def published(self) -> bool:
+        return self.rule.measure == "paper"
+
+    def proposals(self) -> Iterator[Proposal]:
+        asking = []
+        self.there = {device.uuid: [] for device in self.view.devices()}
+        for job, attempt in self.running:
+            note = self.notes.setdefault(job.id, Note(attempt.serial))
+            if note.serial != attempt.serial:
+                note.begin(attempt.serial)
+            if self._asks(job, attempt, note):
+                asking.append((job, attempt))
+            if job.target is not None or job.state is not JobState.STOPPING:
+                for uuid in (job.target or attempt.placement).devices:
+                    self.there.setdefault(uuid, []).append(job.id)
+        asking.sort(key=lambda each: (self.notes[each[0].id].weighed, each[0].id))
+        for job, attempt in asking:
+            yield from self._reallocate(job, attempt)
+        if self._all_converged():
+            yield from self._rebalance()
+
+    # ------------------------------------------------------------- Algorithm 3
+
+    def _asks(self, job: Job, attempt: Attempt, note: Note) -> bool:
+        """Judge a job, and return whether it asks for a move."""
+        before, rule = note.category, self.rule
+        if self.published:
+            asks = not note.moved and judge_as_published(note, job, rule.alpha)
+        else:
+            asks = judge(note, job, attempt, rule.alpha, rule.interval_s)
+        if note.category == CONVERGED != before:
+            self.count += 1
+            note.since = self.count
+        return asks and not note.moved and _can_move(job, attempt)
+
+    def _category(self, job_id: int) -> str:
+        note = self.notes.get(job_id)
+        return PROGRESSING if note is None else note.category
+
+    def _all_converged(self) -> bool:
+        """Return whether all jobs have converged: those that report a loss, unless published."""
+        known = [self.notes[job.id] for job, _ in self.running if job.id in self.notes]
+        if not self.published:
+            known = [note for note in known if note.loss is not None]
+        return bool(known) and all(note.category == CONVERGED for note in known)
+
+    # ------------------------------------------------------------- Algorithm 4
+
+    def _score(self, uuid: str) -> float:
+        rule = self.rule
+        weights = {
+            PROGRESSING: rule.weight_progressing,
+            WATCHING: rule.weight_watching,
+            CONVERGED: rule.weight_converged,
+        }
+        return sum(weights[self._category(job_id)] for job_id in self.there[uuid])
+
+    def _reallocate(self, job: Job, attempt: Attempt) -> Iterator[Proposal]:
+        (here,) = attempt.placement.devices
+        if self.weighed >= _MOST_WEIGHED:
+            return
+        growing = [each for each in self.there[here] if self._category(each) != CONVERGED]
+        if len(growing) <= 1:
+            return
+        scores = {device.uuid: self._score(device.uuid) for device in self.view.devices()}
+        if scores[here] <= min(scores.values()):
+            self.notes[job.id].moved = self.published  # line 9
+            return
+        lower = [device for device in self.view.devices() if scores[device.uuid] < scores[here]]
+        for score in sorted({scores[device.uuid] for device in lower}):
+            lowest = [device for device in lower if scores[device.uuid] == score]
+            targets = [(*self._place(job, attempt, each), each.index, each) for each in lowest]
+            found = [target for target in targets if target[1] is not None]
+            if not found:
+                continue
+            _, placement, _, target = min(found, key=lambda each: (each[0], each[2]))
+            assert placement is not None
+            if self._is_worth(job, attempt, target.uuid, placement):
+                yield Migrate(job_id=job.id, placement=placement)
+                self.notes[job.id].moved = self._is_moving(job.id, here, target.uuid)
+            return
+
+    # ------------------------------------------------------------- Algorithm 5
+
+    def _rebalance(self) -> Iterator[Proposal]:
+        devices = self.view.devices()
+        count = {device.uuid: len(self.there[device.uuid]) for device in devices}
+        each = sum(count.values()) // max(1, len(devices))
+        idle = [device for device in devices if not count[device.uuid]]
+        least = each if idle else each - 1
+        targets = [device for device in idle or devices if count[device.uuid] < least]
+        apart = {device.uuid for device in targets}
+        latest = sorted(self.running, key=lambda one: -self._since(one[0]))
+        for target in targets:
+            for job, attempt in latest:
+                if self.weighed >= _MOST_WEIGHED:
+                    return
+                if not self._may_rebalance(job, attempt, apart):
+                    continue
+                _, placement = self._place(job, attempt, target)
+                if placement is None:
+                    continue
+                if not self._is_worth(job, attempt, target.uuid, placement):
+                    continue
+                yield Migrate(job_id=job.id, placement=placement)
+                (here,) = attempt.placement.devices
+                note = self.notes[job.id]
+                note.rebalanced = self._is_moving(job.id, here, target.uuid)
+                if note.rebalanced:
+                    break
+
+    def _since(self, job: Job) -> int:
+        note = self.notes.get(job.id)
+        return 0 if note is None else note.since
+
+    def _may_rebalance(self, job: Job, attempt: Attempt, apart: set[str]) -> bool:
+        note = self.notes.get(job.id)
+        if note is None or note.rebalanced or note.category != CONVERGED:
+            return False
+        now = self.view.job(job.id)
+        if now is None or not _can_move(now, attempt):
+            return False
+        return not apart.intersection(attempt.placement.devices)
+
+    # ------------------------------------------------------------- moves
+
+    def _place(self, job: Job, attempt: Attempt, target: Device) -> tuple[float, Placement | None]:
+        """Return the target's SM activity, and how the job can be placed there; None: it cannot."""
+        view, (here,) = self.view, attempt.placement.devices
+        devices = {device.uuid: device for device in view.devices()}
+        if here not in devices:
+            return 1.0, None
+        offer = view.offer(job, job.spec.roles[0], target.uuid)
+        if offer.refusal is not None or offer.mode.whole_device:
+            return 1.0, None
+        if not self.published:
+            less = view.rank(job, target) > view.rank(job, devices[here])
+            other = target.name != devices[here].name
+            if less or other or (offer.idle and view.head() is not None):
+                return 1.0, None
+        policy, instead = self.rule.policy, self.rule.recovery_policy
+        found = find_with_fallback(view, policy, job, None, instead, (target.uuid,)).placement
+        if found is None or found.collocation.whole_device:
+            return 1.0, None
+        held = [r.mib for r in view.reservations(here) if r.job_id == job.id]
+        most = max([found.shares[0].reserved_mib, *(mib for mib in held if mib is not None)])
+        if not policy.overcommits and most > (offer.free_mib or 0):
+            return 1.0, None
+        shares = tuple(replace(share, reserved_mib=most) for share in found.shares)
+        return 1.0 if offer.smact is None else offer.smact, replace(found, shares=shares)
+
+    def _is_worth(self, job: Job, attempt: Attempt, there: str, placement: Placement) -> bool:
+        """Return whether a move wins enough. Published: always."""
+        if self.published:
+            return True
+        self.weighed += 1
+        self.count += 1
+        note = self.notes[job.id]
+        note.weighed = self.count
+        (here,) = attempt.placement.devices
+        beside, others = self._members(here), self._members(there)
+        mover = next((member for member in beside if member.job_id == job.id), None)
+        if mover is None:
+            return False
+        mover = replace(mover, mps=placement.collocation is Collocation.MPS)
+        cost_s = cost_of_move_s(job, attempt, note, self.view.settings)
+        own_s, all_s = time_won(mover, beside, others, cost_s)
+        return own_s >= 0 and all_s >= self.rule.min_gain * cost_s
+
+    def _members(self, uuid: str) -> list[Member]:
+        """Return the jobs of a device, with their work left."""
+        running = {job.id: (job, attempt) for job, attempt in self.running}
+        found, pairs = [], [running[job_id] for job_id in self.there[uuid]]
+        for job, attempt in pairs:
+            smact = attempt.alone_smact
+            smact = job.predicted(Quantity.SMACT) if smact is None else smact
+            mps = attempt.placement.collocation is Collocation.MPS
+            found.append(Member(job.id, _UNKNOWN_SMACT if smact is None else smact, mps, 1.0))
+        return [
+            replace(
+                member,
+                left_s=work_left_s(job, attempt, self.notes.get(job.id), speed, self.view.now),
+            )
+            for member, speed, (job, attempt) in zip(found, speeds_of(found), pairs, strict=True)
+        ]
+
+    def _is_moving(self, job_id: int, here: str, there: str) -> bool:
+        """Return whether the core has carried out a move, and count the job at its target."""
+        job = self.view.job(job_id)
+        if job is None or (job.target is None and self._runs_at(job_id, here)):
+            return False
+        self.there[here].remove(job_id)
+        self.there[there].append(job_id)
+        return True
+
+    def _runs_at(self, job_id: int, uuid: str) -> bool:
+        return any(
+            job.id == job_id and uuid in attempt.placement.devices
+            for job, attempt in self.view.running()
+        )
+
+
+def _can_move(job: Job, attempt: Attempt) -> bool:
+    """Return whether a job can be moved now: it can save, and shares one GPU."""
+    return (
+        job.state is JobState.RUNNING
+        and job.target is None
+        and attempt.target is None
+        and attempt.stop is None
+        and attempt.asked(ActionKind.CHECKPOINT) is None
+        and job.spec.checkpoint.kind is not CheckpointKind.NONE
+        and len(attempt.placement.shares) == 1
+        and len(attempt.placement.devices) == 1
+        and not attempt.placement.collocation.whole_device
+    )

@@ -1,0 +1,172 @@
+"""radrm's own loop with jobs that report, share CPUs, save their state and go on from it.
+
+Theory of operation
+-------------------
+Each attempt of a job with `report_s` reports when it begins to compute and every `report_s` seconds
+after that: its progress, and the CPU time that it has used. Its loss is exp(-loss_k x work done).
+
+A request to save lets the job stand still for `checkpoint_s`; then what it has done is saved. A
+later attempt goes on from there, after a start-up like the first. What was not saved is lost.
+
+Shares apply at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from math import exp
+
+from radrm.core import actions as act
+from radrm.core import events as ev
+from radrm.core.records import Checkpoint, HostUse, Job, Node, Progress
+from radrm.core.scheduler import Rules
+from radrm.core.settings import CoreSettings
+from radrm.core.words import CheckpointKind
+from radrm.simulated.spec import SimulatedDevice
+from radrm.simulator.auto import AutoEstimates
+from radrm.simulator.history import History
+from radrm.simulator.reporting.cpus import CpuWorld
+from radrm.simulator.scheduling import OwnLoop
+from radrm.simulator.task import Task
+from radrm.simulator.traces.job import TraceJob
+from radrm.simulator.world import LiveAttempt, Stage, WorldEvent
+
+_STEPS = 1000.0
+"""The steps that a job counts from its beginning to its end."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Report:
+    """An attempt reports now."""
+
+    attempt: LiveAttempt
+
+
+@dataclass(frozen=True, slots=True)
+class _Saved:
+    """An attempt has saved its state."""
+
+    attempt: LiveAttempt
+
+
+class ReportingLoop(OwnLoop):
+    """One server with `cpus` CPUs (None: no limit), or as many CPUs for each device."""
+
+    def __init__(
+        self,
+        devices: Sequence[SimulatedDevice],
+        mps: bool,
+        rules: Rules,
+        settings: CoreSettings,
+        tasks: Sequence[Task],
+        history: History,
+        auto: AutoEstimates | None = None,
+        *,
+        cpus: float | None,
+        cpus_per_device: bool,
+    ) -> None:
+        world_of = partial(CpuWorld, cpus=cpus, per_device=cpus_per_device)
+        super().__init__(devices, mps, rules, settings, tasks, history, auto, world_of)
+        assert isinstance(self._world, CpuWorld)
+        self._cpu_world = self._world
+        self._node = Node(cpus=None if cpus_per_device else cpus)
+        self._saved_s: dict[int, float] = {}
+        """The work that each job has saved."""
+
+    def _begin(self) -> None:
+        self._step(ev.NodesSeen(at=self._now, nodes=(self._node,)))
+        super()._begin()
+
+    def _job(self, position: int) -> Job:
+        job, traced = super()._job(position), self._tasks[position].job
+        if not traced.checkpoint_s:
+            return job
+        saves = Checkpoint(CheckpointKind.SIGNAL, traced.checkpoint_s)
+        return replace(job, spec=replace(job.spec, checkpoint=saves))
+
+    def _on(self, happened: object) -> None:
+        if isinstance(happened, _Report):
+            self._report(happened.attempt)
+        elif isinstance(happened, _Saved):
+            self._save(happened.attempt)
+        else:
+            super()._on(happened)
+
+    def _on_world_event(self, happened: WorldEvent) -> None:
+        super()._on_world_event(happened)
+        if happened.stage is Stage.COMPUTES and not happened.ended:
+            self._report(happened.attempt)
+
+    # ------------------------------------------------------------- actions of the core
+
+    def _carry_out(self, action: act.Action) -> None:
+        if isinstance(action, act.ApplyShares):
+            self._apply(action)
+        elif isinstance(action, act.TakeCheckpoint) and self._traced(action.job_id).checkpoint_s:
+            attempt = self._running(action)
+            if attempt is not None:
+                self._cpu_world.stand_still(attempt, True)
+                seconds = self._traced(action.job_id).checkpoint_s or 0.0
+                self._world.at(self._world.now_s + seconds, _Saved(attempt))
+        else:
+            super()._carry_out(action)
+
+    def _launch(self, action: act.Launch) -> None:
+        super()._launch(action)
+        attempt, wants = self._live[action.job_id], self._traced(action.job_id).cpus
+        self._cpu_world.begin(attempt, wants, self._saved_s.get(action.job_id, 0.0))
+        share = action.placement.shares[0]
+        self._cpu_world.set_shares(attempt, share.cpu_weight, share.cpus)
+
+    def _apply(self, action: act.ApplyShares) -> None:
+        attempt = self._running(action)
+        if attempt is None:
+            return
+        share = action.shares[0]  # all shares of a task have the same, and a job has one task
+        self._cpu_world.set_shares(attempt, share.cpu_weight, share.cpus)
+        applied = ev.SharesApplied(
+            at=self._now, job_id=action.job_id, serial=action.serial, shares=action.shares
+        )
+        self._events.append(applied)
+
+    def _running(self, action: act.AttemptAction) -> LiveAttempt | None:
+        """Return the attempt that an action is about, if that lives."""
+        same = self._serial.get(action.job_id) == action.serial
+        return self._live.get(action.job_id) if same else None
+
+    def _traced(self, job_id: int) -> TraceJob:
+        return self._tasks[job_id - 1].job
+
+    # ------------------------------------------------------------- events of jobs
+
+    def _report(self, attempt: LiveAttempt) -> None:
+        job_id = attempt.job + 1
+        every_s = self._traced(job_id).report_s
+        if attempt.over or not every_s:
+            return
+        use = HostUse(at=self._now, cpu_s=self._cpu_world.cpu_s(attempt))
+        serial, progress = self._serial[job_id], self._progress(attempt)
+        self._events.append(ev.HostUsed(at=self._now, uses=((job_id, serial, use),)))
+        self._events.append(
+            ev.ProgressReported(at=self._now, job_id=job_id, serial=serial, progress=progress)
+        )
+        self._world.at(self._world.now_s + every_s, _Report(attempt))
+
+    def _progress(self, attempt: LiveAttempt) -> Progress:
+        done, loss_k = self._cpu_world.work_done(attempt), self._traced(attempt.job + 1).loss_k
+        loss = exp(-loss_k * done) if loss_k else None
+        return Progress(self._now, step=done * _STEPS, total=_STEPS, loss=loss, work_done=done)
+
+    def _save(self, attempt: LiveAttempt) -> None:
+        if attempt.over:
+            return  # it was stopped before it had saved
+        job_id, progress = attempt.job + 1, self._progress(attempt)
+        self._saved_s[job_id] = attempt.done_s
+        self._cpu_world.stand_still(attempt, False)
+        self._events.append(
+            ev.CheckpointTaken(
+                at=self._now, job_id=job_id, serial=self._serial[job_id], progress=progress
+            )
+        )

@@ -1,0 +1,356 @@
+"""Jobs that are asked to save their work: how their attempts end, and what is kept of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import pytest
+
+from radrm.core import actions as act
+from radrm.core import events as ev
+from radrm.core.proposals import Migrate, Preempt, Proposal, TakeCheckpointNow
+from radrm.core.records import Checkpoint, Exit, Job, Progress
+from radrm.core.words import CheckpointKind, JobState, Outcome, ReservationKind
+from tests.core.placements import CORE, on, propose
+from tests.world import GIB, World, gpus
+
+EXIT, SIGNAL = CheckpointKind.EXIT, CheckpointKind.SIGNAL
+PATIENCE_S = CORE.checkpoint_limit_s
+LONG_S = 3600.0
+
+
+def saving(kind: CheckpointKind, **spec: object) -> tuple[World, Job]:
+    """A job that has run for an hour on GPU-0; GPU-1 is free."""
+    world = World(gpus(2), settings=CORE)
+    job = world.submit(GIB, smact=0.1, checkpoint=Checkpoint(kind), **spec)  # type: ignore[arg-type]
+    world.obey = False
+    world.pass_time(LONG_S)
+    return world, job
+
+
+def ask(world: World, proposal: Proposal | None = None) -> act.TakeCheckpoint:
+    assert propose(world, proposal or TakeCheckpointNow(job_id=1)) is None
+    asked = world.actions[-1]
+    assert isinstance(asked, act.TakeCheckpoint)
+    return asked
+
+
+def save(world: World, job: Job, work_done: float | None, serial: int = 1) -> None:
+    progress = None if work_done is None else Progress(world.now, work_done=work_done)
+    world.step(ev.CheckpointTaken(at=world.now, job_id=job.id, serial=serial, progress=progress))
+
+
+def end(world: World, job: Job, how: Exit, **said: object) -> Job:
+    live = world.live(job)
+    assert live is not None
+    world.step(
+        ev.AttemptEnded(at=world.now, job_id=job.id, serial=live.serial, exits=(how,), **said)  # type: ignore[arg-type]
+    )
+    return world.jobs[job.id]
+
+
+# ------------------------------------------------------------------ how an attempt ends
+
+
+@dataclass(frozen=True)
+class End:
+    """What was known when a job of this kind ended, and the state and outcome that follow."""
+
+    kind: CheckpointKind
+    how: Exit
+    outcome: Outcome
+    asked: bool = True
+    reported: float | None = None
+    proven: float | None = None
+    file: bool = False
+    answered: bool = False
+    later_s: float = 5.0
+    """Seconds from the request and the last report to the end."""
+
+
+OK, BY_TERM, BY_USR1, BAD = Exit(0), Exit(signal=15), Exit(signal=10), Exit(1)
+SHELL_BY_TERM = Exit(143)
+DONE, LEFT, FAILED = Outcome.COMPLETED, Outcome.PREEMPTED, Outcome.FAILED
+ENDS = {
+    "exit: nobody asked": End(EXIT, OK, DONE, asked=False),
+    "exit: nobody asked, died of TERM": End(EXIT, BY_TERM, FAILED, asked=False),
+    "exit: left": End(EXIT, OK, LEFT),
+    "exit: left, with a file": End(EXIT, OK, LEFT, file=True),
+    "exit: died of TERM": End(EXIT, BY_TERM, LEFT),
+    "exit: a shell says so": End(EXIT, SHELL_BY_TERM, LEFT),
+    "exit: at any later time": End(EXIT, OK, LEFT, later_s=10 * PATIENCE_S),
+    "exit: half done": End(EXIT, OK, LEFT, reported=0.5),
+    "exit: all done": End(EXIT, OK, DONE, reported=1.0),
+    "exit: all done, by the file": End(EXIT, OK, DONE, proven=1.0),
+    "exit: nearly done": End(EXIT, OK, LEFT, reported=0.9999),
+    "exit: all done, but died of TERM": End(EXIT, BY_TERM, LEFT, reported=1.0),
+    "exit: an error": End(EXIT, BAD, FAILED),
+    "signal: nobody asked": End(SIGNAL, OK, DONE, asked=False, reported=0.5),
+    "signal: nothing known": End(SIGNAL, OK, DONE),
+    "signal: all done": End(SIGNAL, OK, DONE, reported=1.0, file=True),
+    "signal: half done": End(SIGNAL, OK, LEFT, reported=0.5),
+    "signal: half done, answered": End(SIGNAL, OK, LEFT, reported=0.5, answered=True),
+    "signal: half done, much later": End(SIGNAL, OK, DONE, reported=0.5, later_s=PATIENCE_S + 1),
+    "signal: the last report is a little old": End(SIGNAL, OK, DONE, reported=0.999),
+    "signal: saved": End(SIGNAL, OK, LEFT, proven=0.5),
+    "signal: saved, by a file": End(SIGNAL, OK, LEFT, file=True),
+    "signal: answered, and went on": End(SIGNAL, OK, DONE, answered=True),
+    "signal: killed by it": End(SIGNAL, BY_USR1, LEFT),
+    "signal: killed by another": End(SIGNAL, BY_TERM, FAILED),
+    "signal: an error": End(SIGNAL, BAD, FAILED, proven=0.5),
+}
+
+
+@pytest.mark.parametrize("case", ENDS.values(), ids=list(ENDS))
+def test_an_end_after_a_request_to_save(case: End) -> None:
+    world, job = saving(case.kind)
+    if case.asked:
+        ask(world)
+    if case.answered:
+        save(world, job, None)
+    if case.reported is not None:
+        world.report(job, work_done=case.reported)
+    proven = Progress(world.now, work_done=case.proven) if case.proven is not None else None
+    world.pass_time(case.later_s)
+    job = end(world, job, case.how, saved=proven, saved_since_asked=case.file)
+    attempt = world.attempts[1, 1]
+    states = {DONE: JobState.COMPLETED, FAILED: JobState.FAILED, LEFT: JobState.LAUNCHING}
+    assert (attempt.outcome, job.state) == (case.outcome, states[case.outcome])
+    if proven is not None:
+        assert (job.saved, job.saved_at) == (proven, proven.at)
+    if case.outcome is LEFT:
+        assert job.progress == job.saved and attempt.reason
+        assert (job.saved_at is not None) is bool(case.proven or case.file or case.answered)
+
+
+def test_what_was_saved_before_stays_without_a_proof() -> None:
+    world, job = saving(EXIT)
+    save(world, job, 0.4)
+    before = world.jobs[1]
+    world.pass_time(5.0)
+    world.report(job, work_done=0.95)
+    ask(world)
+    world.pass_time(5.0)
+    job = end(world, job, OK)
+    assert (job.saved, job.saved_at, job.progress) == (before.saved, before.saved_at, before.saved)
+
+
+def test_a_newer_file_tells_when_but_not_how_much_was_saved() -> None:
+    world, job = saving(EXIT)
+    save(world, job, 0.4)
+    known = world.jobs[1].saved
+    world.pass_time(5.0)
+    ask(world)
+    world.pass_time(5.0)
+    job = end(world, job, OK, saved=known, saved_since_asked=True)
+    assert (job.saved, job.saved_at) == (known, world.now)
+
+
+def test_a_file_of_a_killed_job_proves_nothing() -> None:
+    world, job = saving(EXIT)
+    propose(world, Preempt(job_id=1))
+    world.pass_time(5.0)
+    assert end(world, job, Exit(signal=9), saved_since_asked=True).saved_at is None
+    world, job = saving(EXIT)
+    propose(world, Preempt(job_id=1))
+    world.pass_time(5.0)
+    assert end(world, job, Exit(143), saved_since_asked=True).saved_at == world.now
+
+
+def test_an_older_file_is_no_news() -> None:
+    world, job = saving(SIGNAL)
+    old = Progress(world.now, work_done=0.2)
+    world.pass_time(5.0)
+    save(world, job, 0.4)
+    known = world.jobs[1]
+    again = ev.CheckpointTaken(at=world.now, job_id=1, serial=1, progress=old, happened=old.at)
+    world.step(again)
+    assert world.jobs[1].saved == known.saved
+    assert end(world, job, BAD, saved=old).saved == known.saved
+
+
+# ------------------------------------------------------------------ requests
+
+
+def test_a_request_that_nobody_heard_counts_for_nothing() -> None:
+    world, job = saving(EXIT)
+    asked = ask(world)
+    world.step(ev.ActionFailed(at=world.now, action=asked, reason="nobody handles TERM"))
+    attempt = world.live(1)
+    assert attempt is not None
+    assert (attempt.checkpoint_asked, attempt.checkpoint_failed) == (None, "nobody handles TERM")
+    assert end(world, job, OK).state is JobState.COMPLETED
+
+
+def test_an_earlier_request_still_counts() -> None:
+    world, job = saving(EXIT)
+    ask(world)
+    first = world.now
+    world.pass_time(PATIENCE_S)
+    world.pass_time(100.0)
+    asked = ask(world)
+    world.step(ev.ActionFailed(at=world.now, action=asked, reason="nobody handles TERM"))
+    attempt = world.live(1)
+    assert attempt is not None and attempt.checkpoint_asked == first
+    assert end(world, job, OK).state is JobState.LAUNCHING
+
+
+def test_the_time_of_a_save_is_measured() -> None:
+    world, job = saving(SIGNAL)
+    ask(world)
+    world.pass_time(7.0)
+    save(world, job, 0.5)
+    attempt = world.live(1)
+    assert attempt is not None and world.jobs[1].save_s == 7.0 and not attempt.pending
+
+
+def test_one_that_saves_and_stays_is_stopped_at_the_deadline_to_migrate() -> None:
+    world, job = saving(EXIT)
+    ask(world, Migrate(job_id=1, placement=on("GPU-1")))
+    save(world, job, 0.5)
+    assert world.state(1) is JobState.RUNNING, "it leaves by itself: a second TERM could hurt it"
+    world.pass_time(PATIENCE_S)
+    assert world.state(1) is JobState.STOPPING
+    end(world, job, BY_TERM)
+    assert world.where(1) == ("GPU-1",) and world.jobs[1].moves == 1
+
+
+def test_one_that_saves_and_stays_goes_on_without_a_migration() -> None:
+    world, job = saving(EXIT)
+    ask(world)
+    save(world, job, 0.5)
+    world.pass_time(PATIENCE_S)
+    attempt = world.live(1)
+    assert attempt is not None and not attempt.pending and attempt.checkpoint_failed is None
+    assert world.state(1) is JobState.RUNNING
+
+
+def test_one_that_leaves_goes_on_at_the_target() -> None:
+    world, job = saving(EXIT)
+    ask(world, Migrate(job_id=1, placement=on("GPU-1")))
+    world.restart()
+    save(world, job, 0.5)
+    job = end(world, job, OK)
+    assert (world.where(1), job.moves, job.state) == (("GPU-1",), 1, JobState.LAUNCHING)
+    assert not [r for r in world.stored.values() if r.kind is ReservationKind.MIGRATION]
+
+
+def test_one_that_completes_while_it_is_asked_holds_nothing() -> None:
+    world, job = saving(SIGNAL)
+    ask(world, Migrate(job_id=1, placement=on("GPU-1")))
+    world.report(job, work_done=1.0)
+    assert end(world, job, OK).state is JobState.COMPLETED
+    assert not world.stored and world.jobs[1].moves == 0
+
+
+# ------------------------------------------------------------------ the time limit
+
+
+@pytest.mark.parametrize("restart", [False, True])
+def test_the_time_limit_counts_on_after_a_migration(restart: bool) -> None:
+    world, job = saving(SIGNAL, time_limit_s=LONG_S + 100.0)
+    ask(world, Migrate(job_id=1, placement=on("GPU-1")))
+    save(world, job, 0.5)
+    end(world, job, BY_TERM)
+    if restart:
+        world.restart()
+    world.step(ev.AttemptStarted(at=world.now, job_id=1, serial=2))
+    assert world.jobs[1].limit_s == 100.0
+    world.pass_time(99.0)
+    assert world.state(1) is JobState.RUNNING
+    world.pass_time(1.0)
+    assert world.state(1) is JobState.STOPPING
+
+
+def test_an_attempt_that_saved_nothing_uses_nothing_of_the_limit() -> None:
+    world, job = saving(SIGNAL, time_limit_s=2 * LONG_S)
+    propose(world, Preempt(job_id=1))
+    assert end(world, job, BY_TERM).limit_s == 2 * LONG_S
+
+
+def test_a_users_requeue_has_the_whole_limit() -> None:
+    world, job = saving(SIGNAL, time_limit_s=2 * LONG_S)
+    save(world, job, 0.5)
+    propose(world, Preempt(job_id=1))
+    assert end(world, job, BY_TERM).limit_s == LONG_S
+    world.step(ev.AttemptStarted(at=world.now, job_id=1, serial=2))
+    save(world, job, 0.6, serial=2)
+    world.requeue(1)
+    assert end(world, world.jobs[1], BY_TERM).limit_s == 2 * LONG_S
+
+
+def test_a_longer_saving_time_is_waited_for() -> None:
+    world, _ = saving(SIGNAL)
+    slow = replace(world.jobs[1].spec, checkpoint=Checkpoint(SIGNAL, cost_s=PATIENCE_S))
+    world.scheduler.state.put_job(replace(world.jobs[1], spec=slow))
+    assert ask(world).due_boot_s == world.boot_s + 3 * PATIENCE_S
+
+
+# ------------------------------------------------------------------ what users ask for
+
+
+def server_of_two(**spec: object) -> tuple[World, Job]:
+    world = World(gpus(2), settings=CORE)
+    job = world.submit(8 * GIB, smact=0.1, **spec)  # type: ignore[arg-type]
+    world.obey = False
+    return world, job
+
+
+def move(world: World, to: str | None = None) -> str | None:
+    event = ev.MigrateRequested(at=world.now, job_id=1, by="ada", device=to)
+    refusal = world.scheduler.refuse_request(event)
+    world.step(event)
+    return refusal.message if refusal is not None else None
+
+
+@pytest.mark.parametrize("to", [None, "GPU-1"])
+def test_a_user_moves_a_job(to: str | None) -> None:
+    world, job = server_of_two(checkpoint=Checkpoint(SIGNAL))
+    assert world.where(1) == ("GPU-0",)
+    assert move(world, to) is None
+    assert world.reservations["job:1", "GPU-1"].kind is ReservationKind.MIGRATION
+    attempt = world.live(1)
+    assert attempt is not None and str(attempt.requested) == "ada asked for a migration"
+    save(world, job, 0.5)
+    end(world, job, BY_TERM)
+    assert (world.where(1), world.jobs[1].moves) == (("GPU-1",), 1)
+    assert world.attempts[1, 1].reason == "preempted: ada asked for a migration"
+
+
+def test_a_user_asks_a_job_to_save() -> None:
+    world, job = server_of_two(checkpoint=Checkpoint(SIGNAL))
+    event = ev.CheckpointRequested(at=world.now, job_id=1, by="ada")
+    assert world.scheduler.refuse_request(event) is None
+    world.step(event)
+    assert isinstance(world.actions[-1], act.TakeCheckpoint)
+    assert "under way" in str(world.scheduler.refuse_request(event))
+    save(world, job, 0.5)
+    attempt = world.live(1)
+    assert attempt is not None and str(attempt.requested) == "ada asked for a checkpoint"
+    assert attempt.stop is None
+
+
+def test_what_cannot_be_moved_is_refused_with_the_reason() -> None:
+    world, _ = server_of_two()
+    assert move(world) == "it cannot save its work"
+    world, _ = server_of_two(checkpoint=Checkpoint(SIGNAL))
+    assert move(world, "GPU-0") == "it is on that GPU"
+    assert move(world, "GPU-7") is not None
+    big = world.submit(38 * GIB, smact=0.1)
+    assert world.where(big) == ("GPU-1",)
+    for to in (None, "GPU-1"):
+        refusal = move(world, to)
+        assert refusal is not None and "free" in refusal, refusal
+    assert not [r for r in world.stored.values() if r.kind is ReservationKind.MIGRATION]
+    assert move(world) is not None and world.live(1) is not None
+    world.cancel(1)
+    assert "not running" in str(move(world))
+
+
+def test_a_job_keeps_its_cpus_when_it_moves() -> None:
+    from radrm.core.records import Node
+
+    world = World(gpus(2), settings=CORE, node=Node(cpus=8.0))
+    world.submit(GIB, smact=0.1, cpus=6.0, checkpoint=Checkpoint(SIGNAL))
+    world.obey = False
+    assert move(world) is None

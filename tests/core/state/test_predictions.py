@@ -1,0 +1,95 @@
+"""A waiting job is predicted again when runs of the same thing have ended."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from radrm.core import events as ev
+from radrm.core.records import DECLARED, MEASURED, Estimate, Job
+from radrm.core.words import JobState, Quantity
+from radrm.orders.shortest import Shortest
+from radrm.policies.exclusive import Exclusive
+from radrm.policies.packing import Packing
+from tests.world import GIB, World, gpus
+
+OLD = Estimate(Quantity.SMACT, 0.7, 0.9, "history, same name")
+NEW = (
+    Estimate(Quantity.SMACT, 0.4, 0.5, "history", seconds=0.1),
+    Estimate(Quantity.DURATION, 600.0, 700.0, "history"),
+    Estimate(Quantity.MEMORY, 99.0, 99.0, "history"),
+)
+
+
+def waiting(*estimates: Estimate) -> tuple[World, Job]:
+    """A job with these estimates behind one that runs."""
+    world = World(gpus(1), policy=Exclusive(), order=Shortest())
+    world.submit(GIB)
+    job = world.submit(GIB, estimating=True)
+    world.step(ev.EstimateReady(at=world.now, job_id=job.id, estimates=estimates))
+    return world, world.jobs[job.id]
+
+
+def learned(world: World, *jobs: Job, estimates: tuple[Estimate, ...] = NEW) -> None:
+    found = tuple((job.id, estimates) for job in jobs)
+    world.step(ev.PredictionsReady(at=world.now, estimates=found))
+
+
+def test_activity_and_duration_become_the_new_ones_and_memory_stays() -> None:
+    memory = Estimate(Quantity.MEMORY, 2048.0, 4096.0, "horus")
+    world, job = waiting(memory, OLD)
+    learned(world, job)
+    assert world.jobs[job.id].estimates == (memory, *NEW[:2])
+
+
+@pytest.mark.parametrize("source", [DECLARED, MEASURED])
+def test_what_the_user_or_the_job_itself_said_stays(source: str) -> None:
+    own = replace(OLD, source=source)
+    world, job = waiting(own, OLD)
+    learned(world, job)
+    assert world.jobs[job.id].estimates == (own, OLD, NEW[1])
+
+
+def test_a_history_that_says_nothing_takes_nothing() -> None:
+    world, job = waiting(OLD)
+    learned(world, job, estimates=())
+    assert world.jobs[job.id].estimates == (OLD,)
+
+
+def test_the_same_answer_is_saved_once() -> None:
+    world, job = waiting(OLD)
+    learned(world, job)
+    learned(world, job, estimates=(replace(NEW[0], seconds=0.2), NEW[1]))
+    assert world.decisions[-1].changed == ()
+
+
+def test_only_jobs_that_wait_are_predicted_again() -> None:
+    world, job = waiting(OLD)
+    asked = world.submit(GIB, estimating=True)
+    running = next(job for job in world.jobs.values() if job.state is JobState.RUNNING)
+    ended = world.cancel(world.submit(GIB))
+    learned(world, running, asked, ended, replace(job, id=99))
+    assert world.decisions[-1].changed == ()
+
+
+def test_the_order_follows() -> None:
+    world, first = waiting(Estimate(Quantity.DURATION, 1000.0, 1000.0, "history"))
+    second = world.submit(GIB, duration_s=2000.0)
+    line = world.scheduler.state.waiting.gpu
+    assert list(line) == [first.id, second.id]
+    learned(world, second)
+    assert list(line) == [second.id, first.id]
+    assert world.scheduler.snapshot.first(1) == (world.jobs[second.id],)
+    world.restart()
+    assert list(world.scheduler.state.waiting.gpu) == [second.id, first.id]
+
+
+def test_a_job_that_fits_now_starts_at_once() -> None:
+    world = World(gpus(1, mps=True), policy=Packing(max_demand=1.0))
+    world.submit(GIB, smact=0.3)
+    world.pass_time(60.0)
+    job = world.submit(GIB, smact=0.9)
+    assert "demand" in world.why(job)
+    learned(world, job, estimates=(replace(NEW[0], value=0.3, upper=0.4),))
+    assert world.state(job) is JobState.RUNNING

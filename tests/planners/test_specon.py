@@ -1,0 +1,348 @@
+"""SpeCon through `step`: Algorithms 4 and 5, and what the default adds to them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pytest
+
+from radrm.core import actions as act
+from radrm.core import events as ev
+from radrm.core.proposals import Migrate
+from radrm.core.records import Checkpoint, Job
+from radrm.core.rules import Ask
+from radrm.core.view import Offer
+from radrm.core.words import CheckpointKind, Collocation, ReservationKind
+from radrm.planners.convergence import Note
+from radrm.planners.specon import SpeCon
+from radrm.policies.exclusive import Exclusive
+from radrm.policies.magm import Magm
+from tests.world import GIB, World, default_planner, gpus
+
+CAN_SAVE = Checkpoint(CheckpointKind.SIGNAL, cost_s=5.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Commented(Magm):
+    """Puts a job where its comment says."""
+
+    def choose(
+        self, ask: Ask, eligible: Sequence[Offer], state: Any
+    ) -> tuple[Sequence[Offer], Any]:
+        named = [offer for offer in eligible if offer.device.uuid == ask.job.spec.comment]
+        return (named or eligible)[: ask.gpus], state
+
+
+POLICY = Commented(max_smact=1.0, timeslice_max_smact=1.0, min_free_mib=0, margin_mib=0)
+PC, WC, CC = "progressing", "watching", "converged"
+
+
+def specon(measure: str = "paper", policy: Any = POLICY, **settings: Any) -> SpeCon:
+    return SpeCon(policy, Exclusive(), measure=measure, **settings)
+
+
+class Farm(World):
+    """GPUs with jobs that were put there by name; each can save its work."""
+
+    def __init__(self, rule: SpeCon, *there: Sequence[str], kinds: Sequence[str] = ()) -> None:
+        """`there` has the categories of the jobs of each GPU."""
+        devices = gpus(len(there), total_mib=80 * GIB)
+        devices = tuple(replace(d, name=k) for d, k in zip(devices, kinds, strict=False)) or devices
+        super().__init__(devices, planners=(default_planner(POLICY), rule))
+        self.rule = rule
+        self.on: list[list[Job]] = []
+        for index, categories in enumerate(there):
+            self.on.append([self.put(index) for _ in categories])
+        self.converge(
+            {
+                job.id: category
+                for jobs, categories in zip(self.on, there, strict=True)
+                for job, category in zip(jobs, categories, strict=True)
+            }
+        )
+
+    def put(self, index: int, **changed: Any) -> Job:
+        wants = {"checkpoint": CAN_SAVE, "smact": 0.9, **changed}
+        job = self.submit(4 * GIB, comment=f"GPU-{index}", **wants)
+        self.pass_time(0.01)
+        assert self.where(job) == (f"GPU-{index}",)
+        return job
+
+    def converge(self, categories: dict[int, str]) -> None:
+        """Restart with these categories in the rule's state, as if the losses had said so."""
+        kept = self.rule_states["planner", "specon"]
+        for at, (job_id, category) in enumerate(categories.items()):
+            attempt = self.live(job_id)
+            assert attempt is not None
+            kept.state["jobs"].setdefault(str(job_id), plain_note(attempt.serial)).update(
+                category=category, since=at + 1, loss=1.0, gain=0.005, high=11.0, fall=10.0
+            )
+            kept.state["count"] = max(kept.state["count"], at + 1)
+        self.restart()
+
+    def interval(self, losses: dict[int, float] | None = None, done: float = 0.5) -> None:
+        """Pass one interval; at its end these jobs have reported these losses."""
+        self.boot_s += self.rule.interval_s - 1.0
+        for job_id, loss in (losses or {}).items():
+            self.report(job_id, loss=loss, work_done=done)
+        self.pass_time(1.0)
+
+    def note(self, job: Job) -> dict[str, Any]:
+        found: dict[str, Any] = self.rule_states["planner", "specon"].state["jobs"][str(job.id)]
+        return found
+
+    def count(self, index: int) -> int:
+        return sum(self.where(job_id) == (f"GPU-{index}",) for job_id in self.jobs)
+
+    @property
+    def moves(self) -> list[int]:
+        return [a.job_id for a in self.actions if isinstance(a, act.TakeCheckpoint)]
+
+
+def plain_note(serial: int) -> dict[str, Any]:
+    return Note(serial).plain()
+
+
+def test_the_example_of_the_thesis_goes_to_worker_2() -> None:
+    """Section 6.2.3: the scores 6, 3.5, 4 and 11; Job-1 goes from Worker-4 to Worker-2."""
+    farm = Farm(specon(), (PC,) * 3, (PC, WC), (PC, PC), (CC, *(PC,) * 5))
+    slow = farm.on[3][0]
+    farm.interval({slow.id: 1.001})
+    assert farm.where(slow) == ("GPU-1",)
+    assert farm.note(slow)["moved"] and farm.note(slow)["category"] == CC
+    farm.interval({slow.id: 1.0012})
+    assert farm.moves == [slow.id], "at most once"
+
+
+def test_a_job_whose_device_is_among_the_lowest_stays_and_counts_as_moved() -> None:
+    farm = Farm(specon(), (CC, PC, PC), (PC, PC, CC))
+    slow = farm.on[0][0]
+    farm.interval({slow.id: 1.001})
+    assert farm.moves == [] and farm.note(slow)["moved"]
+
+
+def test_beside_fewer_than_two_that_improve_no_job_asks() -> None:
+    farm = Farm(specon(), (CC, CC, PC), ())
+    farm.interval({farm.on[0][0].id: 1.001})
+    assert farm.moves == []
+    assert not farm.note(farm.on[0][0])["moved"]
+
+
+def test_the_lowest_sm_activity_decides_between_equal_scores() -> None:
+    farm = Farm(specon(), (CC, PC, PC), (PC,), (PC,), (PC,))
+    slow = farm.on[0][0]
+    farm.smact = {"GPU-1": 0.5, "GPU-2": 0.2, "GPU-3": 0.4}
+    farm.read()
+    farm.interval({slow.id: 1.001})
+    assert farm.where(slow) == ("GPU-2",)
+
+
+def test_two_jobs_of_one_interval_see_each_other() -> None:
+    farm = Farm(specon(), (CC, CC, PC, PC), (), (WC,))
+    first, second = farm.on[0][:2]
+    farm.interval({first.id: 1.001, second.id: 1.001})
+    assert farm.where(first) == ("GPU-1",)
+    assert farm.where(second) == ("GPU-1",), "a score of 1 is below one of 1.5"
+    assert farm.moves == [first.id, second.id]
+
+
+def test_a_device_that_the_core_refuses_is_no_target() -> None:
+    farm = Farm(specon(), (CC, PC, PC), (), (PC,))
+    slow = farm.on[0][0]
+    farm.step(ev.DrainRequested(at=farm.now, device="GPU-1", reason="ECC"))
+    farm.interval({slow.id: 1.001})
+    assert farm.where(slow) == ("GPU-2",)
+    assert not [r for d in farm.decisions for p, r in d.rejections if isinstance(p, Migrate)]
+
+
+def test_a_device_that_the_policy_refuses_is_no_target() -> None:
+    strict = replace(POLICY, max_smact=0.3, timeslice_max_smact=0.3)
+    farm = Farm(specon(policy=strict), (CC, PC, PC), (PC,), (PC,))
+    slow = farm.on[0][0]
+    farm.smact = {"GPU-1": 0.5, "GPU-2": 0.6}
+    farm.read()
+    farm.interval({slow.id: 1.001})
+    assert farm.moves == []
+
+
+def test_what_cannot_save_its_work_is_never_asked() -> None:
+    farm = Farm(specon(), (PC, PC), ())
+    job = farm.put(0, checkpoint=Checkpoint())
+    farm.converge({job.id: CC})
+    farm.interval({job.id: 1.001})
+    assert farm.moves == []
+    assert not [r for d in farm.decisions for p, r in d.rejections if isinstance(p, Migrate)]
+
+
+def test_a_failed_save_leaves_the_job_alone() -> None:
+    farm = Farm(specon(), (CC, PC, PC), ())
+    slow = farm.on[0][0]
+    farm.obey = False
+    farm.interval({slow.id: 1.001})
+    asked = next(a for a in farm.actions if isinstance(a, act.TakeCheckpoint))
+    assert farm.reservations[f"job:{slow.id}", "GPU-1"].kind is ReservationKind.MIGRATION
+    farm.step(ev.ActionFailed(at=farm.now, action=asked, reason="no answer"))
+    farm.interval({slow.id: 1.0011})
+    farm.interval({slow.id: 1.0012})
+    assert farm.moves == [slow.id]
+    assert farm.where(slow) == ("GPU-0",)
+    assert (f"job:{slow.id}", "GPU-1") not in farm.reservations
+
+
+# ------------------------------------------------------------------ Algorithm 5
+
+
+def test_idle_devices_get_the_job_that_converged_last() -> None:
+    farm = Farm(specon(), (CC, CC), (CC, CC), ())
+    farm.interval()
+    assert farm.where(farm.on[1][1]) == ("GPU-2",)
+    assert farm.note(farm.on[1][1])["rebalanced"]
+
+
+def test_without_idle_devices_those_with_the_fewest_get_one() -> None:
+    """Line 27 means the target: 1 job is fewer than floor(10 / 2) - 1."""
+    farm = Farm(specon(), (CC,), (CC,) * 9)
+    farm.interval()
+    assert farm.moves == [farm.on[1][-1].id]
+    for _ in range(9):
+        farm.interval()
+    assert [farm.count(index) for index in (0, 1)] == [4, 6]
+    assert len(set(farm.moves)) == len(farm.moves), "each at most once"
+
+
+def test_while_one_job_improves_nothing_is_rebalanced() -> None:
+    farm = Farm(specon(), (CC, CC), (CC, PC), ())
+    farm.interval()
+    assert farm.moves == []
+
+
+def test_fewer_jobs_than_devices_stay_where_they_are() -> None:
+    farm = Farm(specon(), (CC, CC), (), ())
+    farm.interval()
+    assert farm.moves == []
+
+
+# ------------------------------------------------------------------ the default
+
+
+def slow_among_three(
+    min_gain: float = 2.0, kinds: Sequence[str] = (), **spec: Any
+) -> tuple[Farm, Job]:
+    """Return a farm with a converged job on GPU-0; GPU-1 is idle."""
+    farm = Farm(specon("relative", min_gain=min_gain), (PC, PC), (), kinds=kinds)
+    slow = farm.put(0, **spec)
+    farm.converge({slow.id: CC})
+    farm.interval({slow.id: 1.0}, done=0.4)
+    return farm, slow
+
+
+def test_a_move_that_wins_enough_is_made() -> None:
+    farm, slow = slow_among_three()
+    farm.interval({slow.id: 1.001}, done=0.42)
+    assert farm.where(slow) == ("GPU-1",)
+
+
+def test_a_move_that_wins_too_little_for_its_cost_is_not_made() -> None:
+    farm, slow = slow_among_three(min_gain=10_000.0)
+    for at in range(4):
+        farm.interval({slow.id: 1.001 - at * 1e-5}, done=0.42 + at * 0.01)
+    assert farm.moves == []
+    assert not farm.note(slow)["moved"], "it may be moved later"
+
+
+def test_a_job_that_ends_soon_stays() -> None:
+    farm, slow = slow_among_three()
+    farm.interval({slow.id: 1.001}, done=0.999)
+    assert farm.moves == []
+
+
+def test_gpus_of_other_types_are_no_targets() -> None:
+    farm, slow = slow_among_three(kinds=("A100", "T4"))
+    farm.interval({slow.id: 1.001}, done=0.42)
+    assert farm.moves == []
+
+
+def test_a_job_does_not_move_to_a_gpu_that_suits_it_less() -> None:
+    farm, slow = slow_among_three(avoid_gpus=("GPU-1",))
+    farm.interval({slow.id: 1.001}, done=0.42)
+    assert farm.moves == []
+
+
+def test_no_job_moves_to_an_idle_device_while_another_waits_for_one() -> None:
+    farm, slow = slow_among_three()
+    waits = farm.submit(8 * GIB, gpus=2, collocation=Collocation.EXCLUSIVE)
+    farm.pass_time(0.01)
+    assert farm.where(waits) == ()
+    farm.interval({slow.id: 1.001}, done=0.42)
+    assert farm.moves == []
+
+
+def test_jobs_that_report_nothing_do_not_keep_others_from_being_spread() -> None:
+    farm = Farm(specon("relative"), (CC, CC), (CC,), ())
+    farm.put(1)
+    latest = farm.on[0][1]
+    for at in (1, 2, 3):
+        farm.interval({j.id: 1.0 + 1e-6 / at for jobs in farm.on for j in jobs}, done=at / 100)
+    assert farm.where(farm.on[1][0]) == ("GPU-2",) or farm.where(latest) == ("GPU-2",)
+    assert len(farm.moves) == 1
+
+
+# ------------------------------------------------------------------ its state
+
+
+def test_notes_of_ended_jobs_go() -> None:
+    farm = Farm(specon(), (PC, PC), ())
+    farm.end(farm.on[0][0])
+    farm.interval()
+    assert list(farm.rule_states["planner", "specon"].state["jobs"]) == [str(farm.on[0][1].id)]
+    farm.end(farm.on[0][1])
+    farm.interval()
+    kept = farm.rule_states["planner", "specon"]
+    assert kept.state["jobs"] == {} and kept.wake_boot_s is None
+
+
+def test_a_restart_keeps_who_was_moved() -> None:
+    farm = Farm(specon(), (CC, PC, PC), (), (CC,))
+    slow = farm.on[0][0]
+    farm.interval({slow.id: 1.001})
+    assert farm.moves == [slow.id]
+    farm.restart()
+    for _ in range(3):
+        farm.interval({slow.id: 1.001})
+    assert farm.moves == [slow.id]
+
+
+def test_after_a_reboot_a_new_interval_begins() -> None:
+    farm = Farm(specon(), (CC, PC, PC), ())
+    farm.interval()
+    farm.boot_s = 5.0  # and the wall clock goes on
+    farm.restart()
+    farm.interval()
+    kept = farm.rule_states["planner", "specon"]
+    assert kept.state["last"][0] == pytest.approx(farm.boot_s, abs=1.0)
+    assert kept.wake_boot_s == pytest.approx(farm.boot_s + 30.0, abs=1.0)
+
+
+# ------------------------------------------------------------------ its settings
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"alpha": 0.0}, "alpha = 0 is not above 0"),
+        ({"interval_s": 0.5}, "interval_s = 0.5 is not at least 1"),
+        (
+            {"weight_converged": 0.0},
+            "weight_progressing >= weight_watching >= weight_converged > 0",
+        ),
+        ({"weight_watching": 3.0}, "weight_progressing >= weight_watching >= weight_converged > 0"),
+        ({"measure": "loss"}, "measure = 'loss' is neither 'relative' nor 'paper'"),
+    ],
+)
+def test_settings_out_of_range_are_refused_with_the_range(
+    settings: dict[str, Any], said: str
+) -> None:
+    with pytest.raises(ValueError, match=said):
+        specon(**settings)

@@ -1,0 +1,86 @@
+"""Defects of requests to save, of what is kept of a save, and of migrations."""
+
+from __future__ import annotations
+
+from tools.defects.mutant import Mutant
+
+MUTANTS = (
+    Mutant(
+        "a job that saves and leaves has completed",
+        "lifecycle/outcomes.py",
+        "    if wanted.kind is CheckpointKind.EXIT:\n        return True\n",
+        "",
+    ),
+    Mutant(
+        "a job that has done all its work has left",
+        "lifecycle/outcomes.py",
+        "if all(e.ok for e in event.exits) and _work_done(job, event) >= 1.0:",
+        "if False:",
+    ),
+    Mutant(
+        "a request lasts for ever",
+        "lifecycle/outcomes.py",
+        "if late_s is not None and late_s > patience_s:",
+        "if False:",
+    ),
+    Mutant(
+        "a proven save and exit 0 is an end",
+        "lifecycle/outcomes.py",
+        "if attempt.asked(ActionKind.CHECKPOINT) is not None and _proven(job, event, asked):",
+        "if False:",
+    ),
+    Mutant(
+        "the time after the last report does not count",
+        "lifecycle/outcomes.py",
+        "return progress.work_done * (1.0 + FASTER * after_s / took_s) < 1.0",
+        "return progress.work_done < 1.0",
+    ),
+    Mutant(
+        "an older file replaces what was saved",
+        "lifecycle/outcomes.py",
+        "if event.saved is not None and is_newer(event.saved.at, job.saved_at):",
+        "if event.saved is not None:",
+    ),
+    Mutant(
+        "a file of a killed job is a proof",
+        "lifecycle/outcomes.py",
+        "if not event.saved_since_asked or asked is None or not whole or has_saved(job, asked):",
+        "if not event.saved_since_asked or asked is None or has_saved(job, asked):",
+    ),
+    Mutant(
+        "each attempt gets a fresh time limit",
+        "lifecycle/outcomes.py",
+        "return job.used_s + (attempt.ran_s or 0.0)",
+        "return job.used_s",
+    ),
+    Mutant(
+        "lost work uses up the time limit",
+        "lifecycle/outcomes.py",
+        "if began is None or not has_saved(job, began):",
+        "if began is None:",
+    ),
+    Mutant(
+        "an old report of a save counts",
+        "applying.py",
+        "if event.happened is not None and not is_newer(event.happened, job.saved_at):",
+        "if False:",
+    ),
+    Mutant(
+        "a job that leaves by itself is stopped",
+        "applying.py",
+        "if job.spec.checkpoint.kind is CheckpointKind.EXIT:",
+        "if False:",
+    ),
+    Mutant(
+        "a request that nobody heard counts",
+        "applying.py",
+        "replace(attempt, checkpoint_asked=pending.before)",
+        "replace(attempt, checkpoint_asked=pending.asked)",
+    ),
+    Mutant(
+        "a save without leaving is no save",
+        "applying.py",
+        "if pending.kind is ActionKind.CHECKPOINT and has_saved(state.jobs[job.id], pending.asked):",
+        "if False:",
+    ),
+)
