@@ -8,13 +8,14 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks import bulk, commands, events, idle, launch, long_queue, readings, reports, saving
+from benchmarks.flowcon import steering
 from benchmarks.simulation import simulator
 from benchmarks.specon import runs as specon_runs
 from benchmarks.table import Row
 
 BENCHMARKS = (
     *(commands, launch, bulk, long_queue, readings, saving, reports, idle, simulator),
-    specon_runs,
+    *(steering, specon_runs),
 )
 
 

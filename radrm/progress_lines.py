@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import codecs
 import re
+import warnings
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -58,7 +59,9 @@ def compiled(pattern: str) -> re.Pattern[str]:
     if _IGNORES_CASE.search(pattern) and _WIDE.search(pattern):
         raise ValueError("(?i) goes with ASCII characters only; write them without \\u, \\U, \\N")
     try:
-        return re.compile(pattern)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of what another Python may read otherwise
+            return re.compile(pattern)
     except (re.error, OverflowError, RecursionError) as error:
         raise ValueError(f"it is no regular expression: {error}") from None
 

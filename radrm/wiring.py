@@ -85,6 +85,7 @@ READINGS_MISSED = 5
 # Fields of the core's settings that follow from other settings, and where these are.
 _NOT_CORE_SETTINGS = {
     "collocation": 'write collocation = "..." above the tables',
+    "checkpoint_limit_s": "write [checkpoint] patience_s = ...",
     "overcommit": "it follows from the policy: conditions = false in the policy's table",
     "gpu_order": "write [gpus] order = [...]",
     "honours_slowdown": "it follows from the policy",
@@ -304,6 +305,7 @@ def make_settings(
         # A policy that does not say so cannot weigh it.
         "honours_slowdown": getattr(policy, "honours_slowdown", False) is True,
         "gpu_order": config.gpus.order,
+        "checkpoint_limit_s": config.checkpoint.patience_s,
     }
     settings = CoreSettings(**{**given, **follows})
     stale_after_s = max(settings.stale_after_s, READINGS_MISSED * reading_interval_s, patience_s)

@@ -21,6 +21,7 @@ from benchmarks import (
     run,
     saving,
 )
+from benchmarks.flowcon import steering
 from benchmarks.simulation import simulator, waiting
 from benchmarks.specon import runs
 from benchmarks.table import Row, median_ms, p95_ms
@@ -34,6 +35,7 @@ SMALL: dict[str, Callable[[], list[Row]]] = {
     "idle": lambda: idle.measure(seconds=0.1, devices=1),
     "simulator": lambda: simulator.measure(tries=1, counts=(5, 10)),
     "saving": lambda: saving.measure(seconds=2),
+    "steering": lambda: steering.measure(jobs=3, runs=2),
     "reports": lambda: reports.measure(count=5),
     "readings": lambda: readings.measure(rounds=3, devices=2),
     "runs": lambda: runs.measure(rounds=3),

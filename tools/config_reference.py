@@ -19,6 +19,7 @@ from typing import Any
 from radrm.cli.settings import RULE_TABLES, core_settings, registry_of, rule_settings
 from radrm.cli.toml_text import toml_value
 from radrm.config import (
+    CheckpointConfig,
     Config,
     DaemonConfig,
     EstimationConfig,
@@ -43,6 +44,7 @@ _TABLES: Mapping[str, type] = {
     "unmanaged": UnmanagedConfig,
     "node": NodeConfig,
     "progress": ProgressConfig,
+    "checkpoint": CheckpointConfig,
     "daemon": DaemonConfig,
 }
 

@@ -18,6 +18,8 @@ GROUPS: dict[str, dict[str, str]] = {
         "hold": "Keep waiting jobs from starting, until they are released.",
         "release": "Let held jobs start.",
         "requeue": "Put jobs back into the queue.",
+        "checkpoint": "Have running jobs save their work now.",
+        "migrate": "Move a running job to another GPU: it saves its work first.",
         "progress": "Report a job's progress, from its own script.",
         "edit": "Change options of jobs: priority, time limit, memory...",
     },
@@ -52,7 +54,7 @@ GROUPS: dict[str, dict[str, str]] = {
 COMMANDS: dict[str, str] = {name: line for group in GROUPS.values() for name, line in group.items()}
 EVERYDAY = frozenset(
     {
-        *("cancel", "drain", "explain", "gpus", "hold", "logs"),
+        *("cancel", "checkpoint", "drain", "explain", "gpus", "hold", "logs", "migrate"),
         *("progress", "release", "requeue", "resume", "shares", "status", "wait"),
     }
 )

@@ -6,6 +6,9 @@ import sys
 from itertools import groupby
 
 from radrm.client.commands import command_jobs
+from radrm.client.connection import Client, every_job
+from radrm.client.follow import Patient
+from radrm.client.saving import wait_saved
 from radrm.client.text import label, print_json, warn
 from radrm.errors import UsageError, plain
 
@@ -39,6 +42,31 @@ def run_on_jobs(
     if not results and not as_json:
         print(plain(f"No such jobs: {_chosen(choice)}."))
     return code
+
+
+def run_to_save(
+    command: str,
+    jobs: Sequence[str],
+    device: str | None,
+    describe: Describe,
+    no_wait: bool,
+    as_json: bool,
+) -> int:
+    """Ask running jobs to save their work, wait for what comes of it, and show that.
+
+    `device`: where a job is to move. Returns the exit code.
+    """
+    with Client() as client:
+        patient = Patient(client, lambda text: print(f"radrm: {text}", file=sys.stderr))
+        befores = {d["id"]: d for d in every_job(client.ask, jobs=list(jobs))}
+        words = {} if device is None else {"device": device}
+        results = client.ask(command, jobs=list(jobs), **words)
+        asked = [i for i, each in enumerate(results) if each["error"] is None and not no_wait]
+        for i in asked:
+            before = befores.get(results[i]["id"])
+            if before is not None:
+                results[i] = wait_saved(patient.ask, before, moves=command == "migrate")
+    return show_results(results, describe, as_json)
 
 
 def _chosen(choice: dict[str, str]) -> str:

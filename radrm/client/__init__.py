@@ -8,4 +8,5 @@ The files, in the order in which they may import one another:
     exits       wait for jobs, and convert their ends to exit codes
     tail        read a log file as it grows
     follow      follow jobs: their states and logs
+    saving      wait for what comes of a request to save, or to move
 """

@@ -15,6 +15,7 @@ from radrm.config.checks import Examined, contradictions, examine_config, parse_
 from radrm.config.goals import AUTO, GOALS, resolved
 from radrm.config.reading import ConfigFile, config_path, find_config, load_config, read_config
 from radrm.config.shapes import (
+    CheckpointConfig,
     Config,
     DaemonConfig,
     EstimationConfig,
@@ -31,6 +32,7 @@ from radrm.config.shapes import (
 __all__ = [
     "AUTO",
     "GOALS",
+    "CheckpointConfig",
     "Config",
     "ConfigFile",
     "DaemonConfig",

@@ -15,6 +15,7 @@ from radrm.config import values as v
 from radrm.config.goals import AUTO, GOALS, resolved
 from radrm.config.old_names import with_present_names, without_removed
 from radrm.config.shapes import (
+    CheckpointConfig,
     Config,
     DaemonConfig,
     EstimationConfig,
@@ -173,6 +174,11 @@ def _progress(value: Any, place: v.Place) -> ProgressConfig:
     return ProgressConfig(**v.known(v.table(value, place), _PROGRESS, place))
 
 
+def _checkpoint(value: Any, place: v.Place) -> CheckpointConfig:
+    sound = v.known(v.table(value, place), {"patience_s": v.between(1, 86_400)}, place)
+    return CheckpointConfig(**sound)
+
+
 def _daemon(value: Any, place: v.Place) -> DaemonConfig:
     return DaemonConfig(**v.known(v.table(value, place), {}, place))
 
@@ -234,5 +240,6 @@ _CHECKS: dict[str, v.Check] = {
     "unmanaged": _unmanaged,
     "node": _node,
     "progress": _progress,
+    "checkpoint": _checkpoint,
     "daemon": _daemon,
 }

@@ -143,6 +143,15 @@ class ProgressConfig:
 
 
 @dataclass(frozen=True, slots=True)
+class CheckpointConfig:
+    """Requests to running jobs to save their work."""
+
+    patience_s: float = 300.0
+    """Time for a job to save after a request, 1 to 86400; at least three times its
+    `--checkpoint-cost`. A migration that waits longer is given up."""
+
+
+@dataclass(frozen=True, slots=True)
 class DaemonConfig:
     """This table has no settings yet."""
 
@@ -188,6 +197,7 @@ class Config:
     unmanaged: UnmanagedConfig = UnmanagedConfig()
     node: NodeConfig = NodeConfig()
     progress: ProgressConfig = ProgressConfig()
+    checkpoint: CheckpointConfig = CheckpointConfig()
     daemon: DaemonConfig = DaemonConfig()
 
     @property

@@ -59,8 +59,8 @@ class CoreSettings:
     action_limit_s: float = 300.0
     """Time for a launch, a resize or a change of caps. Then a launch is lost; the others have
     failed."""
-    checkpoint_limit_s: float = 600.0
-    """Time for a checkpoint; at least three times its cost, if the job states that."""
+    checkpoint_limit_s: float = 300.0
+    """`checkpoint.patience_s`; at least three times its cost, if the job states that."""
     estimate_limit_s: float = 3600.0
     """Time for the estimators of a job."""
     think_s: float = 60.0

@@ -20,10 +20,10 @@ from radrm.core import events as ev
 from radrm.core.records import Attempt, HostUse, Job
 from radrm.core.scheduler import Scheduler
 from radrm.core.units import show_mib
-from radrm.core.words import Collocation
+from radrm.core.words import CheckpointKind, Collocation
 from radrm.daemon.launching import cpus_of, weight_of
 from radrm.errors import StoreError
-from radrm.host.attempts.evidence import Ended, Lost, Running, Started, Void
+from radrm.host.attempts.evidence import Ended, Lost, Running, Saved, Started, Void
 from radrm.host.attempts.launcher import Launcher
 from radrm.host.clock import Clock
 from radrm.host.mps.interface import Mps
@@ -57,6 +57,7 @@ class Attempts:
         """Adopt the attempts that an earlier daemon left; return what became of them."""
         self._forget_ended()
         events: list[ev.Event] = []
+        adopted: list[tuple[Job, Attempt, Void | Running | Ended | Lost]] = []
         for job, attempt in self._scheduler.snapshot.running:
             found = self._launcher.adopt(attempt.serial, job.id)
             what = _ADOPTED[type(found)]
@@ -70,7 +71,26 @@ class Attempts:
                 self._launcher.restore_shares(attempt.serial, cpus_of(shares), weight_of(shares))
             if isinstance(found, Lost) and not found.began:
                 found = Void()  # daemon and runner both died in the launch: nothing ran
-            events += self._events_of(job, attempt, found)
+            adopted.append((job, attempt, found))
+        saved = self._launcher.read_saved(
+            attempt.serial
+            for job, attempt, found in adopted
+            if isinstance(found, Lost) or (isinstance(found, Running) and _saves(job))
+        )
+        for job, attempt, found in adopted:
+            known = saved.get(attempt.serial, Saved())
+            events += self._events_of(job, attempt, found, known)
+            if isinstance(found, Running) and known.progress is not None:
+                # What it reported while no daemon ran is lost, but not this.
+                events.append(
+                    ev.CheckpointTaken(
+                        at=self._clock.now(),
+                        job_id=job.id,
+                        serial=attempt.serial,
+                        progress=known.progress,
+                        happened=known.progress.at,
+                    )
+                )
         return events
 
     def _forget_ended(self) -> None:
@@ -107,7 +127,9 @@ class Attempts:
                 self._launcher.forget(serial)
         for job, attempt in running:
             while (found := self._launcher.poll(attempt.serial)) is not None:
-                events += self._events_of(job, attempt, found)
+                lost = [attempt.serial] if isinstance(found, Lost) and found.began else []
+                saved = self._launcher.read_saved(lost).get(attempt.serial, Saved())
+                events += self._events_of(job, attempt, found, saved)
         return events
 
     def used(self) -> list[ev.Event]:
@@ -123,8 +145,13 @@ class Attempts:
         return [ev.HostUsed(at=now, uses=tuple(uses))] if uses else []
 
     def _events_of(
-        self, job: Job, attempt: Attempt, found: Void | Started | Running | Ended | Lost
+        self,
+        job: Job,
+        attempt: Attempt,
+        found: Void | Started | Running | Ended | Lost,
+        saved: Saved,
     ) -> list[ev.Event]:
+        """Return the events for a record. `saved`: what a lost attempt has saved."""
         job_id, serial, now = job.id, attempt.serial, self._clock.now()
         if isinstance(found, Void):
             return [ev.LaunchVoided(at=now, job_id=job_id, serial=serial)]
@@ -150,6 +177,8 @@ class Attempts:
                 never_started=found.never_started,
                 passing=found.passing,
                 failure=_why_failed(found),
+                saved=found.saved.progress,
+                saved_since_asked=_saved_since_asked(attempt, found.saved),
             )
         elif not found.began:
             # The runner started no process of the job, so the attempt never started.
@@ -158,7 +187,9 @@ class Attempts:
                 at=now, job_id=job_id, serial=serial, never_started=never, passing=True
             )
         else:
-            ended = ev.AttemptEnded(at=now, job_id=job_id, serial=serial, lost=found.reason)
+            ended = ev.AttemptEnded(
+                at=now, job_id=job_id, serial=serial, lost=found.reason, saved=saved.progress
+            )
         return [*events, ended]
 
     def _suspect_mps(self, attempt: Attempt, found: Ended | Lost) -> None:
@@ -166,6 +197,17 @@ class Attempts:
         failed = not isinstance(found, Ended) or found.exit.code != 0
         if self._mps is not None and failed and attempt.placement.collocation is Collocation.MPS:
             self._mps.suspect(attempt.placement.devices)
+
+
+def _saves(job: Job) -> bool:
+    return job.spec.checkpoint.kind is not CheckpointKind.NONE
+
+
+def _saved_since_asked(attempt: Attempt, saved: Saved) -> bool:
+    """Return whether a file is newer than the last request to save, or than the stop."""
+    stop, newest = attempt.stop, saved.newest
+    asked = stop.asked if stop is not None else attempt.checkpoint_asked
+    return asked is not None and newest is not None and newest.is_after(asked)
 
 
 def _why_failed(found: Ended) -> str | None:

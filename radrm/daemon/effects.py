@@ -43,7 +43,7 @@ class ClientsEnded:
 
 
 class Effects:
-    """Used by the loop's thread. `post` takes `ClientsEnded` from any thread."""
+    """Used by the loop's thread. `post` takes news from any thread."""
 
     def __init__(
         self,
@@ -55,7 +55,7 @@ class Effects:
         planning: PlanningService,
         site: Site,
         read_soon: Callable[[], None],
-        post: Callable[[ClientsEnded], None],
+        post: Callable[[ClientsEnded | ev.Event], None],
     ) -> None:
         self._clock = clock
         self._scheduler = scheduler
@@ -71,6 +71,7 @@ class Effects:
             act.Terminate: self._terminate,
             act.Kill: self._kill,
             act.SendSignal: self._send_signal,
+            act.TakeCheckpoint: self._take_checkpoint,
             act.ApplyShares: self._apply_shares,
             act.EstimateJob: self._estimate,
             act.TakeReadings: self._take_readings,
@@ -184,6 +185,15 @@ class Effects:
     def _send_signal(self, action: act.SendSignal) -> None:
         self._launcher.signal(self._attempt(action).serial, action.number)
 
+    def _take_checkpoint(self, action: act.TakeCheckpoint) -> None:
+        wanted = self._job(action.job_id).spec.checkpoint
+
+        def fail(why: str) -> None:  # from another thread
+            log.info("job %d cannot save its work now: %s", action.job_id, why)
+            self._post(ev.ActionFailed(at=self._clock.now(), action=action, reason=why))
+
+        self._launcher.ask(self._attempt(action).serial, wanted.number, fail)
+
     def _apply_shares(self, action: act.ApplyShares) -> ev.SharesApplied:
         """Change the CPU cap and weight. The driver reads an SM fraction when a process starts."""
         attempt = self._attempt(action)
@@ -193,7 +203,9 @@ class Effects:
             return {replace(share, cpus=None, cpu_weight=None) for share in shares}
 
         if fixed(before) != fixed(after):
-            raise Refused("only the CPUs of a running job can change, not its part of a GPU")
+            raise Refused(
+                "only the CPUs of a running job can change: an SM fraction is fixed at its start"
+            )
         self._launcher.set_shares(attempt.serial, cpus_of(after), weight_of(after))
         now, job_id, serial = self._clock.now(), action.job_id, action.serial
         return ev.SharesApplied(at=now, job_id=job_id, serial=serial, shares=after)

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import radrm
 from radrm.core.actions import Launch
 from radrm.core.records import Device, Job, Share
-from radrm.core.words import Collocation
+from radrm.core.words import CheckpointKind, Collocation
 from radrm.daemon.checkpoints import Checkpoints
 from radrm.daemon.intake.envelopes import user_name
 from radrm.daemon.progress import Reports
@@ -172,22 +172,39 @@ def job_environment(
         "RADRM_REPORT_PY": _REPORT_PY,
         "MASTER_PORT": str(free_port()),
     }
+    if job.spec.checkpoint.kind is not CheckpointKind.NONE:
+        environment["RADRM_CHECKPOINT_SIGNAL"] = str(job.spec.checkpoint.number)
     if site.mps is not None and devices:
         uuids = [device.uuid for device in devices]
         if client:
-            environment |= client_environment(site.mps.access(uuids), uuids, action.cap_mib)
+            fraction = sm_fraction_of(action.placement.shares)
+            access = site.mps.access(uuids)
+            environment |= client_environment(access, uuids, action.cap_mib, fraction)
         elif site.mps.empty_pipes is not None:
             environment["CUDA_MPS_PIPE_DIRECTORY"] = site.mps.empty_pipes
     return environment | dict(options.env)
 
 
-def client_environment(access: Access, uuids: Sequence[str], cap_mib: int | None) -> dict[str, str]:
-    """The variables that make processes MPS clients. The cap is per process and device."""
+def sm_fraction_of(shares: Iterable[Share]) -> float | None:
+    """The smallest SM fraction of these shares; None if no share has one."""
+    return min((s.sm_fraction for s in shares if s.sm_fraction is not None), default=None)
+
+
+def client_environment(
+    access: Access, uuids: Sequence[str], cap_mib: int | None, sm_fraction: float | None = None
+) -> dict[str, str]:
+    """The variables that make processes MPS clients. The cap is per process and device.
+
+    The driver reads the SM fraction when a process makes its context, and never again.
+    """
     environment = {"CUDA_MPS_PIPE_DIRECTORY": access.pipes}
     if access.logs is not None:
         environment["CUDA_MPS_LOG_DIRECTORY"] = access.logs
-    if access.thread_percentage is not None:
-        environment["CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"] = str(access.thread_percentage)
+    percentages = [] if access.thread_percentage is None else [access.thread_percentage]
+    if sm_fraction is not None:
+        percentages.append(max(1, round(100 * sm_fraction)))
+    if percentages:
+        environment["CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"] = str(min(percentages))
     if cap_mib is not None:
         limits = [f"{access.ordinals[uuid]}={cap_mib}M" for uuid in uuids]
         environment["CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"] = ",".join(limits)

@@ -114,11 +114,12 @@ OPTIONS: tuple[Option, ...] = (
     Option("signal", "NAME@SECONDS", v.signal_option, "send it SECONDS before the time limit"),
     Option(
         "checkpoint",
-        "none|signal",
-        v.choice("none", "signal"),
-        "how the job saves its state",
-        later=("signal",),
+        "none|signal|exit",
+        v.choice("none", "signal", "exit"),
+        "how the job saves its work: on a signal; or on TERM, and exits",
     ),
+    Option("checkpoint-signal", "NAME", v.save_signal, "the signal that asks for it (USR1)"),
+    Option("checkpoint-cost", "TIME", v.seconds, "how long saving takes", **_s),
     Option(
         "progress-pattern",
         "REGEX|auto",
@@ -185,6 +186,8 @@ class Options(Record):
     requeue: bool | None = None
     signal: v.SignalOption | None = None
     checkpoint: str | None = None
+    checkpoint_signal: int | None = None
+    checkpoint_cost_s: float | None = None
     progress_pattern: str | None = None
     progress_file: str | None = None
     model_summary: str | None = None

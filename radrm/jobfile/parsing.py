@@ -182,4 +182,25 @@ def typed_whole(raw: object, where: str = "options") -> Options:
             f"{where}: --signal comes {signal.seconds:g} s before the time limit, which is "
             f"{limit}; give a longer --time"
         )
+    _check_checkpoint(options, where)
     return options
+
+
+_TERM = 15
+
+
+def _check_checkpoint(options: Options, where: str) -> None:
+    """Raise `UsageError` for options about saving that do not go together."""
+    for name, given in (
+        ("checkpoint-signal", options.checkpoint_signal),
+        ("checkpoint-cost", options.checkpoint_cost_s),
+    ):
+        if given is not None and options.checkpoint in (None, "none"):
+            raise UsageError(
+                f"{where}: --{name} is for jobs that save; add --checkpoint=signal or exit"
+            )
+    if options.checkpoint_signal == _TERM and options.checkpoint == "signal":
+        raise UsageError(
+            f"{where}: --checkpoint-signal=TERM ends a job; name another signal, or use "
+            "--checkpoint=exit"
+        )

@@ -90,8 +90,8 @@ class JobFile(Record):
     def spec(self, user: str, uid: int) -> JobSpec:
         """Return the core's record of what the job asks for."""
         # Imported here, since `submit` reads job files but does not need the records.
-        from radrm.core.records import EarlySignal, JobSpec, Needs, Role
-        from radrm.core.words import Collocation
+        from radrm.core.records import Checkpoint, EarlySignal, JobSpec, Needs, Role
+        from radrm.core.words import CheckpointKind, Collocation
 
         asked = self.options
         signal = asked.signal
@@ -111,6 +111,11 @@ class JobFile(Record):
             collocation=Collocation(asked.collocation or "auto"),
             time_limit_s=asked.time_s,
             priority=asked.priority or 0,
+            checkpoint=Checkpoint(
+                CheckpointKind(asked.checkpoint or "none"),
+                asked.checkpoint_cost_s,
+                asked.checkpoint_signal,
+            ),
             retries=asked.retries or 0,
             requeue=bool(asked.requeue),
             signal=EarlySignal(signal.number, signal.seconds) if signal is not None else None,

@@ -262,6 +262,23 @@ def array_option(given: str) -> ArrayOption:
     return ArrayOption(first, last, at_once)
 
 
+SAVE_SIGNALS = ("USR1", "USR2", "HUP", "INT", "QUIT", "ALRM", "WINCH", "URG", "TERM")
+
+
+def save_signal(given: str) -> int:
+    """Return the number of a signal that can ask a job to save its work."""
+    import signal
+
+    name = given.removeprefix("SIG")
+    if name not in SAVE_SIGNALS:
+        known = ", ".join(SAVE_SIGNALS[:-1])
+        raise ValueError(
+            f"{shown(given)} cannot ask a job to save; use one of {known}, or TERM with "
+            "--checkpoint=exit"
+        )
+    return int(signal.Signals["SIG" + name])
+
+
 def signal_option(given: str) -> SignalOption:
     import signal
 

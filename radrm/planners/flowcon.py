@@ -21,13 +21,14 @@ the interval is reset and Algorithm 1 runs at once. The thesis does not give bet
 - `goal = "completion"` gives all the floor, and the rest to the job with the least CPU work left.
 
 Invariants:
-- Shares are set only if one changes by more than `_MATTERS`, or a job is below its floor.
+- Shares are set only if one changes by more than `_MATTERS`, or a job is below its floor; then all
+  are set that change by more than `_TRIFLE`.
 - A server or an attempt whose shares cannot be set is not asked again.
 
 What may interleave: shares that are not applied yet are left alone until the next run.
 
-What a restart sees: the notes of running jobs, and the moment of the last run on both clocks. After
-a reboot a new interval begins.
+What a restart sees: the notes of running jobs, the time of the last run, and the boot that it
+counts from. After a reboot everything begins anew.
 """
 
 from __future__ import annotations
@@ -42,7 +43,6 @@ from radrm.core.records import Attempt, Instant, Job, Refusal, Share
 from radrm.core.rules import Plan, Planner
 from radrm.core.view import View
 from radrm.core.words import ActionKind, JobState
-from radrm.planners.convergence import moment, plain_moment
 from radrm.planners.growth import (
     COMPLETING,
     NEW,
@@ -61,7 +61,7 @@ _WORDS = {
     "measure": ("relative", "paper"),
 }
 _MOST_INTERVAL_S = 3600.0
-_MATTERS = 0.1
+_MATTERS, _TRIFLE = 0.1, 0.005
 _LEAST_WEIGHT, _MOST_WEIGHT = 0.01, 100.0
 _NEW_RUNS = 3
 """A job counts as new for so many runs without a known growth."""
@@ -106,8 +106,10 @@ class FlowCon(Planner):
                 raise ValueError(f"{setting} = {given!r} is neither {words[0]!r} nor {words[1]!r}")
 
     def plan(self, view: View, event: ev.Event, state: Any) -> Plan:
-        kept = state or {"last": None, "times": 1.0, "jobs": {}}
-        notes = {int(job_id): Growth(**note) for job_id, note in kept["jobs"].items()}
+        kept = state or {}
+        if kept.get("boot") != view.now.boot:
+            kept = {}  # its attempts are gone, and its times mean nothing
+        notes = {int(job_id): Growth(*note) for job_id, note in kept.get("jobs", {}).items()}
         running: list[Running] = []
         for job, attempt in view.running():
             if job.state is JobState.RUNNING:
@@ -115,19 +117,20 @@ class FlowCon(Planner):
                 if note is None or note.serial != attempt.serial:
                     note = Growth(attempt.serial)
                 running.append((job, attempt, note))
-        now, interval_s = view.now, self.interval_s * kept["times"]
+        now, interval_s = view.now, self.interval_s * kept.get("times", 1.0)
         known = {note.serial for note in notes.values()}
         changed = known != {attempt.serial for _, attempt, _ in running}
         if changed:
             interval_s = self.interval_s  # Algorithm 2
-        elif (wait_s := _left_s(now, kept["last"], _next_s(interval_s, running, self))) > 0:
+        elif (wait_s := _left_s(now, kept.get("last_s"), _next_s(interval_s, running, self))) > 0:
             return Plan(state=state, wake_at=now.boot_s + wait_s)
         if not running:
-            return Plan(state=None if state is None else {**kept, "last": None, "jobs": {}})
+            return Plan(state=None)
         cpus = next((use.node.cpus for use in view.nodes()), None)
         interval_s = self._run(running, now, cpus or 1.0, interval_s)
         kept = {
-            "last": plain_moment(now),
+            "boot": now.boot,
+            "last_s": now.boot_s,
             "times": interval_s / self.interval_s,
             "jobs": {str(job.id): note.plain() for job, _, note in running},
             "remarks": {str(job.id): note.which for job, _, note in running},
@@ -234,10 +237,12 @@ class FlowCon(Planner):
             if (shares := self._shares(job, attempt, note.limit, count, cpus or 0.0))
             != attempt.placement.shares
         ]
-        if any(_matters(attempt.placement.shares, new) for attempt, new in changes) or (
+        if any(_matters(attempt.placement.shares, new, _MATTERS) for attempt, new in changes) or (
             self.limit == "weight" and self._starves(running)
         ):
             for attempt, shares in changes:
+                if not _matters(attempt.placement.shares, shares, _TRIFLE):
+                    continue
                 yield SetShares(job_id=attempt.job_id, shares=shares)
 
     def _shares(
@@ -272,12 +277,11 @@ def _next_s(interval_s: float, running: Sequence[Running], rule: FlowCon) -> flo
     return interval_s
 
 
-def _left_s(now: Instant, last: list[float | str | None] | None, interval_s: float) -> float:
-    """Return the seconds until the next run; a whole interval after a reboot."""
-    passed_s = None if last is None else now.since(moment(last))
-    if passed_s is None or passed_s < 0:
+def _left_s(now: Instant, last_s: float | None, interval_s: float) -> float:
+    """Return the seconds until the next run."""
+    if last_s is None or now.boot_s < last_s:  # another boot, of which the records do not tell
         return 0.0
-    left_s = interval_s - passed_s
+    left_s = interval_s - (now.boot_s - last_s)
     return left_s if left_s > 0.001 else 0.0
 
 
@@ -287,8 +291,8 @@ def _weight(shares: Sequence[Share]) -> float:
     return sum(1.0 if weight is None else weight for weight in tasks.values())
 
 
-def _matters(old: Sequence[Share], new: Sequence[Share]) -> bool:
-    """Return whether other shares change what a job gets by more than a trifle."""
+def _matters(old: Sequence[Share], new: Sequence[Share], part: float) -> bool:
+    """Return whether other shares change what a job gets by more than this part of it."""
     for before, after in zip(old, new, strict=True):
         if (before.cpus is None) is not (after.cpus is None):
             return True
@@ -296,6 +300,6 @@ def _matters(old: Sequence[Share], new: Sequence[Share]) -> bool:
             (before.cpus or 1.0, after.cpus or 1.0),
             (1.0 if before.cpu_weight is None else before.cpu_weight, after.cpu_weight or 1.0),
         ):
-            if abs(now - was) > _MATTERS * was:
+            if abs(now - was) > part * was:
                 return True
     return False

@@ -13,17 +13,17 @@ The thesis defines G for memory, block and network I/O as well; only CPUs are st
 - Without a new report there is no judgement, and P counts the seconds between two reports. So a
   job that reports once per epoch does not look converged.
 
-What a restart sees: the notes, in the planner's state. Moments are on both clocks; between two
-boots their distance is unknown, and a job is measured anew.
+What a restart sees: the notes, in the planner's state. Times are seconds since boot: no attempt
+outlives its boot, so a planner forgets the notes of another one.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
+from operator import attrgetter
 
 from radrm.core.records import Attempt, Instant, Job
 from radrm.core.words import Quantity
-from radrm.planners.convergence import moment, plain_moment
 
 NEW, WATCHING, COMPLETING = "new", "watching", "completing"
 
@@ -37,12 +37,12 @@ _LEAST_WORK = 0.005
 
 @dataclass(slots=True)
 class Growth:
-    """What is known of the growth of one attempt, as plain JSON can hold it.
+    """What is known of the growth of one attempt, in fields that plain JSON can hold.
 
     `which` is its list, `limit` the part of the CPUs (0..1) that it was last given, `growth` its
-    last G (None before the first), `runs` the runs that saw it. `at` is the moment of the last
+    last G (None before the first), `runs` the runs that saw it. `at_s` is the time of the last
     report. `high` is the highest smoothed loss, `fall` the largest fall from there. `used_s` are
-    CPU seconds at `used_at`, and `part` the mean part of the CPUs before that. `first_work` and
+    CPU seconds at `used_at_s`, and `part` the mean part of the CPUs before that. `first_work` and
     `first_cpu_s` are its work done (0..1) and its CPU seconds when it was first seen.
     """
 
@@ -54,19 +54,20 @@ class Growth:
     loss: float | None = None
     high: float = 0.0
     fall: float = 0.0
-    at: list[float | str | None] | None = None
+    at_s: float | None = None
     used_s: float | None = None
-    used_at: list[float | str | None] | None = None
+    used_at_s: float | None = None
     part: float | None = None
     first_work: float | None = None
     first_cpu_s: float | None = None
 
-    def plain(self) -> dict[str, object]:
-        """Return it as a planner's state can hold it."""
-        return {name: getattr(self, name) for name in _NAMES}
+    def plain(self) -> list[object]:
+        """Return its fields in their order: `Growth(*plain)` is the same. A state is copied at each
+        call of its planner, so it has no names of fields."""
+        return list(_values(self))
 
 
-_NAMES = tuple(each.name for each in fields(Growth))
+_values = attrgetter(*(each.name for each in fields(Growth)))
 
 
 def list_after(which: str, growth: float, alpha: float) -> str:
@@ -81,19 +82,13 @@ def count_cpus(note: Growth, attempt: Attempt, cpus: float) -> None:
     use = attempt.host_use
     if use is None or use.cpu_s is None:
         return
-    before = note.used_at
-    passed_s = None if before is None else use.at.since(moment(before))
-    if passed_s == 0:
-        return
-    # It began at its launch, with no CPU time.
+    # It began at its start, with no CPU time.
     began = attempt.started or attempt.launched
-    if before is None:
-        passed_s, used_s = use.at.since(began), use.cpu_s
-    else:
-        used_s = use.cpu_s - (note.used_s or 0.0)
-    if passed_s is not None and passed_s > 0 and used_s >= 0:
+    since_s = began.boot_s if note.used_at_s is None else note.used_at_s
+    passed_s, used_s = use.at.boot_s - since_s, use.cpu_s - (note.used_s or 0.0)
+    if passed_s > 0 and used_s >= 0:
         note.part = used_s / passed_s / cpus
-    note.used_s, note.used_at = use.cpu_s, plain_moment(use.at)
+    note.used_s, note.used_at_s = use.cpu_s, use.at.boot_s
 
 
 def grow_as_published(note: Growth, job: Job, now: Instant) -> bool:
@@ -101,9 +96,9 @@ def grow_as_published(note: Growth, job: Job, now: Instant) -> bool:
     progress = job.progress
     if progress is None or progress.loss is None:
         return False
-    passed_s = None if note.at is None else now.since(moment(note.at))
-    before, note.loss, note.at = note.loss, progress.loss, plain_moment(now)
-    if before is None or not passed_s or passed_s < 0:
+    passed_s = None if note.at_s is None else now.boot_s - note.at_s
+    before, note.loss, note.at_s = note.loss, progress.loss, now.boot_s
+    if before is None or passed_s is None or passed_s <= 0:
         return False
     note.growth = abs(progress.loss - before) / passed_s / _part(note)
     return True
@@ -114,10 +109,10 @@ def grow(note: Growth, job: Job) -> bool:
     progress = job.progress
     if progress is None or progress.loss is None:
         return False
-    passed_s = None if note.at is None else progress.at.since(moment(note.at))
+    passed_s = None if note.at_s is None else progress.at.boot_s - note.at_s
     if passed_s == 0:
         return False
-    note.at = plain_moment(progress.at)
+    note.at_s = progress.at.boot_s
     if note.loss is None or passed_s is None or passed_s < 0:
         note.loss = progress.loss
         note.high = max(note.high, progress.loss) if note.fall else progress.loss

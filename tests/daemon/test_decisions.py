@@ -16,8 +16,9 @@ from radrm.core.records import Job, Share
 from radrm.core.words import JobState
 from radrm.daemon.decisions import Decisions, Unsaved
 from radrm.daemon.effects import Effects
-from radrm.daemon.launching import cpus_of, memory_of
+from radrm.daemon.launching import client_environment, cpus_of, memory_of, sm_fraction_of, weight_of
 from radrm.errors import Refused, StoreError
+from radrm.host.mps.interface import Access
 from tests.world import GIB, World, gpus
 
 
@@ -211,3 +212,28 @@ def test_the_core_hears_that_its_actions_have_waited_for_the_store() -> None:
     assert decisions.commit()
     decisions.process([ev.Tick(at=world.now)])
     assert world.scheduler.state.jobs[1].state is JobState.LAUNCHING, "not lost: it begins now"
+
+
+def test_the_sm_fraction_of_a_start_is_the_clients_percentage() -> None:
+    access = Access("/pipes", None, {"GPU-0": 0}, None)
+    name = "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"
+    assert name not in client_environment(access, ["GPU-0"], None)
+    shares = [Share("GPU-0", sm_fraction=0.25), Share("GPU-1", sm_fraction=0.5), Share("GPU-2")]
+    fraction = sm_fraction_of(shares)
+    assert client_environment(access, ["GPU-0"], None, fraction)[name] == "25"
+    assert client_environment(access, ["GPU-0"], None, 0.001)[name] == "1"
+    assert sm_fraction_of(shares[2:]) is None
+    limited = Access("/pipes", None, {"GPU-0": 0}, 20)
+    assert client_environment(limited, ["GPU-0"], None, fraction)[name] == "20"
+
+
+def test_a_weight_reaches_the_launcher_and_is_the_sum_over_tasks() -> None:
+    shares = [Share(None, task=t, cpu_weight=w) for t, w in ((0, 0.5), (0, 0.5), (1, None))]
+    assert weight_of(shares) == 1.5
+    assert weight_of(shares[2:]) is None
+    world, job, before = running()
+    effects = effects_of(world)
+    weighed = tuple(replace(share, cpu_weight=2.0) for share in before)
+    (applied,) = effects.carry_out(shares_of(job, weighed))
+    effects._launcher.set_shares.assert_called_once_with(1, None, 2.0)
+    assert isinstance(applied, ev.SharesApplied)

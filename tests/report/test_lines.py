@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import warnings
 
 import pytest
 from hypothesis import given
@@ -95,6 +96,12 @@ def test_a_pattern_of_the_users_own() -> None:
 def test_a_wrong_pattern_is_refused_with_the_reason(pattern: str, why: str) -> None:
     with pytest.raises(ValueError, match=re.escape(why)):
         progress_pattern(pattern)
+
+
+def test_a_pattern_that_python_warns_of_is_compiled_silently() -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert compiled("[[a](?P<step>1)").search("a1")
 
 
 def test_auto_is_no_pattern() -> None:

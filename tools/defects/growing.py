@@ -14,8 +14,8 @@ MUTANTS = (
     Mutant(
         "a job without a new report is judged",
         "../planners/growth.py",
-        "    if passed_s == 0:\n        return False\n    note.at = plain_moment(progress.at)",
-        "    note.at = plain_moment(progress.at)",
+        "    if passed_s == 0:\n        return False\n    note.at_s = progress.at.boot_s",
+        "    note.at_s = progress.at.boot_s",
     ),
     Mutant(
         "the interval doubles once for each job",

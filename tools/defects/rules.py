@@ -72,6 +72,18 @@ MUTANTS = (
         "0 if promised is None else milli(share.cpus)",
     ),
     Mutant(
+        "shares that failed for good are asked for again and again",
+        "applying.py",
+        "if lasting and changes_only_cpus(attempt, pending.shares):",
+        "if False:",
+    ),
+    Mutant(
+        "an SM fraction that cannot change forbids CPU shares",
+        "applying.py",
+        "if lasting and changes_only_cpus(attempt, pending.shares):",
+        "if lasting:",
+    ),
+    Mutant(
         "shares that a server cannot set are asked for again and again",
         "constraints/proposal.py",
         "why = state.nodes.find(share.node).shares_refused or attempt.shares_refused",

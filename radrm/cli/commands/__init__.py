@@ -10,6 +10,8 @@ The files, in the order in which they may import one another:
     hold        `radrm hold`
     release     `radrm release`
     requeue     `radrm requeue`
+    checkpoint  `radrm checkpoint`
+    migrate     `radrm migrate`
     progress    `radrm progress`
     edit        `radrm edit`
     gpus        `radrm gpus`

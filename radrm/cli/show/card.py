@@ -189,6 +189,20 @@ def _got(job: Document, index: Mapping[str, int], attempts: Sequence[Document]) 
         yield "planner", remarks
     if job["energy_j"] is not None:
         yield "energy", show_joules(job["energy_j"])
+    if _saving(job):
+        yield "checkpoint", _saving(job)
+
+
+def _saving(job: Document) -> str:
+    """What came of the last request to save its work, and its migrations; "" for nothing."""
+    words = []
+    if job.get("checkpoint_pending"):
+        words.append("asked to save its work")
+    elif job.get("checkpoint_error"):
+        words.append(f"did not save its work: {plain(job['checkpoint_error'])}")
+    if job.get("moves"):
+        words.append(f"moved {'once' if job['moves'] == 1 else '{} times'.format(job['moves'])}")
+    return ", ".join(words)
 
 
 def _is_enlarged(job: Document, attempt: Document) -> bool:
@@ -228,9 +242,9 @@ def _times(job: Document, now: float) -> Iterator[_Line]:
     if job.get("expected_end_at") is not None:
         latest = job["expected_end_latest_at"]
         later = f", {show_seconds(latest - now)} at the latest" if latest > now else ""
-        yield "expected end", f"{when(job['expected_end_at'], now)}{later}"
-    if job["state"] == "RUNNING" and job.get("time_limit_s") and job["started_at"] is not None:
-        yield "time limit", when(job["started_at"] + job["time_limit_s"], now)
+        yield "ends", f"{when(job['expected_end_at'], now)}{later}"
+    if job["state"] == "RUNNING" and job.get("time_limit_at") is not None:
+        yield "time limit", when(job["time_limit_at"], now)
 
 
 def attempts_table(job: Document, attempts: Sequence[Document]) -> Rows:
@@ -277,9 +291,12 @@ def attempts_table(job: Document, attempts: Sequence[Document]) -> Rows:
 
 
 def _requested(attempt: Document) -> str:
-    """The last change of a live attempt that a planner asked for."""
+    """The last change of a live attempt that a planner or user asked for."""
     asked = attempt.get("requested") if attempt.get("ended_at") is None else None
-    return f"the planner {asked['planner']} asked for {asked['kind']}" if asked else ""
+    if not asked:
+        return ""
+    who = asked["user"] if asked.get("user") else f"the planner {asked['planner']}"
+    return f"{who} asked for {asked['kind']}"
 
 
 _OF_LIVE = ("reserved_mib", "peak_mib", "energy_j")

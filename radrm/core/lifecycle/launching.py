@@ -10,12 +10,16 @@ from radrm.core.lifecycle.limits import wake_for_limit
 from radrm.core.lifecycle.migration import drop_target
 from radrm.core.lifecycle.occupancy import occupy
 from radrm.core.lifecycle.pending import expect, without
-from radrm.core.records import Attempt, Instant, Job, Placement, Task, changed
+from radrm.core.lifecycle.returning import pause
+from radrm.core.records import Attempt, Instant, Job, Placement, Refusal, Task, changed
 from radrm.core.state.state import State
 from radrm.core.state.timers import ALL_PLANNERS, LAUNCH_AGAIN, Timer
 from radrm.core.transitions import Trigger
 from radrm.core.words import ActionKind, JobState
 
+_READ_S = 60.0
+"""So long a migrating job waits for readings of its target. They come within seconds."""
+_PAUSED = Refusal("pause", "it came to nothing again and again")
 _LAUNCH = "launch"
 """The only key of `State.launches`: all launches of a server share one pause."""
 
@@ -89,15 +93,31 @@ def moment(reported: Instant | None, first: Instant, now: Instant) -> Instant:
 def start_at_target(state: State, job: Job, planner: str | None = None) -> None:
     """Start a job that was stopped for a migration at its target, if that is possible.
 
-    `planner` asked for the migration.
+    `planner` asked for the migration. While the target is not read, as after a restart, the job
+    stands aside, and its reservation stays: `start_when_read` and the end of its pause follow.
     """
     if job.target is None or not job.state.waiting:
         return
-    target = job.target
-    if job.pause is None and check_placement(state, job, target) is None:
-        start(state, state.put_job(replace(job, moves=job.moves + 1)), target, planner)
+    refusal = check_placement(state, job, job.target) if job.pause is None else _PAUSED
+    if refusal is None:
+        _start_there(state, job, job.target, planner)
+    elif refusal.rule == "reading":
+        wait = pause(state, job, _READ_S, "for the GPU where it goes on to be read")
+        state.put_job(replace(job, pause=wait))
     else:
         drop_target(state, job)
+
+
+def start_when_read(state: State, job: Job) -> None:
+    """Start a migrating job that waits for readings of its target, if that is possible now."""
+    if job.target is None or job.pause is None or job.held or not job.state.waiting:
+        return
+    if check_placement(state, job, job.target) is None:
+        _start_there(state, job, job.target)
+
+
+def _start_there(state: State, job: Job, target: Placement, planner: str | None = None) -> None:
+    start(state, state.put_job(replace(job, moves=job.moves + 1)), target, planner)
 
 
 # ------------------------------------------------------------------ a server that cannot start jobs

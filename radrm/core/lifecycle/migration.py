@@ -40,7 +40,7 @@ def drop_target(state: State, job: Job) -> None:
 
 def drop_vanished_targets(state: State) -> None:
     """Give up the migrations to devices that have vanished."""
-    for job, _ in list(state.running()):
+    for job in [job for job in state.jobs.values() if job.target is not None]:
         ledgers = [state.ledgers.get(uuid) for uuid in job.target.devices] if job.target else ()
         if any(ledger is None or ledger.vanished for ledger in ledgers):
             drop_target(state, job)

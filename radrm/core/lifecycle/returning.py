@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from radrm.core.lifecycle.migration import drop_target
 from radrm.core.records import Attempt, Job, Pause, Requeued
 from radrm.core.state.pauses import growing_s
 from radrm.core.state.state import State
@@ -62,7 +63,8 @@ def end_pause(state: State, job: Job) -> bool:
     """Return a job to the queue if its pause is over. Returns whether it was."""
     if job.pause is None or not job.state.waiting or job.pause.left_s(state.step.now) > 0:
         return False
-    state.put_job(replace(job, pause=None))
+    drop_target(state, job)  # it could not go on there in time
+    state.put_job(replace(state.jobs[job.id], pause=None))
     return True
 
 

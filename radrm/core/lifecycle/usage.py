@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from radrm.core.lifecycle.launching import start_when_read
 from radrm.core.lifecycle.stops import stop
 from radrm.core.records import Reading
 from radrm.core.state.holding import merged
 from radrm.core.state.ledger import DeviceLedger
 from radrm.core.state.state import State
 from radrm.core.units import show_seconds
-from radrm.core.words import DeviceKind, StopReason
+from radrm.core.words import DeviceKind, ReservationKind, StopReason
 
 
 def take_reading(state: State, reading: Reading) -> None:
@@ -24,6 +25,9 @@ def take_reading(state: State, reading: Reading) -> None:
         smaller = ledger.shrunk(holding)
         if smaller is not None:
             state.reserve(smaller)
+    for each in ledger.reserved.every():
+        if each.kind is ReservationKind.MIGRATION and each.job_id in state.jobs:
+            start_when_read(state, state.jobs[each.job_id])
     _reclaim(state, ledger)
 
 

@@ -23,6 +23,11 @@ class Instant:
         """Return the moment at this time of the same boot."""
         return Instant(boot_s, self.wall_s + (boot_s - self.boot_s), self.boot)
 
+    def is_after(self, other: Instant) -> bool:
+        """Return whether this is the later moment: across a reboot by the date."""
+        after_s = self.since(other)
+        return (self.wall_s - other.wall_s if after_s is None else after_s) > 0
+
     def since(self, earlier: Instant) -> float | None:
         """Return the seconds from `earlier` until this moment; None if a reboot lies between.
 

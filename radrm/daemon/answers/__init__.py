@@ -7,6 +7,7 @@ The files, in the order in which they may import one another:
     followers        which jobs can never start once others are cancelled
     device_commands  the commands about devices and MPS
     each_job         a command, carried out job by job
+    saving           the commands that ask running jobs to save, or to move
     edit             the command that changes what jobs ask for
     commands         the other commands about jobs; all commands
     requests         who answers which request

@@ -38,7 +38,7 @@ def _each_device(loop: Loop, request: Request, drain: bool, reason: str | None) 
     events: list[ev.Event] = []
     for word in wanted or every:
         try:
-            found = _device(devices, word)
+            found = find_device(devices, word)
             device, before = found.device, found.drained
             faulty = found.reading is not None and found.reading.fault is not None
             if not drain and before is None and not faulty:
@@ -54,7 +54,7 @@ def _each_device(loop: Loop, request: Request, drain: bool, reason: str | None) 
     return results
 
 
-def _device(devices: Sequence[DeviceSnapshot], word: str) -> DeviceSnapshot:
+def find_device(devices: Sequence[DeviceSnapshot], word: str) -> DeviceSnapshot:
     """The device with this index or UUID, or the only one whose UUID starts with this text."""
     by_index = [d for d in devices if str(d.device.index) == word]
     found = by_index or [d for d in devices if len(word) >= 4 and d.device.uuid.startswith(word)]
@@ -112,7 +112,7 @@ def _each_mps(
     devices = loop.scheduler.snapshot.devices
     words = device_words(request.words)
     whole = [each.device for each in devices if each.device.kind is DeviceKind.GPU]
-    chosen = [_device(devices, word).device for word in words] or whole
+    chosen = [find_device(devices, word).device for word in words] or whole
     groups = [chosen] if mps.spans else [[device] for device in chosen]
     results: list[Document] = []
     for group in groups:

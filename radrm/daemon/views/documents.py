@@ -15,7 +15,7 @@ from radrm.core.records import Attempt, EarlySignal, Instant, Job, Progress, Ref
 from radrm.core.scheduler import Scheduler
 from radrm.core.snapshot import Snapshot
 from radrm.core.units import show_seconds
-from radrm.core.words import Quantity, ReservationKind
+from radrm.core.words import ActionKind, Quantity, ReservationKind
 from radrm.daemon.progress import Reports
 from radrm.daemon.views.cpu_shares import cpu_share, part
 from radrm.daemon.views.expected import expected_end
@@ -154,6 +154,12 @@ class JobDocuments:
             "priority": job.spec.priority,
             "held": job.held,
             "time_limit_s": job.spec.time_limit_s,
+            "time_limit_at": _limit_at(job, live),
+            "checkpoint": job.spec.checkpoint.kind.value,
+            "checkpoint_pending": bool(live and live.asked(ActionKind.CHECKPOINT)),
+            "checkpoint_error": live.checkpoint_failed if live else None,
+            "saved_work_done": job.saved.work_done if job.saved else None,
+            "moves": job.moves,
             "gpu_types": list(job.spec.gpu_types),
             "prefer_gpus": list(job.spec.prefer_gpus),
             "avoid_gpus": list(job.spec.avoid_gpus),
@@ -205,6 +211,13 @@ def in_one_line(snapshot: Snapshot, refusals: Sequence[Refusal]) -> str | None:
     others = len(devices) - 1
     more = f" (and {others} more {'GPU' if others == 1 else 'GPUs'})" if others else ""
     return f"GPU {index}: {first.message}{more}"
+
+
+def _limit_at(job: Job, live: Attempt | None) -> float | None:
+    """When a live attempt reaches its time limit; None without one, or before its start."""
+    if live is None or live.started is None or job.limit_s is None:
+        return None
+    return live.started.wall_s + job.limit_s
 
 
 def _progress(progress: Progress | None) -> Document | None:

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import asdict
 
-from radrm.core.records import Attempt, Instant, Job, Refusal
+from radrm.core.records import Attempt, Instant, Job, PlannerRequest, Refusal
 from radrm.core.scheduler import Scheduler
 from radrm.core.snapshot import DeviceSnapshot, Snapshot
 from radrm.daemon.progress import Reports
@@ -90,7 +90,7 @@ def _attempt(snapshot: Snapshot, attempt: Attempt, now: Instant) -> Document:
         "exit_code": attempt.exit_code,
         "reason": attempt.reason,
         "planner": attempt.planner,
-        "requested": asdict(attempt.requested) if attempt.requested else None,
+        "requested": _requested(attempt.requested) if attempt.requested else None,
         "devices": [_index(snapshot, uuid) for uuid in attempt.placement.devices],
         "collocation": attempt.placement.collocation.value,
         "launched_at": attempt.launched.wall_s,
@@ -108,3 +108,8 @@ def _index(snapshot: Snapshot, uuid: str) -> int | str:
     """The index of a device; its UUID if the device is gone."""
     found = snapshot.device(uuid)
     return uuid if found is None else found.device.index
+
+
+def _requested(asked: PlannerRequest) -> Document:
+    """What a planner, or a user in place of one, asked for."""
+    return {key: word for key, word in asdict(asked).items() if word}

@@ -8,18 +8,25 @@ yet is waited for while its lock is held, since a dead process writes no more.
 
 from __future__ import annotations
 
+import json
 import os
+import subprocess
+import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from radrm.core.records import Exit, Instant
+from radrm.core.records import Exit, Instant, Progress
 from radrm.errors import StoreError
 from radrm.host.attempts import folder as attempts
+from radrm.host.attempts import saved
 from radrm.host.clock import Clock
 from radrm.host.processes.identity import Identity, identify
 
+_READING_S = 10.0
+"""Real seconds for reading what jobs have saved."""
+_READ_AT_ONCE = 8
 _CLAIM_PATIENCE_S = 5.0
 """A claim is written microseconds after it is made, unless its runner is held up."""
 
@@ -47,6 +54,15 @@ class Running:
 
 
 @dataclass(frozen=True, slots=True)
+class Saved:
+    """What a job's checkpoint folder proves: the `progress` in its `saved.json`, and when its
+    `newest` file was written. None: nothing."""
+
+    progress: Progress | None = None
+    newest: Instant | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Ended:
     """The attempt's last process is gone.
 
@@ -63,6 +79,7 @@ class Ended:
     """True when the server, not the job, kept it from starting: that may be over soon."""
     exceeded_mib: int | None = None
     """The host memory limit at which the kernel killed processes of it."""
+    saved: Saved = Saved()
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +120,7 @@ class Evidence:
             tails,
             record.get("passing") is True,
             exceeded if type(exceeded) is int and exceeded > 0 else None,
+            saved_in(record, self._clock),
         )
 
     def lost(self, event: str) -> Lost:
@@ -152,6 +170,28 @@ class Evidence:
                 raise self._unsettled("its runner does not say who it is")
             time.sleep(0.001)
 
+    def read_saved(self) -> Callable[[float], Saved | None]:
+        """Begin to read what the job has saved. Returns the function that waits for the answer, for
+        so many real seconds; None after that."""
+        process = subprocess.Popen(
+            [sys.executable, "-I", "-S", saved.__file__, self.folder],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            cwd="/",
+        )
+
+        def finish(limit_s: float) -> Saved | None:
+            try:
+                output, _ = process.communicate(timeout=max(0.0, limit_s))
+                return saved_in(json.loads(output), self._clock)
+            except (subprocess.TimeoutExpired, ValueError):
+                process.kill()
+                process.communicate()
+                return None
+
+        return finish
+
     def _unsettled(self, cause: str) -> StoreError:
         return StoreError(
             f"what became of the attempt in {self.folder} cannot be told: {cause}; "
@@ -160,3 +200,40 @@ class Evidence:
 
     def _instant(self, record: Mapping[str, Any]) -> Instant:
         return self._clock.noted(record["boot_id"], record["boot_s"], record["wall_s"])
+
+
+def saved_in(record: Mapping[str, Any], clock: Clock) -> Saved:
+    """Return what a record says about saved work. Its own time is on both clocks.
+
+    The times of files are on the wall clock alone, so their age at the time of the record counts.
+    """
+
+    def moment(wall_s: object) -> Instant | None:
+        if type(wall_s) is not float:
+            return None
+        age_s = max(0.0, record["wall_s"] - wall_s)
+        times = record["boot_s"] - age_s, record["wall_s"] - age_s
+        return clock.noted(record["boot_id"], *times)
+
+    found, newest = record.get("saved"), moment(record.get("newest_s"))
+    if not isinstance(found, dict) or not all(type(n) is float for n in found.values()):
+        return Saved(newest=newest)
+    numbers: dict[str, float] = {k: v for k, v in found.items() if k in saved.NUMBERS}
+    at = moment(numbers.pop("at", None)) or newest
+    return Saved(None if at is None else Progress(at, **numbers), newest)
+
+
+def read_saved(attempts_by_serial: Mapping[int, Evidence]) -> dict[int, Saved]:
+    """Return what the jobs of these attempts have saved, by serial; a few are read at a time.
+
+    What takes too long is left out.
+    """
+    left, found = list(attempts_by_serial.items()), {}
+    until_s = time.monotonic() + _READING_S
+    while left and time.monotonic() < until_s:
+        some, left = left[:_READ_AT_ONCE], left[_READ_AT_ONCE:]
+        for serial, reading in [(serial, evidence.read_saved()) for serial, evidence in some]:
+            saved_work = reading(until_s - time.monotonic())
+            if saved_work is not None:
+                found[serial] = saved_work
+    return found

@@ -14,16 +14,26 @@ import contextlib
 import os
 import signal
 import sys
+from collections.abc import Callable, Iterable
 from typing import Any
 
-from radrm.errors import Refused, StoreError
+from radrm.errors import Refused
 from radrm.host.attempts import folder as attempts
 from radrm.host.attempts import start_runner
 from radrm.host.attempts.containers import Containers
-from radrm.host.attempts.evidence import Ended, Evidence, Lost, Running, Started, Void
+from radrm.host.attempts.evidence import (
+    Ended,
+    Evidence,
+    Lost,
+    Running,
+    Saved,
+    Started,
+    Void,
+    read_saved,
+)
 from radrm.host.attempts.live import Ending, Live, readable
 from radrm.host.attempts.owners import LiveAttempt, PidOwners
-from radrm.host.attempts.plan import LaunchPlan, launch_record
+from radrm.host.attempts.plan import LaunchPlan, cannot_launch, launch_record
 from radrm.host.clock import Clock
 from radrm.host.processes import cgroups, limits
 from radrm.host.processes.controllers import Controllers
@@ -31,6 +41,7 @@ from radrm.host.processes.counted import Counted, counted
 from radrm.host.processes.identity import boot_id, identify, open_pidfd
 from radrm.host.processes.limits import Limits, is_of
 from radrm.host.processes.procfs import TOKEN_VARIABLE
+from radrm.host.processes.request import Asker
 from radrm.host.storage.files import fsync_folder
 
 
@@ -56,6 +67,7 @@ class Launcher:
         self.controllers = controllers
         self._live: dict[int, Live] = {}
         self._owners = PidOwners(Containers().vouchers)
+        self._asker = Asker()
         self._retiring: list[int] = []
         self._retired: list[int] = []
 
@@ -78,7 +90,7 @@ class Launcher:
             self._spawn(live)
         except OSError as error:
             self._remove_folder(plan.serial)
-            raise _cannot_launch(plan.serial, error) from error
+            raise cannot_launch(plan.serial, error) from error
         self._live[plan.serial] = live
         self._update_owners()
 
@@ -91,7 +103,7 @@ class Launcher:
             os.makedirs(self._attempts, 0o711, exist_ok=True)
             os.mkdir(folder)
         except OSError as error:
-            raise _cannot_launch(plan.serial, error) from error
+            raise cannot_launch(plan.serial, error) from error
         try:
             # A user of another name has to reach the script, and nothing else, in there.
             os.chmod(folder, 0o700 if plan.uid is None else 0o711)
@@ -99,7 +111,7 @@ class Launcher:
             fsync_folder(self._attempts)
         except OSError as error:
             self._remove_folder(plan.serial)
-            raise _cannot_launch(plan.serial, error) from error
+            raise cannot_launch(plan.serial, error) from error
         return self._known(plan.serial, plan.job_id, record)
 
     def _spawn(self, live: Live) -> None:
@@ -264,6 +276,14 @@ class Launcher:
             with contextlib.suppress(ProcessLookupError):
                 signal.pidfd_send_signal(live.pidfd, signal.SIGRTMIN + number)
 
+    def ask(self, serial: int, number: int, failed: Callable[[str], None]) -> None:
+        """Send signal `number` to the topmost of its processes that handle it; if there is none,
+        call `failed` with the reason, from another thread. Raises `Refused`."""
+        live = self._live.get(serial)
+        if live is None or not live.start_reported:
+            raise Refused(f"attempt {serial} {'has ended' if live is None else 'does not run yet'}")
+        self._asker.ask(live.members, number, failed)
+
     def _signal(self, serial: int, number: int) -> None:
         live = self._live.get(serial)
         if live is None:
@@ -287,26 +307,17 @@ class Launcher:
             limits.set_weight(group, weight)
 
     def set_shares(self, serial: int, cpus: float | None, weight: float | None) -> None:
-        """Limit and weigh the CPUs of a running attempt, from now on. Raises `Refused`.
-
-        `cpus` None: no limit. `weight` None: 1.
-        """
+        """Limit and weigh the CPUs of a running attempt (None: no limit; 1). Raises `Refused`."""
         live = self._live.get(serial)
         if live is None or not live.start_reported:
             raise Refused(f"attempt {serial} {'has ended' if live is None else 'does not run yet'}")
-        group = live.limits.cpu
-        if group is None:
+        if live.limits.cpu is None:
             raise Refused(self.controllers.why_not("cpu") or "its CPUs cannot be limited")
-        if not os.path.isdir(group):
-            if cpus is None and weight is None:
-                return
-            cgroups.make(group)
-        if not limits.set_cpus(group, cpus):
-            raise Refused(f"the control group {group} takes no limit of CPUs")
-        if not limits.set_weight(group, weight):
-            raise Refused(f"the control group {group} takes no CPU weight")
-        if not limits.gather(group, live.processes):
-            raise Refused(f"its processes cannot be moved into the control group {group}")
+        live.set_shares(live.limits.cpu, cpus, weight)
+
+    def read_saved(self, serials: Iterable[int]) -> dict[int, Saved]:
+        """Return what the jobs of these attempts have saved, by serial. It reads as their users."""
+        return read_saved({i: Evidence(self._folder(i), self._clock) for i in serials})
 
     def counted(self, serial: int) -> Counted:
         """What the control groups of a live attempt have counted so far."""
@@ -386,11 +397,3 @@ class Launcher:
             LiveAttempt(live.job_id, live.serial, live.token, live.runner, live.cgroup, live.uid)
             for live in self._live.values()
         )
-
-
-def _cannot_launch(serial: int, error: OSError) -> StoreError:
-    where = f" {error.filename}" if error.filename else ""
-    return StoreError(
-        f"attempt {serial} cannot be launched: {error.strerror}{where}; "
-        "look after the daemon's state folder and its limits"
-    )

@@ -14,12 +14,14 @@ import threading
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 
+from radrm.errors import Refused
 from radrm.host.attempts.containers import Containers
 from radrm.host.attempts.evidence import Evidence
-from radrm.host.processes import cgroups
+from radrm.host.processes import cgroups, limits
 from radrm.host.processes.identity import Identity, alive, identify, open_pidfd
 from radrm.host.processes.limits import Limits
-from radrm.host.processes.tree import attempt_processes, kill_tree
+from radrm.host.processes.procfs import Stat, read_stat
+from radrm.host.processes.tree import attempt_processes, attempt_stats, kill_tree
 
 
 class Ending:
@@ -102,6 +104,32 @@ class Live:
         # To look at every process of a full server takes long.
         users = () if self.uid is None else (self.uid,)
         return grouped or attempt_processes(self.token, self.runner, (), users)
+
+    def set_shares(self, group: str, cpus: float | None, weight: float | None) -> None:
+        """Limit and weigh the CPUs of the job's processes in this group. Raises `Refused`."""
+        if not os.path.isdir(group):
+            if cpus is None and weight is None:
+                return
+            cgroups.make(group)
+        if not limits.set_cpus(group, cpus):
+            raise Refused(f"the control group {group} takes no limit of CPUs")
+        if not limits.set_weight(group, weight):
+            raise Refused(f"the control group {group} takes no CPU weight")
+        if not limits.gather(group, self.processes):
+            raise Refused(f"its processes cannot be moved into the control group {group}")
+
+    def members(self) -> dict[int, Stat]:
+        """What the kernel says about the job's processes, by pid; never the runner."""
+        if self.cgroup is not None and cgroups.processes(self.cgroup):
+            found = {pid: read_stat(pid) for pid in cgroups.processes(self.cgroup)}
+            # Looked at again: a pid that has changed hands in between is not in the group.
+            still = cgroups.processes(self.cgroup) - {self.runner.pid if self.runner else 0}
+            grouped = {pid: stat for pid, stat in found.items() if stat is not None}
+            grouped = {p: s for p, s in grouped.items() if p in still and not s.dead}
+            if grouped:
+                return grouped
+        users = () if self.uid is None else (self.uid,)
+        return attempt_stats(self.token, self.runner, (), users)
 
     def _members(self) -> Iterator[int]:
         """Processes of the attempt that are known even without its token."""

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from radrm.errors import StoreError
 from radrm.host.attempts import engines
 from radrm.host.processes import cgroups
 from radrm.host.processes.controllers import Controllers
@@ -99,6 +100,15 @@ def launch_record(
         "limits": limits.as_fields(),
         "progress": _progress(plan),
     }
+
+
+def cannot_launch(serial: int, error: OSError) -> StoreError:
+    """Return the error of a launch that the system refused."""
+    where = f" {error.filename}" if error.filename else ""
+    return StoreError(
+        f"attempt {serial} cannot be launched: {error.strerror}{where}; "
+        "look after the daemon's state folder and its limits"
+    )
 
 
 def _progress(plan: LaunchPlan) -> Fields | None:

@@ -33,7 +33,7 @@ if not __package__:
     sys.path.append(os.path.abspath(os.path.join(os.path.dirname(__file__), *[os.pardir] * 3)))
 
 from radrm.host.attempts import folder as attempts
-from radrm.host.attempts import job_process, tails
+from radrm.host.attempts import job_process, saved, tails
 from radrm.host.processes import cgroups
 from radrm.host.processes.identity import Identity, identify
 from radrm.host.processes.limits import Limits
@@ -153,6 +153,7 @@ class Runner:
             self._end_leftovers()
             end = self._how_it_ended(errors)
             end["exceeded_mib"] = self._limits.exceeded_mib()
+            end |= saved.read_saved(self._launch)
         for group in filter(None, (self._cgroup, *self._limits.groups)):
             cgroups.remove(group)
         return end

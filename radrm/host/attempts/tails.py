@@ -12,11 +12,14 @@ import select
 import signal
 import stat
 import time
+from functools import partial
 
 from radrm.host.attempts import job_process
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from radrm.host.attempts.folder import Fields
 
 TAIL_BYTES = 64 * 1024
@@ -28,24 +31,29 @@ def read_tails(launch: Fields, begins: dict[str, int]) -> Fields:
     """`stderr_tail` and `stdout_tail` as text; None what cannot be read."""
     found: Fields = {"stderr_tail": None, "stdout_tail": None}
     for which, begin in begins.items():
-        data = _read_as_user(launch, which, begin)
+        path = os.path.join(launch["cwd"], launch[which])
+        data = read_as_user(launch, partial(_send_tail, path, begin), TAIL_BYTES)
         if data is not None:
             found[f"{which}_tail"] = data.decode("utf-8", "replace")
     return found
 
 
-def _read_as_user(launch: Fields, which: str, begin: int) -> bytes | None:
+def read_as_user(launch: Fields, send: Callable[[int], None], most: int) -> bytes | None:
+    """Return what `send`, in a child that has become the submitter, writes to its descriptor.
+
+    At most `most` bytes; None if that takes too long.
+    """
     output, write_end = os.pipe()
     child = os.fork()
     if child == 0:
         try:
             job_process.drop_rights(launch)
-            _send_tail(os.path.join(launch["cwd"], launch[which]), begin, write_end)
+            send(write_end)
         finally:
             os._exit(0)
     os.close(write_end)
     try:
-        return _receive(output)
+        return _receive(output, most)
     finally:
         os.close(output)
         os.kill(child, signal.SIGKILL)
@@ -73,14 +81,15 @@ def _send_tail(path: str, begin: int, target: int) -> None:
             data = data[os.write(target, data) :]
 
 
-def _receive(source: int) -> bytes | None:
+def _receive(source: int, most: int) -> bytes | None:
     parts: list[bytes] = []
     deadline = time.monotonic() + _PATIENCE_S
     while True:
         ready, _, _ = select.select([source], [], [], max(0.0, deadline - time.monotonic()))
         if not ready:
             return None
-        data = os.read(source, TAIL_BYTES)
-        if not data:
+        data = os.read(source, most)
+        if not data or most <= 0:
             return b"".join(parts)
         parts.append(data)
+        most -= len(data)

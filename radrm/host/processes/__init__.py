@@ -9,4 +9,5 @@ The files, in the order in which they may import one another:
     identity     identify a process, and signal that very process
     tree         find all processes of an attempt, signal them, end them
     stop         ask the processes of an attempt to end, in an order that lets them save
+    request      ask them to save their work
 """

@@ -87,7 +87,7 @@ class Stop:
         if left_s > 0:
             parents = {pid: stat.parent for pid, stat in members.items()}
             handling = set(filter(_handles, members))
-            asked, still = topmost(parents, handling, set(filter(_is_shell, members)))
+            asked, still = topmost(parents, handling, set(filter(is_shell, members)))
             for pid in still:
                 send_signal(pid, members[pid].start_ticks, signal.SIGSTOP)
         if not asked:
@@ -140,7 +140,8 @@ def _handles(pid: int) -> bool:
     return has_signal(pid, signal.SIGTERM, b"SigCgt:", b"SigBlk:")
 
 
-def _is_shell(pid: int) -> bool:
+def is_shell(pid: int) -> bool:
+    """Return whether a process is a shell, by the name of its program."""
     try:
         program = os.readlink(f"/proc/{pid}/exe")
     except OSError:

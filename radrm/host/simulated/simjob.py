@@ -1,13 +1,16 @@
 """`radrm-simjob`: a stand-in for a training job on simulated GPUs.
 
 Its memory grows in steps, its neighbours slow it down, and it fails as PyTorch does if it gets
-no memory. All its times are of the driver's scaled clock. Many run at once, so its imports are
-light, and it asks the driver only when something is due.
+no memory. It can report its progress (`--loss-k`), save its work when radrm asks, and go on from
+there in its next attempt (`--saves`). All its times are of the driver's scaled clock. Many run at
+once, so its imports are light, and it asks the driver only when something is due.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
+import math
 import os
 import signal
 import sys
@@ -18,6 +21,10 @@ from radrm.errors import DeviceError, RadrmError
 from radrm.host.simulated.client import DriverClient, OutOfGpuMemory
 from radrm.interference.model import FAMILIES
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from radrm.report import Reporter
+
 SOCKET_VARIABLE = "RADRM_SIMULATED_GPUS"
 EXIT_FAILED = 1
 EXIT_USAGE = 2
@@ -26,6 +33,7 @@ _EPOCHS = 10
 _SHORTEST_SLEEP_S = 0.005
 _USUAL_SLEEP_S = 0.05
 _LONGEST_SLEEP_S = 0.5
+_NEVER = "never"
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -38,6 +46,8 @@ def main(argv: list[str] | None = None) -> int:
         return EXIT_USAGE
     try:
         job.train()
+    except _Left:
+        return 0
     except OutOfGpuMemory as refused:
         _traceback("forward", f"torch.OutOfMemoryError: {out_of_memory_text(refused)}")
         return EXIT_FAILED
@@ -49,6 +59,10 @@ def main(argv: list[str] | None = None) -> int:
     return int(args.exit_code)
 
 
+class _Left(Exception):
+    """It was asked to save and leave, and has saved."""
+
+
 class _Training:
     """One run: its memory, its work, and the times at which it asks or prints."""
 
@@ -58,6 +72,15 @@ class _Training:
         self._args = args
         self._held_mib = 0
         self._begun_s = _boot_s()
+        self._before_s = 0.0
+        """The work that earlier attempts have saved."""
+        self._reporter: Reporter | None = None
+        if args.loss_k is not None or args.saves is not None:
+            from radrm.report import Reporter  # most jobs do not need it
+
+            self._reporter = Reporter()
+        if args.saves is not None:
+            self._before_s = min(_saved_step(), args.seconds)
 
     def train(self) -> None:
         """Train until the work is done and the ramp is over."""
@@ -70,7 +93,9 @@ class _Training:
         while True:
             elapsed_s = self._elapsed_s()
             self._grow(wanted_mib(args.gpu_memory, args.ramp, args.leak, elapsed_s))
-            done_s = min(self._client.work(), args.seconds)
+            done_s = min(self._before_s + self._client.work(), args.seconds)
+            if self._reporter is not None:
+                self._tell(self._reporter, done_s)
             finished = done_s >= args.seconds and elapsed_s >= args.ramp
             if finished or elapsed_s - printed_s >= args.print_every:
                 printed_s = elapsed_s
@@ -96,6 +121,22 @@ class _Training:
             pause_s = min(pause_s, self._real_s(args.seconds - done_s, _SHORTEST_SLEEP_S))
         return pause_s
 
+    def _tell(self, report: Reporter, done_s: float) -> None:
+        """Report the progress, and save if that is wanted."""
+        seconds, k = self._args.seconds, self._args.loss_k
+        if k is not None:
+            part = done_s / seconds if seconds else 1.0
+            report.progress(step=done_s, total=seconds, loss=math.exp(-k * part))
+        if not report.checkpoint_wanted() or self._args.saves in (None, _NEVER):
+            return
+        saving_s = float(self._args.saves)
+        if saving_s:
+            time.sleep(saving_s / self._scale)
+        report.saved(step=done_s, total=seconds)
+        print(f"saved at {done_s:.1f}/{seconds:g} s", flush=True)
+        if report.stop_wanted():
+            raise _Left
+
     def _grow(self, mib: int) -> None:
         if mib > self._held_mib:
             self._client.alloc(mib - self._held_mib)
@@ -117,6 +158,15 @@ class _Training:
 
     def _real_s(self, scaled_s: float, least_s: float) -> float:
         return min(max(scaled_s / self._scale, least_s), _LONGEST_SLEEP_S)
+
+
+def _saved_step() -> float:
+    """The step that an earlier attempt has saved; 0 without one."""
+    try:
+        with open(os.path.join(os.environ["RADRM_CHECKPOINT_DIR"], "saved.json")) as file:
+            return max(0.0, float(json.load(file)["step"]))
+    except (OSError, ValueError, KeyError, TypeError):
+        return 0.0
 
 
 def wanted_mib(peak_mib: int, ramp_s: float, leak_mib_per_s: float, elapsed_s: float) -> int:
@@ -211,6 +261,15 @@ def _parser() -> argparse.ArgumentParser:
     add("--gpus", type=_count, default=1, help="number of visible GPUs to use (%(default)s)")
     add("--family", choices=FAMILIES, help="how it shares a GPU with others")
     add("--batch-size", type=_count, help="a small one gets little beside a large one")
+    add("--loss-k", type=_span, metavar="K", help="report progress, and a loss of exp(-K * part)")
+    add(
+        "--saves",
+        type=_saving,
+        nargs="?",
+        const=0.0,
+        metavar="S|never",
+        help="save when radrm asks, which takes S seconds; start from what is saved",
+    )
     add("--exit-code", type=int, default=0, help="exit code after the work (%(default)s)")
     add("--print-every", type=_positive, default=10.0, metavar="S", help="seconds between lines")
     return parser
@@ -225,6 +284,10 @@ def _size(text: str) -> int:
 
 def _span(text: str) -> float:
     return _number(text, 0.0, float("inf"))
+
+
+def _saving(text: str) -> float | str:
+    return _NEVER if text == _NEVER else _span(text)
 
 
 def _part(text: str) -> float:

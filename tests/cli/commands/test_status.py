@@ -115,6 +115,7 @@ def attempt(number: int, outcome: str | None, **changed: Any) -> dict[str, Any]:
 def test_one_job_is_a_card(run: Any) -> None:
     it = job(5, "RUNNING", attempts=2, oom_count=1, reserved_mib=8192, peak_mib=7000, energy_j=2000)
     it |= {"time_limit_s": 3600, "comment": "baseline", "priority": 3, "signal": "USR1@60"}
+    it |= {"time_limit_at": it["started_at"] + 3600, "moves": 2, "checkpoint_error": "no answer"}
     tries = [attempt(1, "oom", reason="out of memory"), attempt(2, None)]
     client = Script(
         page=[page([it])],

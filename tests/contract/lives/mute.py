@@ -241,8 +241,10 @@ class Mute(World):
         attempt = self.live(job)
         if reservation.kind is ReservationKind.RUNNING:
             return attempt.devices if attempt is not None else ()
-        assert reservation.kind is ReservationKind.MIGRATION and attempt is not None
-        if attempt.stop is not None and attempt.stop.reason is not StopReason.PREEMPTED:
+        assert reservation.kind is ReservationKind.MIGRATION
+        if attempt is None:
+            assert job.pause is not None and job.state.waiting, job
+        elif attempt.stop is not None and attempt.stop.reason is not StopReason.PREEMPTED:
             return ()
         return job.target.devices if job.target is not None else ()
 

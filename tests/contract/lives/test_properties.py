@@ -209,12 +209,12 @@ def test_an_event_costs_the_same_however_long_the_queue(order: Order) -> None:
 
 def test_an_event_costs_no_more_calls_than_it_did() -> None:
     most = {
-        "a submission": 350,
+        "a submission": 260,
         "a round of readings": 480,
-        "a cancel": 290,
-        "an end and the next start": 1500,
+        "a cancel": 210,
+        "an end and the next start": 1550,
         "a wake-up": 70,
-        "an explanation": 230,
+        "an explanation": 190,
     }
     found = measure(10, Fifo())
     assert found.keys() == most.keys()

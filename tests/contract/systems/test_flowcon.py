@@ -12,7 +12,7 @@ from radrm.core import actions as act
 from radrm.core import events as ev
 from radrm.core.records import HostUse, Job, Node
 from radrm.planners.flowcon import FlowCon
-from radrm.planners.growth import COMPLETING, NEW, WATCHING
+from radrm.planners.growth import COMPLETING, NEW, WATCHING, Growth
 from tests.world import World, default_planner, gpus
 
 CPUS = 8.0
@@ -52,7 +52,10 @@ class Server(World):
         return self.rule_states["planner", "flowcon"].state
 
     def which(self, job: Job) -> str:
-        return self.memory["jobs"][str(job.id)]["which"]
+        return self.note(job).which
+
+    def note(self, job: Job) -> Growth:
+        return Growth(*self.memory["jobs"][str(job.id)])
 
     def cap(self, job: Job) -> float | None:
         """The job's cap, as a part of the server."""
@@ -94,7 +97,7 @@ def test_growth_is_the_change_of_loss_over_time_and_cpus() -> None:
     job = world.start()
     world.interval((job, 3.0))
     world.interval((job, 1.0), part=0.25)
-    assert world.memory["jobs"][str(job.id)]["growth"] == pytest.approx(2 / 20 / 0.25, rel=1e-3)
+    assert world.note(job).growth == pytest.approx(2 / 20 / 0.25, rel=1e-3)
 
 
 def test_growth_at_alpha_is_growth() -> None:
@@ -114,7 +117,7 @@ def test_limits_follow_the_lists() -> None:
     assert world.which(old) == COMPLETING
     young = world.start()
     assert (world.cap(old), world.cap(young)) == (None, None)
-    assert world.memory["jobs"][str(old.id)]["limit"] == 1.0, "its G is all that is known"
+    assert world.note(old).limit == 1.0, "its G is all that is known"
     world.interval((old, 0.979), (young, 9.0))
     world.interval((old, 0.978), (young, 5.0))
     assert world.cap(old) == pytest.approx(1 / (2 * 2))
@@ -143,7 +146,7 @@ def test_a_job_that_comes_or_goes_resets_the_interval_and_runs_at_once(comes: bo
     one, two = world.start(), world.start()
     for loss in (1.0, 0.99, 0.98):
         world.interval((one, loss), (two, loss))
-    runs = world.memory["jobs"][str(one.id)]["runs"]
+    runs = world.note(one).runs
     if comes:
         world.start()
         assert world.memory["times"] == 1.0
@@ -151,7 +154,7 @@ def test_a_job_that_comes_or_goes_resets_the_interval_and_runs_at_once(comes: bo
         world.end(two)
         # The one that is left is completing: the interval has doubled again.
         assert world.memory["times"] == 2.0 and str(two.id) not in world.memory["jobs"]
-    assert world.memory["jobs"][str(one.id)]["runs"] == runs + 1
+    assert world.note(one).runs == runs + 1
 
 
 # ------------------------------------------------------------------ what differs
@@ -260,7 +263,7 @@ def test_its_memory_survives_a_restart_and_a_reboot_begins_an_interval() -> None
     world.boot_s = 5.0  # the clock of another boot
     world.restart()
     world.pass_time(25.0)
-    assert world.memory["last"][0] <= 30.0
+    assert world.memory["last_s"] <= 30.0
 
 
 # ------------------------------------------------------------------ for all courses

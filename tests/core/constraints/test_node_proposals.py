@@ -137,6 +137,19 @@ def test_a_share_that_failed_for_good_is_not_asked_for_again(passing: bool) -> N
     assert propose(world, caps(world, job, 1.0)) is None, "the next daemon may have more rights"
 
 
+def test_an_sm_fraction_that_cannot_change_forbids_no_cpu_share() -> None:
+    world = World(gpus(1), planners=(Passive(),), node=NODE)
+    job = start(world, world.submit(GIB), on("GPU-0"))
+    attempt = world.live(job)
+    assert attempt is not None
+    world.obey = False
+    shares = tuple(replace(s, sm_fraction=0.5) for s in attempt.placement.shares)
+    assert propose(world, SetShares(job_id=job.id, shares=shares)) is None
+    world.step(ev.ActionFailed(at=world.now, action=world.actions[-1], reason="not now"))
+    world.pass_time(100.0)
+    assert propose(world, caps(world, job, 1.0)) is None
+
+
 def test_a_cap_of_a_job_that_asked_for_no_cpus_books_none() -> None:
     world = World(gpus(2), planners=(Passive(),), node=NODE)
     one, two = (start(world, world.submit(GIB), on(f"GPU-{i}")) for i in range(2))

@@ -87,7 +87,7 @@ send("loss=nan")
     wait_until(lambda: not path.parent.exists(), "the removal of the socket")
 
 
-def test_a_job_that_fails_has_what_it_had_saved(home: DaemonHome) -> None:
+def test_a_job_that_fails_has_what_it_had_saved_also_after_a_kill(home: DaemonHome) -> None:
     home.start()
     program = """
 send("step=60\\ntotal=100\\nsaved=60")
@@ -97,6 +97,9 @@ sys.exit(3)
 """
     job = submit(home, "train.py", program)
     wait_until(lambda: home.job(job)["saved_at"] is not None, "the checkpoint")
+    home.kill()
+    home.start()
+    assert home.job(job)["saved_at"] is not None, "what is saved is known after a kill"
     home.file("on", "")
     wait_until(lambda: home.job(job)["state"] == "FAILED", "the end")
     assert shown(home, job)["work_done"] == 0.6

@@ -109,7 +109,7 @@ class Tree:
         monkeypatch.setattr(module, "read_stat", self.stat)
         monkeypatch.setattr(module, "send_signal", self.send)
         monkeypatch.setattr(module, "_handles", lambda pid: pid in self.handling)
-        monkeypatch.setattr(module, "_is_shell", lambda pid: pid in self.shells)
+        monkeypatch.setattr(module, "is_shell", lambda pid: pid in self.shells)
         self.stop = Stop(self.find, 30.0, 2.0, clock=lambda: self.now_s)
 
     def find(self) -> dict[int, Stat]:
@@ -228,4 +228,4 @@ def test_a_process_handles_what_it_waits_for() -> None:
 
 
 def test_a_process_that_is_gone_handles_nothing() -> None:
-    assert not module._handles(NO_PID) and not module._is_shell(NO_PID)
+    assert not module._handles(NO_PID) and not module.is_shell(NO_PID)

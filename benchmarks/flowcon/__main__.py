@@ -1,0 +1,46 @@
+"""FlowCon's published experiments: `python -m benchmarks.flowcon [--seeds 12] [--stdout]`.
+
+Writes the section on FlowCon of docs/reproduction-flowcon-specon.md. `--real` runs three NumPy jobs
+under one CPU quota of this server instead, and prints what they took (root, control groups).
+"""
+
+from __future__ import annotations
+
+import argparse
+
+from benchmarks.flowcon.page import section
+from benchmarks.flowcon.rows import five_jobs, many_jobs, three_jobs
+from benchmarks.sections import put_section
+from tests.paths import REPOSITORY
+
+PAGE = REPOSITORY / "docs" / "reproduction-flowcon-specon.md"
+TITLE = "FlowCon and SpeCon beside their published figures"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seeds", type=int, default=12)
+    parser.add_argument("--stdout", action="store_true", help="print the section, write nothing")
+    parser.add_argument("--real", action="store_true", help="run jobs on this server's CPUs")
+    parser.add_argument("--scale", type=float, default=0.5, help="--real: parts of the work")
+    options = parser.parse_args()
+    if options.real:
+        from benchmarks.flowcon.real import run
+
+        run(options.scale)
+        return
+    seeds = range(options.seeds)
+    few, many = three_jobs(seeds), five_jobs(seeds) + many_jobs(seeds)
+    text = section(few, many, options.seeds)
+    if options.stdout:
+        print(text)
+    else:
+        put_section(PAGE, "flowcon", text, TITLE)
+        print(f"{PAGE}: written")
+    for row in few + many:
+        for miss in row.misses:
+            print(f"missed: {row.name}: {miss}")
+
+
+if __name__ == "__main__":
+    main()

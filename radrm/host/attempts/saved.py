@@ -1,0 +1,141 @@
+"""Read what a job has proven to have saved, from its checkpoint folder, as its user.
+
+    python -I -S saved.py FOLDER
+
+reads that of the attempt in FOLDER and prints it. The daemon runs this for attempts that it adopts
+or whose runner was killed; a runner calls `read_saved` at the attempt's end.
+
+The proof is `saved.json` (`radrm/report.py`), which a job replaces as a whole. For programs that do
+not write it, the time of the newest other file tells whether they have saved since some moment. A
+child that has become the submitter opens these files, reads a limited part of them, and has limited
+time: the folder may lie on a file system that does not answer, or hold anything.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+import sys
+
+if not __package__:
+    # Run by its path, isolated: the package that it belongs to has to be found.
+    sys.path.append(os.path.abspath(os.path.join(os.path.dirname(__file__), *[os.pardir] * 3)))
+
+from radrm.host.attempts import folder as attempts
+from radrm.host.attempts.tails import read_as_user
+from radrm.host.storage.files import write_all
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from radrm.host.attempts.folder import Fields
+
+FOLDER_VARIABLE = "RADRM_CHECKPOINT_DIR"
+FILE = "saved.json"
+NUMBERS = ("step", "total", "epoch", "loss", "work_done", "at")
+"""The keys of `saved.json` that count; `at` is when it was written, in wall seconds."""
+NOTHING: Fields = {"saved": None, "newest_s": None}
+"""The fields when nothing is known."""
+_DRAFT = f"{FILE}."
+_MOST_BYTES = 4096
+_MOST_NAMES = 2000
+_MOST_NUMBER = 1e300
+
+
+def read_saved(launch: Fields) -> Fields:
+    """`saved`: the numbers of the job's `saved.json`; `newest_s`: the time of the newest file in
+    its folder, in wall seconds. None: none, or not to be read."""
+    path = launch["environment"].get(FOLDER_VARIABLE)
+    data = read_as_user(launch, lambda out: _send(path, out), _MOST_BYTES + 64) if path else None
+    if not data:
+        return dict(NOTHING)
+    newest, _, text = data.partition(b"\n")
+    try:
+        newest_s = float(newest)
+    except ValueError:
+        return dict(NOTHING)
+    return {"saved": parse(text), "newest_s": newest_s if 0 < newest_s < _MOST_NUMBER else None}
+
+
+def parse(data: bytes) -> dict[str, float] | None:
+    """Return the numbers of a `saved.json`; None if it is no proof of a save."""
+    try:
+        found = json.loads(data)
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(found, dict):
+        return None
+    numbers = {key: float(found[key]) for key in NUMBERS if _is_number(found.get(key))}
+    sound = (
+        all(numbers.get(key, 0.0) >= 0.0 for key in ("step", "total", "epoch", "at"))
+        and 0.0 <= numbers.get("work_done", 0.0) <= 1.0
+        and numbers.get("total", _MOST_NUMBER) >= numbers.get("step", 0.0)
+    )
+    if "step" not in numbers or not sound:
+        return None
+    total = numbers.get("total")
+    if total:
+        numbers.setdefault("work_done", numbers["step"] / total)
+    return numbers
+
+
+def _is_number(value: object) -> bool:
+    # NaN is not within the limits, either.
+    return type(value) in (int, float) and -_MOST_NUMBER < value < _MOST_NUMBER  # type: ignore[operator]
+
+
+def _send(path: str, target: int) -> None:
+    """Write the newest time and the bytes of `saved.json`."""
+    flags = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+    folder = os.open(path.encode("utf-8", "surrogateescape"), flags)
+    newest_s, text = _newest_s(folder, [_MOST_NAMES]), b""
+    try:
+        # Not blocking: it may be a pipe.
+        flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+        file = os.open(FILE, flags, dir_fd=folder)
+        found = os.fstat(file)
+        if stat.S_ISREG(found.st_mode) and found.st_size <= _MOST_BYTES:
+            text = os.read(file, _MOST_BYTES)
+    except OSError:
+        pass
+    write_all(target, b"%r\n" % newest_s + text)
+
+
+def _newest_s(folder: int, left: list[int], deeper: bool = True) -> float:
+    """Return when the newest complete file was changed, there or one level below; 0: never.
+
+    `left`: how many names are looked at.
+    """
+    newest_s = 0.0
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            left[0] -= 1
+            if left[0] < 0:
+                break
+            name = entry.name
+            if name.startswith((".", _DRAFT)) or name.endswith(".tmp"):
+                continue
+            try:
+                newest_s = max(newest_s, entry.stat(follow_symlinks=False).st_mtime)
+                if deeper and entry.is_dir(follow_symlinks=False):
+                    flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+                    below = os.open(entry.name, flags, dir_fd=folder)
+                    try:
+                        newest_s = max(newest_s, _newest_s(below, left, deeper=False))
+                    finally:
+                        os.close(below)
+            except OSError:
+                continue
+    return newest_s
+
+
+def main(folder: str) -> int:
+    """Print what the job of an attempt has saved, as JSON, with the time of the look."""
+    launch, _ = attempts.read_record(folder, attempts.LAUNCH)
+    found = dict(NOTHING) if launch is None else read_saved(launch)
+    print(json.dumps({**found, **attempts.now()}))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(os.path.abspath(sys.argv[1])))

@@ -1,0 +1,193 @@
+"""Jobs that save their work when they are asked, on a real daemon: checkpoints and migrations.
+
+The clock runs fast, so that a job that never answers is given up within seconds.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from radrm.host.storage.paths import paths_for
+from tests.daemon.harness import DaemonHome
+from tests.waiting import wait_until
+
+LONG_S = 5000
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Iterator[DaemonHome]:
+    found = DaemonHome(tmp_path, scale=50.0)
+    found.settings += ["checkpoint.patience_s=2"]
+    found.start()
+    yield found
+    found.close()
+
+
+def trainer(*words: str, seconds: int = LONG_S) -> list[str]:
+    command = ["radrm-simjob", "--gpu-memory", "4G", "--smact", "0.3", "--ramp", "1"]
+    return ["--", *command, "--seconds", str(seconds), "--loss-k", "3", *words]
+
+
+def begin(home: DaemonHome, kind: str, *words: str, seconds: int = LONG_S) -> int:
+    """Submit a job that saves, and wait until it is at work: it handles the signal then."""
+    job = home.submit(f"--checkpoint={kind}", *trainer(*words, seconds=seconds))
+    wait_until(lambda: at_work(home, job), f"job {job} to be at work: {home.job(job)}")
+    return job
+
+
+def at_work(home: DaemonHome, job: int, attempt: int = 1) -> bool:
+    suffix = "out" if attempt == 1 else f"attempt{attempt}.out"
+    log = home.work / f"radrm-{job}.{suffix}"
+    return log.exists() and "epoch" in log.read_text()
+
+
+def saved_file(home: DaemonHome, job: int) -> Path:
+    return Path(paths_for(home.environment, os.getuid()).checkpoints, str(job), "saved.json")
+
+
+def saved_step(home: DaemonHome, job: int) -> float:
+    step: float = json.loads(saved_file(home, job).read_text())["step"]
+    return step
+
+
+def gpu(home: DaemonHome, job: int) -> str:
+    (uuid,) = home.job(job)["devices"]
+    return str(uuid)
+
+
+def reserved(home: DaemonHome) -> list[Any]:
+    return [each["reserved_mib"] for each in home.ask("gpus")]
+
+
+# ------------------------------------------------------------------ checkpoints
+
+
+def test_a_job_saves_when_it_is_asked_and_goes_on(home: DaemonHome) -> None:
+    job = begin(home, "signal", "--saves")
+    done = home.radrm("checkpoint", str(job))
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("Saved job")
+    document = home.job(job)
+    assert document["state"] == "RUNNING" and document["saved_at"] is not None
+    assert 0 < document["saved_work_done"] < 1 and saved_step(home, job) > 0
+
+
+def test_a_job_without_a_handler_is_refused_at_once(home: DaemonHome) -> None:
+    job = home.submit("--checkpoint=signal", "--", "sleep", "1000")
+    home.wait_state(job, "RUNNING")
+    done = home.radrm("checkpoint", str(job))
+    assert done.returncode == 1 and "none of its processes handles USR1" in done.stderr
+    moved = home.radrm("migrate", str(job))
+    assert moved.returncode == 1 and "none of its processes handles USR1" in moved.stderr
+    assert home.job(job)["state"] == "RUNNING" and home.job(job)["moves"] == 0
+
+
+def test_a_job_that_cannot_save_is_refused_with_the_reason(home: DaemonHome) -> None:
+    job = home.submit("--", "sleep", "1000")
+    home.wait_state(job, "RUNNING")
+    for command in ("checkpoint", "migrate"):
+        done = home.radrm(command, str(job))
+        assert done.returncode == 1 and "submit it with --checkpoint=signal" in done.stderr
+    waiting = home.submit("--hold", "--checkpoint=signal", "--", "true")
+    assert "only a running job can" in home.radrm("checkpoint", str(waiting)).stderr
+    assert "there is no GPU" in home.radrm("migrate", str(job), "7").stderr
+
+
+def test_one_that_saves_and_leaves_goes_on_where_it_was(home: DaemonHome) -> None:
+    job = begin(home, "exit", "--saves")
+    done = home.radrm("checkpoint", str(job))
+    assert done.returncode == 0, done.stderr
+    wait_until(lambda: home.job(job)["attempts"] == 2, "the next attempt")
+    wait_until(lambda: at_work(home, job, 2), "it to be at work")
+    document = home.wait_state(job, "RUNNING")
+    assert document["saved_work_done"] > 0
+    line = (home.work / f"radrm-{job}.attempt2.out").read_text().split("s  speed")[0]
+    assert float(line.split()[3].split("/")[0]) >= saved_step(home, job) - 0.1
+
+
+# ------------------------------------------------------------------ migrations
+
+
+def test_a_job_moves_with_its_work(home: DaemonHome) -> None:
+    job = begin(home, "signal", "--saves")
+    before = gpu(home, job)
+    done = home.radrm("migrate", str(job))
+    assert done.returncode == 0, done.stderr
+    document = home.wait_state(job, "RUNNING")
+    assert (document["moves"], document["attempts"]) == (1, 2)
+    assert gpu(home, job) != before and document["saved_work_done"] > 0
+    wait_until(lambda: at_work(home, job, 2), "it to be at work")
+    (one,) = [g for g in home.ask("gpus") if g["uuid"] == before]
+    assert one["reserved_mib"] == 0
+    back = home.radrm("migrate", str(job), str(one["index"]))
+    assert back.returncode == 0 and gpu(home, job) == before, back.stderr
+
+
+def test_a_job_that_leaves_moves_with_its_work(home: DaemonHome) -> None:
+    job = begin(home, "exit", "--saves", "5")
+    before = gpu(home, job)
+    done = home.radrm("migrate", str(job))
+    assert done.returncode == 0, done.stderr
+    assert gpu(home, job) != before and home.job(job)["moves"] == 1
+
+
+@pytest.mark.parametrize("how", ["never", "200"])
+def test_one_that_saves_too_late_or_never_stays(home: DaemonHome, how: str) -> None:
+    job = begin(home, "signal", "--saves", how)
+    before = gpu(home, job)
+    done = home.radrm("migrate", str(job))
+    assert done.returncode == 1 and "no answer within 1m40s" in done.stderr
+    document = home.job(job)
+    assert (document["state"], document["moves"], document["attempts"]) == ("RUNNING", 0, 1)
+    assert gpu(home, job) == before and 0 in reserved(home)
+    if how != "never":
+        wait_until(lambda: home.job(job)["saved_at"], "the late save, which counts")
+        assert home.job(job)["state"] == "RUNNING"
+
+
+def test_one_that_finishes_while_it_is_asked_has_completed(home: DaemonHome) -> None:
+    job = begin(home, "signal", "--saves", "never", seconds=100)
+    done = home.radrm("migrate", str(job))
+    assert done.returncode == 1
+    document = home.wait_end(job)
+    assert (document["state"], document["moves"]) == ("COMPLETED", 0)
+    assert reserved(home) == [0, 0]
+
+
+# ------------------------------------------------------------------ kills
+
+
+@pytest.mark.parametrize("kind", ["signal", "exit"])
+def test_a_daemon_killed_after_the_request_knows_what_was_saved(
+    home: DaemonHome, kind: str
+) -> None:
+    job = begin(home, kind, "--saves", "20")
+    before = gpu(home, job)
+    assert home.radrm("migrate", str(job), "--no-wait").returncode == 0
+    wait_until(lambda: home.job(job)["checkpoint_pending"], "the request")
+    home.kill()
+    wait_until(saved_file(home, job).exists, "the save, which no daemon hears of")
+    home.start()
+    wait_until(lambda: home.job(job)["moves"] == 1, f"the migration: {home.job(job)}")
+    assert gpu(home, job) != before and home.job(job)["saved_work_done"] > 0
+
+
+def test_a_runner_killed_after_a_save_loses_no_work(home: DaemonHome) -> None:
+    job = home.submit("--requeue", "--checkpoint=signal", *trainer("--saves"))
+    wait_until(lambda: at_work(home, job), "it to be at work")
+    assert home.radrm("checkpoint", str(job)).returncode == 0
+    step = saved_step(home, job)
+    (folder,) = Path(paths_for(home.environment, os.getuid()).attempts).iterdir()
+    assert home.radrm("migrate", str(job), "--no-wait").returncode == 0
+    os.kill(json.loads((folder / "start.json").read_text())["runner_pid"], signal.SIGKILL)
+    wait_until(lambda: home.job(job)["attempts"] == 2, "the next attempt")
+    document = home.wait_state(job, "RUNNING")
+    assert document["saved_work_done"] >= step / LONG_S
+    wait_until(lambda: sum(1 for mib in reserved(home) if mib) == 1, "one reservation")
