@@ -1,12 +1,12 @@
 """What orders, backfill and packing bring: waiting on the published traces, part by part.
 
     python -m benchmarks.simulation.waiting [--data FOLDER] [--seeds 12] [--first 0]
-                                            [--shuffled N] [--only WORD]
+                                            [--shuffled N] [--only WORD] [--timeslice]
 
 Each row adds one part, or is one of the named settings. Every job's memory, SM activity and
 duration are known with an error of 8 %, 15 % and 30 % where the row says so. A figure is the mean
 over the seeds and half of its 95 % interval. `--shuffled N` draws the jobs of each trace in another
-order, at the same times, by the seed N: a setting must hold there, too.
+order, at the same times, by the seed N: a setting must hold there, too. `--timeslice`: without MPS.
 """
 
 from __future__ import annotations
@@ -109,13 +109,16 @@ def jobs_of(trace: str, data: Path, shuffled: int | None) -> tuple[TraceJob, ...
     )
 
 
-def measure(part: Part, trace: str, seed: int, data: Path, shuffled: int | None) -> Metrics:
+def measure(
+    part: Part, trace: str, seed: int, data: Path, shuffled: int | None, mps: bool = True
+) -> Metrics:
     scenario = Scenario(
         devices=parse(SERVER),
         config=part.config(),
         seed=seed,
         known=part.known,
         estimator=part.estimator,
+        mps=mps,
     )
     return metrics(simulate(jobs_of(trace, data, shuffled), scenario))
 
@@ -156,6 +159,7 @@ def main() -> int:
     parser.add_argument("--first", type=int, default=0, help="the first seed")
     parser.add_argument("--shuffled", type=int, default=None, help="draw another order of jobs")
     parser.add_argument("--only", default="", help="the rows with this word")
+    parser.add_argument("--timeslice", action="store_true", help="jobs take turns: no MPS")
     parser.add_argument("--processes", type=int, default=os.cpu_count())
     args = parser.parse_args()
     if not (args.data / "traces").is_dir():
@@ -168,7 +172,9 @@ def main() -> int:
                 continue
             started = {
                 trace: [
-                    pool.submit(measure, part, trace, seed, args.data, args.shuffled)
+                    pool.submit(
+                        measure, part, trace, seed, args.data, args.shuffled, not args.timeslice
+                    )
                     for seed in seeds
                 ]
                 for trace in TRACES

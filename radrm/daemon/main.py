@@ -117,7 +117,7 @@ def run(gpus: str | None, time_scale: float, settings: Sequence[str]) -> None:
         core = core.with_real_limits(devices.clock.scale)
         scheduler = Scheduler(rules, core, limit=RuleLimit())
         store = home.open_store()
-        # On cgroup v1 the groups cost 20 ms a launch, and only planners of running jobs need them.
+        # On cgroup v1 the groups cost 12 ms a launch, and only planners of running jobs need them.
         account = not set(config.planner) <= {"default", "backfill"}
         launcher = Launcher(paths.state, devices.clock, controllers=controllers, account=account)
         service = EstimationService(

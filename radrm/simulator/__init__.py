@@ -11,9 +11,8 @@ The files, in the order in which they may import one another:
     scenario    the settings of a run: server, configuration, loop, seed
     estimates   the estimates of a trace's jobs
     auto        the daemon's own estimator over these estimates; it learns during the run
-    courses     how one job behaves: stages, work, memory, demand
+    courses     how one job behaves: stages, work, memory, demand; what is known of it
     world       the simulated server: attempts, memory, speed, power of the GPUs
-    task        one job of a trace in one run: what is drawn for it, and what is known
     history     collects the record during a run
     window      the daemon's window over SM activity, without readings
     scheduling  radrm's own loop: the daemon's `step` and a simulated host

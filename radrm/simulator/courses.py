@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from radrm.core.records import ArrayElement, Dependency, Estimate
 from radrm.interference.model import Demand, share_weight
 from radrm.simulator.traces.job import TraceJob
 
@@ -58,3 +59,25 @@ def course_of(
         steady_mib=min(steady_mib, job.memory_mib),
         demand=Demand(job.smact, share_weight(job.family, job.batch_size)),
     )
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """A job of the trace with its random values. At submission `auto` puts its estimates
+    before the ones here."""
+
+    job: TraceJob
+    course: Course
+    estimates: tuple[Estimate, ...]
+    declared_mib: int | None
+    after: tuple[Dependency, ...] = ()
+    array: tuple[int, int] | None = None
+    """The position of the array's first job, and this job's number in the array."""
+
+    @property
+    def element(self) -> ArrayElement | None:
+        """Its place in its array, by the ids that the loop gives; None for another job."""
+        if self.array is None:
+            return None
+        first, number = self.array
+        return ArrayElement(first + 1, number, self.job.at_once)

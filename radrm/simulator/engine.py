@@ -17,7 +17,7 @@ from radrm.core.words import Condition
 from radrm.errors import UsageError
 from radrm.planners.order_policy import OrderPolicy
 from radrm.simulator.auto import AutoEstimates
-from radrm.simulator.courses import Course, course_of
+from radrm.simulator.courses import Course, Task, course_of
 from radrm.simulator.estimates import (
     AS_DECLARED,
     AUTO,
@@ -32,7 +32,6 @@ from radrm.simulator.reporting.loop import ReportingLoop
 from radrm.simulator.run import Run
 from radrm.simulator.scenario import FIDELITIES, Life, Scenario
 from radrm.simulator.scheduling import OwnLoop
-from radrm.simulator.task import Task
 from radrm.simulator.traces.job import TraceJob
 from radrm.wiring import make_rules, make_settings
 

@@ -31,8 +31,8 @@ from radrm.core.rules import Ask, Policy
 from radrm.core.view import Offer
 from radrm.core.words import Collocation, Outcome
 from radrm.simulated.spec import SimulatedDevice
+from radrm.simulator.courses import Task
 from radrm.simulator.history import History
-from radrm.simulator.task import Task
 from radrm.simulator.world import World, WorldEvent
 
 

@@ -37,8 +37,8 @@ from radrm.errors import RadrmError
 from radrm.estimators.history import WAITING
 from radrm.simulated.spec import SimulatedDevice
 from radrm.simulator.auto import AutoEstimates
+from radrm.simulator.courses import Task
 from radrm.simulator.history import History
-from radrm.simulator.task import Task
 from radrm.simulator.traces.job import TraceJob
 from radrm.simulator.window import PiecewiseWindow
 from radrm.simulator.world import LiveAttempt, Stage, World, WorldEvent

@@ -242,7 +242,7 @@ def _times(job: Document, now: float) -> Iterator[_Line]:
     if job.get("expected_end_at") is not None:
         latest = job["expected_end_latest_at"]
         later = f", {show_seconds(latest - now)} at the latest" if latest > now else ""
-        yield "expected end", f"{when(job['expected_end_at'], now)}{later}"
+        yield "ends", f"{when(job['expected_end_at'], now)}{later}"
     if job["state"] == "RUNNING" and job.get("time_limit_at") is not None:
         yield "time limit", when(job["time_limit_at"], now)
 

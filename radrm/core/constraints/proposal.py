@@ -65,12 +65,12 @@ def _check_running(state: State, job: Job, attempt: Attempt, proposal: Proposal)
     if busy is not None:
         return busy
     if isinstance(proposal, TakeCheckpointNow):
-        return None if can_save else Refusal("checkpoint", "it cannot save its work")
+        return None if can_save else Refusal("checkpoint", "it has no way to save its work")
     if isinstance(proposal, SetShares):
         return _check_shares(state, job, attempt, proposal)
     if isinstance(proposal, Migrate):
         if not can_save:
-            return Refusal("checkpoint", "it cannot save its work")
+            return Refusal("checkpoint", "it has no way to save its work")
         return check_placement(state, job, proposal.placement)
     assert isinstance(proposal, ResizeTo)
     return _check_resize(state, job, attempt, proposal)

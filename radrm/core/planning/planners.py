@@ -33,7 +33,6 @@ from radrm.core.proposals import (
     Preempt,
     Proposal,
     ResizeTo,
-    SetShares,
     TakeCheckpointNow,
 )
 from radrm.core.records import Job, PlannerRequest, Refusal
@@ -49,9 +48,9 @@ REQUESTS: dict[type[Proposal], str] = {
     TakeCheckpointNow: "a checkpoint",
     Migrate: "a migration",
     ResizeTo: "a resize",
-    SetShares: "other caps",
 }
-"""What a planner or user asks for by a proposal about a running job."""
+"""What a planner or user asks for by a proposal about a running job. New caps are not noted: a
+controller sets them at every interval."""
 _ENDS = (Preempt, Migrate)
 """Those that end the attempt. Who asked for it becomes the reason."""
 

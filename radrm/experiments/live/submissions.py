@@ -21,10 +21,10 @@ from radrm.host.storage.spool import Envelope
 from radrm.host.storage.submission import envelope_of, load
 from radrm.jobfile.options import RawOptions
 from radrm.jobfile.radfile import name_from, read_job_file, wrap_command
+from radrm.simulator.courses import Task
 from radrm.simulator.engine import tasks_of
 from radrm.simulator.estimates import NONE
 from radrm.simulator.scenario import Life, Scenario
-from radrm.simulator.task import Task
 from radrm.simulator.traces.job import TraceJob
 from radrm.simulator.traces.table import shown
 

@@ -26,10 +26,10 @@ from radrm.core.settings import CoreSettings
 from radrm.core.words import CheckpointKind
 from radrm.simulated.spec import SimulatedDevice
 from radrm.simulator.auto import AutoEstimates
+from radrm.simulator.courses import Task
 from radrm.simulator.history import History
 from radrm.simulator.reporting.cpus import CpuWorld
 from radrm.simulator.scheduling import OwnLoop
-from radrm.simulator.task import Task
 from radrm.simulator.traces.job import TraceJob
 from radrm.simulator.world import LiveAttempt, Stage, WorldEvent
 

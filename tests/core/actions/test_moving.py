@@ -59,7 +59,7 @@ def test_a_user_asks_a_job_to_save() -> None:
 
 def test_what_cannot_be_moved_is_refused_with_the_reason() -> None:
     world, _ = server_of_two()
-    assert move(world) == "it cannot save its work"
+    assert move(world) == "it has no way to save its work"
     world, _ = server_of_two(checkpoint=Checkpoint(SIGNAL))
     assert move(world, "GPU-0") == "it is on that GPU"
     assert move(world, "GPU-7") is not None
