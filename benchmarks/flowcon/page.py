@@ -18,7 +18,7 @@ MNIST-TF, the last of three jobs (section 6.1.3). Reach: -28 at 5 %, 30 s, else 
 within 1 s.
 
 | α, interval | published | letter | growth | growth: mean of the three |
-| --- | --- | --- | --- | --- |
+|---|---|---|---|---|
 """
 
 _NOTE = """
@@ -30,7 +30,7 @@ Each cell below: jobs that end sooner; mean; the largest gain and the largest lo
 any seed. Reach of *completion*: 85 % sooner, mean -20, no job 2 later.
 
 | experiment | published | letter | growth | completion |
-| --- | --- | --- | --- | --- |
+|---|---|---|---|---|
 """
 
 _END = """
@@ -43,7 +43,7 @@ CPU (control groups, version 1), clocked by CPU time. One run, on a busy server,
 shares (VAE 396 s, MNIST-P 243 s, MNIST-TF 87 s):
 
 | shares | VAE | MNIST-P | MNIST-TF | mean |
-| --- | --- | --- | --- | --- |
+|---|---|---|---|---|
 | weights (reach: +8 at most, -, -40, -6) | +0.0 | -15.1 | -47.0 | -10.7 |
 | caps (reach: +8 at most, -, -10) | **+8.7** | -0.0 | -26.4 | +1.6 |
 """

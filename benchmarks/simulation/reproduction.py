@@ -219,7 +219,7 @@ def _table(rows: Sequence[Judged]) -> list[str]:
 
 
 def _header(what: str) -> list[str]:
-    return [f"| {what} | time | wait+exec | OOM | energy |", "| --- |" + " ---: |" * 4]
+    return [f"| {what} | time | wait+exec | OOM | energy |", "|---|" + "---:|" * 4]
 
 
 def _line(what: str, first: Sequence[str], second: Sequence[str]) -> str:
