@@ -23,8 +23,8 @@ within 1 s.
 
 _NOTE = """
 The work of the three jobs is fitted to what the thesis says of equal sharing (84.7 s for MNIST-TF,
-394.0 s in all). The published makespans fall to 372.4 to 389.0 s; here none changes, since sharing
-conserves CPU time and none was idle.
+394.0 s in all). The published makespans fall to 372.4 to 389.0 s; here none changes, since no
+CPU was idle.
 
 Each cell below: jobs that end sooner; mean; the largest gain and the largest loss of any job in
 any seed. Reach of *completion*: 85 % sooner, mean -20, no job 2 later.

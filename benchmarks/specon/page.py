@@ -31,8 +31,8 @@ From placement by live load there is less to win, and the mean of the default sh
 |---|---|---|"""
 
 _SEEDS = """
-These seeds lose because a moved job changes where later jobs are placed; a larger `min_gain` (5 or
-10) does not help. A single job can end later than without SpeCon, as published, too."""
+These seeds lose because a moved job changes where later jobs are placed; a larger `min_gain` does
+not help. A single job can end later than without SpeCon, as published, too."""
 
 
 def section(
