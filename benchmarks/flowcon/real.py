@@ -7,10 +7,8 @@ below it. The planner is the daemon's, driven through `Scheduler.step`; its shar
 the daemon writes them. Time is the CPU time that all of them got together: so other work on a busy
 server does not count, and equal shares end the last job when all work is done.
 
-With caps no job may use what another leaves. A moment in which every job that lives waits for its
-cap would count as no time; the clock therefore adds the time by which the group was throttled less
-than its jobs' caps allow: it takes the larger of the CPU time that they got and of the time that
-any of them needed for what it got under its cap.
+With caps a CPU can idle, which CPU time alone would not count. So in each look the clock moves by
+the CPU time that all got, or by what one of them got over its cap, if that is more.
 """
 
 from __future__ import annotations

@@ -162,8 +162,10 @@ def _record_end(state: State, job: Job, attempt: Attempt, event: AttemptEnded) -
             ),
         )
     )
-    taught = changed(with_measured(saving, attempt), used_s=used_s(saving, attempt))
-    if taught != job:
+    taught = with_measured(saving, attempt)
+    if outcome is Outcome.PREEMPTED:
+        taught = changed(taught, used_s=used_s(taught, attempt))
+    if taught is not job:
         state.put_job(taught)
     return attempt
 

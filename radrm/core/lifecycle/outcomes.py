@@ -42,7 +42,7 @@ def outcome_of(
         return Outcome.LOST
     if event.failure is not None:
         return Outcome.FAILED
-    if has_left(job, attempt, event, end, patience_s):
+    if attempt.checkpoint_asked is not None and has_left(job, attempt, event, end, patience_s):
         return Outcome.PREEMPTED
     if event.never_started is None and event.exits and all(e.ok for e in event.exits):
         # Also with evidence of out-of-memory: the program handled it.
@@ -126,9 +126,11 @@ def with_saved(job: Job, attempt: Attempt, event: AttemptEnded, end: Instant) ->
     """
     if event.saved is not None and is_newer(event.saved.at, job.saved_at):
         job = replace(job, saved=event.saved, saved_at=event.saved.at)
+    if not event.saved_since_asked:
+        return job
     asked = attempt.stop.asked if attempt.stop is not None else attempt.checkpoint_asked
     whole = _ended_by_itself(job, event) or all(e.shell_code == _BY_TERM for e in event.exits)
-    if not event.saved_since_asked or asked is None or not whole or has_saved(job, asked):
+    if asked is None or not whole or has_saved(job, asked):
         return job
     return replace(job, saved_at=end)
 

@@ -1,0 +1,90 @@
+"""What a job has proven to have saved: `saved.json`, and the newest file of its folder."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from radrm.host.attempts.evidence import Saved, saved_in
+from radrm.host.attempts.saved import FOLDER_VARIABLE, NOTHING, parse, read_saved
+from radrm.host.clock import Clock, boot_id
+
+
+@pytest.mark.parametrize(
+    ("text", "numbers"),
+    [
+        ('{"step": 5}', {"step": 5.0}),
+        ('{"step": 5, "total": 10, "x": 1}', {"step": 5.0, "total": 10.0, "work_done": 0.5}),
+        ('{"step": 5, "total": 10, "work_done": 0.4, "at": 7}',
+         {"step": 5.0, "total": 10.0, "work_done": 0.4, "at": 7.0}),
+        ('{"step": 5, "loss": NaN}', {"step": 5.0}),
+        ('{"step": 5, "loss": -3, "epoch": true}', {"step": 5.0, "loss": -3.0}),
+        ('{"step": Infinity}', None),
+        ('{"step": 1e999}', None),
+        ('{"step": ' + "9" * 4000 + "}", None),
+        ('{"step": -1}', None),
+        ('{"step": 11, "total": 10}', None),
+        ('{"step": 1, "work_done": 1.5}', None),
+        ('{"total": 10}', None),
+        ('{"step": "5"}', None),
+        ("[" * 4000, None),
+        ("[5]", None),
+        ("", None),
+        ("\0", None),
+    ],
+)  # fmt: skip
+def test_only_sound_numbers_count(text: str, numbers: dict[str, float] | None) -> None:
+    assert parse(text.encode()) == numbers
+
+
+def look(folder: Path) -> dict[str, object]:
+    return read_saved({"uid": None, "environment": {FOLDER_VARIABLE: str(folder)}})
+
+
+def test_the_file_and_the_newest_time_are_read(tmp_path: Path) -> None:
+    (tmp_path / "saved.json").write_text('{"step": 3}')
+    (tmp_path / "step-3").mkdir()
+    (tmp_path / "step-3" / "model.pt").write_text("x")
+    for draft in (".hidden", "model.tmp", "saved.json.12.34"):
+        (tmp_path / draft).write_text("x")
+        os.utime(tmp_path / draft, (9e9, 9e9))
+    for path, when in (("saved.json", 100), ("step-3/model.pt", 300), ("step-3", 200)):
+        os.utime(tmp_path / path, (when, when))
+    assert look(tmp_path) == {"saved": {"step": 3.0}, "newest_s": 300.0}
+
+
+def test_what_is_no_regular_small_file_is_no_proof(tmp_path: Path) -> None:
+    assert look(tmp_path) == NOTHING and look(tmp_path / "missing") == NOTHING
+    (tmp_path / "real.json").write_text('{"step": 3}')
+    os.symlink(tmp_path / "real.json", tmp_path / "saved.json")
+    assert look(tmp_path)["saved"] is None
+    os.unlink(tmp_path / "saved.json")
+    os.mkfifo(tmp_path / "saved.json")
+    assert look(tmp_path)["saved"] is None
+    os.unlink(tmp_path / "saved.json")
+    (tmp_path / "saved.json").write_text('{"step": 3' + " " * 5000 + "}")
+    assert look(tmp_path)["saved"] is None
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can become another user")
+def test_it_is_read_as_the_user(tmp_path: Path) -> None:
+    (tmp_path / "saved.json").write_text(json.dumps({"step": 3}))
+    os.chmod(tmp_path, 0o700)
+    launch = {"uid": 65534, "gid": 65534, "user": "nobody"}
+    found = read_saved({**launch, "environment": {FOLDER_VARIABLE: str(tmp_path)}})
+    assert found == NOTHING, "nobody may not look into this folder"
+
+
+def test_the_time_of_a_save_is_on_the_clock_of_the_daemon() -> None:
+    now = {"boot_id": boot_id(), "boot_s": 1000.0, "wall_s": 5000.0}
+    clock = Clock()
+    found = saved_in({**now, "saved": {"step": 1.0, "at": 4990.0}, "newest_s": 4000.0}, clock)
+    assert found.progress is not None and found.newest is not None
+    assert (found.progress.at.boot_s, found.newest.boot_s) == (990.0, 0.0)
+    later = saved_in({**now, "saved": {"step": 1.0, "at": 9e9}, "newest_s": None}, clock)
+    assert later.progress is not None and later.progress.at.boot_s == 1000.0
+    assert saved_in({**now, "saved": {"step": "1"}, "newest_s": None}, clock) == Saved()
+    assert saved_in(now, clock) == Saved()
