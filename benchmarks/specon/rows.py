@@ -16,7 +16,7 @@ LIVE = ("fewest", "lug")
 """The placements by live load: the most free memory (here: the fewest jobs), and the lowest SM
 activity."""
 LIVE_WORST = 0.5
-"""From these, the mean may grow by this many per cent at most."""
+"""From these, the mean of no seed should grow by more than this many per cent."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,6 +35,7 @@ def test_the_cpu_share_of_a_running_job() -> None:
     assert "25% of the server while others want it (flowcon: completing)" in steered
     assert "at most 2 CPUs" in shown(ATTEMPT, cpu_share={"cpus": 2.0, "weight": None, "part": 0.5})
     assert "of the server" not in shown(ATTEMPT, cpu_share=None)
+    assert "specon: converged" in shown(ATTEMPT, cpu_share=None, remarks=["specon: converged"])
 
 
 ATTEMPT = {"number": 1, "reserved_mib": 20480, "ended_at": None, "smact": None}
