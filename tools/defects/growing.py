@@ -35,16 +35,4 @@ MUTANTS = (
         "note.limit = max(part, 1 / (self.beta * len(running)))",
         "note.limit = part",
     ),
-    Mutant(
-        "a job is below its floor until a share changes by much",
-        "../planners/flowcon.py",
-        'self.limit == "weight" and self._starves(running)',
-        "False",
-    ),
-    Mutant(
-        "a server that can set no shares is asked",
-        "../planners/flowcon.py",
-        "any(use.node.shares_refused for use in view.nodes())",
-        "False",
-    ),
 )

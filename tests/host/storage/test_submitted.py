@@ -136,7 +136,8 @@ def test_every_option_of_the_table_can_be_stored() -> None:
         "priority": "-1", "hold": True, "after": ["4:failed", "none", "5:any"], "array": "1-2",
         "output": "a", "error": "b", "chdir": "c", "env": ["A=1"], "retries": "2", "requeue": True,
         "signal": "TERM@5", "checkpoint": "exit", "checkpoint-signal": "TERM",
-        "checkpoint-cost": "5", "model-summary": "m", "model-factory": "m:f",
+        "checkpoint-cost": "5", "progress-pattern": "auto", "progress-file": "p",
+        "model-summary": "m", "model-factory": "m:f",
         "batch-size": "3", "sequence-length": "4", "input-shape": "3x4", "optimizer": "adam",
         "precision": "amp", "comment": "x", "device-ids": "index", "cpus": "2.5", "memory": "8G",
     }  # fmt: skip
