@@ -219,7 +219,7 @@ def saved_in(record: Mapping[str, Any], clock: Clock) -> Saved:
     if not isinstance(found, dict) or not all(type(n) is float for n in found.values()):
         return Saved(newest=newest)
     numbers: dict[str, float] = {k: v for k, v in found.items() if k in saved.NUMBERS}
-    at = moment(numbers.pop("at", None)) or newest
+    at = moment(numbers.pop("at", None))
     return Saved(None if at is None else Progress(at, **numbers), newest)
 
 
