@@ -93,12 +93,22 @@ def setting_values(default: Any) -> st.SearchStrategy[Any]:
     return st.just(default)
 
 
+NARROW: dict[str, st.SearchStrategy[Any]] = {
+    "max_slowdown": st.just(0.0) | st.floats(1, 10),  # no fraction of 1
+    "ceiling": st.floats(0.5, 1.0),
+    "alpha": st.floats(0.001, 1),
+    "beta": st.floats(1, 100),
+    "interval_s": st.floats(1, 3600),
+    "weight_progressing": st.floats(1.5, 3),
+    "weight_watching": st.floats(1, 1.5),
+    "weight_converged": st.floats(0.1, 1),
+}
+"""The values of settings that do not take all numbers from 0 to 1."""
+
+
 def some_of(settings: dict[str, Any]) -> st.SearchStrategy[dict[str, Any]]:
     optional = {key: setting_values(default) for key, default in settings.items()}
-    if "max_slowdown" in optional:
-        optional["max_slowdown"] = st.just(0.0) | st.floats(1, 10)  # no fraction of 1
-    if "ceiling" in optional:
-        optional["ceiling"] = st.floats(0.5, 1.0)
+    optional |= {key: values for key, values in NARROW.items() if key in optional}
     return st.fixed_dictionaries({}, optional=optional)
 
 
