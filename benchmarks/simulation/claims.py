@@ -98,7 +98,7 @@ def claims_table(found: Mapping[tuple[str, str], Mapping[str, Spread]], seeds: i
         assert of.mean is not None
         return of.mean
 
-    lines = ["| the thesis says | here | less, more |", "| --- | --- | ---: |"]
+    lines = ["| the thesis says | here | less, more |", "|---|---|---:|"]
     for claim in CLAIMS:
         named, unit, digits = UNITS[claim.figure]
         less = max((found[claim.trace, row][claim.figure] for row in claim.less), key=mean)

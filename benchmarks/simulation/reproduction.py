@@ -219,7 +219,7 @@ def _table(rows: Sequence[Judged]) -> list[str]:
 
 
 def _header(what: str) -> list[str]:
-    return [f"| {what} | time | wait+exec | OOM | energy |", "| --- |" + " ---: |" * 4]
+    return [f"| {what} | time | wait+exec | OOM | energy |", "|---|" + "---:|" * 4]
 
 
 def _line(what: str, first: Sequence[str], second: Sequence[str]) -> str:
@@ -301,14 +301,14 @@ _CLAIMS = """
 
 _CLAIMS_TAIL = """\
 - The prototype gives an idle GPU first, whatever the policy; then the 80% limit mostly leaves one.
-  So the oracle's policies hardly differ. Without the limit best fit packs, and execution is longer.
+  So the oracle's policies hardly differ.
 """
 
 _ENERGY = """\
 - **Energy** saved by MAGM: {magm}; with GPUMemNet {best}. With published placements and ends the
   model needs {run.energy_mj:.2f} MJ (published: 28.50), so its power is right. But published
-  sharing shows 2.6% more SM activity for the same work, simulated sharing the same. So all
-  simulated savings are about a point too high.
+  sharing shows 2.6% more SM activity for the same work, so all simulated savings are about a point
+  too high.
 """
 
 _TAIL = """\
@@ -316,8 +316,8 @@ _TAIL = """\
 
 - **Fitted** (`python -m benchmarks.simulation.calibration`): the constants of interference on
   heavy60's MAGM + GPUMemNet run; SM activity, steady memory and power of jobs on its exclusive run.
-- **Chosen with mix90 on streams in view**: a job on two GPUs keeps at least half its slower GPU's
-  speed.
+- **Chosen with mix90 on streams in view**: a job on two GPUs keeps at least half its slower
+  GPU's speed.
 - **As published**: the loop's times; readings in windows of 90 s (sections 6.2.1 and 6.2.2), held
   until the next, memory as at the end; durations, 60 s of start-up (30 s without load), thresholds.
 - **Assumed**: start-up, ramp and hold within 20%; work with 2% standard deviation; SM activity of
@@ -330,10 +330,8 @@ MAGM with defaults, heavy60/mix90:
 """
 
 _OWN_TAIL = """\
-- `core.smact_warm_s` (60 s) covers the start-up without load.
-- MPS caps a client at its first reservation, so an estimate's is stretched until the job has
-  settled (`core.stretch`; 1: not).
-- The cost of time-slicing rests on two published totals.
+`core.stretch = 1`: a client's MPS cap is its estimate. The cost of time-slicing rests on two
+published totals.
 """
 
 _RECOVERY = """\
@@ -343,7 +341,7 @@ _RECOVERY = """\
 """
 
 _RECOVERY_TAIL = """\
-Under `exclusive`, the default, mean completion is shorter. Every job ended well; none died twice.
+Under `exclusive`, the default, mean completion is shorter. No job died twice.
 """
 
 

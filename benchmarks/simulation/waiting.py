@@ -149,7 +149,7 @@ def shown(values: Sequence[float]) -> str:
 def header() -> str:
     names = ["makespan", "JCT", "p95", "OOM", "MJ"]
     columns = ["", *(f"{trace} {name}" for trace in TRACES for name in names)]
-    return f"| {' | '.join(columns)} |\n| --- |{' ---: |' * (len(columns) - 1)}"
+    return f"| {' | '.join(columns)} |\n|---|{'---:|' * (len(columns) - 1)}"
 
 
 def main() -> int:

@@ -14,7 +14,7 @@ are placed by lot, blind to load, as the published baseline was. *Letter* is `me
 the same jobs and lots; **bold** misses the reach.
 
 | experiment | without (mean, makespan) | published | letter | default | reach |
-| --- | --- | --- | --- | --- | --- |"""
+|---|---|---|---|---|---|"""
 
 _FITTED = """
 Times and losses of the five models are not published. VAE takes 138 s alone, fitted to the 275 s
@@ -28,11 +28,11 @@ From placement by live load there is less to win, and the mean of the default sh
 {worst:g} % worse. In brackets: the worst seed; **bold** where that misses it:
 
 | experiment | fewest jobs | lowest SM activity |
-| --- | --- | --- |"""
+|---|---|---|"""
 
 _SEEDS = """
-These seeds lose because a moved job changes where later jobs are placed; a larger `min_gain` (5 or
-10) does not help. A single job can end later than without SpeCon, as published, too."""
+These seeds lose because a moved job changes where later jobs are placed; a larger `min_gain` does
+not help. A single job can end later than without SpeCon, as published, too."""
 
 
 def section(

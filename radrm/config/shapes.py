@@ -57,9 +57,8 @@ class ReadingsConfig:
     `dcgm-exporter`, or `utilization` (coarse, see `core.use_coarse_smact`). `auto`: for each GPU
     the first that works. A named source disables sharing of GPUs that it does not serve."""
     dcgm_exporter: str = "http://127.0.0.1:9400/metrics"
-    """The address of dcgm-exporter on this machine. Enable DCGM_FI_PROF_SM_ACTIVE there (off by
-    default) and set `--collect-interval=1000`: figures older than 5 s are not used. `auto` uses it
-    only if root or the daemon's user serves the port."""
+    """The address of dcgm-exporter on this machine. Enable DCGM_FI_PROF_SM_ACTIVE there and set
+    `--collect-interval=1000`. `auto` uses it only if root or the daemon's user serves the port."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,8 +124,7 @@ class GpusConfig:
 
     order: tuple[str, ...] = ()
     """Types, indices and UUIDs (or their beginnings), best first: `["a100", "a6000", 3]`. The rest
-    come last. The policy chooses among equals. A job's own `--prefer-gpus` and `--avoid-gpus` come
-    first."""
+    come last. A job's own `--prefer-gpus` and `--avoid-gpus` come first."""
 
     def to_table(self) -> dict[str, Any]:
         """Return the table as a file holds it."""
@@ -138,8 +136,7 @@ class ProgressConfig:
     """What jobs report of their progress ([progress.md](progress.md))."""
 
     interval_s: float = 10.0
-    """Least time between two reports of a job that planners are told of, 1 to 3600. What comes in
-    between is combined."""
+    """Least time between two reports of a job to planners, 1 to 3600."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +145,7 @@ class CheckpointConfig:
 
     patience_s: float = 300.0
     """Time for a job to save after a request, 1 to 86400; at least three times its
-    `--checkpoint-cost`. A migration that waits longer is given up."""
+    `--checkpoint-cost`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,24 +158,23 @@ class Config:
     """The whole configuration of a site or a user."""
 
     goal: str = "sharing"
-    """What `policy = "auto"` aims at: `sharing` (short waits, and all jobs done soon), `throughput`
-    (all jobs done soonest), `turnaround` (the shortest mean completion), or `published` (RAD-RM's
-    thesis). See [policies.md](policies.md#goals)."""
+    """What `policy = "auto"` aims at: `sharing`, `throughput`, `turnaround` or `published`. See
+    [policies.md](policies.md#goals)."""
     policy: str = "auto"
     """Chooses a job's GPUs; `auto`: the goal's policy."""
     order: str = "auto"
     """Sorts the waiting jobs; `auto`: the goal's order with `policy = "auto"`, else `fifo`."""
     planner: tuple[str, ...] = ("auto",)
-    """Decides what starts and changes. `default` starts jobs, by the order and the policy; `auto`:
-    the goal's planner with `policy = "auto"`, else `default`. A list runs several in this order:
-    `["auto", "mine"]`, or `"auto+mine"`. Exactly one of them starts waiting jobs."""
+    """Decides what starts and changes; `auto`: the goal's planner with `policy = "auto"`, else
+    `default`. A list runs several in this order: `["auto", "mine"]`, or `"auto+mine"`. Exactly one
+    of them starts waiting jobs."""
     estimator: str = "auto"
     """Predicts the needs of jobs that declare none; `auto` combines several."""
     recovery: str = "exclusive"
     """Decides what follows a GPU out-of-memory."""
     collocation: Collocation = Collocation.AUTO
-    """How jobs share a GPU by default: `auto`, `exclusive`, `timeslice` or `mps`. `auto` is MPS
-    where it is enabled, else time-slicing. MIG follows from the device."""
+    """How jobs share a GPU by default: `exclusive`, `timeslice`, `mps`, or `auto`: MPS where it is
+    enabled, else time-slicing."""
     device_ids: str = "uuid"
     """How `CUDA_VISIBLE_DEVICES` names a job's GPUs: `uuid`, or `index` for programs that need
     it."""

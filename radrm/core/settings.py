@@ -14,12 +14,11 @@ class CoreSettings:
     smact_window_s: float = 90.0
     """SM activity is a mean over at most this time (RAD-RM thesis, section 6.2.1)."""
     smact_warm_s: float = 60.0
-    """Delay after a job starts before a device's mean is used again: training starts up for 30 to
-    60 s."""
+    """Delay after a job starts before a device's mean is used again."""
     smact_after_exit_s: float = 10.0
     """The same delay after a job leaves."""
     use_coarse_smact: bool = False
-    """Where SM activity is not measured, use the share of time with any kernel running."""
+    """Where SM activity is not measured, use NVML's utilization."""
     stale_after_s: float = 5.0
     """A device whose last reading is older takes no new job."""
     out_of_service_s: float = 60.0
@@ -35,9 +34,9 @@ class CoreSettings:
     """A settled job reserves its peak plus this."""
     stretch: float = 3.0
     """Until it is settled, an MPS client with an estimated need reserves up to this multiple of it
-    (or `floor_mib`). The surplus is at most half of the memory free beyond its need. 1: none."""
+    (or `floor_mib`). 1: none."""
     idle_unmanaged_mib: int = 256
-    """A device with at most this much unmanaged memory (a desktop) counts as idle."""
+    """A device with at most this much unmanaged memory counts as idle."""
     mps_cohort_s: float = 1800.0
     """After this time without a gap, no more jobs of an MPS server's user join while other users
     wait."""
@@ -45,8 +44,8 @@ class CoreSettings:
     """Let jobs that cannot be MPS clients share the GPU with clients, time-sliced, without a memory
     limit."""
     yield_to_unmanaged: bool = False
-    """A device takes no new job while unmanaged processes use more than `idle_unmanaged_mib` of it.
-    `false`: only count their memory."""
+    """A device takes no new job while unmanaged processes use more than `idle_unmanaged_mib` of
+    it."""
     unused_report_s: float = 600.0
     """Report a job that has had a device for this long without using its memory."""
     unused_reclaim_s: float = 0.0
@@ -54,8 +53,7 @@ class CoreSettings:
     grace_s: float = 30.0
     """Time from TERM to KILL."""
     unkillable_s: float = 300.0
-    """Time from the first KILL until radrm gives up a job whose processes do not end. Their memory
-    then counts as unmanaged."""
+    """Time from the first KILL until radrm gives up a job whose processes do not end."""
     action_limit_s: float = 300.0
     """Time for a launch, a resize or a change of caps. Then a launch is lost; the others have
     failed."""
@@ -64,14 +62,13 @@ class CoreSettings:
     estimate_limit_s: float = 3600.0
     """Time for the estimators of a job."""
     think_s: float = 60.0
-    """Limit for one plan of a slow planner. Then its process is killed."""
+    """Limit for one plan of a slow planner."""
     gpuless_at_once: int = 16
     """Limit of running jobs without GPUs. The daemon's default is the number of CPUs."""
     launch_retry_s: float = 5.0
     """Pause after the server could not start a job; doubles up to a minute."""
     retry_s: float = 10.0
-    """Pause before a job's first retry (`--retries`); doubles up to `retry_most_s`. Also for lost
-    attempts and failing rules."""
+    """Pause before a job's first retry (`--retries`); doubles up to `retry_most_s`."""
     retry_most_s: float = 600.0
     """The longest of these pauses."""
     use_half_life_s: float = 604_800.0

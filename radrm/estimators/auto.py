@@ -34,7 +34,7 @@ class Auto:
     routes: Sequence[Estimator] = ()
     quantile: float = 0.95
     """The upper bound of a memory estimate: this quantile (0 to 1) of the estimator's past ratios
-    of measured to estimated memory. The CUDA context measured here corrects it first."""
+    of measured to estimated memory."""
     complain: Complain = ignore
     name: str = "auto"
 

@@ -27,9 +27,8 @@ class SmallestWork(Ageing):
     unknown_smact: float = 1.0
     """The SM activity to assume for a job without a prediction of it."""
     wide_weight: float = 1.0
-    """The work of a job on several GPUs counts this many times, 0 or more. Below 1 it starts
-    earlier: started last, it keeps other GPUs waiting. 0: before all others. Below 1 only a job
-    counts whose predicted SM activity one GPU could not show (GPUs x SM activity > 1)."""
+    """The work of a job on several GPUs counts this many times. Below 1 it starts earlier, if one
+    GPU could not show its predicted SM activity; 0: before all others."""
     name: str = "smallest-work"
 
     def __post_init__(self) -> None:

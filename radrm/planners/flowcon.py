@@ -76,8 +76,8 @@ class FlowCon(Planner):
     """Give the CPUs to the jobs that grow fastest. It runs beside a planner that starts jobs."""
 
     alpha: float = 0.05
-    """A job whose growth is below this is slow (above 0). By default the growth is the part of its
-    largest fall so far that its loss falls in a second, over the part of the CPUs that it uses."""
+    """A job whose growth is below this is slow (above 0). Growth: how much the loss falls in a
+    second, as a part of its largest fall so far, over the part of the CPUs in use."""
     interval_s: float = 20.0
     """Seconds between two runs (1 to 3600). It doubles while all jobs are completing."""
     beta: float = 2.0

@@ -50,22 +50,19 @@ class Packing:
     max_demand: float = 1.6
     """The largest sum of SM activity on a shared device."""
     timeslice_max_demand: float = 1.0
-    """The same limit on a device where jobs would be time-sliced, which costs more."""
+    """The same limit on a device where jobs would be time-sliced."""
     max_slowdown: float = 0.0
-    """The largest predicted slowdown of any job, 1 or more; 0: no limit. A job's own limit
-    (`--max-slowdown`) counts, too."""
+    """The largest predicted slowdown of any job, 1 or more; 0: no limit."""
     margin_mib: int = 2048
     """The free memory of a busy device beyond the need, against fragmentation."""
     new_margin_mib: int = 5120
-    """The same, if the need is estimated and the SM activity unknown: such a job has not run here,
-    and its estimate is wrong more often."""
+    """The same, if the need is estimated and the SM activity unknown."""
     floor_mib: int = 5120
     """A job of unknown need reserves this much, and needs this much free memory."""
     assumed_smact: float = 0.7
     """The SM activity of a job whose own is neither measured nor predicted."""
     ceiling: float = CEILING
-    """The most SM activity that a shared device reaches, by the model. `radrm replay --advise` fits
-    it to a site's own runs."""
+    """The most SM activity of a shared device. `radrm replay --advise` fits it to your runs."""
     whole_device: bool = False
     name: str = "packing"
     version: int = 1

@@ -40,8 +40,7 @@ class Sharing:
     floor_mib: int = 5120
     """A job of unknown need reserves this much, and needs this much free memory."""
     conditions: bool = True
-    """`false`: the thesis' "no condition" variants (section 6.4.2, Table 6.3). Memory and SM
-    activity refuse no device."""
+    """`false`: memory and SM activity refuse no device (thesis, Table 6.3)."""
     whole_device: bool = False
     steady_refusals: ClassVar[frozenset[str]] = frozenset({"memory"})
 

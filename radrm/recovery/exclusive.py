@@ -20,8 +20,7 @@ class IdleDevice:
     """
 
     max_recoveries: int = 3
-    """The job fails after this many recoveries, or if its proven need exceeds every device. Deaths
-    by a neighbour's growth do not count. As published, no job fails."""
+    """The job fails after this many recoveries. Deaths by a neighbour's growth do not count."""
     name: str = "exclusive"
 
     def after_oom(

@@ -7,8 +7,10 @@ or whose runner was killed; a runner calls `read_saved` at the attempt's end.
 
 The proof is `saved.json` (`radrm/report.py`), which a job replaces as a whole. For programs that do
 not write it, the time of the newest other file tells whether they have saved since some moment. A
-child that has become the submitter opens these files, reads a limited part of them, and has limited
-time: the folder may lie on a file system that does not answer, or hold anything.
+folder's own time does not: it changes when a file is removed.
+
+A child that has become the submitter opens these files, reads a limited part of them, and has
+limited time: the folder may lie on a file system that does not answer, or hold anything.
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ import json
 import os
 import stat
 import sys
+import time
 
 if not __package__:
     # Run by its path, isolated: the package that it belongs to has to be found.
@@ -33,13 +36,17 @@ if TYPE_CHECKING:
 FOLDER_VARIABLE = "RADRM_CHECKPOINT_DIR"
 FILE = "saved.json"
 NUMBERS = ("step", "total", "epoch", "loss", "work_done", "at")
-"""The keys of `saved.json` that count; `at` is when it was written, in wall seconds."""
+"""The keys of `saved.json` that count; `at` is when it was written, in wall seconds: if it does not
+say so, the file's own time."""
 NOTHING: Fields = {"saved": None, "newest_s": None}
 """The fields when nothing is known."""
 _DRAFT = f"{FILE}."
 _MOST_BYTES = 4096
 _MOST_NAMES = 2000
 _MOST_NUMBER = 1e300
+_MOST_AHEAD_S = 60.0
+"""How far a file server's clock may be ahead. A file with a later time has been given that time; it
+does not tell when it was written."""
 
 
 def read_saved(launch: Fields) -> Fields:
@@ -47,14 +54,15 @@ def read_saved(launch: Fields) -> Fields:
     its folder, in wall seconds. None: none, or not to be read."""
     path = launch["environment"].get(FOLDER_VARIABLE)
     data = read_as_user(launch, lambda out: _send(path, out), _MOST_BYTES + 64) if path else None
-    if not data:
-        return dict(NOTHING)
-    newest, _, text = data.partition(b"\n")
+    times, _, text = (data or b"").partition(b"\n")
     try:
-        newest_s = float(newest)
+        newest_s, written_s = map(float, times.split())
     except ValueError:
         return dict(NOTHING)
-    return {"saved": parse(text), "newest_s": newest_s if 0 < newest_s < _MOST_NUMBER else None}
+    saved = parse(text)
+    if saved is not None:
+        saved.setdefault("at", written_s)
+    return {"saved": saved, "newest_s": newest_s if 0 < newest_s < _MOST_NUMBER else None}
 
 
 def parse(data: bytes) -> dict[str, float] | None:
@@ -85,39 +93,42 @@ def _is_number(value: object) -> bool:
 
 
 def _send(path: str, target: int) -> None:
-    """Write the newest time and the bytes of `saved.json`."""
+    """Write two times, of the newest other file and of `saved.json`, and the bytes of that."""
     flags = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
     folder = os.open(path.encode("utf-8", "surrogateescape"), flags)
-    newest_s, text = _newest_s(folder, [_MOST_NAMES]), b""
+    newest_s, written_s, text = _newest_s(folder, [_MOST_NAMES]), 0.0, b""
     try:
         # Not blocking: it may be a pipe.
         flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
         file = os.open(FILE, flags, dir_fd=folder)
         found = os.fstat(file)
         if stat.S_ISREG(found.st_mode) and found.st_size <= _MOST_BYTES:
-            text = os.read(file, _MOST_BYTES)
+            written_s, text = max(0.0, found.st_mtime), os.read(file, _MOST_BYTES)
     except OSError:
         pass
-    write_all(target, b"%r\n" % newest_s + text)
+    write_all(target, b"%r %r\n" % (newest_s, written_s) + text)
 
 
 def _newest_s(folder: int, left: list[int], deeper: bool = True) -> float:
-    """Return when the newest complete file was changed, there or one level below; 0: never.
+    """Return when the newest complete file was written, there or one level below; 0: never.
 
     `left`: how many names are looked at.
     """
-    newest_s = 0.0
+    newest_s, latest_s = 0.0, time.time() + _MOST_AHEAD_S
     with os.scandir(folder) as entries:
         for entry in entries:
             left[0] -= 1
             if left[0] < 0:
                 break
             name = entry.name
-            if name.startswith((".", _DRAFT)) or name.endswith(".tmp"):
+            own = deeper and name == FILE
+            if own or name.startswith((".", _DRAFT)) or name.endswith(".tmp"):
                 continue
             try:
-                newest_s = max(newest_s, entry.stat(follow_symlinks=False).st_mtime)
-                if deeper and entry.is_dir(follow_symlinks=False):
+                if entry.is_file(follow_symlinks=False):
+                    written_s = entry.stat(follow_symlinks=False).st_mtime
+                    newest_s = max(newest_s, written_s if written_s < latest_s else 0.0)
+                elif deeper and entry.is_dir(follow_symlinks=False):
                     flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
                     below = os.open(entry.name, flags, dir_fd=folder)
                     try:

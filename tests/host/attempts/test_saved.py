@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 from pathlib import Path
 
 import pytest
 
-from radrm.host.attempts.evidence import Saved, saved_in
+from radrm.host.attempts import evidence
+from radrm.host.attempts.evidence import Evidence, Saved, saved_in
 from radrm.host.attempts.saved import FOLDER_VARIABLE, NOTHING, parse, read_saved
 from radrm.host.clock import Clock, boot_id
+from tests.waiting import wait_until
 
 
 @pytest.mark.parametrize(
@@ -53,7 +56,7 @@ def test_the_file_and_the_newest_time_are_read(tmp_path: Path) -> None:
         os.utime(tmp_path / draft, (9e9, 9e9))
     for path, when in (("saved.json", 100), ("step-3/model.pt", 300), ("step-3", 200)):
         os.utime(tmp_path / path, (when, when))
-    assert look(tmp_path) == {"saved": {"step": 3.0}, "newest_s": 300.0}
+    assert look(tmp_path) == {"saved": {"step": 3.0, "at": 100.0}, "newest_s": 300.0}
 
 
 def test_what_is_no_regular_small_file_is_no_proof(tmp_path: Path) -> None:
@@ -67,6 +70,30 @@ def test_what_is_no_regular_small_file_is_no_proof(tmp_path: Path) -> None:
     os.unlink(tmp_path / "saved.json")
     (tmp_path / "saved.json").write_text('{"step": 3' + " " * 5000 + "}")
     assert look(tmp_path)["saved"] is None
+
+
+def test_only_a_file_that_was_written_proves_a_save(tmp_path: Path) -> None:
+    (tmp_path / "saved.json").write_text("{}")
+    (tmp_path / "step-3").mkdir()
+    (tmp_path / "step-4").mkdir()
+    (tmp_path / "step-4" / "scratch").write_text("x")
+    (tmp_path / "step-4" / "scratch").unlink()
+    os.mkfifo(tmp_path / "pipe")
+    os.symlink("step-3", tmp_path / "latest")
+    (tmp_path / "restored.pt").write_text("x")
+    os.utime(tmp_path / "restored.pt", (9e9, 9e9))
+    assert look(tmp_path) == NOTHING
+    (tmp_path / "step-3" / "saved.json").write_text("{}")
+    os.utime(tmp_path / "step-3" / "saved.json", (100, 100))
+    assert look(tmp_path) == {"saved": None, "newest_s": 100.0}
+
+
+def test_a_save_that_does_not_say_when_is_as_old_as_its_file(tmp_path: Path) -> None:
+    (tmp_path / "saved.json").write_text('{"step": 3}')
+    (tmp_path / "notes").write_text("x")
+    os.utime(tmp_path / "saved.json", (100, 100))
+    found = look(tmp_path)
+    assert found["saved"] == {"step": 3.0, "at": 100.0}
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can become another user")
@@ -88,3 +115,31 @@ def test_the_time_of_a_save_is_on_the_clock_of_the_daemon() -> None:
     assert later.progress is not None and later.progress.at.boot_s == 1000.0
     assert saved_in({**now, "saved": {"step": "1"}, "newest_s": None}, clock) == Saved()
     assert saved_in(now, clock) == Saved()
+
+
+STUCK = """
+import os, subprocess, sys, time
+folder = sys.argv[1]
+if os.path.basename(folder) == "stuck":
+    child = subprocess.Popen(["sleep", "60"], start_new_session=True)  # KILL does not reach it
+    open(os.path.join(folder, "draft"), "w").write(str(child.pid))
+    os.rename(os.path.join(folder, "draft"), os.path.join(folder, "pid"))
+    time.sleep(60)
+print('{"saved": null, "newest_s": 100.0, "boot_id": "b", "boot_s": 9.0, "wall_s": 109.0}')
+"""
+
+
+def test_a_folder_that_does_not_answer_delays_no_other_job(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The child of a reading may be stuck in the kernel: it holds the pipe, and ignores KILL."""
+    (tmp_path / "reader.py").write_text(STUCK)
+    monkeypatch.setattr(evidence.saved, "__file__", str(tmp_path / "reader.py"))
+    monkeypatch.setattr(evidence, "_ONE_READING_S", 2.0)
+    (tmp_path / "stuck").mkdir()
+    folders = {0: tmp_path / "stuck", **{i: tmp_path / str(i) for i in range(1, 10)}}
+    found = evidence.read_saved({i: Evidence(str(path), Clock()) for i, path in folders.items()})
+    wait_until(lambda: (tmp_path / "stuck" / "pid").exists())
+    child = int((tmp_path / "stuck" / "pid").read_text())
+    os.kill(child, signal.SIGKILL)  # it has lived until now: nobody has waited for its end
+    assert sorted(found) == list(range(1, 10))
