@@ -15,6 +15,7 @@ idle         a daemon with nothing to do
 events       function calls per event, by queue length: the same on every machine
 run          all of them, as a table
 simulation   the simulator's speed, and the published tables beside its own (a folder)
+checkpoint   seconds to save and to resume four small models; needs PyTorch (a folder)
 gpu_shares   the speed of a GPU job by its CPU share, on a real GPU; run by hand
 attacks      the effect of attacks on other users and memory; run by hand, as root
 

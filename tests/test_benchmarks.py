@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import shutil
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from rich.console import Console
@@ -21,6 +22,8 @@ from benchmarks import (
     run,
     saving,
 )
+from benchmarks.checkpoint import __main__ as checkpoint
+from benchmarks.checkpoint import measure as saves
 from benchmarks.flowcon import steering
 from benchmarks.simulation import simulator, waiting
 from benchmarks.specon import runs
@@ -93,3 +96,34 @@ def test_the_parts_that_shorten_waits_are_rules_and_settings(part: waiting.Part)
 def test_a_figure_has_its_95_percent_interval() -> None:
     assert waiting.shown([10.0]) == "10"
     assert waiting.shown([9.0, 10.0, 11.0]) == "10.0±2.5"
+
+
+def test_without_pytorch_no_checkpoint_is_measured(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(saves, "find_spec", lambda name: None)
+    assert checkpoint.main([]) == 2
+    said = capsys.readouterr()
+    assert said.out == "" and said.err == "nothing is measured: PyTorch cannot be imported\n"
+
+
+@pytest.mark.daemon
+def test_a_resumed_training_ends_like_an_uninterrupted_one() -> None:
+    if saves.why_not() is not None:
+        pytest.skip("PyTorch is not installed")
+    found = saves.measure("cnn", runs=1, steps=10)
+    assert [costs.point for costs in found] == list(saves.POINTS)
+    assert all(costs.size > 0 and min(costs.save_s + costs.resume_s) > 0 for costs in found)
+    assert "uninterrupted" in saves.section(found, 1) and "| cnn | 70% |" in saves.table(found)
+
+
+def test_a_resumed_training_with_another_loss_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    def run(folder: Path, model: str, steps: int, save_at: int) -> dict[str, float]:
+        begun = (folder / "saved.json").exists()
+        (folder / "saved.json").write_text(f'{{"step": {save_at}}}')
+        times = {"start": 1.0, "first_step": 2.0, "save_s": 0.1, "bytes": 8}
+        return {"step": save_at, "loss": 0.5 if begun else 0.4, **times}
+
+    monkeypatch.setattr(saves, "run", run)
+    with pytest.raises(RuntimeError, match=r"^cnn: ends with loss 0.5, not 0.4$"):
+        saves.measure("cnn", runs=1)

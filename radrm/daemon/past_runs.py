@@ -49,7 +49,7 @@ def _run(attempt: Attempt, job: Job, now: Snapshot, driver: str | None) -> Run |
         cuda=next((e.cuda for e in job.estimates if e.cuda is not None), None),
         shown=alone(attempt, trusted(told[Quantity.SMACT])),
         length=length,
-        resumed=attempt.number > 1 and job.saved is not None,
+        resumed=attempt.work_begun != 0.0,
     )
     return Run(attempt.serial, job.spec.uid, program, kinds.pop(), said)
 

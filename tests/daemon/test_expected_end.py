@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from radrm.core import events as ev
-from radrm.core.records import Estimate, Job
+from radrm.core.records import Estimate, Job, Progress
 from radrm.core.words import Quantity
 from radrm.daemon.views.documents import JobDocuments
 from radrm.daemon.views.expected import PROGRESS_MARGIN
@@ -120,3 +120,78 @@ def test_nothing_is_expected_of_what_is_unknown(store: Store) -> None:
     waiting = replace(predicted(world, 100.0, 150.0), id=99)
     world.jobs[99] = waiting
     assert left(world, store, waiting) is None
+
+
+def resumed(world: World, job: Job, **saved: float) -> None:
+    """Save, stop the job, and let it go on in its next attempt."""
+    attempt = world.live(job)
+    assert attempt is not None
+    progress = Progress(at=world.now, **saved) if saved else None
+    about = {"at": world.now, "job_id": job.id, "serial": attempt.serial, "happened": world.now}
+    world.step(ev.CheckpointTaken(**about, progress=progress))  # type: ignore[arg-type]
+    world.end(job, lost="gone")
+    world.pass_time(100.0)
+    live = world.live(job)
+    assert live is not None and live.number == 2
+
+
+def test_a_resumed_attempt_has_the_speed_of_what_it_did_itself(store: Store) -> None:
+    world = World(gpus(1))
+    job = world.submit(8 * GIB, requeue=True)
+    world.pass_time(1000.0)
+    world.report(job, work_done=0.5)
+    resumed(world, job, work_done=0.5)
+    begun = world.live(job)
+    assert begun is not None and begun.started is not None
+    assert left(world, store, job) is None, "it has not reported in this attempt"
+    world.boot_s = begun.started.boot_s + 100.0
+    world.report(job, work_done=0.505)
+    assert left(world, store, job) is None, "too early to tell"
+    world.report(job, work_done=0.6)
+    assert left(world, store, job) == pytest.approx((400.0, 500.0), abs=1)
+    world.report(job, work_done=0.4)
+    assert left(world, store, job) is None, "it did not go on from what it had saved"
+
+
+def test_a_later_attempt_that_began_anew_and_saves_is_no_resumed_one(store: Store) -> None:
+    world = World(gpus(1))
+    job = world.submit(8 * GIB, requeue=True)
+    world.pass_time(10.0)
+    world.end(job, lost="gone")
+    world.pass_time(100.0)
+    begun = world.live(job)
+    assert begun is not None and begun.number == 2 and begun.started is not None
+    world.boot_s = begun.started.boot_s + 100.0
+    saved = Progress(at=world.now, work_done=0.25)
+    world.report(job, work_done=0.25)
+    world.step(ev.CheckpointTaken(at=world.now, job_id=job.id, serial=begun.serial, progress=saved))
+    assert left(world, store, job) == pytest.approx((300.0, 375.0), abs=1)
+
+
+def test_after_a_save_that_did_not_say_how_far_nothing_is_expected(store: Store) -> None:
+    world = World(gpus(1))
+    job = predicted(world, 1000.0, 1200.0, requeue=True)
+    world.pass_time(100.0)
+    resumed(world, job)
+    begun = world.live(job)
+    assert begun is not None and begun.began is not None and begun.work_begun is None
+    world.pass_time(100.0)
+    world.report(job, work_done=0.6)
+    assert left(world, store, job) is None
+
+
+def test_a_resumed_attempt_needs_the_rest_of_its_duration(store: Store) -> None:
+    world = World(gpus(1))
+    job = predicted(world, 1000.0, 1200.0, requeue=True)
+    world.pass_time(600.0)
+    resumed(world, job, work_done=0.6)
+    begun = world.live(job)
+    assert begun is not None and begun.started is not None
+    world.boot_s = begun.started.boot_s + 100.0
+    assert left(world, store, job) == pytest.approx((300.0, 380.0), abs=5)
+    ends_s = begun.started.boot_s + 400.0
+    assert world.scheduler.view.expected_end_s(world.jobs[job.id]) == pytest.approx(ends_s)
+    saved = Progress(at=world.now, work_done=0.7)
+    world.step(ev.CheckpointTaken(at=world.now, job_id=job.id, serial=begun.serial, progress=saved))
+    after_s = world.scheduler.view.expected_end_s(world.jobs[job.id])
+    assert after_s == pytest.approx(ends_s), "a save does not make it end sooner"

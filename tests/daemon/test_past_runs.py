@@ -205,8 +205,10 @@ def test_a_run_from_a_checkpoint_teaches_no_duration() -> None:
     whole = ended(world, job)
     assert whole is not None and whole.duration_s is not None, "it began again"
     decision = next(d for d in reversed(world.decisions) if ended_in(d.changed))
-    saved = replace(world.jobs[job.id], saved=Progress(at=world.now, work_done=0.5))
-    changed = (*(r for r in decision.changed if not isinstance(r, Job)), saved)
+    changed = tuple(
+        replace(r, began=Progress(at=world.now, work_done=0.5)) if isinstance(r, Attempt) else r
+        for r in decision.changed
+    )
     (run,) = runs_of(replace(decision, changed=changed), world.scheduler.snapshot)
     (attempt,) = [r for r in changed if isinstance(r, Attempt) and r.ended]
     found = past_run(run.device_kind, run.said, attempt)

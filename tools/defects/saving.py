@@ -83,4 +83,16 @@ MUTANTS = (
         "and has_saved(state.jobs[job.id], pending.asked):",
         "and False:",
     ),
+    Mutant(
+        "a new attempt begins at the last save that said how far it was",
+        "lifecycle/launching.py",
+        "and (job.saved is None or job.saved_at.is_after(job.saved.at)):",
+        "and job.saved is None:",
+    ),
+    Mutant(
+        "a resumed attempt does all the work again",
+        "constraints/expected.py",
+        "left_s = duration_s * (1.0 - min(1.0, max(0.0, attempt.work_begun or 0.0)))",
+        "left_s = duration_s",
+    ),
 )

@@ -31,13 +31,13 @@ def expected_end_s(state: State, job: Job, attempt: Attempt) -> float:
     """Return when a live attempt is expected to end: by its predicted duration, as if alone on its
     devices, and at its latest end.
 
-    A job that lasts longer than predicted is expected to end at its latest.
+    The work that was done before this attempt is not done again. A job that lasts
+    longer than predicted is expected to end at its latest.
     """
     latest_s, duration_s = latest_end_s(state, job, attempt), job.predicted(Quantity.DURATION)
     if duration_s is None:
         return latest_s
-    done = job.saved.work_done if job.saved is not None else None
-    left_s = duration_s * (1.0 - min(1.0, max(0.0, done or 0.0)))
+    left_s = duration_s * (1.0 - min(1.0, max(0.0, attempt.work_begun or 0.0)))
     end_s = (attempt.started or attempt.launched).boot_s + left_s
     return min(end_s, latest_s) if end_s > state.step.now.boot_s else latest_s
 

@@ -11,7 +11,7 @@ from radrm.core.lifecycle.migration import drop_target
 from radrm.core.lifecycle.occupancy import occupy
 from radrm.core.lifecycle.pending import expect, without
 from radrm.core.lifecycle.returning import pause
-from radrm.core.records import Attempt, Instant, Job, Placement, Refusal, Task, changed
+from radrm.core.records import Attempt, Instant, Job, Placement, Progress, Refusal, Task, changed
 from radrm.core.state.state import State
 from radrm.core.state.timers import ALL_PLANNERS, LAUNCH_AGAIN, Timer
 from radrm.core.transitions import Trigger
@@ -44,6 +44,7 @@ def start(state: State, job: Job, placement: Placement, planner: str | None = No
         launched=now,
         tasks=tasks,
         planner=planner or state.step.planner,
+        began=_goes_on_from(job, now),
     )
     drop_target(state, job)  # the attempt gets reservations of its own
     job = state.jobs[job.id]
@@ -63,6 +64,13 @@ def start(state: State, job: Job, placement: Placement, planner: str | None = No
             shared=not placement.collocation.whole_device,
         )
     )
+
+
+def _goes_on_from(job: Job, now: Instant) -> Progress:
+    """Return the progress with which a new attempt of a job begins."""
+    if job.saved_at is not None and (job.saved is None or job.saved_at.is_after(job.saved.at)):
+        return Progress(at=job.saved_at)  # it has saved, but not said how far it was
+    return job.saved if job.saved is not None else Progress(at=now, work_done=0.0)
 
 
 def started(state: State, job: Job, attempt: Attempt, happened: Instant | None = None) -> None:

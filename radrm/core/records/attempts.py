@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from radrm.core.records.estimates import Progress
 from radrm.core.records.placement import Placement, Share
 from radrm.core.records.time import Instant
 from radrm.core.words import ActionKind, Cause, Outcome, StopReason
@@ -201,6 +202,9 @@ class Attempt:
     """Its last measured use of the server; None before the first."""
     shares_refused: str | None = None
     """Why this daemon could not set its CPU shares and will not be asked again; None: it can."""
+    began: Progress | None = None
+    """The progress from which it went on: `work_done` is 0 for the start, None for a save that did
+    not say how far it was. None: an earlier release launched it."""
 
     def moved_since(self, before: Attempt) -> bool:
         """Return whether a plan about the earlier record does not fit this one."""
@@ -220,6 +224,13 @@ class Attempt:
     def asked(self, kind: ActionKind) -> Pending | None:
         """Return its pending action of a kind; None if there is none."""
         return next((p for p in self.pending if p.kind is kind), None)
+
+    @property
+    def work_begun(self) -> float | None:
+        """The fraction of its job's work that was done when it began, 0..1; None: unknown."""
+        if self.began is None:
+            return 0.0 if self.number == 1 else None
+        return self.began.work_done
 
     @property
     def used(self) -> dict[str, Usage]:

@@ -11,7 +11,7 @@ from radrm.estimators.learning.contention import mean_speed, speed_beside
 from radrm.interference.model import joint_speed
 
 LEAST_PROGRESS = 0.01
-"""The fraction of its work that a job must have done before its progress counts."""
+"""The fraction of its work that an attempt must have done before its progress counts."""
 PROGRESS_MARGIN = 1.25
 """The remaining time by a job's progress may be this many times longer. An assumption."""
 _UNKNOWN = 0.5
@@ -50,36 +50,38 @@ def _by_progress(
 ) -> tuple[float, float] | None:
     """Return the seconds left, and at most left; None without progress in this attempt.
 
-    A report may be old, as from a job that reports once per epoch: the time since then is over.
+    Its speed is what it has done since it began. A report may be old, as from a job that
+    reports once per epoch: the time since then is over.
     """
-    progress = job.progress
-    # Progress that continues an earlier attempt's does not tell the speed of this one.
-    if progress is None or progress.work_done is None or (live.number > 1 and job.saved):
+    progress, begun = job.progress, live.work_begun
+    if progress is None or progress.work_done is None or begun is None:
         return None
-    done, took_s = progress.work_done, progress.at.since(started)
+    done, took_s = progress.work_done - begun, progress.at.since(started)
     age_s = now.since(progress.at)
     if done < LEAST_PROGRESS or took_s is None or age_s is None or took_s <= 0:
         return None
-    left_s = took_s * (1.0 - min(1.0, done)) / done
+    left_s = took_s * (1.0 - min(1.0, progress.work_done)) / done
     most_s = left_s * PROGRESS_MARGIN - age_s
     # A job that has done all its work may still save it.
-    return (left_s - age_s, most_s) if most_s >= 0 or done >= 1 else None
+    return (left_s - age_s, most_s) if most_s >= 0 or progress.work_done >= 1 else None
 
 
 def _by_duration(
     snapshot: Snapshot, job: Job, live: Attempt, ran_s: float, now: Instant
 ) -> tuple[float, float] | None:
-    duration = job.estimate(Quantity.DURATION)
-    if duration is None or (live.number > 1 and job.saved):
+    duration, begun = job.estimate(Quantity.DURATION), live.work_begun
+    if duration is None or begun is None:
         return None
+    to_do = 1.0 - min(1.0, begun)
     used = snapshot.used_now(live)
     demand = used.alone_smact if used.alone_smact is not None else job.predicted(Quantity.SMACT)
     demand = _UNKNOWN if demand is None else demand
     done_s = ran_s * mean_speed(used, demand, ran_s)
-    if done_s > duration.upper:
+    if done_s > duration.upper * to_do:
         return None
     speed = _speed_now(snapshot, live, demand)
-    return (duration.value - done_s) / speed, (duration.upper - done_s) / speed
+    left_s, most_s = (all_s * to_do - done_s for all_s in (duration.value, duration.upper))
+    return left_s / speed, most_s / speed
 
 
 def _speed_now(snapshot: Snapshot, live: Attempt, demand: float) -> float:

@@ -13,7 +13,8 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,6 +27,8 @@ from radrm.host.processes.identity import Identity, identify
 
 _READING_S = 10.0
 """Real seconds for reading what jobs have saved."""
+_ONE_READING_S = 4.0
+"""Of these, for one job: a folder that does not answer must not keep others from being read."""
 _READ_AT_ONCE = 8
 _CLAIM_PATIENCE_S = 5.0
 """A claim is written microseconds after it is made, unless its runner is held up."""
@@ -170,27 +173,23 @@ class Evidence:
                 raise self._unsettled("its runner does not say who it is")
             time.sleep(0.001)
 
-    def read_saved(self) -> Callable[[float], Saved | None]:
-        """Begin to read what the job has saved. Returns the function that waits for the answer, for
-        so many real seconds; None after that."""
-        process = subprocess.Popen(
-            [sys.executable, "-I", "-S", saved.__file__, self.folder],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            cwd="/",
-        )
-
-        def finish(limit_s: float) -> Saved | None:
-            try:
-                output, _ = process.communicate(timeout=max(0.0, limit_s))
-                return saved_in(json.loads(output), self._clock)
-            except (subprocess.TimeoutExpired, ValueError):
-                process.kill()
-                process.communicate()
-                return None
-
-        return finish
+    def read_saved(self, seconds: float) -> Saved | None:
+        """Read, as its user, what the job has saved; None if that takes more real seconds."""
+        try:
+            # A child of this process may be stuck in the kernel, and holds the pipe. `run` does
+            # not wait for the pipe's end once the time is over.
+            done = subprocess.run(
+                [sys.executable, "-I", "-S", saved.__file__, self.folder],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                cwd="/",
+                timeout=seconds,
+                check=False,
+            )
+            return saved_in(json.loads(done.stdout), self._clock)
+        except (subprocess.TimeoutExpired, OSError, ValueError):
+            return None
 
     def _unsettled(self, cause: str) -> StoreError:
         return StoreError(
@@ -228,12 +227,12 @@ def read_saved(attempts_by_serial: Mapping[int, Evidence]) -> dict[int, Saved]:
 
     What takes too long is left out.
     """
-    left, found = list(attempts_by_serial.items()), {}
     until_s = time.monotonic() + _READING_S
-    while left and time.monotonic() < until_s:
-        some, left = left[:_READ_AT_ONCE], left[_READ_AT_ONCE:]
-        for serial, reading in [(serial, evidence.read_saved()) for serial, evidence in some]:
-            saved_work = reading(until_s - time.monotonic())
-            if saved_work is not None:
-                found[serial] = saved_work
-    return found
+
+    def read(evidence: Evidence) -> Saved | None:
+        left_s = until_s - time.monotonic()
+        return evidence.read_saved(min(left_s, _ONE_READING_S)) if left_s > 0 else None
+
+    with ThreadPoolExecutor(_READ_AT_ONCE) as readers:
+        found = zip(attempts_by_serial, readers.map(read, attempts_by_serial.values()), strict=True)
+        return {serial: saved_work for serial, saved_work in found if saved_work is not None}

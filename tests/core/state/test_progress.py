@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -143,3 +144,29 @@ def test_a_job_without_an_attempt_never_has_more_progress_than_it_saved(what: li
             assert now.progress == now.saved
         if now.state.final:
             break
+
+
+def test_an_attempt_begins_with_what_was_saved_then() -> None:
+    world = World(gpus(1))
+    job = running(world, requeue=True)
+
+    def again() -> Progress | None:
+        world.end(job, lost="gone")
+        world.pass_time(1000.0)
+        attempt = world.live(job)
+        assert attempt is not None
+        return attempt.began
+
+    first = world.attempts[job.id, 1]
+    assert first.began == Progress(at=first.launched, work_done=0.0)
+    saved = saves(world, job, work_done=0.4)
+    assert world.attempts[job.id, 1].began == first.began, "a save does not change it"
+    assert again() == saved
+    world.pass_time(10.0)
+    attempt = world.live(job)
+    assert attempt is not None
+    world.step(ev.CheckpointTaken(at=world.now, job_id=job.id, serial=attempt.serial))
+    assert world.jobs[job.id].saved == saved
+    assert again() == Progress(at=world.jobs[job.id].saved_at or world.now), "nobody said how far"
+    old = replace(attempt, began=None)  # of an earlier release
+    assert old.work_begun is None and replace(old, number=1).work_begun == 0.0

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 from pathlib import Path
 
 import pytest
 
-from radrm.host.attempts.evidence import Saved, saved_in
+from radrm.host.attempts import evidence
+from radrm.host.attempts.evidence import Evidence, Saved, saved_in
 from radrm.host.attempts.saved import FOLDER_VARIABLE, NOTHING, parse, read_saved
 from radrm.host.clock import Clock, boot_id
+from tests.waiting import wait_until
 
 
 @pytest.mark.parametrize(
@@ -112,3 +115,31 @@ def test_the_time_of_a_save_is_on_the_clock_of_the_daemon() -> None:
     assert later.progress is not None and later.progress.at.boot_s == 1000.0
     assert saved_in({**now, "saved": {"step": "1"}, "newest_s": None}, clock) == Saved()
     assert saved_in(now, clock) == Saved()
+
+
+STUCK = """
+import os, subprocess, sys, time
+folder = sys.argv[1]
+if os.path.basename(folder) == "stuck":
+    child = subprocess.Popen(["sleep", "60"], start_new_session=True)  # KILL does not reach it
+    open(os.path.join(folder, "draft"), "w").write(str(child.pid))
+    os.rename(os.path.join(folder, "draft"), os.path.join(folder, "pid"))
+    time.sleep(60)
+print('{"saved": null, "newest_s": 100.0, "boot_id": "b", "boot_s": 9.0, "wall_s": 109.0}')
+"""
+
+
+def test_a_folder_that_does_not_answer_delays_no_other_job(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The child of a reading may be stuck in the kernel: it holds the pipe, and ignores KILL."""
+    (tmp_path / "reader.py").write_text(STUCK)
+    monkeypatch.setattr(evidence.saved, "__file__", str(tmp_path / "reader.py"))
+    monkeypatch.setattr(evidence, "_ONE_READING_S", 2.0)
+    (tmp_path / "stuck").mkdir()
+    folders = {0: tmp_path / "stuck", **{i: tmp_path / str(i) for i in range(1, 10)}}
+    found = evidence.read_saved({i: Evidence(str(path), Clock()) for i, path in folders.items()})
+    wait_until(lambda: (tmp_path / "stuck" / "pid").exists())
+    child = int((tmp_path / "stuck" / "pid").read_text())
+    os.kill(child, signal.SIGKILL)  # it has lived until now: nobody has waited for its end
+    assert sorted(found) == list(range(1, 10))
