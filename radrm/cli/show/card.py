@@ -182,7 +182,8 @@ def _got(job: Document, index: Mapping[str, int], attempts: Sequence[Document]) 
     share = job.get("cpu_share") or {}
     remarks = ", ".join(job.get("remarks") or ())
     if share.get("part") is not None:
-        cap = f", at most {share['cpus']:g} CPUs" if share.get("cpus") is not None else ""
+        most = share.get("cpus")
+        cap = "" if most is None else f", at most {most:g} CPU{'' if most == 1 else 's'}"
         said = f" ({remarks})" if remarks else ""
         yield "CPU", f"{share['part']:.0%} of the server while others want it{cap}{said}"
     elif remarks:
