@@ -316,8 +316,8 @@ _TAIL = """\
 
 - **Fitted** (`python -m benchmarks.simulation.calibration`): the constants of interference on
   heavy60's MAGM + GPUMemNet run; SM activity, steady memory and power of jobs on its exclusive run.
-- **Chosen with mix90 on streams in view**: a job on two GPUs keeps at least half its slower GPU's
-  speed.
+- **Chosen with mix90 on streams in view**: a job on two GPUs keeps at least half its slower
+  GPU's speed.
 - **As published**: the loop's times; readings in windows of 90 s (sections 6.2.1 and 6.2.2), held
   until the next, memory as at the end; durations, 60 s of start-up (30 s without load), thresholds.
 - **Assumed**: start-up, ramp and hold within 20%; work with 2% standard deviation; SM activity of

@@ -5,8 +5,9 @@ second the daemon takes at most 16 datagrams from each, and keeps the last value
 attempt causes at most one `ProgressReported` and one `CheckpointTaken` in `interval_s`; what comes
 in between waits for the next. So a flood costs its own job reports, and other jobs nothing.
 
-Two things are outside these limits. A job that was asked to save is read to the end of its queue,
-and its answer counts at once. So is a job that has ended: its last report comes before its end.
+Two things are outside these limits. A job that was asked to save is read to the end of its queue
+(all such jobs together have a limit), and its answer counts at once. So is a job that has ended:
+its last report comes before its end.
 
 A `saved` that was sent within the second before a request answers it, too: it names the step that
 is saved, so the core never believes more than is saved.
@@ -34,6 +35,9 @@ MOST_AT_ONCE = 16
 MOST_AT_END = 1024
 """Datagrams that are read of a job that was asked to save or has ended: more than the kernel keeps
 by the usual settings (10 to 512)."""
+MOST_MORE = 8 * MOST_AT_END
+"""Datagrams beyond `MOST_AT_ONCE` that are read in one round, of all jobs that were asked to save:
+one user may have asked a thousand that send without end. Those that come too late have 16."""
 MOST_KEPT = 2000
 """Attempts whose counts of dropped reports are remembered."""
 
@@ -121,10 +125,13 @@ class Reports:
             return []
         self._next_s = now.boot_s + self._look_s
         snapshot = self._scheduler.snapshot
+        more = MOST_MORE
         for serial in self._receiver.ready():
             sender = self._senders[serial]
-            asked = _is_asked(snapshot, sender)
-            self._take(sender, MOST_AT_END if asked else MOST_AT_ONCE, now)
+            most = MOST_AT_ONCE
+            if _is_asked(snapshot, sender):
+                most = min(MOST_AT_END, MOST_AT_ONCE + more)
+            more -= max(0, self._take(sender, most, now) - MOST_AT_ONCE)
         found: list[ev.Event] = []
         for sender in tuple(self._waiting.values()):
             if now.boot_s >= sender.next_s:
@@ -152,9 +159,10 @@ class Reports:
 
     # ------------------------------------------------------------- one sender
 
-    def _take(self, sender: _Sender, most: int, now: Instant) -> None:
-        """Read the datagrams that wait."""
-        for datagram in self._receiver.read(sender.serial, most):
+    def _take(self, sender: _Sender, most: int, now: Instant) -> int:
+        """Read the datagrams that wait, up to `most`. Returns how many there were."""
+        datagrams = self._receiver.read(sender.serial, most)
+        for datagram in datagrams:
             try:
                 report = parse(datagram)
             except BadReport as bad:
@@ -165,6 +173,7 @@ class Reports:
                 sender.fresh = True
                 sender.saved = sender.saved or "saved" in report
                 self._waiting[sender.serial] = sender
+        return len(datagrams)
 
     def _drop(self, serial: int, reason: str) -> None:
         before = self._dropped.pop(serial, None)

@@ -13,7 +13,7 @@ from radrm.core.records import Checkpoint, Instant, Job
 from radrm.core.rules import Plan
 from radrm.core.view import View
 from radrm.core.words import CheckpointKind, JobState
-from radrm.daemon.progress import MOST_AT_END, MOST_AT_ONCE, MOST_KEPT, Dropped, Reports
+from radrm.daemon.progress import MOST_AT_END, MOST_AT_ONCE, MOST_KEPT, MOST_MORE, Dropped, Reports
 from tests.world import GIB, World, default_planner, gpus
 
 
@@ -198,6 +198,20 @@ def test_a_flood_does_not_delay_an_end_for_ever(place: Place) -> None:
     place.send(job, *[b"step=1"] * (MOST_AT_END + 5))
     place.reports.last_of([ev.AttemptEnded(at=place.now(), job_id=job.id, serial=1)])
     assert len(place.sockets.waiting[1]) == 5
+
+
+def test_floods_of_many_asked_jobs_are_read_slowly_together(place: Place) -> None:
+    jobs = [place.run(checkpoint=Checkpoint(CheckpointKind.SIGNAL), gpus=0) for _ in range(12)]
+    place.world.obey = False
+    for job in jobs:
+        place.asks.wanted = job.id
+        place.world.step(ev.Tick(at=place.now()))
+        place.send(job, *[b"step=1"] * 2 * MOST_AT_END)
+    place.look()
+    left = [len(place.sockets.waiting[serial]) for serial in sorted(place.sockets.waiting)]
+    read = [2 * MOST_AT_END - each for each in left]
+    assert sum(read) == MOST_MORE + MOST_AT_ONCE * len(jobs)
+    assert max(read) == MOST_AT_END and min(read) == MOST_AT_ONCE
 
 
 def test_what_is_dropped_is_counted_with_the_last_reason(place: Place) -> None:
