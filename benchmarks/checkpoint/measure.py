@@ -120,9 +120,10 @@ def section(found: list[Costs], runs: int, imports_s: list[float]) -> str:
     text = (
         f"`python -m benchmarks.checkpoint`: four small PyTorch models ({mib} MiB saved), no GPU, "
         f"{load}, stopped at 30 and 70 %, {runs} runs each. Medians: {save_s} s to save, "
-        f"{resume_s} s to start and resume (`import torch` alone: {median(imports_s):.1f} s), together "
-        f"{whole_s} s; most {mark}{max(whole):.1f}{mark}{spread}. Losses end as without a stop. Published "
-        f"(figure 3.2): under {PUBLISHED_S:g} s, s.d. 1.43, for one VAE; its size and disk are not given."
+        f"{resume_s} s to start and resume (`import torch` alone: {median(imports_s):.1f} s), "
+        f"together {whole_s} s; most {mark}{max(whole):.1f}{mark}{spread}. "
+        "Losses end as without a stop. Published (figure 3.2): "
+        f"under {PUBLISHED_S:g} s, s.d. 1.43, for one VAE; its size and disk are not given."
     )
     return "## Saving and resuming\n\n" + fill(text, 100, break_on_hyphens=False)
 
