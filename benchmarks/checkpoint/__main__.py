@@ -12,7 +12,7 @@ import argparse
 import sys
 from collections.abc import Sequence
 
-from benchmarks.checkpoint.measure import MODELS, Costs, measure, section, table, why_not
+from benchmarks.checkpoint.measure import MODELS, Costs, measure, section, starts, table, why_not
 from benchmarks.sections import put_section
 from tests.paths import REPOSITORY
 
@@ -39,7 +39,7 @@ def main(words: Sequence[str] | None = None) -> int:
         print(f"nothing is measured: {error}", file=sys.stderr)
         return 1
     print(table(found))
-    text = section(found, options.runs)
+    text = section(found, options.runs, starts(2 * options.runs))
     if options.stdout:
         print(text)
     else:
