@@ -37,7 +37,6 @@ from radrm.estimators.declared import Declared
 from radrm.estimators.interface import Description, Estimator
 from radrm.jobfile.radfile import JobFile
 from radrm.orders import ORDERS
-from radrm.orders.fifo import Fifo
 from radrm.planners import PLANNERS
 from radrm.planners.order_policy import OrderPolicy
 from radrm.policies import POLICIES
@@ -216,29 +215,26 @@ def make_rules(config: Config) -> Rules:
     config = resolved(config)
     order: Order = _make("orders", config.order, config.orders)
     policy = _make_policy(config)
-    planners = tuple(_make_planner(config, name, order, policy) for name in config.planner)
+    planners = tuple(_make_planner(config, name, policy) for name in config.planner)
     _check_planners(planners)
     recovery: Recovery = _make("recovery", config.recovery, config.recoveries)
     for kind, table in TABLES.items():
         for name in getattr(config, table):
             find_rule(kind, name)  # raises for a table of a missing rule
-    first: Any = Fifo()
     alone: Any = Exclusive()
-    fallback = OrderPolicy(first, alone, alone, name=FALLBACK)
+    fallback = OrderPolicy(alone, alone, name=FALLBACK)
     return Rules(order=order, planners=planners, recovery=recovery, fallback=fallback)
 
 
 def make_planner(config: Config, name: str) -> Planner | SlowPlanner:
     """Return one planner of a configuration. Raises `BadConfig`."""
     config = resolved(config)
-    order: Order = _make("orders", config.order, config.orders)
-    return _make_planner(config, name, order, _make_policy(config))
+    return _make_planner(config, name, _make_policy(config))
 
 
-def _make_planner(config: Config, name: str, order: Order, policy: Policy) -> Planner | SlowPlanner:
+def _make_planner(config: Config, name: str, policy: Policy) -> Planner | SlowPlanner:
     rule = find_rule("planners", name)
     parts: dict[str, Any] = {
-        "order": order,
         "policy": policy,
         "recovery_policy": Exclusive(whole_device=policy.whole_device),
     }

@@ -64,10 +64,9 @@ def gpus(count: int, total_mib: int = 40 * GIB, **changes: object) -> tuple[Devi
     )
 
 
-def default_planner(policy: Policy | None = None, order: Order | None = None) -> OrderPolicy:
+def default_planner(policy: Policy | None = None) -> OrderPolicy:
     policy = policy or Magm()
     return OrderPolicy(
-        order=order or Fifo(),
         policy=policy,
         recovery_policy=Exclusive(whole_device=policy.whole_device),
     )
@@ -95,7 +94,7 @@ class World:
         self.order = order or Fifo()
         self.rules = Rules(
             order=self.order,
-            planners=planners or (default_planner(policy, self.order),),
+            planners=planners or (default_planner(policy),),
             recovery=recovery or IdleDevice(),
             fallback=fallback,
         )

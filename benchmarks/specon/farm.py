@@ -161,7 +161,7 @@ def _run(
     config = Config(policy="rr", order="fifo", planner=("default",), core={"smact_warm_s": 0.0})
     scenario = Scenario(parse(f"sim:{workers}xA100-80GB"), config, life=life)
     made, alone = make_rules(config), Exclusive()
-    planners: tuple[Any, ...] = (OrderPolicy(made.order, policy, alone),)
+    planners: tuple[Any, ...] = (OrderPolicy(policy, alone),)
     if specon is not None:
         planners += (SpeCon(policy, alone, **specon),)
     rules = Rules(made.order, planners, made.recovery, made.fallback)

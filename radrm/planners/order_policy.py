@@ -15,7 +15,7 @@ from radrm.core.planning.assembly import Found
 from radrm.core.planning.fallback import find_with_fallback
 from radrm.core.proposals import Proposal, Start
 from radrm.core.records import Job, Refusal
-from radrm.core.rules import Order, Plan, Planner, Policy
+from radrm.core.rules import Plan, Planner, Policy
 from radrm.core.view import View
 
 # Only these events can make a job startable or a device available.
@@ -48,7 +48,6 @@ class OrderPolicy(Planner):
     its line, but by its turn on an MPS server.
     """
 
-    order: Order
     policy: Policy
     recovery_policy: Policy
     name: str = "default"

@@ -52,6 +52,11 @@ class History:
         if reason is not None:
             self._reasons[job] = reason
 
+    @property
+    def complete(self) -> bool:
+        """Whether every job has ended."""
+        return len(self._ended) + len(self._reasons) >= len(self._jobs) and not self.unfinished()
+
     def unfinished(self) -> list[int]:
         """Return the jobs that have neither completed nor failed."""
         return [

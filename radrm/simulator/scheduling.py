@@ -160,7 +160,8 @@ class OwnLoop:
             self._look(happened)
         elif self._wake_at is not None and self._wake_at <= self._world.now_s:
             self._wake_at = None
-            self._events.append(ev.Tick(at=self._now))
+            if not self._history.complete:  # else a planner could ask again for ever
+                self._events.append(ev.Tick(at=self._now))
 
     def _drain(self) -> None:
         """Process the events of this moment, and those that their actions cause."""

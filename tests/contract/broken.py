@@ -22,7 +22,6 @@ from radrm.core.rules import Plan
 from radrm.core.view import View
 from radrm.core.words import CheckpointKind, JobState
 from radrm.host.storage.database import encoded
-from radrm.orders.fifo import Fifo
 from radrm.planners.order_policy import OrderPolicy
 from radrm.policies.exclusive import Exclusive
 from tests.world import GIB, World, gpus
@@ -54,7 +53,7 @@ class Watched(World):
 
 
 def world_of(*planners: Any, alone: bool = False, **rules: Any) -> Watched:
-    stand_in = OrderPolicy(Fifo(), Exclusive(), Exclusive(), name="fallback")
+    stand_in = OrderPolicy(Exclusive(), Exclusive(), name="fallback")
     fallback = None if alone else stand_in
     if planners and not any(planner.starts_jobs for planner in planners):
         planners[0].starts_jobs = True

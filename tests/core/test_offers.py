@@ -183,7 +183,7 @@ def test_a_kept_offer_is_a_fresh_one(
     mover, order = Mover(), Fifo()
     world = World(
         server,
-        planners=(default_planner(policy, order), mover),
+        planners=(default_planner(policy), mover),
         order=order,
         settings=replace(SETTINGS, mps_timeslice_others=others_slice),
     )

@@ -46,7 +46,7 @@ class Life:
         self, server: tuple[Device, ...], policy: Policy, order: Order, *others: Planner
     ) -> None:
         """`others` are planners beside the default one."""
-        planners = (default_planner(policy, order), *others)
+        planners = (default_planner(policy), *others)
         self.world = Host(server, planners=planners, order=order, settings=CORE)
         self.server = server
         self.open: dict[int, dict[Dependency, set[int]]] = {}

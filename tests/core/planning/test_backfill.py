@@ -13,7 +13,6 @@ from radrm.core.records import Instant, Job, Node
 from radrm.core.rules import Policy
 from radrm.core.settings import CoreSettings
 from radrm.core.words import JobState
-from radrm.orders.fifo import Fifo
 from radrm.planners.backfill import Backfill
 from radrm.policies.exclusive import Exclusive
 from radrm.policies.magm import Magm
@@ -24,7 +23,7 @@ EXACT = CoreSettings(smact_warm_s=0, smact_after_exit_s=0, stretch=1.0)
 
 
 def world(count: int = 2, policy: Policy | None = None, **changes: Any) -> World:
-    rule = Backfill(Fifo(), policy or Exclusive(), Exclusive(), **changes)
+    rule = Backfill(policy or Exclusive(), Exclusive(), **changes)
     return World(gpus(count, mps=True, mps_spans=True), planners=(rule,), settings=EXACT)
 
 

@@ -1,0 +1,110 @@
+"""FlowCon and SpeCon act through a real daemon, on jobs that report their loss."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from radrm.host.processes import cgroups
+from radrm.host.processes.controllers import prepare
+from tests.daemon.harness import DaemonHome
+from tests.waiting import wait_until
+
+LONG_S = 200_000
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Iterator[DaemonHome]:
+    place = DaemonHome(tmp_path, scale=50.0)
+    place.settings = ["progress.interval_s=1"]
+    yield place
+    place.close()
+
+
+def trainer(home: DaemonHome, loss_k: float, *words: str, smact: float = 0.2) -> int:
+    """Submit a job whose loss falls as exp(-loss_k * part of its work)."""
+    command = ["radrm-simjob", "--gpu-memory", "2G", "--smact", str(smact), "--ramp", "1"]
+    work = ["--seconds", str(LONG_S), "--loss-k", str(loss_k)]
+    saves = ["--saves"] if words else []
+    return home.submit("--gpu-memory=4G", *words, "--", *command, *work, *saves)
+
+
+def weight(home: DaemonHome, job: int) -> float:
+    share = home.job(job)["cpu_share"]
+    return 1.0 if share is None or share["weight"] is None else float(share["weight"])
+
+
+def remarks(home: DaemonHome, job: int) -> list[str]:
+    found: list[str] = home.job(job)["remarks"]
+    return found
+
+
+def weight_file(home: DaemonHome, job: int) -> Path | None:
+    """The kernel's record of a job's weight; None where no group of version 1 can be made."""
+    if cgroups.own_group("cpu") is None or prepare().reasons:
+        return None
+    for path in (home.folder / "home" / "attempts").glob("*/launch.json"):
+        record = json.loads(path.read_text())
+        if record["job_id"] == job:
+            return Path(record["limits"]["cpu"], "cpu.shares")
+    raise AssertionError(f"job {job} has no attempt")
+
+
+# ------------------------------------------------------------------ FlowCon
+
+
+def test_flowcon_gives_cpus_to_the_job_that_grows_also_after_a_kill(home: DaemonHome) -> None:
+    home.settings += ['planner=["auto", "flowcon"]', "planners.flowcon.interval_s=20"]
+    home.start()
+    converged, growing = trainer(home, 20_000), trainer(home, 1)
+    wait_until(lambda: remarks(home, converged) == ["flowcon: completing"], "the one to converge")
+    wait_until(lambda: weight(home, converged) < 1 < weight(home, growing), "other weights")
+    assert remarks(home, growing) == ["flowcon: new"]
+    shown = home.job(converged)["cpu_share"]
+    assert 0.25 <= shown["part"] < 0.3, "no job is below its floor"
+    assert "completing" in home.radrm("status", str(converged)).stdout
+    files = [weight_file(home, job) for job in (converged, growing)]
+    home.kill()
+    before = [file and file.read_text() for file in files]
+    home.start()
+    assert remarks(home, converged) == ["flowcon: completing"]
+    assert remarks(home, growing) == ["flowcon: new"]
+    assert weight(home, converged) < 1 < weight(home, growing)
+    for job, file, text in zip((converged, growing), files, before, strict=True):
+        if file is not None:
+            assert file.read_text() == text == f"{round(1024 * weight(home, job))}\n"
+
+
+# ------------------------------------------------------------------ SpeCon
+
+
+def test_specon_moves_a_converged_job_once_and_its_work_goes_on(home: DaemonHome) -> None:
+    home.settings += ['planner=["auto", "specon"]', "planners.specon.alpha=0.02"]
+    home.settings += ["planners.specon.min_gain=1", 'policy="magm"', "policies.magm.max_smact=1"]
+    home.start()
+    assert home.radrm("drain", "1").returncode == 0
+    words = ("--checkpoint=signal", "--smact=0.3")
+    growing = [trainer(home, 1, *words, smact=0.3) for _ in range(2)]
+    converged = trainer(home, 20_000, *words, smact=0.3)
+    wait_until(lambda: remarks(home, converged) == ["specon: converged"], "the one to converge")
+    before = home.job(converged)
+    assert before["moves"] == 0
+    assert all(home.job(job)["devices"] == before["devices"] for job in growing)
+    assert home.radrm("resume", "1").returncode == 0
+    wait_until(lambda: home.job(converged)["moves"] == 1, "the move")
+    moved = home.wait_state(converged, "RUNNING")
+    assert moved["attempts"] == 2 and moved["devices"] != before["devices"]
+    assert moved["saved_work_done"] >= before["progress"]["work_done"]
+    log = home.work / f"radrm-{converged}.attempt2.out"
+    wait_until(lambda: log.exists() and "epoch" in log.read_text(), "it to be at work")
+    step = float(log.read_text().split("s  speed")[0].split()[3].split("/")[0])
+    assert step / LONG_S >= moved["saved_work_done"] - 1e-6, "it goes on from what is saved"
+    wait_until(lambda: home.job(converged)["progress"]["step"] > step + 200, "reports from there")
+    found = home.job(converged)
+    assert (found["moves"], found["attempts"]) == (1, 2) and found["devices"] == moved["devices"]
+    assert found["remarks"] == ["specon: converged"]
+    assert [home.job(job)["moves"] for job in growing] == [0, 0]
+    assert [gpu["reserved_mib"] > 0 for gpu in home.ask("gpus")] == [True, True]
