@@ -15,7 +15,7 @@ from radrm.core.state.pauses import growing_s
 from radrm.core.state.state import State
 from radrm.core.state.timers import PAUSE_OVER, Timer
 from radrm.core.transitions import Trigger
-from radrm.core.words import Queue
+from radrm.core.words import Outcome, Queue
 
 
 def return_to_queue(state: State, job: Job, **changes: object) -> None:
@@ -38,8 +38,12 @@ def setback(state: State, job: Job, attempt: Attempt, why: str) -> dict[str, obj
     """Return the changes of a job's record after a lost, void or preempted attempt.
 
     The first such attempt causes no pause, and neither does one that was live for longer than
-    the pause would be: it cannot repeat quickly.
+    the pause would be: it cannot repeat quickly. One that has left for its user's request, as for
+    a move, does not count.
     """
+    asked = attempt.requested
+    if attempt.outcome is Outcome.PREEMPTED and asked is not None and asked.user is not None:
+        return {}
     times = job.setbacks + 1
     first_s, most_s = state.settings.retry_s, state.settings.retry_most_s
     length_s = growing_s(first_s, max(1, times - 1), most_s)

@@ -8,7 +8,7 @@ from radrm.core import actions as act
 from radrm.core import events as ev
 from radrm.core.proposals import Migrate
 from radrm.core.records import Checkpoint, Job, Node, Progress
-from radrm.core.words import JobState, ReservationKind
+from radrm.core.words import CheckpointKind, JobState, ReservationKind
 from tests.core.actions.test_saving import BY_TERM, EXIT, OK, SIGNAL, ask, end, save, saving
 from tests.core.placements import CORE, on
 from tests.world import GIB, World, gpus
@@ -42,6 +42,25 @@ def test_a_user_moves_a_job(to: str | None) -> None:
     end(world, job, BY_TERM)
     assert (world.where(1), world.jobs[1].moves) == (("GPU-1",), 1)
     assert world.attempts[1, 1].reason == "preempted: ada asked for a migration"
+
+
+@pytest.mark.parametrize("kind", [SIGNAL, EXIT])
+def test_a_user_moves_a_job_as_often_as_he_likes(kind: CheckpointKind) -> None:
+    """Short attempts that a user's moves end do not count as attempts that came to nothing."""
+    world, job = server_of_two(checkpoint=Checkpoint(kind))
+    for moves in (1, 2, 3):
+        attempt = world.live(1)
+        assert attempt is not None
+        started = ev.AttemptStarted(at=world.now, job_id=1, serial=attempt.serial)
+        world.step(started)
+        world.boot_s += 1.0
+        world.read()
+        assert move(world) is None
+        save(world, job, 0.1 * moves, attempt.serial)
+        end(world, job, BY_TERM)
+        now = world.jobs[1]
+        assert (now.moves, now.pause, now.setbacks) == (moves, None, 0)
+        assert world.where(1) == (f"GPU-{moves % 2}",)
 
 
 def test_a_user_asks_a_job_to_save() -> None:
