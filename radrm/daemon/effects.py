@@ -130,13 +130,9 @@ class Effects:
                 self._site.reports.close(record.serial)
                 if record.outcome is not None and record.outcome is not Outcome.COMPLETED:
                     how = record.outcome.value
-                    log.info(
-                        "job %d, attempt %d: %s: %s",
-                        record.job_id,
-                        record.number,
-                        how,
-                        record.reason or how,
-                    )
+                    why = (record.reason or "").removeprefix(f"{how}: ")
+                    said = f"{how}: {why}" if why else how
+                    log.info("job %d, attempt %d: %s", record.job_id, record.number, said)
             elif isinstance(record, Job) and record.state.final:
                 self._site.checkpoints.remove_empty(record.id, record.spec.uid)
                 why = f": {record.reason}" if record.reason else ""
