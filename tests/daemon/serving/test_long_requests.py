@@ -46,6 +46,7 @@ class Server:
             process=self.process,
             broken=False,
             tables=Tables(),
+            reports=None,
             parts=SimpleNamespace(
                 unmanaged=SimpleNamespace(notes=lambda state: []),
                 launcher=SimpleNamespace(controllers=Controllers()),

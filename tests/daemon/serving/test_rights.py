@@ -44,6 +44,7 @@ def asked(tmp_path: Path, client_uid: int, **words: Any) -> tuple[dict[str, Any]
         process=lambda events, edits=(): [world.step(event) for event in events],
         broken=False,
         tables=Tables(),
+        reports=None,
         parts=SimpleNamespace(launcher=SimpleNamespace(controllers=Controllers())),
     )
     request = Request(json.dumps(words).encode(), Peer(os.getpid(), client_uid, client_uid))
