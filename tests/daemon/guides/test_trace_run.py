@@ -38,6 +38,7 @@ def test_ctrl_c_cancels_the_jobs_of_the_trace_only(tmp_path: Path) -> None:
         other = home.submit("--gpus=0", "--name=other", "--", "sleep", "1000")
         process = subprocess.Popen(
             [sys.executable, "-m", "radrm.cli.main", "trace", "run", str(tmp_path / "t.csv")],
+            cwd=tmp_path,
             env=home.environment,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
