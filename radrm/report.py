@@ -43,7 +43,7 @@ _BURST = 4.0
 _PER_SECOND = 2.0
 
 _requests = 0
-"""How often the signal that asks to save has come to this process."""
+"""The number of requests to save that this process has received."""
 
 
 def _note_request(number: int, frame: object) -> None:

@@ -1,4 +1,4 @@
-"""A receiver of reports: a bound socket, and what has come to it."""
+"""A receiver of reports: a bound socket, and the datagrams it has received."""
 
 from __future__ import annotations
 

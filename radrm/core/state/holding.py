@@ -180,7 +180,7 @@ class SharedTime:
         """The part of each attempt that counts now; None: not known yet."""
 
     def after_change(self) -> None:
-        """Note that an attempt has come or gone."""
+        """Note that an attempt has started or ended."""
         self._parts = None
 
     def count(self, until_s: float) -> None:

@@ -88,8 +88,9 @@ def parse(data: bytes) -> dict[str, float] | None:
 
 
 def _is_number(value: object) -> bool:
-    # NaN is not within the limits, either.
-    return type(value) in (int, float) and -_MOST_NUMBER < value < _MOST_NUMBER  # type: ignore[operator]
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return False
+    return -_MOST_NUMBER < value < _MOST_NUMBER  # NaN is not, either
 
 
 def _send(path: str, target: int) -> None:

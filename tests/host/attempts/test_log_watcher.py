@@ -45,7 +45,7 @@ def launch(host: Host, listener: Listener, script: str, **changes: Any) -> Launc
 
 
 def told(listener: Listener) -> dict[str, float]:
-    """What has come last, of each key."""
+    """The last value of each key."""
     found: dict[str, float] = {}
     for each in listener.taken():
         found.update(each)
