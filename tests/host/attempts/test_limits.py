@@ -180,8 +180,8 @@ def test_a_job_that_forks_all_the_time_is_gathered_whole(
     daemon.set_shares(SERIAL, 1.0, None)
     its = own(host)
     assert its.cpu is not None
+    # While one forks its successor there are three, for a moment.
     wait_until(lambda: its.cpu and len(cgroups.processes(its.cpu)) == 2)
-    assert len(cgroups.processes(its.cpu)) <= 2
     daemon.kill(SERIAL)
     next_of(daemon)
 
