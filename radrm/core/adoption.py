@@ -21,8 +21,9 @@ Invariants:
   is never lost. A saved launch is either found running, or void.
 - A reservation whose device is missing waits for the device (`_waiting`). If its owner has
   ended meanwhile, it is dropped then.
-- A pending action keeps its deadline, since the daemon does not repeat actions. Only questions to
-  the estimators are asked again.
+- A pending action that may not have reached the host is asked for again, with the deadline that it
+  had; so are questions to the estimators. A launch and a KILL are not: phase 3 tells what became
+  of them.
 - After a restart the same events lead to the same decisions, except for data that is not
   stored: readings, SM activity, turns on MPS servers, failures of rules and of proposals.
 

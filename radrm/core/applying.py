@@ -14,7 +14,7 @@ from math import ceil
 from typing import Any
 
 from radrm.core.actions import DueAction
-from radrm.core.constraints.proposal import changes_only_cpus, check
+from radrm.core.constraints.proposal import changes_cpus, check
 from radrm.core.events import CheckpointTaken, Resized, SharesApplied
 from radrm.core.lifecycle.dependencies import settle
 from radrm.core.lifecycle.ending import give_up
@@ -175,12 +175,23 @@ def resized(state: State, job: Job, attempt: Attempt, event: Resized) -> None:
 
 
 def shares_applied(state: State, job: Job, attempt: Attempt, event: SharesApplied) -> None:
-    """Note the caps that apply now."""
+    """Note the CPU shares that apply now, and the SM fraction of the next attempt."""
     asked = attempt.asked(ActionKind.SHARES)
     if asked is None or asked.shares != event.shares:
         return
     state.proposals.forget(job.id, SetShares.__name__)
     placement = replace(attempt.placement, shares=event.shares)
+    wanted = placement.sm_fraction
+    # Shares that change CPUs only have the attempt's SM fraction, and say nothing about the next.
+    if wanted != attempt.placement.sm_fraction or not changes_cpus(attempt, event.shares):
+        state.put_job(replace(job, sm_fraction=wanted))
+    held = {(s.device, s.role, s.task): s.sm_fraction for s in attempt.placement.shares}
+    placement = replace(
+        placement,
+        shares=tuple(
+            replace(s, sm_fraction=held[s.device, s.role, s.task]) for s in placement.shares
+        ),
+    )
     state.put_attempt(replace(without(attempt, ActionKind.SHARES), placement=placement))
 
 
@@ -198,7 +209,7 @@ def action_failed(
                 attempt = state.put_attempt(replace(attempt, checkpoint_asked=pending.before))
             _undo(state, job, attempt, pending.kind, reason)
             lasting = pending.kind is ActionKind.SHARES and not passing
-            if lasting and changes_only_cpus(attempt, pending.shares):
+            if lasting and changes_cpus(attempt, pending.shares):
                 now = state.attempts[job.id]
                 state.put_attempt(replace(now, shares_refused=reason))
 

@@ -2,28 +2,30 @@
 
 Theory of operation. The decision that holds an action is on disk before `carry_out` gets the
 action. So a daemon that is killed here leaves a store that lists what was under way. The next
-daemon repeats no action but TERM: it adopts the attempts (`attempts.py`), and the core decides
-again. An action about an attempt that has ended meanwhile is dropped. An action that fails
-becomes the event `ActionFailed`; the core decides what follows. One error is raised: a defect
-after a launch has started its runner. The runner lives, and only an adoption finds its state.
+daemon adopts the attempts (`attempts.py`) and repeats TERM; the core decides again, and asks again
+for what is still pending. An action about an attempt that has ended meanwhile is dropped. An action
+that fails becomes the event `ActionFailed`; the core decides what follows. One error is raised: a
+defect after a launch has started its runner. The runner lives, and only an adoption finds its
+state.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from radrm.core import actions as act
 from radrm.core import events as ev
+from radrm.core.constraints.proposal import changes_cpus
 from radrm.core.decision import Decision
-from radrm.core.records import Attempt, Device, Job, Share
+from radrm.core.records import Attempt, Device, Job
 from radrm.core.scheduler import Scheduler
 from radrm.core.words import Collocation, Outcome
 from radrm.daemon.intake.estimation import Estimation
 from radrm.daemon.launching import Site, cpus_of, plan_launch, weight_of
-from radrm.errors import RadrmError, Refused
+from radrm.errors import RadrmError
 from radrm.estimators.history import WAITING
 from radrm.host.attempts.launcher import Launcher
 from radrm.host.clock import Clock
@@ -191,20 +193,13 @@ class Effects:
         self._launcher.ask(self._attempt(action).serial, wanted.number, fail)
 
     def _apply_shares(self, action: act.ApplyShares) -> ev.SharesApplied:
-        """Change the CPU cap and weight. The driver reads an SM fraction when a process starts."""
-        attempt = self._attempt(action)
-        before, after = attempt.placement.shares, action.shares
-
-        def fixed(shares: Iterable[Share]) -> set[Share]:
-            return {replace(share, cpus=None, cpu_weight=None) for share in shares}
-
-        if fixed(before) != fixed(after):
-            raise Refused(
-                "only the CPUs of a running job can change: an SM fraction is fixed at its start"
-            )
-        self._launcher.set_shares(attempt.serial, cpus_of(after), weight_of(after))
-        now, job_id, serial = self._clock.now(), action.job_id, action.serial
-        return ev.SharesApplied(at=now, job_id=job_id, serial=serial, shares=after)
+        """Change the CPU cap and weight. The core keeps an SM fraction for the next attempt."""
+        serial, shares = self._attempt(action).serial, action.shares
+        if changes_cpus(self._attempt(action), shares):
+            self._launcher.set_shares(serial, cpus_of(shares), weight_of(shares))
+        return ev.SharesApplied(
+            at=self._clock.now(), job_id=action.job_id, serial=serial, shares=shares
+        )
 
     def _estimate(self, action: act.EstimateJob) -> None:
         self._estimation.begin(self._job(action.job_id))

@@ -177,17 +177,12 @@ def job_environment(
     if site.mps is not None and devices:
         uuids = [device.uuid for device in devices]
         if client:
-            fraction = sm_fraction_of(action.placement.shares)
+            fraction = action.placement.sm_fraction
             access = site.mps.access(uuids)
             environment |= client_environment(access, uuids, action.cap_mib, fraction)
         elif site.mps.empty_pipes is not None:
             environment["CUDA_MPS_PIPE_DIRECTORY"] = site.mps.empty_pipes
     return environment | dict(options.env)
-
-
-def sm_fraction_of(shares: Iterable[Share]) -> float | None:
-    """The smallest SM fraction of these shares; None if no share has one."""
-    return min((s.sm_fraction for s in shares if s.sm_fraction is not None), default=None)
 
 
 def client_environment(

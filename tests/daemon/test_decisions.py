@@ -12,11 +12,11 @@ import pytest
 from radrm.core import actions as act
 from radrm.core import events as ev
 from radrm.core.decision import Decision
-from radrm.core.records import Job, Share
-from radrm.core.words import JobState
+from radrm.core.records import Job, Placement, Share
+from radrm.core.words import Collocation, JobState
 from radrm.daemon.decisions import Decisions, Unsaved
 from radrm.daemon.effects import Effects
-from radrm.daemon.launching import client_environment, cpus_of, memory_of, sm_fraction_of, weight_of
+from radrm.daemon.launching import client_environment, cpus_of, memory_of, weight_of
 from radrm.errors import Refused, StoreError
 from radrm.host.mps.interface import Access
 from tests.world import GIB, World, gpus
@@ -93,13 +93,12 @@ def test_cpus_of_a_running_job_change_and_the_core_is_told() -> None:
     assert applied == ev.SharesApplied(at=now, job_id=job.id, serial=1, shares=shares)
 
 
-@pytest.mark.parametrize("change", [{"sm_fraction": 0.5}, {"memory_mib": 64}, {"reserved_mib": 1}])
-def test_nothing_else_of_a_running_job_can_change(change: dict[str, Any]) -> None:
+def test_an_sm_fraction_of_a_running_job_is_the_cores_to_keep() -> None:
     world, job, before = running()
     effects = effects_of(world)
-    shares = tuple(replace(share, cpus=2.5, **change) for share in before)
-    (failed,) = effects.carry_out(shares_of(job, shares))
-    assert isinstance(failed, ev.ActionFailed) and "only the CPUs" in failed.reason
+    shares = tuple(replace(share, sm_fraction=0.5) for share in before)
+    (applied,) = effects.carry_out(shares_of(job, shares))
+    assert isinstance(applied, ev.SharesApplied) and applied.shares == shares
     assert effects._launcher.mock_calls == []
 
 
@@ -109,7 +108,8 @@ def test_cpus_that_cannot_be_limited_are_an_action_that_failed() -> None:
     effects._launcher.set_shares.side_effect = Refused(
         "CPUs are booked, not enforced: no cgroup v2"
     )
-    (failed,) = effects.carry_out(shares_of(job, before))
+    shares = tuple(replace(share, cpus=2.5) for share in before)
+    (failed,) = effects.carry_out(shares_of(job, shares))
     assert isinstance(failed, ev.ActionFailed) and failed.reason.startswith("CPUs are booked")
     world.step(failed)
     assert world.scheduler.snapshot.attempt(job.id).placement.shares == before
@@ -218,11 +218,12 @@ def test_the_sm_fraction_of_a_start_is_the_clients_percentage() -> None:
     access = Access("/pipes", None, {"GPU-0": 0}, None)
     name = "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"
     assert name not in client_environment(access, ["GPU-0"], None)
-    shares = [Share("GPU-0", sm_fraction=0.25), Share("GPU-1", sm_fraction=0.5), Share("GPU-2")]
-    fraction = sm_fraction_of(shares)
+    fractions = {"GPU-0": 0.25, "GPU-1": 0.5, "GPU-2": None}
+    shares = tuple(Share(uuid, sm_fraction=each) for uuid, each in fractions.items())
+    fraction = Placement(shares, Collocation.MPS).sm_fraction
     assert client_environment(access, ["GPU-0"], None, fraction)[name] == "25"
     assert client_environment(access, ["GPU-0"], None, 0.001)[name] == "1"
-    assert sm_fraction_of(shares[2:]) is None
+    assert Placement(shares[2:], Collocation.MPS).sm_fraction is None
     limited = Access("/pipes", None, {"GPU-0": 0}, 20)
     assert client_environment(limited, ["GPU-0"], None, fraction)[name] == "20"
 

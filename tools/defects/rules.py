@@ -74,13 +74,13 @@ MUTANTS = (
     Mutant(
         "shares that failed for good are asked for again and again",
         "applying.py",
-        "if lasting and changes_only_cpus(attempt, pending.shares):",
+        "if lasting and changes_cpus(attempt, pending.shares):",
         "if False:",
     ),
     Mutant(
-        "an SM fraction that cannot change forbids CPU shares",
+        "an SM fraction that was refused forbids CPU shares",
         "applying.py",
-        "if lasting and changes_only_cpus(attempt, pending.shares):",
+        "if lasting and changes_cpus(attempt, pending.shares):",
         "if lasting:",
     ),
     Mutant(

@@ -105,9 +105,9 @@ def _check_resize(state: State, job: Job, attempt: Attempt, proposal: ResizeTo) 
     return check_placement(state, job, proposal.placement, kept)
 
 
-def changes_only_cpus(attempt: Attempt, shares: Sequence[Share]) -> bool:
-    """Return whether these shares leave the attempt's SM fractions as they are."""
-    return {s.of_gpu for s in shares} == {s.of_gpu for s in attempt.placement.shares}
+def changes_cpus(attempt: Attempt, shares: Sequence[Share]) -> bool:
+    """Return whether these shares change the attempt's CPUs, and not only its SM fraction."""
+    return {s.of_cpu for s in shares} != {s.of_cpu for s in attempt.placement.shares}
 
 
 def _check_shares(state: State, job: Job, attempt: Attempt, proposal: SetShares) -> Refusal | None:
@@ -119,8 +119,8 @@ def _check_shares(state: State, job: Job, attempt: Attempt, proposal: SetShares)
     wanted = Placement(shares=proposal.shares, collocation=attempt.placement.collocation)
     if fixed(wanted) != fixed(attempt.placement):
         return Refusal("shares", "only CPU and SM shares can change while a job runs")
-    for share in set(proposal.shares).difference(attempt.placement.shares):
+    for share in proposal.shares if changes_cpus(attempt, proposal.shares) else ():
         why = state.nodes.find(share.node).shares_refused or attempt.shares_refused
-        if why is not None and changes_only_cpus(attempt, proposal.shares):
+        if why is not None:
             return Refusal("shares", why, share.device)
     return refuse_caps(proposal.shares) or refuse_bookings(state, job, wanted)

@@ -8,13 +8,13 @@ The files, in the order in which they may import one another:
     migration     the devices where a migrating job is to continue
     final         ends a job
     returning     returns a job to its queue, with a pause
+    outcomes      how an attempt ended, and why
     pending       actions without an answer, and their deadlines
     stops         TERM, then KILL
     limits        time limits, and the signal before them
     launching     starts an attempt
     resizing      gives a running attempt other devices
     recovery      what follows a GPU out-of-memory
-    outcomes      how an attempt ended, and why
     ending        what follows the end of an attempt
     usage         the use of devices by attempts, from readings
     dependencies  lets an end reach the jobs that follow

@@ -27,8 +27,12 @@ _LAUNCH = "launch"
 def start(state: State, job: Job, placement: Placement, planner: str | None = None) -> None:
     """Launch a waiting job on a checked placement.
 
-    `planner` decided it; None: the planner whose proposal is carried out now.
+    `planner` decided it; None: the planner whose proposal is carried out now. A placement that
+    names no SM fraction gets the job's.
     """
+    if job.sm_fraction is not None and placement.sm_fraction is None:
+        given = tuple(replace(s, sm_fraction=job.sm_fraction) for s in placement.shares)
+        placement = replace(placement, shares=given)
     now = state.step.now
     serial, state.next_serial = state.next_serial, state.next_serial + 1
     tasks = tuple(

@@ -30,13 +30,15 @@ checkpoint answers the request for one, unless it is known to be older: the work
 The host acts only when a decision is stored. After a store that could not be written
 (`ActionsDelayed`), `put_off` has the deadlines of launches and stops count from now.
 
-What a restart sees: the records. The daemon does not repeat actions, so the deadlines stay.
-`renew` moves deadlines of an earlier boot, and adds those that earlier releases did not have.
+What a restart sees: the records. An action may not have reached the host before its daemon was
+killed, and each one says what is to be, so `renew` asks for it again. Its deadline stays, unless it
+is of an earlier boot; `renew` adds those that earlier releases did not have.
 """
 
 from __future__ import annotations
 
 from radrm.core.actions import ApplyShares, AttemptAction, Resize, TakeCheckpoint
+from radrm.core.lifecycle.outcomes import has_saved
 from radrm.core.records import Attempt, Job, Pending, Share, changed
 from radrm.core.settings import CoreSettings
 from radrm.core.state.state import State
@@ -120,6 +122,10 @@ def renew(state: State, job: Job, attempt: Attempt) -> None:
         state.put_attempt(changed(attempt, pending=kept))
     for pending in kept:
         state.wake(Timer(pending.due_boot_s, DEADLINE, job.id, attempt.serial))
+        action = action_of(state.attempts[job.id], pending)
+        saved = pending.kind is ActionKind.CHECKPOINT and has_saved(job, pending.asked)
+        if action is not None and pending.due_boot_s > now_s and not saved:
+            state.act(action)
 
 
 def put_off(state: State) -> None:

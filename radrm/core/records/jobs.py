@@ -116,6 +116,8 @@ class Job:
     """Seconds from the last answered request to save until the job had saved; None: unknown."""
     target: Placement | None = None
     """The placement where a migrating job continues; its devices are reserved."""
+    sm_fraction: float | None = None
+    """The SM fraction that a planner has given it while it ran: its next attempt gets it."""
     moves: int = 0
     """Its migrations: the attempts that continued at a target."""
     used_s: float = 0.0

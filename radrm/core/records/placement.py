@@ -14,9 +14,11 @@ from radrm.core.words import Collocation, ReservationKind
 class Share:
     """One task's part of one device. `device` is None for a task without a GPU.
 
-    `sm_fraction` (0..1] and `cpus` are caps; None: no cap. `cpu_weight` (0.01..100) says how much
-    CPU time the task gets beside others while all want more; None: 1. `cpus`, `cpu_weight` and
-    `memory_mib` (of the host) belong to the whole task, so all shares of a task have the same.
+    `sm_fraction` (0..1] and `cpus` are caps; None: no cap. Processes get their SM fraction when
+    they start, so that of an attempt never changes (`Job.sm_fraction` is for the next one).
+    `cpu_weight` (0.01..100) says how much CPU time the task gets beside others while all want more;
+    None: 1. `cpus`, `cpu_weight` and `memory_mib` (of the host) belong to the whole task, so all
+    shares of a task have the same.
     """
 
     device: str | None
@@ -30,9 +32,9 @@ class Share:
     cpu_weight: float | None = None
 
     @property
-    def of_gpu(self) -> tuple[str | None, str, int, float | None]:
-        """Its part of a device that a planner can change: the SM fraction, and whose it is."""
-        return self.device, self.role, self.task, self.sm_fraction
+    def of_cpu(self) -> tuple[str | None, str, int, float | None, float | None]:
+        """Its part of the CPUs, and whose it is."""
+        return self.device, self.role, self.task, self.cpus, self.cpu_weight
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +57,11 @@ class Placement:
                 so_far = (totals.get(share.device) or 0) + share.reserved_mib
                 totals[share.device] = None if self.collocation.whole_device else so_far
         return totals
+
+    @property
+    def sm_fraction(self) -> float | None:
+        """The smallest SM fraction of its shares; None if no share has one."""
+        return min((s.sm_fraction for s in self.shares if s.sm_fraction is not None), default=None)
 
     def tasks(self) -> dict[str, int]:
         """Return the number of tasks of each role."""

@@ -131,6 +131,7 @@ class _Training:
             return
         saving_s = float(self._args.saves)
         if saving_s:
+            print(f"saving at {done_s:.1f}/{seconds:g} s", flush=True)
             time.sleep(saving_s / self._scale)
         report.saved(step=done_s, total=seconds)
         print(f"saved at {done_s:.1f}/{seconds:g} s", flush=True)

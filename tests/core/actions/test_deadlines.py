@@ -165,7 +165,8 @@ def test_caps_that_are_not_asked_for_any_more_are_not_taken() -> None:
     assert attempt is not None and attempt.placement == HERE and attempt.pending
     world.step(ev.SharesApplied(at=world.now, job_id=1, serial=1, shares=CAPPED))
     attempt = world.live(job)
-    assert attempt is not None and attempt.placement.shares == CAPPED and not attempt.pending
+    assert attempt is not None and attempt.placement == HERE and not attempt.pending
+    assert world.jobs[1].sm_fraction == 0.5
 
 
 def test_a_late_checkpoint_is_noted_and_stops_nothing() -> None:

@@ -137,7 +137,7 @@ def test_a_share_that_failed_for_good_is_not_asked_for_again(passing: bool) -> N
     assert propose(world, caps(world, job, 1.0)) is None, "the next daemon may have more rights"
 
 
-def test_an_sm_fraction_that_cannot_change_forbids_no_cpu_share() -> None:
+def test_an_sm_fraction_that_was_refused_forbids_no_cpu_share() -> None:
     world = World(gpus(1), planners=(Passive(),), node=NODE)
     job = start(world, world.submit(GIB), on("GPU-0"))
     attempt = world.live(job)

@@ -43,9 +43,13 @@ def begin(home: DaemonHome, kind: str, *words: str, seconds: int = LONG_S) -> in
 
 
 def at_work(home: DaemonHome, job: int, attempt: int = 1) -> bool:
-    suffix = "out" if attempt == 1 else f"attempt{attempt}.out"
-    log = home.work / f"radrm-{job}.{suffix}"
+    log = log_of(home, job, attempt)
     return log.exists() and "epoch" in log.read_text()
+
+
+def log_of(home: DaemonHome, job: int, attempt: int = 1) -> Path:
+    suffix = "out" if attempt == 1 else f"attempt{attempt}.out"
+    return home.work / f"radrm-{job}.{suffix}"
 
 
 def saved_file(home: DaemonHome, job: int) -> Path:
@@ -171,9 +175,23 @@ def test_a_daemon_killed_after_the_request_knows_what_was_saved(
     job = begin(home, kind, "--saves", "20")
     before = gpu(home, job)
     assert home.radrm("migrate", str(job), "--no-wait").returncode == 0
-    wait_until(lambda: home.job(job)["checkpoint_pending"], "the request")
+    wait_until(lambda: "saving at" in log_of(home, job).read_text(), "the request to reach it")
     home.kill()
     wait_until(saved_file(home, job).exists, "the save, which no daemon hears of")
+    home.start()
+    wait_until(lambda: home.job(job)["moves"] == 1, f"the migration: {home.job(job)}")
+    assert gpu(home, job) != before and home.job(job)["saved_work_done"] > 0
+
+
+@pytest.mark.parametrize("kind", ["signal", "exit"])
+def test_a_request_that_its_daemon_may_not_have_sent_is_sent_by_the_next(
+    home: DaemonHome, kind: str
+) -> None:
+    job = begin(home, kind, "--saves")
+    before = gpu(home, job)
+    assert home.radrm("migrate", str(job), "--no-wait").returncode == 0
+    wait_until(lambda: home.job(job)["checkpoint_pending"] or home.job(job)["moves"], "it")
+    home.kill()
     home.start()
     wait_until(lambda: home.job(job)["moves"] == 1, f"the migration: {home.job(job)}")
     assert gpu(home, job) != before and home.job(job)["saved_work_done"] > 0
