@@ -30,6 +30,7 @@ from radrm.core.rules import (
 )
 from radrm.core.scheduler import Rules
 from radrm.core.settings import CoreSettings
+from radrm.deadlines.costs import UTC, Costs, Zone, in_order
 from radrm.errors import BadConfig, one_line
 from radrm.estimators import ESTIMATORS
 from radrm.estimators.auto import Complain, ignore
@@ -72,7 +73,7 @@ QUICK = ("declared", "history")
 _NOT_SETTINGS = frozenset(
     {
         *("name", "version", "listens", "starts_jobs", "whole_device"),
-        *("order", "policy", "recovery_policy", "routes", "complain"),
+        *("order", "policy", "recovery_policy", "costs", "routes", "complain"),
     }
 )
 
@@ -210,12 +211,12 @@ def _nearest(word: str, names: list[str]) -> str:
     return f"; did you mean {near[0]}?" if near else f"; there are: {', '.join(names)}"
 
 
-def make_rules(config: Config) -> Rules:
-    """Return the rules that a configuration names."""
+def make_rules(config: Config, zone: Zone = UTC) -> Rules:
+    """Return the rules that a configuration names. `zone`: that of local times."""
     config = resolved(config)
     order: Order = _make("orders", config.order, config.orders)
-    policy = _make_policy(config)
-    planners = tuple(_make_planner(config, name, policy) for name in config.planner)
+    policy, costs = _make_policy(config), make_costs(config, zone)
+    planners = tuple(_make_planner(config, name, policy, costs) for name in config.planner)
     _check_planners(planners)
     recovery: Recovery = _make("recovery", config.recovery, config.recoveries)
     for kind, table in TABLES.items():
@@ -226,17 +227,33 @@ def make_rules(config: Config) -> Rules:
     return Rules(order=order, planners=planners, recovery=recovery, fallback=fallback)
 
 
-def make_planner(config: Config, name: str) -> Planner | SlowPlanner:
+def make_planner(config: Config, name: str, zone: Zone = UTC) -> Planner | SlowPlanner:
     """Return one planner of a configuration. Raises `BadConfig`."""
     config = resolved(config)
-    return _make_planner(config, name, _make_policy(config))
+    return _make_planner(config, name, _make_policy(config), make_costs(config, zone))
 
 
-def _make_planner(config: Config, name: str, policy: Policy) -> Planner | SlowPlanner:
+def make_costs(config: Config, zone: Zone = UTC) -> Costs:
+    """Return what energy and lateness cost."""
+    energy, price = config.energy, config.energy.price
+    prices = {"00:00": price} if isinstance(price, (int, float)) else price
+    clock = [(key.split(":"), each) for key, each in prices.items()]
+    return Costs(
+        prices=in_order([(int(h) * 60 + int(m), float(each)) for (h, m), each in clock]),
+        pue=energy.pue,
+        currency=energy.currency,
+        cost_per_hour=config.deadlines.cost_per_hour,
+        wait_for_cheap=energy.wait_for_cheap,
+        zone=zone,
+    )
+
+
+def _make_planner(config: Config, name: str, policy: Policy, costs: Costs) -> Planner | SlowPlanner:
     rule = find_rule("planners", name)
     parts: dict[str, Any] = {
         "policy": policy,
         "recovery_policy": Exclusive(whole_device=policy.whole_device),
+        "costs": costs,
     }
     with _not_raising(f"planners.{name}"):
         # Only a planner that takes them (the default one) gets the other rules.

@@ -22,12 +22,15 @@ from radrm.config import (
     CheckpointConfig,
     Config,
     DaemonConfig,
+    DeadlinesConfig,
+    EnergyConfig,
     EstimationConfig,
     GpusConfig,
     MpsConfig,
     NodeConfig,
     ProgressConfig,
     ReadingsConfig,
+    SlotsConfig,
     UnmanagedConfig,
 )
 from radrm.core.settings import CoreSettings
@@ -45,6 +48,9 @@ _TABLES: Mapping[str, type] = {
     "node": NodeConfig,
     "progress": ProgressConfig,
     "checkpoint": CheckpointConfig,
+    "deadlines": DeadlinesConfig,
+    "energy": EnergyConfig,
+    "slots": SlotsConfig,
     "daemon": DaemonConfig,
 }
 

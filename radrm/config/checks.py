@@ -18,12 +18,15 @@ from radrm.config.shapes import (
     CheckpointConfig,
     Config,
     DaemonConfig,
+    DeadlinesConfig,
+    EnergyConfig,
     EstimationConfig,
     GpusConfig,
     MpsConfig,
     NodeConfig,
     ProgressConfig,
     ReadingsConfig,
+    SlotsConfig,
     Table,
     UnmanagedConfig,
 )
@@ -179,6 +182,24 @@ def _checkpoint(value: Any, place: v.Place) -> CheckpointConfig:
     return CheckpointConfig(**sound)
 
 
+def _deadlines(value: Any, place: v.Place) -> DeadlinesConfig:
+    return DeadlinesConfig(**v.known(v.table(value, place), _DEADLINES, place))
+
+
+def _energy(value: Any, place: v.Place) -> EnergyConfig:
+    return EnergyConfig(**v.known(v.table(value, place), _ENERGY, place))
+
+
+def _slots(value: Any, place: v.Place) -> SlotsConfig:
+    found = SlotsConfig(**v.known(v.table(value, place), _SLOTS, place))
+    if 0 < found.length_s <= found.warn_s:
+        raise BadConfig(
+            f"{place}.warn_s = {found.warn_s:g} is not less than {place.key}.length_s = "
+            f"{found.length_s:g}, as in length_s = 43200, warn_s = 600"
+        )
+    return found
+
+
 def _daemon(value: Any, place: v.Place) -> DaemonConfig:
     return DaemonConfig(**v.known(v.table(value, place), {}, place))
 
@@ -218,6 +239,15 @@ _ESTIMATION: dict[str, v.Check] = {
 }
 _NODE: dict[str, v.Check] = {"cpus": v.cpus, "memory": v.host_memory}
 _PROGRESS: dict[str, v.Check] = {"interval_s": v.between(1, 3600)}
+_DEADLINES: dict[str, v.Check] = {"cost_per_hour": v.between(0, 1e9)}
+_ENERGY: dict[str, v.Check] = {
+    "price": v.price,
+    "pue": v.between(1, 10),
+    "currency": v.currency,
+    "power_limit_w": v.between(0, 100_000),
+    "wait_for_cheap": v.switch,
+}
+_SLOTS: dict[str, v.Check] = {"length_s": v.slot, "warn_s": v.between(0, 31_536_000)}
 _CHECKS: dict[str, v.Check] = {
     "goal": v.choice(*GOALS),
     "policy": v.name,
@@ -241,5 +271,8 @@ _CHECKS: dict[str, v.Check] = {
     "node": _node,
     "progress": _progress,
     "checkpoint": _checkpoint,
+    "deadlines": _deadlines,
+    "energy": _energy,
+    "slots": _slots,
     "daemon": _daemon,
 }

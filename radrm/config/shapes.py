@@ -149,6 +149,40 @@ class CheckpointConfig:
 
 
 @dataclass(frozen=True, slots=True)
+class DeadlinesConfig:
+    """What late jobs cost (`--due`, `--weight`)."""
+
+    cost_per_hour: float = 1.0
+    """Cost of an hour's delay of a job with weight 1, in `energy.currency`."""
+
+
+@dataclass(frozen=True, slots=True)
+class EnergyConfig:
+    """What energy costs, and how much power GPUs may draw."""
+
+    price: float | Mapping[str, float] = 0.25
+    """Price of a kWh. By local hour: `{ "00:00" = 0.18, "06:00" = 0.31, "22:00" = 0.18 }`."""
+    pue: float = 1.33
+    """Energy of the site for each part that its servers use, 1 to 10."""
+    currency: str = "EUR"
+    """The currency of all costs."""
+    power_limit_w: float = 0.0
+    """Power limit of each GPU in watts, within the driver's range; 0: the driver's. Root only."""
+    wait_for_cheap: bool = False
+    """Let planner `deadline` hold a job back until energy is cheaper, if it surely ends in time."""
+
+
+@dataclass(frozen=True, slots=True)
+class SlotsConfig:
+    """Time slots: a running job that can save its work gives way to waiting jobs."""
+
+    length_s: float = 0.0
+    """Length of a slot, 60 to 31536000; 0: none."""
+    warn_s: float = 600.0
+    """The job is asked to save so long before its slot ends; less than `length_s`."""
+
+
+@dataclass(frozen=True, slots=True)
 class DaemonConfig:
     """This table has no settings yet."""
 
@@ -194,6 +228,9 @@ class Config:
     node: NodeConfig = NodeConfig()
     progress: ProgressConfig = ProgressConfig()
     checkpoint: CheckpointConfig = CheckpointConfig()
+    deadlines: DeadlinesConfig = DeadlinesConfig()
+    energy: EnergyConfig = EnergyConfig()
+    slots: SlotsConfig = SlotsConfig()
     daemon: DaemonConfig = DaemonConfig()
 
     @property

@@ -16,6 +16,8 @@ from radrm.errors import BadConfig
 
 _SHORTEST_UUID = 8
 _LONGEST_GRACE_S = 365 * 86400
+_SHORTEST_SLOT_S = 60
+_MOST_PRICE = 1e6
 MOST_CPUS = 65536
 MOST_MEMORY_MIB = 1 << 30
 _MOST_PLANNERS = 16
@@ -171,6 +173,48 @@ def grace(value: Any, place: Place) -> float:
     if seconds is None or not 0 <= seconds <= _LONGEST_GRACE_S:
         raise wrong(place, "seconds from 0 to a year", value)
     return float(seconds)
+
+
+def slot(value: Any, place: Place) -> float:
+    """Return the length of a time slot; 0 for none."""
+    seconds = -1.0 if isinstance(value, bool) else number(value, place)
+    if seconds != 0 and not _SHORTEST_SLOT_S <= seconds <= _LONGEST_GRACE_S:
+        raise wrong(place, "0 (none) or seconds from 60 to a year, as in 43200", value)
+    return float(seconds)
+
+
+def price(value: Any, place: Place) -> float | dict[str, float]:
+    """Return a price, or a table of prices by the time of the day from which they hold."""
+    if not isinstance(value, dict):
+        return _one_price(value, place)
+    found = {minutes_of(key, place): _one_price(each, place) for key, each in value.items()}
+    if len(found) < len(value):
+        raise BadConfig(f"{place} names a time of the day twice")
+    if 0 not in found:
+        first = f" to {min(value)}" if value else ""
+        raise BadConfig(f'{place} has no price from 00:00{first}; add one, as in "00:00" = 0.18')
+    return {f"{at // 60:02}:{at % 60:02}": found[at] for at in sorted(found)}
+
+
+def minutes_of(value: Any, place: Place) -> int:
+    """Return the minutes since midnight of a time as `06:30`."""
+    hours, _, minutes = str(value).partition(":")
+    plain = hours.isdecimal() and minutes.isdecimal() and len(minutes) == 2
+    if not plain or int(hours) > 23 or int(minutes) > 59:
+        raise BadConfig(f'{place}: {value!r} is no time of the day, as in "06:00" = 0.31')
+    return int(hours) * 60 + int(minutes)
+
+
+def _one_price(value: Any, place: Place) -> float:
+    if isinstance(value, bool) or not 0 <= number(value, place) <= _MOST_PRICE:
+        raise wrong(place, f"a price from 0 to {_MOST_PRICE:g}, as in 0.25", value)
+    return float(value)
+
+
+def currency(value: Any, place: Place) -> str:
+    if not isinstance(value, str) or not value.isprintable() or not 0 < len(value.strip()) <= 8:
+        raise wrong(place, 'a short name, as in "EUR"', value)
+    return value.strip()
 
 
 def cpus(value: Any, place: Place) -> float | str:

@@ -38,7 +38,7 @@ from radrm.core.proposals import (
     Start,
     TakeCheckpointNow,
 )
-from radrm.core.records import Attempt, Job, PlannerRequest, Refusal
+from radrm.core.records import Attempt, Job, Pending, PlannerRequest, Refusal
 from radrm.core.state.state import State
 from radrm.core.state.timers import ALL_PLANNERS, Timer
 from radrm.core.units import show_seconds
@@ -94,7 +94,11 @@ def _fail(state: State, job: Job, proposal: Hopeless) -> None:
 
 
 def _preempt(state: State, job: Job, proposal: Preempt) -> None:
-    stop(state, job, state.attempts[job.id], StopReason.PREEMPTED)
+    attempt = state.put_attempt(replace(state.attempts[job.id], goes_behind=proposal.behind))
+    if job.spec.checkpoint.kind is CheckpointKind.NONE:
+        stop(state, job, attempt, StopReason.PREEMPTED)
+    else:
+        ask(state, job, attempt, ActionKind.CHECKPOINT, stops=True)
 
 
 def _checkpoint(state: State, job: Job, proposal: Proposal) -> None:
@@ -158,12 +162,13 @@ def checkpoint_taken(state: State, job: Job, attempt: Attempt, event: Checkpoint
     job = state.put_job(replace(job, save_s=when.since(asked.asked)))
     if job.spec.checkpoint.kind is CheckpointKind.EXIT:
         return  # it leaves now; its end or the deadline comes next
+    _stop_if_wanted(state, job, attempt, asked)
+
+
+def _stop_if_wanted(state: State, job: Job, attempt: Attempt, asked: Pending) -> None:
+    """End a request to save that has been answered, and stop the attempt if it was for that."""
     attempt = state.put_attempt(without(attempt, ActionKind.CHECKPOINT))
-    _stop_to_migrate(state, job, attempt)
-
-
-def _stop_to_migrate(state: State, job: Job, attempt: Attempt) -> None:
-    if job.target is not None and job.state is JobState.RUNNING:
+    if (asked.stops or job.target is not None) and job.state is JobState.RUNNING:
         stop(state, job, attempt, StopReason.PREEMPTED)
 
 
@@ -223,8 +228,7 @@ def at_deadline(state: State, job: Job, attempt: Attempt) -> None:
         limit = show_seconds(ceil(pending.due_boot_s - pending.asked.boot_s))
         if pending.kind is ActionKind.CHECKPOINT and has_saved(state.jobs[job.id], pending.asked):
             # It has saved and stayed, although it was to leave.
-            now = state.put_attempt(without(now, pending.kind))
-            _stop_to_migrate(state, state.jobs[job.id], now)
+            _stop_if_wanted(state, state.jobs[job.id], now, pending)
             continue
         what = ": it has not saved its work" if pending.kind is ActionKind.CHECKPOINT else ""
         why = f"no answer within {limit}{what}"
@@ -240,12 +244,15 @@ def _undo(state: State, job: Job, attempt: Attempt, kind: ActionKind, reason: st
         end_resize(state, job, attempt, attempt.placement)
         _delay_next(state, job.id, ResizeTo, reason)
         return
+    asked = attempt.asked(kind)
+    assert asked is not None
     attempt = state.put_attempt(without(attempt, kind))
     if kind is ActionKind.SHARES:
         _delay_next(state, job.id, SetShares, reason)
     elif kind is ActionKind.CHECKPOINT:
-        proposed = TakeCheckpointNow if job.target is None else Migrate
-        state.put_attempt(replace(attempt, checkpoint_failed=reason))
+        stopping: type[Proposal] = Migrate if job.target is not None else Preempt
+        proposed = stopping if asked.stops or job.target is not None else TakeCheckpointNow
+        state.put_attempt(replace(attempt, checkpoint_failed=reason, goes_behind=False))
         drop_target(state, job)
         _delay_next(state, job.id, proposed, reason)
     elif attempt.stop is None:

@@ -27,7 +27,14 @@ class Start(Proposal):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Preempt(Proposal):
-    """Stop a running job and return it to its queue with its saved work."""
+    """Return a running job to its queue with its saved work.
+
+    A job that can save its work is asked to, and stopped when it has; if it has not in its time, it
+    runs on. Any other is stopped at once, and must be one that may run again (`--requeue`).
+    `behind`: it then waits behind all other jobs.
+    """
+
+    behind: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -36,7 +36,7 @@ from radrm.daemon.serving.server import Server
 from radrm.daemon.watching import Watching
 from radrm.errors import DeviceError, Refused, UsageError, plain
 from radrm.host.attempts.launcher import Launcher
-from radrm.host.clock import Clock
+from radrm.host.clock import Clock, site_zone
 from radrm.host.estimation.asking import Asking
 from radrm.host.estimation.leftovers import Leftovers
 from radrm.host.estimation.probe import SIMULATED_DRIVER, driver_version
@@ -95,7 +95,8 @@ def run(gpus: str | None, time_scale: float, settings: Sequence[str]) -> None:
     config = resolved(config)
     for cause in contradictions(config):
         log.warning("%s", cause)
-    rules = make_rules(config)
+    zone = site_zone()
+    rules = make_rules(config, zone)
     Asking(config)  # raises for a bad setting, before anything is locked or made
     if gpus is not None:
         parse(gpus)  # raises for a bad specification, before anything is locked or made
@@ -123,7 +124,7 @@ def run(gpus: str | None, time_scale: float, settings: Sequence[str]) -> None:
         service = EstimationService(
             config, lambda found: loop.post(found), leftovers=Leftovers(paths.traces)
         )
-        planning = PlanningService(config, lambda found: loop.post(found))
+        planning = PlanningService(config, lambda found: loop.post(found), zone)
         simulated_s = None if gpus is None else interval_s * devices.clock.scale
         driver = driver_version() if gpus is None else SIMULATED_DRIVER
         estimation = Estimation(config, store, service, scheduler.device_kind, driver)

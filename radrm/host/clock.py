@@ -11,6 +11,10 @@ import time
 from pathlib import Path
 
 from radrm.core.records import Instant
+from radrm.deadlines.costs import Zone
+
+_YEAR_S, _DAY_S = 366 * 86_400, 86_400
+_YEARS = 10
 
 
 class Clock:
@@ -77,3 +81,22 @@ def _short(boot: str) -> str:
 
 def _boot_s() -> float:
     return time.clock_gettime(time.CLOCK_BOOTTIME)
+
+
+def site_zone() -> Zone:
+    """The offsets of this machine's local time, from a year ago until `_YEARS` from now."""
+    first = int(time.time()) - _YEAR_S
+    starts, offsets = [float(first)], [_offset_s(first)]
+    for day_s in range(first, first + (_YEARS + 1) * _YEAR_S, _DAY_S):
+        if _offset_s(day_s + _DAY_S) != offsets[-1]:
+            low, high = day_s, day_s + _DAY_S
+            while high - low > 1:
+                middle = (low + high) // 2
+                low, high = (low, middle) if _offset_s(middle) != offsets[-1] else (middle, high)
+            starts.append(float(high))
+            offsets.append(_offset_s(high))
+    return Zone(tuple(starts), tuple(offsets))
+
+
+def _offset_s(wall_s: int) -> float:
+    return float(time.localtime(wall_s).tm_gmtoff)

@@ -15,7 +15,6 @@ from radrm.core.decision import Decision
 from radrm.core.proposals import Preempt
 from radrm.core.records import (
     Attempt,
-    Checkpoint,
     Dependency,
     Device,
     EarlySignal,
@@ -29,7 +28,7 @@ from radrm.core.scheduler import Scheduler
 from radrm.core.settings import CoreSettings
 from radrm.core.state.ledger import DeviceLedger
 from radrm.core.view import View
-from radrm.core.words import CheckpointKind, Condition, DeviceKind, JobState, Outcome
+from radrm.core.words import Condition, DeviceKind, JobState, Outcome
 from tests.core.ledgers import admit, ledger, reading
 from tests.world import EPOCH_S, GIB, World, default_planner, gpus
 
@@ -188,7 +187,7 @@ def stopping(reason: str) -> tuple[World, Job]:
     job = world.submit(
         GIB,
         time_limit_s=100.0 if reason == "timeout" else None,
-        checkpoint=Checkpoint(CheckpointKind.SIGNAL),
+        requeue=reason == "preempted",
     )
     world.obey = False
     world.boot_s += 100.0

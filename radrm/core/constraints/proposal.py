@@ -60,10 +60,13 @@ def _check_running(state: State, job: Job, attempt: Attempt, proposal: Proposal)
     if isinstance(proposal, Preempt):
         if not can_save and not job.spec.requeue:
             return Refusal("checkpoint", "it can neither save its work nor be run again")
-        return None
+        if not can_save:
+            return None
     busy = _refuse_pending(job, attempt, proposal)
     if busy is not None:
         return busy
+    if isinstance(proposal, Preempt):
+        return None
     if isinstance(proposal, TakeCheckpointNow):
         return None if can_save else Refusal("checkpoint", "it has no way to save its work")
     if isinstance(proposal, SetShares):
@@ -77,6 +80,7 @@ def _check_running(state: State, job: Job, attempt: Attempt, proposal: Proposal)
 
 
 _NOT_DURING: dict[type[Proposal], tuple[ActionKind, ...]] = {
+    Preempt: (ActionKind.CHECKPOINT,),
     TakeCheckpointNow: (ActionKind.CHECKPOINT,),
     Migrate: (ActionKind.CHECKPOINT,),
     ResizeTo: (ActionKind.SHARES,),

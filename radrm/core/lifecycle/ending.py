@@ -50,7 +50,7 @@ from radrm.core.lifecycle.outcomes import (
 )
 from radrm.core.lifecycle.pending import limit_s
 from radrm.core.lifecycle.recovery import blame, recover
-from radrm.core.lifecycle.returning import retry, return_to_queue, setback
+from radrm.core.lifecycle.returning import behind_all, retry, return_to_queue, setback
 from radrm.core.records import Attempt, Job, changed
 from radrm.core.rules import Recovery
 from radrm.core.state.holding import merged
@@ -182,7 +182,7 @@ def _move_job(
     elif outcome is Outcome.OOM and event.oom is not None:
         recover(state, job, attempt, event.oom, rule)
     elif outcome is Outcome.PREEMPTED or (outcome is Outcome.LOST and job.spec.requeue):
-        return_to_queue(state, job, **setback(state, job, attempt, attempt.reason or outcome.value))
+        _return(state, job, attempt, attempt.reason or outcome.value)
     elif (
         outcome is Outcome.FAILED
         and event.never_started is None  # such a command would fail again
@@ -193,12 +193,20 @@ def _move_job(
         finish(state, job, Trigger.FAIL, attempt)
 
 
+def _return(state: State, job: Job, attempt: Attempt, why: str) -> None:
+    """Return a lost or preempted job to its queue: to its place there, or behind all others."""
+    changes = setback(state, job, attempt, why)
+    if attempt.goes_behind:
+        changes["requeued"] = behind_all(state, job)
+    return_to_queue(state, job, **changes)
+
+
 def _stopped(state: State, job: Job, attempt: Attempt) -> None:
     """Move a job whose stop is done, by the stop's reason."""
     assert attempt.stop is not None
     lost = attempt.stop.reason is StopReason.LOST and job.spec.requeue
     if lost or attempt.stop.reason is StopReason.PREEMPTED:
         why = attempt.reason or attempt.stop.reason.value
-        return_to_queue(state, job, **setback(state, job, attempt, why))
+        _return(state, job, attempt, why)
         return
     finish(state, job, _END_OF_STOP[attempt.stop.reason], attempt, why_stopped(job, attempt.stop))

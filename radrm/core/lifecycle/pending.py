@@ -7,8 +7,8 @@ state, a process hangs in the kernel, the daemon is killed between its decision 
 So such an action is *pending*, in the attempt's record, until its answer or its deadline.
 
     LAUNCH      until `AttemptStarted`; then the attempt is stopped as lost
-    CHECKPOINT  until `CheckpointTaken`; then a migration gives up its target. A job that saves
-                and leaves (EXIT) has until then to leave, too
+    CHECKPOINT  until `CheckpointTaken`; then a migration gives up its target, and a preemption
+                is called off. A job that saves and leaves (EXIT) has until then to leave, too
     RESIZE      until `Resized`; then the placement before stays
     SHARES      until `SharesApplied`; then the caps before stay
     KILL        from the first one until the end; then `ending.give_up`
@@ -57,12 +57,17 @@ def limit_s(settings: CoreSettings, job: Job, kind: ActionKind) -> float:
 
 
 def expect(
-    state: State, job: Job, attempt: Attempt, kind: ActionKind, shares: tuple[Share, ...] = ()
+    state: State,
+    job: Job,
+    attempt: Attempt,
+    kind: ActionKind,
+    shares: tuple[Share, ...] = (),
+    stops: bool = False,
 ) -> Pending:
     """Note that the host is asked for this now, and set the timer of the deadline."""
     now = state.step.now
     due_s = now.boot_s + limit_s(state.settings, job, kind)
-    pending = Pending(kind, now, due_s, shares)
+    pending = Pending(kind, now, due_s, shares, stops=stops)
     if kind is ActionKind.CHECKPOINT:
         pending = changed(pending, before=attempt.checkpoint_asked)
         attempt = changed(attempt, checkpoint_asked=now, checkpoint_failed=None)
@@ -72,10 +77,15 @@ def expect(
 
 
 def ask(
-    state: State, job: Job, attempt: Attempt, kind: ActionKind, shares: tuple[Share, ...] = ()
+    state: State,
+    job: Job,
+    attempt: Attempt,
+    kind: ActionKind,
+    shares: tuple[Share, ...] = (),
+    stops: bool = False,
 ) -> None:
-    """Have the host take a checkpoint, resize, or apply shares."""
-    pending = expect(state, job, attempt, kind, shares)
+    """Have the host take a checkpoint, resize, or apply shares. `stops`: and then preempt it."""
+    pending = expect(state, job, attempt, kind, shares, stops)
     action = action_of(state.attempts[job.id], pending)
     assert action is not None
     state.act(action)

@@ -72,6 +72,11 @@ def end_pause(state: State, job: Job) -> bool:
     return True
 
 
+def behind_all(state: State, job: Job) -> Requeued:
+    """Return the place behind all jobs that are known now."""
+    return Requeued(at=state.step.now, behind=max(state.last_id, job.id))
+
+
 def run_again(state: State, job: Job) -> None:
     """Return an ended job to the queue as a new job.
 
@@ -80,7 +85,7 @@ def run_again(state: State, job: Job) -> None:
     state.move(
         job,
         Trigger.REQUEUE,
-        requeued=Requeued(at=state.step.now, behind=max(state.last_id, job.id)),
+        requeued=behind_all(state, job),
         queue=Queue.MAIN,
         oom_count=0,
         retries_used=0,

@@ -46,7 +46,7 @@ from radrm.core.records.devices import (
     Reading,
     UnmanagedProcess,
 )
-from radrm.core.records.estimates import DECLARED, MEASURED, Estimate, Progress
+from radrm.core.records.estimates import DECLARED, MEASURED, Estimate, Profiled, Progress
 from radrm.core.records.jobs import ArrayElement, Dependency, Job, Pause, Requeued
 from radrm.core.records.kept import DeviceStatus, Kept, RuleState
 from radrm.core.records.needs import Checkpoint, EarlySignal, JobSpec, Needs, Role
@@ -89,6 +89,7 @@ __all__ = [
     "Pending",
     "Placement",
     "PlannerRequest",
+    "Profiled",
     "Progress",
     "Reading",
     "RecentUses",

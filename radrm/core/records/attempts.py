@@ -125,8 +125,9 @@ class Stop:
 class Pending:
     """An action that the host has not answered, and the boot time at which it is given up.
 
-    `shares`: those to apply (SHARES). The target of a RESIZE is in the attempt's record. `before`:
-    the earlier request of this kind (CHECKPOINT), which counts again if nothing came of this one.
+    `shares`: those to apply (SHARES). The target of a RESIZE is in the attempt's record. Of a
+    CHECKPOINT, `before` is the earlier request, which counts again if nothing came of this one,
+    and `stops` says that the attempt is preempted when it has saved.
     """
 
     kind: ActionKind
@@ -134,6 +135,7 @@ class Pending:
     due_boot_s: float
     shares: tuple[Share, ...] = ()
     before: Instant | None = None
+    stops: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,6 +198,8 @@ class Attempt:
     """The last change that a planner or user asked for while it ran; None without one."""
     checkpoint_asked: Instant | None = None
     """When it was last asked to save its state; it stays after the answer."""
+    goes_behind: bool = False
+    """If it is preempted, its job waits behind all others."""
     checkpoint_failed: str | None = None
     """Why the last request to save has failed; None if it has not."""
     host_use: HostUse | None = None

@@ -50,3 +50,15 @@ class Progress:
     loss: float | None = None
     work_done: float | None = None
     epoch: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Profiled:
+    """The run time of all of a job's work, alone on `gpus` GPUs of one kind, in seconds.
+
+    `kind` is a device's name, as its driver gives it.
+    """
+
+    kind: str
+    gpus: int
+    duration_s: float

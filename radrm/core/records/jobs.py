@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from radrm.core.records.estimates import DECLARED, Estimate, Progress
+from radrm.core.records.estimates import DECLARED, Estimate, Profiled, Progress
 from radrm.core.records.needs import JobSpec
 from radrm.core.records.placement import Placement
 from radrm.core.records.time import Instant
@@ -84,10 +84,12 @@ class Job:
     estimates: tuple[Estimate, ...] = ()
     estimate_notes: tuple[str, ...] = ()
     """Why an estimator gave no answer, for the user."""
+    profile: tuple[Profiled, ...] = ()
+    """Its run times on the kinds and numbers of GPUs for which they are known."""
     fingerprint: str | None = None
     """Equal for runs of the same program; None if unknown."""
     requeued: Requeued | None = None
-    """The last requeue after an end; `submitted` stays."""
+    """The last time that it was put behind all others; `submitted` stays."""
     attempts: int = 0
     oom_count: int = 0
     retries_used: int = 0

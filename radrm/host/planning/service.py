@@ -23,6 +23,7 @@ from radrm.config import Config
 from radrm.core.actions import Think
 from radrm.core.planning.thinking import Thought
 from radrm.core.snapshot import Snapshot, SnapshotData
+from radrm.deadlines.costs import UTC, Zone
 from radrm.errors import plain
 from radrm.host.planning.worker import First, Question, thought_of
 from radrm.host.workers.messages import MAX_MESSAGE, packed
@@ -50,9 +51,11 @@ class PlanningService:
         self,
         config: Config,
         post: Callable[[Planned], None],
+        zone: Zone = UTC,
         command: Sequence[str] = COMMAND,
     ) -> None:
         self._config = config
+        self._zone = zone
         self._post = post
         self._command = command
         self._closed = threading.Event()
@@ -63,7 +66,7 @@ class PlanningService:
         """Have a planner think about a snapshot, for at most `limit_s` real seconds."""
         name = action.planner
         if name not in self._workers:
-            first = First(name, self._config.to_table())
+            first = First(name, self._config.to_table(), self._zone)
             self._workers[name] = Worker(
                 self._command, lambda: packed(first), MAX_ANSWER, "its", _check_ready
             )

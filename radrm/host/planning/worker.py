@@ -19,6 +19,7 @@ from radrm.config import parse_table
 from radrm.core import proposals
 from radrm.core.planning.thinking import Thought, think
 from radrm.core.snapshot import Snapshot, SnapshotData
+from radrm.deadlines.costs import UTC, Zone
 from radrm.errors import RadrmError
 from radrm.host.workers.child import end_after, give_up_rights, take_pipes
 from radrm.host.workers.messages import packed, read, write
@@ -33,10 +34,11 @@ _KINDS: dict[str, type[proposals.Proposal]] = {
 
 @dataclass(frozen=True, slots=True)
 class First:
-    """The planner to run, and the daemon's configuration."""
+    """The planner to run, the daemon's configuration, and the zone of its local times."""
 
     planner: str
     config: dict[str, Any]
+    zone: Zone = UTC
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +90,7 @@ def main() -> int:
     first: First = read(source, First)
     try:
         config = parse_table(first.config, "the daemon's configuration")
-        planner: Any = make_planner(config, first.planner)
+        planner: Any = make_planner(config, first.planner, first.zone)
     except RadrmError as error:
         write(target, packed(Answer(error=str(error))))
         return 1

@@ -73,18 +73,12 @@ def due_in(seconds: float) -> float:
 def test_one_that_can_checkpoint_gives_way_to_one_that_is_due() -> None:
     world = World(gpus(1), planners=(Andreas(),))
     patient = world.submit(8 * GIB, checkpoint=CAN_SAVE)
-    world.report(patient, work_done=0.4)
-    world.step(
-        ev.CheckpointTaken(
-            at=world.now, job_id=patient.id, serial=1, progress=world.jobs[patient.id].progress
-        )
-    )
     world.report(patient, work_done=0.5)
     urgent = world.submit(8 * GIB, due_s=due_in(700))
     assert world.state(urgent) is JobState.RUNNING
     waiting = world.jobs[patient.id]
     assert waiting.state is JobState.PENDING
-    assert waiting.progress and waiting.progress.work_done == 0.4, "as of its last checkpoint"
+    assert waiting.progress and waiting.progress.work_done == 0.5, "as of its checkpoint"
     assert world.attempts[patient.id, 1].outcome is Outcome.PREEMPTED
     world.end(urgent)
     assert (world.state(patient), world.jobs[patient.id].attempts) == (JobState.RUNNING, 2)
@@ -153,6 +147,7 @@ def test_preempted_too_late_it_still_ends_where_its_reason_says() -> None:
     job = world.submit(8 * GIB, checkpoint=CAN_SAVE)
     world.step(ev.AttemptStarted(at=world.now, job_id=job.id, serial=1))
     world.submit(8 * GIB, due_s=due_in(0))
+    world.step(ev.CheckpointTaken(at=world.now, job_id=job.id, serial=1))
     assert world.state(job) is JobState.STOPPING
     world.step(ev.CancelRequested(at=world.now, job_id=job.id, by="ann"))
     world.end(job, signal=15)

@@ -69,11 +69,11 @@ def cap(job: Job, attempt: Any) -> Proposal:
     return SetShares(job_id=job.id, shares=shares)
 
 
-def with_a_running_job(*others: Planner) -> tuple[Watched, Attempt]:
+def with_a_running_job(*others: Planner, **spec: Any) -> tuple[Watched, Attempt]:
     """A world with these planners beside the default one, and a host that answers no more."""
     world = Watched(gpus(2), planners=(default_planner(), *others))
     world.obey = False
-    job = world.submit(GIB, checkpoint=CAN_SAVE)
+    job = world.submit(GIB, **(spec or {"checkpoint": CAN_SAVE}))
     attempt = world.live(job)
     assert attempt is not None
     world.step(ev.AttemptStarted(at=world.now, job_id=job.id, serial=attempt.serial))
@@ -83,7 +83,7 @@ def with_a_running_job(*others: Planner) -> tuple[Watched, Attempt]:
 def test_each_sees_what_the_earlier_ones_have_changed() -> None:
     first = Once(preempt, name="first")
     second = Once(cap, name="second")
-    world, _ = with_a_running_job(first, second)
+    world, _ = with_a_running_job(first, second, requeue=True)
     world.read()
     assert first.seen[-1] == "RUNNING" and second.seen[-1] == "STOPPING"
     assert second.asked == 0
@@ -99,7 +99,7 @@ def test_two_wishes_for_one_job_are_checked_one_by_one(wish: Any) -> None:
     for planner in both:
         planner.make = lambda: Plan(plan)
     rejected = world.read().rejections
-    rule = {preempt: "job", cap: "pending", migrate: "moving"}[wish]
+    rule = {preempt: "pending", cap: "pending", migrate: "moving"}[wish]
     assert [why.rule for _, why in rejected] == [rule]
     kind = {preempt: "a preemption", cap: None, migrate: "a migration"}[wish]
     noted = None if kind is None else PlannerRequest(kind, "one")

@@ -270,8 +270,8 @@ def test_an_attempt_that_saved_nothing_uses_nothing_of_the_limit() -> None:
 
 def test_a_users_requeue_has_the_whole_limit() -> None:
     world, job = saving(SIGNAL, time_limit_s=2 * LONG_S)
-    save(world, job, 0.5)
     propose(world, Preempt(job_id=1))
+    save(world, job, 0.5)
     assert end(world, job, BY_TERM).limit_s == LONG_S
     world.step(ev.AttemptStarted(at=world.now, job_id=1, serial=2))
     save(world, job, 0.6, serial=2)

@@ -196,7 +196,7 @@ def test_a_process_that_babbles_or_ends_costs_one_answer(
     file = tmp_path / "worker.py"
     file.write_text(script.replace("{ready!r}", repr(packed(Answer()))))
     posted: queue.Queue[Planned] = queue.Queue()
-    service = PlanningService(Config(), posted.put, [sys.executable, str(file)])
+    service = PlanningService(Config(), posted.put, command=[sys.executable, str(file)])
     for number in (1, 2):
         service.ask(Think(planner="x", number=number, limit_s=1.0), snapshot(), 30.0)
         error = posted.get(timeout=PATIENCE_S).thought.error

@@ -1,0 +1,6 @@
+"""When jobs will end, and what that costs.
+
+The files, in the order in which they may import one another:
+    costs       the price of energy and of lateness
+    remaining   the run time that a job has left
+"""

@@ -1,0 +1,112 @@
+"""The price of energy by the local hour, and the cost of a late end.
+
+A site's zone is a list of offsets from UTC, which the host reads once: so a rule, also one in
+another process, decides alike wherever it runs. The offsets change in summer.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import inf
+
+DAY_MINUTES = 24 * 60
+_DAY_S = 86_400.0
+_HOUR_S = 3600.0
+_J_PER_KWH = 3.6e6
+
+
+@dataclass(frozen=True, slots=True)
+class Zone:
+    """The site's offset from UTC: `starts` has epoch seconds, ascending, `offsets` seconds east.
+
+    Before the first start the first offset holds, and after the last one the last.
+    """
+
+    starts: tuple[float, ...] = (0.0,)
+    offsets: tuple[float, ...] = (0.0,)
+
+    def local_s(self, wall_s: float) -> float:
+        """Return the seconds of the local clock at an epoch second."""
+        return wall_s + self.offsets[max(0, bisect_right(self.starts, wall_s) - 1)]
+
+    def next_change_s(self, wall_s: float) -> float:
+        """Return the epoch second at which the offset changes next; infinity without one."""
+        at = bisect_right(self.starts, wall_s)
+        return self.starts[at] if at < len(self.starts) else inf
+
+
+UTC = Zone()
+
+
+@dataclass(frozen=True, slots=True)
+class Costs:
+    """What energy and lateness cost at a site, in `currency`.
+
+    `prices`: from which minute of the local day (ascending, the first is 0) a kWh costs how much.
+    `pue`: the energy of the whole site for each part that its servers use. `cost_per_hour`: of a
+    late job with weight 1.
+    """
+
+    prices: tuple[tuple[int, float], ...] = ((0, 0.25),)
+    pue: float = 1.33
+    currency: str = "EUR"
+    cost_per_hour: float = 1.0
+    wait_for_cheap: bool = False
+    zone: Zone = UTC
+
+    def price_at(self, wall_s: float) -> float:
+        """Return what a kWh costs at an epoch second."""
+        return self.prices[self._place(self.zone.local_s(wall_s))][1]
+
+    def price_changes_s(self, wall_s: float) -> float:
+        """Return the first epoch second after `wall_s` at which the price may change.
+
+        Infinity if it is the same all day.
+        """
+        if len(self.prices) == 1:
+            return inf
+        local_s = self.zone.local_s(wall_s)
+        place = self._place(local_s)
+        midnight_s = local_s - local_s % _DAY_S
+        later = place + 1 < len(self.prices)
+        next_s = self.prices[place + 1][0] * 60.0 if later else _DAY_S
+        return min(wall_s + midnight_s + next_s - local_s, self.zone.next_change_s(wall_s))
+
+    def energy_cost(self, joules: float, begin_s: float, end_s: float) -> float:
+        """Return what energy costs that was used evenly between two epoch seconds."""
+        if end_s <= begin_s:
+            return self._cost_of(joules, self.price_at(begin_s))
+        total, at_s = 0.0, begin_s
+        while at_s < end_s:
+            until_s = min(end_s, self.price_changes_s(at_s))
+            if until_s <= at_s:  # so far from now that a float does not tell the difference
+                until_s = end_s
+            part_j = joules * (until_s - at_s) / (end_s - begin_s)
+            total += self._cost_of(part_j, self.price_at(at_s))
+            at_s = until_s
+        return total
+
+    def cost_of_watts(self, watts: float, wall_s: float, seconds: float) -> float:
+        """Return what this power costs from an epoch second on."""
+        return self.energy_cost(watts * seconds, wall_s, wall_s + seconds)
+
+    def tardiness_cost(self, weight: float, late_s: float) -> float:
+        """Return what a late end costs; 0 for one in time."""
+        return self.cost_per_hour * weight * max(0.0, late_s) / _HOUR_S
+
+    def _place(self, local_s: float) -> int:
+        minute = local_s % _DAY_S / 60.0
+        return max(0, bisect_right([start for start, _ in self.prices], minute) - 1)
+
+    def _cost_of(self, joules: float, price: float) -> float:
+        return joules / _J_PER_KWH * self.pue * price
+
+
+def in_order(prices: Sequence[tuple[int, float]]) -> tuple[tuple[int, float], ...]:
+    """Return prices by their minute of the day. Raises ValueError, without one from 0:00 on."""
+    found = tuple(sorted(prices))
+    if not found or found[0][0] != 0:
+        raise ValueError("no price holds from 00:00 on")
+    return found
