@@ -243,6 +243,7 @@ def make_costs(config: Config, zone: Zone = UTC) -> Costs:
         pue=energy.pue,
         currency=energy.currency,
         cost_per_hour=config.deadlines.cost_per_hour,
+        node_watts=tuple((kind, tuple(watts)) for kind, watts in energy.node_watts.items()),
         wait_for_cheap=energy.wait_for_cheap,
         zone=zone,
     )

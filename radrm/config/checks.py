@@ -245,6 +245,7 @@ _ENERGY: dict[str, v.Check] = {
     "pue": v.between(1, 10),
     "currency": v.currency,
     "power_limit_w": v.between(0, 100_000),
+    "node_watts": v.node_watts,
     "wait_for_cheap": v.switch,
 }
 _SLOTS: dict[str, v.Check] = {"length_s": v.slot, "warn_s": v.between(0, 31_536_000)}

@@ -168,8 +168,16 @@ class EnergyConfig:
     """The currency of all costs."""
     power_limit_w: float = 0.0
     """Power limit of each GPU in watts, within the driver's range; 0: the driver's. Root only."""
+    node_watts: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
+    """Power of a whole server by the number of its GPUs in use, for each type of GPU (a word of its
+    name): `{ "V100" = [530, 700], "T4" = [400] }`. Without it planners count only the GPUs."""
     wait_for_cheap: bool = False
     """Let planner `deadline` hold a job back until energy is cheaper, if it surely ends in time."""
+
+    def to_table(self) -> dict[str, Any]:
+        """Return the table as a file holds it."""
+        watts = {kind: list(each) for kind, each in self.node_watts.items()}
+        return {**asdict(self), "node_watts": watts}
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,5 +250,7 @@ class Config:
         """Return the whole configuration as a TOML file holds it."""
         planner = self.planner[0] if len(self.planner) == 1 else list(self.planner)
         words = {"collocation": self.collocation.value, "planner": planner}
-        own = {name: getattr(self, name).to_table() for name in ("gpus", "mps", "unmanaged")}
+        own = {
+            name: getattr(self, name).to_table() for name in ("energy", "gpus", "mps", "unmanaged")
+        }
         return {**asdict(self), **words, **own}

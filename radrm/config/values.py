@@ -18,6 +18,8 @@ _SHORTEST_UUID = 8
 _LONGEST_GRACE_S = 365 * 86400
 _SHORTEST_SLOT_S = 60
 _MOST_PRICE = 1e6
+_MOST_WATTS = 1e6
+_MOST_GPUS = 1024
 MOST_CPUS = 65536
 MOST_MEMORY_MIB = 1 << 30
 _MOST_PLANNERS = 16
@@ -209,6 +211,20 @@ def _one_price(value: Any, place: Place) -> float:
     if isinstance(value, bool) or not 0 <= number(value, place) <= _MOST_PRICE:
         raise wrong(place, f"a price from 0 to {_MOST_PRICE:g}, as in 0.25", value)
     return float(value)
+
+
+def node_watts(value: Any, place: Place) -> dict[str, tuple[float, ...]]:
+    """Return the power of a server by the number of its GPUs in use, for each type of GPU."""
+    found: dict[str, tuple[float, ...]] = {}
+    for kind, listed in table(value, place).items():
+        sound = isinstance(listed, list) and 0 < len(listed) <= _MOST_GPUS
+        watts = [number(each, place) for each in listed] if sound else []
+        rising = all(0 < one <= other for one, other in zip(watts, watts[1:], strict=False))
+        if not watts or not rising or not 0 < watts[0] <= watts[-1] <= _MOST_WATTS:
+            expected = "watts for 1, 2, ... GPUs in use, none less than the one before"
+            raise wrong(place, f"{expected}, as in {{ V100 = [530, 700] }}", listed)
+        found[kind] = tuple(watts)
+    return found
 
 
 def currency(value: Any, place: Place) -> str:

@@ -11,6 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import inf
 
+from radrm.core.constraints.kinds import is_name_of
+
 DAY_MINUTES = 24 * 60
 _DAY_S = 86_400.0
 _HOUR_S = 3600.0
@@ -46,13 +48,15 @@ class Costs:
 
     `prices`: from which minute of the local day (ascending, the first is 0) a kWh costs how much.
     `pue`: the energy of the whole site for each part that its servers use. `cost_per_hour`: of a
-    late job with weight 1.
+    late job with weight 1. `node_watts`: for types of GPU, the power of a server with 1, 2, ... of
+    its GPUs in use.
     """
 
     prices: tuple[tuple[int, float], ...] = ((0, 0.25),)
     pue: float = 1.33
     currency: str = "EUR"
     cost_per_hour: float = 1.0
+    node_watts: tuple[tuple[str, tuple[float, ...]], ...] = ()
     wait_for_cheap: bool = False
     zone: Zone = UTC
 
@@ -91,6 +95,16 @@ class Costs:
     def cost_of_watts(self, watts: float, wall_s: float, seconds: float) -> float:
         """Return what this power costs from an epoch second on."""
         return self.energy_cost(watts * seconds, wall_s, wall_s + seconds)
+
+    def node_w(self, gpu: str, in_use: int) -> float | None:
+        """Return the power of a server of which so many GPUs of this name are in use.
+
+        0 with none in use; None if the configuration does not say.
+        """
+        for kind, watts in self.node_watts:
+            if is_name_of(gpu, kind):
+                return watts[min(in_use, len(watts)) - 1] if in_use > 0 else 0.0
+        return None
 
     def tardiness_cost(self, weight: float, late_s: float) -> float:
         """Return what a late end costs; 0 for one in time."""

@@ -54,12 +54,17 @@ def can_be_mps_client(device: Device, needs: Needs) -> bool:
 
 
 def is_of_type(device: Device, wanted: str) -> bool:
-    """Return whether every word of `wanted` is a word of the device's name, in any case.
+    """Return whether a device is of a type, as users write it."""
+    return is_name_of(device.name, wanted)
+
+
+def is_name_of(name: str, wanted: str) -> bool:
+    """Return whether every word of `wanted` is a word of a device's name, in any case.
 
     `a100` and `a100-40gb` match `NVIDIA A100-SXM4-40GB`; `a10` does not.
     """
     words = _words(wanted)
-    return bool(words) and words <= _words(device.name)
+    return bool(words) and words <= _words(name)
 
 
 def is_named(device: Device, name: str) -> bool:
