@@ -7,6 +7,7 @@ import ipaddress
 import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -219,7 +220,7 @@ def node_watts(value: Any, place: Place) -> dict[str, tuple[float, ...]]:
     for kind, listed in table(value, place).items():
         sound = isinstance(listed, list) and 0 < len(listed) <= _MOST_GPUS
         watts = [number(each, place) for each in listed] if sound else []
-        rising = all(0 < one <= other for one, other in zip(watts, watts[1:], strict=False))
+        rising = all(0 < one <= other for one, other in pairwise(watts))
         if not watts or not rising or not 0 < watts[0] <= watts[-1] <= _MOST_WATTS:
             expected = "watts for 1, 2, ... GPUs in use, none less than the one before"
             raise wrong(place, f"{expected}, as in {{ V100 = [530, 700] }}", listed)

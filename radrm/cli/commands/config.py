@@ -117,8 +117,9 @@ def _values(table: dict[str, Any], path: Keys = ()) -> list[tuple[Keys, Any]]:
 
 
 def _at(table: Any, keys: Keys) -> Any:
+    """The value at these keys; None if there is none, as below a table with keys of its own."""
     for key in keys:
-        table = table[key]
+        table = table.get(key) if isinstance(table, dict) else None
     return table
 
 

@@ -25,7 +25,7 @@ from radrm.cli.settings import (
     rule_settings,
 )
 from radrm.cli.toml_text import toml_text, toml_value
-from radrm.config import Config, ConfigFile, MpsConfig, parse_config
+from radrm.config import Config, ConfigFile, EnergyConfig, MpsConfig, parse_config
 from radrm.core.words import Collocation
 from radrm.wiring import REGISTRIES, make_estimating, make_rules, make_settings
 
@@ -130,6 +130,11 @@ configs = st.builds(
     device_ids=st.sampled_from(["uuid", "index"]),
     core=some_of(core_settings()),
     mps=st.builds(MpsConfig, st.booleans()),
+    energy=st.builds(
+        EnergyConfig,
+        price=st.floats(0, 9) | st.just({"00:00": 0.1, "06:30": 0.2}),
+        node_watts=st.just({}) | st.just({"V100": (530.0, 700.0), "T4": (400.0,)}),
+    ),
 )
 
 
