@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from radrm.core.records import ArrayElement, Dependency, Estimate
+from radrm.core.records import ArrayElement, Dependency, Estimate, Profiled
 from radrm.interference.model import Demand, share_weight
 from radrm.simulator.traces.job import TraceJob
 
@@ -27,6 +27,23 @@ class Course:
     peak_mib: float
     steady_mib: float
     demand: Demand
+    nominal_start_s: float = 0.0
+    """The start-up that is a part of the trace's run times, at most half of each."""
+
+    def continued(self, restart_s: float) -> Course:
+        """Return the course of an attempt that goes on from saved work after `restart_s`."""
+        sooner_s = self.computes_s - restart_s
+        return replace(
+            self,
+            computes_s=restart_s,
+            peak_s=self.peak_s - sooner_s,
+            steady_s=self.steady_s - sooner_s,
+        )
+
+    def pace(self, usual_s: float, here_s: float) -> float:
+        """Return how fast it computes where its run time is `here_s` instead of `usual_s`."""
+        start_s = self.nominal_start_s
+        return (usual_s - min(start_s, usual_s / 2)) / (here_s - min(start_s, here_s / 2))
 
 
 def course_of(
@@ -58,6 +75,7 @@ def course_of(
         peak_mib=job.memory_mib,
         steady_mib=min(steady_mib, job.memory_mib),
         demand=Demand(job.smact, share_weight(job.family, job.batch_size)),
+        nominal_start_s=nominal_start_s,
     )
 
 
@@ -73,6 +91,10 @@ class Task:
     after: tuple[Dependency, ...] = ()
     array: tuple[int, int] | None = None
     """The position of the array's first job, and this job's number in the array."""
+    profile: tuple[Profiled, ...] = ()
+    """What is known of its run times on the kinds of GPU."""
+    most_gpus: int = 0
+    """The most GPUs that it can use; its trace's `gpus` are the fewest."""
 
     @property
     def element(self) -> ArrayElement | None:

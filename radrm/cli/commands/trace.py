@@ -237,6 +237,7 @@ def _on_private(
     """Play the trace under each policy. Returns the runs, and the number of jobs left out."""
     if any(setting.strip().startswith("life.") for setting in choices.settings):
         raise UsageError("--set life.KEY is of the simulator's model; leave it out")
+    parse(choices.gpus)  # refuses several servers: a daemon has one
     # The private daemon has no configuration file.
     base = Config()
     variants = [make_variant(base, name, estimator, choices) for name in names or [base.policy]]

@@ -27,7 +27,7 @@ from radrm.simulator.traces.trace import read_trace, trace_lines
 from radrm.wiring import make_rules, make_settings
 from tests.simulator.traces import drawn, job, scenario
 
-AT_ONCE = Life(start_up_s=0.0, ramp_s=0.0, hold_s=0.0, spread=0.0, work_sd=0.0)
+AT_ONCE = Life(0.0, 0.0, 0.0, spread=0.0, work_sd=0.0, restart_s=0.0)
 
 
 def cpu_job(submit_s: float, duration_s: float, cpus: float = 1.0, **more: Any) -> TraceJob:
@@ -140,7 +140,10 @@ def played(jobs: Sequence[TraceJob], found: Scenario, planner: Puppet) -> Run:
     rules = Rules(rules.order, (*rules.planners, planner), rules.recovery, rules.fallback)
     tasks, settings = tasks_of(jobs, found), make_settings(found.config)
     loop = ReportingLoop(
-        found.devices, True, rules, settings, tasks, history, cpus=found.cpus, cpus_per_device=False
+        *(found.devices, True, rules, settings, tasks, history),
+        life=found.life,
+        cpus=found.cpus,
+        cpus_per_device=False,
     )
     loop.run()
     return history.run(loop.world.device_runs())
@@ -164,15 +167,15 @@ def test_caps_let_cpus_idle() -> None:
 
 def test_a_moved_job_goes_on_from_what_it_had_saved() -> None:
     core = {"smact_warm_s": 0.0, "smact_after_exit_s": 0.0}
-    here = scenario(life=replace(AT_ONCE, start_up_s=10.0), core=core)
+    here = scenario(life=replace(AT_ONCE, start_up_s=10.0, restart_s=20.0), core=core)
     run = played([job(0, 110, checkpoint_s=5.0)], here, Mover())
     (found,) = run.jobs
     first, second = found.attempts
     # It computes from 10 s on, is asked at 40 s and has saved 30 s of work at 45 s.
-    assert (first.outcome, second.outcome) == (Outcome.CANCELLED, Outcome.COMPLETED)
+    assert (first.outcome, second.outcome) == (Outcome.PREEMPTED, Outcome.COMPLETED)
     assert (first.solo_s, second.solo_s) == (pytest.approx(30), pytest.approx(70))
     assert (first.ended_s, second.devices) == (pytest.approx(45), (1,))
-    assert found.ended_s == pytest.approx(45 + 10 + 70)
+    assert found.ended_s == pytest.approx(45 + 20 + 70)
 
 
 def test_a_job_that_cannot_save_is_not_moved() -> None:
