@@ -2,10 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from radrm.core.records import ArrayElement, Dependency, Estimate, Profiled
+from radrm.core.records import (
+    ArrayElement,
+    Dependency,
+    Device,
+    Estimate,
+    Needs,
+    Profiled,
+    Role,
+)
+from radrm.errors import RadrmError
 from radrm.interference.model import Demand, share_weight
+from radrm.simulator.traces.durations import seconds_on
 from radrm.simulator.traces.job import TraceJob
 
 _SHORTEST_S = 1e-6
@@ -103,3 +114,28 @@ class Task:
             return None
         first, number = self.array
         return ArrayElement(first + 1, number, self.job.at_once)
+
+    @property
+    def role(self) -> Role:
+        """Its GPUs: a number from the trace's up to `most_gpus`."""
+        job = self.job
+        if self.most_gpus <= job.gpus:
+            return Role(needs=Needs(gpus=job.gpus, gpu_memory_mib=self.declared_mib))
+        needs = Needs(gpus=1, gpu_memory_mib=self.declared_mib)
+        return Role(count_min=job.gpus, count_max=self.most_gpus, needs=needs)
+
+
+def pace_on(task: Task, devices: Sequence[Device]) -> float:
+    """Return how fast a job computes on these devices, where it waits for the slowest kind.
+
+    Raises `RadrmError` for devices of several servers, which no job can use together.
+    """
+    nodes = {device.node for device in devices}
+    if len(nodes) > 1:
+        where = ", ".join(sorted(nodes))
+        raise RadrmError(f"no result: {task.job.name} was placed on several servers ({where})")
+    if not task.job.profile or not devices:
+        return 1.0
+    names = {device.name for device in devices}
+    here_s = max(seconds_on(task.job, name, len(devices)) for name in names)
+    return task.course.pace(task.job.duration_s, here_s)

@@ -25,10 +25,8 @@ from radrm.core.records import (
     Instant,
     Job,
     JobSpec,
-    Needs,
     OutOfMemory,
     Reading,
-    Role,
 )
 from radrm.core.scheduler import Rules, Scheduler
 from radrm.core.settings import CoreSettings
@@ -37,9 +35,8 @@ from radrm.errors import RadrmError
 from radrm.estimators.history import WAITING
 from radrm.simulated.spec import SimulatedDevice
 from radrm.simulator.auto import AutoEstimates
-from radrm.simulator.courses import Course, Task
+from radrm.simulator.courses import Course, Task, pace_on
 from radrm.simulator.history import History
-from radrm.simulator.traces.durations import seconds_on
 from radrm.simulator.traces.job import TraceJob
 from radrm.simulator.window import PiecewiseWindow
 from radrm.simulator.world import LiveAttempt, Stage, World, WorldEvent
@@ -236,7 +233,7 @@ class OwnLoop:
             placement.collocation,
             mps=client,
             cap_mib=action.cap_mib if client else None,
-            pace=self._pace(job_id, devices),
+            pace=pace_on(self._tasks[job_id - 1], [self._devices[at] for at in devices]),
         )
         self._live[job_id], self._serial[job_id] = attempt, action.serial
         sizes = [share.reserved_mib for share in placement.shares]
@@ -250,19 +247,6 @@ class OwnLoop:
     def _course(self, job_id: int) -> Course:
         """Return the course of a job's next attempt."""
         return self._tasks[job_id - 1].course
-
-    def _pace(self, job_id: int, devices: Sequence[int]) -> float:
-        """Return how fast a job computes on these devices. It waits for the slowest kind."""
-        task = self._tasks[job_id - 1]
-        if not task.job.profile or not devices:
-            return 1.0
-        here = [self._devices[at] for at in devices]
-        if len({device.node for device in here}) > 1:
-            where = ", ".join(sorted({device.node for device in here}))
-            raise RadrmError(f"no result: job {job_id} was placed on several servers ({where})")
-        names = {device.name for device in here}
-        slowest_s = max(seconds_on(task.job, name, len(here)) for name in names)
-        return task.course.pace(task.job.duration_s, slowest_s)
 
     def _ended(
         self, attempt: LiveAttempt, exits: tuple[Exit, ...], oom: OutOfMemory | None
@@ -386,15 +370,11 @@ class OwnLoop:
     def _job(self, position: int) -> Job:
         task = self._tasks[position]
         job = task.job
-        role = Role(needs=Needs(gpus=job.gpus, gpu_memory_mib=task.declared_mib))
-        if task.most_gpus > job.gpus:
-            needs = replace(role.needs, gpus=1)
-            role = Role(count_min=job.gpus, count_max=task.most_gpus, needs=needs)
         spec = JobSpec(
             name=job.name,
             user=job.user,
             uid=self._uids.setdefault(job.user, len(self._uids)),
-            roles=(role,),
+            roles=(task.role,),
             priority=job.priority,
             weight=job.weight,
             due_s=job.due_s,

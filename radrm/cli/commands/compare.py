@@ -57,6 +57,7 @@ def compare(
     planner: options.Planners = None,
     estimator: Estimators = None,
     known: options.Known = None,
+    duration_error: options.DurationError = None,
     collocation: options.Mode = None,
     recovery: options.Recovery = None,
     fidelity: options.FidelityOption = "radrm",
@@ -100,9 +101,15 @@ def compare(
     )
     orders = options.names(order) or list(ORDERS if mix and not advise else ())
     choices = Choices(
-        *(gpus or options.USUAL_GPUS, next(iter(orders), None)),
-        *(None, collocation, recovery, fidelity, seeds),
-        *(settings or (), options.names(known), servers),
+        gpus=gpus or options.USUAL_GPUS,
+        order=next(iter(orders), None),
+        collocation=collocation,
+        recovery=recovery,
+        fidelity=fidelity,
+        seeds=seeds,
+        settings=settings or (),
+        known=options.known_names(known, duration_error),
+        servers=servers,
     )
     if mix is not None:
         base, choices = with_mix_settings(mix, base, choices)

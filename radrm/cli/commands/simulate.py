@@ -46,6 +46,7 @@ def simulate(
     planner: options.Planner = None,
     estimator: options.Estimator = "oracle",
     known: options.Known = None,
+    duration_error: options.DurationError = None,
     collocation: options.Mode = None,
     recovery: options.Recovery = None,
     fidelity: options.FidelityOption = "radrm",
@@ -86,7 +87,7 @@ def simulate(
     base = configured()
     choices = Choices(
         *(gpus or options.USUAL_GPUS, order, planner, collocation, recovery, fidelity, seeds),
-        *(settings or (), options.names(known), servers),
+        *(settings or (), options.known_names(known, duration_error), servers),
     )
     if mix is not None:
         base, choices = with_mix_settings(mix, base, choices)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 from radrm.config import Config, load_config, resolved, with_set
@@ -22,7 +22,7 @@ from radrm.wiring import find_rule, make_rules, make_settings, settings_of
 ALONE = "exclusive"
 """The policy that all others are compared with; the first variant."""
 _MOST_VARIANTS = 200
-_MOST_ERROR = 3.0
+MOST_ERROR = 3.0
 _MODES = ("mps", "timeslice", "exclusive")
 _OF_POLICY = "policy."
 _OF_LIFE = "life."
@@ -43,7 +43,7 @@ class Choices:
     settings: Sequence[str] = ()
     known: Sequence[str] = ()
     servers: int = 1
-    life: Life = Life()
+    life: Life = field(default_factory=Life)
 
 
 def configured() -> Config:
@@ -124,10 +124,10 @@ def _known(words: Iterable[str]) -> Known:
             error = float(text) if equals else 0.0
         except ValueError:
             error = -1.0
-        if name not in names or not 0 <= error <= _MOST_ERROR:
+        if name not in names or not 0 <= error <= MOST_ERROR:
             raise UsageError(
                 f"--known {word!r}: write NAME or NAME=ERROR, with an error from 0 to "
-                f"{_MOST_ERROR:g}; names are: {', '.join(names)}"
+                f"{MOST_ERROR:g}; names are: {', '.join(names)}"
             )
         found[name] = error
     return Known(**found)
@@ -212,10 +212,12 @@ def with_planners(
 
     They are as they are without a word."""
     found = [replace(choices, planner=word) for word in words] or [choices]
+    if not orders:
+        return found
     return [
         replace(each, order=order)
         for each in found
-        for order in (orders[:1] if _has_own_order(each.planner) else orders) or [each.order]
+        for order in (orders[:1] if _has_own_order(each.planner) else orders)
     ]
 
 

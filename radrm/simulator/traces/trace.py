@@ -308,7 +308,9 @@ def fitting(
         (kept if fits else left).append(job)
     if not left:
         return Trace(tuple(jobs))
-    examples = ", ".join(f"line {job.line} ({_why_not(job, sizes, several)})" for job in left[:_NAMED])
+    examples = ", ".join(
+        f"line {job.line} ({_why_not(job, sizes, several)})" for job in left[:_NAMED]
+    )
     more = f", and {len(left) - _NAMED} more" if len(left) > _NAMED else ""
     if not kept:
         raise BadFile(f"no job of the trace fits the server: {examples}{more}; see --gpus")

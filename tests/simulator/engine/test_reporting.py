@@ -2,32 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator
+from dataclasses import replace
 from math import exp
 from typing import Any
 
 import pytest
 
-from radrm.core import events as ev
 from radrm.core.proposals import Migrate, Proposal, SetShares
-from radrm.core.records import Job, Refusal
-from radrm.core.rules import Plan
-from radrm.core.scheduler import Rules
 from radrm.core.view import View
 from radrm.core.words import Outcome
 from radrm.errors import BadFile, UsageError
-from radrm.simulator.engine import simulate, tasks_of
-from radrm.simulator.history import History
-from radrm.simulator.reporting.loop import ReportingLoop
+from radrm.simulator.engine import simulate
 from radrm.simulator.run import Run
-from radrm.simulator.scenario import Life, Scenario
+from radrm.simulator.scenario import Scenario
 from radrm.simulator.traces.job import TraceJob
 from radrm.simulator.traces.trace import read_trace, trace_lines
-from radrm.wiring import make_rules, make_settings
+from tests.simulator.engine.puppets import AT_ONCE, Puppet, played
 from tests.simulator.traces import drawn, job, scenario
-
-AT_ONCE = Life(0.0, 0.0, 0.0, spread=0.0, work_sd=0.0, restart_s=0.0)
 
 
 def cpu_job(submit_s: float, duration_s: float, cpus: float = 1.0, **more: Any) -> TraceJob:
@@ -81,26 +73,6 @@ def test_a_loop_that_reports_decides_the_same_without_contention() -> None:
 # ------------------------------------------------------------------ planners
 
 
-@dataclass(frozen=True)
-class Puppet:
-    """A planner that looks at each start and every second, and does what its subclass says."""
-
-    seen: list[Any] = field(default_factory=list)
-    name: str = "puppet"
-    version: int = 1
-    starts_jobs: bool = False
-    listens: frozenset[type[ev.Event]] = frozenset({ev.AttemptStarted})
-
-    def plan(self, view: View, event: ev.Event, state: Any) -> Plan:
-        return Plan(self.act(view), None, view.now.boot_s + 1.0)
-
-    def act(self, view: View) -> Iterator[Proposal]:
-        raise NotImplementedError
-
-    def explain(self, view: View, job: Job) -> Sequence[Refusal]:
-        return ()
-
-
 class Weigher(Puppet):
     """Gives the first job three times the weight of the others."""
 
@@ -133,20 +105,6 @@ class Mover(Puppet):
             if view.now.boot_s >= 40 and each.target is None and here.devices != (away,):
                 shares = tuple(replace(s, device=away) for s in here.shares)
                 yield Migrate(job_id=each.id, placement=replace(here, shares=shares))
-
-
-def played(jobs: Sequence[TraceJob], found: Scenario, planner: Puppet) -> Run:
-    rules, history = make_rules(found.config), History(jobs)
-    rules = Rules(rules.order, (*rules.planners, planner), rules.recovery, rules.fallback)
-    tasks, settings = tasks_of(jobs, found), make_settings(found.config)
-    loop = ReportingLoop(
-        *(found.devices, True, rules, settings, tasks, history),
-        life=found.life,
-        cpus=found.cpus,
-        cpus_per_device=False,
-    )
-    loop.run()
-    return history.run(loop.world.device_runs())
 
 
 def test_weights_divide_the_cpus_and_reports_tell_what_was_used() -> None:
