@@ -1,9 +1,8 @@
 """A job's run time in each configuration.
 
-`Job.profile` has the run times of all its work by kind and number of GPUs; the part of the work
-that is done does not count. Without one that fits a kind here, the run time left
-(`deadlines.remaining`) counts for the job's own number of GPUs, on every kind alike; and where
-nothing is known, a figure of the site.
+`Job.profile` has the run times of all its work by kind and number of GPUs. Without one that fits a
+kind here, the run time left (`deadlines.remaining`) counts for the job's own number of GPUs, on
+every kind alike; and where nothing is known, a figure of the site.
 """
 
 from __future__ import annotations
@@ -11,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from radrm.core.records import Attempt, Instant, Job
-from radrm.deadlines.remaining import OVERRUN, remaining
+from radrm.deadlines.remaining import remaining, remaining_on
 
-LEAST_LEFT = 0.001
-"""The least part of its work that an unfinished job has left."""
+LEAST_S = 0.001
+"""The least run time that an unfinished job has left."""
 
 
 def sizes(job: Job) -> frozenset[int] | None:
@@ -40,33 +39,19 @@ def run_times(
     `unknown_s`: the run time to assume where nothing is known.
     """
     can = sizes(job) or frozenset({job.spec.gpus})
-    whole = {
-        (kind, each.gpus): each.duration_s
-        for kind, name in kinds.items()
-        for each in job.profile
-        if each.kind == name and each.gpus in can
-    }
-    if whole:
-        left = max(LEAST_LEFT, 1.0 - _work_done(job, live, now, whole.get(here) if here else None))
-        return {pair: max(LEAST_LEFT, left * all_s) for pair, all_s in whole.items()}
-    left_s = _left_s(job, live, now, unknown_s)
-    return {(kind, job.spec.gpus): max(LEAST_LEFT, left_s) for kind in kinds}
-
-
-def _left_s(job: Job, live: Attempt | None, now: Instant, unknown_s: float) -> float:
-    found = remaining(job, live, now)
-    if found is not None:
-        return found.value_s
-    ran_s = 0.0 if live is None else max(0.0, now.since(live.started or live.launched) or 0.0)
-    return max(OVERRUN * ran_s, unknown_s - ran_s)
-
-
-def _work_done(job: Job, live: Attempt | None, now: Instant, whole_s: float | None) -> float:
-    """Return the part of its work that a job has done. `whole_s`: all of it takes so long here."""
-    if live is None:
-        return (job.saved.work_done if job.saved is not None else None) or 0.0
-    done, since = live.work_begun or 0.0, live.started
-    if job.progress is not None and job.progress.work_done is not None:
-        done, since = job.progress.work_done, job.progress.at
-    passed_s = (now.since(since) or 0.0) if since is not None else 0.0
-    return done + (max(0.0, passed_s) / whole_s if whole_s else 0.0)
+    known: dict[str, list[int]] = {}
+    for each in job.profile:
+        if each.gpus in can:
+            known.setdefault(each.kind, []).append(each.gpus)
+    runs = (kinds[here[0]], here[1]) if here is not None and here[0] in kinds else None
+    found = {}
+    for kind, name in kinds.items():
+        for gpus in known.get(name, ()):
+            left = remaining_on(job, live, now, (name, gpus), runs)
+            if left is not None:
+                found[kind, gpus] = max(LEAST_S, left.value_s)
+    if found or not kinds:
+        return found
+    assumed = remaining(job, live, now, unknown_s=unknown_s)
+    left_s = unknown_s if assumed is None else max(LEAST_S, assumed.value_s)
+    return {(kind, job.spec.gpus): left_s for kind in kinds}
