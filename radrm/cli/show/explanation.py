@@ -56,10 +56,12 @@ def explanation(answer: Document) -> list[Part]:
 def outlook(job: Document, now: float) -> str:
     """When a job that has not ended is expected to end, and how late that is; how late it ended.
 
-    As `expected 14:20 to 18:40 (at worst 19:30, from history); due 18:00: late by 40m`.
+    As `expected 14:20 to 18:40 (at worst 19:30, by history); due 18:00: late by 40m`. "" for a job
+    without a due time of which nothing is expected.
     """
     due, ended = job.get("due_at"), job["state"] in FINAL
-    parts = [] if ended or job["state"] == "STOPPING" else [_expected(job, now)]
+    says = not ended and (due is not None or job.get("expected_end_at") is not None)
+    parts = [_expected(job, now)] if says and job["state"] != "STOPPING" else []
     if due is not None:
         late_s = job.get("late_s")
         parts.append(f"due {clock(due, now)}")
@@ -72,7 +74,7 @@ def outlook(job: Document, now: float) -> str:
 
 def _expected(job: Document, now: float) -> str:
     end, latest = job.get("expected_end_at"), job.get("latest_end_at")
-    worst = "" if latest is None else f"at worst {clock(latest, now)}"
+    worst = "" if latest is None or latest == end else f"at worst {clock(latest, now)}"
     if end is None:
         unknown = job.get("expected_unknown")
         most = f", {worst}" if worst else ""
