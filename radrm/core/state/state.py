@@ -191,6 +191,10 @@ class State:
         """Note what a job reports: volatile, and no change for plans and tables of jobs."""
         self.jobs[job.id] = job = changed(job, progress=progress)
         self._note("job", job.id, job, volatile=True)
+        attempt = self.attempts.get(job.id)
+        if attempt is not None and not attempt.reported:
+            self.attempts[job.id] = attempt = changed(attempt, reported=(progress,))
+            self._note("attempt", attempt.serial, attempt, volatile=True)
 
     def take_followers(self, ended: Job) -> list[Job]:
         """Return the waiting jobs that this end concerns, by id, and drop them from the index.
