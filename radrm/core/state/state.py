@@ -8,7 +8,8 @@ collects what one step changes. It decides nothing.
 Invariants:
 - A record changes only through a `put_*` method, `reserve` or `unreserve`. Each one also updates
   the indices and notes the record for the step's `Decision`.
-- Only `put_progress`, `put_usage`, `put_host_use` and `put_rule_state` note a record as volatile.
+- Only `put_progress`, `put_usage`, `put_host_use`, `put_idle_power` and `put_rule_state` note a
+  record as volatile.
   It is the same record that a restart would load, but for these figures.
 - A job's state changes only in `move`, by a row of the transition table.
 - `version` grows with each noted change, so a slow planner's view can be compared with it.
@@ -102,6 +103,8 @@ class State:
         self.never_since: dict[Hashable, float] = {}
         """By need: the boot-time second since which no known device could serve it."""
         self.drained: dict[str, str] = {}
+        self.idle_w: dict[str, float] = {}
+        """The idle power of devices, as it is stored."""
         self.largest_mib: dict[Hashable, int] = {}
         """A cache of `constraints.need.largest_mib`, which is called for each device."""
         self.rule_states: dict[tuple[str, str], RuleState] = {}
@@ -149,6 +152,7 @@ class State:
             rejections=tuple(step.rejections),
             log_lines=self.isolation.take_log_lines(),
             volatile=tuple(step.volatile.values()),
+            energy=tuple(step.energy),
         )
 
     def _forget(self, job: Job) -> None:
@@ -259,6 +263,7 @@ class State:
                 ledger = DeviceLedger(
                     device, self.settings, self._windows(device), lambda: self.step.now
                 )
+                ledger.energy.recall(self.idle_w.get(uuid))
                 self.ledgers[uuid] = ledger
             ledger.drained = self.drained.get(uuid)
             ledger.vanished = False
@@ -312,7 +317,13 @@ class State:
             self.drained[uuid] = reason
         if uuid in self.ledgers:
             self.ledgers[uuid].drain(reason)
-        self._note("device", uuid, DeviceStatus(uuid=uuid, drained=reason))
+        self._note("device", uuid, DeviceStatus(uuid, reason, self.idle_w.get(uuid)))
+
+    def put_idle_power(self, uuid: str, idle_w: float) -> None:
+        """Note the idle power of a device: volatile."""
+        self.idle_w[uuid] = idle_w
+        status = DeviceStatus(uuid, self.drained.get(uuid), idle_w)
+        self._note("device", uuid, status, volatile=True)
 
     def reserve(self, reservation: Reservation) -> None:
         """Save a reservation; it replaces the one with the same key."""
