@@ -17,12 +17,11 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from math import inf
 
-from radrm.core.planning.fallback import Checked
+from radrm.core.planning.fallback import Checked, RuleFailed
 from radrm.core.records import Attempt, Instant, Job
 from radrm.core.rules import AnyPlanner
 from radrm.core.scheduler import Scheduler
 from radrm.core.snapshot import Snapshot
-from radrm.core.state.isolation import RuleFailed
 from radrm.core.words import Collocation, Quantity
 from radrm.deadlines.costs import Costs
 from radrm.deadlines.remaining import PROGRESS, TIME_LIMIT, Remaining, remaining
