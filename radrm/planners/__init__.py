@@ -9,8 +9,10 @@ The files, in the order in which they may import one another:
     growth         how fast a job's loss falls for the CPU time that it uses
     flowcon        the CPUs of a server follow the growth of its jobs
     specon         jobs that hardly improve any more move to devices with less to do
+    slots          running jobs give way to waiting ones at the end of their time slots
 """
 
+# `slots` is not listed: `wiring` adds it where `slots.length_s` is set.
 PLANNERS = {
     "default": "radrm.planners.order_policy:OrderPolicy",
     "backfill": "radrm.planners.backfill:Backfill",
