@@ -42,6 +42,7 @@ from radrm.core.settings import CoreSettings
 from radrm.core.words import JobState, Quantity
 from radrm.orders.fair import Fair
 from radrm.orders.fifo import Fifo
+from radrm.orders.latest_start import LatestStart
 from radrm.orders.smallest_work import SmallestWork
 from radrm.planners.order_policy import OrderPolicy
 from radrm.policies.exclusive import Exclusive
@@ -49,7 +50,7 @@ from radrm.policies.magm import Magm
 from radrm.recovery.exclusive import IdleDevice
 
 GIB = 1024
-ORDERS: tuple[Order, ...] = (Fifo(), SmallestWork(max_wait_s=500.0), Fair())
+ORDERS: tuple[Order, ...] = (Fifo(), SmallestWork(max_wait_s=500.0), Fair(), LatestStart())
 """Orders for the lives of servers: times of a few minutes pass in them."""
 EPOCH_S = 1_700_000_000.0
 

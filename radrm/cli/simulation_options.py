@@ -6,14 +6,32 @@ from typing import Annotated
 
 import typer
 
+from radrm.errors import UsageError
+from radrm.experiments.simulations.variants import MOST_ERROR
+
 MOST_SEEDS = 1000
 MOST_SERVERS = 1024
 
+USUAL_GPUS = "sim:4xA100-40GB"
 Gpus = Annotated[
     str, typer.Option("--gpus", metavar="sim:SPEC", help="The GPUs of the simulated server.")
 ]
+SomeGpus = Annotated[
+    str | None,
+    typer.Option(
+        "--gpus",
+        metavar="sim:SPEC",
+        help="The GPUs of the simulated server, or of several, as sim:5*2xV100-32GB/1xT4-16GB "
+        f"[default: {USUAL_GPUS}]",
+        show_default=False,
+    ),
+]
 Order = Annotated[
     str | None, typer.Option("--order", metavar="NAME", help="The order of the queue.")
+]
+Orders = Annotated[
+    list[str] | None,
+    typer.Option("--order", metavar="NAME", help="Orders of the queue to compare: a,b."),
 ]
 Planner = Annotated[
     str | None,
@@ -42,6 +60,14 @@ Known = Annotated[
         metavar="WHAT[=ERROR]",
         help="What is known of each job, and its relative error: --known smact,duration=0.3,"
         "memory=0.08; without an error it is exact. memory replaces --estimator.",
+    ),
+]
+DurationError = Annotated[
+    str | None,
+    typer.Option(
+        "--duration-error",
+        metavar="ERROR",
+        help="The jobs' durations are known, within this relative error: --known duration=ERROR.",
     ),
 ]
 Mode = Annotated[
@@ -114,6 +140,28 @@ Servers = Annotated[
         help="N such servers; jobs are distributed.",
     ),
 ]
+Scenario = Annotated[
+    int | None,
+    typer.Option(
+        "--scenario",
+        metavar="1|2",
+        help="--import andreas: nodes of 2 V100 or 1 T4 (1, by default), of 4 or 2 (2).",
+    ),
+]
+Nodes = Annotated[
+    int | None,
+    typer.Option("--nodes", metavar="N", help="--import andreas: 2 to 100 nodes; 10 by default."),
+]
+Load = Annotated[
+    float | None,
+    typer.Option(
+        "--load", metavar="L", help="--import andreas: the rate of arrivals; 0.5 by default."
+    ),
+]
+FirstSeed = Annotated[
+    int | None,
+    typer.Option("--seed", metavar="N", help="--import andreas: the seed of the first draw."),
+]
 Form = Annotated[
     str,
     typer.Option(
@@ -121,6 +169,15 @@ Form = Annotated[
         metavar="FORM",
         help="Format of the trace: auto, trace, published, prototype, philly, slurm, "
         "alibaba2020, alibaba2023, gavel.",
+    ),
+]
+MixForm = Annotated[
+    str,
+    typer.Option(
+        "--import",
+        metavar="FORM",
+        help="Format of the trace: auto, trace, published, prototype, philly, slurm, "
+        "alibaba2020, alibaba2023, gavel; or andreas: jobs drawn as published, without a file.",
     ),
 ]
 Profile = Annotated[
@@ -152,3 +209,24 @@ def names(given: list[str] | None) -> list[str]:
     """Names, each once, from an option that is repeated or has a list with commas."""
     words = [word.strip() for each in given or () for word in each.split(",")]
     return list(dict.fromkeys(word for word in words if word))
+
+
+def known_names(known: list[str] | None, duration_error: str | None) -> list[str]:
+    """What is known of each job, as `--known` and `--duration-error` say.
+
+    Raises `UsageError` for a duration in both, and for an error that is no number.
+    """
+    found = names(known)
+    if duration_error is None:
+        return found
+    if any(word.partition("=")[0] == "duration" for word in found):
+        raise UsageError("--known duration and --duration-error say the same: leave one out")
+    try:
+        error = float(duration_error)
+    except ValueError:
+        error = -1.0
+    if not 0 <= error <= MOST_ERROR:
+        raise UsageError(
+            f"--duration-error {duration_error!r}: write a number from 0 to {MOST_ERROR:g}, as 0.3"
+        )
+    return [*found, f"duration={duration_error}"]

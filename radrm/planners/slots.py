@@ -92,9 +92,9 @@ class Slots(Planner):
 
     def plan(self, view: View, event: ev.Event, state: Any) -> Plan:
         now = view.now
-        if state is not None and not isinstance(event, _CHANGES):
-            if state["boot"] == now.boot and now.boot_s < state["first_s"]:
-                return Plan(state=state, wake_at=state["first_s"])
+        quiet = state is not None and state["boot"] == now.boot and now.boot_s < state["first_s"]
+        if quiet and not isinstance(event, _CHANGES):
+            return Plan(state=state, wake_at=state["first_s"])
         slots = list(self._slots(view))
         if not slots:
             return Plan()

@@ -21,6 +21,8 @@ _LIMITS = {"magm": (0.70, 0.80, 0.90), "lug": (0.70, 0.80, 0.90)}
 """The limits of SM activity to try with these policies; 0.80 is the thesis' (section 6.2.2)."""
 _ORDERED = ("magm", "packing")
 """The policies to try with every order and planner, at their highest limit."""
+_UNTRIED_ORDERS = frozenset({"due", "latest-start", "weight"})
+"""They serve due times and weights, which no objective measures."""
 
 
 def _combinations() -> Iterator[Combination]:
@@ -29,7 +31,8 @@ def _combinations() -> Iterator[Combination]:
         for limit in _LIMITS.get(name, (None,)):
             yield _of(name, PUBLISHED.order, PUBLISHED.planner, limit)
     starting = [name for name in PLANNERS if _starts_jobs(name)]
-    for name, order, planner in product(_ORDERED, ORDERS, starting):
+    orders = [name for name in ORDERS if name not in _UNTRIED_ORDERS]
+    for name, order, planner in product(_ORDERED, orders, starting):
         yield _of(name, order, planner, max(_LIMITS.get(name, ()), default=None))
 
 
