@@ -41,6 +41,7 @@ from radrm.core.lifecycle.occupancy import release_all
 from radrm.core.lifecycle.outcomes import (
     exit_code_of,
     outcome_of,
+    reported,
     standing,
     used_s,
     why_ended,
@@ -155,6 +156,7 @@ def _record_end(state: State, job: Job, attempt: Attempt, event: AttemptEnded) -
             reason=why_stopped(job, attempt.stop, attempt.requested)
             or why_ended(outcome, event, code),
             usage=usage,
+            reported=reported(attempt, job.progress),
             pending=(),
             tasks=tuple(
                 changed(task, exit=event.exits[i] if i < len(event.exits) else None)

@@ -8,7 +8,8 @@ collects what one step changes. It decides nothing.
 Invariants:
 - A record changes only through a `put_*` method, `reserve` or `unreserve`. Each one also updates
   the indices and notes the record for the step's `Decision`.
-- Only `put_progress`, `put_usage`, `put_host_use` and `put_rule_state` note a record as volatile.
+- Only `put_progress`, `put_usage`, `put_host_use`, `put_idle_power` and `put_rule_state` note a
+  record as volatile.
   It is the same record that a restart would load, but for these figures.
 - A job's state changes only in `move`, by a row of the transition table.
 - `version` grows with each noted change, so a slow planner's view can be compared with it.
@@ -102,6 +103,8 @@ class State:
         self.never_since: dict[Hashable, float] = {}
         """By need: the boot-time second since which no known device could serve it."""
         self.drained: dict[str, str] = {}
+        self.idle_w: dict[str, float] = {}
+        """The idle power of devices, as it is stored."""
         self.largest_mib: dict[Hashable, int] = {}
         """A cache of `constraints.need.largest_mib`, which is called for each device."""
         self.rule_states: dict[tuple[str, str], RuleState] = {}
@@ -149,6 +152,7 @@ class State:
             rejections=tuple(step.rejections),
             log_lines=self.isolation.take_log_lines(),
             volatile=tuple(step.volatile.values()),
+            energy=tuple(step.energy),
         )
 
     def _forget(self, job: Job) -> None:
@@ -191,6 +195,10 @@ class State:
         """Note what a job reports: volatile, and no change for plans and tables of jobs."""
         self.jobs[job.id] = job = changed(job, progress=progress)
         self._note("job", job.id, job, volatile=True)
+        attempt = self.attempts.get(job.id)
+        if attempt is not None and not attempt.reported:
+            self.attempts[job.id] = attempt = changed(attempt, reported=(progress,))
+            self._note("attempt", attempt.serial, attempt, volatile=True)
 
     def take_followers(self, ended: Job) -> list[Job]:
         """Return the waiting jobs that this end concerns, by id, and drop them from the index.
@@ -255,6 +263,7 @@ class State:
                 ledger = DeviceLedger(
                     device, self.settings, self._windows(device), lambda: self.step.now
                 )
+                ledger.energy.recall(self.idle_w.get(uuid))
                 self.ledgers[uuid] = ledger
             ledger.drained = self.drained.get(uuid)
             ledger.vanished = False
@@ -308,7 +317,13 @@ class State:
             self.drained[uuid] = reason
         if uuid in self.ledgers:
             self.ledgers[uuid].drain(reason)
-        self._note("device", uuid, DeviceStatus(uuid=uuid, drained=reason))
+        self._note("device", uuid, DeviceStatus(uuid, reason, self.idle_w.get(uuid)))
+
+    def put_idle_power(self, uuid: str, idle_w: float) -> None:
+        """Note the idle power of a device: volatile."""
+        self.idle_w[uuid] = idle_w
+        status = DeviceStatus(uuid, self.drained.get(uuid), idle_w)
+        self._note("device", uuid, status, volatile=True)
 
     def reserve(self, reservation: Reservation) -> None:
         """Save a reservation; it replaces the one with the same key."""
