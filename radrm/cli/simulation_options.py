@@ -6,6 +6,9 @@ from typing import Annotated
 
 import typer
 
+from radrm.errors import UsageError
+from radrm.experiments.simulations.variants import MOST_ERROR
+
 MOST_SEEDS = 1000
 MOST_SERVERS = 1024
 
@@ -42,6 +45,14 @@ Known = Annotated[
         metavar="WHAT[=ERROR]",
         help="What is known of each job, and its relative error: --known smact,duration=0.3,"
         "memory=0.08; without an error it is exact. memory replaces --estimator.",
+    ),
+]
+DurationError = Annotated[
+    str | None,
+    typer.Option(
+        "--duration-error",
+        metavar="ERROR",
+        help="The jobs' durations are known, within this relative error: --known duration=ERROR.",
     ),
 ]
 Mode = Annotated[
@@ -152,3 +163,24 @@ def names(given: list[str] | None) -> list[str]:
     """Names, each once, from an option that is repeated or has a list with commas."""
     words = [word.strip() for each in given or () for word in each.split(",")]
     return list(dict.fromkeys(word for word in words if word))
+
+
+def known_names(known: list[str] | None, duration_error: str | None) -> list[str]:
+    """What is known of each job, as `--known` and `--duration-error` say.
+
+    Raises `UsageError` for a duration in both, and for an error that is no number.
+    """
+    found = names(known)
+    if duration_error is None:
+        return found
+    if any(word.partition("=")[0] == "duration" for word in found):
+        raise UsageError("--known duration and --duration-error say the same: leave one out")
+    try:
+        error = float(duration_error)
+    except ValueError:
+        error = -1.0
+    if not 0 <= error <= MOST_ERROR:
+        raise UsageError(
+            f"--duration-error {duration_error!r}: write a number from 0 to {MOST_ERROR:g}, as 0.3"
+        )
+    return [*found, f"duration={duration_error}"]

@@ -5,12 +5,14 @@ Theory of operation
 The sources, best first:
 
     progress    what the live attempt has reported: the part left, at the speed since its start
+    profile     the measured run time on this kind and number of GPUs, times the part left
     an estimate of the duration (declared, from history, ...), times the part left
     time limit  an upper bound only
 
 The part left is 1 less the work done, as far as that survives: a live attempt began with
-`Attempt.work_begun`, a waiting job goes on from `Job.saved`. Seconds by progress are those of the
-attempt's present neighbours; those of an estimate are alone on the devices.
+`Attempt.work_begun`, a waiting job goes on from `Job.saved`. An unknown part counts as not done.
+Seconds by progress are those beside the attempt's neighbours so far. All others are those of a job
+alone, over its speed.
 
 A running job that has lasted longer than its estimate is expected to last `OVERRUN` of its past
 again: nothing better is known.
@@ -28,8 +30,10 @@ OVERRUN = 0.1
 LEAST_PROGRESS = 0.01
 """The part of its work that an attempt must have done before its progress counts."""
 PROGRESS_MARGIN = 1.25
-"""The remaining time by a job's progress may be this many times longer. An assumption."""
+"""The remaining time by progress or profile may be this many times longer. An assumption."""
 PROGRESS = "progress"
+PROFILE = "profile"
+ASSUMED = "assumed"
 TIME_LIMIT = "time limit"
 
 
@@ -45,46 +49,151 @@ class Remaining:
     source: str
 
 
-def remaining(job: Job, live: Attempt | None, now: Instant) -> Remaining | None:
-    """Return the run time that a waiting or running job has left; None if nothing is known."""
-    ran_s = 0.0
-    if live is not None:
-        began = live.started or live.launched
-        ran_s = max(0.0, now.since(began) or 0.0)
+@dataclass(frozen=True, slots=True)
+class _Whole:
+    """The run time of all of a job's work alone: expected and at most, in seconds."""
+
+    value_s: float
+    upper_s: float
+    source: str
+
+
+def remaining(
+    job: Job,
+    live: Attempt | None,
+    now: Instant,
+    *,
+    kind: str | None = None,
+    gpus: int | None = None,
+    speed: float = 1.0,
+    unknown_s: float | None = None,
+) -> Remaining | None:
+    """Return the run time that a waiting or running job has left; None if nothing is known.
+
+    `kind` and `gpus`: the name and the number of the GPUs on which it runs, or would run; None:
+    its profile does not count. `speed`: its mean speed (above 0, at most 1) beside its neighbours.
+    `unknown_s`: the duration to assume where only the time limit is known, or nothing.
+    """
+    ran_s = _ran_s(live, now)
     limit_s = inf if job.limit_s is None else max(0.0, job.limit_s - ran_s)
     found = None if live is None else _by_progress(job, live, now)
-    found = found or _by_estimate(job, live, ran_s)
+    if found is None:
+        whole = _whole(job, kind, gpus, unknown_s)
+        found = None if whole is None else _by_whole(whole, job, live, ran_s, speed)
     if found is None:
         return None if limit_s == inf else Remaining(limit_s, limit_s, TIME_LIMIT)
     return Remaining(min(found.value_s, limit_s), min(found.upper_s, limit_s), found.source)
 
 
-def _by_progress(job: Job, live: Attempt, now: Instant) -> Remaining | None:
+def remaining_on(
+    job: Job,
+    live: Attempt | None,
+    now: Instant,
+    there: tuple[str, int],
+    here: tuple[str, int] | None = None,
+) -> Remaining | None:
+    """Return the run time left if a job went on with the GPUs `there`; None if nothing is known.
+
+    `there` and `here`, its present GPUs, are a kind and a number. Saving and starting again are
+    not counted. A running job without a profile of `there` is as fast there as here.
+    """
+    if live is None:
+        return remaining(job, None, now, kind=there[0], gpus=there[1])
+    kind, gpus = here if here is not None else (None, None)
+    left = remaining(job, live, now, kind=kind, gpus=gpus)
+    whole_s = profiled_s(job, *there)
+    if there == here or whole_s is None:
+        return left
+    part = work_left(job, live, now, here)
+    if part is None:
+        return left
+    limit_s = inf if job.limit_s is None else max(0.0, job.limit_s - _ran_s(live, now))
+    left_s = part * whole_s
+    return Remaining(min(left_s, limit_s), min(left_s * PROGRESS_MARGIN, limit_s), PROFILE)
+
+
+def work_left(
+    job: Job, live: Attempt | None, now: Instant, here: tuple[str, int] | None = None
+) -> float | None:
+    """Return the part (0..1) of its work that a job has left; None if it is unknown.
+
+    A running job's is by its progress, else by its duration on its GPUs (`here`: kind, number).
+    """
+    part = _part(job, live)
+    if live is None:
+        return part
+    left, pace_s = _by_progress(job, live, now), _pace_s(job, live)
+    if left is not None and pace_s is not None:
+        return min(1.0, left.value_s / pace_s)
+    kind, gpus = here if here is not None else (None, None)
+    whole = _whole(job, kind, gpus, None)
+    if whole is None or whole.value_s <= 0:
+        return None
+    return min(part, _by_whole(whole, job, live, _ran_s(live, now), 1.0).value_s / whole.value_s)
+
+
+def profiled_s(job: Job, kind: str, gpus: int) -> float | None:
+    """Return the measured run time of all of a job's work on such GPUs; None if unknown."""
+    for each in job.profile:
+        if each.kind == kind and each.gpus == gpus:
+            return each.duration_s
+    return None
+
+
+def _ran_s(live: Attempt | None, now: Instant) -> float:
+    if live is None:
+        return 0.0
+    return max(0.0, now.since(live.started or live.launched) or 0.0)
+
+
+def _part(job: Job, live: Attempt | None) -> float:
+    """Return the part of its work that an attempt began with, or that a waiting job has left."""
+    if live is not None:
+        done = live.work_begun
+    else:
+        done = job.saved.work_done if job.saved is not None else None
+    return 1.0 - min(1.0, max(0.0, done or 0.0))
+
+
+def _pace_s(job: Job, live: Attempt) -> float | None:
+    """Return the seconds in which a live attempt does all work of its job, by its progress."""
     progress, begun = job.progress, live.work_begun
     if progress is None or progress.work_done is None or begun is None or live.started is None:
         return None
     done, took_s = progress.work_done - begun, progress.at.since(live.started)
-    age_s = now.since(progress.at)
-    if done < LEAST_PROGRESS or took_s is None or age_s is None or took_s <= 0:
+    if done < LEAST_PROGRESS or took_s is None or took_s <= 0:
         return None
-    left_s = took_s * (1.0 - min(1.0, progress.work_done)) / done
+    return took_s / done
+
+
+def _by_progress(job: Job, live: Attempt, now: Instant) -> Remaining | None:
+    progress, pace_s = job.progress, _pace_s(job, live)
+    age_s = None if progress is None else now.since(progress.at)
+    if progress is None or progress.work_done is None or pace_s is None or age_s is None:
+        return None
+    left_s = pace_s * (1.0 - min(1.0, progress.work_done))
     most_s = left_s * PROGRESS_MARGIN - age_s
     if most_s < 0 and progress.work_done < 1:
         return None  # it has not reported for longer than all of it should take
     return Remaining(max(0.0, left_s - age_s), max(0.0, most_s), PROGRESS)
 
 
-def _by_estimate(job: Job, live: Attempt | None, ran_s: float) -> Remaining | None:
+def _whole(job: Job, kind: str | None, gpus: int | None, unknown_s: float | None) -> _Whole | None:
+    if kind is not None and gpus is not None:
+        found_s = profiled_s(job, kind, gpus)
+        if found_s is not None:
+            return _Whole(found_s, found_s * PROGRESS_MARGIN, PROFILE)
     duration = job.estimate(Quantity.DURATION)
-    if duration is None:
-        return None
-    if live is not None:
-        done = live.work_begun
-    else:
-        done = job.saved.work_done if job.saved is not None else 0.0
-    part = 1.0 - min(1.0, max(0.0, done or 0.0))
-    left_s = duration.value * part - ran_s
-    if left_s < 0 and live is not None:
+    if duration is not None:
+        return _Whole(duration.value, duration.upper, duration.source)
+    return None if unknown_s is None else _Whole(unknown_s, inf, ASSUMED)
+
+
+def _by_whole(
+    whole: _Whole, job: Job, live: Attempt | None, ran_s: float, speed: float
+) -> Remaining:
+    part = _part(job, live)
+    left_s = whole.value_s * part / speed - ran_s
+    if left_s < 0:
         left_s = OVERRUN * ran_s
-    upper_s = max(left_s, duration.upper * part - ran_s)
-    return Remaining(max(0.0, left_s), max(0.0, upper_s), duration.source)
+    return Remaining(left_s, max(left_s, whole.upper_s * part / speed - ran_s), whole.source)

@@ -2,6 +2,7 @@
 
 The files, in the order in which they may import one another:
     record        records that import quickly, for `radrm submit`
+    moments       times as users write them
     values        parsers of the values of options
     options       the one table of options
     parsing       from words to options, from options to typed values

@@ -141,8 +141,8 @@ OPTIONS: tuple[Option, ...] = (
     Option("precision", "|".join(_PRECISION), v.choice(*_PRECISION), "for estimators"),
     Option("notify", "TARGET", v.text(1024), "notify when the job ends", **_many, **_later),
     Option("comment", "TEXT", v.text(1024), "a note kept with the job"),
-    Option("due", "TIME", v.moment, "due time, such as 2030-01-31T18:00", **_s, **_later),
-    Option("weight", "W", v.number(0.001, 1e6), "cost of being late", **_later),
+    Option("due", "TIME", v.moment, "due time, such as 18:00, 'fri 9:00', +90m or none", **_s),
+    Option("weight", "W", v.weight, "multiplies the cost of a late end (default: 1)"),
     Option("elastic", "MIN-MAX", v.gpu_range, "range of GPUs that the job can use", **_later),
     Option(
         "device-ids",
@@ -152,12 +152,15 @@ OPTIONS: tuple[Option, ...] = (
     ),
 )
 BY_NAME = {option.name: option for option in OPTIONS}
+MOMENTS = frozenset(option.name for option in OPTIONS if option.parse is v.moment)
+"""The options whose values are moments."""
 
 
 class Options(Record):
     """The typed values. A missing option is None, or an empty tuple.
 
-    `gpu_memory_mib` is also None for `auto`. `due_s` is in seconds since the epoch.
+    `gpu_memory_mib` is also None for `auto`. `due_s` is in seconds since the epoch, and None
+    also for a time that is not absolute yet (`JobFile.dated`).
     """
 
     name: str | None = None

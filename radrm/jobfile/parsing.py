@@ -8,13 +8,15 @@ trusts no input: the daemon calls it for submissions that any user wrote.
 from __future__ import annotations
 
 from radrm.errors import UsageError
-from radrm.jobfile.options import BY_NAME, Option, Options, RawOptions
+from radrm.jobfile.options import BY_NAME, MOMENTS, Option, Options, RawOptions
 from radrm.jobfile.values import shown
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from typing import Any, NoReturn
+
+    from radrm.jobfile.moments import Here
 
 MAX_REPEATS = 4096
 """How often one source may give a repeatable option."""
@@ -118,6 +120,30 @@ def merged(low: RawOptions, high: RawOptions) -> RawOptions:
         if isinstance(first, list) and isinstance(last, list):
             both[name] = _without_overridden(name, [*first, *last])
     return both
+
+
+def dated(raw: RawOptions, here: Here, where: str, past: bool = False) -> RawOptions:
+    """Return options whose moments are absolute: what they mean `here`.
+
+    Raises `UsageError` for a moment that is over, unless `past`: it may be over since its check.
+    """
+    named = MOMENTS & raw.keys()
+    if not named:
+        return raw
+    from radrm.jobfile.moments import NONE, absolute, refuse_past
+
+    found = dict(raw)
+    for name in named:
+        text = raw[name]
+        if not isinstance(text, str) or text == NONE:
+            continue
+        try:
+            found[name] = absolute(text, here)
+            if not past:
+                refuse_past(text, here)
+        except ValueError as cause:
+            raise UsageError(f"{where}: --{name}: {cause}") from None
+    return found
 
 
 def _without_overridden(name: str, words: list[str]) -> list[str]:

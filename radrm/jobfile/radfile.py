@@ -13,7 +13,7 @@ import re
 from radrm.core.units import WHOLE_DEVICE_MIB
 from radrm.errors import BadFile, UsageError
 from radrm.jobfile.options import Options, RawOptions
-from radrm.jobfile.parsing import merged, parse_words, typed_whole
+from radrm.jobfile.parsing import dated, merged, parse_words, typed_whole
 from radrm.jobfile.record import Record
 from radrm.jobfile.values import MAX_GPUS, shown
 
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from radrm.core.records import JobSpec
+    from radrm.jobfile.moments import Here
 
 MAX_BYTES = 1 << 20
 # The time that shlex needs grows with the square of a line's length.
@@ -87,6 +88,13 @@ class JobFile(Record):
         named = {"name": options.name or self.name, "raw": raw, "options": options}
         return JobFile(**{**self.as_dict(), **named})
 
+    def dated(self, here: Here, where: str, past: bool = False) -> JobFile:
+        """Return this job file with absolute moments (see `parsing.dated`). Raises `UsageError`."""
+        raw = dated(self.raw, here, where, past)
+        if raw is self.raw:
+            return self
+        return JobFile(**{**self.as_dict(), "raw": raw, "options": typed_whole(raw, where)})
+
     def spec(self, user: str, uid: int) -> JobSpec:
         """Return the core's record of what the job asks for."""
         # Imported here, since `submit` reads job files but does not need the records.
@@ -111,6 +119,8 @@ class JobFile(Record):
             collocation=Collocation(asked.collocation or "auto"),
             time_limit_s=asked.time_s,
             priority=asked.priority or 0,
+            weight=1.0 if asked.weight is None else asked.weight,
+            due_s=asked.due_s,
             checkpoint=Checkpoint(
                 CheckpointKind(asked.checkpoint or "none"),
                 asked.checkpoint_cost_s,

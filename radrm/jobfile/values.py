@@ -141,14 +141,23 @@ def seconds(given: str) -> float:
     return value
 
 
-def moment(given: str) -> float:
-    """Return a date and time in seconds since the epoch. The default zone is the server's."""
-    from datetime import datetime
+def moment(given: str) -> float | None:
+    """Return epoch seconds; None for `none`, and for what depends on the submitter's zone or time.
 
+    `parsing.dated` makes the latter absolute before anything uses it.
+    """
+    from radrm.jobfile import moments  # few submissions have any
+
+    return None if given == moments.NONE else moments.read(given).absolute_s
+
+
+def weight(given: str) -> float:
     try:
-        return datetime.fromisoformat(given).timestamp()
-    except (ValueError, OverflowError, OSError):
-        raise ValueError(f"{shown(given)} is not a time such as 2030-01-31T18:00") from None
+        return number(0.001, 1e6)(given)
+    except ValueError:
+        raise ValueError(
+            f"{shown(given)} is not a weight from 0.001 to 1000000; write a number such as 3"
+        ) from None
 
 
 def gpu_range(given: str) -> tuple[int, int]:

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from radrm.core.records import Instant, Job
 from radrm.core.rules import Order
 from radrm.core.units import show_seconds
-from radrm.core.words import Quantity
+from radrm.deadlines.remaining import remaining
 
 _SAME_S = 1e-6
 """Times closer than this are equal. It is more than what rounding of boot times can add up to."""
@@ -56,12 +56,9 @@ class Ageing(Order):
 
     def remaining_s(self, job: Job) -> float:
         """Return how long a job is expected to run from its last checkpoint."""
-        predicted = job.predicted(Quantity.DURATION)
-        whole_s = self.unknown_duration_s if predicted is None else predicted
-        if job.spec.time_limit_s is not None:
-            whole_s = min(whole_s, job.spec.time_limit_s)
-        done = job.saved.work_done if job.saved is not None else None
-        return whole_s * (1.0 - min(1.0, max(0.0, done or 0.0)))
+        # That of a waiting job does not depend on the moment.
+        left = remaining(job, None, job.submitted, unknown_s=self.unknown_duration_s)
+        return 0.0 if left is None else left.value_s
 
     def _left_s(self, job: Job, now: Instant) -> float:
         """Return the seconds until a job is old."""

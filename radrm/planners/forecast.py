@@ -2,10 +2,10 @@
 
 Theory of operation
 -------------------
-A running job is expected to end at its launch plus its predicted duration times its slowdown. The
-slowdown is that beside its present neighbours, for its whole time (`radrm/interference/model.py`);
-a job on several devices counts on each as if all were like it. A job that has lasted longer is
-expected to last `_OVERRUN` of its past again. Its time limit bounds both.
+A running job is expected to need its remaining time (`radrm/deadlines/remaining.py`) beside its
+present neighbours, for its whole time (`radrm/interference/model.py`); a job on several devices
+counts on each as if all were like it. What it reports is the pace beside those neighbours: a job
+that joins them slows it down from there. Its time limit bounds both.
 
 The jobs of a device are then taken away in the order of these ends, until the policy of the waiting
 job accepts what is left. So the forecast works with any policy, by the policy's own conditions. A
@@ -27,10 +27,10 @@ from math import inf
 from radrm.core.records import Attempt, Job, Placement, Refusal, Role
 from radrm.core.rules import Ask, Policy
 from radrm.core.view import Holder, Offer, View
-from radrm.core.words import Collocation, Quantity
+from radrm.core.words import Collocation
+from radrm.deadlines.remaining import PROGRESS, TIME_LIMIT, remaining
 from radrm.interference.model import Demand, joint_speed, speeds
 
-_OVERRUN = 0.1
 _SLOWEST = 0.05
 """The least speed that is believed."""
 _UNKNOWN_SMACT = 0.7
@@ -41,10 +41,9 @@ _SOON_OVER = "reading"
 
 @dataclass(frozen=True, slots=True)
 class _Stay:
-    """A job on a device: from `since_s` (boot time), with `now_mib` reserved, and `mib` later."""
+    """A job on a device: with `now_mib` reserved, and `mib` later."""
 
     holder: Holder
-    since_s: float
     now_mib: int
     mib: int
 
@@ -87,7 +86,7 @@ class Forecast:
 
     def _stays(self, other: Job, placement: Placement) -> dict[str, _Stay]:
         now = self._view.now
-        attempt = Attempt(other.id, other.attempts + 1, 0, placement, now)
+        attempt = Attempt(other.id, other.attempts + 1, 0, placement, now, began=other.saved)
         holder = Holder(other, attempt, now.boot_s, False, None)
         found: dict[str, _Stay] = {}
         for uuid in placement.devices:
@@ -146,7 +145,7 @@ def _stay(view: View, holder: Holder, reserved_mib: int, whole: bool) -> _Stay:
         needs = [view.need_mib(holder.job, role) for role in holder.job.spec.roles]
         known = [need for need in needs if need is not None]
         mib = min(mib, max(known, default=mib))
-    return _Stay(holder, holder.attempt.launched.boot_s, reserved_mib, mib)
+    return _Stay(holder, reserved_mib, mib)
 
 
 def _with_ends(view: View, offer: Offer, joining: Sequence[_Stay]) -> list[tuple[float, _Stay]]:
@@ -157,23 +156,38 @@ def _with_ends(view: View, offer: Offer, joining: Sequence[_Stay]) -> list[tuple
         mib, whole = held.get(holder.job.id, 0), offer.device.capacity_mib
         stays.append(_stay(view, holder, whole if mib is None else mib, mib is None))
     stays += joining
-    at_speed = speeds(
+    at_speed = _speeds(stays)
+    before = _speeds(stays[: len(offer.holders)]) if joining else at_speed
+    before += [1.0] * len(joining)
+    kind = offer.device.name
+    return [
+        (_end_s(view, stay, kind, speed, was), stay)
+        for stay, speed, was in zip(stays, at_speed, before, strict=True)
+    ]
+
+
+def _speeds(stays: Sequence[_Stay]) -> list[float]:
+    """Return the speed of each job of a device; a job on several counts as alike on each."""
+    found = speeds(
         [Demand(_smact(stay.holder)) for stay in stays],
         mps=all(_mode(stay) is Collocation.MPS for stay in stays),
     )
-    return [(_end_s(view, s, speed), s) for s, speed in zip(stays, at_speed, strict=True)]
+    wide = [max(1, stay.holder.job.spec.gpus) for stay in stays]
+    return [
+        max(_SLOWEST, joint_speed([speed] * gpus)) for speed, gpus in zip(found, wide, strict=True)
+    ]
 
 
-def _end_s(view: View, stay: _Stay, speed: float) -> float:
-    job, now_s = stay.holder.job, view.now.boot_s
+def _end_s(view: View, stay: _Stay, kind: str, speed: float, before: float) -> float:
+    """Return the expected end of a job at this speed. `before`: its speed until now."""
+    job, attempt, now_s = stay.holder.job, stay.holder.attempt, view.now.boot_s
     ends = [view.latest_end_s(job)]
     if job.limit_s is not None and ends == [None]:
         ends.append(now_s + job.limit_s)
-    duration_s = job.predicted(Quantity.DURATION)
-    if duration_s is not None:
-        joint = max(_SLOWEST, joint_speed([speed] * max(1, job.spec.gpus)))
-        end_s = stay.since_s + duration_s / joint
-        ends.append(end_s if end_s >= now_s else now_s + _OVERRUN * (now_s - stay.since_s))
+    left = remaining(job, attempt, view.now, kind=kind, gpus=job.spec.gpus, speed=speed)
+    if left is not None and left.source != TIME_LIMIT:
+        slower = before / speed if left.source == PROGRESS else 1.0
+        ends.append(now_s + left.value_s * slower)
     return min((end_s for end_s in ends if end_s is not None), default=inf)
 
 

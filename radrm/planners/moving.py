@@ -21,12 +21,10 @@ from dataclasses import dataclass
 
 from radrm.core.records import Attempt, Instant, Job
 from radrm.core.settings import CoreSettings
-from radrm.core.words import Quantity
+from radrm.deadlines.remaining import OVERRUN, TIME_LIMIT, remaining
 from radrm.interference.model import Demand, speeds
 from radrm.planners.convergence import Note, moment
 
-_OVERRUN = 0.1
-"""A job beyond its predicted duration is expected to last this part of its past again."""
 _SLOWEST = 0.05
 """The least speed that is believed."""
 
@@ -88,10 +86,11 @@ def work_left_s(job: Job, attempt: Attempt, note: Note | None, speed: float, now
     """Return the work that a job has left, in seconds alone. `speed` is its speed now (0..1]."""
     if note is not None and note.at is not None and note.done is not None and note.rate:
         then_s = max(0.0, 1.0 - note.done) / note.rate
-        return max(_OVERRUN * then_s, then_s - (now.since(moment(note.at)) or 0.0)) * speed
-    past_s = max(0.0, now.since(attempt.launched) or 0.0) * speed
-    duration_s = job.predicted(Quantity.DURATION)
-    return past_s if duration_s is None else max(_OVERRUN * past_s, duration_s - past_s)
+        return max(OVERRUN * then_s, then_s - (now.since(moment(note.at)) or 0.0)) * speed
+    left = remaining(job, attempt, now, speed=speed)
+    if left is None or left.source == TIME_LIMIT:
+        return max(0.0, now.since(attempt.started or attempt.launched) or 0.0) * speed
+    return left.value_s * speed
 
 
 def cost_of_move_s(job: Job, attempt: Attempt, note: Note, settings: CoreSettings) -> float:

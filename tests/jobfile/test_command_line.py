@@ -87,7 +87,9 @@ def test_an_edit_names_jobs_and_what_is_to_be_different() -> None:
         (["12", "--priority=x"], "--priority: 'x' is not a whole number"),
         (["12", "--priority=1", "--priority=2"], "--priority is given twice"),
         (["12", "--mig-profile=1g.5gb", "--collocation=mps"], "does not go with"),
-        (["12", "--weight=2"], "--weight is not available in this release"),
+        (["12", "--elastic=1-2"], "--elastic is not available in this release"),
+        (["12", "--weight=0"], "--weight: '0' is not a weight"),
+        (["12", "--due=fri"], "--due: 'fri' has no time of day; write 2030-01-31T18:00"),
     ],
 )
 def test_bad_edits(argv: list[str], message: str) -> None:

@@ -58,11 +58,11 @@ AVAILABLE = [
     "cpus",
     "memory",
     "device-ids",
+    "due",
+    "weight",
 ]
 LATER = [
     "notify",
-    "due",
-    "weight",
     "elastic",
 ]
 
@@ -128,7 +128,11 @@ GOOD = [
     ("signal", "SIGTERM@1", SignalOption(15, 1.0)),
     ("notify", "me@example.org", "me@example.org"),
     ("due", "1970-01-02T00:00:00+00:00", 86_400.0),
+    ("due", "tomorrow 9:00", None),
+    ("due", "none", None),
     ("weight", "2", 2.0),
+    ("weight", "0.001", 0.001),
+    ("weight", "1000000", 1e6),
     ("elastic", "1-4", (1, 4)),
     ("max-slowdown", "1.5", 1.5),
 ]
@@ -217,6 +221,13 @@ BAD = [
     ("signal", "USR1@0"),
     ("due", "tomorrow"),
     ("weight", "0"),
+    ("weight", "-1"),
+    ("weight", "nan"),
+    ("weight", "inf"),
+    ("weight", "1000001"),
+    ("weight", "1e3"),
+    ("due", "tomorrow 25:00"),
+    ("due", "NONE"),
     ("elastic", "4-1"),
     ("max-slowdown", "0.5"),
 ]

@@ -57,7 +57,8 @@ LINES = [
 
 @pytest.mark.parametrize(("order", "jobs"), LINES)
 def test_the_order_of_service(order: Order, jobs: list[Job]) -> None:
-    assert sorted(jobs[::-1], key=lambda job: order.key(job, NOW)) == jobs
+    mixed = jobs[::-1]
+    assert sorted(mixed, key=lambda job: order.key(job, NOW)) == jobs
 
 
 jobs = st.builds(

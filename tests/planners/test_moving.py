@@ -6,7 +6,16 @@ from dataclasses import replace
 
 import pytest
 
-from radrm.core.records import Attempt, Checkpoint, Estimate, Instant, Job, JobSpec, Placement
+from radrm.core.records import (
+    Attempt,
+    Checkpoint,
+    Estimate,
+    Instant,
+    Job,
+    JobSpec,
+    Placement,
+    Progress,
+)
 from radrm.core.settings import CoreSettings
 from radrm.core.words import CheckpointKind, Collocation, Quantity
 from radrm.planners.convergence import Note
@@ -64,9 +73,11 @@ def test_the_work_left_is_what_the_reports_say() -> None:
 
 
 def test_else_it_is_the_rest_of_the_predicted_duration_or_as_long_as_it_has_lasted() -> None:
-    assert work_left_s(job(duration_s=90.0), ATTEMPT, None, 0.5, NOW) == pytest.approx(40.0)
-    assert work_left_s(job(duration_s=10.0), ATTEMPT, None, 0.5, NOW) == pytest.approx(5.0)
-    assert work_left_s(job(), ATTEMPT, Note(1), 0.5, NOW) == pytest.approx(50.0)
+    assert work_left_s(job(duration_s=90.0), ATTEMPT, None, 0.5, NOW) == pytest.approx(42.0)
+    assert work_left_s(job(duration_s=10.0), ATTEMPT, None, 0.5, NOW) == pytest.approx(4.8)
+    assert work_left_s(job(), ATTEMPT, Note(1), 0.5, NOW) == pytest.approx(48.0)
+    again = replace(ATTEMPT, number=2, began=Progress(LAUNCHED, work_done=0.5))
+    assert work_left_s(job(duration_s=120.0), again, None, 0.5, NOW) == pytest.approx(12.0)
 
 
 @pytest.mark.parametrize(

@@ -52,6 +52,7 @@ def compare(
     planner: options.Planners = None,
     estimator: Estimators = None,
     known: options.Known = None,
+    duration_error: options.DurationError = None,
     collocation: options.Mode = None,
     recovery: options.Recovery = None,
     fidelity: options.FidelityOption = "radrm",
@@ -81,7 +82,7 @@ def compare(
     base = configured()
     choices = Choices(
         *(gpus, order, None, collocation, recovery, fidelity, seeds),
-        *(settings or (), options.names(known), servers),
+        *(settings or (), options.known_names(known, duration_error), servers),
     )
     estimators = options.names(estimator)
     loaded = load_trace(trace, form, tuple(profile or ()), fill, fill_seed)

@@ -9,10 +9,13 @@ import typer
 from radrm.cli.parameters import REFERENCES
 from radrm.cli.results import job_name, show_results
 from radrm.client.commands import command_jobs
+from radrm.client.connection import Client
+from radrm.host.storage.submission import here
 from radrm.jobfile.command_line import parse_edit
-from radrm.jobfile.options import OPTIONS
+from radrm.jobfile.options import MOMENTS, OPTIONS
+from radrm.jobfile.parsing import dated
 
-_OF_LIVE_JOBS = ("time", "signal", "priority", "retries", "requeue", "comment")
+_OF_LIVE_JOBS = (*("time", "signal", "priority", "due", "weight", "retries", "requeue", "comment"),)
 _FIXED = ("array", "hold")
 
 
@@ -27,6 +30,9 @@ def edit(
         return
     as_json = "--json" in words
     jobs, options = parse_edit([word for word in words if word != "--json"])
+    if MOMENTS & options.keys():
+        with Client() as client:  # the clock of simulated GPUs may run faster than this machine's
+            options = dated(options, here(client.ask("ping")["now"]), "command line")
     results = command_jobs("edit", jobs, options=options)
     if code := show_results(results, lambda r: f"Changed {job_name(r)}", as_json):
         raise typer.Exit(code)
@@ -44,6 +50,7 @@ def edit_help() -> str:
         "Examples:",
         "  radrm edit 12 --priority=10",
         "  radrm edit 'sweep-*' --time=2:00:00 --gpu-memory=12G",
+        "  radrm edit 12 --due=+4h",
         "",
         "Options:",
     ]

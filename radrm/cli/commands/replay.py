@@ -75,6 +75,7 @@ def replay(
     planner: options.Planners = None,
     estimator: OwnEstimator = None,
     known: options.Known = None,
+    duration_error: options.DurationError = None,
     collocation: options.Mode = None,
     recovery: options.Recovery = None,
     seeds: options.Seeds = 12,
@@ -108,7 +109,7 @@ def replay(
         recovery=recovery,
         seeds=seeds,
         settings=settings or (),
-        known=options.names(known),
+        known=options.known_names(known, duration_error),
     )
     if advise:
         plan = "+".join(options.names(planner)) or None

@@ -44,6 +44,7 @@ def simulate(
     planner: options.Planner = None,
     estimator: options.Estimator = "oracle",
     known: options.Known = None,
+    duration_error: options.DurationError = None,
     collocation: options.Mode = None,
     recovery: options.Recovery = None,
     fidelity: options.FidelityOption = "radrm",
@@ -70,7 +71,7 @@ def simulate(
     base = configured()
     choices = Choices(
         *(gpus, order, planner, collocation, recovery, fidelity, seeds),
-        *(settings or (), options.names(known), servers),
+        *(settings or (), options.known_names(known, duration_error), servers),
     )
     variant = make_variant(base, policy or base.policy, estimator, choices)
     check_settings(choices.settings, [variant.policy])

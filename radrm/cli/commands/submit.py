@@ -13,8 +13,9 @@ import sys
 from radrm.client.connection import Client, find_spool
 from radrm.errors import RadrmError, Unreachable
 from radrm.host.storage.spool import Spool
-from radrm.host.storage.submission import envelope_of, load
+from radrm.host.storage.submission import envelope_of, here, load
 from radrm.jobfile.command_line import SubmitRequest, parse_submit
+from radrm.jobfile.options import MOMENTS
 from radrm.jobfile.radfile import read_job_file, wrap_command
 
 TYPE_CHECKING = False
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from radrm.host.storage.paths import Paths
+    from radrm.jobfile.radfile import JobFile
 
 _BATCH = 1000
 
@@ -34,9 +36,9 @@ def run(argv: list[str]) -> int:
 
         print(submit_help())
         return 0
-    results = _read_all(request)
     with Client() as client:
         paths, up = find_spool(client)
+        results = _read_all(request, client if up else None)
         if up:
             _refuse_hopeless(client, results)
         _spool(Spool(paths.spool), results)
@@ -60,14 +62,28 @@ def run(argv: list[str]) -> int:
 # ------------------------------------------------------------------ reading
 
 
-def _read_all(request: SubmitRequest) -> list[dict[str, Any]]:
-    """One result per job; with `job_file` and `envelope` if the job can be read."""
+def _read_all(request: SubmitRequest, client: Client | None) -> list[dict[str, Any]]:
+    """One result per job; with `job_file` and `envelope` if the job can be read.
+
+    `client`: of a running daemon.
+    """
+    now: list[float] = []
+
+    def dated(job_file: JobFile, name: str | None) -> JobFile:
+        """The job file with absolute moments, by the daemon's clock: with simulated GPUs it may
+        run faster than this machine's."""
+        if not MOMENTS & job_file.raw.keys():
+            return job_file
+        if not now and client is not None:
+            now.append(client.ask("ping")["now"])
+        return job_file.dated(here(*now), name or "command line")
+
     if request.command:
-        return [_result(None, None, request)]
-    return [_result(name, load, request) for name in request.files]
+        return [_result(None, None, request, dated)]
+    return [_result(name, load, request, dated) for name in request.files]
 
 
-def _result(name: str | None, load: Any, request: SubmitRequest) -> dict[str, Any]:
+def _result(name: str | None, load: Any, request: SubmitRequest, dated: Any) -> dict[str, Any]:
     result: dict[str, Any] = {"ticket": None, "id": None, "name": None, "file": name, "error": None}
     try:
         data = load(name) if load is not None else None
@@ -76,6 +92,7 @@ def _result(name: str | None, load: Any, request: SubmitRequest) -> dict[str, An
             if data is None
             else read_job_file(data, name or "", request.raw_options)
         )
+        job_file = dated(job_file, name)
         result["name"] = job_file.name
         result["job_file"] = job_file
         result["envelope"] = envelope_of(job_file, name, data, request.raw_options)

@@ -163,6 +163,8 @@ def refuse(state: State, event: EditRequested) -> str | None:
         time_limit_s=spec.time_limit_s,
         signal=spec.signal,
         priority=spec.priority,
+        weight=spec.weight,
+        due_s=spec.due_s,
         retries=spec.retries,
         requeue=spec.requeue,
         comment=spec.comment,

@@ -18,7 +18,8 @@ from radrm.daemon.serving.turns import Work
 from radrm.daemon.views.arguments import raw_options
 from radrm.daemon.views.references import References
 from radrm.errors import RadrmError, Refused
-from radrm.jobfile.parsing import merged
+from radrm.host.storage.submission import here
+from radrm.jobfile.parsing import dated, merged
 
 _OF_AN_ATTEMPT = frozenset({"name", "output", "error", "chdir", "env"})
 """Options with which a live attempt was started: under others its logs would not be found."""
@@ -51,10 +52,11 @@ class _Edited:
 
 def edit(loop: Loop, request: Request) -> Work[list[JobResult]]:
     """Change what unfinished jobs ask for."""
-    changes = dict(raw_options(request.words))
-    if isinstance(changes.get("after"), list):
+    now_here = here(loop.clock.now().wall_s)
+    changes = dict(dated(raw_options(request.words), now_here, "edited options", past=True))
+    if isinstance(after := changes.get("after"), list):
         # Edits add up in lists; "none" first makes the new dependencies replace the old ones.
-        changes["after"] = ["none", *changes["after"]]
+        changes["after"] = ["none", *after]
     known: dict[tuple[str, str | None], _Edited | RadrmError] = {}
     """By the ticket and the earlier edits: elements of an array differ in nothing else."""
     edits: list[tuple[int, dict[str, Any]]] = []

@@ -22,7 +22,7 @@ from radrm.wiring import find_rule, make_rules, make_settings, settings_of
 ALONE = "exclusive"
 """The policy that all others are compared with; the first variant."""
 _MOST_VARIANTS = 200
-_MOST_ERROR = 3.0
+MOST_ERROR = 3.0
 _MODES = ("mps", "timeslice", "exclusive")
 _OF_POLICY = "policy."
 _OF_LIFE = "life."
@@ -119,10 +119,10 @@ def _known(words: Iterable[str]) -> Known:
             error = float(text) if equals else 0.0
         except ValueError:
             error = -1.0
-        if name not in names or not 0 <= error <= _MOST_ERROR:
+        if name not in names or not 0 <= error <= MOST_ERROR:
             raise UsageError(
                 f"--known {word!r}: write NAME or NAME=ERROR, with an error from 0 to "
-                f"{_MOST_ERROR:g}; names are: {', '.join(names)}"
+                f"{MOST_ERROR:g}; names are: {', '.join(names)}"
             )
         found[name] = error
     return Known(**found)

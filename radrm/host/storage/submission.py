@@ -13,12 +13,14 @@ from radrm.errors import BadFile
 from radrm.host.storage.sources import MAX_SCRIPT, sources_of
 from radrm.host.storage.spool import Envelope
 from radrm.host.storage.tickets import new_ticket
-from radrm.jobfile.options import RawOptions
+from radrm.jobfile.options import MOMENTS, RawOptions
 from radrm.jobfile.radfile import MAX_BYTES, JobFile
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from radrm.jobfile.moments import Here
 
 
 def load(name: str) -> bytes:
@@ -28,6 +30,22 @@ def load(name: str) -> bytes:
     except OSError as error:
         step = "name a job file, or write a command after --, as: radrm submit -- python train.py"
         raise BadFile(f"cannot read the job file {name}: {error.strerror}; {step}") from None
+
+
+def here(now_s: float | None = None) -> Here:
+    """Return this process's zone, with the time `now_s` (None: that of the system's clock)."""
+    from radrm.jobfile.moments import Here  # few submissions name moments
+
+    return Here(time.time() if now_s is None else now_s, local_offset_s)
+
+
+_LAST_S = 253_402_000_000.0
+"""In the year 9999."""
+
+
+def local_offset_s(wall_s: float) -> float:
+    """Return the seconds by which local time (`TZ`) is ahead of UTC at an epoch second."""
+    return float(time.localtime(min(max(0.0, wall_s), _LAST_S)).tm_gmtoff)
 
 
 def envelope_of(
@@ -41,7 +59,10 @@ def envelope_of(
     umask: int | None = None,
 ) -> Envelope:
     """The envelope of a job that runs in the current folder. What is not given is drawn anew
-    (the ticket) or this process's own (environment and umask). Raises `BadFile`."""
+    (the ticket) or this process's own (environment and umask). Raises `BadFile`.
+
+    The moments of a `job_file` that is `dated` override those of its script.
+    """
     if umask is None:
         umask = os.umask(0o077)
         os.umask(umask)
@@ -51,7 +72,7 @@ def envelope_of(
         file=os.path.abspath(name) if name is not None else None,
         script=data.decode() if data is not None else None,
         command=job_file.argv if data is None else None,
-        options=dict(raw),
+        options={**raw, **{name: job_file.raw[name] for name in MOMENTS & job_file.raw.keys()}},
         cwd=cwd,
         umask=umask,
         environment=dict(os.environ if environment is None else environment),

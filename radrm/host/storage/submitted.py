@@ -24,6 +24,7 @@ from radrm.errors import StoreError
 from radrm.host.storage.database import DAMAGE, Database
 from radrm.host.storage.schema import digest_of
 from radrm.host.storage.spool import Envelope
+from radrm.host.storage.submission import here
 from radrm.jobfile.options import RawOptions
 from radrm.jobfile.radfile import JobFile, read_job_file, wrap_command
 
@@ -55,14 +56,16 @@ class Submission:
 def parse_envelope(envelope: Envelope) -> JobFile:
     """Parse the job file that an envelope carries. Raises `RadrmError` for one that is of no use.
 
-    This is the daemon's one reading of what a client wrote.
+    This is the daemon's one reading of what a client wrote. A moment that the client has not made
+    absolute is read in the daemon's zone, as at the time of the submission.
     """
     if envelope.command is not None:
         found = wrap_command(list(envelope.command), envelope.options)
     else:
         data = (envelope.script or "").encode("utf-8", "surrogateescape")
         found = read_job_file(data, envelope.file or "job", envelope.options)
-    return found.with_summary(envelope.summary)
+    dated = found.dated(here(envelope.submitted_s), envelope.file or "job", past=True)
+    return dated.with_summary(envelope.summary)
 
 
 class Submissions:

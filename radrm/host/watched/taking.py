@@ -28,7 +28,7 @@ import time
 
 from radrm.errors import BadFile, RadrmError, Refused, StoreError
 from radrm.host.storage.spool import Spool
-from radrm.host.storage.submission import envelope_of
+from radrm.host.storage.submission import envelope_of, here
 from radrm.host.storage.tickets import new_ticket
 from radrm.host.transient import may_pass
 from radrm.host.watched.folder import Changed, Folder, Seen
@@ -201,7 +201,7 @@ class Look:
 
     def _parsed(self, data: bytes, name: str) -> JobFile:
         try:
-            job_file = read_job_file(data, name, {})
+            job_file = read_job_file(data, name, {}).dated(here(), name)
         except (RadrmError, MemoryError):
             raise
         except Exception as error:  # an error that one file causes must not stop the others

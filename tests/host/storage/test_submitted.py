@@ -140,6 +140,7 @@ def test_every_option_of_the_table_can_be_stored() -> None:
         "model-summary": "m", "model-factory": "m:f",
         "batch-size": "3", "sequence-length": "4", "input-shape": "3x4", "optimizer": "adam",
         "precision": "amp", "comment": "x", "device-ids": "index", "cpus": "2.5", "memory": "8G",
+        "due": "2030-01-31T18:00:00+01:00", "weight": "3",
     }  # fmt: skip
     assert options.keys() == {option.name for option in OPTIONS if option.available}
     sent = envelope(script="#!/bin/sh\ntrue\n", options=options)

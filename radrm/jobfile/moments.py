@@ -1,0 +1,219 @@
+"""Moments as users write them, and their absolute form: `--due` now, and options like it.
+
+Theory of operation
+-------------------
+    2030-01-31T18:00    also with a space, seconds, and an offset: +01:00 or Z
+    18:00               the next time that a clock shows this
+    today 18:00, tomorrow 9:00, fri 9:00
+    +90m                from now
+    none                no moment: takes an earlier one away
+
+All but the first form with an offset mean another moment in another zone or at another time. So
+they are resolved once, where the user is, to a date and time with an offset. This file does not
+read the clock: a `Here` has the time, and the offset of the local zone at any time.
+
+Where the clocks go forward some local times do not exist: they are read by the offset before the
+change, so 02:30 is 03:30. Where they go back some exist twice: a date and time is the first one,
+and `02:30` the next one.
+"""
+
+from __future__ import annotations
+
+import re
+
+from radrm.core.units import parse_seconds, show_seconds
+from radrm.jobfile.record import Record
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from datetime import datetime
+
+NONE = "none"
+EXAMPLE = "write 2030-01-31T18:00, 18:00, 'tomorrow 9:00', 'fri 9:00' or +90m"
+_DAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
+_LONG_DAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
+_CLOCK = r"([0-9]{1,2}):([0-9]{2})(?::([0-9]{2}))?"
+_DATE = r"([0-9]{4})-([0-9]{2})-([0-9]{2})"
+_OFFSET = r"(Z|[+-][0-9]{2}:?[0-9]{2}(?::?[0-9]{2})?)?"
+_LONGEST = 40
+_DAY_S = 86_400
+_MOST_S = 10 * 366 * _DAY_S
+_EPOCH = 719_163
+"""The day 1970-01-01, as `date.toordinal` counts."""
+_LAST_S = 253_402_300_799 - 2 * _DAY_S
+"""The end of the year 9999, in any zone."""
+
+
+class Here(Record):
+    """Where and when a user writes: epoch seconds, and seconds east of UTC at an epoch second."""
+
+    now_s: float
+    offset_s: Callable[[float], float]
+
+
+class Moment(Record):
+    """A moment as written. One of `after_s`, `day` and `date_s` is used.
+
+    `clock_s` is the time of day. `day` is 0 for today, 1 for tomorrow, "next" for the next such
+    time, or the name of a weekday. `date_s`: midnight of a date, in seconds as if in UTC.
+    `offset_s` is None for local times.
+    """
+
+    clock_s: int = 0
+    after_s: float | None = None
+    day: int | str | None = None
+    date_s: int | None = None
+    offset_s: int | None = None
+
+    @property
+    def absolute_s(self) -> float | None:
+        """The epoch second that it means everywhere; None if that depends on zone or time."""
+        if self.date_s is None or self.offset_s is None:
+            return None
+        return float(self.date_s + self.clock_s - self.offset_s)
+
+    def at(self, here: Here) -> float:
+        """Return the epoch second that it means here."""
+        if self.absolute_s is not None:
+            return self.absolute_s
+        if self.after_s is not None:
+            return here.now_s + self.after_s
+        if self.date_s is not None:
+            return _epoch_s(self.date_s + self.clock_s, here)[0]
+        local_s = int(here.now_s + here.offset_s(here.now_s))
+        today_s = local_s - local_s % _DAY_S
+        if isinstance(self.day, int):
+            return _epoch_s(today_s + self.day * _DAY_S + self.clock_s, here)[0]
+        days = range(-1, 3)  # a change of the offset can make a day of the calendar early or late
+        if self.day in _DAYS:
+            ahead = (_DAYS.index(self.day) - _weekday(today_s)) % 7
+            days = range(ahead, ahead + 8, 7)
+        return min(
+            at_s
+            for day in days
+            for at_s in _epoch_s(today_s + day * _DAY_S + self.clock_s, here)
+            if at_s > here.now_s
+        )
+
+
+def read(text: str) -> Moment:
+    """Return what a text means. Raises ValueError, with an example, if it is no moment."""
+    word = " ".join(text.split()).lower()
+    if len(text) > _LONGEST or not word.isascii():
+        raise ValueError(f"{_shown(text)} is not a time; {EXAMPLE}")
+    if word.startswith("+"):
+        return Moment(after_s=_after_s(text, word[1:]))
+    if found := re.fullmatch(rf"{_DATE}[t ]{_CLOCK}{_OFFSET}", word, re.IGNORECASE):
+        date_s = _date_s(text, *(int(part) for part in found.groups()[:3]))
+        clock_s = _clock_s(text, *found.groups()[3:6])
+        return Moment(clock_s, date_s=date_s, offset_s=_offset_s(text, found[7]))
+    if found := re.fullmatch(rf"(?:([a-z]+) )?{_CLOCK}", word):
+        return Moment(_clock_s(text, *found.groups()[1:]), day=_day(text, found[1]))
+    if re.fullmatch(_DATE, word) or word in (*_DAYS, *_LONG_DAYS, "today", "tomorrow"):
+        raise ValueError(f"{_shown(text)} has no time of day; {EXAMPLE}")
+    raise ValueError(f"{_shown(text)} is not a time; {EXAMPLE}")
+
+
+def absolute(text: str, here: Here) -> str:
+    """Return a moment as date and time with an offset: that of the local zone then, if `text` has
+    none.
+
+    Raises ValueError for text that is no moment, or one too far away. `none` stays.
+    """
+    if text == NONE:
+        return text
+    moment = read(text)
+    at_s = moment.at(here)
+    if not 0 <= at_s <= _LAST_S:
+        raise ValueError(f"{_shown(text)} is not in the years 1970 to 9999; {EXAMPLE}")
+    offset_s = here.offset_s(at_s) if moment.offset_s is None else moment.offset_s
+    return written(at_s, offset_s)
+
+
+def refuse_past(text: str, here: Here) -> None:
+    """Raise ValueError for a moment that is over."""
+    at_s = read(text).at(here)
+    if at_s <= here.now_s:
+        ago, now = show_seconds(here.now_s - at_s), written(here.now_s, here.offset_s(here.now_s))
+        raise ValueError(f"{_shown(text)} was {ago} ago (now it is {now}); {EXAMPLE}")
+
+
+def written(at_s: float, offset_s: float) -> str:
+    """Return an epoch second as date and time with this offset: `2030-01-31T18:00:00+01:00`."""
+    from datetime import datetime, timedelta, timezone
+
+    zone = timezone(timedelta(seconds=round(offset_s)))
+    found: datetime = datetime.fromtimestamp(-(-at_s // 1), zone)
+    return found.isoformat()
+
+
+def _epoch_s(local_s: int, here: Here) -> list[float]:
+    """Return the epoch seconds at which the local clock shows `local_s`: one, or two.
+
+    For a time that the local clock never shows: the one by the offset before the change.
+    """
+    before, after = (here.offset_s(local_s + side * _DAY_S) for side in (-1, 1))
+    first, second = local_s - before, local_s - after
+    found = [
+        at_s for at_s in dict.fromkeys((first, second)) if at_s + here.offset_s(at_s) == local_s
+    ]
+    return sorted(found) or [first]
+
+
+def _weekday(local_s: int) -> int:
+    return (local_s // _DAY_S + _EPOCH - 1) % 7
+
+
+def _after_s(text: str, length: str) -> float:
+    try:
+        found = parse_seconds(length)
+    except ValueError:
+        raise ValueError(f"{_shown(text)} is not a time from now; {EXAMPLE}") from None
+    if found > _MOST_S:
+        raise ValueError(f"{_shown(text)} is more than ten years from now; {EXAMPLE}")
+    return found
+
+
+def _date_s(text: str, year: int, month: int, day: int) -> int:
+    from datetime import date
+
+    try:
+        return (date(year, month, day).toordinal() - _EPOCH) * _DAY_S
+    except ValueError:
+        raise ValueError(f"{_shown(text)} is not a date of the calendar; {EXAMPLE}") from None
+
+
+def _clock_s(text: str, hour: str, minute: str, second: str | None) -> int:
+    hours, minutes, seconds = int(hour), int(minute), int(second or 0)
+    if hours > 23 or minutes > 59 or seconds > 59:
+        raise ValueError(f"{_shown(text)} is not a time of day from 0:00 to 23:59; {EXAMPLE}")
+    return hours * 3600 + minutes * 60 + seconds
+
+
+def _offset_s(text: str, offset: str | None) -> int | None:
+    if offset is None:
+        return None
+    if offset in "zZ":
+        return 0
+    digits = offset[1:].replace(":", "").ljust(6, "0")
+    hours, minutes, seconds = (int(digits[at : at + 2]) for at in (0, 2, 4))
+    if hours > 23 or minutes > 59 or seconds > 59:
+        raise ValueError(f"{_shown(text)} has no offset from -23:59 to +23:59; {EXAMPLE}")
+    size_s = hours * 3600 + minutes * 60 + seconds
+    return -size_s if offset[0] == "-" else size_s
+
+
+def _day(text: str, word: str | None) -> int | str:
+    if word is None:
+        return "next"
+    if word in ("today", "tomorrow"):
+        return int(word == "tomorrow")
+    for short, long in zip(_DAYS, _LONG_DAYS, strict=True):
+        if word in (short, long):
+            return short
+    raise ValueError(f"{_shown(text)}: {word!r} is not a day; {EXAMPLE}")
+
+
+def _shown(text: str) -> str:
+    return repr(text if len(text) <= _LONGEST else text[: _LONGEST - 3] + "...")
