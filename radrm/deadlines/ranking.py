@@ -22,7 +22,7 @@ What a restart sees: `scale_s`, in the planner's state. The lists are made again
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from heapq import merge
 from math import exp, inf, log
@@ -72,15 +72,12 @@ class _Entry:
 class Ranking:
     """The waiting jobs with due times, by what a delay of them costs. Times are epoch seconds."""
 
-    def __init__(
-        self, source: object, left_s: Callable[[Job], float], max_wait_s: float, scale_s: float
-    ) -> None:
-        """`source`: what it follows. `left_s`: a job's run time. `scale_s`: 0 if unknown."""
+    def __init__(self, source: object, max_wait_s: float, scale_s: float) -> None:
+        """`source`: what it follows. `scale_s`: the mean remaining time; 0 if unknown."""
         self.source = source
         self.scale_s = scale_s
         self.version = 0
         """Grows with every change of a job or of its class."""
-        self._left_s = left_s
         self._max_wait_s = max_wait_s
         self._jobs: dict[int, _Entry] = {}
         self._lists: dict[int, list[Key]] = {OLD: [], DUE: [], _EARLY: []}
@@ -93,33 +90,43 @@ class Ranking:
     def __len__(self) -> int:
         return len(self._jobs)
 
-    def update(self, touched: set[int], find: Callable[[int], Job | None], now_s: float) -> None:
-        """Take in the jobs that came, changed or left (`find` returns None), and the time."""
-        back = now_s < self._now_s - _CLOCK_SET_S
-        self._now_s = now_s
-        for job_id in sorted(touched):
+    @property
+    def next_turn_s(self) -> float:
+        """The time at which the next job changes its class; infinity without one."""
+        return self._turns[0][0] if self._turns else inf
+
+    def is_ahead(self, now_s: float) -> bool:
+        """Return whether the clock was set back since the last update."""
+        return now_s < self._now_s - _CLOCK_SET_S
+
+    def update(
+        self, touched: Mapping[int, Job | None], left_s: Callable[[Job], float], now_s: float
+    ) -> None:
+        """Take in the jobs that came, changed or left (None), and the time.
+
+        `left_s` returns a job's remaining time.
+        """
+        again, self._now_s = self.is_ahead(now_s), now_s
+        for job_id, job in sorted(touched.items(), key=lambda each: each[0]):
             self._discard(job_id)
-            job = find(job_id)
             if job is not None:
-                self._add(job)
+                self._add(job, left_s(job))
         if touched:
             self.version += 1
             mean_s = self._total_s / len(self._jobs) if self._jobs else 0.0
             if not self.scale_s / _OFF <= mean_s <= self.scale_s * _OFF:
-                self.scale_s = mean_s
-                back = True
-        if back:
+                self.scale_s, again = mean_s, True
+        if again:
             self._sort_again()
         while self._turns and self._turns[0][0] <= now_s:
             job_id = self._turns[0][1]
-            entry = self._jobs[job_id]
-            self._leave(job_id, entry)
-            self._enter(job_id, entry)
+            self._leave(job_id, self._jobs[job_id])
+            self._enter(job_id, self._jobs[job_id])
             self.version += 1
 
-    def first(self) -> Iterator[Key]:
+    def first(self, now_s: float) -> Iterator[Key]:
         """Yield a sort key for each job, whose last part is its id; the first job first."""
-        shift = self._now_s / (_LOOK_AHEAD * max(_LEAST_S, self.scale_s))
+        shift = now_s / self._unit_s
         lines = [
             _keys(found, OLD if line == OLD else DUE, shift if line == _EARLY else 0.0)
             for line, found in self._lists.items()
@@ -127,21 +134,19 @@ class Ranking:
         ]
         return merge(*lines)
 
-    def index(self, job_id: int) -> float | None:
+    def cost_rate(self, job_id: int, now_s: float) -> float | None:
         """Return a job's apparent tardiness cost (weight per second); None: it is not ranked."""
         entry = self._jobs.get(job_id)
         if entry is None:
             return None
-        slack_s = max(0.0, entry.latest_s - self._now_s)
-        return exp(entry.size - slack_s / (_LOOK_AHEAD * max(_LEAST_S, self.scale_s)))
+        return exp(entry.size - max(0.0, entry.latest_s - now_s) / self._unit_s)
 
-    def latest_s(self, job_id: int) -> float | None:
-        """Return when a job must start to end in time, as expected."""
-        entry = self._jobs.get(job_id)
-        return None if entry is None else entry.latest_s
+    @property
+    def _unit_s(self) -> float:
+        return _LOOK_AHEAD * max(_LEAST_S, self.scale_s)
 
-    def _add(self, job: Job) -> None:
-        left_s, due_s = max(_LEAST_S, self._left_s(job)), job.spec.due_s
+    def _add(self, job: Job, left_s: float) -> None:
+        left_s, due_s = max(_LEAST_S, left_s), job.spec.due_s
         assert due_s is not None
         size = log(max(1e-9, job.spec.weight) / left_s)
         old_s = old_from_s(job, self._max_wait_s)
@@ -158,9 +163,8 @@ class Ranking:
             entry.turn = (entry.old_s, job_id)
             self.late_weight += entry.weight
         else:
-            scale_s = _LOOK_AHEAD * max(_LEAST_S, self.scale_s)
-            rate = entry.latest_s / scale_s - entry.size
-            entry.line, entry.key = _EARLY, (entry.prefix, rate, job_id)
+            size = entry.latest_s / self._unit_s - entry.size
+            entry.line, entry.key = _EARLY, (entry.prefix, size, job_id)
             entry.turn = (min(entry.latest_s, entry.old_s), job_id)
         insort(self._lists[entry.line], entry.key)
         if entry.turn is not None:
@@ -170,7 +174,7 @@ class Ranking:
         line = self._lists[entry.line]
         del line[bisect_left(line, entry.key)]
         if entry.line == DUE:
-            self.late_weight = max(0.0, self.late_weight - entry.weight)
+            self.late_weight -= entry.weight if len(line) else self.late_weight
         if entry.turn is not None:
             del self._turns[bisect_left(self._turns, entry.turn)]
             entry.turn = None

@@ -9,11 +9,16 @@ The files, in the order in which they may import one another:
     growth         how fast a job's loss falls for the CPU time that it uses
     flowcon        the CPUs of a server follow the growth of its jobs
     specon         jobs that hardly improve any more move to devices with less to do
+    tardiness      what `deadline` weighs, the places that it keeps, and what it remembers
+    stopping       whether stopping a running job for a waiting one pays
+    later          whether a job that could start would end cheaper if it waited
+    deadline       starts and stops jobs by what a late end costs
 """
 
 PLANNERS = {
     "default": "radrm.planners.order_policy:OrderPolicy",
     "backfill": "radrm.planners.backfill:Backfill",
+    "deadline": "radrm.planners.deadline:Deadline",
     "flowcon": "radrm.planners.flowcon:FlowCon",
     "specon": "radrm.planners.specon:SpeCon",
 }
