@@ -157,7 +157,9 @@ def play(trial: Trial, played: Played, seed: int) -> Found:
 def _run(
     jobs: Sequence[TraceJob], workers: int, policy: Policy, specon: Mapping[str, Any] | None
 ) -> Run:
-    life = Life(start_up_s=START_S, ramp_s=0.0, hold_s=0.0, spread=0.0, work_sd=0.0)
+    life = Life(
+        start_up_s=START_S, ramp_s=0.0, hold_s=0.0, spread=0.0, work_sd=0.0, restart_s=START_S
+    )
     config = Config(policy="rr", order="fifo", planner=("default",), core={"smact_warm_s": 0.0})
     scenario = Scenario(parse(f"sim:{workers}xA100-80GB"), config, life=life)
     made, alone = make_rules(config), Exclusive()
@@ -168,7 +170,10 @@ def _run(
     settings = replace(make_settings(config), checkpoint_limit_s=300.0)
     tasks, history = tasks_of(jobs, scenario), History(jobs)
     loop = ReportingLoop(
-        scenario.devices, True, rules, settings, tasks, history, cpus=None, cpus_per_device=True
+        *(scenario.devices, True, rules, settings, tasks, history),
+        life=life,
+        cpus=None,
+        cpus_per_device=True,
     )
     loop.run()
     return history.run(loop.world.device_runs())

@@ -12,11 +12,26 @@ from radrm.experiments.simulations.variants import MOST_ERROR
 MOST_SEEDS = 1000
 MOST_SERVERS = 1024
 
+USUAL_GPUS = "sim:4xA100-40GB"
 Gpus = Annotated[
     str, typer.Option("--gpus", metavar="sim:SPEC", help="The GPUs of the simulated server.")
 ]
+SomeGpus = Annotated[
+    str | None,
+    typer.Option(
+        "--gpus",
+        metavar="sim:SPEC",
+        help="The GPUs of the simulated server, or of several, as sim:5*2xV100-32GB/1xT4-16GB "
+        f"[default: {USUAL_GPUS}]",
+        show_default=False,
+    ),
+]
 Order = Annotated[
     str | None, typer.Option("--order", metavar="NAME", help="The order of the queue.")
+]
+Orders = Annotated[
+    list[str] | None,
+    typer.Option("--order", metavar="NAME", help="Orders of the queue to compare: a,b."),
 ]
 Planner = Annotated[
     str | None,
@@ -125,6 +140,28 @@ Servers = Annotated[
         help="N such servers; jobs are distributed.",
     ),
 ]
+Scenario = Annotated[
+    int | None,
+    typer.Option(
+        "--scenario",
+        metavar="1|2",
+        help="--import andreas: nodes of 2 V100 or 1 T4 (1, by default), of 4 or 2 (2).",
+    ),
+]
+Nodes = Annotated[
+    int | None,
+    typer.Option("--nodes", metavar="N", help="--import andreas: 2 to 100 nodes; 10 by default."),
+]
+Load = Annotated[
+    float | None,
+    typer.Option(
+        "--load", metavar="L", help="--import andreas: the rate of arrivals; 0.5 by default."
+    ),
+]
+FirstSeed = Annotated[
+    int | None,
+    typer.Option("--seed", metavar="N", help="--import andreas: the seed of the first draw."),
+]
 Form = Annotated[
     str,
     typer.Option(
@@ -132,6 +169,15 @@ Form = Annotated[
         metavar="FORM",
         help="Format of the trace: auto, trace, published, prototype, philly, slurm, "
         "alibaba2020, alibaba2023, gavel.",
+    ),
+]
+MixForm = Annotated[
+    str,
+    typer.Option(
+        "--import",
+        metavar="FORM",
+        help="Format of the trace: auto, trace, published, prototype, philly, slurm, "
+        "alibaba2020, alibaba2023, gavel; or andreas: jobs drawn as published, without a file.",
     ),
 ]
 Profile = Annotated[

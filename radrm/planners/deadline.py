@@ -63,10 +63,10 @@ from radrm.core.words import Collocation, Quantity
 from radrm.deadlines.costs import Costs
 from radrm.deadlines.ranking import OLD, OTHER, Key, Ranking, old_from_s, prefix
 from radrm.planners.forecast import Forecast
-from radrm.planners.later import Later
+from radrm.planners.lateness.later import Later
+from radrm.planners.lateness.stopping import Limits, Stops
+from radrm.planners.lateness.tardiness import Hold, Notes, Terms
 from radrm.planners.order_policy import OrderPolicy
-from radrm.planners.stopping import Limits, Stops
-from radrm.planners.tardiness import Hold, Notes, Terms
 
 NOTES = "deadline notes"
 """The key of this planner's own memory in its state, beside the states of policies."""

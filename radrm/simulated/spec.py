@@ -5,6 +5,7 @@
     sim:1xA100-40GB:3g.20gb+2g.10gb+2g.10gb     one GPU cut into MIG instances
     sim:2xA100-40GB,unmanaged@0=8000            8000 MiB of device 0 used by others
     sim:8xA100-40GB,nvlink=2,numa=4             NVLink links every 2 GPUs, 4 GPUs per NUMA node
+    sim:5*2xV100-32GB/1xT4-16GB                 six servers, only for the simulator
 
 A type that is not in the table, such as `NAME-48GB`, gets the A100's power and MIG slices.
 """
@@ -22,7 +23,10 @@ from radrm.simulated.power import A100_IDLE_W, A100_PEAK_W
 
 PREFIX = "sim:"
 _EXAMPLE = "sim:4xA100-40GB"
+_SEVERAL = "sim:5*2xV100-32GB/5*1xT4-16GB"
 _MOST_DEVICES = 256
+_MOST_SERVERS, _MOST_OF_ALL = 1000, 4096
+"""Limits of several servers together."""
 _NAMESPACE = uuid.UUID("6c1d1b7e-0a5e-5d0c-9f0e-7b1f3c5a9d42")
 
 # An A100-40GB gives jobs 40,536 of its 40,960 MiB. Every simulated device keeps the same part.
@@ -64,6 +68,7 @@ _TYPES = {
 _GROUP = re.compile(r"(?:(\d{1,4})x)?([a-z][a-z0-9_-]*-(\d{1,4})gb)(?::(.+))?", re.IGNORECASE)
 _PROFILE = re.compile(r"(\d)g\.(\d{1,4})gb", re.IGNORECASE)
 _UNMANAGED = re.compile(r"unmanaged@(\d{1,4})=(\d{1,9})", re.IGNORECASE)
+_SERVERS = re.compile(r"(?:(\d{1,5})\s*\*)?(.*)", re.DOTALL)
 _NEAR = re.compile(r"(nvlink|numa)=(\d{1,4})", re.IGNORECASE)
 
 
@@ -88,13 +93,69 @@ class SimulatedDevice:
 
 
 def parse(spec: str) -> tuple[SimulatedDevice, ...]:
-    """The simulated devices of a spec; the same spec always gives the same UUIDs.
+    """The simulated devices of a server's spec; the same spec always gives the same UUIDs.
 
     Raises UsageError. If a GPU is cut into MIG instances, only these are devices.
     """
+    if spec.casefold().startswith(PREFIX) and ("/" in spec or "*" in spec):
+        raise _wrong(spec, "several servers ('/', '*') exist only in simulate and compare")
+    return _server(spec, _without_prefix(spec))
+
+
+def parse_servers(spec: str) -> tuple[SimulatedDevice, ...]:
+    """The simulated devices of one or more servers: `SERVER/SERVER`, `N*SERVER` for N equal ones.
+
+    The devices of several servers have their nodes, and are counted over all. Raises UsageError.
+    """
+    if "/" not in spec and "*" not in spec:
+        return parse(spec)
+    each: list[str] = []
+    for part in _without_prefix(spec).split("/"):
+        found = _SERVERS.fullmatch(part.strip())
+        assert found is not None
+        count = 1 if found[1] is None else int(found[1])
+        if not 1 <= count <= _MOST_SERVERS - len(each):
+            raise _wrong(spec, f"there can be 1 to {_MOST_SERVERS} servers", _SEVERAL)
+        each += [found[2]] * count
+    devices: list[SimulatedDevice] = []
+    for number, text in enumerate(each, 1):
+        node = f"server{number:0{len(str(len(each)))}}"
+        first = len(devices)
+        devices += (_on_node(one, node, first) for one in _server(spec, text))
+        if len(devices) > _MOST_OF_ALL:
+            raise _wrong(spec, f"more than {_MOST_OF_ALL} devices", _SEVERAL)
+    return tuple(devices)
+
+
+def _on_node(one: SimulatedDevice, node: str, first: int) -> SimulatedDevice:
+    device = one.device
+
+    def of_node(name: str) -> str:
+        kind = name.partition("-")[0]
+        return f"{kind}-{uuid.uuid5(_NAMESPACE, f'{node}:{name}')}"
+
+    # Links of GPUs are named by a GPU's index, so they move with it.
+    link = device.nvlink_group
+    device = replace(
+        device,
+        uuid=of_node(device.uuid),
+        index=first + device.index,
+        node=node,
+        parent=None if device.parent is None else of_node(device.parent),
+        nvlink_group=None if link is None else first + link,
+    )
+    return replace(one, device=device)
+
+
+def _without_prefix(spec: str) -> str:
     if not spec.casefold().startswith(PREFIX):
         raise _wrong(spec, f"it must begin with {PREFIX!r}")
-    items = [item.strip() for item in spec[len(PREFIX) :].split(",")]
+    return spec[len(PREFIX) :]
+
+
+def _server(spec: str, text: str) -> tuple[SimulatedDevice, ...]:
+    """The devices of one server of a spec, which `text` describes."""
+    items = [item.strip() for item in text.split(",")]
     devices: list[SimulatedDevice] = []
     gpus = 0
     for item in items:
@@ -226,5 +287,5 @@ def _overhead_mib(total_mib: int) -> int:
     return round(total_mib * _OVERHEAD)
 
 
-def _wrong(spec: str, cause: str) -> UsageError:
-    return UsageError(f"{spec!r} names no simulated GPUs: {cause}; write for example {_EXAMPLE}")
+def _wrong(spec: str, cause: str, example: str = _EXAMPLE) -> UsageError:
+    return UsageError(f"{spec!r} names no simulated GPUs: {cause}; write for example {example}")

@@ -57,19 +57,37 @@ def nominal(jobs: Sequence[TraceJob], start_up_s: float = 0.0) -> list[Solo]:
     return [Solo(j.duration_s - min(start_up_s, j.duration_s / 2), j.duration_s) for j in jobs]
 
 
-def drawn(run: Run, start_up_s: float) -> tuple[list[TraceJob], list[Solo]]:
+def drawn(
+    run: Run, start_up_s: float, nominal_start_s: float = 0.0
+) -> tuple[list[TraceJob], list[Solo]]:
     """Return the completed jobs with the values that the run's seed has drawn.
 
-    `start_up_s` is the least start-up that the seed can draw.
+    `start_up_s` is the least start-up that the seed can draw, `nominal_start_s` the one that is a
+    part of the trace's run times.
     """
     jobs, solos = [], []
     for each in run.jobs:
         done = next((a for a in each.attempts if a.outcome is Outcome.COMPLETED), None)
         if each.ended_s is not None and done is not None:
-            least_s = done.solo_s + min(start_up_s, each.job.duration_s / 4)
-            jobs.append(each.job)
-            solos.append(Solo(done.solo_s, least_s))
+            job, work_s = each.job, done.begun_s + done.solo_s
+            load, least = _parts(job, nominal_start_s)
+            least_s = least * work_s + min(start_up_s, job.duration_s / 4)
+            jobs.append(job)
+            solos.append(Solo(load * work_s, least_s))
     return jobs, solos
+
+
+def _parts(job: TraceJob, nominal_start_s: float) -> tuple[float, float]:
+    """Return the least load and the least computing time of a job on any kind and number of GPUs,
+    as parts of those by its `duration_s`."""
+
+    def computes_s(duration_s: float) -> float:
+        return duration_s - min(nominal_start_s, duration_s / 2)
+
+    usual_s = computes_s(job.duration_s)
+    times = [(each.gpus / job.gpus, computes_s(each.duration_s)) for each in job.profile]
+    load = min((gpus * seconds / usual_s for gpus, seconds in times), default=1.0)
+    return min(1.0, load), min(1.0, min((s / usual_s for _, s in times), default=1.0))
 
 
 def bounds(jobs: Sequence[TraceJob], solos: Sequence[Solo], fractions: Sequence[float]) -> Bounds:

@@ -2,10 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
-from radrm.core.records import ArrayElement, Dependency, Estimate
+from radrm.core.records import (
+    ArrayElement,
+    Dependency,
+    Device,
+    Estimate,
+    Needs,
+    Profiled,
+    Role,
+)
+from radrm.errors import RadrmError
 from radrm.interference.model import Demand, share_weight
+from radrm.simulator.traces.durations import seconds_on
 from radrm.simulator.traces.job import TraceJob
 
 _SHORTEST_S = 1e-6
@@ -27,6 +38,23 @@ class Course:
     peak_mib: float
     steady_mib: float
     demand: Demand
+    nominal_start_s: float = 0.0
+    """The start-up that is a part of the trace's run times, at most half of each."""
+
+    def continued(self, restart_s: float) -> Course:
+        """Return the course of an attempt that goes on from saved work after `restart_s`."""
+        sooner_s = self.computes_s - restart_s
+        return replace(
+            self,
+            computes_s=restart_s,
+            peak_s=self.peak_s - sooner_s,
+            steady_s=self.steady_s - sooner_s,
+        )
+
+    def pace(self, usual_s: float, here_s: float) -> float:
+        """Return how fast it computes where its run time is `here_s` instead of `usual_s`."""
+        start_s = self.nominal_start_s
+        return (usual_s - min(start_s, usual_s / 2)) / (here_s - min(start_s, here_s / 2))
 
 
 def course_of(
@@ -58,6 +86,7 @@ def course_of(
         peak_mib=job.memory_mib,
         steady_mib=min(steady_mib, job.memory_mib),
         demand=Demand(job.smact, share_weight(job.family, job.batch_size)),
+        nominal_start_s=nominal_start_s,
     )
 
 
@@ -73,6 +102,10 @@ class Task:
     after: tuple[Dependency, ...] = ()
     array: tuple[int, int] | None = None
     """The position of the array's first job, and this job's number in the array."""
+    profile: tuple[Profiled, ...] = ()
+    """What is known of its run times on the kinds of GPU."""
+    most_gpus: int = 0
+    """The most GPUs that it can use; its trace's `gpus` are the fewest."""
 
     @property
     def element(self) -> ArrayElement | None:
@@ -81,3 +114,28 @@ class Task:
             return None
         first, number = self.array
         return ArrayElement(first + 1, number, self.job.at_once)
+
+    @property
+    def role(self) -> Role:
+        """Its GPUs: a number from the trace's up to `most_gpus`."""
+        job = self.job
+        if self.most_gpus <= job.gpus:
+            return Role(needs=Needs(gpus=job.gpus, gpu_memory_mib=self.declared_mib))
+        needs = Needs(gpus=1, gpu_memory_mib=self.declared_mib)
+        return Role(count_min=job.gpus, count_max=self.most_gpus, needs=needs)
+
+
+def pace_on(task: Task, devices: Sequence[Device]) -> float:
+    """Return how fast a job computes on these devices, where it waits for the slowest kind.
+
+    Raises `RadrmError` for devices of several servers, which no job can use together.
+    """
+    nodes = {device.node for device in devices}
+    if len(nodes) > 1:
+        where = ", ".join(sorted(nodes))
+        raise RadrmError(f"no result: {task.job.name} was placed on several servers ({where})")
+    if not task.job.profile or not devices:
+        return 1.0
+    names = {device.name for device in devices}
+    here_s = max(seconds_on(task.job, name, len(devices)) for name in names)
+    return task.course.pace(task.job.duration_s, here_s)

@@ -25,6 +25,7 @@ from radrm.simulator.estimates import (
     errors_of,
     estimate_of,
     known_records,
+    told_profile,
 )
 from radrm.simulator.history import History
 from radrm.simulator.published import PublishedLoop
@@ -32,6 +33,7 @@ from radrm.simulator.reporting.loop import ReportingLoop
 from radrm.simulator.run import Run
 from radrm.simulator.scenario import FIDELITIES, Life, Scenario
 from radrm.simulator.scheduling import OwnLoop
+from radrm.simulator.traces.durations import most_of_each, profile_there
 from radrm.simulator.traces.job import TraceJob
 from radrm.wiring import make_rules, make_settings
 
@@ -80,7 +82,8 @@ def simulate(jobs: Sequence[TraceJob], scenario: Scenario) -> Run:
         loop = OwnLoop(*parts)
         if scenario.cpus is not None or any(map(_reports, jobs)):
             cpus, each = scenario.cpus, scenario.cpus_per_device
-            loop = ReportingLoop(*parts, cpus=cpus, cpus_per_device=each)
+            life = scenario.life
+            loop = ReportingLoop(*parts, life=life, cpus=cpus, cpus_per_device=each)
     with _few_collections():
         loop.run()
     return history.run(loop.world.device_runs())
@@ -88,7 +91,7 @@ def simulate(jobs: Sequence[TraceJob], scenario: Scenario) -> Run:
 
 def _reports(job: TraceJob) -> bool:
     """Return whether a job uses shared CPUs, progress or checkpoints."""
-    return bool(job.cpus or job.loss_k or job.report_s or job.checkpoint_s)
+    return bool(job.cpus or job.loss_k or job.report_s or job.can_save)
 
 
 @contextmanager
@@ -143,6 +146,8 @@ def _tasks(
     life_rng, error_rng = Random(f"life {scenario.seed}"), Random(f"errors {scenario.seed}")
     known_rng = Random(f"known {scenario.seed}")
     tasks = []
+    most = most_of_each(each.device for each in scenario.devices)
+    tells = scenario.known.duration is not None
     arrays = _arrays(jobs)
     before = _dependencies(jobs, arrays)
     for at, job in enumerate(jobs):
@@ -155,6 +160,7 @@ def _tasks(
         if estimate_mib is not None:
             known = as_records(job, scenario.estimator, estimate_mib) + known
         declared = scenario.estimator in AS_DECLARED and estimate_mib is not None
+        profile = profile_there(job, most)
         tasks.append(
             Task(
                 job=job,
@@ -163,6 +169,8 @@ def _tasks(
                 declared_mib=ceil(job.memory_mib) if declared else None,
                 after=before.get(at, ()),
                 array=arrays.get(at),
+                profile=told_profile(profile, job, known) if tells else (),
+                most_gpus=max((each.gpus for each in profile), default=job.gpus),
             )
         )
     return tasks

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from math import ceil, exp, inf
 from random import Random
 
-from radrm.core.records import DECLARED, Estimate
+from radrm.core.records import DECLARED, Estimate, Profiled
 from radrm.core.units import WHOLE_DEVICE_MIB
 from radrm.core.words import Quantity
 from radrm.errors import UsageError
@@ -88,3 +89,12 @@ def known_records(job: TraceJob, known: Known, rng: Random) -> tuple[Estimate, .
             upper = min(most, value * exp(_95_PERCENT * error))
             found.append(Estimate(quantity, value, upper, _FROM_TRACE))
     return tuple(found)
+
+
+def told_profile(
+    profile: Sequence[Profiled], job: TraceJob, known: Sequence[Estimate]
+) -> tuple[Profiled, ...]:
+    """Return a job's run times with the error of its estimated duration."""
+    told = next((each for each in known if each.quantity is Quantity.DURATION), None)
+    ratio = 1.0 if told is None else told.value / job.duration_s
+    return tuple(replace(each, duration_s=each.duration_s * ratio) for each in profile)

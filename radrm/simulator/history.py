@@ -42,6 +42,7 @@ class History:
                 collocation=attempt.collocation.value,
                 reserved_mib=self._reserved.pop(attempt),
                 solo_s=done_s - attempt.begun_s,
+                begun_s=attempt.begun_s,
             )
         )
 

@@ -7,16 +7,25 @@
 
 The 95th percentile is the nearest rank. Means are over the jobs that completed;
 `unfinished` counts the others.
+
+Costs count all jobs: one that never completed is late until the end of the run. A trace begins at
+0:00 of a day, for prices by the hour.
 """
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
 from math import ceil, sqrt
 from statistics import fmean, stdev
 
+from radrm.core.words import Outcome
+from radrm.deadlines.costs import Costs
 from radrm.simulator.run import DeviceRun, DeviceStep, JobRun, Run
+
+_IN_TIME_S = 1e-6
+"""A job that is late by less is in time: sums of times have rounding errors."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +35,10 @@ class Metrics:
     `gpu_smact_mean` (0..1) and `gpu_memory_mean` (0..1, of the device's memory) are means
     over all devices, from the first submission to the last end. `energy_j` is the sum over
     the same devices and time. `tardiness_s` is the weighted mean delay of the jobs with a
-    due time.
+    due time, `late_fraction` (0..1) the part of them that ended late. `preemptions` counts the
+    attempts that were stopped for others or to move. Costs are in the site's currency;
+    `energy_cost` is of whole servers by their GPUs in use where the site states their power, else
+    of the GPUs.
     """
 
     jobs: int
@@ -41,20 +53,27 @@ class Metrics:
     gpu_smact_mean: float | None
     gpu_memory_mean: float
     tardiness_s: float | None = None
+    late_fraction: float | None = None
+    energy_cost: float | None = None
+    tardiness_cost: float | None = None
+    total_cost: float | None = None
+    preemptions: int = 0
 
 
 NAMES = tuple(f.name for f in fields(Metrics))
 MEASURED = tuple(name for name in NAMES if name not in ("jobs", "unfinished"))
 
 
-def metrics(run: Run) -> Metrics:
-    """Return the metrics of one run."""
+def metrics(run: Run, costs: Costs | None = None) -> Metrics:
+    """Return the metrics of one run. Without `costs` it has none of these."""
     begin_s = min((each.job.submit_s for each in run.jobs), default=0.0)
     end_s = max(run.ended_s, begin_s)
     ended = [each for each in run.jobs if each.ended_s is not None]
     spans = [_span(each) for each in ended]
     ran = [execution_s(each) for each in ended]
     used = [_used(device, begin_s, end_s) for device in run.devices]
+    energy = None if costs is None else _energy_cost(run, costs, begin_s, end_s)
+    late = None if costs is None else _tardiness_cost(run, costs, end_s)
     return Metrics(
         jobs=len(run.jobs),
         unfinished=len(run.jobs) - len(ended),
@@ -68,6 +87,13 @@ def metrics(run: Run) -> Metrics:
         gpu_smact_mean=_mean([each.smact for each in used]) or 0.0,
         gpu_memory_mean=_mean([each.memory for each in used]) or 0.0,
         tardiness_s=_tardiness_s(ended),
+        late_fraction=_late_fraction(run.jobs),
+        energy_cost=energy,
+        tardiness_cost=late,
+        total_cost=None if energy is None or late is None else energy + late,
+        preemptions=sum(
+            attempt.outcome is Outcome.PREEMPTED for each in run.jobs for attempt in each.attempts
+        ),
     )
 
 
@@ -98,6 +124,80 @@ def _tardiness_s(ended: Sequence[JobRun]) -> float | None:
         return None
     late = (w * max(0.0, (e.ended_s or 0.0) - (e.job.due_s or 0.0)) for w, e in due)
     return sum(late) / weights
+
+
+def _late_fraction(jobs: Sequence[JobRun]) -> float | None:
+    late = [
+        each.ended_s is None or each.ended_s > each.job.due_s + _IN_TIME_S
+        for each in jobs
+        if each.job.due_s is not None
+    ]
+    return _mean(late)
+
+
+# ------------------------------------------------------------------ costs
+
+
+def _tardiness_cost(run: Run, costs: Costs, end_s: float) -> float:
+    """Return the cost of all late ends; a job that never completed is late until the end."""
+    total = 0.0
+    for each in run.jobs:
+        if each.job.due_s is not None:
+            ended_s = end_s if each.ended_s is None else each.ended_s
+            total += costs.tardiness_cost(each.job.weight, ended_s - each.job.due_s)
+    return total
+
+
+def _energy_cost(run: Run, costs: Costs, begin_s: float, end_s: float) -> float:
+    """Return the cost of the energy of all servers, or of their GPUs where theirs is unknown."""
+    places: dict[tuple[str, str], set[int]] = defaultdict(set)
+    for at, device in enumerate(run.devices):
+        places[device.node, device.name].add(at)
+    busy = _busy_spans(run)
+    total = 0.0
+    for (_, name), here in places.items():
+        if costs.node_w(name, 1) is not None:
+            for from_s, until_s, count in _in_use([busy[at] for at in here]):
+                watts = costs.node_w(name, count) or 0.0
+                total += costs.cost_of_watts(watts, from_s, until_s - from_s)
+            continue
+        for at in here:
+            for step, seconds in step_durations(run.devices[at], begin_s, end_s):
+                from_s = max(step.at_s, begin_s)
+                total += costs.cost_of_watts(step.power_w, from_s, seconds)
+    return total
+
+
+def _busy_spans(run: Run) -> dict[int, list[tuple[float, float]]]:
+    """Return when each device had an attempt: spans that do not overlap, in order."""
+    spans: dict[int, list[tuple[float, float]]] = defaultdict(list)
+    attempts = [attempt for each in run.jobs for attempt in each.attempts]
+    for attempt in sorted(attempts, key=lambda attempt: attempt.started_s):
+        for at in attempt.devices:
+            before = spans[at]
+            if before and attempt.started_s <= before[-1][1]:
+                before[-1] = (before[-1][0], max(before[-1][1], attempt.ended_s))
+            else:
+                before.append((attempt.started_s, attempt.ended_s))
+    return spans
+
+
+def _in_use(devices: Sequence[Sequence[tuple[float, float]]]) -> Iterator[tuple[float, float, int]]:
+    """Yield how many of some devices are busy, from when until when; not while none is."""
+    changes = sorted(
+        change
+        for spans in devices
+        for from_s, until_s in spans
+        for change in ((from_s, 1), (until_s, -1))
+    )
+    count, since_s = 0, 0.0
+    for at_s, change in changes:
+        if count and at_s > since_s:
+            yield since_s, at_s, count
+        count, since_s = count + change, at_s
+
+
+# ------------------------------------------------------------------ devices
 
 
 @dataclass(frozen=True, slots=True)

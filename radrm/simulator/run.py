@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from radrm.core.records import LOCAL_NODE
 from radrm.core.words import Outcome
 from radrm.simulator.traces.job import TraceJob
 
@@ -13,7 +14,8 @@ class AttemptRun:
     """One attempt. Times are seconds since the beginning of the trace.
 
     `devices` are positions in `Run.devices`. `solo_s` is the work done: the seconds that it
-    would take alone on the server.
+    would take alone on the server, by `duration_s`. It went on from `begun_s` of work that earlier
+    attempts had saved.
     """
 
     started_s: float
@@ -23,6 +25,7 @@ class AttemptRun:
     collocation: str
     reserved_mib: int = 0
     solo_s: float = 0.0
+    begun_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +55,7 @@ class DeviceRun:
     name: str
     total_mib: int
     steps: tuple[DeviceStep, ...]
+    node: str = LOCAL_NODE
 
 
 @dataclass(frozen=True, slots=True)

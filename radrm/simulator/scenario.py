@@ -25,6 +25,9 @@ class Life:
       not give it. The value is drawn; with `spread` 0 it is the middle.
     - `spread`: start-up, ramp and hold are drawn between 1 - spread and 1 + spread of these.
     - `work_sd`: the standard deviation of a job's work from run to run, as a fraction.
+    - `checkpoint_s`: a job stands still so long to save its state, if its trace does not say.
+    - `restart_s`: the start-up of an attempt that goes on from saved work; it replaces the other.
+      With both 0 a job moves for free.
 
     If `spread` and `work_sd` are 0, seeds change only the estimates that are drawn.
     """
@@ -36,6 +39,8 @@ class Life:
     steady: tuple[float, float] = (0.65, 0.98)
     spread: float = 0.2
     work_sd: float = 0.02
+    checkpoint_s: float = 60.0
+    restart_s: float = 60.0
 
 
 @dataclass(frozen=True, slots=True)

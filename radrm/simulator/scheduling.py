@@ -25,10 +25,8 @@ from radrm.core.records import (
     Instant,
     Job,
     JobSpec,
-    Needs,
     OutOfMemory,
     Reading,
-    Role,
 )
 from radrm.core.scheduler import Rules, Scheduler
 from radrm.core.settings import CoreSettings
@@ -37,7 +35,7 @@ from radrm.errors import RadrmError
 from radrm.estimators.history import WAITING
 from radrm.simulated.spec import SimulatedDevice
 from radrm.simulator.auto import AutoEstimates
-from radrm.simulator.courses import Task
+from radrm.simulator.courses import Course, Task, pace_on
 from radrm.simulator.history import History
 from radrm.simulator.traces.job import TraceJob
 from radrm.simulator.window import PiecewiseWindow
@@ -230,11 +228,12 @@ class OwnLoop:
         client = placement.collocation is Collocation.MPS
         attempt = self._world.launch(
             job_id - 1,
-            self._tasks[job_id - 1].course,
+            self._course(job_id),
             devices,
             placement.collocation,
             mps=client,
             cap_mib=action.cap_mib if client else None,
+            pace=pace_on(self._tasks[job_id - 1], [self._devices[at] for at in devices]),
         )
         self._live[job_id], self._serial[job_id] = attempt, action.serial
         sizes = [share.reserved_mib for share in placement.shares]
@@ -245,6 +244,10 @@ class OwnLoop:
             self._read(devices)
         self._look_again(devices, self._settings.smact_warm_s)
 
+    def _course(self, job_id: int) -> Course:
+        """Return the course of a job's next attempt."""
+        return self._tasks[job_id - 1].course
+
     def _ended(
         self, attempt: LiveAttempt, exits: tuple[Exit, ...], oom: OutOfMemory | None
     ) -> None:
@@ -254,7 +257,7 @@ class OwnLoop:
         if oom is not None:
             outcome = Outcome.OOM
         elif not all(e.ok for e in exits):
-            outcome = Outcome.CANCELLED
+            outcome = Outcome.PREEMPTED  # nothing else stops jobs here
         self._history.attempt_ended(attempt, self._world.now_s, outcome)
         self._events.append(
             ev.AttemptEnded(
@@ -367,12 +370,11 @@ class OwnLoop:
     def _job(self, position: int) -> Job:
         task = self._tasks[position]
         job = task.job
-        needs = Needs(gpus=job.gpus, gpu_memory_mib=task.declared_mib)
         spec = JobSpec(
             name=job.name,
             user=job.user,
             uid=self._uids.setdefault(job.user, len(self._uids)),
-            roles=(Role(needs=needs),),
+            roles=(task.role,),
             priority=job.priority,
             weight=job.weight,
             due_s=job.due_s,
@@ -385,6 +387,7 @@ class OwnLoop:
             spec=spec,
             submitted=self._now,
             estimates=estimates,
+            profile=task.profile,
             after=tuple(d for d in task.after if self._scheduler.is_open(d)),
             array=task.element,
         )

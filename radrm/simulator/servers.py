@@ -59,7 +59,11 @@ def simulate_servers(
     placed = [(a.started_s, at, a.devices) for at, job in enumerate(found) for a in job.attempts]
     return Run(
         jobs=found,
-        devices=tuple(device for run in runs for device in run.devices),
+        devices=tuple(
+            replace(device, node=f"{number} {device.node}")
+            for number, run in enumerate(runs)
+            for device in run.devices
+        ),
         ended_s=max(run.ended_s for run in runs),
         oom_count=sum(run.oom_count for run in runs),
         decisions=tuple((at, devices) for _, at, devices in sorted(placed)),

@@ -50,6 +50,8 @@ class LiveAttempt:
     """The memory in use on each of its devices."""
     computing: bool = False
     speed: float = 0.0
+    pace: float = 1.0
+    """The work that it does a second at full speed: more on faster or more devices."""
     done_s: float = 0.0
     begun_s: float = 0.0
     """The work that earlier attempts of the job had saved; `done_s` begins there."""
@@ -193,13 +195,15 @@ class World:
         collocation: Collocation,
         mps: bool,
         cap_mib: float | None = None,
+        pace: float = 1.0,
     ) -> LiveAttempt:
         """Start an attempt now. It takes its first memory at once if there is room.
 
         Without room it fails later, when it begins to compute.
         """
         now_s = self.now_s
-        attempt = LiveAttempt(job, devices, collocation, mps, course, cap_mib, now_s, since_s=now_s)
+        attempt = LiveAttempt(job, devices, collocation, mps, course, cap_mib, now_s)
+        attempt.since_s, attempt.pace = now_s, pace
         for at in devices:
             self.gpus[at].attempts[attempt] = None
         if self._missing(attempt, course.first_mib) is None:
@@ -270,7 +274,7 @@ class World:
 
     def _add_up_work(self, attempt: LiveAttempt) -> None:
         """Add the work since the last change of speed."""
-        attempt.done_s += attempt.speed * (self.now_s - attempt.since_s)
+        attempt.done_s += attempt.speed * attempt.pace * (self.now_s - attempt.since_s)
         attempt.since_s = self.now_s
 
     def _update_speeds(self, changed: Iterable[int]) -> None:
@@ -345,12 +349,15 @@ class World:
         attempt.finish_version += 1
         if speed > 0:
             left_s = max(0.0, attempt.course.work_s - attempt.done_s)
-            self._push(self.now_s + left_s / speed, attempt, None, attempt.finish_version)
+            self._push(
+                self.now_s + left_s / (speed * attempt.pace), attempt, None, attempt.finish_version
+            )
 
     # ------------------------------------------------------------- the record
 
     def device_runs(self) -> tuple[DeviceRun, ...]:
         return tuple(
-            DeviceRun(g.simulated.device.name, g.simulated.device.total_mib, tuple(g.steps))
-            for g in self.gpus
+            DeviceRun(device.name, device.total_mib, tuple(gpu.steps), device.node)
+            for gpu in self.gpus
+            for device in (gpu.simulated.device,)
         )

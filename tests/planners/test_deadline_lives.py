@@ -21,6 +21,7 @@ from tests.contract.lives.test_starvation import SETTINGS, Server
 from tests.planners.due import deadline
 from tests.world import GIB, ORDERS, World, default_planner
 
+
 @settings(max_examples=100)
 @given(servers, policies, st.sampled_from(ORDERS), lives)
 def test_without_due_times_it_is_the_default(

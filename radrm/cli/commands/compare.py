@@ -12,7 +12,12 @@ from radrm.cli.commands.simulate import TraceFile
 from radrm.cli.options import Json
 from radrm.cli.show.experiments.advice import show_advice
 from radrm.cli.show.experiments.plots import check_plot, plot_comparison
-from radrm.cli.show.experiments.simulations import FOOT, compared_table, unfinished_line
+from radrm.cli.show.experiments.simulations import (
+    FOOT,
+    compared_table,
+    unfinished_line,
+    variant_name,
+)
 from radrm.cli.show.progress import progress_bar
 from radrm.cli.show.styled import Styled, show
 from radrm.client.text import print_json, warn
@@ -21,7 +26,9 @@ from radrm.experiments.simulations.advice import advice_document, variants_to_tr
 from radrm.experiments.simulations.advice import advise as find_advice
 from radrm.experiments.simulations.advice import objective as objective_of
 from radrm.experiments.simulations.documents import document
-from radrm.experiments.simulations.runs import capacities_mib, results
+from radrm.experiments.simulations.mixes import ORDERS, mix_of
+from radrm.experiments.simulations.runs import results_of_draws
+from radrm.experiments.simulations.sources import File, Loaded, load_draws, with_mix_settings
 from radrm.experiments.simulations.variants import (
     ALONE,
     Choices,
@@ -31,10 +38,8 @@ from radrm.experiments.simulations.variants import (
     configured,
     make_variant,
 )
-from radrm.experiments.traces import load_trace
 from radrm.policies import POLICIES
-from radrm.simulator.traces.job import TraceJob
-from radrm.simulator.traces.trace import Trace, fitting
+from radrm.simulator.traces.importers.andreas import Mix
 
 Estimators = Annotated[
     list[str] | None,
@@ -45,10 +50,10 @@ _ADVICE_SEEDS = 6
 
 
 def compare(
-    trace: TraceFile,
+    trace: TraceFile = None,
     policy: options.Policies = None,
-    gpus: options.Gpus = "sim:4xA100-40GB",
-    order: options.Order = None,
+    gpus: options.SomeGpus = None,
+    order: options.Orders = None,
     planner: options.Planners = None,
     estimator: Estimators = None,
     known: options.Known = None,
@@ -61,10 +66,14 @@ def compare(
     objective: options.Objective = "completion",
     settings: options.Set = None,
     servers: options.Servers = 1,
-    form: options.Form = "auto",
+    form: options.MixForm = "auto",
     profile: options.Profile = None,
     fill: options.FillTable = None,
     fill_seed: options.FillSeed = 0,
+    scenario: options.Scenario = None,
+    nodes: options.Nodes = None,
+    load: options.Load = None,
+    seed: options.FirstSeed = None,
     plot: options.PlotFile = None,
     as_json: Json = False,
 ) -> None:
@@ -75,26 +84,46 @@ def compare(
       radrm compare trace.csv --seeds 12
       radrm compare trace.csv --policy magm,lug --estimator none,horus --plot bars.png
       radrm compare trace.csv --advise --objective makespan
+      radrm compare --import andreas --scenario 1 --nodes 10 --load 0.5 --seeds 12
     """
     check_plot(plot)
     metric = objective_of(objective)
     seeds = seeds or (_ADVICE_SEEDS if advise else 1)
     base = configured()
-    choices = Choices(
-        *(gpus, order, None, collocation, recovery, fidelity, seeds),
-        *(settings or (), options.known_names(known, duration_error), servers),
+    mix = mix_of(
+        *(trace, form),
+        scenario=scenario,
+        nodes=nodes,
+        load=load,
+        seed=seed,
+        gpus=gpus,
+        servers=servers,
     )
+    orders = options.names(order) or list(ORDERS if mix and not advise else ())
+    choices = Choices(
+        gpus=gpus or options.USUAL_GPUS,
+        order=next(iter(orders), None),
+        collocation=collocation,
+        recovery=recovery,
+        fidelity=fidelity,
+        seeds=seeds,
+        settings=settings or (),
+        known=options.known_names(known, duration_error),
+        servers=servers,
+    )
+    if mix is not None:
+        base, choices = with_mix_settings(mix, base, choices)
+    source = mix or File(trace or "-", form, tuple(profile or ()), fill, fill_seed)
     estimators = options.names(estimator)
-    loaded = load_trace(trace, form, tuple(profile or ()), fill, fill_seed)
     if advise:
         (own,) = _at_most_one(estimators) or ["oracle"]
         plan = "+".join(options.names(planner)) or None
         present = make_variant(base, base.policy, own, replace(choices, planner=plan))
         check_settings(choices.settings, [present.policy, *POLICIES])
-        jobs = _fitting(loaded, present)
+        draws = _load(source, present, 2 * seeds).draws
         tried = variants_to_try(base, present, choices, options.names(policy))
         with progress_bar() as progress:
-            advice = find_advice([jobs], present, *tried, metric, seeds, progress)
+            advice = find_advice(draws, present, *tried, metric, seeds, progress)
         if as_json:
             print_json(advice_document(advice))
         else:
@@ -102,32 +131,33 @@ def compare(
         return
     variants = compared_variants(
         base,
-        options.names(policy) or list(POLICIES),
+        options.names(policy) or ([ALONE] if mix else list(POLICIES)),
         estimators,
         choices,
         options.names(planner),
+        orders,
     )
-    jobs = _fitting(loaded, variants[0])
+    loaded = _load(source, variants[0], seeds)
     with progress_bar() as progress:
-        found = results(jobs, variants, seeds, progress=progress)
+        found = results_of_draws(loaded.draws, variants, range(seeds), progress=progress)
     if as_json:
-        left_out = len(loaded.jobs) - len(jobs)
-        print_json([document(result, left_out) for result in found])
+        print_json([document(result, loaded.left_out) for result in found])
     else:
         show(compared_table(found))
-        show(Styled(f"{len(jobs)} jobs; in percent: of {ALONE}. {FOOT}"))
+        first = variant_name(found[0], found)
+        show(Styled(f"{len(loaded.draws[0])} jobs; in percent: of {first}. {FOOT}"))
     if line := unfinished_line(found):
         warn(line)
     if plot is not None:
         plot_comparison(plot, found)
 
 
-def _fitting(loaded: Trace, variant: Variant) -> tuple[TraceJob, ...]:
-    """The jobs that fit the GPUs; warns about the others."""
-    fit = fitting(loaded.jobs, capacities_mib(variant.scenario.devices))
-    for note in (*loaded.notes, *fit.notes):
+def _load(source: File | Mix, variant: Variant, seeds: int) -> Loaded:
+    """The jobs that fit the servers; warns about the others."""
+    loaded = load_draws(source, variant, seeds)
+    for note in loaded.notes:
         warn(note)
-    return fit.jobs
+    return loaded
 
 
 def _at_most_one(estimators: list[str]) -> list[str]:

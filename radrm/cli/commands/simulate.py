@@ -14,18 +14,20 @@ from radrm.cli.show.progress import progress_bar
 from radrm.cli.show.styled import show
 from radrm.client.text import print_json, warn
 from radrm.experiments.simulations.documents import document
-from radrm.experiments.simulations.runs import capacities_mib, results
+from radrm.experiments.simulations.mixes import mix_of
+from radrm.experiments.simulations.runs import results_of_draws
+from radrm.experiments.simulations.sources import File, load_draws, with_mix_settings
 from radrm.experiments.simulations.variants import (
+    ALONE,
     Choices,
     check_settings,
     configured,
     make_variant,
 )
-from radrm.experiments.traces import load_trace, save_trace
-from radrm.simulator.traces.trace import fitting
+from radrm.experiments.traces import save_trace
 
 TraceFile = Annotated[
-    str, typer.Argument(metavar="TRACE", help="A trace file; - for standard input.")
+    str | None, typer.Argument(metavar="TRACE", help="A trace file; - for standard input.")
 ]
 Policy = Annotated[
     str | None,
@@ -37,9 +39,9 @@ Save = Annotated[
 
 
 def simulate(
-    trace: TraceFile,
+    trace: TraceFile = None,
     policy: Policy = None,
-    gpus: options.Gpus = "sim:4xA100-40GB",
+    gpus: options.SomeGpus = None,
     order: options.Order = None,
     planner: options.Planner = None,
     estimator: options.Estimator = "oracle",
@@ -51,10 +53,14 @@ def simulate(
     seeds: options.Seeds = 1,
     settings: options.Set = None,
     servers: options.Servers = 1,
-    form: options.Form = "auto",
+    form: options.MixForm = "auto",
     profile: options.Profile = None,
     fill: options.FillTable = None,
     fill_seed: options.FillSeed = 0,
+    scenario: options.Scenario = None,
+    nodes: options.Nodes = None,
+    load: options.Load = None,
+    seed: options.FirstSeed = None,
     plot: options.PlotFile = None,
     save: Save = None,
     as_json: Json = False,
@@ -65,26 +71,40 @@ def simulate(
     Examples:
       radrm simulate trace.csv --policy magm --seeds 12
       radrm simulate trace.csv --policy lug --set policy.max_smact=0.75 --plot run.png
+      radrm simulate --import andreas --nodes 10 --load 0.5 --planner andreas
       sacct -P -a -S 2024-01-01 -o ... | radrm simulate - --import slurm
     """
     check_plot(plot)
+    mix = mix_of(
+        *(trace, form),
+        scenario=scenario,
+        nodes=nodes,
+        load=load,
+        seed=seed,
+        gpus=gpus,
+        servers=servers,
+    )
     base = configured()
     choices = Choices(
-        *(gpus, order, planner, collocation, recovery, fidelity, seeds),
+        *(gpus or options.USUAL_GPUS, order, planner, collocation, recovery, fidelity, seeds),
         *(settings or (), options.known_names(known, duration_error), servers),
     )
-    variant = make_variant(base, policy or base.policy, estimator, choices)
+    if mix is not None:
+        base, choices = with_mix_settings(mix, base, choices)
+    variant = make_variant(base, policy or (ALONE if mix else base.policy), estimator, choices)
     check_settings(choices.settings, [variant.policy])
-    loaded = load_trace(trace, form, tuple(profile or ()), fill, fill_seed)
-    fit = fitting(loaded.jobs, capacities_mib(variant.scenario.devices))
-    for note in (*loaded.notes, *fit.notes):
+    source = mix or File(trace or "-", form, tuple(profile or ()), fill, fill_seed)
+    loaded = load_draws(source, variant, seeds)
+    for note in loaded.notes:
         warn(note)
     if save is not None:
-        save_trace(save, loaded.jobs)
+        save_trace(save, loaded.whole)
     with progress_bar() as progress:
-        (result,) = results(fit.jobs, [variant], seeds, plot is not None, progress)
+        (result,) = results_of_draws(
+            loaded.draws, [variant], range(seeds), plot is not None, progress
+        )
     if as_json:
-        print_json(document(result, len(loaded.jobs) - len(fit.jobs)))
+        print_json(document(result, loaded.left_out))
     else:
         show(heading(result))
         show(one_table(result))

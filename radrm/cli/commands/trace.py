@@ -42,6 +42,7 @@ from radrm.experiments.simulations.variants import (
     make_variant,
 )
 from radrm.experiments.traces import load_kinds, load_trace, save_trace
+from radrm.simulated.spec import parse
 from radrm.simulator.estimates import AUTO
 from radrm.simulator.traces.job import TraceJob
 from radrm.simulator.traces.make import arrivals, make_trace, parse_mix
@@ -237,6 +238,7 @@ def _on_private(
     """Play the trace under each policy. Returns the runs, and the number of jobs left out."""
     if any(setting.strip().startswith("life.") for setting in choices.settings):
         raise UsageError("--set life.KEY is of the simulator's model; leave it out")
+    parse(choices.gpus)  # refuses several servers: a daemon has one
     # The private daemon has no configuration file.
     base = Config()
     variants = [make_variant(base, name, estimator, choices) for name in names or [base.policy]]

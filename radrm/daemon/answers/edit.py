@@ -86,6 +86,7 @@ def edit(loop: Loop, request: Request) -> Work[list[JobResult]]:
             after=job.after if edited.after is None else edited.after,
             estimating=knowledge.estimating if knowledge else False,
             fingerprint=knowledge.fingerprint if knowledge else None,
+            profile=knowledge.profile if knowledge else (),
         )
         refusal = loop.scheduler.refuse_edit(event)
         if refusal is not None:

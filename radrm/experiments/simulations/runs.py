@@ -13,14 +13,18 @@ from concurrent.futures import Executor, Future, ProcessPoolExecutor, as_complet
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, replace
 
+from radrm.config import Config
+from radrm.deadlines.costs import Costs
 from radrm.errors import Refused
 from radrm.experiments.simulations.variants import Variant
 from radrm.simulated.spec import SimulatedDevice
 from radrm.simulator.bounds import Bounds, bounds, drawn, mean_of
 from radrm.simulator.metrics import Metrics, metrics
 from radrm.simulator.run import Run
+from radrm.simulator.scenario import Scenario
 from radrm.simulator.servers import simulate_servers
 from radrm.simulator.traces.job import TraceJob
+from radrm.wiring import make_costs
 
 _WORTH_PROCESSES = 2_000
 """Jobs times runs below which starting processes takes longer than it saves."""
@@ -90,14 +94,23 @@ def _once(
         run = simulate_servers(jobs, scenario, variant.servers, pool.map)
     # All variants run the same jobs, so the bounds of a seed hold for all of them.
     limits = _limits(run, variant) if task.variant == 0 else None
-    return metrics(run), limits, run if task.whole else None
+    return metrics(run, _costs(scenario, jobs)), limits, run if task.whole else None
+
+
+def _costs(scenario: Scenario, jobs: Sequence[TraceJob]) -> Costs | None:
+    """Return what energy and lateness cost; None if neither the trace nor the site speaks of it."""
+    config, usual = scenario.config, Config()
+    stated = (config.energy, config.deadlines) != (usual.energy, usual.deadlines)
+    if not stated and all(job.due_s is None for job in jobs):
+        return None
+    return make_costs(config)
 
 
 def _limits(run: Run, variant: Variant) -> Bounds:
     scenario = variant.scenario
     parts = [each.fraction for each in scenario.devices] * variant.servers
     life = scenario.life
-    return bounds(*drawn(run, life.start_up_s * (1 - life.spread)), parts)
+    return bounds(*drawn(run, life.start_up_s * (1 - life.spread), life.start_up_s), parts)
 
 
 def _silent(done: int, runs: int) -> None:

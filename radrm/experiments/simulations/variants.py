@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 from radrm.config import Config, load_config, resolved, with_set
@@ -15,7 +15,7 @@ from radrm.config.values import Place, planners
 from radrm.core.words import Collocation
 from radrm.errors import BadConfig, UsageError
 from radrm.host.storage.paths import system_mode
-from radrm.simulated.spec import parse
+from radrm.simulated.spec import parse_servers
 from radrm.simulator.scenario import FIDELITIES, Fidelity, Known, Life, Scenario
 from radrm.wiring import find_rule, make_rules, make_settings, settings_of
 
@@ -43,6 +43,7 @@ class Choices:
     settings: Sequence[str] = ()
     known: Sequence[str] = ()
     servers: int = 1
+    life: Life = field(default_factory=Life)
 
 
 def configured() -> Config:
@@ -73,6 +74,10 @@ class Variant:
         return self.scenario.config.planners_joined
 
     @property
+    def order(self) -> str:
+        return self.scenario.config.order
+
+    @property
     def mode(self) -> str:
         if self.scenario.config.collocation is Collocation.EXCLUSIVE:
             return "exclusive"
@@ -89,7 +94,7 @@ def make_variant(base: Config, policy: str, estimator: str, choices: Choices) ->
         planner=_planners(choices.planner) or config.planner,
         recovery=choices.recovery or config.recovery,
     )
-    life = Life()
+    life = choices.life
     for setting in choices.settings:
         config, life = _set(config, life, setting)
     if fidelity == "published":
@@ -98,7 +103,7 @@ def make_variant(base: Config, policy: str, estimator: str, choices: Choices) ->
     make_rules(config)
     make_settings(config)
     scenario = Scenario(
-        devices=parse(choices.gpus),
+        devices=parse_servers(choices.gpus),
         config=config,
         fidelity=fidelity,
         mps=mps,
@@ -200,9 +205,26 @@ def check_settings(settings: Iterable[str], policies: Sequence[str]) -> None:
             raise BadConfig(f"--set {setting}: {own!r} is no setting of {owner}; {what}")
 
 
-def with_planners(choices: Choices, words: Sequence[str]) -> list[Choices]:
-    """The choices for each word of `--planner`; as they are without a word."""
-    return [replace(choices, planner=word) for word in words] or [choices]
+def with_planners(
+    choices: Choices, words: Sequence[str], orders: Sequence[str] = ()
+) -> list[Choices]:
+    """The choices for each word of `--planner`, and for each order if the planner uses one.
+
+    They are as they are without a word."""
+    found = [replace(choices, planner=word) for word in words] or [choices]
+    if not orders:
+        return found
+    return [
+        replace(each, order=order)
+        for each in found
+        for order in (orders[:1] if _has_own_order(each.planner) else orders)
+    ]
+
+
+def _has_own_order(word: str | None) -> bool:
+    """Whether one of the planners sorts the waiting jobs itself."""
+    rules = (find_rule("planners", name) for name in _planners(word))
+    return any(getattr(rule, "own_order", False) for rule in rules)
 
 
 def compared_variants(
@@ -211,25 +233,23 @@ def compared_variants(
     estimators: Sequence[str],
     choices: Choices,
     planners: Sequence[str] = (),
+    orders: Sequence[str] = (),
 ) -> list[Variant]:
-    """The variant of `exclusive`, and one of every other policy with every estimator and every
-    word of `planners`."""
+    """The variant of `exclusive`, and one of every other policy with every estimator, every word of
+    `planners` and every order. `exclusive` gets all of them if it is the only policy."""
     others = [name for name in policies if name != ALONE]
     check_settings(choices.settings, others or [ALONE])
-    chosen, planned = list(estimators) or ["oracle"], with_planners(choices, planners)
-    many = len(others) * len(chosen) * len(planned)
+    chosen, planned = list(estimators) or ["oracle"], with_planners(choices, planners, orders)
+    many = len(others or [ALONE]) * len(chosen) * len(planned)
     if many > _MOST_VARIANTS:
         raise UsageError(
-            f"{many} combinations of policy, estimator and planner are more than "
+            f"{many} combinations of policy, estimator, planner and order are more than "
             f"{_MOST_VARIANTS}; name fewer"
         )
-    first = make_variant(base, ALONE, chosen[0], planned[0])
-    return [
-        first,
-        *(
-            make_variant(base, name, each, plan)
-            for name in others
-            for each in chosen
-            for plan in planned
-        ),
+    made = [
+        make_variant(base, name, each, plan)
+        for name in others or [ALONE]
+        for each in chosen
+        for plan in planned
     ]
+    return made if not others else [make_variant(base, ALONE, chosen[0], planned[0]), *made]

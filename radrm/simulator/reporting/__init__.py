@@ -1,4 +1,4 @@
-"""What a trace's columns `cpus`, `loss_k`, `report_s` and `checkpoint_s` add to a run.
+"""What a trace's columns `cpus loss_k report_s saves checkpoint_s` add to a run.
 
 A run without these columns, and without CPUs in its scenario, uses nothing here.
 

@@ -75,7 +75,8 @@ class CpuWorld(World):
         """Give an attempt this weight (None: 1) and this cap in CPUs (None: none)."""
         use = self._uses[attempt]
         use.weight, use.cap = 1.0 if weight is None else weight, cap
-        self._share(use.pool)
+        if use.wants is not None:
+            self._share(use.pool)
 
     def stand_still(self, attempt: LiveAttempt, still: bool) -> None:
         """Have an attempt stand still, or go on."""
@@ -104,7 +105,8 @@ class CpuWorld(World):
         use = self._uses.pop(attempt)
         del self._pools[use.pool][attempt]
         super().end(attempt)
-        self._share(use.pool)
+        if use.wants is not None:
+            self._share(use.pool)
 
     def _add_up_work(self, attempt: LiveAttempt) -> None:
         use = self._uses.get(attempt)

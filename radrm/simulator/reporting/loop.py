@@ -5,8 +5,9 @@ Theory of operation
 Each attempt of a job with `report_s` reports when it begins to compute and every `report_s` seconds
 after that: its progress, and the CPU time that it has used. Its loss is exp(-loss_k x work done).
 
-A request to save lets the job stand still for `checkpoint_s`; then what it has done is saved. A
-later attempt goes on from there, after a start-up like the first. What was not saved is lost.
+A request to save lets the job stand still for `checkpoint_s`, by default that of the scenario; then
+what it has done is saved. A later attempt goes on from there: it needs `restart_s` instead of a
+start-up. What was not saved is lost.
 
 Shares apply at once.
 """
@@ -20,15 +21,16 @@ from math import exp
 
 from radrm.core import actions as act
 from radrm.core import events as ev
-from radrm.core.records import Checkpoint, HostUse, Job, Node, Progress
+from radrm.core.records import LOCAL_NODE, Checkpoint, HostUse, Job, Node, Progress
 from radrm.core.scheduler import Rules
 from radrm.core.settings import CoreSettings
 from radrm.core.words import CheckpointKind
 from radrm.simulated.spec import SimulatedDevice
 from radrm.simulator.auto import AutoEstimates
-from radrm.simulator.courses import Task
+from radrm.simulator.courses import Course, Task
 from radrm.simulator.history import History
 from radrm.simulator.reporting.cpus import CpuWorld
+from radrm.simulator.scenario import Life
 from radrm.simulator.scheduling import OwnLoop
 from radrm.simulator.traces.job import TraceJob
 from radrm.simulator.world import LiveAttempt, Stage, WorldEvent
@@ -64,6 +66,7 @@ class ReportingLoop(OwnLoop):
         history: History,
         auto: AutoEstimates | None = None,
         *,
+        life: Life,
         cpus: float | None,
         cpus_per_device: bool,
     ) -> None:
@@ -71,19 +74,22 @@ class ReportingLoop(OwnLoop):
         super().__init__(devices, mps, rules, settings, tasks, history, auto, world_of)
         assert isinstance(self._world, CpuWorld)
         self._cpu_world = self._world
-        self._node = Node(cpus=None if cpus_per_device else cpus)
+        self._cpus = None if cpus_per_device else cpus
+        self._life = life
         self._saved_s: dict[int, float] = {}
         """The work that each job has saved."""
 
     def _begin(self) -> None:
-        self._step(ev.NodesSeen(at=self._now, nodes=(self._node,)))
+        names = dict.fromkeys([LOCAL_NODE, *(device.node for device in self._devices)])
+        nodes = tuple(Node(name, cpus=self._cpus) for name in names)
+        self._step(ev.NodesSeen(at=self._now, nodes=nodes))
         super()._begin()
 
     def _job(self, position: int) -> Job:
         job, traced = super()._job(position), self._tasks[position].job
-        if not traced.checkpoint_s:
+        if not traced.can_save:
             return job
-        saves = Checkpoint(CheckpointKind.SIGNAL, traced.checkpoint_s)
+        saves = Checkpoint(CheckpointKind.SIGNAL, self._save_s(traced))
         return replace(job, spec=replace(job.spec, checkpoint=saves))
 
     def _on(self, happened: object) -> None:
@@ -104,14 +110,22 @@ class ReportingLoop(OwnLoop):
     def _carry_out(self, action: act.Action) -> None:
         if isinstance(action, act.ApplyShares):
             self._apply(action)
-        elif isinstance(action, act.TakeCheckpoint) and self._traced(action.job_id).checkpoint_s:
+        elif isinstance(action, act.TakeCheckpoint) and self._traced(action.job_id).can_save:
             attempt = self._running(action)
             if attempt is not None:
                 self._cpu_world.stand_still(attempt, True)
-                seconds = self._traced(action.job_id).checkpoint_s or 0.0
+                seconds = self._save_s(self._traced(action.job_id))
                 self._world.at(self._world.now_s + seconds, _Saved(attempt))
         else:
             super()._carry_out(action)
+
+    def _save_s(self, job: TraceJob) -> float:
+        """Return how long a job stands still to save its state."""
+        return self._life.checkpoint_s if job.checkpoint_s is None else job.checkpoint_s
+
+    def _course(self, job_id: int) -> Course:
+        course = super()._course(job_id)
+        return course.continued(self._life.restart_s) if self._saved_s.get(job_id) else course
 
     def _launch(self, action: act.Launch) -> None:
         super()._launch(action)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from radrm.core.records import Estimate
+from radrm.core.records import Estimate, Profiled
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,8 +24,10 @@ class TraceJob:
     - `array`: the name of its array, of which `at_once` jobs run at a time.
     - `cpus`: the CPUs that it can use at once; None: it needs hardly any. Not booked.
     - `loss_k`: its loss falls as exp(-loss_k x work done). `report_s`: the seconds between its
-      reports of progress. `checkpoint_s`: the seconds that it stands still to save; None: it
-      cannot save.
+      reports of progress. `saves`: it can save its state; `checkpoint_s`: the seconds that it
+      stands still for that; None: those of the scenario.
+    - `profile`: its run times alone on kinds and numbers of GPUs, by a word of the kind's name;
+      `duration_s` holds for the others.
     - `predicted`: what was known of its SM activity and duration when it really ran.
     """
 
@@ -53,7 +55,14 @@ class TraceJob:
     cpus: float | None = None
     loss_k: float | None = None
     report_s: float | None = None
+    saves: bool = False
     checkpoint_s: float | None = None
+    profile: tuple[Profiled, ...] = ()
     predicted: tuple[Estimate, ...] = ()
     command: str | None = None
     """Its command line, for `radrm trace run` on real GPUs. The simulator does not read it."""
+
+    @property
+    def can_save(self) -> bool:
+        """Whether it can save its state and go on from it."""
+        return self.saves or bool(self.checkpoint_s)

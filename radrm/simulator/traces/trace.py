@@ -3,7 +3,8 @@
     submit_s,name,gpus,duration_s,memory_mib,smact       required
     NAME_mib                                             the estimate of the estimator NAME
     user,priority,due_s,weight,batch_size,family,steady_mib,command
-    cpus,loss_k,report_s,checkpoint_s                    optional
+    cpus,loss_k,report_s,saves,checkpoint_s              optional
+    duration_s@KIND, duration_s@2xKIND                   optional, see `durations`
     any other column                                     ignored
 
 An empty cell of an optional column means unknown. Times are seconds on one clock; the first
@@ -19,8 +20,10 @@ from difflib import get_close_matches
 from itertools import pairwise
 from sys import intern
 
+from radrm.core.records import Profiled
 from radrm.errors import BadFile
 from radrm.interference.model import FAMILIES
+from radrm.simulator.traces.durations import column_of, duration_columns
 from radrm.simulator.traces.job import TraceJob
 from radrm.simulator.traces.table import Table, read_table, shown
 
@@ -36,7 +39,7 @@ _OTHERS = (
     *("user", "priority", "due_s", "weight", "batch_size", "family", "steady_mib"),
     "command",
 )
-_REPORTED = ("cpus", "loss_k", "report_s", "checkpoint_s")
+_REPORTED = ("cpus", "loss_k", "report_s", "saves", "checkpoint_s")
 """Columns for which 0 means the same as an empty cell."""
 _MEMORY = ("memory_mib", "steady_mib")
 _NO_ESTIMATES: Mapping[str, float] = {}
@@ -127,7 +130,8 @@ def row_reader(table: Table) -> Callable[[int, list[str]], TraceJob]:
         if column.endswith("_mib") and column not in _MEMORY and column != "_mib"
     ]
     others = (user, priority, due, weight, batch, family, steady, command)
-    cpus, loss_k, report, checkpoint = reported = [table.at(name) for name in _REPORTED]
+    cpus, loss_k, report, saves, checkpoint = reported = [table.at(name) for name in _REPORTED]
+    durations = duration_columns(table.names, table.source)
 
     def needed(line: int, cells: list[str]) -> TraceJob:
         try:  # one check for all cells is faster: a trace may have a million rows
@@ -199,10 +203,17 @@ def row_reader(table: Table) -> Callable[[int, list[str]], TraceJob]:
             cpus=known(cpus, MAX_CPUS) or None,
             loss_k=known(loss_k, MAX_LOSS_K) or None,
             report_s=known(report, MAX_SECONDS) or None,
+            saves=_yes(given(saves)),
             checkpoint_s=known(checkpoint, MAX_SECONDS) or None,
+            profile=tuple(
+                Profiled(kind, count, seconds)
+                for kind, count, at in durations
+                if (seconds := known(at, MAX_SECONDS, above=True)) is not None
+            ),
         )
 
-    if not estimate_columns and not any(at is not None for at in (*others, *reported)):
+    optional = (*others, *reported, *(at for _, _, at in durations))
+    if not estimate_columns and not any(at is not None for at in optional):
         return needed
     return lambda line, cells: more(needed(line, cells), cells)
 
@@ -254,6 +265,14 @@ def _smact(cell: str) -> float:
         ) from None
 
 
+def _yes(cell: str) -> bool:
+    if cell.casefold() in ("1", "1.0", "yes", "true"):
+        return True
+    if cell.casefold() in ("", "0", "0.0", "no", "false"):
+        return False
+    raise ValueError(f"saves {shown(cell)} is neither 1 (it can save its state) nor 0")
+
+
 def _name(cell: str, line: int, what: str = "name") -> str:
     name = cell.strip()
     if len(name) > _LONGEST_NAME:
@@ -272,20 +291,26 @@ def _family(word: str) -> str | None:
 # ------------------------------------------------------------------ jobs that fit a server
 
 
-def fitting(jobs: Sequence[TraceJob], capacities_mib: Sequence[int]) -> Trace:
+def fitting(
+    jobs: Sequence[TraceJob], capacities_mib: Sequence[int], several: bool = False
+) -> Trace:
     """Return the jobs that fit devices of these sizes, with a note on the others.
 
-    A daemon would refuse the others at submission. Raises `BadFile` if no job is left.
+    A daemon would refuse the others at submission. `several`: the devices are of several servers;
+    then only jobs that can begin on one GPU fit. Raises `BadFile` if no job is left.
     """
     sizes = sorted(capacities_mib, reverse=True)
     kept: list[TraceJob] = []
     left: list[TraceJob] = []
     for job in jobs:
-        fits = job.gpus <= len(sizes) and job.memory_mib <= sizes[job.gpus - 1]
+        fits = job.gpus <= (1 if several else len(sizes))
+        fits = fits and job.memory_mib <= sizes[job.gpus - 1]
         (kept if fits else left).append(job)
     if not left:
         return Trace(tuple(jobs))
-    examples = ", ".join(f"line {job.line} ({_why_not(job, sizes)})" for job in left[:_NAMED])
+    examples = ", ".join(
+        f"line {job.line} ({_why_not(job, sizes, several)})" for job in left[:_NAMED]
+    )
     more = f", and {len(left) - _NAMED} more" if len(left) > _NAMED else ""
     if not kept:
         raise BadFile(f"no job of the trace fits the server: {examples}{more}; see --gpus")
@@ -296,7 +321,9 @@ def fitting(jobs: Sequence[TraceJob], capacities_mib: Sequence[int]) -> Trace:
     )
 
 
-def _why_not(job: TraceJob, sizes: Sequence[int]) -> str:
+def _why_not(job: TraceJob, sizes: Sequence[int], several: bool) -> str:
+    if several and job.gpus > 1:
+        return f"{job.gpus} GPUs; with several servers, write 1 and duration_s@{job.gpus}xKIND"
     if job.gpus > len(sizes):
         return f"{job.gpus} GPUs of {len(sizes)}"
     on_each = f" on each of {job.gpus}" if job.gpus > 1 else ""
@@ -313,20 +340,26 @@ class _Lines(list[str]):
         self.append(text)
 
 
+def _cell(value: object) -> object:
+    return int(value) if isinstance(value, bool) else value
+
+
 def trace_lines(jobs: Iterable[TraceJob]) -> Iterator[str]:
     """Yield the CSV lines of these jobs. `read_trace` gives the same jobs again."""
     jobs = list(jobs)
     estimators = sorted({name for job in jobs for name in job.estimates})
     used = [name for name in _REPORTED if any(getattr(job, name) for job in jobs)]
+    timed = sorted({column_of(each) for job in jobs for each in job.profile})
     sink = _Lines()
     writer = csv.writer(sink, lineterminator="\n")
-    writer.writerow([*NEEDED, *(f"{name}_mib" for name in estimators), *_OTHERS, *used])
+    writer.writerow([*NEEDED, *(f"{name}_mib" for name in estimators), *_OTHERS, *used, *timed])
     for job in jobs:
         writer.writerow(
             [
                 *(getattr(job, name) for name in NEEDED),
                 *(job.estimates.get(name) for name in estimators),
-                *(getattr(job, name) for name in (*_OTHERS, *used)),
+                *(_cell(getattr(job, name)) for name in (*_OTHERS, *used)),
+                *map({column_of(each): each.duration_s for each in job.profile}.get, timed),
             ]
         )
         yield from sink

@@ -2,32 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator
+from dataclasses import replace
 from math import exp
 from typing import Any
 
 import pytest
 
-from radrm.core import events as ev
 from radrm.core.proposals import Migrate, Proposal, SetShares
-from radrm.core.records import Job, Refusal
-from radrm.core.rules import Plan
-from radrm.core.scheduler import Rules
 from radrm.core.view import View
 from radrm.core.words import Outcome
 from radrm.errors import BadFile, UsageError
-from radrm.simulator.engine import simulate, tasks_of
-from radrm.simulator.history import History
-from radrm.simulator.reporting.loop import ReportingLoop
+from radrm.simulator.engine import simulate
 from radrm.simulator.run import Run
-from radrm.simulator.scenario import Life, Scenario
+from radrm.simulator.scenario import Scenario
 from radrm.simulator.traces.job import TraceJob
 from radrm.simulator.traces.trace import read_trace, trace_lines
-from radrm.wiring import make_rules, make_settings
+from tests.simulator.engine.puppets import AT_ONCE, Puppet, played
 from tests.simulator.traces import drawn, job, scenario
-
-AT_ONCE = Life(start_up_s=0.0, ramp_s=0.0, hold_s=0.0, spread=0.0, work_sd=0.0)
 
 
 def cpu_job(submit_s: float, duration_s: float, cpus: float = 1.0, **more: Any) -> TraceJob:
@@ -81,26 +73,6 @@ def test_a_loop_that_reports_decides_the_same_without_contention() -> None:
 # ------------------------------------------------------------------ planners
 
 
-@dataclass(frozen=True)
-class Puppet:
-    """A planner that looks at each start and every second, and does what its subclass says."""
-
-    seen: list[Any] = field(default_factory=list)
-    name: str = "puppet"
-    version: int = 1
-    starts_jobs: bool = False
-    listens: frozenset[type[ev.Event]] = frozenset({ev.AttemptStarted})
-
-    def plan(self, view: View, event: ev.Event, state: Any) -> Plan:
-        return Plan(self.act(view), None, view.now.boot_s + 1.0)
-
-    def act(self, view: View) -> Iterator[Proposal]:
-        raise NotImplementedError
-
-    def explain(self, view: View, job: Job) -> Sequence[Refusal]:
-        return ()
-
-
 class Weigher(Puppet):
     """Gives the first job three times the weight of the others."""
 
@@ -135,17 +107,6 @@ class Mover(Puppet):
                 yield Migrate(job_id=each.id, placement=replace(here, shares=shares))
 
 
-def played(jobs: Sequence[TraceJob], found: Scenario, planner: Puppet) -> Run:
-    rules, history = make_rules(found.config), History(jobs)
-    rules = Rules(rules.order, (*rules.planners, planner), rules.recovery, rules.fallback)
-    tasks, settings = tasks_of(jobs, found), make_settings(found.config)
-    loop = ReportingLoop(
-        found.devices, True, rules, settings, tasks, history, cpus=found.cpus, cpus_per_device=False
-    )
-    loop.run()
-    return history.run(loop.world.device_runs())
-
-
 def test_weights_divide_the_cpus_and_reports_tell_what_was_used() -> None:
     planner = Weigher()
     jobs = [cpu_job(0, 75, loss_k=2.0, report_s=5.0), cpu_job(0, 75, loss_k=2.0, report_s=5.0)]
@@ -164,15 +125,15 @@ def test_caps_let_cpus_idle() -> None:
 
 def test_a_moved_job_goes_on_from_what_it_had_saved() -> None:
     core = {"smact_warm_s": 0.0, "smact_after_exit_s": 0.0}
-    here = scenario(life=replace(AT_ONCE, start_up_s=10.0), core=core)
+    here = scenario(life=replace(AT_ONCE, start_up_s=10.0, restart_s=20.0), core=core)
     run = played([job(0, 110, checkpoint_s=5.0)], here, Mover())
     (found,) = run.jobs
     first, second = found.attempts
     # It computes from 10 s on, is asked at 40 s and has saved 30 s of work at 45 s.
-    assert (first.outcome, second.outcome) == (Outcome.CANCELLED, Outcome.COMPLETED)
+    assert (first.outcome, second.outcome) == (Outcome.PREEMPTED, Outcome.COMPLETED)
     assert (first.solo_s, second.solo_s) == (pytest.approx(30), pytest.approx(70))
     assert (first.ended_s, second.devices) == (pytest.approx(45), (1,))
-    assert found.ended_s == pytest.approx(45 + 10 + 70)
+    assert found.ended_s == pytest.approx(45 + 20 + 70)
 
 
 def test_a_job_that_cannot_save_is_not_moved() -> None:

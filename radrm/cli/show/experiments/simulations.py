@@ -33,6 +33,10 @@ class Figure:
     spread: bool = False
     """Whether a compared table shows its standard deviation beside it."""
     bound: Callable[[Bounds], float] | None = None
+    versus: bool = False
+    """Whether a compared table shows its change from the first variant."""
+    says: Callable[[float | None], object] = lambda value: True
+    """Whether a mean says anything; a table leaves out the figure if none does."""
 
 
 def _percent(part: float) -> str:
@@ -43,11 +47,20 @@ def _count(value: float) -> str:
     return f"{value:.0f}" if value == int(value) else f"{value:.1f}"
 
 
+def _cost(value: float) -> str:
+    return f"{value:.2f}"
+
+
+def _known(value: float | None) -> bool:
+    return value is not None
+
+
 FIGURES = (
     Figure(
         *("makespan_s", "trace total time", "TOTAL", show_seconds, min),
         spread=True,
         bound=lambda limits: limits.makespan_s,
+        versus=True,
     ),
     Figure("mean_wait_s", "mean waiting time", "WAIT", show_seconds, min, 3),
     Figure("mean_exec_s", "mean execution time", "EXEC", show_seconds, min, 4),
@@ -55,13 +68,21 @@ FIGURES = (
         *("mean_jct_s", "mean completion time", "JCT", show_seconds, min),
         spread=True,
         bound=lambda limits: limits.mean_jct_s,
+        versus=True,
     ),
     Figure("p95_jct_s", "95th percentile of it", "P95", show_seconds, min, 7),
     Figure("oom_count", "out-of-memory deaths", "OOM", _count, min, spread=True),
-    Figure("energy_j", "energy of the GPUs", "ENERGY", show_joules, min, 2),
+    Figure("energy_j", "energy of the GPUs", "ENERGY", show_joules, min, 2, versus=True),
     Figure("gpu_smact_mean", "mean SM activity", "SMACT", _percent, max, 5),
     Figure("gpu_memory_mean", "mean GPU memory used", "MEMORY", _percent, max, 6),
-    Figure("tardiness_s", "mean weighted tardiness", "LATE", show_seconds, min, 8),
+    Figure("tardiness_s", "mean weighted tardiness", "LATE", show_seconds, min, 8, says=_known),
+    Figure("late_fraction", "jobs that ended late", "LATE JOBS", _percent, min, 1, says=_known),
+    Figure("energy_cost", "cost of energy", "ENERGY COST", _cost, min, 1, says=_known),
+    Figure("tardiness_cost", "cost of late jobs", "LATE COST", _cost, min, 1, says=_known),
+    Figure(
+        *("total_cost", "cost of both", "COST", _cost, min), spread=True, says=_known, versus=True
+    ),
+    Figure("preemptions", "preemptions", "PREEMPTED", _count, min, 5, says=bool),
 )
 
 
@@ -100,10 +121,11 @@ def _other_planner(result: Result) -> str:
 
 
 def variant_name(result: Result, found: Sequence[Result]) -> str:
-    """The policy of a result, with its planner if the results differ in that."""
-    if len({each.variant.planner for each in found}) == 1:
-        return plain(result.variant.policy)
-    return f"{plain(result.variant.policy)} ({plain(result.variant.planner)})"
+    """The policy of a result, with its planner and its order if the results differ in them."""
+    own = (result.variant.planner, result.variant.order)
+    others = [(each.variant.planner, each.variant.order) for each in found]
+    differ = [word for at, word in enumerate(own) if len({each[at] for each in others}) > 1]
+    return plain(result.variant.policy) + (f" ({plain(', '.join(differ))})" if differ else "")
 
 
 def one_table(result: Result) -> Rows:
@@ -120,7 +142,7 @@ def one_table(result: Result) -> Rows:
     found = over_seeds(result.runs)
     for figure in FIGURES:
         value = found[figure.name]
-        if value.mean is None and figure.name == "tardiness_s":
+        if not figure.says(value.mean):
             continue
         limit = None if figure.bound is None else figure.bound(result.limits)
         table.add(
@@ -139,37 +161,43 @@ def compared_table(found: Sequence[Result]) -> Rows:
     Changes in percent are relative to the first variant."""
     limits = found[0].limits
     spreads = [over_seeds(result.runs) for result in found]
-    figures = [f for f in FIGURES if any(s[f.name].mean is not None for s in spreads)]
+    figures = [
+        f
+        for f in FIGURES
+        if any(f.says(s[f.name].mean) and s[f.name].mean is not None for s in spreads)
+    ]
     several = len({result.variant.estimator for result in found}) > 1
     plans = len({result.variant.planner for result in found}) > 1
+    orders = len({result.variant.order for result in found}) > 1
     columns = [Column("POLICY", least=10)]
     columns += [Column("ESTIMATOR", rank=0 if several else 9)]
-    columns += [Column("PLANNER")] * plans
+    columns += [Column("PLANNER")] * plans + [Column("ORDER")] * orders
     for figure in figures:
         columns.append(Column(figure.title, right=True, rank=figure.rank))
-        if figure.bound is not None or figure.name == "energy_j":
+        if figure.versus:
             columns.append(Column("", right=True, rank=figure.rank + 1))
     table = Rows(columns)
     best = {f.name: _best(f, [s[f.name].mean for s in spreads]) for f in figures}
     for result, spread in zip(found, spreads, strict=True):
         cells = [Styled(plain(result.variant.policy)), Styled(plain(result.variant.estimator))]
         cells += [Styled(plain(result.variant.planner))] * plans
+        cells += [Styled(plain(result.variant.order))] * orders
         for figure in figures:
             value = spread[figure.name]
             bold = value.mean is not None and value.mean == best[figure.name]
             cells.append(Styled(_shown(figure, value), "bold green" if bold else ""))
-            if figure.bound is not None or figure.name == "energy_j":
+            if figure.versus:
                 cells.append(Styled(_change(value.mean, spreads[0][figure.name].mean)))
         table.add(*cells)
     for title, jct_s, makespan_s in (
         ("lower bound", limits.mean_jct_s, limits.makespan_s),
         ("fluid", limits.fluid_mean_jct_s, limits.fluid_makespan_s),
     ):
-        row = [Styled(title, "dim"), *[Styled("")] * (1 + plans)]
+        row = [Styled(title, "dim"), *[Styled("")] * (1 + plans + orders)]
         for figure in figures:
             known = {"makespan_s": makespan_s, "mean_jct_s": jct_s}.get(figure.name)
             row.append(Styled("" if known is None else figure.show(known), "dim"))
-            if figure.bound is not None or figure.name == "energy_j":
+            if figure.versus:
                 change = "" if known is None else _change(known, spreads[0][figure.name].mean)
                 row.append(Styled(change, "dim"))
         table.add(*row)

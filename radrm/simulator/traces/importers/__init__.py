@@ -14,5 +14,6 @@ The files, in the order in which they may import one another:
     slurm       the output of `sacct -P`
     alibaba     Alibaba's traces of 2020 and 2023
     gavel       Gavel's traces
+    andreas     the jobs of ANDREAS' simulations, drawn
     forms       all forms by name
 """

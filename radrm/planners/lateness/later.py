@@ -15,7 +15,7 @@ from radrm.core.records import Device, Job, Refusal
 from radrm.core.units import show_seconds
 from radrm.core.view import View
 from radrm.planners.forecast import Forecast
-from radrm.planners.tardiness import Notes, Terms
+from radrm.planners.lateness.tardiness import Notes, Terms
 
 _MOST_CHEAP = 20
 """The jobs that wait for cheap energy at a time."""

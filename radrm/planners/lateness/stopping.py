@@ -9,7 +9,7 @@ from radrm.core.view import View
 from radrm.core.words import ActionKind, CheckpointKind, JobState
 from radrm.deadlines.ranking import prefix
 from radrm.planners.forecast import Forecast
-from radrm.planners.tardiness import Notes, Terms
+from radrm.planners.lateness.tardiness import Notes, Terms
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,57 @@
+"""Planners that do what a test says, and runs with them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from radrm.core import events as ev
+from radrm.core.proposals import Proposal
+from radrm.core.records import Job, Refusal
+from radrm.core.rules import Plan
+from radrm.core.scheduler import Rules
+from radrm.core.view import View
+from radrm.simulator.engine import tasks_of
+from radrm.simulator.history import History
+from radrm.simulator.reporting.loop import ReportingLoop
+from radrm.simulator.run import Run
+from radrm.simulator.scenario import Life, Scenario
+from radrm.simulator.traces.job import TraceJob
+from radrm.wiring import make_rules, make_settings
+
+AT_ONCE = Life(0.0, 0.0, 0.0, spread=0.0, work_sd=0.0, restart_s=0.0)
+
+
+@dataclass(frozen=True)
+class Puppet:
+    """A planner that looks at each start and every second, and does what its subclass says."""
+
+    seen: list[Any] = field(default_factory=list)
+    name: str = "puppet"
+    version: int = 1
+    starts_jobs: bool = False
+    listens: frozenset[type[ev.Event]] = frozenset({ev.AttemptStarted})
+
+    def plan(self, view: View, event: ev.Event, state: Any) -> Plan:
+        return Plan(self.act(view), None, view.now.boot_s + 1.0)
+
+    def act(self, view: View) -> Iterator[Proposal]:
+        raise NotImplementedError
+
+    def explain(self, view: View, job: Job) -> Sequence[Refusal]:
+        return ()
+
+
+def played(jobs: Sequence[TraceJob], found: Scenario, planner: Puppet) -> Run:
+    rules, history = make_rules(found.config), History(jobs)
+    rules = Rules(rules.order, (*rules.planners, planner), rules.recovery, rules.fallback)
+    tasks, settings = tasks_of(jobs, found), make_settings(found.config)
+    loop = ReportingLoop(
+        *(found.devices, True, rules, settings, tasks, history),
+        life=found.life,
+        cpus=found.cpus,
+        cpus_per_device=False,
+    )
+    loop.run()
+    return history.run(loop.world.device_runs())
