@@ -37,6 +37,7 @@ from radrm.core.records import (
     Job,
     Node,
     Progress,
+    Requeued,
     Reservation,
     ReservationKey,
     RuleState,
@@ -58,7 +59,7 @@ from radrm.core.state.timers import ORDER_KEY, RESERVATION_OVER, RULES_AGAIN, Ti
 from radrm.core.state.use import Uses
 from radrm.core.state.window import SmactWindow, Window
 from radrm.core.transitions import Trigger, after
-from radrm.core.words import DeviceKind, JobState
+from radrm.core.words import DeviceKind, JobState, Queue
 
 LAUNCH_PAUSE_S = 60.0
 """The longest pause of all launches after the server could not start a job."""
@@ -218,6 +219,11 @@ class State:
         if not state.live and state is not JobState.COMPLETED:
             changes["progress"] = job.saved
         return self.put_job(changed(job, state=state, **changes))
+
+    def behind_all(self, job: Job) -> Job:
+        """Return a job's record, behind all jobs that are known now."""
+        behind = Requeued(self.step.now, max(self.last_id, job.id), job.used_s)
+        return changed(job, requeued=behind, queue=Queue.MAIN)
 
     def touched_since(self, job_id: int, version: int) -> bool:
         """Return whether a job has changed since that version of the view, or is gone."""
