@@ -13,7 +13,7 @@ from radrm.config import Config
 from radrm.config.shapes import DeadlinesConfig
 from radrm.core.records import Profiled
 from radrm.errors import UsageError
-from radrm.experiments.simulations.mixes import mix_draws, mix_of, with_mix
+from radrm.experiments.simulations.mixes import SORTING, mix_draws, mix_of, with_mix
 from radrm.experiments.simulations.runs import results_of_draws
 from radrm.experiments.simulations.sources import load_draws, with_mix_settings
 from radrm.experiments.simulations.variants import Choices, compared_variants, make_variant
@@ -120,11 +120,12 @@ def test_the_users_settings_come_before_the_mix() -> None:
 def test_the_published_power_is_that_of_the_mix() -> None:
     _, choices = with_mix_settings(Mix(nodes=2), Config(), Choices())
     variants = compared_variants(
-        with_mix(Config()), ["exclusive"], [], choices, ["default", "backfill"], ["fifo", "due"]
+        *(with_mix(Config()), ["exclusive"], [], choices),
+        *(["default", "deadline"], ["fifo", "due"], SORTING),
     )
     assert [(v.policy, v.planner, v.order) for v in variants] == [
         *(("exclusive", "default", "fifo"), ("exclusive", "default", "due")),
-        *(("exclusive", "backfill", "fifo"), ("exclusive", "backfill", "due")),
+        ("exclusive", "deadline", "fifo"),
     ]
     loaded = load_draws(Mix(nodes=2, load=0.1), variants[0], 2)
     found = results_of_draws(loaded.draws, variants[:1], range(2))[0].runs
