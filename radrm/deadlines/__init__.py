@@ -2,5 +2,6 @@
 
 The files, in the order in which they may import one another:
     costs       the price of energy and of lateness
+    configured  the costs of a configuration
     remaining   the run time that a job has left
 """

@@ -42,7 +42,8 @@ def explain(loop: Loop, words: Words, uid: int) -> Work[Document]:
     job = yield from _one_job(loop, words, uid)
     controllers = loop.parts.launcher.controllers
     now = loop.clock.now()
-    return explain_job(loop.scheduler, loop.store, job, now, controllers, loop.reports)
+    seen = (controllers, loop.reports, loop.parts.foresight)
+    return explain_job(loop.scheduler, loop.store, job, now, *seen)
 
 
 def logs(loop: Loop, words: Words, uid: int) -> Work[Document]:
