@@ -242,7 +242,7 @@ def _times(job: Document, now: float) -> Iterator[_Line]:
         if job[f"{key}_at"] is not None:
             yield key, when(job[f"{key}_at"], now)
     if job.get("expected_end_at") is not None:
-        latest = job["latest_end_at"]
+        latest = job.get("latest_end_at")
         later = latest is not None and latest > now
         most = f", {show_seconds(latest - now)} at the latest" if later else ""
         yield "ends", f"{when(job['expected_end_at'], now)}{most}"
