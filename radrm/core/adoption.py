@@ -65,6 +65,8 @@ class Adoption:
         for status in kept.devices:
             if status.drained is not None:
                 state.drained[status.uuid] = status.drained
+            if status.idle_w is not None:
+                state.idle_w[status.uuid] = status.idle_w
         for rule_state in kept.rule_states:
             state.rule_states[rule_state.kind, rule_state.name] = rule_state
         # Live elements first: they have the places within their array's limit.

@@ -1,8 +1,8 @@
 """The result of one step: records to save, then actions to do; and what collects it.
 
 A record is *durable* or *volatile*. A volatile one is lost without harm: nothing that was decided
-depends on it, and the next reading or report brings its figures again. Progress, usage, and a
-planner's next wake-up are volatile; all else is durable.
+depends on it, and the next reading or report brings its figures again. Progress, usage, a
+device's idle power and a planner's next wake-up are volatile; all else is durable.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from radrm.core.actions import Action
 from radrm.core.proposals import Proposal
 from radrm.core.records import (
     Attempt,
+    DeviceEnergy,
     DeviceStatus,
     Instant,
     Job,
@@ -30,7 +31,8 @@ Record: TypeAlias = Job | Attempt | Reservation | DeviceStatus | RuleState
 class Decision:
     """Save `changed` and `dropped`, then do `actions` in order.
 
-    `volatile` records can be saved later, with other records. No record is both.
+    `volatile` records can be saved later, with other records. No record is both. So can `energy`,
+    which was used since the last decision that has any.
 
     `dropped` has the keys of deleted reservations. `wake_at` is the boot-time second at
     which `step` needs a `Tick`, unless an event comes earlier; None: never.
@@ -44,6 +46,7 @@ class Decision:
     log_lines: tuple[str, ...] = ()
     """Lines for the log about failed rules."""
     volatile: tuple[Record, ...] = ()
+    energy: tuple[DeviceEnergy, ...] = ()
 
 
 @dataclass(slots=True)
@@ -56,6 +59,7 @@ class Step:
     volatile: dict[tuple[str, object], Record] = field(default_factory=dict)
     """Records that changed in volatile figures only. None of them is in `changed`."""
     dropped: dict[ReservationKey, None] = field(default_factory=dict)
+    energy: list[DeviceEnergy] = field(default_factory=list)
     rejections: list[tuple[Proposal, Refusal]] = field(default_factory=list)
     ended: list[Job] = field(default_factory=list)
     """Jobs that ended in this step and whose followers are not settled yet."""

@@ -57,6 +57,8 @@ class DeviceReading:
     energy_j: float
     """Since the driver started."""
     error: str | None
+    activities: tuple[tuple[int, float], ...] = ()
+    """The SM activity of each of these processes: pid, 0..1."""
 
 
 @dataclass(slots=True)
@@ -73,6 +75,8 @@ class Context:
     working: bool = False
     speed: float = 0.0
     done_s: float = 0.0
+    active_s: dict[str, float] = field(default_factory=dict)
+    """The integral of its SM activity on each device."""
 
 
 @dataclass(slots=True)
@@ -92,6 +96,8 @@ class _Mark:
     at_s: float
     activity_s: float
     energy_j: float
+    of_context: dict[int, float]
+    """By the context's key."""
 
 
 @dataclass(slots=True)
@@ -222,16 +228,21 @@ class Model:
             return DeviceReading(uuid, 0, (), 0.0, 0.0, 0.0, "there is no such device")
         meter = self._meters[uuid]
         smact, power_w = meter.activity, meter.power_w
+        here = {key: each for key, each in self.contexts.items() if uuid in each.devices}
+        sums = {key: context.active_s.get(uuid, 0.0) for key, context in here.items()}
+        own = {key: self._own_activity(context, uuid) for key, context in here.items()}
         mark = reader.marks.get(uuid)
         if mark is not None and now_s > mark.at_s:
             passed_s = now_s - mark.at_s
             smact = min(1.0, (meter.activity_s - mark.activity_s) / passed_s)
             power_w = (meter.energy_j - mark.energy_j) / passed_s
-        reader.marks[uuid] = _Mark(now_s, meter.activity_s, meter.energy_j)
+            own = {k: (sums[k] - mark.of_context.get(k, 0.0)) / passed_s for k in here}
+        reader.marks[uuid] = _Mark(now_s, meter.activity_s, meter.energy_j, sums)
         held: dict[int, int] = {}
-        for context in self.contexts.values():
-            if uuid in context.devices:
-                held[context.pid] = held.get(context.pid, 0) + context.held_mib
+        shown: dict[int, float] = {}
+        for key, context in here.items():
+            held[context.pid] = held.get(context.pid, 0) + context.held_mib
+            shown[context.pid] = min(1.0, shown.get(context.pid, 0.0) + own[key])
         return DeviceReading(
             uuid=uuid,
             used_mib=self.used_mib(uuid),
@@ -240,13 +251,22 @@ class Model:
             power_w=power_w,
             energy_j=meter.energy_j,
             error=self.failed.get(uuid),
+            activities=tuple(sorted(shown.items())),
         )
+
+    def _own_activity(self, context: Context, uuid: str) -> float:
+        """The SM activity that a context causes on a device now."""
+        fraction = self._fractions[uuid]
+        return activity([context.demand], [context.speed], fraction=fraction)
 
     def _settle(self, now_s: float) -> None:
         """Add up the integrals until now, at the rates since the last change."""
         passed_s = max(0.0, now_s - self._settled_s)
         for context in self.contexts.values():
             context.done_s += context.speed * passed_s
+            for uuid in context.devices:
+                active_s = self._own_activity(context, uuid) * passed_s
+                context.active_s[uuid] = context.active_s.get(uuid, 0.0) + active_s
         for meter in self._meters.values():
             meter.activity_s += meter.activity * passed_s
             meter.energy_j += meter.power_w * passed_s

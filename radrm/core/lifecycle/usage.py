@@ -17,7 +17,13 @@ def take_reading(state: State, reading: Reading) -> None:
     ledger = state.ledgers.get(reading.device)
     if ledger is None:
         return
-    for holding in ledger.take(reading):
+    changed = ledger.take(reading)
+    used, idle_w = ledger.energy.drain(reading), ledger.energy.news()
+    if used is not None:
+        state.step.energy.append(used)
+    if idle_w is not None:
+        state.put_idle_power(reading.device, idle_w)
+    for holding in changed:
         attempt = state.live_attempt(holding.job_id, holding.serial)
         if attempt is None:
             continue

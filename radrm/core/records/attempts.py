@@ -88,11 +88,11 @@ class Beside:
 class Usage:
     """The measured use of one device by an attempt.
 
-    The ledger updates it while the attempt lives; past runs read it here. `energy_j` is an
-    equal share of the device's energy. `shared`: another attempt was there at some time, so
-    `smact_mean` is not only this attempt's. `smact_count` is the number of readings in the
-    mean; 0 if unknown. `alone_smact` is the mean of the `alone_count` readings at which it was
-    alone there and had started up. `beside` is the time that it was not alone.
+    The ledger updates it while the attempt lives; past runs read it here. `energy_j` is its
+    part of the device's energy (`core/state/energy.py`). `shared`: another attempt was there at
+    some time, so `smact_mean` is not only this attempt's. `smact_count` is the number of readings
+    in the mean; 0 if unknown. `alone_smact` is the mean of the `alone_count` readings at which it
+    was alone there and had started up. `beside` is the time that it was not alone.
     """
 
     device: str
@@ -209,6 +209,9 @@ class Attempt:
     began: Progress | None = None
     """The progress from which it went on: `work_done` is 0 for the start, None for a save that did
     not say how far it was. None: an earlier release launched it."""
+
+    reported: tuple[Progress, ...] = ()
+    """The first progress that it reported, and after its end the last one, too."""
 
     def moved_since(self, before: Attempt) -> bool:
         """Return whether a plan about the earlier record does not fit this one."""

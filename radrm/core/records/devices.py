@@ -83,11 +83,15 @@ class Device:
 
 @dataclass(frozen=True, slots=True)
 class AttemptMemory:
-    """The memory of one attempt's processes on a device (None: unknown)."""
+    """The memory of one attempt's processes on a device (None: unknown).
+
+    `smact` is the SM activity of these processes alone, 0..1; None: unknown.
+    """
 
     job_id: int
     serial: int
     used_mib: int | None
+    smact: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,4 +127,28 @@ class Reading:
     fault: str | None = None
     notes: tuple[str, ...] = ()
     power_w: float | None = None
+    energy_j: float | None = None
+    """The device's energy counter, which begins anew when the driver is loaded."""
     error: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class EnergyPart:
+    """The energy that a job used on a device; None as job: while no job was there.
+
+    `equally_j` of it was divided equally, because the SM activity of single jobs is unknown.
+    """
+
+    job_id: int | None
+    joules: float
+    equally_j: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceEnergy:
+    """The energy of a device in `seconds` of metered time, the last of which ended `at`."""
+
+    device: str
+    at: Instant
+    seconds: float
+    parts: tuple[EnergyPart, ...]

@@ -13,11 +13,13 @@ from radrm.core.records.placement import Reservation
 
 @dataclass(frozen=True, slots=True)
 class DeviceStatus:
-    """What users have set for a device."""
+    """What a restart must know of a device."""
 
     uuid: str
     drained: str | None = None
     """Why it takes no new job; None when it does."""
+    idle_w: float | None = None
+    """The least power that was read while no job was there; None: not read yet."""
 
 
 @dataclass(frozen=True, slots=True)

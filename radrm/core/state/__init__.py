@@ -4,7 +4,8 @@ The files, in the order in which they may import one another:
     pauses     growing pauses after failures
     timers     when `step` must be called again, and why
     window     mean SM activity since the last change
-    holding    the measured use of an attempt on a device, and its part of the energy
+    holding    the measured use of an attempt on a device
+    energy     the energy of a device, divided among its attempts
     cohort     the user whose clients are on an MPS server
     load       the SM activity of a device that a policy uses
     readings   checks of readings, and memory by job

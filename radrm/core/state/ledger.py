@@ -43,7 +43,8 @@ from radrm.core.records import (
 )
 from radrm.core.settings import CoreSettings
 from radrm.core.state.cohort import Cohort
-from radrm.core.state.holding import EnergyMeter, Holding, SharedTime
+from radrm.core.state.energy import EnergyMeter
+from radrm.core.state.holding import Holding, SharedTime
 from radrm.core.state.load import SmactLoad
 from radrm.core.state.readings import attribute, believable, why_unreadable
 from radrm.core.state.reserved.of_device import Reserved
@@ -86,7 +87,7 @@ class DeviceLedger:
         self.cohort = Cohort(self.holdings)
         self.load = SmactLoad(settings, window)
         self._settings = settings
-        self._energy = EnergyMeter()
+        self.energy = EnergyMeter(self.holdings)
         self._shared = SharedTime(self.holdings)
         self.fresh_from_s = float("-inf")
         """Boot time of the last leave. Earlier readings may still count the job that left."""
@@ -278,14 +279,14 @@ class DeviceLedger:
         reading = self.reading
         boot_s = reading.at.boot_s
         if reading.error:
-            self._energy.interrupt()
+            self.energy.interrupt()
             return []
         if boot_s < self.fresh_from_s:
             # It may count the memory of a job that has left.
             return []
-        self._energy.divide(self.holdings.values(), boot_s, reading.power_w)
         self._shared.count(boot_s)
         rose = self._take_memory(reading)
+        self.energy.take(reading, self.is_quiet)
         self.load.take(reading)
         smact, alone = reading.smact, len(self.holdings) == 1
         counts = smact is not None and self.is_quiet and self.load.counts(reading)
@@ -392,8 +393,7 @@ class DeviceLedger:
     def _count_before(self, at_s: float) -> None:
         """Divide the energy, and count the shared time, among the attempts before a change."""
         self._shared.count(at_s)
-        power_w = self.reading.power_w if self.reading else None
-        self._energy.divide_before_change(self.holdings.values(), at_s, power_w)
+        self.energy.count(at_s)
 
     def _latest_s(self) -> float:
         """Return the boot time at which the latest of the present jobs came."""

@@ -8,7 +8,8 @@ collects what one step changes. It decides nothing.
 Invariants:
 - A record changes only through a `put_*` method, `reserve` or `unreserve`. Each one also updates
   the indices and notes the record for the step's `Decision`.
-- Only `put_progress`, `put_usage`, `put_host_use` and `put_rule_state` note a record as volatile.
+- Only `put_progress`, `put_usage`, `put_host_use`, `put_idle_power` and `put_rule_state` note a
+  record as volatile.
   It is the same record that a restart would load, but for these figures.
 - A job's state changes only in `move`, by a row of the transition table.
 - `version` grows with each noted change, so a slow planner's view can be compared with it.
@@ -36,6 +37,7 @@ from radrm.core.records import (
     Job,
     Node,
     Progress,
+    Requeued,
     Reservation,
     ReservationKey,
     RuleState,
@@ -57,7 +59,7 @@ from radrm.core.state.timers import ORDER_KEY, RESERVATION_OVER, RULES_AGAIN, Ti
 from radrm.core.state.use import Uses
 from radrm.core.state.window import SmactWindow, Window
 from radrm.core.transitions import Trigger, after
-from radrm.core.words import DeviceKind, JobState
+from radrm.core.words import DeviceKind, JobState, Queue
 
 LAUNCH_PAUSE_S = 60.0
 """The longest pause of all launches after the server could not start a job."""
@@ -102,6 +104,8 @@ class State:
         self.never_since: dict[Hashable, float] = {}
         """By need: the boot-time second since which no known device could serve it."""
         self.drained: dict[str, str] = {}
+        self.idle_w: dict[str, float] = {}
+        """The idle power of devices, as it is stored."""
         self.largest_mib: dict[Hashable, int] = {}
         """A cache of `constraints.need.largest_mib`, which is called for each device."""
         self.rule_states: dict[tuple[str, str], RuleState] = {}
@@ -149,6 +153,7 @@ class State:
             rejections=tuple(step.rejections),
             log_lines=self.isolation.take_log_lines(),
             volatile=tuple(step.volatile.values()),
+            energy=tuple(step.energy),
         )
 
     def _forget(self, job: Job) -> None:
@@ -191,6 +196,10 @@ class State:
         """Note what a job reports: volatile, and no change for plans and tables of jobs."""
         self.jobs[job.id] = job = changed(job, progress=progress)
         self._note("job", job.id, job, volatile=True)
+        attempt = self.attempts.get(job.id)
+        if attempt is not None and not attempt.reported:
+            self.attempts[job.id] = attempt = changed(attempt, reported=(progress,))
+            self._note("attempt", attempt.serial, attempt, volatile=True)
 
     def take_followers(self, ended: Job) -> list[Job]:
         """Return the waiting jobs that this end concerns, by id, and drop them from the index.
@@ -210,6 +219,11 @@ class State:
         if not state.live and state is not JobState.COMPLETED:
             changes["progress"] = job.saved
         return self.put_job(changed(job, state=state, **changes))
+
+    def behind_all(self, job: Job) -> Job:
+        """Return a job's record, behind all jobs that are known now."""
+        behind = Requeued(self.step.now, max(self.last_id, job.id), job.used_s)
+        return changed(job, requeued=behind, queue=Queue.MAIN)
 
     def touched_since(self, job_id: int, version: int) -> bool:
         """Return whether a job has changed since that version of the view, or is gone."""
@@ -255,6 +269,7 @@ class State:
                 ledger = DeviceLedger(
                     device, self.settings, self._windows(device), lambda: self.step.now
                 )
+                ledger.energy.recall(self.idle_w.get(uuid))
                 self.ledgers[uuid] = ledger
             ledger.drained = self.drained.get(uuid)
             ledger.vanished = False
@@ -308,7 +323,13 @@ class State:
             self.drained[uuid] = reason
         if uuid in self.ledgers:
             self.ledgers[uuid].drain(reason)
-        self._note("device", uuid, DeviceStatus(uuid=uuid, drained=reason))
+        self._note("device", uuid, DeviceStatus(uuid, reason, self.idle_w.get(uuid)))
+
+    def put_idle_power(self, uuid: str, idle_w: float) -> None:
+        """Note the idle power of a device: volatile."""
+        self.idle_w[uuid] = idle_w
+        status = DeviceStatus(uuid, self.drained.get(uuid), idle_w)
+        self._note("device", uuid, status, volatile=True)
 
     def reserve(self, reservation: Reservation) -> None:
         """Save a reservation; it replaces the one with the same key."""

@@ -67,16 +67,24 @@ def _reading(found: dict[str, Any], at: Instant, owner_of: OwnerOf) -> Reading:
     if found["error"] is not None:
         return Reading(device=found["uuid"], at=at, error=found["error"])
     held: dict[tuple[int, int], int] = {}
+    shown: dict[tuple[int, int], float] = {}
+    # A driver that an earlier release has started gives no activities.
+    activities = dict(found.get("activities") or ())
     for pid, mib in found["processes"]:
         owner = owner_of(pid)
         if owner is not None:
             held[owner] = held.get(owner, 0) + mib
+            if pid in activities:
+                shown[owner] = min(1.0, shown.get(owner, 0.0) + activities[pid])
     return Reading(
         device=found["uuid"],
         at=at,
         used_mib=found["used_mib"],
-        attempts=tuple(AttemptMemory(*owner, mib) for owner, mib in sorted(held.items())),
+        attempts=tuple(
+            AttemptMemory(*owner, mib, shown.get(owner)) for owner, mib in sorted(held.items())
+        ),
         smact=found["smact"],
         smact_source=SimulatedGpus.name,
         power_w=found["power_w"],
+        energy_j=found["energy_j"],
     )

@@ -298,4 +298,6 @@ def _name(record: Record) -> tuple[str, object]:
         return "attempt", record.serial
     if isinstance(record, RuleState):
         return "rule", (record.kind, record.name)
+    if isinstance(record, DeviceStatus):
+        return "device", record.uuid
     return "other", record

@@ -10,7 +10,6 @@ import sys
 
 import pytest
 
-from radrm.core.records import AttemptMemory
 from radrm.core.words import DeviceKind
 from radrm.errors import DeviceError, Refused, UsageError
 from radrm.host.clock import Clock
@@ -40,7 +39,9 @@ def test_readings_name_the_attempt_that_holds_the_memory(host):
     unmanaged = host.simjob("--gpu-memory", 5000, "--seconds", 9999)
     wait_until(lambda: host.used() == [17000, 0])
     first, second = host.read(lambda pid: (4, 2) if pid == job.pid else None)
-    assert first.attempts == (AttemptMemory(4, 2, 12000),)
+    (own,) = first.attempts
+    assert (own.job_id, own.serial, own.used_mib) == (4, 2, 12000)
+    assert own.smact is not None and own.smact <= first.smact, "of its own processes"
     assert (first.smact_source, first.smact_coarse) == ("simulated", False)
     assert 0 < first.smact < 1
     assert first.power_w > second.power_w == 58

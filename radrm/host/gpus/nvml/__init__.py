@@ -21,6 +21,7 @@ The files, in the order in which they may import one another:
     listing    GPUs and MIG instances as devices, and their handles
     processes  the memory of each process on a device
     power      power, from the energy counter if there is one
+    activity   the SM activity of each process
     xids       faults that the driver reports as Xids
     condition  memory errors, heat, pending resets
     gpus       the GPU source

@@ -16,6 +16,7 @@ from typing import Any
 from radrm.core.records import Device, Instant, Reading
 from radrm.errors import DeviceError
 from radrm.host.gpus.nvml import figures, processes, words
+from radrm.host.gpus.nvml.activity import Activity
 from radrm.host.gpus.nvml.condition import Condition
 from radrm.host.gpus.nvml.library import Library
 from radrm.host.gpus.nvml.listing import Listing, Place, memory_of
@@ -74,6 +75,7 @@ class NvmlGpus(GpuSource):
         self._reserve = Reserve(self.library)
         self._listing = Listing(self.library, self._reserve)
         self._power = Power(self.library)
+        self._activity = Activity(self.library)
         self._xids = Xids(self.library)
         self._condition = Condition(self.library)
         self._unmanaged = UnmanagedProcesses()
@@ -154,13 +156,13 @@ class NvmlGpus(GpuSource):
             place = self._listing.place(uuid)
             memory = self._memory(place.handle)
             busy = self.library.offered("nvmlDeviceGetUtilizationRates", place.handle)
-            power_w, set_back = self._power.read(uuid, place.handle, at.boot_s)
+            drawn = self._power.read(uuid, place.handle, at.boot_s)
             held = processes.held(self.library, place)
         except self.library.Error as error:
             return Reading(device=uuid, at=at, error=self._error(error, uuid, place))
         self._xids.watch(place)
         condition = self._condition.read(place, at.boot_s)
-        if set_back or condition.set_back or place.gpu_uuid in self._broken:
+        if drawn.set_back or condition.set_back or place.gpu_uuid in self._broken:
             self._xids.forget(place.gpu_uuid, before_s=at.boot_s)
             self._broken.discard(place.gpu_uuid)
         self._gone.discard(uuid)
@@ -169,6 +171,7 @@ class NvmlGpus(GpuSource):
         attempts, others = split_by_owner(
             {p: figures.mib(b, total) for p, b in held.items()}, owner_of
         )
+        attempts = self._activity.add(attempts, place, at.wall_s, owner_of)
         smact = figures.within(busy.gpu / 100 if busy else None, 1.0)
         return Reading(
             device=uuid,
@@ -181,7 +184,8 @@ class NvmlGpus(GpuSource):
             unmanaged=self._unmanaged.describe(others),
             fault=self._xids.fault(place) or condition.fault,
             notes=self._xids.notes(place) + condition.notes + about_memory,
-            power_w=power_w,
+            power_w=drawn.power_w,
+            energy_j=drawn.energy_j,
         )
 
     def _in_use(

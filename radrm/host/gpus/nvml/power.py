@@ -1,7 +1,6 @@
-"""Power in watts, from the energy counter if there is one.
+"""Power in watts, from the energy counter if there is one, and the counter itself.
 
-radrm multiplies power by the time since the last reading to get energy. The mean power since
-the last reading makes that product exact, however the power varies. The driver's own power
+The mean power since the last reading counts, however the power varied. The driver's own power
 figure covers only some tens of milliseconds to a second, by generation. It is used for the first
 reading, and without a counter.
 """
@@ -27,6 +26,15 @@ class _Meter:
     watts: float | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Drawn:
+    """What a device draws. `set_back`: the counter was reset with the driver."""
+
+    power_w: float | None
+    energy_j: float | None
+    set_back: bool
+
+
 class Power:
     """Remembers the last value of each device's counter."""
 
@@ -34,23 +42,27 @@ class Power:
         self._library = library
         self._meters: dict[str, _Meter] = {}
 
-    def read(self, uuid: str, handle: Any, boot_s: float) -> tuple[float | None, bool]:
-        """Return the power in watts, and whether the counter was reset with the driver."""
+    def read(self, uuid: str, handle: Any, boot_s: float) -> Drawn:
+        """Return the power in watts, and the counter in joules."""
         energy_mj = self._library.offered("nvmlDeviceGetTotalEnergyConsumption", handle)
         meter = self._meters.get(uuid)
         set_back = meter is not None and energy_mj is not None and energy_mj < meter.energy_mj
-        mean_w = None
+        mean_w, sound = None, energy_mj is not None
         if energy_mj is None:
             self._meters.pop(uuid, None)
         elif meter is None or set_back or boot_s < meter.boot_s:
             self._meters[uuid] = _Meter(energy_mj, boot_s)
         elif boot_s - meter.boot_s < _SHORT_S:
             mean_w = meter.watts
+            sound = mean_w != 0
         else:
             mean_w = (energy_mj - meter.energy_mj) / 1000 / (boot_s - meter.boot_s)
-            self._meters[uuid] = _Meter(energy_mj, boot_s, figures.within(mean_w, POWER_MAX_W))
+            mean_w = figures.within(mean_w, POWER_MAX_W)
+            sound = bool(mean_w)
+            self._meters[uuid] = _Meter(energy_mj, boot_s, mean_w)
         # A counter that stands still gives 0 W, which no GPU draws: use the driver's figure.
-        return figures.within(mean_w, POWER_MAX_W) or self._driver_power(handle), set_back
+        energy_j = energy_mj / 1000 if sound else None
+        return Drawn(mean_w or self._driver_power(handle), energy_j, set_back)
 
     def forget(self, uuid: str) -> None:
         self._meters.pop(uuid, None)

@@ -48,6 +48,7 @@ def test_a_gpu_and_its_reading(nvml: Nvml) -> None:
         smact_coarse=True,
         unmanaged=(UnmanagedProcess(NOBODY, 500),),
         power_w=310.0,
+        energy_j=1000.0,
     )
     gpus.close()
 

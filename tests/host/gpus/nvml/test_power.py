@@ -112,7 +112,8 @@ def test_watts_times_time_is_the_energy(rounds: list[tuple[float, int]]) -> None
         counter.energy_mj += used_mj
         # The times as the reader of a reading computes them.
         before_s, now_s = now_s, now_s + seconds
-        watts, set_back = power.read("GPU-a", None, now_s)
+        drawn = power.read("GPU-a", None, now_s)
+        watts, set_back = drawn.power_w, drawn.set_back
         assert watts is not None and not set_back
         sum_j += watts * (now_s - before_s)
     assert sum_j == pytest.approx(counter.energy_mj / 1000, rel=1e-6)
