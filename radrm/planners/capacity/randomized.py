@@ -39,6 +39,7 @@ _SWAP, _SWAP_HEAVY, _SWAP_LIGHT = 0.5, 0.55, 0.45
 _DRAWN = 0.05
 _BLOCK = 32
 _SAME = 1e-9
+_FAR_S = 1e10
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -327,4 +328,5 @@ class _State:
         if len(price.times) == 2:
             found: Floats = seconds * (price.money[1] / price.times[1])
             return found
-        return np.interp(seconds, price.times, price.money)
+        times, money = [*price.times, _FAR_S], [*price.money, price.of_watt(_FAR_S)]
+        return np.interp(seconds, times, money)
