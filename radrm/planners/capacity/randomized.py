@@ -28,6 +28,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.random import PCG64
 from numpy.typing import NDArray
 
 from radrm.planners.capacity.problem import Allocation, Configuration, Problem, Work
@@ -49,7 +50,7 @@ class Chance:
     """A source of numbers in (0, 1) that depends on nothing but its key."""
 
     def __init__(self, *key: int) -> None:
-        self._bits = np.random.PCG64(list(key))
+        self._bits = PCG64(list(key))
 
     def uniform(self, *shape: int) -> Floats:
         """Return an array of numbers."""
