@@ -6,7 +6,7 @@ pays only for the jobs that it looks at.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from copy import deepcopy
 from typing import Any
 
