@@ -121,7 +121,7 @@ def run(gpus: str | None, time_scale: float, settings: Sequence[str]) -> None:
         scheduler = Scheduler(rules, core, limit=limit)
         store = home.open_store()
         # On cgroup v1 the groups cost 12 ms a launch, and only planners of running jobs need them.
-        account = not set(config.planner) <= {"default", "backfill"}
+        account = not set(config.planner) <= {"default", "backfill", "deadline"}
         launcher = Launcher(paths.state, devices.clock, controllers=controllers, account=account)
         service = EstimationService(
             config, lambda found: loop.post(found), leftovers=Leftovers(paths.traces)

@@ -7,4 +7,5 @@ The files, in the order in which they may import one another:
     saving  defects of requests to save, and of migrations
     growing defects of FlowCon
     durations  defects of run times
+    due_times  defects of due times
 """

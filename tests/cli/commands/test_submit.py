@@ -207,7 +207,9 @@ def imported_by(home: Path, *words: str) -> set[str]:
     return set(done.stderr.splitlines()[-1].split())
 
 
-@pytest.mark.parametrize("words", [["job.rad"], ["--gpus=2", "--smact=.5", "--", "true"]])
+@pytest.mark.parametrize(
+    "words", [["job.rad"], ["--gpus=2", "--smact=.5", "--", "true"], ["--due=fri 9:00", "job.rad"]]
+)
 def test_a_submission_imports_little(home: Path, words: list[str]) -> None:
     found = imported_by(home, *words)
     assert "radrm.jobfile.radfile" in found
