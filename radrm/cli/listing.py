@@ -34,6 +34,7 @@ GROUPS: dict[str, dict[str, str]] = {
         "mps": "CUDA MPS: jobs of one user share a GPU, each with a memory cap.",
         "shares": "Show the recent GPU time of users, and whose job is next.",
         "bench": "Measure on this server.",
+        "profile": "Run a few steps of a job on each free kind and number of GPUs.",
     },
     "Estimates and simulation": {
         "estimate": "Estimate the GPU memory of a job before it runs.",

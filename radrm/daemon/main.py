@@ -33,6 +33,7 @@ from radrm.daemon.probing import Probing
 from radrm.daemon.progress import Reports
 from radrm.daemon.rule_limit import RuleLimit
 from radrm.daemon.serving.server import Server
+from radrm.daemon.views.expected import Foresight
 from radrm.daemon.watching import Watching
 from radrm.errors import DeviceError, Refused, UsageError, plain
 from radrm.host.attempts.launcher import Launcher
@@ -60,7 +61,7 @@ from radrm.host.storage.arrivals import Arrivals
 from radrm.host.storage.paths import Paths, paths_for, prepare, system_mode
 from radrm.host.watched.names import reserved
 from radrm.simulated.spec import parse
-from radrm.wiring import make_rules, make_settings
+from radrm.wiring import make_costs, make_rules, make_settings
 
 log = logging.getLogger("radrm")
 
@@ -116,10 +117,11 @@ def run(gpus: str | None, time_scale: float, settings: Sequence[str]) -> None:
             patience_s=SHORTEST_PATIENCE_S * devices.clock.scale,
         )
         core = core.with_real_limits(devices.clock.scale)
-        scheduler = Scheduler(rules, core, limit=RuleLimit())
+        limit = RuleLimit()
+        scheduler = Scheduler(rules, core, limit=limit)
         store = home.open_store()
         # On cgroup v1 the groups cost 12 ms a launch, and only planners of running jobs need them.
-        account = not set(config.planner) <= {"default", "backfill"}
+        account = not set(config.planner) <= {"default", "backfill", "deadline"}
         launcher = Launcher(paths.state, devices.clock, controllers=controllers, account=account)
         service = EstimationService(
             config, lambda found: loop.post(found), leftovers=Leftovers(paths.traces)
@@ -159,6 +161,7 @@ def run(gpus: str | None, time_scale: float, settings: Sequence[str]) -> None:
                 kill_grace_s=KILL_GRACE_S,
             ),
             node=NodeWatch(config.node, shares_refused=controllers.shares_refused),
+            foresight=Foresight(scheduler, rules.planners, make_costs(config, zone), limit),
             count_every_s=config.progress.interval_s,
             unmanaged=UnmanagedWatch(config.unmanaged, launcher.owner_of, os.getuid() == 0),
         )

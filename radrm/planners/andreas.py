@@ -131,7 +131,7 @@ class Andreas:
             memory.made, memory.seen, memory.calls = now, seen, memory.calls + 1
         carrying = Carrying(snapshot, situation, memory, self.period_s)
         proposals = tuple(carrying.proposals())
-        return Plan(proposals, memory.plain(), self._wake_at(snapshot, memory, carrying.waits))
+        return Plan(proposals, memory.plain(), self._wake_at(snapshot, memory, carrying.again_s))
 
     def _assumptions(self) -> Assumptions:
         return Assumptions(
@@ -167,10 +167,10 @@ class Andreas:
 
         return sorted(range(len(works)), key=key)
 
-    def _wake_at(self, snapshot: Snapshot, memory: Memory, waits: bool) -> float | None:
+    def _wake_at(self, snapshot: Snapshot, memory: Memory, again_s: float | None) -> float | None:
         now_s = snapshot.now.boot_s
-        if waits:
-            return now_s + SOON_S
+        if again_s is not None:
+            return now_s + again_s
         if not snapshot.waiting and not snapshot.running:
             return None
         unread = any(
@@ -201,7 +201,7 @@ class Andreas:
             indices = {device.uuid: device.index for device in view.devices()}
             gpus = ", ".join(str(indices.get(uuid, uuid)) for uuid in memory.plan[job.id])
             return f"it is planned on GPU {gpus}, and starts when the jobs there have left"
-        return f"postponed: {len(memory.plan)} jobs run before it in the cheapest plan found"
+        return f"postponed: the cheapest plan found runs other jobs now ({len(memory.plan)})"
 
 
 def _randomized(problem: Problem, iterations: int, key: tuple[int, int], code: bool) -> Allocation:

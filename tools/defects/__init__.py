@@ -6,4 +6,5 @@ The files, in the order in which they may import one another:
     rules   defects of what it decides, and of rules
     saving  defects of requests to save, and of migrations
     growing defects of FlowCon
+    due_times  defects of due times
 """

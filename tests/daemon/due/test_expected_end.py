@@ -10,7 +10,7 @@ from radrm.core import events as ev
 from radrm.core.records import Estimate, Job, Progress
 from radrm.core.words import Quantity
 from radrm.daemon.views.documents import JobDocuments
-from radrm.daemon.views.expected import PROGRESS_MARGIN
+from radrm.deadlines.remaining import PROGRESS_MARGIN
 from radrm.host.storage.store import Store
 from tests.world import GIB, World, gpus
 
@@ -27,7 +27,7 @@ def shown(world: World, store: Store, job: Job) -> dict[str, object]:
 def left(world: World, store: Store, job: Job) -> tuple[float, float] | None:
     """The seconds until the expected end, and until the latest."""
     document = shown(world, store, job)
-    at, latest = document["expected_end_at"], document["expected_end_latest_at"]
+    at, latest = document["expected_end_at"], document["latest_end_at"]
     if not isinstance(at, float) or not isinstance(latest, float):
         return None
     return at - world.now.wall_s, latest - world.now.wall_s
@@ -65,7 +65,7 @@ def test_a_duration_gives_the_end_and_a_limit_bounds_it(store: Store) -> None:
     assert left(world, store, job) == pytest.approx((40.0, 60.0), abs=2)
     assert left(world, store, free) == pytest.approx((40.0, 90.0), abs=2)
     world.pass_time(60.0)
-    assert left(world, store, free) == pytest.approx((0.0, 30.0), abs=2), "late"
+    assert left(world, store, free) == pytest.approx((12.0, 30.0), abs=2), "late"
     world.pass_time(60.0)
     assert left(world, store, free) is None, "the prediction was wrong"
 
@@ -99,6 +99,22 @@ def test_neighbours_delay_the_end(store: Store) -> None:
     shared = left(world, store, jobs[0])
     assert world.where(jobs[-1]) and shared is not None and alone is not None
     assert shared[0] > alone[0] and shared[1] > alone[1]
+
+
+def test_beside_the_same_neighbours_the_end_stays(store: Store) -> None:
+    world = World(gpus(1))
+    world.smact["GPU-0"] = 0.1
+    jobs = [predicted(world, 1000.0, 1200.0)]
+    world.pass_time(1.0)
+    for _ in range(2):
+        jobs.append(predicted(world, 1000.0, 1200.0))
+        world.pass_time(1.0)
+    first = left(world, store, jobs[0])
+    for _ in range(40):
+        world.pass_time(10.0)
+    second = left(world, store, jobs[0])
+    assert first is not None and second is not None and first[0] > 1050
+    assert second[0] + 400.0 == pytest.approx(first[0], abs=30.0)
 
 
 def test_progress_beats_a_predicted_duration(store: Store) -> None:
