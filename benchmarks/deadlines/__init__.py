@@ -1,8 +1,10 @@
 """Due times and costs: ANDREAS' published simulations and ours, and what one server gains.
 
-    python -m benchmarks.deadlines             writes docs/reproduction-andreas.md (make bench-deadlines)
+    python -m benchmarks.deadlines             writes docs/reproduction-andreas.md: an hour
     python -m benchmarks.deadlines --quick     3 seeds, few loads; prints, and writes nothing
-    python -m benchmarks.deadlines --real      eight jobs through a real daemon: predicted and metered cost
+    python -m benchmarks.deadlines --real      eight jobs through a real daemon
+
+The first is `make bench-deadlines`.
 
 The files, in the order in which they may import one another:
     methods     the ways to schedule that are compared

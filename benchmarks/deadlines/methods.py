@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from radrm.config import Config
@@ -23,7 +22,7 @@ class Method:
     name: str
     planner: str
     order: str = "fifo"
-    settings: Mapping[str, Any] = field(default_factory=dict)
+    settings: tuple[tuple[str, Any], ...] = ()
     move_s: float = RESTART_S
 
     def config(self) -> Config:
@@ -48,7 +47,7 @@ class Method:
 
 def _baselines(what: str, **settings: Any) -> tuple[Method, ...]:
     return tuple(
-        Method(f"{name}{what}", "andreas", settings={"method": name.lower(), **settings})
+        Method(f"{name}{what}", "andreas", settings=(("method", name.lower()), *settings.items()))
         for name in ("FIFO", "EDF", "PS")
     )
 
@@ -62,7 +61,7 @@ OWN = tuple(
 )
 FREE = Method("andreas, free moves", "andreas", move_s=0.0)
 CODE = Method(
-    "andreas, free moves, variant code", "andreas", settings={"variant": "code"}, move_s=0.0
+    "andreas, free moves, variant code", "andreas", settings=(("variant", "code"),), move_s=0.0
 )
 ANDREAS = Method("andreas", "andreas")
 DEADLINE = Method("deadline", "deadline")

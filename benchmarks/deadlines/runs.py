@@ -49,5 +49,8 @@ def settings(
     """Return all settings of these."""
     loads, seeds = tuple(loads), tuple(seeds)
     return [
-        Mix(scenario, nodes, load, seed) for scenario in scenarios for load in loads for seed in seeds
+        Mix(scenario, nodes, load, seed)
+        for scenario in scenarios
+        for load in loads
+        for seed in seeds
     ]
