@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from pathlib import Path
 
 from benchmarks.deadlines.claims import claims
 from benchmarks.deadlines.page import TABLE, page
@@ -26,6 +27,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.deadlines", description=__doc__)
     parser.add_argument("--seeds", type=int, default=12)
     parser.add_argument("--jobs", type=int, default=None, help="processes; default: the cores")
+    parser.add_argument("--keep", type=Path, help="a file of finished runs, to go on from")
     parser.add_argument("--quick", action="store_true", help="3 seeds, few loads; writes nothing")
     parser.add_argument("--real", action="store_true", help="only the run through a real daemon")
     options = parser.parse_args()
@@ -48,7 +50,9 @@ def main() -> int:
             print(f"\r{count} of {len(trials)} runs", end="", file=sys.stderr, flush=True)
 
     found: dict[tuple[int, float, object], list[object]] = {}
-    for trial, metrics in zip(trials, play_all(trials, options.jobs, told), strict=True):
+    for trial, metrics in zip(
+        trials, play_all(trials, options.jobs, told, options.keep), strict=True
+    ):
         key = (trial.mix.scenario, trial.mix.load, trial.method)
         found.setdefault(key, []).append(metrics)
     print(file=sys.stderr)

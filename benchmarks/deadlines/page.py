@@ -21,7 +21,8 @@ from benchmarks.deadlines.sizes import LOAD, Sized
 
 TABLE = (*PROGRAM, *BASELINES, *OWN, CODE, FREE, ANDREAS, DEADLINE)
 
-_INTRO = """Made by `make bench-deadlines`: Filippini et al., *ANDREAS*, arXiv 2105.05080, simulated with
+_INTRO = """\
+Made by `make bench-deadlines`: Filippini et al., *ANDREAS*, arXiv 2105.05080, simulated with
 the published run times, powers, prices and due times on 10 nodes, of which half have V100s and
 half T4s. Means over {seeds} seeds with 95 % intervals, in EUR: energy plus lateness. Scenario 1
 has nodes of two V100s or one T4, scenario 2 of four or two (the paper's captions swap them).

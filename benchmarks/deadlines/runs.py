@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from pathlib import Path
 
 from benchmarks.deadlines.methods import Method
 from radrm.simulator.engine import simulate
@@ -31,16 +33,33 @@ def play(trial: Trial) -> Metrics:
 
 
 def play_all(
-    trials: Sequence[Trial], cores: int | None = None, told: Callable[[int], None] | None = None
+    trials: Sequence[Trial],
+    cores: int | None = None,
+    told: Callable[[int], None] | None = None,
+    keep: Path | None = None,
 ) -> list[Metrics]:
-    """Return the metrics of these runs, in their order. `told` hears how many are done."""
+    """Return the metrics of these runs, in their order. `told` hears how many are done.
+
+    Runs in the file `keep` are not run again, and others are added to it: remove it after a change
+    of the rules.
+    """
+    known = _kept(keep)
+    missing = [trial for trial in trials if repr(trial) not in known]
     with ProcessPoolExecutor(cores or os.cpu_count()) as pool:
-        found = []
-        for metric in pool.map(play, trials):
-            found.append(metric)
+        for at, (trial, metric) in enumerate(zip(missing, pool.map(play, missing), strict=True)):
+            known[repr(trial)] = metric
+            if keep is not None:
+                with keep.open("a") as file:
+                    file.write(json.dumps([repr(trial), asdict(metric)]) + "\n")
             if told is not None:
-                told(len(found))
-        return found
+                told(len(trials) - len(missing) + at + 1)
+    return [known[repr(trial)] for trial in trials]
+
+
+def _kept(keep: Path | None) -> dict[str, Metrics]:
+    if keep is None or not keep.exists():
+        return {}
+    return {key: Metrics(**found) for key, found in map(json.loads, keep.open())}
 
 
 def settings(
