@@ -58,7 +58,7 @@ MUTANTS = (
     Mutant(
         "a job that is over its due time is not late before it ends",
         _EXPECTED,
-        "return now.wall_s - due_s if now.wall_s > due_s else 0.0 if in_time else None",
+        "return least_s if least_s > 0 else 0.0 if in_time else None",
         "return 0.0 if in_time else None",
     ),
     Mutant(

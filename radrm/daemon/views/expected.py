@@ -88,7 +88,8 @@ class Foresight:
     def late_s(self, job: Job, expected: Expected, now: Instant) -> float | None:
         """Return by how many seconds a job is late, has ended late, or is expected to.
 
-        0 in time. None without a due time, or while nothing says that it will be late.
+        0 in time. Where no end is expected: by how many it is late at least, if it ran from now
+        on. None without a due time, or while nothing says that it will be late.
         """
         due_s = job.spec.due_s
         if due_s is None:
@@ -96,8 +97,9 @@ class Foresight:
         if job.state.final:
             return None if job.ended is None else max(0.0, job.ended.wall_s - due_s)
         if expected.end is None:
+            least_s = now.wall_s + (expected.needs_s or 0.0) - due_s
             in_time = expected.latest is not None and expected.latest <= due_s
-            return now.wall_s - due_s if now.wall_s > due_s else 0.0 if in_time else None
+            return least_s if least_s > 0 else 0.0 if in_time else None
         return max(0.0, expected.end - due_s, now.wall_s - due_s)
 
     def cost(self, job: Job, late_s: float | None) -> float | None:

@@ -83,6 +83,8 @@ def test_the_head_of_the_line_starts_when_the_running_job_ends(store: Store) -> 
     behind = shown(world, store, foresight, third)
     assert behind.items() >= NOTHING.items() and behind["needs_s"] == 100.0
     assert behind["expected_unknown"] == "when it starts is not foreseeable: jobs are before it"
+    soon = submit(world, 100.0, due_s=world.now.wall_s + 60.0)
+    assert shown(world, store, foresight, soon)["late_s"] == 40.0, "at least"
 
 
 @pytest.mark.parametrize(
