@@ -41,6 +41,7 @@ from radrm.host.estimation.asking import Asking
 from radrm.host.estimation.leftovers import Leftovers
 from radrm.host.estimation.probe import SIMULATED_DRIVER, driver_version
 from radrm.host.estimation.service import EstimationService
+from radrm.host.gpus.power_limit import LimitedGpus, PowerLimits, nvml_power
 from radrm.host.gpus.readings import open_gpus
 from radrm.host.gpus.source import GpuSource
 from radrm.host.gpus.unmanaged_watch import UnmanagedWatch
@@ -60,7 +61,7 @@ from radrm.host.storage.arrivals import Arrivals
 from radrm.host.storage.paths import Paths, paths_for, prepare, system_mode
 from radrm.host.watched.names import reserved
 from radrm.simulated.spec import parse
-from radrm.wiring import make_rules, make_settings
+from radrm.wiring import make_costs, make_rules, make_settings
 
 log = logging.getLogger("radrm")
 
@@ -83,6 +84,7 @@ class Devices:
     description: str
     renew: Callable[[], GpuSource] | None = None
     """Opens a new source, for when a call of `source` never returns."""
+    limits: PowerLimits | None = None
 
 
 def run(gpus: str | None, time_scale: float, settings: Sequence[str]) -> None:
@@ -118,6 +120,7 @@ def run(gpus: str | None, time_scale: float, settings: Sequence[str]) -> None:
         core = core.with_real_limits(devices.clock.scale)
         scheduler = Scheduler(rules, core, limit=RuleLimit())
         store = home.open_store()
+        store.energy.zone = zone
         # On cgroup v1 the groups cost 12 ms a launch, and only planners of running jobs need them.
         account = not set(config.planner) <= {"default", "backfill"}
         launcher = Launcher(paths.state, devices.clock, controllers=controllers, account=account)
@@ -159,6 +162,8 @@ def run(gpus: str | None, time_scale: float, settings: Sequence[str]) -> None:
                 kill_grace_s=KILL_GRACE_S,
             ),
             node=NodeWatch(config.node, shares_refused=controllers.shares_refused),
+            costs=make_costs(config, zone),
+            limits=devices.limits,
             count_every_s=config.progress.interval_s,
             unmanaged=UnmanagedWatch(config.unmanaged, launcher.owner_of, os.getuid() == 0),
         )
@@ -199,6 +204,8 @@ def run(gpus: str | None, time_scale: float, settings: Sequence[str]) -> None:
             planning.close()
             if devices.mps is not None:
                 devices.mps.close()
+            if devices.limits is not None:
+                devices.limits.put_back()
             devices.source.close()
             store.close()
         log.info("radrm ends; running jobs run on, and the next daemon re-adopts them")
@@ -235,6 +242,8 @@ def _lock(paths: Paths) -> AbstractContextManager[object]:
 def find_devices(paths: Paths, config: Config, gpus: str | None, time_scale: float) -> Devices:
     """Simulated GPUs if `gpus` is given, else the real ones; never one in place of the other."""
     if gpus is not None:
+        if config.energy.power_limit_w:
+            log.warning("energy.power_limit_w is ignored: simulated GPUs have no power limit")
         driver = ensure_driver(Path(paths.run), gpus, time_scale)
         source = SimulatedGpus(driver.socket, mps=config.mps.enabled)
         return Devices(
@@ -256,11 +265,18 @@ def find_devices(paths: Paths, config: Config, gpus: str | None, time_scale: flo
     mps = MpsService(
         config.mps, paths.run, driver_compute_modes(f"{paths.state}/compute-modes.json")
     )
+    watts = config.energy.power_limit_w
+    limits = PowerLimits(watts, f"{paths.state}/power-limits.json", nvml_power())
+    if watts:
+        limits.check(gpus_here.devices())
+    else:
+        limits.put_back()  # those of a killed daemon
     return Devices(
-        source=MpsGpus(gpus_here, mps),
+        source=LimitedGpus(MpsGpus(gpus_here, mps), limits),
         clock=Clock(),
         environment={},
         mps=mps,
         description="NVML" if gpus_here.name == "nvml" else gpus_here.name,
-        renew=lambda: MpsGpus(open_gpus(config.readings), mps),
+        renew=lambda: LimitedGpus(MpsGpus(open_gpus(config.readings), mps), limits),
+        limits=limits,
     )

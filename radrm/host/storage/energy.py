@@ -113,10 +113,12 @@ class EnergyBook:
 
     # ------------------------------------------------------------- reading
 
-    def first_hour_s(self) -> int | None:
-        """Return the first hour of the book; None while it is empty."""
-        (found,) = self._db.execute("SELECT min(hour) FROM energy").fetchone()
-        return None if found is None else int(found)
+    def first_hour_s(self, device: str | None = None) -> int | None:
+        """Return the first hour of the book, or that of a device; None without one."""
+        where, given = ("", ()) if device is None else ("WHERE device = ? ", (device,))
+        query = f"SELECT hour FROM energy {where}ORDER BY hour LIMIT 1"
+        found = self._db.execute(query, given).fetchone()
+        return None if found is None else int(found[0])
 
     def sums(self, begin_s: int, end_s: int, by: str) -> list[EnergyRow]:
         """Return the sums of the hours that begin in this time, by hour, device and `by`.
