@@ -30,16 +30,19 @@ from radrm.core.rules import (
 )
 from radrm.core.scheduler import Rules
 from radrm.core.settings import CoreSettings
-from radrm.deadlines.costs import UTC, Costs, Zone, in_order
+from radrm.deadlines.configured import make_costs as make_costs
+from radrm.deadlines.costs import UTC, Costs, Zone
 from radrm.errors import BadConfig, one_line
 from radrm.estimators import ESTIMATORS
 from radrm.estimators.auto import Complain, ignore
 from radrm.estimators.declared import Declared
+from radrm.estimators.describing import describe as describe
 from radrm.estimators.interface import Description, Estimator
-from radrm.jobfile.radfile import JobFile
 from radrm.orders import ORDERS
 from radrm.planners import PLANNERS
 from radrm.planners.order_policy import OrderPolicy
+from radrm.planners.slots import NAME as SLOTS
+from radrm.planners.slots import Slots
 from radrm.policies import POLICIES
 from radrm.policies.exclusive import Exclusive
 from radrm.recovery import RECOVERIES
@@ -98,6 +101,8 @@ _NOT_CORE_SETTINGS = {
 
 def find_rule(kind: str, name: str) -> Callable[..., Any]:
     """Return the class of a rule. Raises `BadConfig`, which names the nearest known rule."""
+    if (kind, name) == ("planners", SLOTS):
+        raise BadConfig(f"{SLOTS} is not chosen as a planner; write [slots] length_s = 43200")
     known = dict(REGISTRIES[kind])
     target = known.get(name)
     if target is not None:
@@ -218,6 +223,9 @@ def make_rules(config: Config, zone: Zone = UTC) -> Rules:
     policy, costs = _make_policy(config), make_costs(config, zone)
     planners = tuple(_make_planner(config, name, policy, costs) for name in config.planner)
     _check_planners(planners)
+    if config.slots.length_s > 0:
+        # Behind the others: whoever waits then could not start.
+        planners += (Slots(config.slots.length_s, config.slots.warn_s, zone),)
     recovery: Recovery = _make("recovery", config.recovery, config.recoveries)
     for kind, table in TABLES.items():
         for name in getattr(config, table):
@@ -231,22 +239,6 @@ def make_planner(config: Config, name: str, zone: Zone = UTC) -> Planner | SlowP
     """Return one planner of a configuration. Raises `BadConfig`."""
     config = resolved(config)
     return _make_planner(config, name, _make_policy(config), make_costs(config, zone))
-
-
-def make_costs(config: Config, zone: Zone = UTC) -> Costs:
-    """Return what energy and lateness cost."""
-    energy, price = config.energy, config.energy.price
-    prices = {"00:00": price} if isinstance(price, (int, float)) else price
-    clock = [(key.split(":"), each) for key, each in prices.items()]
-    return Costs(
-        prices=in_order([(int(h) * 60 + int(m), float(each)) for (h, m), each in clock]),
-        pue=energy.pue,
-        currency=energy.currency,
-        cost_per_hour=config.deadlines.cost_per_hour,
-        node_watts=tuple((kind, tuple(watts)) for kind, watts in energy.node_watts.items()),
-        wait_for_cheap=energy.wait_for_cheap,
-        zone=zone,
-    )
 
 
 def _make_planner(config: Config, name: str, policy: Policy, costs: Costs) -> Planner | SlowPlanner:
@@ -387,27 +379,3 @@ def make_auto(
     words: dict[str, Any] = {"routes": tuple(routes), "complain": complain}
     made: Estimator = _make("estimators", "auto", config.estimators, **words)
     return made
-
-
-def describe(job_file: JobFile) -> Description:
-    """Return the description of a job file for estimators."""
-    options = job_file.options
-    named = {
-        "measured": job_file.measured,
-        "horus": job_file.horus,
-        "faketensor": job_file.faketensor,
-        "gpumemnet": job_file.gpumemnet,
-    }
-    return Description(
-        spec=job_file.spec(user="", uid=-1),
-        declared_mib=options.gpu_memory_mib,
-        declared_smact=options.smact,
-        declared_duration_s=options.duration_s,
-        published={name: mib for name, mib in named.items() if mib is not None},
-        summary=job_file.summary,
-        batch_size=options.batch_size,
-        sequence_length=options.sequence_length,
-        input_shape=options.input_shape,
-        optimizer=options.optimizer,
-        precision=options.precision,
-    )

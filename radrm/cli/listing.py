@@ -35,6 +35,7 @@ GROUPS: dict[str, dict[str, str]] = {
         "shares": "Show the recent GPU time of users, and whose job is next.",
         "report": "Show the energy that users, jobs or GPUs have used, and its cost.",
         "bench": "Measure on this server.",
+        "profile": "Run a few steps of a job on each free kind and number of GPUs.",
     },
     "Estimates and simulation": {
         "estimate": "Estimate the GPU memory of a job before it runs.",

@@ -102,7 +102,8 @@ def _preempt(state: State, job: Job, proposal: Preempt) -> None:
 
 
 def _checkpoint(state: State, job: Job, proposal: Proposal) -> None:
-    ask(state, job, state.attempts[job.id], ActionKind.CHECKPOINT)
+    attempt = replace(state.attempts[job.id], goes_behind=False)
+    ask(state, job, attempt, ActionKind.CHECKPOINT)
 
 
 def _migrate(state: State, job: Job, proposal: Migrate) -> None:
@@ -252,7 +253,11 @@ def _undo(state: State, job: Job, attempt: Attempt, kind: ActionKind, reason: st
     elif kind is ActionKind.CHECKPOINT:
         stopping: type[Proposal] = Migrate if job.target is not None else Preempt
         proposed = stopping if asked.stops or job.target is not None else TakeCheckpointNow
-        state.put_attempt(replace(attempt, checkpoint_failed=reason, goes_behind=False))
+        # One that leaves when it is asked may still do so, and then for this request.
+        leaves = job.spec.checkpoint.kind is CheckpointKind.EXIT
+        late = leaves and attempt.checkpoint_asked == asked.asked
+        behind = attempt.goes_behind and late
+        state.put_attempt(replace(attempt, checkpoint_failed=reason, goes_behind=behind))
         drop_target(state, job)
         _delay_next(state, job.id, proposed, reason)
     elif attempt.stop is None:

@@ -24,6 +24,7 @@ from radrm.core.records import (
     Node,
     OutOfMemory,
     Placement,
+    Profiled,
     Progress,
     Reading,
     Share,
@@ -130,7 +131,7 @@ class MigrateRequested(Event):
 class EditRequested(Event):
     """A user changes an unfinished job's `spec`, `estimates` and `after`.
 
-    `estimates` None: its estimates and its fingerprint stay. `estimating`: run the estimators
+    `estimates` None: its estimates, fingerprint and profile stay. `estimating`: run the estimators
     again; only for a waiting job.
     """
 
@@ -140,6 +141,7 @@ class EditRequested(Event):
     after: tuple[Dependency, ...]
     estimating: bool = False
     fingerprint: str | None = None
+    profile: tuple[Profiled, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -167,9 +169,11 @@ class PredictionsReady(Event):
     """Waiting jobs are predicted again, since runs of the same thing have ended.
 
     `estimates`: SM activity and duration of each of these jobs, by id. Other quantities stay.
+    `profiles`: the run times of such jobs on the kinds of GPUs for which they are known, by id.
     """
 
     estimates: tuple[tuple[int, tuple[Estimate, ...]], ...]
+    profiles: tuple[tuple[int, tuple[Profiled, ...]], ...] = ()
 
 
 # ------------------------------------------------------------------ from the devices

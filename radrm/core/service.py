@@ -22,12 +22,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from radrm.core.constraints.feasibility import hopeless
-from radrm.core.constraints.kinds import kind_refusal
+from radrm.core.constraints.feasibility import hopeless, suitable, wants_idle
 from radrm.core.constraints.matching import shortage
-from radrm.core.constraints.need import effective_need_mib, wants_whole_device
+from radrm.core.constraints.need import effective_need_mib
 from radrm.core.lifecycle.final import fail_waiting
-from radrm.core.records import Device, Job, Refusal, Role
+from radrm.core.records import Job, Refusal, Role
 from radrm.core.state.queue.waiting import Aside
 from radrm.core.state.state import State
 from radrm.core.units import show_mib
@@ -60,7 +59,7 @@ def judge(state: State, job: Job) -> Aside | None:
     if not state.known_devices():
         return None
     roles = [role for role in job.spec.roles if role.needs.gpus]
-    wanted = [(role.count_min * role.needs.gpus, _suitable(state, job, role)) for role in roles]
+    wanted = [(role.count_min * role.needs.gpus, suitable(state, job, role)) for role in roles]
     for role, each in zip(roles, wanted, strict=True):
         if (few := shortage([each])) is not None:
             return _too_few(state, job, role, *few)
@@ -68,28 +67,9 @@ def judge(state: State, job: Job) -> Aside | None:
     return None if few is None else _too_few(state, job, roles[0], *few)
 
 
-def _suitable(state: State, job: Job, role: Role) -> list[Device]:
-    """Return the devices in service that could run a task of this role if they were idle."""
-    need = effective_need_mib(state, job, role) or 0
-    barred = state.out_of_service.keys() | (state.never_idle if _wants_idle(state, job) else ())
-    return [
-        ledger.device
-        for uuid, ledger in state.ledgers.items()
-        if uuid not in barred
-        and kind_refusal(ledger.device, role.needs, job.spec) is None
-        and need <= ledger.device.capacity_mib
-    ]
-
-
-def _wants_idle(state: State, job: Job) -> bool:
-    """Return whether a job starts on idle devices only."""
-    whole = state.settings.whole_devices or wants_whole_device(state, job)
-    return whole or job.recovers_idle
-
-
 def _too_few(state: State, job: Job, role: Role, wanted: int, available: int) -> Aside:
     """Return the reason with both numbers, and what is out of service."""
-    idle = _wants_idle(state, job) and bool(state.never_idle)
+    idle = wants_idle(state, job) and bool(state.never_idle)
     what = f"{wanted} {'idle ' * idle}GPU{'s' * (wanted != 1)}"
     if job.spec.gpu_types:
         what += f" of type {job.spec.gpu_types_text}"

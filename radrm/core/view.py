@@ -6,7 +6,7 @@ pays only for the jobs that it looks at.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Hashable, Iterator, Sequence
 from copy import deepcopy
 from typing import Any
 
@@ -16,6 +16,7 @@ from radrm.core.constraints.expected import (
     expected_free_mib,
     latest_end_s,
 )
+from radrm.core.constraints.feasibility import fits_without, suitable
 from radrm.core.constraints.kinds import Rank, rank
 from radrm.core.constraints.need import effective_need_mib
 from radrm.core.constraints.nodes import books_nothing, refuse_bookings, refuse_size
@@ -34,6 +35,7 @@ from radrm.core.records import (
 )
 from radrm.core.settings import CoreSettings
 from radrm.core.state.isolation import Isolation
+from radrm.core.state.queue.by_due import ByDue
 from radrm.core.state.reserved.claims import FOREVER
 from radrm.core.state.state import State, owner_of
 from radrm.core.words import Collocation
@@ -53,6 +55,8 @@ class View:
         """For planners that call policies: what they have offered, and which searches failed."""
         self.answers = Answers()
         """For planners that call policies."""
+        self.memo: dict[str, Any] = {}
+        """For planners, by name: what they can make again from the view at any time."""
 
     @property
     def now(self) -> Instant:
@@ -113,6 +117,25 @@ class View:
         lines = self._state.waiting
         for job_id in lines.gpuless if gpuless else lines.gpu:
             yield self._state.jobs[job_id]
+
+    def by_due(self) -> ByDue:
+        """Return which jobs of the line for GPUs have a due time, and the line of all others.
+
+        For the planner that starts jobs: `take_touched` tells each change once. It may be another
+        object at the next call; then all may have changed.
+        """
+        return self._state.waiting.by_due(self._state.jobs.__getitem__)
+
+    def alike(self, job: Job) -> Hashable:
+        """Return what jobs in the lines have in common that the core treats alike; None: in none.
+
+        It is the same object for them. A policy may still tell them apart.
+        """
+        return self._state.waiting.need_of(job.id)
+
+    def look(self) -> tuple[object, ...]:
+        """Return a value that differs if a device may take other jobs than at an earlier look."""
+        return self.searches.look()
 
     def running(self) -> Iterator[tuple[Job, Attempt]]:
         """Yield the jobs with a live attempt, by id."""
@@ -219,6 +242,22 @@ class View:
         if head is None or not self._state.waiting.precedes(head.id, job.id):
             return None
         return head if refuse_size(self._state, head) is not None else None
+
+    def precedes(self, job: Job, running: Job) -> bool:
+        """Return whether a waiting job is served before a live one that goes behind all others."""
+        state = self._state
+        return state.queue.precedes_returned(job, state.behind_all(running))
+
+    def suitable(self, job: Job, role: Role) -> Sequence[Device]:
+        """Return the devices in service that could run a task of this role if they were idle."""
+        return suitable(self._state, job, role)
+
+    def fits_without(self, job: Job, role: Role, uuid: str, leaving: Collection[int]) -> bool:
+        """Return whether a suitable device has the memory for a waiting job once these have left.
+
+        What the policy wants beyond that is not looked at.
+        """
+        return fits_without(self._state, job, role, uuid, leaving)
 
     def need_mib(self, job: Job, role: Role) -> int | None:
         """Return the MiB that must be reserved per GPU; None if the need is unknown."""

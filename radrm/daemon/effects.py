@@ -114,7 +114,15 @@ class Effects:
         except RadrmError as error:
             log.warning("waiting jobs keep their predictions: %s", error)
             return []
-        return [ev.PredictionsReady(at=self._clock.now(), estimates=found)] if found else []
+        if not found:
+            return []
+        return [
+            ev.PredictionsReady(
+                at=self._clock.now(),
+                estimates=tuple((each.job_id, each.estimates) for each in found),
+                profiles=tuple((each.job_id, each.profile) for each in found),
+            )
+        ]
 
     def _is_over(self, action: act.Action) -> bool:
         """True if the job or attempt of the action has ended since the decision."""

@@ -30,6 +30,7 @@ from radrm.daemon.monitor import Monitor
 from radrm.daemon.probing import Probing
 from radrm.daemon.serving.server import Request
 from radrm.daemon.serving.turns import Turns
+from radrm.daemon.views.expected import Foresight
 from radrm.daemon.views.tables import Tables
 from radrm.daemon.wakeups import Wakeups
 from radrm.deadlines.costs import Costs
@@ -71,6 +72,7 @@ class Parts:
     node: NodeWatch
     costs: Costs
     limits: PowerLimits | None
+    foresight: Foresight
     count_every_s: float
     """Seconds between two looks at what jobs have used of the server."""
 

@@ -33,6 +33,7 @@ from radrm.daemon.probing import Probing
 from radrm.daemon.progress import Reports
 from radrm.daemon.rule_limit import RuleLimit
 from radrm.daemon.serving.server import Server
+from radrm.daemon.views.expected import Foresight
 from radrm.daemon.watching import Watching
 from radrm.errors import DeviceError, Refused, UsageError, plain
 from radrm.host.attempts.launcher import Launcher
@@ -98,7 +99,7 @@ def run(gpus: str | None, time_scale: float, settings: Sequence[str]) -> None:
     for cause in contradictions(config):
         log.warning("%s", cause)
     zone = site_zone()
-    rules = make_rules(config, zone)
+    rules, costs = make_rules(config, zone), make_costs(config, zone)
     Asking(config)  # raises for a bad setting, before anything is locked or made
     if gpus is not None:
         parse(gpus)  # raises for a bad specification, before anything is locked or made
@@ -118,11 +119,12 @@ def run(gpus: str | None, time_scale: float, settings: Sequence[str]) -> None:
             patience_s=SHORTEST_PATIENCE_S * devices.clock.scale,
         )
         core = core.with_real_limits(devices.clock.scale)
-        scheduler = Scheduler(rules, core, limit=RuleLimit())
+        limit = RuleLimit()
+        scheduler = Scheduler(rules, core, limit=limit)
         store = home.open_store()
         store.energy.zone = zone
         # On cgroup v1 the groups cost 12 ms a launch, and only planners of running jobs need them.
-        account = not set(config.planner) <= {"default", "backfill"}
+        account = not set(config.planner) <= {"default", "backfill", "deadline"}
         launcher = Launcher(paths.state, devices.clock, controllers=controllers, account=account)
         service = EstimationService(
             config, lambda found: loop.post(found), leftovers=Leftovers(paths.traces)
@@ -162,8 +164,9 @@ def run(gpus: str | None, time_scale: float, settings: Sequence[str]) -> None:
                 kill_grace_s=KILL_GRACE_S,
             ),
             node=NodeWatch(config.node, shares_refused=controllers.shares_refused),
-            costs=make_costs(config, zone),
+            costs=costs,
             limits=devices.limits,
+            foresight=Foresight(scheduler, rules.planners, costs, limit),
             count_every_s=config.progress.interval_s,
             unmanaged=UnmanagedWatch(config.unmanaged, launcher.owner_of, os.getuid() == 0),
         )

@@ -10,8 +10,9 @@ from radrm.core.snapshot import Snapshot
 from radrm.core.words import Outcome, Quantity
 from radrm.estimators.learning.contention import alone
 from radrm.estimators.learning.fingerprint import parts_of
+from radrm.estimators.learning.profile import paced_s
 from radrm.estimators.learning.ratios import told_of, trusted
-from radrm.host.storage.runs import Run, Said
+from radrm.host.storage.runs import Run, Said, brief_mark
 
 SHOWN_S = 300.0
 """Seconds after which an attempt that was stopped is assumed to have reached its peak."""
@@ -33,14 +34,18 @@ def runs_of(decision: Decision, now: Snapshot, driver: str | None = None) -> Ite
 
 def _run(attempt: Attempt, job: Job, now: Snapshot, driver: str | None) -> Run | None:
     """The run of an attempt; None if the attempt does not show what its job needs."""
-    if not attempt.peak_mib or attempt.started is None or not _has_shown(attempt):
+    program, length = parts_of(job.fingerprint)
+    if attempt.started is None or attempt.outcome in _SHOWS_NOTHING:
         return None
+    if not attempt.peak_mib or not _has_shown(attempt):
+        if program is None or paced_s(attempt) is None:
+            return None
+        program = brief_mark(program)
     devices = [found for uuid in attempt.used if (found := now.device(uuid)) is not None]
     kinds = {found.device.name for found in devices}
     if len(kinds) != 1:
         return None
     told = {quantity: told_of(job.estimates, quantity) for quantity in Quantity}
-    program, length = parts_of(job.fingerprint)
     said = Said(
         told=told[Quantity.MEMORY],
         told_smact=told[Quantity.SMACT],
@@ -54,8 +59,10 @@ def _run(attempt: Attempt, job: Job, now: Snapshot, driver: str | None) -> Run |
     return Run(attempt.serial, job.spec.uid, program, kinds.pop(), said)
 
 
+_SHOWS_NOTHING = (Outcome.OOM, Outcome.LOST, None)
+"""A job that ran out of memory needs more than it had, and perhaps ran on less."""
+
+
 def _has_shown(attempt: Attempt) -> bool:
-    """True if its peak is what its job needs. A job that ran out of memory needs more."""
-    if attempt.outcome in (Outcome.OOM, Outcome.LOST, None):
-        return False
+    """True if its peak is what its job needs."""
     return attempt.outcome is Outcome.COMPLETED or (attempt.ran_s or 0.0) >= SHOWN_S

@@ -2,5 +2,7 @@
 
 The files, in the order in which they may import one another:
     costs       the price of energy and of lateness
+    configured  the costs of a configuration
     remaining   the run time that a job has left
+    ranking     the waiting jobs with due times, by what a delay of them costs
 """

@@ -42,11 +42,13 @@ class Remaining:
     """Seconds that a job has left to run: expected, at most, and the source of both.
 
     `upper_s` is infinity if nothing bounds it. From the time limit alone both are the bound.
+    `exceeded`: the job has run for longer than its source says at most.
     """
 
     value_s: float
     upper_s: float
     source: str
+    exceeded: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +84,8 @@ def remaining(
         found = None if whole is None else _by_whole(whole, job, live, ran_s, speed)
     if found is None:
         return None if limit_s == inf else Remaining(limit_s, limit_s, TIME_LIMIT)
-    return Remaining(min(found.value_s, limit_s), min(found.upper_s, limit_s), found.source)
+    value_s, upper_s = min(found.value_s, limit_s), min(found.upper_s, limit_s)
+    return Remaining(value_s, upper_s, found.source, found.exceeded)
 
 
 def remaining_on(
@@ -196,4 +199,5 @@ def _by_whole(
     left_s = whole.value_s * part / speed - ran_s
     if left_s < 0:
         left_s = OVERRUN * ran_s
-    return Remaining(left_s, max(left_s, whole.upper_s * part / speed - ran_s), whole.source)
+    most_s = whole.upper_s * part / speed - ran_s
+    return Remaining(left_s, max(left_s, most_s), whole.source, exceeded=most_s < 0)

@@ -4,6 +4,7 @@ A declared `--gpu-memory` overrides every estimator; `wiring` puts it first.
 
 The files, in the order in which they may import one another:
     interface    the input and the output of an estimator
+    describing   the description of a job for estimators, from its job file
     memory       how PyTorch uses a GPU's memory (a folder)
     learning     corrections of an estimator by earlier runs (a folder)
     traces       traces of a training step (a folder)

@@ -10,7 +10,7 @@ from radrm.core.records import Estimate
 from radrm.core.words import Quantity
 from radrm.estimators.interface import Description, PastRun
 from radrm.estimators.learning.learned import quantile_of
-from radrm.estimators.learning.ratios import ALONE, SAME_NAME, SHARED
+from radrm.estimators.learning.ratios import ALONE, PROFILED, SAME_NAME, SHARED
 
 LATEST = 10
 """The number of latest runs that count. Older ones may be of another version of the program."""
@@ -29,6 +29,7 @@ class History:
     CUDA context and the libraries differ. Upper bound: the next run may exceed the highest
     peak by as much as that exceeds the median.
 
+    A run alone that reported its progress shows the duration of all its work, however it ended.
     SM activity and duration come from shared runs (corrected), then from runs of the same name,
     if there are no better ones; their source says so. A duration counts for the same length of
     training (`--epochs`), and its bound is above the time after which such runs were stopped.
@@ -49,7 +50,13 @@ class History:
             (Quantity.DURATION, _durations(job, runs), _durations(job, named)),
         )
         for quantity, same, of_name in predicted:
-            routes = (ALONE, same.alone), (SHARED, same.shared), (SAME_NAME, of_name.every)
+            profiled = _profiled(job) if quantity is Quantity.DURATION else ()
+            routes = (
+                (ALONE, same.alone),
+                (PROFILED, profiled),
+                (SHARED, same.shared),
+                (SAME_NAME, of_name.every),
+            )
             source, figures = next(((s, f) for s, f in routes if f), (self.name, ()))
             if figures:
                 value, upper = _middle(figures)
@@ -113,6 +120,13 @@ def _durations(job: Description, runs: Sequence[PastRun]) -> _Figures:
         tuple((seconds, most) for alone, seconds, most in completed if not alone),
         tuple(run.least_s for run in whole if run.least_s is not None),
     )
+
+
+def _profiled(job: Description) -> tuple[Range, ...]:
+    """Return the job's run time by its profile on its kind of GPU; on any for several kinds."""
+    kind, gpus = job.device_kind, job.spec.gpus
+    times = [p.duration_s for p in job.profile if kind in (None, p.kind) and p.gpus == gpus]
+    return tuple((each, each) for each in times)
 
 
 def _reading(job: Description, runs: Sequence[PastRun]) -> tuple[str, ...]:

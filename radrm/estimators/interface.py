@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from radrm.core.records import Estimate, JobSpec
+from radrm.core.records import Estimate, JobSpec, Profiled
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,7 +19,8 @@ class PastRun:
     - `peak_mib`: the peak of the fullest GPU.
     - `smact` (0..1) and `duration_s`: as if alone on its GPUs; for a shared run they are
       corrected (`learning.contention`). `smact_most`: the largest that fits its readings.
-      `duration_s` is None unless the job completed.
+      `duration_s` is of all the job's work: None unless the job completed, or reported how far
+      it was while it was alone.
     - `duration_most_s`: the longest duration that fits the readings of a shared run.
     - `least_s`: alone it takes longer than this; None unless it was stopped.
     - `alone`: no other job was on its GPUs. `smact_alone`: `smact` is from a time alone.
@@ -28,6 +29,7 @@ class PastRun:
     - `driver` and `cuda`: the versions of the GPU driver and of the program's CUDA. None:
       unknown.
     - `length`: the options that decide how long the program works (`learning.fingerprint`).
+    - `gpus`: the number of its GPUs.
     """
 
     peak_mib: int
@@ -45,6 +47,7 @@ class PastRun:
     told_smact: dict[str, float] = field(default_factory=dict)
     told_duration: dict[str, float] = field(default_factory=dict)
     length: str | None = None
+    gpus: int = 1
 
     @property
     def own_smact(self) -> float | None:
@@ -69,6 +72,7 @@ class Description:
     - `same_runs`: earlier runs of the same job; `named_runs`: of the user's jobs of the same
       name; `recent_runs`: of any job on this machine. The latest is first in each.
     - `length`: as in `PastRun`.
+    - `profile`: the job's run times on the kinds and numbers of GPUs for which they are known.
     """
 
     spec: JobSpec
@@ -90,6 +94,7 @@ class Description:
     same_runs: tuple[PastRun, ...] = ()
     named_runs: tuple[PastRun, ...] = ()
     recent_runs: tuple[PastRun, ...] = ()
+    profile: tuple[Profiled, ...] = ()
 
 
 class Estimator(Protocol):

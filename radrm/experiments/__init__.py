@@ -11,4 +11,5 @@ The files, in the order in which they may import one another:
     demo       the parts of `radrm demo` (a folder)
     live       a trace through a daemon (a folder)
     collocate  copies of a program on one GPU (a folder)
+    profiling  a few steps of a job on each kind and number of GPUs
 """

@@ -10,7 +10,7 @@ import msgspec
 
 from radrm.client.connection import Client
 from radrm.config import Config
-from radrm.core.records import Estimate
+from radrm.core.records import Estimate, Profiled
 from radrm.core.words import Quantity
 from radrm.daemon.intake.estimation import command_of, fingerprint_of
 from radrm.errors import BadFile, RadrmError
@@ -47,6 +47,7 @@ class Learned:
     same: tuple[PastRun, ...] = ()
     named: tuple[PastRun, ...] = ()
     recent: tuple[PastRun, ...] = ()
+    profile: tuple[Profiled, ...] = ()
 
 
 def read(file: str, options: RawOptions) -> tuple[Asked, str, TraceRequest | None]:
@@ -82,6 +83,7 @@ def with_history(asked: Asked, mark: str) -> Asked:
         same_runs=found.same,
         named_runs=found.named,
         recent_runs=found.recent,
+        profile=found.profile,
     )
     return replace(asked, job=job)
 

@@ -139,6 +139,15 @@ def refuse_past(text: str, here: Here) -> None:
         raise ValueError(f"{_shown(text)} was {ago} ago (now it is {now}); {EXAMPLE}")
 
 
+def too_late(needs_s: float | None, due_s: float | None, now_s: float) -> str | None:
+    """Return why a job cannot end in time, even if it runs from now on; None if it can."""
+    if needs_s is None or due_s is None or now_s + needs_s <= due_s:
+        return None
+    left, needs = show_seconds(max(0.0, due_s - now_s)), show_seconds(needs_s)
+    late = show_seconds(now_s + needs_s - due_s)
+    return f"it is due in {left} and needs {needs}, so it will be late by at least {late}"
+
+
 def written(at_s: float, offset_s: float) -> str:
     """Return an epoch second as date and time with this offset: `2030-01-31T18:00:00+01:00`."""
     from datetime import datetime, timedelta, timezone

@@ -9,11 +9,19 @@ The files, in the order in which they may import one another:
     growth         how fast a job's loss falls for the CPU time that it uses
     flowcon        the CPUs of a server follow the growth of its jobs
     specon         jobs that hardly improve any more move to devices with less to do
+    capacity       which jobs run now, on which servers, with how many GPUs
+    andreas        due times, weights and energy decide, and jobs that can save give way
+    slots          running jobs give way to waiting ones at the end of their time slots
+    lateness       what late ends cost, what a stop costs, and what waiting saves (a folder)
+    deadline       starts and stops jobs by what a late end costs
 """
 
+# `slots` is not listed: `wiring` adds it where `slots.length_s` is set.
 PLANNERS = {
     "default": "radrm.planners.order_policy:OrderPolicy",
     "backfill": "radrm.planners.backfill:Backfill",
+    "deadline": "radrm.planners.deadline:Deadline",
     "flowcon": "radrm.planners.flowcon:FlowCon",
     "specon": "radrm.planners.specon:SpeCon",
+    "andreas": "radrm.planners.andreas:Andreas",
 }

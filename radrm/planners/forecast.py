@@ -20,7 +20,7 @@ what is promised by it needs a bound of its own.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from math import inf
 
@@ -61,6 +61,15 @@ class Forecast:
         self.start_s = self._start_s({})
         """Infinity if it is not foreseeable."""
 
+    @property
+    def ready_s(self) -> dict[str, float]:
+        """When each device is ready for a task of the job, by UUID; infinity: not foreseeable."""
+        return self._ready_s
+
+    def start_without_s(self, leaving: int, devices: Collection[str]) -> float:
+        """Return when the job could start if the job `leaving` left these devices now."""
+        return self._start_s({uuid: self._ready(uuid, (), leaving) for uuid in devices})
+
     def start_after_s(self, other: Job, placement: Placement) -> float:
         """Return when the job could start if `other` started now on this placement."""
         stays = self._stays(other, placement)
@@ -90,11 +99,14 @@ class Forecast:
         count = self._job.spec.gpus
         return ready[count - 1] if 0 < count <= len(ready) else inf
 
-    def _ready(self, uuid: str, joining: Sequence[_Stay]) -> float:
+    def _ready(self, uuid: str, joining: Sequence[_Stay], leaving: int | None = None) -> float:
         """Return when a device is ready for a task of any role of the job."""
-        return max((self._ready_for(role, uuid, joining) for role in self._roles), default=inf)
+        ready = (self._ready_for(role, uuid, joining, leaving) for role in self._roles)
+        return max(ready, default=inf)
 
-    def _ready_for(self, role: Role, uuid: str, joining: Sequence[_Stay]) -> float:
+    def _ready_for(
+        self, role: Role, uuid: str, joining: Sequence[_Stay], leaving: int | None
+    ) -> float:
         view, offer = self._view, self._view.offer(self._job, role, uuid)
         refused = offer.refusal.rule if offer.refusal is not None else None
         if offer.free_mib is None or (
@@ -102,10 +114,13 @@ class Forecast:
         ):
             return inf
         ask = Ask(self._job, role.count_min * role.needs.gpus, view.need_mib(self._job, role))
-        left = sorted(_with_ends(view, offer, joining), key=lambda each: each[0])
+        ends = _with_ends(view, offer, joining)
+        now_s = view.now.boot_s
+        ends = [(now_s if s.holder.job.id == leaving else end_s, s) for end_s, s in ends]
+        left = sorted(ends, key=lambda each: each[0])
         free_mib = offer.free_mib - sum(stay.now_mib for stay in joining)
         surplus_mib = sum(stay.now_mib - stay.mib for _, stay in left)
-        at_s = view.now.boot_s
+        at_s = now_s
         while True:
             if not left or refused not in _BY_ITS_JOBS:
                 then = _offer_with(view, offer, [stay for _, stay in left], free_mib)

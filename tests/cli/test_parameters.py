@@ -196,7 +196,7 @@ def test_in_a_pipe_they_import_little(words: list[str], tmp_path: Path) -> None:
     answers = {
         "page": page([ended], RUNNING=1),
         "status": [ended],
-        "explain": {"job": ended, "attempts": [], "summary": None},
+        "explain": {"job": ended, "attempts": [], "summary": None, "now": 0.0},
         "gpus": [gpu(notes=["hot"])],
         "shares": {"half_life_s": 60.0, "users": [], "groups": []},
         "logs": {"stdout": str(log), "stderr": str(log), "live": False},

@@ -13,7 +13,7 @@ from radrm.daemon.views.documents import JobDocuments
 from radrm.daemon.views.explanations import explain
 from radrm.estimators.interface import PastRun
 from radrm.host.processes.controllers import Controllers
-from radrm.host.storage.runs import past_run
+from radrm.host.storage.runs import Run, brief_mark, past_run
 from radrm.host.storage.store import Store
 from tests.world import EPOCH_S, GIB, World, gpus
 
@@ -193,7 +193,13 @@ def test_a_stopped_run_teaches_a_least_duration() -> None:
     assert failed is not None and (failed.duration_s, failed.least_s) == (None, None)
 
 
-def test_a_run_from_a_checkpoint_teaches_no_duration() -> None:
+@pytest.mark.parametrize(
+    ("begun", "seconds"), [(0.5, 20.0), (0.75, 40.0), (0.9, None), (1.0, None), (None, None)]
+)
+def test_a_run_from_a_checkpoint_teaches_the_duration_of_all_the_work(
+    begun: float | None, seconds: float | None
+) -> None:
+    """Of a small part it would teach little more than how long a start takes."""
     world = World(gpus(1))
     job = world.submit(8 * GIB, smact=0.3)
     world.used[job.id] = GIB
@@ -206,13 +212,14 @@ def test_a_run_from_a_checkpoint_teaches_no_duration() -> None:
     assert whole is not None and whole.duration_s is not None, "it began again"
     decision = next(d for d in reversed(world.decisions) if ended_in(d.changed))
     changed = tuple(
-        replace(r, began=Progress(at=world.now, work_done=0.5)) if isinstance(r, Attempt) else r
+        replace(r, began=Progress(at=world.now, work_done=begun)) if isinstance(r, Attempt) else r
         for r in decision.changed
     )
     (run,) = runs_of(replace(decision, changed=changed), world.scheduler.snapshot)
     (attempt,) = [r for r in changed if isinstance(r, Attempt) and r.ended]
     found = past_run(run.device_kind, run.said, attempt)
-    assert run.said.resumed and found is not None and found.duration_s is None
+    assert run.said.resumed and found is not None
+    assert found.duration_s == (None if seconds is None else pytest.approx(seconds))
 
 
 def test_the_length_of_a_training_is_stored_apart() -> None:
@@ -224,3 +231,42 @@ def test_the_length_of_a_training_is_stored_apart() -> None:
         changed = (*(r for r in decision.changed if not isinstance(r, Job)), marked)
         (run,) = runs_of(replace(decision, changed=changed), world.scheduler.snapshot)
         assert (run.fingerprint, run.said.length) == kept
+
+
+def reported(code: int | None, *reports: tuple[float, float]) -> tuple[World, Job, Run | None]:
+    """A job alone on its GPU that reports at these seconds, and what its end teaches."""
+    world = World(gpus(1))
+    job = world.submit(8 * GIB, smact=0.3)
+    world.used[job.id] = 4 * GIB
+    for seconds, done in reports:
+        world.pass_time(seconds)
+        world.report(job, work_done=done)
+    if code is None:
+        world.cancel(job)
+    else:
+        world.end(job, code)
+    decision = next(d for d in reversed(world.decisions) if ended_in(d.changed))
+    marked = replace(world.jobs[job.id], fingerprint="f" * 32)
+    changed = (*(r for r in decision.changed if not isinstance(r, Job)), marked)
+    runs = runs_of(replace(decision, changed=changed), world.scheduler.snapshot)
+    return world, job, next(runs, None)
+
+
+def test_one_that_was_stopped_early_teaches_only_its_pace() -> None:
+    world, job, run = reported(None, (30.0, 0.01), (20.0, 0.02))
+    assert run is not None and run.fingerprint == brief_mark("f" * 32)
+    found = past_run(run.device_kind, run.said, world.attempts[job.id, 1])
+    assert found is not None and found.duration_s == pytest.approx(2000 + 30 - 20)
+    assert found.alone and found.gpus == 1
+
+
+@pytest.mark.parametrize("reports", [(), ((30.0, 0.01),), ((30.0, 0.01), (20.0, 0.01))])
+def test_without_two_reports_it_teaches_nothing(reports: tuple[tuple[float, float], ...]) -> None:
+    assert reported(None, *reports)[2] is None
+
+
+def test_a_run_that_completed_teaches_its_own_duration() -> None:
+    world, job, run = reported(0, (30.0, 0.01), (20.0, 0.02))
+    assert run is not None and run.fingerprint == "f" * 32
+    found = past_run(run.device_kind, run.said, world.attempts[job.id, 1])
+    assert found is not None and found.duration_s == 50.0

@@ -91,9 +91,13 @@ def test_a_good_prediction_decides_where_the_readings_do_not() -> None:
     assert alone(attempt(usage), 0.5).smact == pytest.approx(0.6, abs=0.15)
 
 
-def test_an_attempt_without_a_shared_reading_stays_unknown() -> None:
-    assert alone(attempt(used()), None) == Alone()
-    assert alone(attempt(used(Beside((0.3,), 600.0))), None) == Alone()
+def test_of_an_attempt_without_a_shared_reading_its_time_is_a_bound() -> None:
+    for usage in (used(), used(Beside((0.3,), 600.0)), used(Beside((0.9, 0.9), 600.0))):
+        found, ran_s = alone(attempt(usage), None), attempt(usage).ran_s
+        assert (found.smact, found.smact_most, found.measured) == (None, None, False)
+        assert ran_s is not None and found.seconds is not None
+        assert found.seconds <= ran_s == found.seconds_most
+    assert found.seconds < ran_s
 
 
 def test_a_job_on_several_gpus_waits_for_the_slowest() -> None:

@@ -28,6 +28,7 @@ The files, in the order in which they may import one another:
     daemon      `radrm daemon`
     demo        `radrm demo`
     bench       `radrm bench`
+    profile     `radrm profile`
     simulate    `radrm simulate`
     compare     `radrm compare`
     trace       `radrm trace`

@@ -27,10 +27,12 @@ from radrm.experiments.simulations.advice import advise as find_advice
 from radrm.experiments.simulations.advice import objective as objective_of
 from radrm.experiments.simulations.documents import document
 from radrm.experiments.simulations.mixes import ORDERS, mix_of
+from radrm.experiments.simulations.mixes import SORTING as MIX_SORTING
 from radrm.experiments.simulations.runs import results_of_draws
 from radrm.experiments.simulations.sources import File, Loaded, load_draws, with_mix_settings
 from radrm.experiments.simulations.variants import (
     ALONE,
+    SORTING,
     Choices,
     Variant,
     check_settings,
@@ -136,6 +138,7 @@ def compare(
         choices,
         options.names(planner),
         orders,
+        MIX_SORTING if mix else SORTING,
     )
     loaded = _load(source, variants[0], seeds)
     with progress_bar() as progress:

@@ -10,6 +10,7 @@ from radrm.cli.parameters import REFERENCES
 from radrm.cli.results import job_name, show_results
 from radrm.client.commands import command_jobs
 from radrm.client.connection import Client
+from radrm.client.text import Document
 from radrm.host.storage.submission import here
 from radrm.jobfile.command_line import parse_edit
 from radrm.jobfile.options import MOMENTS, OPTIONS
@@ -34,8 +35,13 @@ def edit(
         with Client() as client:  # the clock of simulated GPUs may run faster than this machine's
             options = dated(options, here(client.ask("ping")["now"]), "command line")
     results = command_jobs("edit", jobs, options=options)
-    if code := show_results(results, lambda r: f"Changed {job_name(r)}", as_json):
+    if code := show_results(results, _describe, as_json):
         raise typer.Exit(code)
+
+
+def _describe(result: Document) -> str:
+    warning = f"; warning: {result['warning']}" if result.get("warning") else ""
+    return f"Changed {job_name(result)}{warning}"
 
 
 def edit_help() -> str:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from radrm.host.storage.paths import Paths
-    from radrm.jobfile.radfile import JobFile
+    from radrm.jobfile.moments import Here
 
 _BATCH = 1000
 
@@ -67,23 +67,20 @@ def _read_all(request: SubmitRequest, client: Client | None) -> list[dict[str, A
 
     `client`: of a running daemon.
     """
-    now: list[float] = []
+    known: list[Here] = []
 
-    def dated(job_file: JobFile, name: str | None) -> JobFile:
-        """The job file with absolute moments, by the daemon's clock: with simulated GPUs it may
-        run faster than this machine's."""
-        if not MOMENTS & job_file.raw.keys():
-            return job_file
-        if not now and client is not None:
-            now.append(client.ask("ping")["now"])
-        return job_file.dated(here(*now), name or "command line")
+    def here_now() -> Here:
+        """This zone, and the daemon's time: with simulated GPUs its clock may run faster."""
+        if not known:
+            known.append(here(None if client is None else client.ask("ping")["now"]))
+        return known[0]
 
     if request.command:
-        return [_result(None, None, request, dated)]
-    return [_result(name, load, request, dated) for name in request.files]
+        return [_result(None, None, request, here_now)]
+    return [_result(name, load, request, here_now) for name in request.files]
 
 
-def _result(name: str | None, load: Any, request: SubmitRequest, dated: Any) -> dict[str, Any]:
+def _result(name: str | None, load: Any, request: SubmitRequest, here_now: Any) -> dict[str, Any]:
     result: dict[str, Any] = {"ticket": None, "id": None, "name": None, "file": name, "error": None}
     try:
         data = load(name) if load is not None else None
@@ -92,9 +89,12 @@ def _result(name: str | None, load: Any, request: SubmitRequest, dated: Any) -> 
             if data is None
             else read_job_file(data, name or "", request.raw_options)
         )
-        job_file = dated(job_file, name)
+        if MOMENTS & job_file.raw.keys():
+            result["now_s"] = here_now().now_s
+            job_file = job_file.dated(here_now(), name or "command line")
         result["name"] = job_file.name
         result["job_file"] = job_file
+        result["needs_s"] = job_file.options.duration_s
         result["envelope"] = envelope_of(job_file, name, data, request.raw_options)
     except RadrmError as error:
         result["error"] = str(error)
@@ -154,6 +154,7 @@ def _learn_ids(client: Client, results: list[dict[str, Any]]) -> None:
 def _note_id(result: dict[str, Any], document: dict[str, Any]) -> None:
     result["id"] = document["id"]
     result["unknown_gpus"] = document.get("unknown_gpus")
+    result["needs_s"] = document.get("needs_s") or result["needs_s"]
     if document["state"] == "FAILED" and document["started_at"] is None:
         where = result["file"] or result["name"]
         result["error"] = f"{where}: job {document['id']} failed: {document['reason']}"
@@ -190,11 +191,12 @@ def _print(request: SubmitRequest, results: list[dict[str, Any]], unserved: Path
             for note in (*result["job_file"].notes, *_unknown_gpus(result)):
                 where = result["file"] or result["name"]
                 print(f"radrm: note: {where}: {note}", file=sys.stderr)
+            due = _due(result)
             if result["id"] is not None:
                 what = f"job {result['id']} ({result['name']})"
-                print(f"Submitted {what}{_elements(result)}, ticket {result['ticket']}")
+                print(f"Submitted {what}{_elements(result)}, ticket {result['ticket']}{due}")
             else:
-                print(f"Submitted {result['name']}{_elements(result)} as {result['ticket']}")
+                print(f"Submitted {result['name']}{_elements(result)} as {result['ticket']}{due}")
     waiting = sum(1 for r in results if r["ticket"])
     if unserved is not None and waiting and not request.json:
         they = "the job waits" if waiting == 1 else f"the {waiting} jobs wait"
@@ -214,6 +216,20 @@ def _unknown_gpus(result: dict[str, Any]) -> list[str]:
         f"no GPU here is named {names}, so --prefer-gpus or --avoid-gpus has no effect by it; "
         "see radrm gpus"
     ]
+
+
+def _due(result: dict[str, Any]) -> str:
+    """When the job is due, as it was understood. Warns of a job that cannot be in time."""
+    job_file = result["job_file"]
+    if job_file.options.due_s is None:
+        return ""
+    from radrm.jobfile.moments import too_late
+
+    late = too_late(result["needs_s"], job_file.options.due_s, result["now_s"])
+    if late is not None:
+        where = result["file"] or result["name"]
+        print(f"radrm: warning: {where}: {late}", file=sys.stderr)
+    return f", due {job_file.raw['due']}"
 
 
 def _elements(result: dict[str, Any]) -> str:

@@ -6,6 +6,10 @@ import time
 
 from radrm.core.units import WHOLE_DEVICE_MIB, show_seconds
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from radrm.client.text import Document
+
 
 def when(epoch_s: float | None, now: float) -> str:
     """A time as local time, and its distance from now."""
@@ -19,6 +23,45 @@ def when(epoch_s: float | None, now: float) -> str:
 
 def local_time(epoch_s: float) -> str:
     return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(epoch_s))
+
+
+def clock(epoch_s: float, now: float) -> str:
+    """A time near now in few words: `18:00`, `tomorrow 9:00`, `fri 9:00`; else with its date."""
+    then, today = time.localtime(epoch_s), time.localtime(now)
+    of_day = f"{then.tm_hour}:{then.tm_min:02}"
+    days = _day(then) - _day(today)
+    if days == 0:
+        return of_day
+    if days == 1:
+        return f"tomorrow {of_day}"
+    if 1 < days < 7:
+        return f"{_DAYS[then.tm_wday]} {of_day}"
+    return f"{then.tm_year}-{then.tm_mon:02}-{then.tm_mday:02} {of_day}"
+
+
+_DAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
+
+
+def _day(date: time.struct_time) -> int:
+    """A number of a local date: those of successive days differ by 1."""
+    years, months = date.tm_year - (date.tm_mon < 3), (date.tm_mon + 9) % 12
+    leap = years // 4 - years // 100 + years // 400
+    return 365 * years + leap + (153 * months + 2) // 5 + date.tm_mday
+
+
+def span(seconds: float) -> str:
+    """How late something is, roughly: `45s`, `40m`, `1h05m`, `3d04h`."""
+    return f"{seconds // 60:.0f}m" if 60 <= seconds < 3600 else show_seconds(seconds)
+
+
+def due_text(job: Document, now: float) -> str:
+    """When a job is due, and how late it is: `18:00`, `18:00, late 40m`, `late 2h10m`; "" without
+    a due time."""
+    due, late_s = job.get("due_at"), job.get("late_s") or 0.0
+    if due is None:
+        return ""
+    late = f"late {span(late_s)}" if late_s >= 1 else ""
+    return late if late and now >= due else ", ".join(filter(None, (clock(due, now), late)))
 
 
 def show_joules(joules: float | None) -> str:

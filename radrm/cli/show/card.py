@@ -8,6 +8,7 @@ from radrm.cli.show.amounts import (
     show_smact,
     shown_duration,
     shown_smact,
+    span,
     when,
 )
 from radrm.cli.show.columns import Column, Field, Rows
@@ -241,11 +242,27 @@ def _times(job: Document, now: float) -> Iterator[_Line]:
         if job[f"{key}_at"] is not None:
             yield key, when(job[f"{key}_at"], now)
     if job.get("expected_end_at") is not None:
-        latest = job["expected_end_latest_at"]
-        later = f", {show_seconds(latest - now)} at the latest" if latest > now else ""
-        yield "ends", f"{when(job['expected_end_at'], now)}{later}"
+        latest = job["latest_end_at"]
+        later = latest is not None and latest > now
+        most = f", {show_seconds(latest - now)} at the latest" if later else ""
+        yield "ends", f"{when(job['expected_end_at'], now)}{most}"
+    if job.get("due_at") is not None:
+        yield "due", f"{when(job['due_at'], now)}{_lateness(job)}"
     if job["state"] == "RUNNING" and job.get("time_limit_at") is not None:
         yield "time limit", when(job["time_limit_at"], now)
+
+
+def _lateness(job: Document) -> str:
+    """As `, late by 40m, which costs 2.00 (weight 3)`; "" if that is unknown."""
+    late_s, cost, ended = job.get("late_s"), job.get("cost"), job["state"] in FINAL
+    if late_s is None:
+        return ""
+    if late_s < 1:
+        return ", in time" if ended else ", expected in time"
+    tense = "" if ended or job["expected_end_at"] is None else "expected to be "
+    weight = "" if job["weight"] == 1 else f" (weight {job['weight']:g})"
+    price = "" if cost is None else f", which costs {cost:.2f}{weight}"
+    return f", {tense}late by {span(late_s)}{price}"
 
 
 def attempts_table(job: Document, attempts: Sequence[Document]) -> Rows:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from radrm.cli.show.amounts import clock, span
 from radrm.cli.show.card import attempts_table, estimated, headline, next_steps
 from radrm.cli.show.columns import Column, Field, Rows
 from radrm.cli.show.devices import reserved
@@ -28,6 +29,8 @@ def explanation(answer: Document) -> list[Part]:
     summary = answer.get("summary") or why(job)
     if summary:
         parts.append(_indented(summary))
+    if outlook(job, answer["now"]):
+        parts.append(_indented(outlook(job, answer["now"])))
     if waiting:
         parts += _general(answer)
         parts += [
@@ -48,6 +51,39 @@ def explanation(answer: Document) -> list[Part]:
     if steps:
         parts += [Styled(), _indented(f"next: {'   '.join(steps)}")]
     return parts
+
+
+def outlook(job: Document, now: float) -> str:
+    """When a job that has not ended is expected to end, and how late that is; how late it ended.
+
+    As `expected 14:20 to 18:40 (at worst 19:30, by history); due 18:00: late by 40m`. "" for a job
+    without a due time of which nothing is expected.
+    """
+    due, ended = job.get("due_at"), job["state"] in FINAL
+    says = not ended and (due is not None or job.get("expected_end_at") is not None)
+    parts = [_expected(job, now)] if says and job["state"] != "STOPPING" else []
+    if due is not None:
+        late_s = job.get("late_s")
+        parts.append(f"due {clock(due, now)}")
+        if late_s is not None:
+            parts[-1] += f": late by {span(late_s)}" if late_s >= 1 else ": in time"
+        elif job.get("needs_s") is not None:
+            parts[-1] += f": it must start before {clock(due - job['needs_s'], now)}"
+    return "; ".join(filter(None, parts))
+
+
+def _expected(job: Document, now: float) -> str:
+    end, latest = job.get("expected_end_at"), job.get("latest_end_at")
+    worst = "" if latest is None or latest == end else f"at worst {clock(latest, now)}"
+    if end is None:
+        unknown = job.get("expected_unknown")
+        most = f", {worst}" if worst else ""
+        return f"cannot say when it ends: {plain(unknown)}{most}" if unknown else ""
+    start = job.get("expected_start_at") or job["started_at"]
+    begins = "" if start is None else f"{clock(start, now)} to "
+    source = plain(job.get("expected_source") or "")
+    by = source if source == "declared" else f"by {source}"
+    return f"expected {begins}{clock(end, now)} ({', '.join(filter(None, (worst, by)))})"
 
 
 def amount(value: float | None, unit: str | None) -> str:

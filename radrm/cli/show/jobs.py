@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from radrm.cli.show.amounts import sane_mib
+from radrm.cli.show.amounts import due_text, sane_mib
 from radrm.cli.show.columns import Column, Rows
 from radrm.cli.show.styled import Styled
 from radrm.client.states import FINAL, WAITING
@@ -77,7 +77,8 @@ def advance(job: Document, now: float | None = None) -> str:
         found.append(f"step {progress['step']:g}")
     elif progress.get("epoch") is not None:
         found.append(f"epoch {progress['epoch']:g}")
-    if now is not None and found and job.get("expected_end_at") is not None:
+    ends = job.get("expected_end_at") is not None and job["state"] not in WAITING
+    if now is not None and found and ends:
         found.append(f"{show_seconds(max(0.0, job['expected_end_at'] - now))} left")
     if now is not None and job.get("saved_at") is not None:
         found.append(f"saved {show_seconds(max(0.0, now - job['saved_at']))} ago")
@@ -103,8 +104,10 @@ def counts_line(counts: Mapping[str, int], devices: int) -> Styled:
 def job_rows(jobs: Sequence[Document], index: Mapping[str, int], now: float | None = None) -> Rows:
     """A row for each job: its GPUs, its memory, why it waits, how far it is.
 
-    `index`: the GPUs' indices. `now`: as for `advance`.
+    A due time, where some job has one. `index`: the GPUs' indices. `now`: as for `advance`.
     """
+    dues = [due_text(job, time.time() if now is None else now) for job in jobs]
+    due = any(dues)
     alone = len({job["user"] for job in jobs}) < 2
     table = Rows(
         (
@@ -117,10 +120,11 @@ def job_rows(jobs: Sequence[Document], index: Mapping[str, int], now: float | No
             Column("RESERVED", right=True, rank=7),
             Column("PEAK", right=True, rank=5),
             Column("TIME", right=True, rank=3),
+            *[Column("DUE", rank=2)] * due,
             Column("WHY", least=28),
         )
     )
-    for job in jobs:
+    for job, its_due in zip(jobs, dues, strict=True):
         table.add(
             plain(label(job)),
             plain(job["name"]),
@@ -131,6 +135,7 @@ def job_rows(jobs: Sequence[Document], index: Mapping[str, int], now: float | No
             show_mib(job["reserved_mib"]),
             show_mib(job["peak_mib"]),
             show_seconds(age_s(job)),
+            *[its_due or "-"] * due,
             "; ".join(filter(None, (why(job), _advance_of_open(job, now)))),
         )
     return table

@@ -1,4 +1,4 @@
-"""Why a job can never run here, even if all devices and nodes were idle.
+"""Why a job can never run here, even if all devices and nodes were idle; and where it could run.
 
 Waiting jobs, submitted jobs and edits are checked: a job that can never run fails with the
 reason, or the edit is refused, instead of waiting forever.
@@ -6,13 +6,15 @@ reason, or the edit is refused, instead of waiting forever.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from radrm.core.constraints.kinds import kind_refusal
 from radrm.core.constraints.matching import shortage
+from radrm.core.constraints.modes import mode_on
+from radrm.core.constraints.need import effective_need_mib, wants_whole_device
 from radrm.core.constraints.nodes import never_on_nodes
 from radrm.core.records import Device, Job, Role
-from radrm.core.state.state import State
+from radrm.core.state.state import State, owner_of
 from radrm.core.units import show_mib
 from radrm.core.words import Collocation
 
@@ -67,3 +69,47 @@ def _large_enough(
 
 def _too_many(wanted: int, there: int) -> str:
     return f"it needs {wanted} GPUs, at most {there} here can run it"
+
+
+# ------------------------------------------------------------------ where it could run
+
+
+def suitable(state: State, job: Job, role: Role) -> list[Device]:
+    """Return the devices in service that could run a task of this role if they were idle."""
+    need = effective_need_mib(state, job, role) or 0
+    barred = state.out_of_service.keys() | (state.never_idle if wants_idle(state, job) else ())
+    return [
+        ledger.device
+        for uuid, ledger in state.ledgers.items()
+        if uuid not in barred
+        and kind_refusal(ledger.device, role.needs, job.spec) is None
+        and need <= ledger.device.capacity_mib
+    ]
+
+
+def wants_idle(state: State, job: Job) -> bool:
+    """Return whether a job starts on idle devices only."""
+    whole = state.settings.whole_devices or wants_whole_device(state, job)
+    return whole or job.recovers_idle
+
+
+def fits_without(state: State, job: Job, role: Role, uuid: str, leaving: Collection[int]) -> bool:
+    """Return whether a suitable device has the memory for a waiting job once others have left it.
+
+    What the policy wants beyond that is not looked at. False if the free memory is unknown and
+    others stay.
+    """
+    ledger = state.ledgers[uuid]
+    stay = [each for job_id, each in ledger.holdings.items() if job_id not in leaving]
+    free = ledger.free_mib(owner_of(job.id))
+    if not stay:
+        if free is None or ledger.holdings:
+            return True
+        return (effective_need_mib(state, job, role) or 0) <= free
+    if wants_idle(state, job) or mode_on(state, job, role, ledger).whole_device:
+        return False
+    need = effective_need_mib(state, job, role)
+    if need is None or free is None or any(each.collocation.whole_device for each in stay):
+        return False
+    freed = [r.mib for r in ledger.reserved.every() if r.job_id in leaving]
+    return need <= free + sum(mib for mib in freed if mib is not None)

@@ -252,6 +252,19 @@ class Offers:
             kept.holders,
         )
 
+    def look(self) -> tuple[object, ...]:
+        """Return a value that differs if an offer to a job without reservations may differ.
+
+        But for those that depend on the time: of devices that planners have reserved.
+        """
+        state, now_s = self._state, self._state.step.now.boot_s
+        return tuple(
+            [
+                (uuid, ledger.version, ledger.smact, ledger.is_stale(now_s))
+                for uuid, ledger in state.ledgers.items()
+            ]
+        )
+
     def failure(self, policy: object, job: Job) -> Failure | None:
         """Return the last search by `policy` for the job, if it found too few devices."""
         kept = self._failed.get(job.id)

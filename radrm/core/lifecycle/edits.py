@@ -76,6 +76,10 @@ def predicted(state: State, event: PredictionsReady) -> None:
         job = state.jobs.get(job_id)
         if job is not None and job.state.waiting and not job.estimating:
             _predict(state, job, estimates)
+    for job_id, profile in event.profiles:
+        job = state.jobs.get(job_id)
+        if job is not None and job.state.waiting and job.profile != profile:
+            state.put_job(replace(job, profile=profile))
 
 
 def _predict(state: State, job: Job, estimates: Sequence[Estimate]) -> None:
@@ -202,6 +206,7 @@ def _edit_waiting(state: State, job: Job, event: EditRequested) -> None:
             estimating=event.estimating,
             estimate_notes=(),
             fingerprint=event.fingerprint,
+            profile=event.profile,
         )
     state.put_job(job)
     if event.estimating:

@@ -41,6 +41,7 @@ from radrm.core.lifecycle.occupancy import release_all
 from radrm.core.lifecycle.outcomes import (
     exit_code_of,
     outcome_of,
+    reported,
     standing,
     used_s,
     why_ended,
@@ -50,7 +51,7 @@ from radrm.core.lifecycle.outcomes import (
 )
 from radrm.core.lifecycle.pending import limit_s
 from radrm.core.lifecycle.recovery import blame, recover
-from radrm.core.lifecycle.returning import behind_all, retry, return_to_queue, setback
+from radrm.core.lifecycle.returning import retry, return_to_queue, setback
 from radrm.core.records import Attempt, Job, changed
 from radrm.core.rules import Recovery
 from radrm.core.state.holding import merged
@@ -155,6 +156,7 @@ def _record_end(state: State, job: Job, attempt: Attempt, event: AttemptEnded) -
             reason=why_stopped(job, attempt.stop, attempt.requested)
             or why_ended(outcome, event, code),
             usage=usage,
+            reported=reported(attempt, job.progress),
             pending=(),
             tasks=tuple(
                 changed(task, exit=event.exits[i] if i < len(event.exits) else None)
@@ -194,10 +196,13 @@ def _move_job(
 
 
 def _return(state: State, job: Job, attempt: Attempt, why: str) -> None:
-    """Return a lost or preempted job to its queue: to its place there, or behind all others."""
+    """Return a lost or preempted job to its queue: to its place there, or behind all others.
+
+    Jobs in the recovery queue are before all others, so one that goes behind leaves it.
+    """
     changes = setback(state, job, attempt, why)
-    if attempt.goes_behind:
-        changes["requeued"] = behind_all(state, job)
+    if attempt.goes_behind and attempt.outcome is Outcome.PREEMPTED:
+        job = state.behind_all(job)
     return_to_queue(state, job, **changes)
 
 

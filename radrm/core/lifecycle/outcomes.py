@@ -135,6 +135,13 @@ def with_saved(job: Job, attempt: Attempt, event: AttemptEnded, end: Instant) ->
     return replace(job, saved_at=end)
 
 
+def reported(attempt: Attempt, last: Progress | None) -> tuple[Progress, ...]:
+    """Return the first and the last progress of an attempt that ends; what is known of them."""
+    if last is None or not attempt.reported:
+        return attempt.reported
+    return (*attempt.reported[:1], last)
+
+
 def used_s(job: Job, attempt: Attempt) -> float:
     """Return how much of the time limit an ended attempt and earlier ones have used.
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from radrm.core.lifecycle.migration import drop_target
-from radrm.core.records import Attempt, Job, Pause, Requeued
+from radrm.core.records import Attempt, Job, Pause
 from radrm.core.state.pauses import growing_s
 from radrm.core.state.state import State
 from radrm.core.state.timers import PAUSE_OVER, Timer
@@ -72,26 +72,18 @@ def end_pause(state: State, job: Job) -> bool:
     return True
 
 
-def behind_all(state: State, job: Job) -> Requeued:
-    """Return the place behind all jobs that are known now."""
-    return Requeued(at=state.step.now, behind=max(state.last_id, job.id))
-
-
 def run_again(state: State, job: Job) -> None:
     """Return an ended job to the queue as a new job.
 
     Its proven need (`memory_floor_mib`) stays.
     """
     state.move(
-        job,
+        state.behind_all(replace(job, used_s=0.0)),
         Trigger.REQUEUE,
-        requeued=behind_all(state, job),
-        queue=Queue.MAIN,
         oom_count=0,
         retries_used=0,
         setbacks=0,
         moves=0,
-        used_s=0.0,
         pause=None,
         own_device=False,
         by_policy=False,

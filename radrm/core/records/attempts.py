@@ -210,6 +210,9 @@ class Attempt:
     """The progress from which it went on: `work_done` is 0 for the start, None for a save that did
     not say how far it was. None: an earlier release launched it."""
 
+    reported: tuple[Progress, ...] = ()
+    """The first progress that it reported, and after its end the last one, too."""
+
     def moved_since(self, before: Attempt) -> bool:
         """Return whether a plan about the earlier record does not fit this one."""
         # Records share what a change leaves alone, so identity tells.

@@ -34,10 +34,14 @@ class ArrayElement:
 
 @dataclass(frozen=True, slots=True)
 class Requeued:
-    """The last requeue of an ended job, at `at`. It waits behind the jobs up to the id `behind`."""
+    """The last time that a job was put behind all others, up to the id `behind`.
+
+    `used_s` is what it had used of its time limit then.
+    """
 
     at: Instant
     behind: int
+    used_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +141,7 @@ class Job:
 
     @property
     def place(self) -> tuple[int, float]:
-        """A sort key: by submission; by requeue for a job that was requeued after its end."""
+        """A sort key: by submission; for a job that was put behind all others, by that."""
         if self.requeued is None:
             return self.id, 0.0
         return self.requeued.behind, self.requeued.at.wall_s
@@ -168,7 +172,8 @@ class Job:
 
     @property
     def recovers(self) -> bool:
-        """True if it died of out-of-memory: it stays in the recovery queue until it ends."""
+        """True if it died of out-of-memory: it stays in the recovery queue until it ends, or is put
+        behind all others."""
         return self.queue is Queue.RECOVERY
 
     @property

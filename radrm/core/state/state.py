@@ -37,6 +37,7 @@ from radrm.core.records import (
     Job,
     Node,
     Progress,
+    Requeued,
     Reservation,
     ReservationKey,
     RuleState,
@@ -58,7 +59,7 @@ from radrm.core.state.timers import ORDER_KEY, RESERVATION_OVER, RULES_AGAIN, Ti
 from radrm.core.state.use import Uses
 from radrm.core.state.window import SmactWindow, Window
 from radrm.core.transitions import Trigger, after
-from radrm.core.words import DeviceKind, JobState
+from radrm.core.words import DeviceKind, JobState, Queue
 
 LAUNCH_PAUSE_S = 60.0
 """The longest pause of all launches after the server could not start a job."""
@@ -195,6 +196,10 @@ class State:
         """Note what a job reports: volatile, and no change for plans and tables of jobs."""
         self.jobs[job.id] = job = changed(job, progress=progress)
         self._note("job", job.id, job, volatile=True)
+        attempt = self.attempts.get(job.id)
+        if attempt is not None and not attempt.reported:
+            self.attempts[job.id] = attempt = changed(attempt, reported=(progress,))
+            self._note("attempt", attempt.serial, attempt, volatile=True)
 
     def take_followers(self, ended: Job) -> list[Job]:
         """Return the waiting jobs that this end concerns, by id, and drop them from the index.
@@ -214,6 +219,11 @@ class State:
         if not state.live and state is not JobState.COMPLETED:
             changes["progress"] = job.saved
         return self.put_job(changed(job, state=state, **changes))
+
+    def behind_all(self, job: Job) -> Job:
+        """Return a job's record, behind all jobs that are known now."""
+        behind = Requeued(self.step.now, max(self.last_id, job.id), job.used_s)
+        return changed(job, requeued=behind, queue=Queue.MAIN)
 
     def touched_since(self, job_id: int, version: int) -> bool:
         """Return whether a job has changed since that version of the view, or is gone."""

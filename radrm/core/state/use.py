@@ -24,7 +24,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import exp, expm1, isfinite, log
 from typing import TypeAlias
 
@@ -80,6 +80,18 @@ class Uses:
             own=self._use(("user", str(spec.uid))),
             group=spec.group,
             of_group=Use() if spec.group is None else self._use(("group", spec.group)),
+        )
+
+    def without(self, job: Job, spec: JobSpec) -> UserUse:
+        """Return the same as if this live job had left its GPUs."""
+        found = self.of(spec)
+        gpus = sum(1.0 / len(self._jobs_on[uuid]) for uuid in self._devices_of.get(job.id, ()))
+        mine = spec.uid == job.spec.uid
+        ours = spec.group is not None and spec.group == job.spec.group
+        return replace(
+            found,
+            own=_less(found.own, gpus * mine),
+            of_group=_less(found.of_group, gpus * ours),
         )
 
     def recent(self) -> RecentUses:
@@ -207,6 +219,10 @@ class Uses:
         self._restoring = True
         yield
         self._restoring = False
+
+
+def _less(use: Use, gpus: float) -> Use:
+    return replace(use, gpus=max(0.0, use.gpus - gpus))
 
 
 def _keys(spec: JobSpec) -> tuple[Key, ...]:

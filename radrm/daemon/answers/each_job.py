@@ -35,6 +35,8 @@ class JobResult(msgspec.Struct, gc=False):
     error: str | None
     followers: list[str] | msgspec.UnsetType = msgspec.UNSET
     """The jobs that fail with a cancelled job."""
+    warning: str | msgspec.UnsetType = msgspec.UNSET
+    """Why an edited job cannot end in time."""
 
 
 MakeEvent: TypeAlias = "Callable[[Job], Event | None]"

@@ -6,6 +6,8 @@ import json
 from dataclasses import dataclass, replace
 from typing import Any
 
+from msgspec import UNSET
+
 from radrm.core import events as ev
 from radrm.core.records import Dependency, Job, JobSpec
 from radrm.daemon.answers.each_job import JobResult, for_each_job
@@ -19,6 +21,7 @@ from radrm.daemon.views.arguments import raw_options
 from radrm.daemon.views.references import References
 from radrm.errors import RadrmError, Refused
 from radrm.host.storage.submission import here
+from radrm.jobfile.moments import too_late
 from radrm.jobfile.parsing import dated, merged
 
 _OF_AN_ATTEMPT = frozenset({"name", "output", "error", "chdir", "env"})
@@ -31,6 +34,8 @@ _OF_AN_ESTIMATE = frozenset(
     }
 )
 """Options that state, or decide, what the job will need."""
+_OF_AN_END = frozenset({"due", "duration", "time"})
+"""Options by which a job can become late."""
 
 MAX_EDITS = 256 * 1024
 """Bytes of all edited options of one job."""
@@ -60,6 +65,7 @@ def edit(loop: Loop, request: Request) -> Work[list[JobResult]]:
     known: dict[tuple[str, str | None], _Edited | RadrmError] = {}
     """By the ticket and the earlier edits: elements of an array differ in nothing else."""
     edits: list[tuple[int, dict[str, Any]]] = []
+    late: dict[int, str] = {}
 
     def make_event(job: Job) -> ev.Event:
         if job.state.final:
@@ -86,22 +92,35 @@ def edit(loop: Loop, request: Request) -> Work[list[JobResult]]:
             after=job.after if edited.after is None else edited.after,
             estimating=knowledge.estimating if knowledge else False,
             fingerprint=knowledge.fingerprint if knowledge else None,
+            profile=knowledge.profile if knowledge else (),
         )
         refusal = loop.scheduler.refuse_edit(event)
         if refusal is not None:
             raise Refused(refusal)
         edits.append((job.id, edited.options))
+        if changes.keys() & _OF_AN_END and (why := _too_late(loop, job, edited)) is not None:
+            late[job.id] = why
         return event
 
     def carry_out(done: list[JobResult], events: list[ev.Event]) -> None:
         changed = edits[:]
         edits.clear()
+        for result in done:
+            result.warning = late.pop(result.id, UNSET) if isinstance(result.id, int) else UNSET
         if "after" in changes:
             known.clear()  # a job that others follow may end before the next piece
         loop.process(events, edits=changed)
 
     selection = yield from select_jobs(loop, request, by_filter=False)
     return (yield from for_each_job(loop, request, selection, make_event, carry_out))
+
+
+def _too_late(loop: Loop, job: Job, edited: _Edited) -> str | None:
+    """Why the edited job cannot end in time; None if it can, or if that is unknown."""
+    known = edited.knowledge.estimates if edited.knowledge is not None else job.estimates
+    job, now = replace(job, spec=edited.spec, estimates=known), loop.clock.now()
+    expected = loop.parts.foresight.of(job, loop.scheduler.snapshot.attempt(job.id), now)
+    return too_late(expected.needs_s, job.spec.due_s, now.wall_s)
 
 
 def _edited_or_error(loop: Loop, job: Job, changes: dict[str, Any]) -> _Edited | RadrmError:

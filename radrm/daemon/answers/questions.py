@@ -25,6 +25,7 @@ from radrm.daemon.views.shares import shares as shares_of
 from radrm.errors import Refused, UsageError
 from radrm.estimators.learning.fingerprint import parts_of
 from radrm.estimators.learning.learned import MOST_RUNS
+from radrm.estimators.learning.profile import profile_of
 from radrm.host.clock import Clock
 from radrm.host.gpus.power_limit import PowerLimits
 
@@ -43,7 +44,8 @@ def explain(loop: Loop, words: Words, uid: int) -> Work[Document]:
     job = yield from _one_job(loop, words, uid)
     controllers = loop.parts.launcher.controllers
     now = loop.clock.now()
-    return explain_job(loop.scheduler, loop.store, job, now, controllers, loop.reports)
+    seen = (controllers, loop.reports, loop.parts.foresight)
+    return explain_job(loop.scheduler, loop.store, job, now, *seen)
 
 
 def logs(loop: Loop, words: Words, uid: int) -> Work[Document]:
@@ -87,8 +89,9 @@ def runs(loop: Loop, words: Words, uid: int) -> Document:
     if name is not None and (not isinstance(name, str) or len(name) > _LONGEST_NAME):
         raise UsageError("the request takes a job's name")
     kind = loop.scheduler.device_kind()
-    program, _ = parts_of(mark)
+    program, length = parts_of(mark)
     same = loop.store.runs.same(program, uid, SAME_RUNS) if program is not None else ()
+    brief = loop.store.runs.brief(program, uid, SAME_RUNS) if program is not None else ()
     named = loop.store.runs.named(name, uid, SAME_RUNS) if name is not None else ()
     recent = loop.store.runs.recent(kind, MOST_RUNS)
     return {
@@ -97,6 +100,7 @@ def runs(loop: Loop, words: Words, uid: int) -> Document:
         "contexts": loop.parts.estimation.contexts(uid),
         "same": [asdict(run) for run in same],
         "named": [asdict(run) for run in named],
+        "profile": [asdict(each) for each in profile_of((*same, *brief), length)],
         "recent": [asdict(run) for run in recent],
     }
 

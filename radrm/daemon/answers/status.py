@@ -69,7 +69,8 @@ def _documents(
 ) -> Work[tuple[list[Document], bool]]:
     """The documents of as many lines as fit, at least one, and whether some are left out."""
     controllers = loop.parts.launcher.controllers
-    documents = JobDocuments(loop.scheduler, loop.store, controllers, loop.reports)
+    seen = (controllers, loop.reports, loop.parts.foresight)
+    documents = JobDocuments(loop.scheduler, loop.store, *seen)
     now, pace = loop.clock.now(), Pace()
     found: list[Document] = []
     for line in lines:

@@ -72,6 +72,7 @@ class Batch:
                 estimates=self.known.estimates,
                 estimating=self.known.estimating,
                 fingerprint=self.known.fingerprint,
+                profile=self.known.profile,
                 after=self.after,
                 array=element,
                 held=self.held,

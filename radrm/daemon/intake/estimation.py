@@ -17,18 +17,19 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from radrm.config import Config
-from radrm.core.records import Estimate, Job
+from radrm.core.records import Estimate, Job, Profiled
 from radrm.core.words import Quantity
 from radrm.daemon.intake.envelopes import group_of
 from radrm.estimators import ESTIMATORS
 from radrm.estimators.interface import Description
 from radrm.estimators.learning.fingerprint import fingerprint, parts_of, variables_of, with_length
 from radrm.estimators.learning.learned import MOST_RUNS
+from radrm.estimators.learning.profile import profile_of
 from radrm.estimators.traces.traced import Traced
 from radrm.host.estimation.asking import Asking
 from radrm.host.estimation.service import EstimationService, Wanted
 from radrm.host.estimation.tracing import TraceRequest, tracer_arguments
-from radrm.host.storage.runs import Run
+from radrm.host.storage.runs import Run, program_of
 from radrm.host.storage.spool import Envelope
 from radrm.host.storage.store import Store
 from radrm.jobfile.radfile import JobFile
@@ -48,9 +49,19 @@ class Knowledge:
     estimates: tuple[Estimate, ...] = ()
     estimating: bool = False
     fingerprint: str | None = None
+    profile: tuple[Profiled, ...] = ()
 
 
 NOTHING_KNOWN = Knowledge()
+
+
+@dataclass(frozen=True, slots=True)
+class Again:
+    """What is predicted of a waiting job anew."""
+
+    job_id: int
+    estimates: tuple[Estimate, ...]
+    profile: tuple[Profiled, ...]
 
 
 class Estimation:
@@ -81,12 +92,12 @@ class Estimation:
             return NOTHING_KNOWN
         mark = fingerprint_of(job_file, envelope)
         description = self._described(job_file, mark, uid)
-        if description.same_runs:
+        if description.same_runs or description.profile:
             description = self._with_recent(description, uid)
         estimates = self._asking.at_once(description)
         known = {e.quantity for e in estimates}
         more = Quantity.MEMORY not in known and self._is_worth_asking(description, job_file)
-        return Knowledge(estimates, more, mark)
+        return Knowledge(estimates, more, mark, description.profile)
 
     def begin(self, job: Job) -> None:
         """Ask the estimators about a job. Raises `RadrmError` if its file cannot be read."""
@@ -114,14 +125,12 @@ class Estimation:
             )
         self._service.ask(key, job.id, Wanted(description, request))
 
-    def again(
-        self, runs: Sequence[Run], waiting: Iterable[Job]
-    ) -> tuple[tuple[int, tuple[Estimate, ...]], ...]:
+    def again(self, runs: Sequence[Run], waiting: Iterable[Job]) -> tuple[Again, ...]:
         """Predict those of the waiting jobs again of which `runs` are earlier runs.
 
         Nothing is read for other jobs. Raises `StoreError`.
         """
-        ended = {(run.uid, run.fingerprint) for run in runs if run.fingerprint is not None}
+        ended = {(run.uid, program_of(run.fingerprint)) for run in runs}
         alike = [(job, *parts_of(job.fingerprint)) for job in waiting]
         wanted = [
             (job, (job.spec.uid, program), length)
@@ -133,30 +142,38 @@ class Estimation:
         kind, read = self.device_kind(), self._store.runs
         recent = read.recent(kind, MOST_RUNS)
         same = {
-            (uid, program): read.same(program, uid, SAME_RUNS)
+            (uid, program): (
+                read.same(program, uid, SAME_RUNS),
+                read.brief(program, uid, SAME_RUNS),
+            )
             for uid, program in {owned for _, owned, _ in wanted}
         }
-        found: dict[object, tuple[Estimate, ...]] = {}
+        found: dict[object, tuple[tuple[Estimate, ...], tuple[Profiled, ...]]] = {}
         predicted = []
         for job, owned, length in wanted:
             key = owned, length, job.spec.time_limit_s
             if key not in found:
-                found[key] = self._asking.at_once(
+                whole, brief = same[owned]
+                profile = profile_of((*whole, *brief), length)
+                estimates = self._asking.at_once(
                     Description(
                         job.spec,
                         device_kind=kind,
                         length=length,
-                        same_runs=same[owned],
+                        same_runs=whole,
                         recent_runs=recent,
+                        profile=profile,
                     )
                 )
-            predicted.append((job.id, found[key]))
+                found[key] = estimates, profile
+            predicted.append(Again(job.id, *found[key]))
         return tuple(predicted)
 
     def _described(self, job_file: JobFile, mark: str | None, uid: int) -> Description:
         program, length = parts_of(mark)
         runs, described = self._store.runs, describe(job_file)
         same = runs.same(program, uid, SAME_RUNS) if program is not None else ()
+        brief = runs.brief(program, uid, SAME_RUNS) if program is not None else ()
         # Runs of the same name are read only where there are no better ones: intake is quick.
         named = () if same else runs.named(described.spec.name, uid, SAME_RUNS)
         return replace(
@@ -166,6 +183,7 @@ class Estimation:
             length=length,
             same_runs=same,
             named_runs=named,
+            profile=profile_of((*same, *brief), length),
         )
 
     def contexts(self, uid: int) -> dict[str, float]:

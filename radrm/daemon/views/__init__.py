@@ -6,7 +6,7 @@ The files, in the order in which they may import one another:
     references        which jobs a word means
     arguments         the arguments of requests, checked
     rows              the rows of `status`
-    expected          when a running job is expected to end
+    expected          when jobs are expected to start and to end, and how late
     cpu_shares        the CPU share of a running job
     documents         the JSON documents of jobs
     reservations      the JSON documents of reservations

@@ -18,7 +18,7 @@ from radrm.core.units import show_seconds
 from radrm.core.words import ActionKind, Quantity, ReservationKind
 from radrm.daemon.progress import Reports
 from radrm.daemon.views.cpu_shares import cpu_share, part
-from radrm.daemon.views.expected import expected_end
+from radrm.daemon.views.expected import Foresight
 from radrm.daemon.views.rows import Row
 from radrm.host.processes.controllers import Controllers
 from radrm.host.storage.store import Store
@@ -34,8 +34,8 @@ _ASIDE = frozenset({"count", "rule", "backfill", "bound"})
 class JobDocuments:
     """Makes documents from the scheduler's snapshots and the store; changes neither.
 
-    Each document is of the moment at which it is made. `controllers` and `reports` are
-    those of the daemon.
+    Each document is of the moment at which it is made. `controllers`, `reports` and `foresight`
+    are those of the daemon.
     """
 
     def __init__(
@@ -44,11 +44,13 @@ class JobDocuments:
         store: Store,
         controllers: Controllers | None = None,
         reports: Reports | None = None,
+        foresight: Foresight | None = None,
     ) -> None:
         self._scheduler = scheduler
         self._store = store
         self._controllers = controllers
         self._reports = reports
+        self._foresight = foresight or Foresight(scheduler)
 
     def row(self, row: Row, now: Instant) -> Document:
         """A row of `status`. Devices' reasons are computed only for the head of a line: all
@@ -102,7 +104,8 @@ class JobDocuments:
         estimate = job.estimate(Quantity.MEMORY)
         smact, duration = job.estimate(Quantity.SMACT), job.estimate(Quantity.DURATION)
         used = snapshot.used_now(attempt) if attempt else None
-        end = expected_end(snapshot, job, live, now) if live else None
+        expected = self._foresight.of(job, live, now)
+        late_s = self._foresight.late_s(job, expected, now)
         dropped = self._reports.dropped(attempt.serial) if self._reports and attempt else None
         return {
             "id": job.id,
@@ -141,8 +144,16 @@ class JobDocuments:
             "estimate_duration_upper_s": max(duration.upper, duration.value) if duration else None,
             "estimate_duration_source": duration.source if duration else None,
             "alone_smact": used.alone_smact if used else None,
-            "expected_end_at": end.at if end else None,
-            "expected_end_latest_at": end.latest if end else None,
+            "due_at": job.spec.due_s,
+            "weight": job.spec.weight,
+            "expected_start_at": expected.start,
+            "expected_end_at": expected.end,
+            "latest_end_at": expected.latest,
+            "expected_source": expected.source,
+            "expected_unknown": expected.unknown,
+            "needs_s": expected.needs_s,
+            "late_s": late_s,
+            "cost": self._foresight.cost(job, late_s),
             "progress": _progress(job.progress),
             "saved_at": job.saved_at.wall_s if job.saved_at else None,
             "reports_dropped": dropped.count if dropped else 0,

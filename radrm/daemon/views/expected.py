@@ -1,87 +1,217 @@
-"""When a running job is expected to end: by its progress, else by its predicted duration."""
+"""When a job is expected to start and to end, and how late that is.
+
+Theory of operation
+-------------------
+What a job has left to run is that of `radrm/deadlines/remaining.py`. A running job has done its
+work at its mean speed so far, and does the rest at its speed beside its present neighbours; what it
+reports shows its speed itself.
+
+A waiting job starts when a planner has reserved for it; the head of a line when the forecast of
+`radrm/planners/forecast.py` has room for it. The start of all others is not foreseeable.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from math import inf
 
+from radrm.core.planning.fallback import Checked, RuleFailed
 from radrm.core.records import Attempt, Instant, Job
+from radrm.core.rules import AnyPlanner
+from radrm.core.scheduler import Scheduler
 from radrm.core.snapshot import Snapshot
 from radrm.core.words import Collocation, Quantity
+from radrm.deadlines.costs import Costs
+from radrm.deadlines.remaining import PROGRESS, TIME_LIMIT, Remaining, remaining
 from radrm.estimators.learning.contention import mean_speed, speed_beside
 from radrm.interference.model import joint_speed
+from radrm.planners.forecast import Forecast
 
-LEAST_PROGRESS = 0.01
-"""The fraction of its work that an attempt must have done before its progress counts."""
-PROGRESS_MARGIN = 1.25
-"""The remaining time by a job's progress may be this many times longer. An assumption."""
 _UNKNOWN = 0.5
 """The SM activity of a job of which nothing is known."""
 _SLOWEST = 0.01
 
 
 @dataclass(frozen=True, slots=True)
-class ExpectedEnd:
-    """Epoch seconds: `at`, and the latest."""
+class Expected:
+    """What is expected of a job. Epoch seconds; None: unknown.
 
-    at: float
-    latest: float
-
-
-def expected_end(snapshot: Snapshot, job: Job, live: Attempt, now: Instant) -> ExpectedEnd | None:
-    """Return when a live job is expected to end, at its time limit at the latest.
-
-    None if neither its progress nor its duration is known, or if it runs for longer than the
-    upper bound of its duration.
+    `start` of a waiting job; `end`; `latest`, the end at worst. `source`: of its run time.
+    `unknown`: why there is no `end`. `needs_s`: the run time that it has left.
     """
+
+    start: float | None = None
+    end: float | None = None
+    latest: float | None = None
+    source: str | None = None
+    unknown: str | None = None
+    needs_s: float | None = None
+
+
+class Foresight:
+    """Tells when jobs are expected to end, and what late ends cost. Changes nothing.
+
+    `planners`: those of the configuration. `limit`: of the time that their policy may take.
+    """
+
+    def __init__(
+        self,
+        scheduler: Scheduler,
+        planners: Sequence[AnyPlanner] = (),
+        costs: Costs | None = None,
+        limit: AbstractContextManager[object] | None = None,
+    ) -> None:
+        self._scheduler = scheduler
+        self._planners = planners
+        self._costs = costs or Costs()
+        self._limit = limit or nullcontext()
+
+    def of(self, job: Job, live: Attempt | None, now: Instant) -> Expected:
+        """Return what is expected of a job."""
+        if job.state.final:
+            return Expected()
+        if live is not None:
+            return of_running(self._scheduler.snapshot, job, live, now)
+        return self._of_waiting(job, now)
+
+    def late_s(self, job: Job, expected: Expected, now: Instant) -> float | None:
+        """Return by how many seconds a job is late, has ended late, or is expected to.
+
+        0 in time. None without a due time, or while nothing says that it will be late.
+        """
+        due_s = job.spec.due_s
+        if due_s is None:
+            return None
+        if job.state.final:
+            return None if job.ended is None else max(0.0, job.ended.wall_s - due_s)
+        if expected.end is None:
+            in_time = expected.latest is not None and expected.latest <= due_s
+            return now.wall_s - due_s if now.wall_s > due_s else 0.0 if in_time else None
+        return max(0.0, expected.end - due_s, now.wall_s - due_s)
+
+    def cost(self, job: Job, late_s: float | None) -> float | None:
+        """Return what being late by so many seconds costs; None if that is unknown."""
+        return None if late_s is None else self._costs.tardiness_cost(job.spec.weight, late_s)
+
+    # ------------------------------------------------------------- waiting jobs
+
+    def _of_waiting(self, job: Job, now: Instant) -> Expected:
+        left = waiting_left(self._scheduler.snapshot, job, now)
+        if left is None:
+            return Expected(unknown=_NO_SOURCE)
+        known = {"source": left.source, "needs_s": left.value_s}
+        start, why = self._start(job, now)
+        if start is None:
+            return Expected(unknown=why, **known)  # type: ignore[arg-type]
+        latest = None if left.upper_s == inf else start + left.upper_s
+        if left.source == TIME_LIMIT:
+            return Expected(start, None, latest, left.source, _NO_SOURCE)
+        return Expected(start, start + left.value_s, latest, **known)  # type: ignore[arg-type]
+
+    def _start(self, job: Job, now: Instant) -> tuple[float | None, str | None]:
+        """Return when a waiting job is expected to start, or None and why that is unknown."""
+        snapshot = self._scheduler.snapshot
+        if job.held:
+            return None, "it is held"
+        if job.after:
+            return None, "it waits for the end of other jobs"
+        reserved = [
+            reservation.since.boot_s
+            for device in snapshot.devices
+            for reservation in device.reservations
+            if reservation.job_id == job.id and reservation.kind.planned
+        ]
+        if reserved:
+            return now.wall_s + max(0.0, max(reserved) - now.boot_s), None
+        head = snapshot.head(job)
+        if head is None:
+            return None, "it is not in the queue yet"
+        if head.id != job.id:
+            return None, "when it starts is not foreseeable: jobs are before it"
+        wait_s = self._wait_s(job)
+        if wait_s == inf:
+            return None, "when it starts is not foreseeable"
+        return now.wall_s + max(0.0, wait_s), None
+
+    def _wait_s(self, job: Job) -> float:
+        view = self._scheduler.view
+        for planner in self._planners:
+            policy = getattr(planner, "recovery_policy" if job.recovers_idle else "policy", None)
+            if not planner.starts_jobs or policy is None:
+                continue
+            if view.isolation.rests("policy", policy.name) or view.refuse_on_nodes(job) is not None:
+                break
+            try:
+                with self._limit:
+                    forecast = Forecast(view, Checked(policy, view.answers), job)
+            except RuleFailed:
+                break
+            return forecast.start_s - view.now.boot_s
+        return inf
+
+
+_NO_SOURCE = "its run time is unknown; give its --duration, or report progress"
+
+
+def waiting_left(snapshot: Snapshot, job: Job, now: Instant) -> Remaining | None:
+    """Return the run time that a waiting job has left, on any kind of GPU that is here."""
+    kinds = {each.device.name for each in snapshot.devices} if job.profile else ()
+    found = [
+        left
+        for kind in (kinds or (None,))
+        if (left := remaining(job, None, now, kind=kind, gpus=job.spec.gpus)) is not None
+    ]
+    if not found:
+        return None
+    best = min(found, key=lambda left: left.value_s)
+    return Remaining(best.value_s, max(left.upper_s for left in found), best.source)
+
+
+# ------------------------------------------------------------------ running jobs
+
+
+def of_running(snapshot: Snapshot, job: Job, live: Attempt, now: Instant) -> Expected:
+    """Return when a live job is expected to end, at its time limit at the latest."""
     ran_s = now.since(live.started) if live.started is not None else None
-    if live.started is None or ran_s is None:
-        return None
-    found = _by_progress(job, live, live.started, now)
-    left = found if found is not None else _by_duration(snapshot, job, live, ran_s, now)
+    if ran_s is None:
+        return Expected(unknown="it has not started yet" if live.started is None else _REBOOT)
+    demand = _demand(snapshot, job, live)
+    mean = max(_SLOWEST, mean_speed(snapshot.used_now(live), demand, ran_s))
+    left = remaining(job, live, now, kind=_kind(snapshot, live), gpus=len(live.devices), speed=mean)
     if left is None:
-        return None
-    limit_s = job.limit_s
-    most_s = float("inf") if limit_s is None else max(0.0, limit_s - ran_s)
-    return ExpectedEnd(*(now.wall_s + min(max(0.0, each), most_s) for each in left))
+        return Expected(unknown=_NO_SOURCE)
+    limit_s = inf if job.limit_s is None else max(0.0, job.limit_s - ran_s)
+    at_limit = None if limit_s == inf else now.wall_s + limit_s
+    unknown = _NO_SOURCE if left.source == TIME_LIMIT else None
+    if left.source not in (PROGRESS, TIME_LIMIT):
+        if live.work_begun is None:
+            unknown = "how much of its work it had saved is unknown"
+        elif left.exceeded:
+            unknown = f"it has run for longer than predicted ({left.source})"
+    if unknown is not None:
+        return Expected(latest=at_limit, source=left.source, unknown=unknown)
+    scale = 1.0 if left.source == PROGRESS else mean / _speed_now(snapshot, live, demand)
+    value_s, upper_s = (min(each * scale, limit_s) for each in (left.value_s, left.upper_s))
+    latest = None if upper_s == inf else now.wall_s + upper_s
+    return Expected(None, now.wall_s + value_s, latest, left.source, None, value_s)
 
 
-def _by_progress(
-    job: Job, live: Attempt, started: Instant, now: Instant
-) -> tuple[float, float] | None:
-    """Return the seconds left, and at most left; None without progress in this attempt.
-
-    Its speed is what it has done since it began. A report may be old, as from a job that
-    reports once per epoch: the time since then is over.
-    """
-    progress, begun = job.progress, live.work_begun
-    if progress is None or progress.work_done is None or begun is None:
-        return None
-    done, took_s = progress.work_done - begun, progress.at.since(started)
-    age_s = now.since(progress.at)
-    if done < LEAST_PROGRESS or took_s is None or age_s is None or took_s <= 0:
-        return None
-    left_s = took_s * (1.0 - min(1.0, progress.work_done)) / done
-    most_s = left_s * PROGRESS_MARGIN - age_s
-    # A job that has done all its work may still save it.
-    return (left_s - age_s, most_s) if most_s >= 0 or progress.work_done >= 1 else None
+_REBOOT = "it has run since before a reboot"
 
 
-def _by_duration(
-    snapshot: Snapshot, job: Job, live: Attempt, ran_s: float, now: Instant
-) -> tuple[float, float] | None:
-    duration, begun = job.estimate(Quantity.DURATION), live.work_begun
-    if duration is None or begun is None:
-        return None
-    to_do = 1.0 - min(1.0, begun)
-    used = snapshot.used_now(live)
-    demand = used.alone_smact if used.alone_smact is not None else job.predicted(Quantity.SMACT)
-    demand = _UNKNOWN if demand is None else demand
-    done_s = ran_s * mean_speed(used, demand, ran_s)
-    if done_s > duration.upper * to_do:
-        return None
-    speed = _speed_now(snapshot, live, demand)
-    left_s, most_s = (all_s * to_do - done_s for all_s in (duration.value, duration.upper))
-    return left_s / speed, most_s / speed
+def _kind(snapshot: Snapshot, live: Attempt) -> str | None:
+    """Return the name of an attempt's GPUs; None if they are not all alike."""
+    devices = [snapshot.device(uuid) for uuid in live.devices]
+    names = {None if each is None else each.device.name for each in devices}
+    return names.pop() if len(names) == 1 else None
+
+
+def _demand(snapshot: Snapshot, job: Job, live: Attempt) -> float:
+    shown = snapshot.used_now(live).alone_smact
+    demand = job.predicted(Quantity.SMACT) if shown is None else shown
+    return _UNKNOWN if demand is None else demand
 
 
 def _speed_now(snapshot: Snapshot, live: Attempt, demand: float) -> float:

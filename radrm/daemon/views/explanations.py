@@ -11,6 +11,7 @@ from radrm.core.scheduler import Scheduler
 from radrm.core.snapshot import DeviceSnapshot, Snapshot
 from radrm.daemon.progress import Reports
 from radrm.daemon.views.documents import Document, JobDocuments, in_one_line
+from radrm.daemon.views.expected import Foresight
 from radrm.daemon.views.reservations import reserved_for_later
 from radrm.host.processes.controllers import Controllers
 from radrm.host.storage.store import Store
@@ -25,13 +26,15 @@ def explain(
     now: Instant,
     controllers: Controllers | None = None,
     reports: Reports | None = None,
+    foresight: Foresight | None = None,
 ) -> Document:
     """All that is known of one job."""
     snapshot, waiting = scheduler.snapshot, job.state.waiting
     refusals = scheduler.why_waiting(job.id, now) if waiting else ()
     why = in_one_line(snapshot, refusals)
     ahead = snapshot.position(job)
-    document = JobDocuments(scheduler, store, controllers, reports).job(job, now, why)
+    documents = JobDocuments(scheduler, store, controllers, reports, foresight)
+    document = documents.job(job, now, why)
     return {
         "job": {**document, "position": None if ahead is None else ahead + 1},
         "now": now.wall_s,

@@ -33,6 +33,7 @@ class Row:
             and last.index + 1 == next_.index
             and mine.held == job.held
             and mine.after == job.after
+            and mine.spec.due_s == job.spec.due_s
         )
         if alike:
             self.last, self.count = job, self.count + 1

@@ -13,7 +13,7 @@ its jobs, and the speed of each job.
   Near the ceiling of a GPU many demands give almost the same activity. Then the prior counts:
   the predicted demand, else a typical one.
 - Time alone: each part times the speed that the model gives for it. Time without a part was
-  alone. The longest time assumes the least demands that fit.
+  alone. The longest time assumes the least demands that fit; without readings it is the whole.
 
 The parts are not independent (they have neighbours in common), so n of them count as the root
 of n. A job on several GPUs has one speed, from its mean speeds on each: their parts are not
@@ -98,7 +98,9 @@ def alone(attempt: Attempt, predicted: float | None, least_alone: int = LEAST_AL
     else:
         demand = demand_beside(attempt, predicted)
     if demand is None:
-        return Alone()
+        # Without a reading the time beside others is still an upper bound of that alone.
+        typical_s = None if ran_s is None else ran_s * mean_speed(attempt, TYPICAL, ran_s)
+        return Alone(seconds=typical_s, seconds_most=ran_s)
     if ran_s is None:
         return Alone(demand.value, demand.most, measured)
     seconds = ran_s * mean_speed(attempt, demand.value, ran_s)

@@ -18,6 +18,8 @@ from radrm.estimators.learning.learned import MOST_RUNS, PRIOR_RUNS, PRIOR_SHIFT
 
 ALONE = "history"
 """The source of figures from runs of the same job that were alone."""
+PROFILED = "profile"
+"""The source of durations from the pace of short runs of the same job on its kind of GPU."""
 SHARED = "history, shared runs"
 """The source of figures from runs of the same job beside others, corrected by the model."""
 SAME_NAME = "history, same name"
@@ -32,6 +34,7 @@ ASSUMED: Mapping[Quantity, Mapping[str, tuple[float, ...]]] = {
     },
     Quantity.DURATION: {
         ALONE: (0.85, 0.95, 1.0, 1.1, 1.3),
+        PROFILED: (0.8, 0.9, 1.0, 1.1, 1.3),
         SHARED: (0.75, 0.85, 0.95, 1.0, 1.1, 1.25, 1.5),
         SAME_NAME: (0.1, 0.3, 0.7, 1.0, 1.5, 3.0, 10.0),
     },
@@ -87,7 +90,7 @@ def ratios(source: str, quantity: Quantity, runs: Sequence[PastRun], kind: str |
     """Return what `runs` (the latest first) on this kind of GPU show of a source.
 
     The SM activity of a run counts if it was measured alone: a corrected one has errors of its
-    own. A duration counts if the job completed.
+    own. A duration counts if it is known of all the job's work.
     """
     found = []
     for run in runs[:MOST_RUNS]:

@@ -33,6 +33,8 @@ KNOWN = ("duration",)
 """What is known of each job without `--known`: the paper profiles every job."""
 ORDERS = ("fifo", "due", "weight")
 """The orders that the paper compares with: FIFO, EDF and PS."""
+SORTING = ("andreas", "deadline")
+"""The planners that sort jobs with due times themselves: all jobs of a mix have one."""
 
 
 def mix_of(

@@ -6,7 +6,7 @@ A variant is checked in the same way as a daemon's configuration.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
@@ -21,6 +21,8 @@ from radrm.wiring import find_rule, make_rules, make_settings, settings_of
 
 ALONE = "exclusive"
 """The policy that all others are compared with; the first variant."""
+SORTING = ("andreas",)
+"""The planners that sort the waiting jobs themselves."""
 _MOST_VARIANTS = 200
 MOST_ERROR = 3.0
 _MODES = ("mps", "timeslice", "exclusive")
@@ -206,25 +208,22 @@ def check_settings(settings: Iterable[str], policies: Sequence[str]) -> None:
 
 
 def with_planners(
-    choices: Choices, words: Sequence[str], orders: Sequence[str] = ()
+    choices: Choices,
+    words: Sequence[str],
+    orders: Sequence[str] = (),
+    sorting: Collection[str] = SORTING,
 ) -> list[Choices]:
-    """The choices for each word of `--planner`, and for each order if the planner uses one.
+    """The choices for each word of `--planner`, and for each order.
 
-    They are as they are without a word."""
+    They are as they are without a word. A planner of `sorting` runs once: it uses no order."""
     found = [replace(choices, planner=word) for word in words] or [choices]
     if not orders:
         return found
     return [
         replace(each, order=order)
         for each in found
-        for order in (orders[:1] if _has_own_order(each.planner) else orders)
+        for order in (orders[:1] if {*sorting} & {*_planners(each.planner)} else orders)
     ]
-
-
-def _has_own_order(word: str | None) -> bool:
-    """Whether one of the planners sorts the waiting jobs itself."""
-    rules = (find_rule("planners", name) for name in _planners(word))
-    return any(getattr(rule, "own_order", False) for rule in rules)
 
 
 def compared_variants(
@@ -234,12 +233,16 @@ def compared_variants(
     choices: Choices,
     planners: Sequence[str] = (),
     orders: Sequence[str] = (),
+    sorting: Collection[str] = SORTING,
 ) -> list[Variant]:
     """The variant of `exclusive`, and one of every other policy with every estimator, every word of
     `planners` and every order. `exclusive` gets all of them if it is the only policy."""
     others = [name for name in policies if name != ALONE]
     check_settings(choices.settings, others or [ALONE])
-    chosen, planned = list(estimators) or ["oracle"], with_planners(choices, planners, orders)
+    chosen, planned = (
+        list(estimators) or ["oracle"],
+        with_planners(choices, planners, orders, sorting),
+    )
     many = len(others or [ALONE]) * len(chosen) * len(planned)
     if many > _MOST_VARIANTS:
         raise UsageError(

@@ -20,6 +20,7 @@ from radrm.core.records import Attempt
 from radrm.core.words import Outcome
 from radrm.estimators.interface import PastRun
 from radrm.estimators.learning.contention import Alone
+from radrm.estimators.learning.profile import paced_s
 from radrm.host.storage.database import DAMAGE, Database, encoded
 
 MOST_CONTEXTS = 500
@@ -27,6 +28,10 @@ MOST_CONTEXTS = 500
 MOST_NAMED = 100
 """So many of the latest jobs of one name are looked at."""
 _CONTEXT = "context "
+_BRIEF = "brief "
+"""Marks a run that shows only its pace: it was stopped before its peak was seen."""
+LEAST_PART = 0.2
+"""The least part of a job's work in an attempt that shows how long all of it takes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +40,7 @@ class Said:
     seconds), the version of the GPUs' driver, and the CUDA that the program was built with.
 
     `shown`: the attempt as if alone on its GPUs; None in runs of earlier releases. `resumed`: it
-    continued from a checkpoint, so its duration is not the job's.
+    continued from a checkpoint, so it did only a part of the job's work.
     """
 
     told: dict[str, float] = field(default_factory=dict)
@@ -59,6 +64,12 @@ class Run:
     said: Said
 
 
+_OF_JOBS = " AND ".join(
+    f"coalesce(substr(fingerprint, 1, {len(mark)}), '') != '{mark}'" for mark in (_CONTEXT, _BRIEF)
+)
+"""The condition of runs that show the memory of jobs."""
+
+
 class PastRuns:
     """The table `runs`."""
 
@@ -76,13 +87,20 @@ class PastRuns:
         """The latest runs of a user's very same thing, the latest first."""
         return self._read("fingerprint = ? AND uid = ?", fingerprint, uid, limit)
 
+    def brief(self, fingerprint: str, uid: int, limit: int) -> tuple[PastRun, ...]:
+        """The latest runs of a user's very same thing that show only their pace.
+
+        The latest is first. Their memory and SM activity do not count.
+        """
+        return self._read("fingerprint = ? AND uid = ?", brief_mark(fingerprint), uid, limit)
+
     def named(self, name: str, uid: int, limit: int) -> tuple[PastRun, ...]:
         """The latest runs of a user's jobs of this name, the latest first.
 
         Only the latest jobs of this name are looked at, whoever submitted them.
         """
         latest = "SELECT id FROM jobs WHERE name = ? ORDER BY id DESC LIMIT ?"
-        condition = f"attempts.job_id IN ({latest}) AND runs.uid = ?"
+        condition = f"attempts.job_id IN ({latest}) AND runs.uid = ? AND {_OF_JOBS}"
         return self._read(condition, name, MOST_NAMED, uid, limit)
 
     def recent(self, device_kind: str | None, limit: int) -> tuple[PastRun, ...]:
@@ -90,10 +108,9 @@ class PastRuns:
 
         Runs that measured a CUDA context are left out: no job is like them.
         """
-        jobs = f"coalesce(substr(fingerprint, 1, {len(_CONTEXT)}), '') != '{_CONTEXT}'"
         if device_kind is None:
-            return self._read(jobs, limit)
-        return self._read(f"device_kind = ? AND {jobs}", device_kind, limit)
+            return self._read(_OF_JOBS, limit)
+        return self._read(f"device_kind = ? AND {_OF_JOBS}", device_kind, limit)
 
     def contexts(self, device_kind: str, driver: str, uid: int) -> dict[str, float]:
         """What a CUDA context was measured to take on such GPUs under this driver, in MiB, by
@@ -135,37 +152,62 @@ class PastRuns:
 
 
 def past_run(device_kind: str, said: Said, attempt: Attempt) -> PastRun | None:
-    """A run and its attempt, put together; None for an attempt whose peak was not seen."""
-    if attempt.peak_mib is None:
+    """A run and its attempt, put together; None for an attempt whose peak was not seen and that
+    shows no pace."""
+    pace_s = paced_s(attempt)
+    if attempt.peak_mib is None and pace_s is None:
         return None
     shared = any(usage.shared for usage in attempt.used.values())
     found = said.shown
     if found is None:
         # Releases before 0.2 did not correct shared runs.
         found = Alone() if shared else Alone(attempt.smact_mean, seconds=attempt.ran_s)
-    whole = None if said.resumed else found.seconds
-    completed = attempt.outcome is Outcome.COMPLETED and not said.resumed
+    part = _part(said, attempt)
+    duration_s, most_s = pace_s, pace_s
+    if found.seconds is not None and part is not None:
+        duration_s = found.seconds / part
+        most_s = None if found.seconds_most is None else found.seconds_most / part
     return PastRun(
-        peak_mib=attempt.peak_mib,
+        peak_mib=attempt.peak_mib or 0,
         device_kind=device_kind,
         smact=found.smact,
         smact_most=found.smact_most,
         smact_alone=found.measured,
         alone=not shared,
-        duration_s=found.seconds if completed else None,
-        duration_most_s=found.seconds_most if completed else None,
-        least_s=whole if attempt.outcome in _STOPPED else None,
+        duration_s=duration_s,
+        duration_most_s=most_s,
+        least_s=None if said.resumed or attempt.outcome not in _STOPPED else found.seconds,
         told=said.told,
         told_smact=said.told_smact,
         told_duration=said.told_duration,
         driver=said.driver,
         cuda=said.cuda,
         length=said.length,
+        gpus=max(1, len(attempt.used)),
     )
+
+
+def _part(said: Said, attempt: Attempt) -> float | None:
+    """The part of its job's work that an attempt did until the end; None if it is too small, or
+    not known."""
+    if attempt.outcome is not Outcome.COMPLETED:
+        return None
+    begun = attempt.work_begun if said.resumed else 0.0
+    return 1.0 - begun if begun is not None and 1.0 - begun >= LEAST_PART else None
 
 
 _STOPPED = (Outcome.TIMEOUT, Outcome.PREEMPTED, Outcome.CANCELLED)
 """The work of such an attempt was not done."""
+
+
+def brief_mark(fingerprint: str) -> str:
+    """The fingerprint of the runs that show only the pace of this program."""
+    return f"{_BRIEF}{fingerprint}"
+
+
+def program_of(mark: str | None) -> str | None:
+    """The fingerprint of the program of a run, whatever the run shows."""
+    return None if mark is None else mark.removeprefix(_BRIEF)
 
 
 def context_mark(driver: str, cuda: str) -> str:

@@ -19,7 +19,7 @@ from radrm.simulator.traces.job import TraceJob
 from radrm.simulator.traces.table import shown
 
 _PREFIX = "duration_s@"
-_KIND = re.compile(r"(?:([1-9]\d{0,3})x)?([a-z0-9][a-z0-9 ._-]{0,99})", re.IGNORECASE)
+_KIND = re.compile(r"(?:([1-9]\d{0,3})x)?(?!\d+x)([a-z0-9][a-z0-9 ._-]{0,99})", re.IGNORECASE)
 _MOST_COLUMNS = 256
 
 

@@ -349,7 +349,7 @@ def trace_lines(jobs: Iterable[TraceJob]) -> Iterator[str]:
     jobs = list(jobs)
     estimators = sorted({name for job in jobs for name in job.estimates})
     used = [name for name in _REPORTED if any(getattr(job, name) for job in jobs)]
-    timed = sorted({column_of(each) for job in jobs for each in job.profile})
+    timed = list(dict.fromkeys(column_of(each) for job in jobs for each in job.profile))
     sink = _Lines()
     writer = csv.writer(sink, lineterminator="\n")
     writer.writerow([*NEEDED, *(f"{name}_mib" for name in estimators), *_OTHERS, *used, *timed])

@@ -102,6 +102,9 @@ NARROW: dict[str, st.SearchStrategy[Any]] = {
     "weight_progressing": st.floats(1.5, 3),
     "weight_watching": st.floats(1, 1.5),
     "weight_converged": st.floats(0.1, 1),
+    "max_iterations": st.integers(1, 100_000),
+    "period_s": st.floats(1, 3600),
+    "unknown_duration_s": st.floats(1, 3600),
 }
 """The values of settings that do not take all numbers from 0 to 1."""
 

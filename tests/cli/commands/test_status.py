@@ -190,7 +190,7 @@ def test_a_card_shows_what_is_predicted_and_what_was_measured() -> None:
         estimate_duration_source="declared",
         alone_smact=0.6,
         expected_end_at=NOW + 3600,
-        expected_end_latest_at=NOW + 5400,
+        latest_end_at=NOW + 5400,
     )
     text = "\n".join(shown(card(it, NOW, {}, [attempt(1, None, smact=0.55)]), 120))
     assert "SM activity 0.62, at most 0.71 (from history, shared runs" in text

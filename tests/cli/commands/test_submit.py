@@ -7,15 +7,20 @@ import os
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
+from datetime import datetime, timedelta, timezone
 from pathlib import Path
+from zoneinfo import ZoneInfo
 
 import pytest
 
 from radrm.cli.commands.submit import run
+from radrm.errors import UsageError
 from radrm.host.sockets import listen
 from radrm.host.storage.paths import paths_for, prepare
 from radrm.host.storage.spool import Envelope, Spool
+from radrm.host.storage.submitted import parse_envelope
 from radrm.jobfile.radfile import MAX_BYTES
 from tests.cli.heavy import HEAVY
 from tests.host.storage.envelopes import all_of
@@ -112,6 +117,71 @@ def test_a_summary_that_is_a_pipe_is_not_waited_for(home: Path) -> None:
     fifo(Path("net.model"))
     assert submit_with_summary("--model-summary=net.model") == 0
     assert [envelope.summary for envelope in handed_in(home)] == [""]
+
+
+# ------------------------------------------------------------------ due times
+
+DUE = """#!/bin/sh
+#RAD --due='tomorrow 9:00' --weight=3 --duration=2h
+true
+"""
+
+
+@pytest.fixture
+def berlin(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setenv("TZ", "Europe/Berlin")
+    time.tzset()
+    yield
+    monkeypatch.undo()
+    time.tzset()
+
+
+@pytest.mark.usefixtures("berlin")
+def test_a_due_time_of_a_file_leaves_as_an_absolute_one(
+    home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path("due.rad").write_text(DUE)
+    assert run(["due.rad"]) == run(["--due=+90m", "due.rad"]) == run(["--due=none", "due.rad"]) == 0
+    assert run(["--due=2030-07-31 18:00", "--", "true"]) == 0
+    sent = [envelope.options for envelope in handed_in(home)]
+    day = datetime.now(ZoneInfo("Europe/Berlin")) + timedelta(days=1)
+    assert sent[0] == {"due": day.replace(hour=9, minute=0, second=0, microsecond=0).isoformat()}
+    soon = datetime.fromisoformat(sent[1]["due"]) - datetime.now(timezone.utc)
+    assert timedelta(minutes=89) < soon <= timedelta(minutes=90, seconds=1)
+    assert sent[2:] == [{"due": "none"}, {"due": "2030-07-31T18:00:00+02:00"}]
+    parsed = [parse_envelope(envelope) for envelope in handed_in(home)]
+    assert [each.options.due_s is None for each in parsed] == [False, False, True, False]
+    assert parsed[0].spec("ada", 1).weight == 3.0
+    said = capsys.readouterr()
+    assert f", due {sent[1]['due']}\n" in said.out
+    assert "warning: due.rad: it is due in 1h30m and needs 2h00m, so it will be late" in said.err
+    assert said.err.count("warning") == 1
+
+
+def test_a_due_time_that_is_over_is_no_submission(
+    home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path("due.rad").write_text(DUE.replace("tomorrow", "2020-01-31"))
+    Path("fine.rad").write_text(DUE)
+    assert run(["due.rad", "fine.rad"]) == 1
+    said = capsys.readouterr().err
+    assert "radrm: due.rad: --due: '2020-01-31 9:00' was " in said and "+90m" in said
+    assert [Path(str(envelope.file)).name for envelope in handed_in(home)] == ["fine.rad"]
+    with pytest.raises(UsageError, match="command line: --due: 'tomorrow 25:00' is not a time of"):
+        run(["--due=tomorrow 25:00", "fine.rad"])
+
+
+def test_what_a_client_left_relative_is_read_as_at_its_submission(home: Path) -> None:
+    assert run(["job.rad"]) == 0
+    (sent,) = handed_in(home)
+    by_hand = {**sent.as_dict(), "options": {"due": "+90m"}, "submitted_s": 1_900_000_000.0}
+    first, again = (parse_envelope(Envelope(**by_hand)) for _ in range(2))
+    assert first.options.due_s == again.options.due_s == 1_900_000_000.0 + 5400.0
+    assert str(first.raw["due"]).startswith("2030-03-17T")
+    over = Envelope(**{**by_hand, "options": {"due": "2020-01-31T09:00+01:00"}})
+    assert parse_envelope(over).options.due_s == 1_580_457_600.0, "it was not, when it was checked"
+    with pytest.raises(UsageError, match=r"--due: .* is not in the years 1970 to 9999"):
+        parse_envelope(Envelope(**{**by_hand, "submitted_s": 1e15}))
 
 
 # ------------------------------------------------------------------ what it imports

@@ -50,7 +50,7 @@ PAGES: dict[str, Sequence[Any]] = {
         part
         for each in JOBS
         for part in explanation({"job": each, "attempts": [], "reasons": [], "ahead": 1}
-            | {"devices": [], "summary": None})
+            | {"devices": [], "summary": None, "now": NOW})
     ],
     "changes": [change_line(each, INDEX, NOW) for each in JOBS],
     "gpus": devices_page(

@@ -71,6 +71,8 @@ class Mute(World):
         self.reasons: dict[int, StopReason] = {}
         self.saved: set[int] = set()
         """The jobs that have proven to have saved."""
+        self.sent: set[int] = set()
+        """The jobs that were to go behind all others."""
         super().__init__(server, settings=CORE)
 
     # ------------------------------------------------------------- the host
@@ -190,6 +192,8 @@ class Mute(World):
         elif what is SetShares:
             caps = tuple(replace(s, sm_fraction=0.1 + 0.2 * (where % 3)) for s in now.shares)
             wanted = SetShares(job_id=job.id, shares=caps)
+        elif what is Preempt:
+            wanted = Preempt(job_id=job.id, behind=bool(where % 2))
         else:
             wanted = what(job_id=job.id)
         version = self.scheduler.state.version
@@ -224,6 +228,7 @@ class Mute(World):
         self.every_action_has_an_end(self.scheduler, self.decisions[-1].wake_at)
         self.no_reason_of_a_stop_is_weaker_than_before()
         self.nothing_that_was_saved_is_forgotten()
+        self.only_what_was_asked_for_goes_behind()
         self.a_restart_knows_the_same()
 
     def every_reservation_has_a_living_reason(self) -> None:
@@ -279,6 +284,19 @@ class Mute(World):
                 assert RANKING.index(attempt.stop.reason) <= RANKING.index(before)
             if attempt.stop is not None:
                 self.reasons[attempt.serial] = attempt.stop.reason
+
+    def only_what_was_asked_for_goes_behind(self) -> None:
+        for job, attempt in self.scheduler.state.running():
+            asked = attempt.asked(ActionKind.CHECKPOINT)
+            if attempt.goes_behind and asked is not None:
+                assert asked.stops and job.target is None, attempt
+            if attempt.goes_behind and attempt.stop is None and asked is None:
+                assert job.spec.checkpoint.kind is CheckpointKind.EXIT, attempt
+        self.sent.update(a.job_id for a in self.attempts.values() if a.goes_behind)
+        for job in self.jobs.values():
+            assert job.requeued is None or job.id in self.sent, (
+                "nobody asked for its way to the tail"
+            )
 
     def nothing_that_was_saved_is_forgotten(self) -> None:
         for job in self.jobs.values():

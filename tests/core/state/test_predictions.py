@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from radrm.core import events as ev
-from radrm.core.records import DECLARED, MEASURED, Estimate, Job
+from radrm.core.records import DECLARED, MEASURED, Estimate, Job, Profiled
 from radrm.core.words import JobState, Quantity
 from radrm.orders.shortest import Shortest
 from radrm.policies.exclusive import Exclusive
@@ -93,3 +93,44 @@ def test_a_job_that_fits_now_starts_at_once() -> None:
     assert "demand" in world.why(job)
     learned(world, job, estimates=(replace(NEW[0], value=0.3, upper=0.4),))
     assert world.state(job) is JobState.RUNNING
+
+
+PROFILE = (Profiled("A100-40GB", 1, 600.0),)
+
+
+def test_a_waiting_job_gets_the_profile_that_was_learned_meanwhile() -> None:
+    world, job = waiting(OLD)
+    running = next(i for i, each in world.jobs.items() if each.state is JobState.RUNNING)
+    profiles = ((job.id, PROFILE), (running, PROFILE), (99, PROFILE))
+    world.step(ev.PredictionsReady(at=world.now, estimates=(), profiles=profiles))
+    assert world.jobs[job.id].profile == PROFILE and world.jobs[running].profile == ()
+    assert world.jobs[job.id].estimates == (OLD,)
+    world.restart()
+    assert world.scheduler.snapshot.job(job.id).profile == PROFILE  # type: ignore[union-attr]
+
+
+def test_an_edit_of_what_runs_replaces_the_profile() -> None:
+    world, job = waiting(OLD)
+    world.step(ev.PredictionsReady(at=world.now, estimates=(), profiles=((job.id, PROFILE),)))
+    for estimates, left in ((None, PROFILE), ((OLD,), ())):
+        world.step(
+            ev.EditRequested(
+                at=world.now, job_id=job.id, spec=job.spec, estimates=estimates, after=()
+            )
+        )
+        assert world.jobs[job.id].profile == left
+
+
+def test_an_attempt_keeps_its_first_and_its_last_report() -> None:
+    world = World(gpus(1))
+    job = world.submit(GIB)
+    for step in (3.0, 5.0, 8.0):
+        world.pass_time(10.0)
+        world.report(job, step=step)
+    world.restart()
+    world.report(job, step=9.0)
+    world.end(job)
+    assert [each.step for each in world.attempts[job.id, 1].reported] == [3.0, 9.0]
+    silent = world.submit(GIB)
+    world.end(silent)
+    assert world.attempts[silent.id, 1].reported == ()

@@ -29,6 +29,8 @@ def test_a_report_of_progress_is_volatile_and_changes_no_table_of_jobs() -> None
     world = World(gpus(1))
     job = running(world)
     before = world.scheduler.snapshot.jobs_version
+    first = reports(world, job, 6)
+    assert first.changed == () and len(first.volatile) == 2, "the attempt keeps its first report"
     decision = reports(world, job, 7)
     assert (decision.changed, decision.dropped) == ((), ())
     (record,) = decision.volatile

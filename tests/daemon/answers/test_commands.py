@@ -135,7 +135,7 @@ BAD_FILES = {
     "unknown option": (b"#!/bin/sh\n#RAD --gpsu=1\ntrue\n", "--gpus"),
     "impossible": (b"#!/bin/sh\n#RAD --gpu-memory=999G\ntrue\n", "largest here"),
     "too many": (b"#!/bin/sh\n#RAD --gpus=3\ntrue\n", "at most 2"),
-    "later": (b"#!/bin/sh\n#RAD --weight=4\ntrue\n", "not available"),
+    "later": (b"#!/bin/sh\n#RAD --elastic=1-4\ntrue\n", "not available"),
 }
 
 

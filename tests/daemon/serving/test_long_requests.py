@@ -21,6 +21,7 @@ from radrm.daemon.serving.replies import encoded
 from radrm.daemon.serving.server import Request
 from radrm.daemon.serving.turns import MOST_EVENTS, Pace, finish
 from radrm.daemon.views.documents import JobDocuments
+from radrm.daemon.views.expected import Foresight
 from radrm.daemon.views.globs import MAX_GLOBS, Globs
 from radrm.daemon.views.tables import Tables
 from radrm.host.clock import Clock
@@ -50,6 +51,7 @@ class Server:
             parts=SimpleNamespace(
                 unmanaged=SimpleNamespace(notes=lambda state: []),
                 launcher=SimpleNamespace(controllers=Controllers()),
+                foresight=Foresight(self.world.scheduler),
             ),
         )
 

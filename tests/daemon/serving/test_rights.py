@@ -16,6 +16,7 @@ from radrm.daemon.answers.requests import Requests
 from radrm.daemon.serving.replies import encoded
 from radrm.daemon.serving.server import Request
 from radrm.daemon.serving.turns import finish
+from radrm.daemon.views.expected import Foresight
 from radrm.daemon.views.references import References
 from radrm.daemon.views.tables import Tables
 from radrm.daemon.watching import Watching
@@ -45,7 +46,10 @@ def asked(tmp_path: Path, client_uid: int, **words: Any) -> tuple[dict[str, Any]
         broken=False,
         tables=Tables(),
         reports=None,
-        parts=SimpleNamespace(launcher=SimpleNamespace(controllers=Controllers())),
+        parts=SimpleNamespace(
+            launcher=SimpleNamespace(controllers=Controllers()),
+            foresight=Foresight(world.scheduler),
+        ),
     )
     request = Request(json.dumps(words).encode(), Peer(os.getpid(), client_uid, client_uid))
     finish(Requests({}).answer(loop, request))  # type: ignore[arg-type]

@@ -8,9 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from radrm.core.records import Progress
+from radrm.core.words import Outcome
 from radrm.estimators.interface import PastRun
 from radrm.estimators.learning.contention import Alone
-from radrm.host.storage.runs import Run, Said
+from radrm.host.storage.runs import Run, Said, brief_mark, program_of
 from radrm.host.storage.store import Store
 from tests.host.storage.stores import ended_attempt, saved_world, submission_of
 from tests.world import World, gpus
@@ -70,6 +72,23 @@ def test_a_store_of_version_5_is_taken_over(path: str) -> None:
     assert found.parsed is None
     assert (found.job_file().options.time_s, found.job_file().options.gpus) == (60, 2)
     assert store.runs.same("f", 1000, 5) == (past(1000, "A100"),)
+
+
+def test_a_run_that_shows_its_pace_is_found_only_as_one(path: str) -> None:
+    store, world = Store(path), World(gpus(1))
+    job = world.submit(1000)
+    store.save(world.decisions, [submission_of(job)])
+    ended = ended_attempt(1, 1000)
+    reports = (
+        Progress(ended.launched.at(ended.launched.boot_s + s), work_done=s / 1000) for s in (10, 50)
+    )
+    ended = replace(ended, outcome=Outcome.CANCELLED, reported=tuple(reports))
+    run = Run(1, 1000, brief_mark("f"), "A100", SAID)
+    store.save([replace(world.decisions[-2], changed=(ended,))], runs=[run])
+    (found,) = store.runs.brief("f", 1000, 5)
+    assert found.duration_s == pytest.approx(1000) and program_of(run.fingerprint) == "f"
+    assert store.runs.same("f", 1000, 5) == store.runs.recent(None, 5) == ()
+    assert store.runs.named(job.spec.name, 1000, 5) == store.runs.brief("f", 7, 5) == ()
 
 
 def test_a_damaged_run_is_left_out(path: str) -> None:

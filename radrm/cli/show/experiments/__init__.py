@@ -8,6 +8,7 @@ The files, in the order in which they may import one another:
     advice       the best settings for some jobs
     plots        plots of simulations
     collocation  the table of `radrm bench collocate`
+    profiling    the table of `radrm profile`
     estimates    the answers of estimators about one job
     evaluation   estimators and their accuracy
 """

@@ -90,11 +90,14 @@ def _explained(asked: Asked, config: Config, answers: dict[str, Answer]) -> Iter
     """What was learned from runs on this server, and how it changes each estimate."""
     job = asked.job
     kind = job.device_kind or "any kind of GPU"
-    if not job.recent_runs:
+    if not job.recent_runs and not job.profile:
         yield "nothing is learned here yet: no run has ended, or no daemon answers"
     if job.same_runs:
         peaks = ", ".join(show_mib(run.peak_mib) for run in job.same_runs[:5])
         yield f"history: {len(job.same_runs)} runs of the same job, peaks {peaks}"
+    if job.profile:
+        times = (f"{p.gpus} x {p.kind} {show_seconds(p.duration_s)}" for p in job.profile)
+        yield f"profile: all its work takes {', '.join(times)}"
     quantile = float(config.estimators.get("auto", {}).get("quantile", 0.95))
     seen: set[str] = set()
     for found in answers.values():

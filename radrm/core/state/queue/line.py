@@ -15,6 +15,11 @@ ID, SPEC = -2, -1
 """The places in a key."""
 
 
+def key_of(job: Job, order_key: Key) -> Key:
+    """Return the sort key of a job with this key of the order."""
+    return (not job.recovers, -job.spec.priority, order_key, job.id, job.spec)
+
+
 class WaitingQueue:
     """Jobs sorted by recovery queue, priority, the order's key, and id."""
 
@@ -25,7 +30,7 @@ class WaitingQueue:
     def put(self, job: Job, order_key: Key) -> None:
         """Add a job, or move it to the place of its changed record and key."""
         self.discard(job.id)
-        key = (not job.recovers, -job.spec.priority, order_key, job.id, job.spec)
+        key = key_of(job, order_key)
         self._key_of[job.id] = key
         insort(self._sorted, key)
 

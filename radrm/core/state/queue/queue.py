@@ -10,7 +10,8 @@ from collections.abc import Callable, Mapping, Set
 
 from radrm.core.records import Job
 from radrm.core.state.queue.arrays import Array
-from radrm.core.state.queue.ranked import Ranks
+from radrm.core.state.queue.line import key_of
+from radrm.core.state.queue.ranked import Ranks, with_rank
 from radrm.core.state.queue.safe_order import SafeOrder
 from radrm.core.state.queue.waiting import Lines
 from radrm.core.state.timers import ORDER_KEY, Timer
@@ -30,6 +31,7 @@ class JobQueue:
         self.lines = Lines(order.key, ranks if order.ranks else None)
         self.arrays: dict[int, Array] = {}
         """Arrays with unfinished elements, by the id of the array."""
+        self._ranks = ranks
         self._jobs = jobs
         self._wake = wake
         self._changes_s: dict[int, float] = {}
@@ -68,6 +70,18 @@ class JobQueue:
         """Return the ids of an array's unfinished elements; empty if the array is unknown."""
         array = self.arrays.get(array_id)
         return array.unfinished if array is not None else frozenset()
+
+    def precedes_returned(self, job: Job, returned: Job) -> bool:
+        """Return whether a job would be served before a live one, were that back in its queue.
+
+        `returned`: the live job's record then.
+        """
+        keys = []
+        for each in (job, returned):
+            key = key_of(each, self.order.key(each))
+            ranks = self.order.ranks
+            keys.append(with_rank(key, self._ranks.without(returned, each.spec)) if ranks else key)
+        return keys[0] < keys[1]
 
     # ------------------------------------------------------------- keys
 

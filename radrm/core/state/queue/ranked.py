@@ -49,6 +49,10 @@ class Ranks:
             found = self._found[spec.uid] = self._order.rank(self._uses.of(spec))
         return found
 
+    def without(self, job: Job, spec: JobSpec) -> Key:
+        """Return the rank of the user that submitted this, as if a live job had left its GPUs."""
+        return self._order.rank(self._uses.without(job, spec))
+
 
 class RankedQueue:
     """A `WaitingQueue` whose users have ranks."""
@@ -105,7 +109,7 @@ class RankedQueue:
         spec, line = self._users[uid]
         key = line.key_of(job_id)
         assert key is not None
-        return _with_rank(key, self._rank_of(spec))
+        return with_rank(key, self._rank_of(spec))
 
     def position(self, job_id: int) -> int | None:
         """Return a job's place, 0 for the head; None if it is not in the queue."""
@@ -127,7 +131,7 @@ class RankedQueue:
     def head(self) -> int | None:
         """Return the id of the first job; None if the queue is empty."""
         firsts = (
-            _with_rank(next(line.in_order()), self._rank_of(spec))
+            with_rank(next(line.in_order()), self._rank_of(spec))
             for spec, line in self._users.values()
         )
         first = min(firsts, default=None)
@@ -155,10 +159,11 @@ _BEHIND = (float("inf"),)
 """Behind every key of an order, which begins with 0 or 1 (`safe_order.py`)."""
 
 
-def _with_rank(key: Key, rank: Key) -> Key:
+def with_rank(key: Key, rank: Key) -> Key:
+    """Return the key of a job whose user has this rank."""
     return (*key[:2], rank, *key[2:])
 
 
 def _ranked(line: WaitingQueue, rank: Key) -> Iterator[Key]:
     for key in line.in_order():
-        yield _with_rank(key, rank)
+        yield with_rank(key, rank)

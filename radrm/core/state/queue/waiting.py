@@ -33,6 +33,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from radrm.core.records import Job, Refusal
+from radrm.core.state.queue.by_due import ByDue
 from radrm.core.state.queue.line import ID, Key, WaitingQueue
 from radrm.core.state.queue.ranked import RankedQueue, RankOf
 
@@ -82,6 +83,8 @@ class Lines:
         """Returns why the nodes can never give a job its CPUs and host memory."""
         self.sizes: tuple[int, ...] = ()
         """Sizes of the known devices in MiB, ascending. Needs between two neighbours are alike."""
+        self._rank_of = rank_of
+        self._by_due: ByDue | None = None
         self._order_key = order_key
         self._alike: dict[Hashable, _Alike] = {}
         self._need_of: dict[int, Hashable] = {}
@@ -113,6 +116,8 @@ class Lines:
         alike.line.put(job, key)
         if alike.line is self.gpu:
             self._line_of_user(job.spec.uid).put(job, key)
+            if self._by_due is not None:
+                self._by_due.put(job, key)
 
     def discard(self, job_id: int) -> None:
         """Remove a job from its line, or from those aside."""
@@ -125,6 +130,8 @@ class Lines:
             del self._alike[need]
         self.aside.discard(job_id)
         alike.line.discard(job_id)
+        if self._by_due is not None:
+            self._by_due.discard(job_id)
         uid = self._uid_of.pop(job_id)
         if uid in self.of_user:
             self.of_user[uid].discard(job_id)
@@ -144,6 +151,15 @@ class Lines:
         """Return why a job stands aside; None if it does not."""
         need = self._need_of.get(job_id)
         return None if need is None else self._alike[need].aside
+
+    def by_due(self, job_of: Callable[[int], Job]) -> ByDue:
+        """Return the line for GPUs by due time. It stays up to date; it may be replaced."""
+        if self._by_due is None:
+            self._by_due = ByDue(_line(self._rank_of))
+            for job_id in self.gpu:
+                job = job_of(job_id)
+                self._by_due.put(job, self._order_key(job))
+        return self._by_due
 
     # ------------------------------------------------------------- needs
 
@@ -205,6 +221,7 @@ class Lines:
         uid_of = self._uid_of
         if line is not self.gpu:
             return
+        self._by_due = None  # made again when it is asked for
         for uid in {uid_of[job_id] for job_id in job_ids}:
             if into_line:
                 self._line_of_user(uid).add([key for key in keys if uid_of[key[ID]] == uid])

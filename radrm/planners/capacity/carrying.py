@@ -1,0 +1,193 @@
+"""Carry out a plan: jobs save and stop, then others start on their GPUs.
+
+A plan takes several calls, because a GPU is free only when its job has left and it has been read
+again. Each call proposes what can be done now:
+
+    Preempt   a job whose GPUs the plan gives away, or that is to run elsewhere, where the GPUs are
+              not free yet
+    Migrate   a job that is to run elsewhere, where the GPUs are free
+    Start     a waiting job whose GPUs are free
+
+Nothing is asked for ever. A job that did not stop when asked twice is left alone for a while. One
+that the core did not start, although its GPUs are free, is left out of the plans for a while; the
+rule's `explain` says so. Both lead to a new plan.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from radrm.core.proposals import Migrate, Preempt, Proposal, Start
+from radrm.core.records import LOCAL_NODE, Device, Job, Placement, Share
+from radrm.core.snapshot import Snapshot
+from radrm.core.words import ActionKind, Collocation, DeviceKind, JobState
+from radrm.planners.capacity.durations import sizes
+from radrm.planners.capacity.memory import Memory
+from radrm.planners.capacity.situation import Situation
+
+SOON_S = 1.0
+"""When to look again while a plan is being carried out."""
+_TRIES = 2
+_HOLD_S = 30.0
+"""For so long a job may wait on free GPUs: the core refuses its start, or CPUs are missing."""
+
+
+@dataclass(slots=True)
+class Carrying:
+    """One call's part of a plan. `patience_s`: how long to leave alone what did not work."""
+
+    snapshot: Snapshot
+    situation: Situation
+    memory: Memory
+    patience_s: float
+    waits: bool = False
+    """True afterwards if something is still to be done."""
+
+    def proposals(self) -> Iterator[Proposal]:
+        """Yield what can be done now."""
+        yield from self._stops()
+        nodes = _Nodes(self.snapshot)
+        taken: set[str] = set()
+        plan = self.memory.plan
+        waiting = {job.id: job for job in self.snapshot.lines[0]}
+        for job_id in self.memory.tried.keys() - waiting.keys():
+            del self.memory.tried[job_id]
+        for job_id, uuids in plan.items():
+            job = waiting.get(job_id)
+            if job is None:
+                continue
+            placement = placement_of(job, uuids, self.snapshot)
+            free = placement is not None and self.situation.ready.issuperset(uuids)
+            if not free or placement is None or taken.intersection(uuids):
+                self.memory.tried.pop(job_id, None)
+                self.waits = True
+                continue
+            self._note_try(job_id)
+            taken.update(uuids)
+            if nodes.book(placement):
+                yield Start(job_id=job_id, placement=placement)
+        yield from self._gpuless(nodes)
+
+    # ------------------------------------------------------------- jobs that run
+
+    def _stops(self) -> Iterator[Proposal]:
+        memory, situation = self.memory, self.situation
+        wanted = {uuid for uuids in memory.plan.values() for uuid in uuids}
+        if situation.leaving:
+            self.waits = True
+        moved: set[str] = set()
+        for job_id, live in situation.live.items():
+            job = situation.jobs.get(job_id) or self.snapshot.job(job_id)
+            uuids = memory.plan.get(job_id)
+            here = live.placement.devices
+            keeps = uuids is not None and set(uuids) == set(here)
+            if job is None or keeps or (uuids is None and not wanted.intersection(here)):
+                memory.asked.pop(job_id, None)
+                continue
+            self.waits = True
+            if job.state is not JobState.RUNNING or live.asked(ActionKind.CHECKPOINT) is not None:
+                continue
+            if not self._may_ask(job_id, live.serial):
+                continue
+            if uuids is not None and situation.ready.issuperset(uuids):
+                placement = placement_of(job, uuids, self.snapshot)
+                if placement is not None and not moved.intersection(uuids):
+                    moved.update(uuids)
+                    yield Migrate(job_id=job_id, placement=placement)
+                    continue
+            yield Preempt(job_id=job_id)
+
+    def _may_ask(self, job_id: int, serial: int) -> bool:
+        """Note that a job is asked to stop. False if it did not stop before: it is left alone."""
+        memory, now_s = self.memory, self.snapshot.now.boot_s
+        before = memory.asked.get(job_id)
+        times = before[2] if before is not None and before[0] == serial else 0
+        if times >= _TRIES:
+            memory.kept[job_id] = (serial, now_s + self.patience_s)
+            memory.asked.pop(job_id, None)
+            return False
+        memory.asked[job_id] = (serial, now_s, times + 1)
+        return True
+
+    # ------------------------------------------------------------- jobs that wait
+
+    def _note_try(self, job_id: int) -> None:
+        """Note that a job's GPUs are free; after some time without a start it rests."""
+        memory, now_s = self.memory, self.snapshot.now.boot_s
+        self.waits = True
+        if now_s - memory.tried.setdefault(job_id, now_s) >= _HOLD_S:
+            memory.resting[job_id] = now_s + self.patience_s
+            del memory.tried[job_id]
+
+    def _gpuless(self, nodes: _Nodes) -> Iterator[Proposal]:
+        """Start the jobs without GPUs in their order, as far as the server has room."""
+        live = sum(not job.spec.gpus for job, _ in self.snapshot.running)
+        free = self.snapshot.settings.gpuless_at_once - live
+        for job in self.snapshot.lines[1][: max(0, free)]:
+            placement = placement_of(job, (), self.snapshot)
+            if placement is None or not nodes.book(placement):
+                return
+            yield Start(job_id=job.id, placement=placement)
+
+
+class _Nodes:
+    """The CPUs and the host memory that are still free during a call."""
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        self._cpus = {each.node.name: each.cpus_free for each in snapshot.nodes}
+        self._mib = {each.node.name: each.memory_free_mib for each in snapshot.nodes}
+        self._full: set[str] = set()
+
+    def book(self, placement: Placement) -> bool:
+        """Book what a placement takes. False, and then also for later jobs, without room.
+
+        Else small jobs could for ever take what a large one waits for.
+        """
+        tasks = {(s.role, s.task): s for s in placement.shares if s.cpus or s.memory_mib}
+        cpus: dict[str, float] = {}
+        mib: dict[str, int] = {}
+        for share in tasks.values():
+            cpus[share.node] = cpus.get(share.node, 0.0) + (share.cpus or 0.0)
+            mib[share.node] = mib.get(share.node, 0) + (share.memory_mib or 0)
+        for node in cpus:
+            has, has_mib = self._cpus.get(node), self._mib.get(node)
+            lacks = has is not None and cpus[node] > has + 1e-6
+            if node in self._full or lacks or (has_mib is not None and mib[node] > has_mib):
+                self._full.add(node)
+                return False
+        for node in cpus:
+            has, has_mib = self._cpus.get(node), self._mib.get(node)
+            self._cpus[node] = None if has is None else has - cpus[node]
+            self._mib[node] = None if has_mib is None else has_mib - mib[node]
+        return True
+
+
+def placement_of(job: Job, uuids: Sequence[str], snapshot: Snapshot) -> Placement | None:
+    """Return a job's placement alone on these GPUs; None if their number or kind is wrong."""
+    found = [snapshot.device(uuid) for uuid in uuids]
+    devices = [each.device for each in found if each is not None]
+    can = sizes(job) or {job.spec.gpus}
+    if len(devices) != len(uuids) or len(uuids) not in can:
+        return None
+    modes = {each.kind is DeviceKind.MIG for each in devices}
+    if len(modes) > 1:
+        return None
+    left, shares = list(devices), []
+    for role in job.spec.roles:
+        elastic = role.needs.gpus and sizes(job) is not None
+        for task in range(len(uuids) if elastic else role.count_min):
+            given, left = left[: role.needs.gpus], left[role.needs.gpus :]
+            of_task: list[Device | None] = [*given] or [None]
+            for device in of_task:
+                share = Share(
+                    device=None if device is None else device.uuid,
+                    reserved_mib=0 if device is None else device.capacity_mib,
+                    node=LOCAL_NODE if device is None else device.node,
+                    role=role.name,
+                    task=task,
+                    cpus=role.needs.cpus,
+                    memory_mib=role.needs.memory_mib,
+                )
+                shares.append(share)
+    return Placement(tuple(shares), Collocation.MIG if True in modes else Collocation.EXCLUSIVE)

@@ -1,0 +1,57 @@
+"""A job's run time in each configuration.
+
+`Job.profile` has the run times of all its work by kind and number of GPUs. Without one that fits a
+kind here, the run time left (`deadlines.remaining`) counts for the job's own number of GPUs, on
+every kind alike; and where nothing is known, a figure of the site.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from radrm.core.records import Attempt, Instant, Job
+from radrm.deadlines.remaining import remaining, remaining_on
+
+LEAST_S = 0.001
+"""The least run time that an unfinished job has left."""
+
+
+def sizes(job: Job) -> frozenset[int] | None:
+    """Return the numbers of GPUs that a job can have; None if it has only its own number."""
+    with_gpus = [role for role in job.spec.roles if role.needs.gpus]
+    if len(job.spec.roles) != 1 or not with_gpus or with_gpus[0].needs.gpus != 1:
+        return None
+    role = with_gpus[0]
+    return frozenset(range(role.count_min, role.count_max + 1, role.step))
+
+
+def run_times(
+    job: Job,
+    live: Attempt | None,
+    now: Instant,
+    kinds: Mapping[int, str],
+    here: tuple[int, int] | None,
+    unknown_s: float,
+) -> dict[tuple[int, int], float]:
+    """Return the seconds that a job has left, by kind and number of GPUs.
+
+    `kinds`: the device names of the kinds that it can use. `here`: how a live one runs.
+    `unknown_s`: the run time to assume where nothing is known.
+    """
+    can = sizes(job) or frozenset({job.spec.gpus})
+    known: dict[str, list[int]] = {}
+    for each in job.profile:
+        if each.gpus in can:
+            known.setdefault(each.kind, []).append(each.gpus)
+    runs = (kinds[here[0]], here[1]) if here is not None and here[0] in kinds else None
+    found = {}
+    for kind, name in kinds.items():
+        for gpus in known.get(name, ()):
+            left = remaining_on(job, live, now, (name, gpus), runs)
+            if left is not None:
+                found[kind, gpus] = max(LEAST_S, left.value_s)
+    if found or not kinds:
+        return found
+    assumed = remaining(job, live, now, unknown_s=unknown_s)
+    left_s = unknown_s if assumed is None else max(LEAST_S, assumed.value_s)
+    return {(kind, job.spec.gpus): left_s for kind in kinds}
