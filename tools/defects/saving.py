@@ -32,7 +32,7 @@ MUTANTS = (
     Mutant(
         "the time after the last report does not count",
         "lifecycle/outcomes.py",
-        "return progress.work_done * (1.0 + FASTER * after_s / took_s) < 1.0",
+        "return progress.work_done + did * FASTER * after_s / took_s < 1.0",
         "return progress.work_done < 1.0",
     ),
     Mutant(
@@ -154,5 +154,17 @@ MUTANTS = (
         "constraints/proposal.py",
         "    Preempt: (ActionKind.CHECKPOINT,),\n",
         "",
+    ),
+    Mutant(
+        "a lone early report tells the speed",
+        "lifecycle/outcomes.py",
+        " or after_s > REACH * took_s:",
+        ":",
+    ),
+    Mutant(
+        "what earlier attempts have done counts as speed",
+        "lifecycle/outcomes.py",
+        "did = max(0.0, progress.work_done - (attempt.work_begun or 0.0))",
+        "did = progress.work_done",
     ),
 )
