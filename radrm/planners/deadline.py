@@ -54,7 +54,7 @@ from radrm.core import events as ev
 from radrm.core.constraints.reserve import MOST_AHEAD_S
 from radrm.core.planning.assembly import Found
 from radrm.core.planning.fallback import Checked, RuleFailed, find_with_fallback
-from radrm.core.proposals import Preempt, Proposal, Reserve
+from radrm.core.proposals import Migrate, Preempt, Proposal, Reserve
 from radrm.core.records import Job, Refusal
 from radrm.core.rules import Plan
 from radrm.core.units import show_seconds
@@ -64,6 +64,7 @@ from radrm.deadlines.costs import Costs
 from radrm.deadlines.ranking import OLD, OTHER, Key, Ranking, old_from_s, prefix
 from radrm.planners.forecast import Forecast
 from radrm.planners.lateness.later import Later
+from radrm.planners.lateness.servers import servers, wide
 from radrm.planners.lateness.stopping import Limits, Stops
 from radrm.planners.lateness.tardiness import Hold, Notes, Terms
 from radrm.planners.order_policy import OrderPolicy
@@ -116,7 +117,8 @@ class Deadline(OrderPolicy):
     def plan(self, view: View, event: ev.Event, state: Any) -> Plan:
         plan = Plan(state=dict(state or {}))
         ranking = self._ranking(view, plan.state)
-        if not len(ranking) and NOTES not in plan.state:
+        due = len(ranking) or NOTES in plan.state or _any_due(view)
+        if not due:
             plan.proposals = self._starts(view, plan)
         else:
             plan.proposals = self._by_rank(view, event, plan, ranking)
@@ -131,6 +133,7 @@ class Deadline(OrderPolicy):
             yield from self._by_head(view, plan, gpuless=True)
         else:
             yield from self._starts(view, plan)
+        yield from call.moves(event)
         call.remember()
 
     def _ranking(self, view: View, state: Any) -> Ranking:
@@ -164,6 +167,7 @@ class Call:
         self.notes = Notes.of(plan.state.get(NOTES), view, rule.cooldown_s)
         self.holds: list[Hold] = []
         self.later = Later(view, self.terms, self.notes, self._find, self._forecast)
+        self.stops = Stops(view, self.terms, rule.limits, self.notes, ranking.late_weight)
         self.wait_for: list[Job] = []
         """The first due jobs that no device takes."""
         self.found: dict[object, Found] = {}
@@ -264,6 +268,7 @@ class Call:
             latest_s, refusal = later
             self.holds.append(Hold(job, latest_s, cheap=True))
             return (refusal,)
+        self.later.spare = self._spare()
         return self.later.devices(job, found)
 
     def _search(self, job: Job) -> Found:
@@ -327,23 +332,57 @@ class Call:
 
     def _stops(self, event: ev.Event) -> Iterator[Proposal]:
         """Stop a running job for the first one that waits and for which that pays."""
-        view, now_s = self.view, self.view.now.boot_s
-        if not self.wait_for:
+        if not self.wait_for or not self._weighs(event, "stops"):
             return
-        self.wake_s = min(self.wake_s, (now_s // _CHECK_S + 1) * _CHECK_S)
-        memo, key = view.memo, f"{self.rule.name} checked"
-        if isinstance(event, ev.ReadingsTaken) and 0 <= now_s - memo.get(key, -inf) < _READ_S:
-            return
-        memo[key] = now_s
-        stops = Stops(view, self.terms, self.rule.limits, self.notes, self.ranking.late_weight)
         for job in self.wait_for:
             if self.notes.is_promised(job):
                 continue
-            victim = stops.victim_for(job, self._forecast(job, False))
+            victim = self.stops.victim_for(job, self._forecast(job, False))
             if victim is not None:
                 yield Preempt(job_id=victim.id)
-                self.notes.stopped(view, victim, job)
+                self.notes.stopped(self.view, victim, job)
                 return
+
+    def moves(self, event: ev.Event) -> Iterator[Proposal]:
+        """Move a running job that is late to better GPUs, which no waiting job takes."""
+        view = self.view
+        running = [(job, attempt) for job, attempt in view.running() if job.spec.due_s is not None]
+        if not running or len(servers(view)) < 2 or not self._weighs(event, "moves"):
+            return
+        for job, attempt in running:
+            if not job.profile or view.prefers(job) or not self.stops.can_stop(job, attempt):
+                continue
+            forecast = self._forecast(job, True)
+            if forecast is None:
+                continue
+            for option in self.stops.better(job, attempt, forecast, self._spare()):
+                found = self._find(wide(job, option.gpus), option.uuids)
+                kept = found.placement is None or any(
+                    hold.refuse(view, self._forecast, job, found.placement) for hold in self.holds
+                )
+                if not kept and found.placement is not None:
+                    yield Migrate(job_id=job.id, placement=found.placement)
+                    self.notes.moved(job)
+                    return
+
+    def _weighs(self, event: ev.Event, what: str) -> bool:
+        """Return whether stops or moves are weighed now, and ask to be called again for them."""
+        now_s, key = self.view.now.boot_s, f"{self.rule.name} {what}"
+        self.wake_s = min(self.wake_s, (now_s // _CHECK_S + 1) * _CHECK_S)
+        since_s = now_s - self.view.memo.get(key, -inf)
+        if isinstance(event, ev.ReadingsTaken) and 0 <= since_s < _READ_S:
+            return False
+        self.view.memo[key] = now_s
+        return True
+
+    def _spare(self) -> int:
+        """Return the GPUs in excess of the jobs that wait."""
+        idle = sum(not self.view.reservations(device.uuid) for device in self.view.devices())
+        return max(0, idle - self._waiting())
+
+    def _waiting(self) -> int:
+        waiting = self.view.by_due()
+        return len(waiting.due) + len(waiting.undue)
 
     def _reserve(self) -> Iterator[Proposal]:
         """Reserve whole devices for the first that waits, where it is known when they are free."""
@@ -397,3 +436,8 @@ class Call:
         if other is not None:
             why = f"job {other.label} ({other.spec.name}) saves its work and gives way to it"
             yield Refusal("preemption", why)
+
+
+def _any_due(view: View) -> bool:
+    """Return whether a running job has a due time."""
+    return any(job.spec.due_s is not None for job, _ in view.running())

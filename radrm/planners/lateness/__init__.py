@@ -2,6 +2,7 @@
 
 The files, in the order in which they may import one another:
     tardiness   costs, the places that are kept for waiting jobs, and what is remembered
-    stopping    whether stopping a running job for a waiting one pays
+    servers     where a job could run, and what that would cost
+    stopping    whether stopping or moving a running job pays
     later       whether a job that could start would end cheaper if it waited
 """

@@ -8,13 +8,14 @@ from math import inf
 from typing import Any
 
 from radrm.core.constraints.nodes import books_nothing
-from radrm.core.records import Attempt, Device, Instant, Job, Placement, Refusal
+from radrm.core.records import Attempt, Instant, Job, Placement, Refusal
 from radrm.core.units import show_seconds
 from radrm.core.view import View
 from radrm.core.words import ActionKind
 from radrm.deadlines.costs import Costs
 from radrm.deadlines.ranking import prefix
-from radrm.deadlines.remaining import Remaining, profiled_s, remaining
+from radrm.deadlines.remaining import Remaining, remaining
+from radrm.planners.capacity.durations import sizes
 from radrm.planners.convergence import moment, plain_moment
 from radrm.planners.forecast import Forecast
 
@@ -40,25 +41,26 @@ class Terms:
     unknown_duration_s: float
 
     def left(
-        self, job: Job, live: Attempt | None, now: Instant, device: Device | None = None
+        self,
+        job: Job,
+        live: Attempt | None,
+        now: Instant,
+        kind: str | None = None,
+        gpus: int | None = None,
     ) -> Remaining:
-        """Return the run time that a job has left, on GPUs like `device` or on its own."""
-        kind = None if device is None else device.name
-        found = remaining(
-            job, live, now, kind=kind, gpus=job.spec.gpus, unknown_s=self.unknown_duration_s
-        )
+        """Return the run time that a job has left, on these GPUs or as it would run anyway."""
+        gpus = job.spec.gpus if gpus is None else gpus
+        found = remaining(job, live, now, kind=kind, gpus=gpus, unknown_s=self.unknown_duration_s)
         assert found is not None
         value_s = max(_LEAST_S, found.value_s)
         return Remaining(value_s, max(value_s, found.upper_s), found.source)
 
     def least_s(self, job: Job, now: Instant) -> float:
-        """Return the least run time that a waiting job has left, over the kinds of GPU."""
-        kinds = {each.kind for each in job.profile if each.gpus == job.spec.gpus}
-        if not kinds:
-            return self.left(job, None, now).value_s
-        whole_s = min(profiled_s(job, kind, job.spec.gpus) or inf for kind in kinds)
-        done = job.saved.work_done if job.saved is not None else None
-        return max(_LEAST_S, whole_s * (1.0 - min(1.0, max(0.0, done or 0.0))))
+        """Return the least run time that a waiting job has left, over the GPUs of its profile."""
+        can = sizes(job) or {job.spec.gpus}
+        ways = [(each.kind, each.gpus) for each in job.profile if each.gpus in can]
+        lefts = [self.left(job, None, now, *way).value_s for way in ways]
+        return min(lefts, default=0.0) or self.left(job, None, now).value_s
 
     def lateness(self, job: Job, end_wall_s: float) -> float:
         """Return what it costs that a job ends then; 0 in time, or without a due time."""
@@ -67,12 +69,16 @@ class Terms:
             return 0.0
         return self.costs.tardiness_cost(job.spec.weight, end_wall_s - due_s)
 
-    def energy(self, name: str, gpus: int, begin_wall_s: float, seconds: float) -> float:
-        """Return what the energy of a run costs on so many devices of this name."""
-        watts = self.costs.node_w(name, gpus)
-        return self.costs.cost_of_watts(
-            USUAL_W * gpus if watts is None else watts, begin_wall_s, seconds
-        )
+    def energy(
+        self, name: str, gpus: int, begin_wall_s: float, seconds: float, used: int = 0
+    ) -> float:
+        """Return what the energy of a run costs on so many devices of this name.
+
+        `used`: those of its server that are in use anyway.
+        """
+        watts, before = self.costs.node_w(name, used + gpus), self.costs.node_w(name, used)
+        more = USUAL_W * gpus if watts is None else watts - (before or 0.0)
+        return self.costs.cost_of_watts(more, begin_wall_s, seconds)
 
     def cheapest_start_s(self, length_s: float, now_s: float, latest_s: float) -> float:
         """Return the epoch second, from now to `latest_s`, from which a run's energy costs least.
@@ -211,6 +217,10 @@ class Notes:
         now = view.job(job.id)
         if attempt is not None and now is not None and _gives_way(view, now, attempt.serial):
             self.gives[str(job.id)] = [other.id, attempt.serial]
+
+    def moved(self, job: Job) -> None:
+        """Note that a running job was asked to move."""
+        self.stops[str(job.id)] = plain_moment(self.now)
 
     def started(self, job: Job) -> None:
         """Note that a job has started."""
