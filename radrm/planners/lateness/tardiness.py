@@ -8,6 +8,8 @@ from math import inf
 from typing import Any
 
 from radrm.core.constraints.nodes import books_nothing
+from radrm.core.constraints.reserve import MOST_AHEAD_S
+from radrm.core.proposals import Reserve
 from radrm.core.records import Attempt, Instant, Job, Placement, Refusal
 from radrm.core.units import show_seconds
 from radrm.core.view import View
@@ -22,6 +24,7 @@ from radrm.planners.forecast import Forecast
 USUAL_W = 300.0
 """The power of a GPU of a kind that `energy.node_watts` does not name. An assumption."""
 _LEAST_S = 1.0
+_HOUR_S = 3600.0
 _ROUNDING_S = 0.001
 _MOST_NOTES = 1000
 _WAIT, _WAIT_MORE_S = 1.5, 60.0
@@ -118,6 +121,8 @@ class Hold:
     until_s: float | None
     only_lower: bool = False
     cheap: bool = False
+    is_decided: bool = True
+    """False: it has a due time, and `until_s` and `only_lower` are still to be found."""
     _made: bool = False
     _forecast: Forecast | None = None
 
@@ -135,6 +140,36 @@ class Hold:
     def forget(self) -> None:
         """Forget the forecast, after a change of the view."""
         self._made, self._forecast = False, None
+
+    def decide(self, forecast_of: ForecastOf, terms: Terms, now: Instant) -> None:
+        """Find until when the job must start, and whether it is late whatever is done."""
+        due_s = self.job.spec.due_s
+        if self.is_decided or due_s is None:
+            return
+        self.is_decided = True
+        left, in_s = terms.left(self.job, None, now), due_s - now.wall_s
+        self.until_s = now.boot_s + in_s - left.upper_s
+        start_s = self.start_s(forecast_of)
+        self.only_lower = start_s < inf and start_s + left.value_s > now.boot_s + in_s
+
+    def reservation(self, view: View, forecast_of: ForecastOf, terms: Terms) -> Reserve | None:
+        """Return the reservation of whole devices for the job; None if none can be made."""
+        job, forecast = self.job, self.forecast(forecast_of)
+        if forecast is None or forecast.start_s == inf:
+            return None
+        length_s = job.limit_s or terms.left(job, None, view.now).value_s
+        ready = sorted((at_s, uuid) for uuid, at_s in forecast.ready_s.items())[: job.spec.gpus]
+        start_s = forecast.start_s
+        for _, uuid in ready:
+            free_s = view.earliest_s(uuid, None, length_s, job)
+            if free_s is None:
+                return None
+            start_s = max(start_s, free_s)
+        end_s = start_s + length_s
+        if end_s > view.now.boot_s + MOST_AHEAD_S:
+            return None
+        devices = tuple((uuid, None) for _, uuid in ready)
+        return Reserve(job_id=job.id, devices=devices, start_s=start_s, end_s=end_s)
 
     def refuse(
         self, view: View, forecast_of: ForecastOf, job: Job, placement: Placement
@@ -161,6 +196,18 @@ class Hold:
             f"to be in time"
         )
         return Refusal("backfill", why)
+
+
+def served_first(job: Job, rate: float | None, terms: Terms, now: Instant) -> Refusal:
+    """Return, for the jobs behind it, that a job is served first. `rate`: its rank."""
+    why = f"job {job.label} ({job.spec.name}) is served first and cannot start yet"
+    due_s = job.spec.due_s
+    if due_s is not None and rate is not None:
+        left_s = due_s - now.wall_s
+        when = f"due in {show_seconds(left_s)}" if left_s > 0 else f"{show_seconds(-left_s)} late"
+        late = terms.costs.tardiness_cost(job.spec.weight, _HOUR_S)
+        why += f": {when}, an hour's delay costs {late:.2g} {terms.costs.currency}"
+    return Refusal("order", why)
 
 
 # ------------------------------------------------------------------ what is remembered
