@@ -225,7 +225,7 @@ def make_rules(config: Config, zone: Zone = UTC) -> Rules:
     _check_planners(planners)
     if config.slots.length_s > 0:
         # Behind the others: whoever waits then could not start.
-        planners += (Slots(config.slots.length_s, config.slots.warn_s, zone),)
+        planners += (_make_slots(config, policy, zone),)
     recovery: Recovery = _make("recovery", config.recovery, config.recoveries)
     for kind, table in TABLES.items():
         for name in getattr(config, table):
@@ -233,6 +233,16 @@ def make_rules(config: Config, zone: Zone = UTC) -> Rules:
     alone: Any = Exclusive()
     fallback = OrderPolicy(alone, alone, name=FALLBACK)
     return Rules(order=order, planners=planners, recovery=recovery, fallback=fallback)
+
+
+def _make_slots(config: Config, policy: Policy, zone: Zone) -> Slots:
+    length_s, warn_s = config.slots.length_s, config.slots.warn_s
+    if warn_s >= length_s:
+        raise BadConfig(
+            f"slots.warn_s = {warn_s:g} is not less than slots.length_s = {length_s:g}; "
+            f"write [slots] warn_s = {length_s / 10:g}"
+        )
+    return Slots(policy, length_s, warn_s, zone)
 
 
 def make_planner(config: Config, name: str, zone: Zone = UTC) -> Planner | SlowPlanner:

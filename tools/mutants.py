@@ -19,15 +19,23 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from tools.defects import growing, planners, rules, saving, state
+from tools.defects import due_times, durations, growing, planners, rules, saving, state
 from tools.defects.mutant import Mutant
 
 ROOT = Path(__file__).parents[1]
-TESTS = ("tests/core", "tests/policies", "tests/orders", "tests/planners")
+TESTS = (
+    *("tests/core", "tests/policies", "tests/orders", "tests/planners", "tests/jobfile"),
+    *("tests/daemon/due/test_lateness.py", "tests/daemon/due/test_expected_end.py"),
+    *("tests/deadlines", "tests/estimators/test_profile.py"),
+)
 LIMIT_S = 300.0
 """Seconds for one run of the tests. A longer run on a busy machine proves nothing."""
 
-MUTANTS = state.MUTANTS + rules.MUTANTS + saving.MUTANTS + growing.MUTANTS + planners.MUTANTS
+MUTANTS = (
+    *(*state.MUTANTS, *rules.MUTANTS, *saving.MUTANTS, *growing.MUTANTS, *planners.MUTANTS),
+    *due_times.MUTANTS,
+    *durations.MUTANTS,
+)
 
 
 def main() -> int:

@@ -96,6 +96,10 @@ def _examined(table: Table, source: str) -> Examined:
     return Examined(config, tuple(place.errors), (*gone, *notices))
 
 
+_CHOOSE_THEMSELVES = frozenset({"andreas", "deadline"})
+"""The planners that have jobs give way by an order of their own."""
+
+
 def contradictions(config: Config) -> list[str]:
     """Return one line for each pair of contradictory settings."""
     found = _unused_tables(config)
@@ -123,6 +127,12 @@ def contradictions(config: Config) -> list[str]:
         found.append(
             "unmanaged.action = 'drain' while core.yield_to_unmanaged is false, which wins: "
             "unmanaged processes would only be counted; leave core.yield_to_unmanaged out"
+        )
+    own = [name for name in config.planner if name in _CHOOSE_THEMSELVES]
+    if config.slots.length_s > 0 and own:
+        found.append(
+            f"slots.length_s = {config.slots.length_s:g} while planner {own[0]!r} chooses itself "
+            "who gives way: a job could start again at once; set slots.length_s = 0"
         )
     return found
 
@@ -191,13 +201,8 @@ def _energy(value: Any, place: v.Place) -> EnergyConfig:
 
 
 def _slots(value: Any, place: v.Place) -> SlotsConfig:
-    found = SlotsConfig(**v.known(v.table(value, place), _SLOTS, place))
-    if 0 < found.length_s <= found.warn_s:
-        raise BadConfig(
-            f"{place}.warn_s = {found.warn_s:g} is not less than {place.key}.length_s = "
-            f"{found.length_s:g}, as in length_s = 43200, warn_s = 600"
-        )
-    return found
+    # `wiring` compares the two: one `--set` changes one of them.
+    return SlotsConfig(**v.known(v.table(value, place), _SLOTS, place))
 
 
 def _daemon(value: Any, place: v.Place) -> DaemonConfig:

@@ -6,7 +6,7 @@ pays only for the jobs that it looks at.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from copy import deepcopy
 from typing import Any
 
@@ -16,7 +16,7 @@ from radrm.core.constraints.expected import (
     expected_free_mib,
     latest_end_s,
 )
-from radrm.core.constraints.feasibility import fits_without, suitable
+from radrm.core.constraints.feasibility import suitable
 from radrm.core.constraints.kinds import Rank, rank
 from radrm.core.constraints.need import effective_need_mib
 from radrm.core.constraints.nodes import books_nothing, refuse_bookings, refuse_size
@@ -251,13 +251,6 @@ class View:
     def suitable(self, job: Job, role: Role) -> Sequence[Device]:
         """Return the devices in service that could run a task of this role if they were idle."""
         return suitable(self._state, job, role)
-
-    def fits_without(self, job: Job, role: Role, uuid: str, leaving: Collection[int]) -> bool:
-        """Return whether a suitable device has the memory for a waiting job once these have left.
-
-        What the policy wants beyond that is not looked at.
-        """
-        return fits_without(self._state, job, role, uuid, leaving)
 
     def need_mib(self, job: Job, role: Role) -> int | None:
         """Return the MiB that must be reserved per GPU; None if the need is unknown."""

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -35,6 +36,8 @@ _PAUSE_S = 0.2
 _UNFIT = ("array", "after", "hold")
 """Options with which a probe would not be one job that starts now."""
 _TAIL = 4096
+_ODD, _LONGEST_TYPE = re.compile(r"[^A-Za-z0-9 ._-]"), 64
+"""`--gpu-type` takes other characters than these for ends of words."""
 _FIRST = 100
 """The first waiting jobs that are looked at: to show all of a long queue takes long."""
 
@@ -182,6 +185,7 @@ class Profiler:
         pause: Callable[[float], object] = time.sleep,
     ) -> None:
         self._client, self._file, self._wishes, self._pause = client, file, wishes, pause
+        self._names: dict[str, str] = {}
         self._data = load(file)
         pattern = {} if wishes.pattern is None else {"progress-pattern": wishes.pattern}
         options = read_job_file(self._data, file, dict(pattern)).options
@@ -196,7 +200,9 @@ class Profiler:
 
     def wanted(self) -> list[tuple[str, int]]:
         """Return the kinds and numbers of GPUs to probe."""
-        return configurations(self._client.ask("gpus"), self._wishes.kinds, self._wishes.numbers)
+        devices = self._client.ask("gpus")
+        self._names = {device["uuid"]: device["name"] for device in devices}
+        return configurations(devices, self._wishes.kinds, self._wishes.numbers)
 
     def probe(self, kind: str, gpus: int) -> Probed:
         """Probe one kind and number of GPUs."""
@@ -223,7 +229,7 @@ class Profiler:
         raw: RawOptions = {
             "name": f"profile-{Path(self._file).stem}"[:100],
             "gpus": str(gpus),
-            "gpu-type": kind,
+            "gpu-type": _ODD.sub(" ", kind)[:_LONGEST_TYPE].strip(),
             "collocation": "exclusive",
             "priority": "-1000",
             "time": f"{self._wishes.limit_s:.0f}s",
@@ -265,6 +271,11 @@ class Profiler:
         (found,) = self._client.ask("status", jobs=[str(job)])
         return dict(found)
 
+    def _other_kind(self, job: Document, kind: str) -> str | None:
+        """Return the name of a GPU of another kind that a probe has; None without one."""
+        names = (self._names.get(uuid) for uuid in job["devices"])
+        return next((name for name in names if name not in (None, kind)), None)
+
     def _watch(self, job: int, kind: str, gpus: int, log: Path) -> tuple[list[Point], str | None]:
         """Return a probe's reports, and why it ended before its steps; None if it did not."""
         points: list[Point] = []
@@ -274,6 +285,8 @@ class Profiler:
             _add(points, found["progress"], found["started_at"])
             if found["state"] in FINAL:
                 return points, None if found["state"] == "COMPLETED" else _failure(found, log)
+            if found["started_at"] is not None and (other := self._other_kind(found, kind)):
+                return [], f"it started on {other}, whose name fits, too; drain those and try again"
             if has_enough(points, self._wishes.steps):
                 return points, None
             if found["outcome"] == "oom" or found["oom_count"]:

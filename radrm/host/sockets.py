@@ -68,7 +68,10 @@ def _bound(path: str | os.PathLike[str], kind: socket.SocketKind, mode: int) -> 
                     os.unlink(address)
             except FileNotFoundError:
                 pass
-            server.bind(address)
+            try:
+                server.bind(address)
+            except OSError as error:  # it does not say where
+                raise OSError(error.errno, error.strerror, os.fspath(path)) from None
             os.chmod(address, mode)  # `bind` applied the umask
         finally:
             os.close(parent)

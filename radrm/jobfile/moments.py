@@ -10,7 +10,8 @@ Theory of operation
 
 All but the first form with an offset mean another moment in another zone or at another time. So
 they are resolved once, where the user is, to a date and time with an offset. This file does not
-read the clock: a `Here` has the time, and the offset of the local zone at any time.
+read the clock: a `Here` has the time, and the offset of the local zone at any time. `submit`
+uses it while a user waits, so it imports neither `datetime` nor `re`.
 
 Where the clocks go forward some local times do not exist: they are read by the offset before the
 change, so 02:30 is 03:30. Where they go back some exist twice: a date and time is the first one,
@@ -19,7 +20,7 @@ and `02:30` the next one.
 
 from __future__ import annotations
 
-import re
+from time import gmtime
 
 from radrm.core.units import parse_seconds, show_seconds
 from radrm.jobfile.record import Record
@@ -27,20 +28,14 @@ from radrm.jobfile.record import Record
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from datetime import datetime
 
 NONE = "none"
 EXAMPLE = "write 2030-01-31T18:00, 18:00, 'tomorrow 9:00', 'fri 9:00' or +90m"
 _DAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
 _LONG_DAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
-_CLOCK = r"([0-9]{1,2}):([0-9]{2})(?::([0-9]{2}))?"
-_DATE = r"([0-9]{4})-([0-9]{2})-([0-9]{2})"
-_OFFSET = r"(Z|[+-][0-9]{2}:?[0-9]{2}(?::?[0-9]{2})?)?"
 _LONGEST = 40
 _DAY_S = 86_400
 _MOST_S = 10 * 366 * _DAY_S
-_EPOCH = 719_163
-"""The day 1970-01-01, as `date.toordinal` counts."""
 _LAST_S = 253_402_300_799 - 2 * _DAY_S
 """The end of the year 9999, in any zone."""
 
@@ -101,18 +96,30 @@ def read(text: str) -> Moment:
     """Return what a text means. Raises ValueError, with an example, if it is no moment."""
     word = " ".join(text.split()).lower()
     if len(text) > _LONGEST or not word.isascii():
-        raise ValueError(f"{_shown(text)} is not a time; {EXAMPLE}")
+        raise _wrong(text, "is not a time")
     if word.startswith("+"):
         return Moment(after_s=_after_s(text, word[1:]))
-    if found := re.fullmatch(rf"{_DATE}[t ]{_CLOCK}{_OFFSET}", word, re.IGNORECASE):
-        date_s = _date_s(text, *(int(part) for part in found.groups()[:3]))
-        clock_s = _clock_s(text, *found.groups()[3:6])
-        return Moment(clock_s, date_s=date_s, offset_s=_offset_s(text, found[7]))
-    if found := re.fullmatch(rf"(?:([a-z]+) )?{_CLOCK}", word):
-        return Moment(_clock_s(text, *found.groups()[1:]), day=_day(text, found[1]))
-    if re.fullmatch(_DATE, word) or word in (*_DAYS, *_LONG_DAYS, "today", "tomorrow"):
-        raise ValueError(f"{_shown(text)} has no time of day; {EXAMPLE}")
-    raise ValueError(f"{_shown(text)} is not a time; {EXAMPLE}")
+    if _shape(word, "-:") == "0000-00-00" or word in (*_DAYS, *_LONG_DAYS, "today", "tomorrow"):
+        raise _wrong(text, "has no time of day")
+    if _shape(word[:10], "-:") == "0000-00-00" and word[10] in "t ":
+        clock, sign, offset = word[11:], "", ""
+        for mark in "z+-":
+            if mark in clock:
+                clock, sign, offset = clock.partition(mark)
+        date_s = _date_s(text, *map(int, word[:10].split("-")))
+        return Moment(_clock_s(text, clock), date_s=date_s, offset_s=_offset_s(text, sign, offset))
+    day, _, clock = word.rpartition(" ")
+    clock_s = _clock_s(text, clock)
+    return Moment(clock_s, day=_day(text, day))
+
+
+def _shape(word: str, marks: str) -> str:
+    """Return a text with `0` for each digit and `?` for what is neither digit nor mark."""
+    return "".join("0" if c.isdigit() else c if c in marks else "?" for c in word)
+
+
+def _wrong(text: str, why: str) -> ValueError:
+    return ValueError(f"{_shown(text)} {why}; {EXAMPLE}")
 
 
 def absolute(text: str, here: Here) -> str:
@@ -126,7 +133,7 @@ def absolute(text: str, here: Here) -> str:
     moment = read(text)
     at_s = moment.at(here)
     if not 0 <= at_s <= _LAST_S:
-        raise ValueError(f"{_shown(text)} is not in the years 1970 to 9999; {EXAMPLE}")
+        raise _wrong(text, "is not in the years 1970 to 9999")
     offset_s = here.offset_s(at_s) if moment.offset_s is None else moment.offset_s
     return written(at_s, offset_s)
 
@@ -136,25 +143,30 @@ def refuse_past(text: str, here: Here) -> None:
     at_s = read(text).at(here)
     if at_s <= here.now_s:
         ago, now = show_seconds(here.now_s - at_s), written(here.now_s, here.offset_s(here.now_s))
-        raise ValueError(f"{_shown(text)} was {ago} ago (now it is {now}); {EXAMPLE}")
+        raise _wrong(text, f"was {ago} ago (now it is {now})")
 
 
 def too_late(needs_s: float | None, due_s: float | None, now_s: float) -> str | None:
-    """Return why a job cannot end in time, even if it runs from now on; None if it can."""
+    """Return why a job cannot end in time, even if it runs from now on; None if it can.
+
+    `needs_s`: its expected run time from now on.
+    """
     if needs_s is None or due_s is None or now_s + needs_s <= due_s:
         return None
     left, needs = show_seconds(max(0.0, due_s - now_s)), show_seconds(needs_s)
     late = show_seconds(now_s + needs_s - due_s)
-    return f"it is due in {left} and needs {needs}, so it will be late by at least {late}"
+    return f"it is due in {left} and needs about {needs}, so it will be late by about {late}"
 
 
 def written(at_s: float, offset_s: float) -> str:
     """Return an epoch second as date and time with this offset: `2030-01-31T18:00:00+01:00`."""
-    from datetime import datetime, timedelta, timezone
-
-    zone = timezone(timedelta(seconds=round(offset_s)))
-    found: datetime = datetime.fromtimestamp(-(-at_s // 1), zone)
-    return found.isoformat()
+    whole_s, ahead_s = int(-(-at_s // 1)), round(offset_s)
+    there = gmtime(whole_s + ahead_s)
+    minutes, seconds = divmod(abs(ahead_s), 60)
+    offset = f"{'-' if ahead_s < 0 else '+'}{minutes // 60:02}:{minutes % 60:02}"
+    offset += f":{seconds:02}" if seconds else ""
+    date = f"{there.tm_year:04}-{there.tm_mon:02}-{there.tm_mday:02}"
+    return f"{date}T{there.tm_hour:02}:{there.tm_min:02}:{there.tm_sec:02}{offset}"
 
 
 def _epoch_s(local_s: int, here: Here) -> list[float]:
@@ -171,57 +183,70 @@ def _epoch_s(local_s: int, here: Here) -> list[float]:
 
 
 def _weekday(local_s: int) -> int:
-    return (local_s // _DAY_S + _EPOCH - 1) % 7
+    return (local_s // _DAY_S + 3) % 7  # 1970-01-01 was a Thursday
 
 
 def _after_s(text: str, length: str) -> float:
     try:
         found = parse_seconds(length)
     except ValueError:
-        raise ValueError(f"{_shown(text)} is not a time from now; {EXAMPLE}") from None
+        raise _wrong(text, "is not a time from now") from None
     if found > _MOST_S:
-        raise ValueError(f"{_shown(text)} is more than ten years from now; {EXAMPLE}")
+        raise _wrong(text, "is more than ten years from now")
     return found
 
 
 def _date_s(text: str, year: int, month: int, day: int) -> int:
-    from datetime import date
+    if year and 1 <= month <= 12:
+        next_ = _days(year, month + 1) if month < 12 else _days(year + 1, 1)
+        if 1 <= day <= next_ - _days(year, month):
+            return (_days(year, month) + day - 1) * _DAY_S
+    raise _wrong(text, "is not a date of the calendar")
 
-    try:
-        return (date(year, month, day).toordinal() - _EPOCH) * _DAY_S
-    except ValueError:
-        raise ValueError(f"{_shown(text)} is not a date of the calendar; {EXAMPLE}") from None
+
+def _days(year: int, month: int) -> int:
+    """Return the days from 1970-01-01 to the first day of a month.
+
+    Years begin in March here, so that the leap day is the last of a year.
+    """
+    year, month = year - (month < 3), (month + 9) % 12
+    return 365 * year + year // 4 - year // 100 + year // 400 + (153 * month + 2) // 5 - 719_468
 
 
-def _clock_s(text: str, hour: str, minute: str, second: str | None) -> int:
-    hours, minutes, seconds = int(hour), int(minute), int(second or 0)
+def _clock_s(text: str, clock: str) -> int:
+    if _shape(clock, ":") not in ("0:00", "00:00", "0:00:00", "00:00:00"):
+        raise _wrong(text, "is not a time")
+    hours, minutes, seconds = (*map(int, clock.split(":")), 0)[:3]
     if hours > 23 or minutes > 59 or seconds > 59:
-        raise ValueError(f"{_shown(text)} is not a time of day from 0:00 to 23:59; {EXAMPLE}")
+        raise _wrong(text, "is not a time of day from 0:00 to 23:59")
     return hours * 3600 + minutes * 60 + seconds
 
 
-def _offset_s(text: str, offset: str | None) -> int | None:
-    if offset is None:
+def _offset_s(text: str, sign: str, offset: str) -> int | None:
+    if not sign:
         return None
-    if offset in "zZ":
-        return 0
-    digits = offset[1:].replace(":", "").ljust(6, "0")
+    if _shape(offset, ":") not in (("",) if sign == "z" else _OFFSETS):
+        raise _wrong(text, "is not a time")
+    digits = offset.replace(":", "").ljust(6, "0")
     hours, minutes, seconds = (int(digits[at : at + 2]) for at in (0, 2, 4))
     if hours > 23 or minutes > 59 or seconds > 59:
-        raise ValueError(f"{_shown(text)} has no offset from -23:59 to +23:59; {EXAMPLE}")
+        raise _wrong(text, "has no offset from -23:59 to +23:59")
     size_s = hours * 3600 + minutes * 60 + seconds
-    return -size_s if offset[0] == "-" else size_s
+    return -size_s if sign == "-" else size_s
 
 
-def _day(text: str, word: str | None) -> int | str:
-    if word is None:
+_OFFSETS = ("0000", "00:00", "00:00:00")
+
+
+def _day(text: str, word: str) -> int | str:
+    if not word:
         return "next"
     if word in ("today", "tomorrow"):
         return int(word == "tomorrow")
     for short, long in zip(_DAYS, _LONG_DAYS, strict=True):
         if word in (short, long):
             return short
-    raise ValueError(f"{_shown(text)}: {word!r} is not a day; {EXAMPLE}")
+    raise _wrong(text, f"is not a time: {word!r} is not a day")
 
 
 def _shown(text: str) -> str:

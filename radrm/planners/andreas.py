@@ -27,6 +27,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
 
@@ -118,6 +119,11 @@ class Andreas:
         if self.method == _RANDOM and find_spec("numpy") is None:
             raise ValueError("needs numpy; install it: pip install 'radrm[andreas]'")
 
+    def get_ready(self) -> None:
+        """Import numpy."""
+        if self.method == _RANDOM:
+            import_module("radrm.planners.capacity.randomized")
+
     def think(self, snapshot: Snapshot, state: Any) -> Plan:
         now = snapshot.now
         memory = Memory.of(state, self.seed, now)
@@ -131,7 +137,7 @@ class Andreas:
             memory.made, memory.seen, memory.calls = now, seen, memory.calls + 1
         carrying = Carrying(snapshot, situation, memory, self.period_s)
         proposals = tuple(carrying.proposals())
-        return Plan(proposals, memory.plain(), self._wake_at(snapshot, memory, carrying.waits))
+        return Plan(proposals, memory.plain(), self._wake_at(snapshot, memory, carrying.again_s))
 
     def _assumptions(self) -> Assumptions:
         return Assumptions(
@@ -167,10 +173,10 @@ class Andreas:
 
         return sorted(range(len(works)), key=key)
 
-    def _wake_at(self, snapshot: Snapshot, memory: Memory, waits: bool) -> float | None:
+    def _wake_at(self, snapshot: Snapshot, memory: Memory, again_s: float | None) -> float | None:
         now_s = snapshot.now.boot_s
-        if waits:
-            return now_s + SOON_S
+        if again_s is not None:
+            return now_s + again_s
         if not snapshot.waiting and not snapshot.running:
             return None
         unread = any(
@@ -201,7 +207,7 @@ class Andreas:
             indices = {device.uuid: device.index for device in view.devices()}
             gpus = ", ".join(str(indices.get(uuid, uuid)) for uuid in memory.plan[job.id])
             return f"it is planned on GPU {gpus}, and starts when the jobs there have left"
-        return f"postponed: {len(memory.plan)} jobs run before it in the cheapest plan found"
+        return f"postponed: the cheapest plan found runs other jobs now ({len(memory.plan)})"
 
 
 def _randomized(problem: Problem, iterations: int, key: tuple[int, int], code: bool) -> Allocation:

@@ -60,7 +60,7 @@ _WORDS = {
     "goal": ("growth", "completion"),
     "measure": ("relative", "paper"),
 }
-_MOST_INTERVAL_S = 3600.0
+_MOST_INTERVAL_S, _MOST_ALPHA = 3600.0, 1000.0
 _MATTERS, _TRIFLE = 0.1, 0.005
 _LEAST_WEIGHT, _MOST_WEIGHT = 0.01, 100.0
 _NEW_RUNS = 3
@@ -76,8 +76,8 @@ class FlowCon(Planner):
     """Give the CPUs to the jobs that grow fastest. It runs beside a planner that starts jobs."""
 
     alpha: float = 0.05
-    """A job whose growth is below this is slow (above 0). Growth: how much the loss falls in a
-    second, as a part of its largest fall so far, over the part of the CPUs in use."""
+    """A job whose growth is below this is slow (above 0, at most 1000). Growth: how much the loss
+    falls in a second, as a part of its largest fall so far, over the part of the CPUs in use."""
     interval_s: float = 20.0
     """Seconds between two runs (1 to 3600). It doubles while all jobs are completing."""
     beta: float = 2.0
@@ -94,8 +94,8 @@ class FlowCon(Planner):
     listens: frozenset[type[ev.Event]] = frozenset({ev.AttemptStarted, ev.AttemptEnded})
 
     def __post_init__(self) -> None:
-        if not self.alpha > 0:
-            raise ValueError(f"alpha = {self.alpha:g} is not above 0")
+        if not 0 < self.alpha <= _MOST_ALPHA:
+            raise ValueError(f"alpha = {self.alpha:g} is not above 0 and at most {_MOST_ALPHA:g}")
         if not 1 <= self.interval_s <= _MOST_INTERVAL_S:
             raise ValueError(f"interval_s = {self.interval_s:g} is not from 1 to 3600 (seconds)")
         if not 1 <= self.beta <= 100:

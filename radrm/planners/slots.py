@@ -20,8 +20,8 @@ Invariants:
 - Only jobs on GPUs that can save are asked.
 - A job is asked only for one that is served before it afterwards (`View.precedes`). Else it would
   start again at once.
-- No more jobs are asked than the waiting ones need, by their memory. What the policy wants beyond
-  that is not known, so a device that others stay on may be left for nothing.
+- No more jobs are asked than the waiting ones need. A device that others stay on is left only if
+  the policy would accept it then, by the SM activity that is known of those.
 
 The bound: if all jobs can save within the saving time P, and stop within the grace time G, the job
 at place n of a line in the order of submission starts within n x (length_s - warn_s + P + G) after
@@ -34,7 +34,7 @@ after the answer. What a restart sees: the attempts' records; nothing else is ne
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 from itertools import islice
 from typing import Any
@@ -42,8 +42,8 @@ from typing import Any
 from radrm.core import events as ev
 from radrm.core.proposals import Preempt, Proposal
 from radrm.core.records import Attempt, Instant, Job, Refusal, Role
-from radrm.core.rules import Plan, Planner
-from radrm.core.view import View
+from radrm.core.rules import Ask, Plan, Planner, Policy
+from radrm.core.view import Offer, View
 from radrm.core.words import ActionKind, CheckpointKind, JobState
 from radrm.deadlines.costs import UTC, Zone
 
@@ -79,9 +79,11 @@ class Slots(Planner):
     """Ask running jobs to give way at the end of their time slots.
 
     `length_s` and `warn_s` in seconds, from the table `[slots]`. It runs behind the configured
-    planners: whoever waits then could not start. `zone`: that of the times it shows.
+    planners: whoever waits then could not start. `policy` is the one that places jobs; `zone` is
+    that of the times it shows.
     """
 
+    policy: Policy
     length_s: float
     warn_s: float = 600.0
     zone: Zone = UTC
@@ -172,11 +174,7 @@ class Slots(Planner):
             return
         leaving = {job.id for job, attempt in view.running() if job.state is JobState.STOPPING}
         leaving.update(slot.job.id for slot in slots if slot.leaves)
-        there: dict[str, list[int]] = {}
-        for job, attempt in view.running():
-            for uuid in attempt.devices:
-                there.setdefault(uuid, []).append(job.id)
-        search = _Search(view, due, leaving, there)
+        search = _Search(view, self.policy, due, leaving)
         for job in islice(view.waiting(), len(view.devices())):
             asked = search.asked_for(job)
             if asked is None:
@@ -207,10 +205,9 @@ class _Search:
     """Finds devices for waiting jobs, one after another. `due`: who may be asked, by job id."""
 
     view: View
+    policy: Policy
     due: dict[int, _Slot]
     leaving: set[int]
-    there: dict[str, list[int]]
-    """The jobs on each device."""
     taken: set[str] = field(default_factory=set)
     """The devices that jobs before this one take."""
 
@@ -249,14 +246,40 @@ class _Search:
         self, job: Job, role: Role, uuid: str, may: set[int], asked: Sequence[int]
     ) -> Sequence[int] | None:
         """Return whom to ask for a device; None if it would not be enough."""
-        there = self.there.get(uuid, [])
+        offer = self.view.offer(job, role, uuid)
+        there = [holder.job.id for holder in offer.holders]
         gone = [each for each in there if each in self.leaving or each in asked]
         more = [each for each in there if each in may and each not in gone]
-        if (gone or not there) and self.view.fits_without(job, role, uuid, gone):
+        if (gone or not there) and self._would_do(job, role, offer, gone):
             return ()
-        if more and self.view.fits_without(job, role, uuid, [*gone, *more]):
-            return more
-        return None
+        return more if more and self._would_do(job, role, offer, [*gone, *more]) else None
+
+    def _would_do(self, job: Job, role: Role, offer: Offer, gone: Sequence[int]) -> bool:
+        """Return whether a device would do for a job once these have left it."""
+        stay = tuple(holder for holder in offer.holders if holder.job.id not in gone)
+        need = self.view.need_mib(job, role)
+        if not stay:  # what it had is unknown until it is read
+            unread = bool(offer.holders) or offer.free_mib is None
+            return unread or (need or 0) <= (offer.free_mib or 0)
+        if offer.free_mib is None or job.recovers_idle:
+            return False
+        if offer.refusal is not None and offer.refusal.rule != "reading":
+            return False
+        held = self.view.reservations(offer.device.uuid)
+        freed = sum(each.mib or 0 for each in held if each.job_id in gone)
+        then = replace(
+            offer,
+            refusal=None,
+            idle=False,
+            free_mib=min(offer.device.capacity_mib, offer.free_mib + freed),
+            occupants=tuple(holder.job.id for holder in stay),
+            holders=stay,
+        )
+        known = [holder.smact for holder in stay if holder.smact is not None]
+        if len(known) == len(stay):
+            then = replace(then, smact=min(1.0, sum(known)), smact_refusal=None)
+        ask = Ask(job, role.count_min * role.needs.gpus, need)
+        return self.policy.refuse(ask, then) is None
 
     def _cost(self, way: Sequence[int], uuid: str) -> tuple[float, ...]:
         """Return a sort key: nobody to ask first, then the oldest slot."""

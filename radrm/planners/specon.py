@@ -62,6 +62,7 @@ _MOST_WEIGHED = 3
 """The moves that one run weighs: the next run weighs others first."""
 _UNKNOWN_SMACT = 0.7
 _MEASURES = ("relative", "paper")
+_MOST_ALPHA, _MOST_INTERVAL_S, _MOST_GAIN, _MOST_WEIGHT = 1000.0, 3600.0, 1e9, 1000.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,15 +72,16 @@ class SpeCon(Planner):
     policy: Policy
     recovery_policy: Policy
     alpha: float = 0.01
-    """A job whose loss changes by less in an interval is slow (above 0). By default it is a part
-    of the job's largest fall so far."""
+    """A job whose loss changes by less in an interval is slow (above 0, at most 1000). By
+    default it is a part of the job's largest fall so far."""
     interval_s: float = 30.0
-    """Seconds between two runs (at least 1)."""
+    """Seconds between two runs (1 to 3600)."""
     min_gain: float = 2.0
-    """A move must win this multiple of what it costs (saving, starting and warming up)."""
+    """A move must win this multiple of what it costs: saving, starting and warming up (above 0, at
+    most 1e9: none is worth it)."""
     weight_progressing: float = 2.0
     """What a job that improves adds to its GPU's score. The weights may not rise from
-    progressing to watching to converged; each is above 0."""
+    progressing to watching to converged; each is above 0 and at most 1000."""
     weight_watching: float = 1.5
     """The same for a job that has become slow."""
     weight_converged: float = 1.0
@@ -92,13 +94,19 @@ class SpeCon(Planner):
     listens: frozenset[type[ev.Event]] = frozenset({ev.AttemptStarted})
 
     def __post_init__(self) -> None:
-        if not self.alpha > 0:
-            raise ValueError(f"alpha = {self.alpha:g} is not above 0")
-        if not self.interval_s >= 1:
-            raise ValueError(f"interval_s = {self.interval_s:g} is not at least 1 (second)")
-        if not self.weight_progressing >= self.weight_watching >= self.weight_converged > 0:
+        if not 0 < self.alpha <= _MOST_ALPHA:
+            raise ValueError(f"alpha = {self.alpha:g} is not above 0 and at most {_MOST_ALPHA:g}")
+        if not 1 <= self.interval_s <= _MOST_INTERVAL_S:
+            raise ValueError(f"interval_s = {self.interval_s:g} is not from 1 to 3600 (seconds)")
+        if not 0 < self.min_gain <= _MOST_GAIN:
             raise ValueError(
-                "the weights must be weight_progressing >= weight_watching >= weight_converged > 0"
+                f"min_gain = {self.min_gain:g} is not above 0 and at most {_MOST_GAIN:g}"
+            )
+        weights = (self.weight_progressing, self.weight_watching, self.weight_converged)
+        if not _MOST_WEIGHT >= weights[0] >= weights[1] >= weights[2] > 0:
+            raise ValueError(
+                f"the weights must be {_MOST_WEIGHT:g} >= weight_progressing >= weight_watching >= "
+                "weight_converged > 0"
             )
         if self.measure not in _MEASURES:
             raise ValueError(f"measure = {self.measure!r} is neither 'relative' nor 'paper'")

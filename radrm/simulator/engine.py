@@ -63,6 +63,12 @@ def simulate(jobs: Sequence[TraceJob], scenario: Scenario) -> Run:
                 "the published loop has no --after and no array limits, and the trace uses them; "
                 "choose fidelity radrm"
             )
+        several = len({each.device.node for each in scenario.devices}) > 1
+        if several or any(job.profile for job in jobs):
+            raise UsageError(
+                "the published loop has one server and one run time for each job; choose "
+                "fidelity radrm"
+            )
         if scenario.cpus is not None or any(map(_reports, jobs)):
             raise UsageError(
                 "the published loop has no CPUs, no progress and no checkpoints, and the trace "

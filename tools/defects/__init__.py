@@ -6,4 +6,6 @@ The files, in the order in which they may import one another:
     rules   defects of what it decides, and of rules
     saving  defects of requests to save, and of migrations
     growing defects of FlowCon
+    durations  defects of run times
+    due_times  defects of due times
 """

@@ -8,6 +8,8 @@ _SPECON, _CONVERGENCE, _MOVING = (
     f"../planners/{name}.py" for name in ("specon", "convergence", "moving")
 )
 
+_SLOTS = "../planners/slots.py"
+
 MUTANTS = (
     Mutant(
         "a job looks converged between two reports",
@@ -80,5 +82,71 @@ MUTANTS = (
         _MOVING,
         "if save_s is None or save_s < 0:",
         "if True:",
+    ),
+    Mutant(
+        "a job gives way although it would be the first again",
+        _SLOTS,
+        "if self.view.precedes(job, slot.job)}",
+        "}",
+    ),
+    Mutant(
+        "a move begins a new slot",
+        _SLOTS,
+        "used_s = job.used_s - (job.requeued.used_s if job.requeued is not None else 0.0)",
+        "used_s = 0.0",
+    ),
+    Mutant(
+        "a slot counts from the job's first start",
+        _SLOTS,
+        "used_s = job.used_s - (job.requeued.used_s if job.requeued is not None else 0.0)",
+        "used_s = job.used_s",
+    ),
+    Mutant(
+        "a job is asked only at the end of its slot",
+        _SLOTS,
+        "ask_s = end_s - self.warn_s",
+        "ask_s = end_s",
+    ),
+    Mutant(
+        "a job that did not save is asked again at once",
+        _SLOTS,
+        "ask_s = max(ask_s, attempt.checkpoint_asked.boot_s + self._again_s)",
+        "pass",
+    ),
+    Mutant(
+        "a job gives way and keeps its place",
+        _SLOTS,
+        "yield Preempt(job_id=job_id, behind=True)",
+        "yield Preempt(job_id=job_id)",
+    ),
+    Mutant(
+        "two jobs wait for one device",
+        _SLOTS,
+        "        self.taken.update(chosen)\n",
+        "",
+    ),
+    Mutant(
+        "a job gives way to one that still cannot start",
+        _SLOTS,
+        "                if not found:\n                    return None\n",
+        "                if not found:\n                    break\n",
+    ),
+    Mutant(
+        "a device that others stay on always does",
+        _SLOTS,
+        "return self.policy.refuse(ask, then) is None",
+        "return True",
+    ),
+    Mutant(
+        "a restart keeps the slots of other settings",
+        _SLOTS,
+        "_CHANGES = (ev.AttemptStarted, ev.AttemptEnded, ev.AttemptsAdopted)",
+        "_CHANGES = (ev.AttemptStarted, ev.AttemptEnded)",
+    ),
+    Mutant(
+        "a user's rank counts the job that gives way",
+        "state/use.py",
+        "own=_less(found.own, gpus * mine),",
+        "own=found.own,",
     ),
 )

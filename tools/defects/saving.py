@@ -32,7 +32,7 @@ MUTANTS = (
     Mutant(
         "the time after the last report does not count",
         "lifecycle/outcomes.py",
-        "return progress.work_done * (1.0 + FASTER * after_s / took_s) < 1.0",
+        "return progress.work_done + did * FASTER * after_s / took_s < 1.0",
         "return progress.work_done < 1.0",
     ),
     Mutant(
@@ -100,5 +100,71 @@ MUTANTS = (
         "lifecycle/returning.py",
         "if attempt.outcome is Outcome.PREEMPTED and asked is not None and asked.user is not None:",
         "if False:",
+    ),
+    Mutant(
+        "a preempted job is stopped before it has saved",
+        "applying.py",
+        "if job.spec.checkpoint.kind is CheckpointKind.NONE:\n        stop(",
+        "if True:\n        stop(",
+    ),
+    Mutant(
+        "a preempted job that has saved runs on",
+        "applying.py",
+        "ask(state, job, attempt, ActionKind.CHECKPOINT, stops=True)",
+        "ask(state, job, attempt, ActionKind.CHECKPOINT)",
+    ),
+    Mutant(
+        "a preemption that was called off puts a later one behind all",
+        "applying.py",
+        "behind = attempt.goes_behind and late",
+        "behind = attempt.goes_behind",
+    ),
+    Mutant(
+        "one that leaves late keeps its place",
+        "applying.py",
+        "late = leaves and attempt.checkpoint_asked == asked.asked",
+        "late = False",
+    ),
+    Mutant(
+        "a later request puts a job behind all",
+        "applying.py",
+        "attempt = replace(state.attempts[job.id], goes_behind=False)",
+        "attempt = state.attempts[job.id]",
+    ),
+    Mutant(
+        "the pause after a preemption is that of a checkpoint",
+        "applying.py",
+        "proposed = stopping if asked.stops or job.target is not None else TakeCheckpointNow",
+        "proposed = TakeCheckpointNow",
+    ),
+    Mutant(
+        "a lost job goes behind all",
+        "lifecycle/ending.py",
+        "if attempt.goes_behind and attempt.outcome is Outcome.PREEMPTED:",
+        "if attempt.goes_behind:",
+    ),
+    Mutant(
+        "a job that goes behind all stays in the recovery queue",
+        "state/state.py",
+        "return changed(job, requeued=behind, queue=Queue.MAIN)",
+        "return changed(job, requeued=behind)",
+    ),
+    Mutant(
+        "two requests to save at a time",
+        "constraints/proposal.py",
+        "    Preempt: (ActionKind.CHECKPOINT,),\n",
+        "",
+    ),
+    Mutant(
+        "a lone early report tells the speed",
+        "lifecycle/outcomes.py",
+        " or after_s > REACH * took_s:",
+        ":",
+    ),
+    Mutant(
+        "what earlier attempts have done counts as speed",
+        "lifecycle/outcomes.py",
+        "did = max(0.0, progress.work_done - (attempt.work_begun or 0.0))",
+        "did = progress.work_done",
     ),
 )

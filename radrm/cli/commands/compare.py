@@ -101,7 +101,9 @@ def compare(
         gpus=gpus,
         servers=servers,
     )
-    orders = options.names(order) or list(ORDERS if mix and not advise else ())
+    if mix is not None and advise:
+        raise UsageError(f"--advise measures no due times; leave out --import {form}")
+    orders = options.names(order) or list(ORDERS if mix else ())
     choices = Choices(
         gpus=gpus or options.USUAL_GPUS,
         order=next(iter(orders), None),
@@ -122,7 +124,7 @@ def compare(
         plan = "+".join(options.names(planner)) or None
         present = make_variant(base, base.policy, own, replace(choices, planner=plan))
         check_settings(choices.settings, [present.policy, *POLICIES])
-        draws = _load(source, present, 2 * seeds).draws
+        draws = _load(source, present, 1).draws
         tried = variants_to_try(base, present, choices, options.names(policy))
         with progress_bar() as progress:
             advice = find_advice(draws, present, *tried, metric, seeds, progress)

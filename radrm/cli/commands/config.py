@@ -73,6 +73,8 @@ def config_text(given: Config, file: ConfigFile) -> str:
     for key, value in meant_by_auto(given).items():
         by_default = "default, " if (key,) in remarks else ""
         remarks[key,] = f"{by_default}now {toml_value(value)}"
+    if given.slots.length_s > 0:
+        remarks["slots", "length_s"] = "the planner slots runs behind those above"
     table = {k: v for k, v in filled(given).to_table().items() if v != {}}
     head = f"# What a daemon started now would use: {plain(_where(file))}"
     return f"{head}\n{toml_text(table, remarks)}"

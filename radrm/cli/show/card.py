@@ -242,9 +242,10 @@ def _times(job: Document, now: float) -> Iterator[_Line]:
         if job[f"{key}_at"] is not None:
             yield key, when(job[f"{key}_at"], now)
     if job.get("expected_end_at") is not None:
-        latest = job["latest_end_at"]
-        later = latest is not None and latest > now
-        most = f", {show_seconds(latest - now)} at the latest" if later else ""
+        latest = job.get("latest_end_at")
+        most = ""
+        if latest is not None and latest > now:
+            most = f", {show_seconds(latest - now)} at the latest"
         yield "ends", f"{when(job['expected_end_at'], now)}{most}"
     if job.get("due_at") is not None:
         yield "due", f"{when(job['due_at'], now)}{_lateness(job)}"

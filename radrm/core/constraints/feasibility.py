@@ -6,15 +6,14 @@ reason, or the edit is refused, instead of waiting forever.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 
 from radrm.core.constraints.kinds import kind_refusal
 from radrm.core.constraints.matching import shortage
-from radrm.core.constraints.modes import mode_on
 from radrm.core.constraints.need import effective_need_mib, wants_whole_device
 from radrm.core.constraints.nodes import never_on_nodes
 from radrm.core.records import Device, Job, Role
-from radrm.core.state.state import State, owner_of
+from radrm.core.state.state import State
 from radrm.core.units import show_mib
 from radrm.core.words import Collocation
 
@@ -91,25 +90,3 @@ def wants_idle(state: State, job: Job) -> bool:
     """Return whether a job starts on idle devices only."""
     whole = state.settings.whole_devices or wants_whole_device(state, job)
     return whole or job.recovers_idle
-
-
-def fits_without(state: State, job: Job, role: Role, uuid: str, leaving: Collection[int]) -> bool:
-    """Return whether a suitable device has the memory for a waiting job once others have left it.
-
-    What the policy wants beyond that is not looked at. False if the free memory is unknown and
-    others stay.
-    """
-    ledger = state.ledgers[uuid]
-    stay = [each for job_id, each in ledger.holdings.items() if job_id not in leaving]
-    free = ledger.free_mib(owner_of(job.id))
-    if not stay:
-        if free is None or ledger.holdings:
-            return True
-        return (effective_need_mib(state, job, role) or 0) <= free
-    if wants_idle(state, job) or mode_on(state, job, role, ledger).whole_device:
-        return False
-    need = effective_need_mib(state, job, role)
-    if need is None or free is None or any(each.collocation.whole_device for each in stay):
-        return False
-    freed = [r.mib for r in ledger.reserved.every() if r.job_id in leaving]
-    return need <= free + sum(mib for mib in freed if mib is not None)

@@ -25,6 +25,8 @@ MEASURED_MARGIN = 1.2
 An assumption; estimates from past runs have learned bounds."""
 FASTER = 1.25
 """A job may work so many times as fast after its last report as before. An assumption."""
+REACH = 4.0
+"""A report tells the speed for so many times the time that its attempt had run. An assumption."""
 _BY_TERM = 128 + 15
 
 
@@ -92,14 +94,18 @@ def _work_done(job: Job, event: AttemptEnded) -> float:
 
 
 def _had_work_left(progress: Progress | None, attempt: Attempt, end: Instant) -> bool:
-    """Return whether a job was too slow to have done all its work after its last report."""
+    """Return whether a job was too slow to have done all its work after its last report.
+
+    True also if the report came so early in the attempt that it says nothing of the speed.
+    """
     if progress is None or progress.work_done is None:
         return False
     took_s = progress.at.since(attempt.started or attempt.launched)
     after_s = end.since(progress.at)
-    if took_s is None or after_s is None or took_s <= 0:
+    if took_s is None or after_s is None or took_s <= 0 or after_s > REACH * took_s:
         return True
-    return progress.work_done * (1.0 + FASTER * after_s / took_s) < 1.0
+    did = max(0.0, progress.work_done - (attempt.work_begun or 0.0))
+    return progress.work_done + did * FASTER * after_s / took_s < 1.0
 
 
 def _proven(job: Job, event: AttemptEnded, asked: Instant) -> bool:

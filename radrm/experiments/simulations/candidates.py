@@ -22,6 +22,7 @@ _LIMITS = {"magm": (0.70, 0.80, 0.90), "lug": (0.70, 0.80, 0.90)}
 _ORDERED = ("magm", "packing")
 """The policies to try with every order and planner, at their highest limit."""
 _UNTRIED_ORDERS = frozenset({"due", "latest-start", "weight"})
+_UNTRIED_PLANNERS = frozenset({"andreas", "deadline"})
 """They serve due times and weights, which no objective measures."""
 
 
@@ -30,7 +31,7 @@ def _combinations() -> Iterator[Combination]:
     for name in POLICIES:
         for limit in _LIMITS.get(name, (None,)):
             yield _of(name, PUBLISHED.order, PUBLISHED.planner, limit)
-    starting = [name for name in PLANNERS if _starts_jobs(name)]
+    starting = [n for n in PLANNERS if n not in _UNTRIED_PLANNERS and _starts_jobs(n)]
     orders = [name for name in ORDERS if name not in _UNTRIED_ORDERS]
     for name, order, planner in product(_ORDERED, orders, starting):
         yield _of(name, order, planner, max(_LIMITS.get(name, ()), default=None))

@@ -44,6 +44,7 @@ class Receiver:
     def __init__(self, path: str, give_away: bool) -> None:
         self.path = path
         self._give_away = give_away
+        self._mode = 0o711 if give_away else 0o700
         self._epoll = select.epoll()
         self._sockets: dict[int, socket.socket] = {}
         self._serials: dict[int, int] = {}
@@ -74,13 +75,14 @@ class Receiver:
         path = self._path(serial)
         folder = os.path.dirname(path)
         with contextlib.suppress(FileExistsError):
+            os.mkdir(self.path, 0o700)  # it was removed while the daemon ran
+            os.chmod(self.path, self._mode)
+        with contextlib.suppress(FileExistsError):
             os.mkdir(folder, 0o700)
         found = os.lstat(folder)
         if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid():
             raise OSError(f"{folder} is not a folder of this daemon")
-        os.chmod(
-            folder, 0o711 if self._give_away else 0o700
-        )  # mkdir's own mode is cut by the umask
+        os.chmod(folder, self._mode)  # mkdir's own mode is cut by the umask
         opened = receive(path)
         try:
             if self._give_away:

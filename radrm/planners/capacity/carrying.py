@@ -8,6 +8,8 @@ again. Each call proposes what can be done now:
     Migrate   a job that is to run elsewhere, where the GPUs are free
     Start     a waiting job whose GPUs are free
 
+A job is not stopped in its first seconds, since the core would pause it; the plan waits for it.
+
 Nothing is asked for ever. A job that did not stop when asked twice is left alone for a while. One
 that the core did not start, although its GPUs are free, is left out of the plans for a while; the
 rule's `explain` says so. Both lead to a new plan.
@@ -19,7 +21,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from radrm.core.proposals import Migrate, Preempt, Proposal, Start
-from radrm.core.records import LOCAL_NODE, Device, Job, Placement, Share
+from radrm.core.records import LOCAL_NODE, Attempt, Device, Job, Placement, Share
 from radrm.core.snapshot import Snapshot
 from radrm.core.words import ActionKind, Collocation, DeviceKind, JobState
 from radrm.planners.capacity.durations import sizes
@@ -29,6 +31,8 @@ from radrm.planners.capacity.situation import Situation
 SOON_S = 1.0
 """When to look again while a plan is being carried out."""
 _TRIES = 2
+_REJECTED = 20
+"""So often the core may reject the request, before the job counts as one that does not stop."""
 _HOLD_S = 30.0
 """For so long a job may wait on free GPUs: the core refuses its start, or CPUs are missing."""
 
@@ -41,8 +45,8 @@ class Carrying:
     situation: Situation
     memory: Memory
     patience_s: float
-    waits: bool = False
-    """True afterwards if something is still to be done."""
+    again_s: float | None = None
+    """Afterwards: in how many seconds to look again; None if nothing is left to be done."""
 
     def proposals(self) -> Iterator[Proposal]:
         """Yield what can be done now."""
@@ -61,7 +65,7 @@ class Carrying:
             free = placement is not None and self.situation.ready.issuperset(uuids)
             if not free or placement is None or taken.intersection(uuids):
                 self.memory.tried.pop(job_id, None)
-                self.waits = True
+                self._wait()
                 continue
             self._note_try(job_id)
             taken.update(uuids)
@@ -75,7 +79,7 @@ class Carrying:
         memory, situation = self.memory, self.situation
         wanted = {uuid for uuids in memory.plan.values() for uuid in uuids}
         if situation.leaving:
-            self.waits = True
+            self._wait()
         moved: set[str] = set()
         for job_id, live in situation.live.items():
             job = situation.jobs.get(job_id) or self.snapshot.job(job_id)
@@ -85,10 +89,12 @@ class Carrying:
             if job is None or keeps or (uuids is None and not wanted.intersection(here)):
                 memory.asked.pop(job_id, None)
                 continue
-            self.waits = True
-            if job.state is not JobState.RUNNING or live.asked(ActionKind.CHECKPOINT) is not None:
+            young_s = self._young_s(live)
+            self._wait(max(SOON_S, young_s))
+            busy = live.asked(ActionKind.CHECKPOINT) is not None
+            if young_s > 0 or busy or job.state is not JobState.RUNNING:
                 continue
-            if not self._may_ask(job_id, live.serial):
+            if not self._may_ask(live):
                 continue
             if uuids is not None and situation.ready.issuperset(uuids):
                 placement = placement_of(job, uuids, self.snapshot)
@@ -98,16 +104,32 @@ class Carrying:
                     continue
             yield Preempt(job_id=job_id)
 
-    def _may_ask(self, job_id: int, serial: int) -> bool:
+    def _wait(self, seconds: float = SOON_S) -> None:
+        self.again_s = seconds if self.again_s is None else min(self.again_s, seconds)
+
+    def _young_s(self, live: Attempt) -> float:
+        """Return for how long an attempt is not to be stopped.
+
+        One that is preempted earlier counts as a setback, and the core pauses its job.
+        """
+        now, least_s = self.snapshot.now, self.snapshot.settings.retry_s
+        return max(0.0, least_s - (now.since(live.launched) or 0.0))
+
+    def _may_ask(self, live: Attempt) -> bool:
         """Note that a job is asked to stop. False if it did not stop before: it is left alone."""
-        memory, now_s = self.memory, self.snapshot.now.boot_s
+        memory, job_id = self.memory, live.job_id
+        at = live.checkpoint_asked
+        answer_s = -1.0 if at is None else at.boot_s
         before = memory.asked.get(job_id)
-        times = before[2] if before is not None and before[0] == serial else 0
-        if times >= _TRIES:
-            memory.kept[job_id] = (serial, now_s + self.patience_s)
+        if before is None or before[0] != live.serial:
+            before = (live.serial, answer_s, 0, 0)
+        failed = before[2] + (answer_s > before[1])
+        if failed >= _TRIES or before[3] >= _REJECTED:
+            until_s = self.snapshot.now.boot_s + self.patience_s
+            memory.kept[job_id] = (live.serial, until_s)
             memory.asked.pop(job_id, None)
             return False
-        memory.asked[job_id] = (serial, now_s, times + 1)
+        memory.asked[job_id] = (live.serial, answer_s, failed, before[3] + 1)
         return True
 
     # ------------------------------------------------------------- jobs that wait
@@ -115,7 +137,7 @@ class Carrying:
     def _note_try(self, job_id: int) -> None:
         """Note that a job's GPUs are free; after some time without a start it rests."""
         memory, now_s = self.memory, self.snapshot.now.boot_s
-        self.waits = True
+        self._wait()
         if now_s - memory.tried.setdefault(job_id, now_s) >= _HOLD_S:
             memory.resting[job_id] = now_s + self.patience_s
             del memory.tried[job_id]

@@ -29,6 +29,7 @@ from radrm.core.records import (
     Role,
     Share,
 )
+from radrm.core.rules import Planner
 from radrm.core.scheduler import Scheduler
 from radrm.core.settings import CoreSettings
 from radrm.core.words import (
@@ -62,7 +63,9 @@ class Mute(World):
 
     prompt = True
 
-    def __init__(self, server: tuple[Device, ...]) -> None:
+    def __init__(
+        self, server: tuple[Device, ...], planners: Sequence[Planner] | None = None
+    ) -> None:
         self.server = server
         self.processes: dict[int, int] = {}
         """The job of each attempt whose processes may run, by serial: the truth."""
@@ -73,7 +76,7 @@ class Mute(World):
         """The jobs that have proven to have saved."""
         self.sent: set[int] = set()
         """The jobs that were to go behind all others."""
-        super().__init__(server, settings=CORE)
+        super().__init__(server, settings=CORE, planners=planners)
 
     # ------------------------------------------------------------- the host
 

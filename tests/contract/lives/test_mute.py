@@ -6,18 +6,22 @@ reason than the one that stands, and no job runs twice.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from radrm.core.records import Device
+from radrm.core.rules import Planner
 from radrm.core.words import DeviceKind
+from radrm.planners.slots import Slots
+from radrm.policies.magm import Magm
 from tests.contract.lives.mute import PROPOSALS, Mute
 from tests.contract.lives.test_fuzz import move
-from tests.world import gpus
+from tests.world import default_planner, gpus
 
 SERVERS = (gpus(2), gpus(3), gpus(2, kind=DeviceKind.MIG, profile="1g.5gb"))
+WITH_SLOTS = (default_planner(), Slots(Magm(), length_s=60.0, warn_s=20.0))
 numbers = st.integers(0, 9)
 submits = move(
     Mute.hand_in,
@@ -53,12 +57,19 @@ moves = st.one_of(
 
 
 @settings(max_examples=250, derandomize=True, report_multiple_bugs=False)
-@given(server=st.sampled_from(SERVERS), made=st.lists(moves, min_size=15, max_size=40))
+@given(
+    server=st.sampled_from(SERVERS),
+    planners=st.sampled_from([None, WITH_SLOTS]),
+    made=st.lists(moves, min_size=15, max_size=40),
+)
 def test_whatever_the_host_answers_every_action_and_every_reservation_ends(
-    server: tuple[Device, ...], made: list[Callable[[Mute], None]]
+    server: tuple[Device, ...],
+    planners: Sequence[Planner] | None,
+    made: list[Callable[[Mute], None]],
 ) -> None:
-    world = Mute(server)
+    world = Mute(server, planners)
     for make in made:
         make(world)
         world.check()
+        assert not world.scheduler.errors(world.now)
     world.end_in_silence()

@@ -123,6 +123,47 @@ def test_an_end_after_a_request_to_save(case: End) -> None:
         assert (job.saved_at is not None) is bool(case.proven or case.file or case.answered)
 
 
+@pytest.mark.parametrize(
+    ("at_s", "done", "then_s", "outcome"),
+    [
+        (1.0, 0.001, LONG_S, LEFT),  # its first step was fast, and says nothing of the others
+        (10.0, 0.05, LONG_S, LEFT),
+        (1000.0, 0.3, 3000.0, DONE),
+        (1000.0, 0.1, 3000.0, LEFT),
+        (1000.0, 0.99, 5.0, LEFT),
+    ],
+)
+def test_an_early_report_says_little_of_the_rest(
+    at_s: float, done: float, then_s: float, outcome: Outcome
+) -> None:
+    world = World(gpus(1), settings=CORE)
+    job = world.submit(GIB, smact=0.1, checkpoint=Checkpoint(SIGNAL))
+    world.obey = False
+    world.pass_time(at_s)
+    world.report(job, work_done=done)
+    world.pass_time(then_s)
+    ask(world)
+    world.pass_time(1.0)
+    end(world, job, OK)
+    assert world.attempts[1, 1].outcome is outcome
+
+
+def test_what_earlier_attempts_have_done_is_no_speed() -> None:
+    world, job = saving(SIGNAL)
+    propose(world, Preempt(job_id=1))
+    world.pass_time(1.0)
+    save(world, job, 0.5)
+    end(world, job, BY_TERM)
+    world.step(ev.AttemptStarted(at=world.now, job_id=1, serial=2))
+    world.pass_time(100.0)
+    world.report(job, work_done=0.51)
+    world.pass_time(300.0)
+    ask(world)
+    world.pass_time(1.0)
+    end(world, job, OK)
+    assert world.attempts[1, 2].outcome is LEFT, "it did a hundredth of its work in 100 s"
+
+
 def test_what_was_saved_before_stays_without_a_proof() -> None:
     world, job = saving(EXIT)
     save(world, job, 0.4)

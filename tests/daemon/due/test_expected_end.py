@@ -101,6 +101,22 @@ def test_neighbours_delay_the_end(store: Store) -> None:
     assert shared[0] > alone[0] and shared[1] > alone[1]
 
 
+def test_beside_the_same_neighbours_the_end_stays(store: Store) -> None:
+    world = World(gpus(1))
+    world.smact["GPU-0"] = 0.1
+    jobs = [predicted(world, 1000.0, 1200.0)]
+    world.pass_time(1.0)
+    for _ in range(2):
+        jobs.append(predicted(world, 1000.0, 1200.0))
+        world.pass_time(1.0)
+    first = left(world, store, jobs[0])
+    for _ in range(40):
+        world.pass_time(10.0)
+    second = left(world, store, jobs[0])
+    assert first is not None and second is not None and first[0] > 1050
+    assert second[0] + 400.0 == pytest.approx(first[0], abs=30.0)
+
+
 def test_progress_beats_a_predicted_duration(store: Store) -> None:
     world = World(gpus(1))
     job = predicted(world, 1000.0, 1200.0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import socket
 import stat
 from collections.abc import Iterator
@@ -131,7 +132,20 @@ def test_what_stands_in_the_way_costs_the_reports_only(
         (short / "1" / "socket").mkdir(parents=True)
     assert receiver.open(1, UID) == ""
     assert "attempt 1 cannot report its progress" in caplog.text
+    assert str(short / "1") in caplog.text
     receiver.close(1)
+
+
+def test_a_folder_that_somebody_removes_is_made_again(short: Path) -> None:
+    folder = short / "progress"
+    folder.mkdir()
+    receiver = Receiver(str(folder), give_away=False)
+    receiver.open(1, UID)
+    shutil.rmtree(folder)
+    path = receiver.open(2, UID)
+    assert send(path, b"step=1") == 1 and receiver.read(2, 9) == [b"step=1"]
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+    receiver.release()
 
 
 def test_a_path_that_no_program_could_address_is_not_bound(

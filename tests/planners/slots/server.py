@@ -17,7 +17,7 @@ from radrm.policies.exclusive import Exclusive
 from tests.world import GIB, World, default_planner, gpus
 
 LENGTH_S, WARN_S = 1000.0, 100.0
-SLOTS = Slots(LENGTH_S, WARN_S)
+SLOTS = Slots(Exclusive(), LENGTH_S, WARN_S)
 NONE, SIGNAL, EXIT = CheckpointKind.NONE, CheckpointKind.SIGNAL, CheckpointKind.EXIT
 CORE = CoreSettings(smact_warm_s=0, smact_after_exit_s=0, checkpoint_limit_s=50.0)
 
@@ -35,7 +35,9 @@ class Server(World):
         self.prompt = prompt
         policy = changes.pop("policy", Exclusive())
         changes.setdefault("settings", replace(CORE, whole_devices=policy.whole_device))
-        super().__init__(devices, planners=(default_planner(policy), slots), **changes)
+        super().__init__(
+            devices, planners=(default_planner(policy), replace(slots, policy=policy)), **changes
+        )
 
     def step(self, event: ev.Event) -> Decision:
         decision = super().step(event)

@@ -13,6 +13,7 @@ from radrm.deadlines.costs import Zone
 from radrm.orders.fair import Fair
 from radrm.orders.shortest import Shortest
 from radrm.planners.slots import Slots
+from radrm.policies.exclusive import Exclusive
 from radrm.policies.magm import Magm
 from tests.planners.slots.server import EXIT, LENGTH_S, NONE, SIGNAL, SLOTS, WARN_S, Server
 from tests.world import GIB, gpus
@@ -160,7 +161,7 @@ def test_a_restart_knows_the_slots() -> None:
 def test_a_restart_with_a_shorter_slot_uses_it() -> None:
     world = two_jobs()
     world.later(ASK_S / 2)
-    planners = (world.rules.planners[0], Slots(LENGTH_S / 4, 10.0))
+    planners = (world.rules.planners[0], Slots(Exclusive(), LENGTH_S / 4, 10.0))
     world.rules = replace(world.rules, planners=planners)
     world.restart()
     world.later(1.0)

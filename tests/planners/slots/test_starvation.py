@@ -105,7 +105,9 @@ jobs = st.tuples(
     st.sampled_from([1, 1, 1, 2, 3]),
     st.sampled_from([4, 12, 20, 35]).map(lambda gib: gib * GIB),
 )
-slots = st.sampled_from([Slots(200.0, 100.0), Slots(200.0, 0.0), Slots(1000.0, 60.0)])
+slots = st.sampled_from([(200.0, 100.0), (200.0, 0.0), (1000.0, 60.0)]).map(
+    lambda times: Slots(Exclusive(), *times)
+)
 
 
 @settings(max_examples=60, derandomize=True, report_multiple_bugs=False)

@@ -161,3 +161,10 @@ def test_with_several_servers_only_jobs_that_can_begin_on_one_gpu_fit() -> None:
     jobs = [job(line=2), job(gpus=2, line=3)]
     kept = fitting(jobs, [40000, 40000], several=True)
     assert kept.jobs == (jobs[0],) and "duration_s@2xKIND" in kept.notes[0]
+
+
+def test_the_published_loop_has_one_server_and_one_run_time() -> None:
+    one = Scenario(parse("sim:1xV100-32GB"), fidelity="published", estimator="declared")
+    for jobs, found in (([timed()], one), ([job()], replace(one, devices=MIXED))):
+        with pytest.raises(UsageError, match="one server and one run time"):
+            simulate(jobs, found)

@@ -1,0 +1,78 @@
+"""Jobs that give way to others at the end of their time slots, on a real daemon.
+
+The clock runs fast: a slot lasts 2 s, and a job that never answers is given up after 2 s.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.daemon.harness import DaemonHome
+from tests.daemon.survival.test_saving import (
+    at_work,
+    begin,
+    log_of,
+    saved_file,
+    saved_step,
+    trainer,
+)
+from tests.waiting import wait_until
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Iterator[DaemonHome]:
+    found = DaemonHome(tmp_path, gpus="sim:1xA100-40GB", scale=50.0)
+    found.settings += ["checkpoint.patience_s=2", "policy=exclusive", "order=fifo"]
+    found.settings += ["slots.length_s=100", "slots.warn_s=20"]
+    found.start()
+    yield found
+    found.close()
+
+
+@pytest.mark.parametrize("kind", ["signal", "exit"])
+def test_a_job_gives_way_and_goes_on_from_what_it_has_saved(home: DaemonHome, kind: str) -> None:
+    first = begin(home, kind, "--saves")
+    assert "slots: its time slot" in home.radrm("status", str(first)).stdout
+    second = begin_after(home, first, kind)
+    document = home.job(first)
+    assert document["state"] == "PENDING" and document["saved_work_done"] > 0
+    step = saved_step(home, first)
+    wait_until(lambda: home.job(first)["attempts"] == 2, "the end of the other's slot")
+    assert home.job(second)["state"] == "PENDING", home.job(second)
+    wait_until(lambda: at_work(home, first, 2), "it to be at work")
+    line = log_of(home, first, 2).read_text().split("s  speed")[0]
+    assert float(line.split()[3].split("/")[0]) >= step - 0.1
+
+
+def begin_after(home: DaemonHome, first: int, kind: str) -> int:
+    """Submit another job, which starts when the first has given way to it."""
+    second = home.submit(f"--checkpoint={kind}", *trainer("--saves"))
+    why = home.radrm("explain", str(second)).stdout
+    assert f"job {first} (radrm-simjob)" in why and "time slot" in why, why
+    wait_until(lambda: home.job(second)["attempts"] == 1, f"the first to give way: {home.said()}")
+    return second
+
+
+def test_one_that_never_saves_runs_on(home: DaemonHome) -> None:
+    first = begin(home, "signal", "--saves", "never")
+    second = home.submit("--", "radrm-simjob")
+    wait_until(lambda: home.job(first)["checkpoint_error"], "the request to be given up")
+    document = home.job(first)
+    assert (document["state"], document["attempts"]) == ("RUNNING", 1)
+    assert "it has not saved its work" in document["checkpoint_error"]
+    assert home.job(second)["state"] == "PENDING"
+
+
+def test_a_daemon_killed_between_the_save_and_the_stop_goes_on(home: DaemonHome) -> None:
+    first = begin(home, "signal", "--saves", "20")
+    second = home.submit("--", "radrm-simjob", "--seconds", "5000")
+    wait_until(lambda: "saving at" in log_of(home, first).read_text(), "the request to reach it")
+    home.kill()
+    wait_until(saved_file(home, first).exists, "the save, which no daemon hears of")
+    home.start()
+    home.wait_state(second, "RUNNING")
+    document = home.job(first)
+    assert document["state"] == "PENDING" and document["saved_work_done"] > 0
