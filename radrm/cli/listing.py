@@ -33,6 +33,7 @@ GROUPS: dict[str, dict[str, str]] = {
         "resume": "Let drained GPUs take jobs again.",
         "mps": "CUDA MPS: jobs of one user share a GPU, each with a memory cap.",
         "shares": "Show the recent GPU time of users, and whose job is next.",
+        "report": "Show the energy that users, jobs or GPUs have used, and its cost.",
         "bench": "Measure on this server.",
         "profile": "Run a few steps of a job on each free kind and number of GPUs.",
     },
@@ -56,7 +57,7 @@ COMMANDS: dict[str, str] = {name: line for group in GROUPS.values() for name, li
 EVERYDAY = frozenset(
     {
         *("cancel", "checkpoint", "drain", "explain", "gpus", "hold", "logs", "migrate"),
-        *("progress", "release", "requeue", "resume", "shares", "status", "wait"),
+        *("progress", "release", "report", "requeue", "resume", "shares", "status", "wait"),
     }
 )
 """Commands that start without typer: their modules have `PARAMETERS`."""

@@ -158,7 +158,7 @@ class DeadlinesConfig:
 
 @dataclass(frozen=True, slots=True)
 class EnergyConfig:
-    """What energy costs, and how much power GPUs may draw."""
+    """What [energy](energy.md) costs, and how much power GPUs may draw."""
 
     price: float | Mapping[str, float] = 0.25
     """Price of a kWh. By local hour: `{ "00:00" = 0.18, "06:00" = 0.31, "22:00" = 0.18 }`."""

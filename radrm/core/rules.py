@@ -130,6 +130,9 @@ class SlowPlanner(AnyPlanner, Protocol):
     A planner is slow if it has `think`. It makes one plan at a time. Events meanwhile lead to
     one more plan. A proposal is dropped if its job has changed since the snapshot, except by a
     report of progress.
+
+    One that needs a large library can have `get_ready()`, which imports it. The process calls it
+    at its start: later it may not be allowed to read the library's files.
     """
 
     def think(self, snapshot: Snapshot, state: Any) -> Plan:

@@ -33,9 +33,11 @@ from radrm.daemon.serving.turns import Turns
 from radrm.daemon.views.expected import Foresight
 from radrm.daemon.views.tables import Tables
 from radrm.daemon.wakeups import Wakeups
+from radrm.deadlines.costs import Costs
 from radrm.host.attempts.launcher import Launcher
 from radrm.host.clock import Clock
 from radrm.host.estimation.service import Estimated
+from radrm.host.gpus.power_limit import PowerLimits
 from radrm.host.gpus.unmanaged_watch import UnmanagedWatch
 from radrm.host.node import NodeWatch
 from radrm.host.planning.service import Planned, PlanningService
@@ -68,6 +70,8 @@ class Parts:
     site: Site
     unmanaged: UnmanagedWatch
     node: NodeWatch
+    costs: Costs
+    limits: PowerLimits | None
     foresight: Foresight
     count_every_s: float
     """Seconds between two looks at what jobs have used of the server."""
@@ -134,6 +138,10 @@ class Loop:
     def acknowledge(self, uuid: str) -> None:
         """Forget the faults that were read on a device; an administrator has checked it."""
         self._monitor.acknowledge(uuid)
+
+    def save_volatile(self) -> None:
+        """Write now what waits for the next transaction, unless the store cannot be written."""
+        self._decisions.save_volatile()
 
     @property
     def unsaved(self) -> bool:

@@ -42,6 +42,7 @@ from radrm.host.estimation.asking import Asking
 from radrm.host.estimation.leftovers import Leftovers
 from radrm.host.estimation.probe import SIMULATED_DRIVER, driver_version
 from radrm.host.estimation.service import EstimationService
+from radrm.host.gpus.power_limit import LimitedGpus, PowerLimits, nvml_power
 from radrm.host.gpus.readings import open_gpus
 from radrm.host.gpus.source import GpuSource
 from radrm.host.gpus.unmanaged_watch import UnmanagedWatch
@@ -84,6 +85,7 @@ class Devices:
     description: str
     renew: Callable[[], GpuSource] | None = None
     """Opens a new source, for when a call of `source` never returns."""
+    limits: PowerLimits | None = None
 
 
 def run(gpus: str | None, time_scale: float, settings: Sequence[str]) -> None:
@@ -97,7 +99,7 @@ def run(gpus: str | None, time_scale: float, settings: Sequence[str]) -> None:
     for cause in contradictions(config):
         log.warning("%s", cause)
     zone = site_zone()
-    rules = make_rules(config, zone)
+    rules, costs = make_rules(config, zone), make_costs(config, zone)
     Asking(config)  # raises for a bad setting, before anything is locked or made
     if gpus is not None:
         parse(gpus)  # raises for a bad specification, before anything is locked or made
@@ -120,6 +122,7 @@ def run(gpus: str | None, time_scale: float, settings: Sequence[str]) -> None:
         limit = RuleLimit()
         scheduler = Scheduler(rules, core, limit=limit)
         store = home.open_store()
+        store.energy.zone = zone
         # On cgroup v1 the groups cost 12 ms a launch, and only planners of running jobs need them.
         account = not set(config.planner) <= {"default", "backfill", "deadline"}
         launcher = Launcher(paths.state, devices.clock, controllers=controllers, account=account)
@@ -161,7 +164,9 @@ def run(gpus: str | None, time_scale: float, settings: Sequence[str]) -> None:
                 kill_grace_s=KILL_GRACE_S,
             ),
             node=NodeWatch(config.node, shares_refused=controllers.shares_refused),
-            foresight=Foresight(scheduler, rules.planners, make_costs(config, zone), limit),
+            costs=costs,
+            limits=devices.limits,
+            foresight=Foresight(scheduler, rules.planners, costs, limit),
             count_every_s=config.progress.interval_s,
             unmanaged=UnmanagedWatch(config.unmanaged, launcher.owner_of, os.getuid() == 0),
         )
@@ -202,6 +207,8 @@ def run(gpus: str | None, time_scale: float, settings: Sequence[str]) -> None:
             planning.close()
             if devices.mps is not None:
                 devices.mps.close()
+            if devices.limits is not None:
+                devices.limits.put_back()
             devices.source.close()
             store.close()
         log.info("radrm ends; running jobs run on, and the next daemon re-adopts them")
@@ -238,6 +245,8 @@ def _lock(paths: Paths) -> AbstractContextManager[object]:
 def find_devices(paths: Paths, config: Config, gpus: str | None, time_scale: float) -> Devices:
     """Simulated GPUs if `gpus` is given, else the real ones; never one in place of the other."""
     if gpus is not None:
+        if config.energy.power_limit_w:
+            log.warning("energy.power_limit_w is ignored: simulated GPUs have no power limit")
         driver = ensure_driver(Path(paths.run), gpus, time_scale)
         source = SimulatedGpus(driver.socket, mps=config.mps.enabled)
         return Devices(
@@ -259,11 +268,18 @@ def find_devices(paths: Paths, config: Config, gpus: str | None, time_scale: flo
     mps = MpsService(
         config.mps, paths.run, driver_compute_modes(f"{paths.state}/compute-modes.json")
     )
+    watts = config.energy.power_limit_w
+    limits = PowerLimits(watts, f"{paths.state}/power-limits.json", nvml_power())
+    if watts:
+        limits.check(gpus_here.devices())
+    else:
+        limits.put_back()  # those of a killed daemon
     return Devices(
-        source=MpsGpus(gpus_here, mps),
+        source=LimitedGpus(MpsGpus(gpus_here, mps), limits),
         clock=Clock(),
         environment={},
         mps=mps,
         description="NVML" if gpus_here.name == "nvml" else gpus_here.name,
-        renew=lambda: MpsGpus(open_gpus(config.readings), mps),
+        renew=lambda: LimitedGpus(MpsGpus(open_gpus(config.readings), mps), limits),
+        limits=limits,
     )

@@ -147,12 +147,15 @@ def refuse_past(text: str, here: Here) -> None:
 
 
 def too_late(needs_s: float | None, due_s: float | None, now_s: float) -> str | None:
-    """Return why a job cannot end in time, even if it runs from now on; None if it can."""
+    """Return why a job cannot end in time, even if it runs from now on; None if it can.
+
+    `needs_s`: its expected run time from now on.
+    """
     if needs_s is None or due_s is None or now_s + needs_s <= due_s:
         return None
     left, needs = show_seconds(max(0.0, due_s - now_s)), show_seconds(needs_s)
     late = show_seconds(now_s + needs_s - due_s)
-    return f"it is due in {left} and needs {needs}, so it will be late by at least {late}"
+    return f"it is due in {left} and needs about {needs}, so it will be late by about {late}"
 
 
 def written(at_s: float, offset_s: float) -> str:

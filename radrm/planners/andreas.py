@@ -27,6 +27,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
 
@@ -117,6 +118,11 @@ class Andreas:
             raise ValueError(f"unknown_duration_s = {self.unknown_duration_s:g} is not above 0")
         if self.method == _RANDOM and find_spec("numpy") is None:
             raise ValueError("needs numpy; install it: pip install 'radrm[andreas]'")
+
+    def get_ready(self) -> None:
+        """Import numpy."""
+        if self.method == _RANDOM:
+            import_module("radrm.planners.capacity.randomized")
 
     def think(self, snapshot: Snapshot, state: Any) -> Plan:
         now = snapshot.now

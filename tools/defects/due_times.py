@@ -50,16 +50,22 @@ MUTANTS = (
         "return now.wall_s, None",
     ),
     Mutant(
-        "every waiting job is taken for the head of its line",
+        "every waiting job is taken for the next one",
         _EXPECTED,
-        "        if head.id != job.id:\n",
-        "        if False:\n",
+        'if refusals is None or any(refusal.rule == "order" for refusal in refusals):',
+        "if False:",
     ),
     Mutant(
         "a job that is over its due time is not late before it ends",
         _EXPECTED,
-        "return now.wall_s - due_s if now.wall_s > due_s else 0.0 if in_time else None",
+        "return least_s if least_s > 0 else 0.0 if in_time else None",
         "return 0.0 if in_time else None",
+    ),
+    Mutant(
+        "a job that waits for cheap energy starts when a GPU is free",
+        _EXPECTED,
+        'frozenset({"price", "cheaper"})',
+        'frozenset({""})',
     ),
     Mutant(
         "the weight does not count",

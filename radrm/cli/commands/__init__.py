@@ -16,6 +16,7 @@ The files, in the order in which they may import one another:
     edit        `radrm edit`
     gpus        `radrm gpus`
     shares      `radrm shares`
+    report      `radrm report`
     drain       `radrm drain`
     resume      `radrm resume`
     mps         `radrm mps`

@@ -185,7 +185,9 @@ def _print(request: SubmitRequest, results: list[dict[str, Any]], unserved: Path
     for result in results:
         if result["error"] is not None:
             print(f"radrm: {result['error']}", file=sys.stderr)
-        elif request.parsable:
+            continue
+        _warn_if_late(result)
+        if request.parsable:
             print(result["ticket"])
         elif not request.json:
             for note in (*result["job_file"].notes, *_unknown_gpus(result)):
@@ -218,18 +220,22 @@ def _unknown_gpus(result: dict[str, Any]) -> list[str]:
     ]
 
 
-def _due(result: dict[str, Any]) -> str:
-    """When the job is due, as it was understood. Warns of a job that cannot be in time."""
-    job_file = result["job_file"]
-    if job_file.options.due_s is None:
-        return ""
+def _warn_if_late(result: dict[str, Any]) -> None:
+    """Warn of a job that cannot end in time."""
+    if result["job_file"].options.due_s is None:
+        return
     from radrm.jobfile.moments import too_late
 
-    late = too_late(result["needs_s"], job_file.options.due_s, result["now_s"])
+    late = too_late(result["needs_s"], result["job_file"].options.due_s, result["now_s"])
     if late is not None:
         where = result["file"] or result["name"]
         print(f"radrm: warning: {where}: {late}", file=sys.stderr)
-    return f", due {job_file.raw['due']}"
+
+
+def _due(result: dict[str, Any]) -> str:
+    """When the job is due, as it was understood."""
+    job_file = result["job_file"]
+    return "" if job_file.options.due_s is None else f", due {job_file.raw['due']}"
 
 
 def _elements(result: dict[str, Any]) -> str:

@@ -7,6 +7,7 @@ The files, in the order in which they may import one another:
     jobs         rows of jobs, and the words that describe a job
     devices      rows of GPUs
     shares       rows of users with their recent GPU time
+    energy       the energy report
     card         one job with all its facts
     explanation  why a job waits, device by device
     log          a job's log on standard output

@@ -254,16 +254,20 @@ def _times(job: Document, now: float) -> Iterator[_Line]:
 
 
 def _lateness(job: Document) -> str:
-    """As `, late by 40m, which costs 2.00 (weight 3)`; "" if that is unknown."""
+    """As `, expected to be late by 40m, which costs 2.00 (weight 3)`; "" if that is unknown."""
     late_s, cost, ended = job.get("late_s"), job.get("cost"), job["state"] in FINAL
     if late_s is None:
         return ""
     if late_s < 1:
         return ", in time" if ended else ", expected in time"
-    tense = "" if ended or job["expected_end_at"] is None else "expected to be "
+    if ended:
+        late = "late by"
+    else:
+        known = job["expected_end_at"] is not None
+        late = "expected to be late by" if known else "late by at least"
     weight = "" if job["weight"] == 1 else f" (weight {job['weight']:g})"
     price = "" if cost is None else f", which costs {cost:.2f}{weight}"
-    return f", {tense}late by {span(late_s)}{price}"
+    return f", {late} {span(late_s)}{price}"
 
 
 def attempts_table(job: Document, attempts: Sequence[Document]) -> Rows:

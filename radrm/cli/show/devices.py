@@ -92,12 +92,18 @@ def devices_table(devices: Sequence[Document]) -> Rows:
             show_mib(device["unmanaged_mib"]),
             show_mib(device["free_mib"]),
             show_smact(device["smact"]),
-            show_watts(device["power_w"]),
+            _power(device),
             *([_near(device) or "-"] if several else []),
             device_jobs(device),
             plain(device["reason"] or ""),
         )
     return table
+
+
+def _power(device: Document) -> str:
+    """The power, and the limit that radrm has set: `212/300`."""
+    limit_w = device.get("power_limit_w")
+    return show_watts(device["power_w"]) + (f"/{show_watts(limit_w)}" if limit_w else "")
 
 
 def device_name(device: Document) -> str:

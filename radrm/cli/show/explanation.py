@@ -66,7 +66,8 @@ def outlook(job: Document, now: float) -> str:
         late_s = job.get("late_s")
         parts.append(f"due {clock(due, now)}")
         if late_s is not None:
-            parts[-1] += f": late by {span(late_s)}" if late_s >= 1 else ": in time"
+            least = "" if ended or job["expected_end_at"] is not None else "at least "
+            parts[-1] += f": late by {least}{span(late_s)}" if late_s >= 1 else ": in time"
         elif job.get("needs_s") is not None:
             parts[-1] += f": it must start before {clock(due - job['needs_s'], now)}"
     return "; ".join(filter(None, parts))

@@ -10,6 +10,7 @@ from typing import Any, TypeAlias
 from radrm.config.values import MOST_CPUS
 from radrm.core.records import Instant, Job, JobSpec, Needs, Role
 from radrm.core.words import Collocation
+from radrm.daemon.answers.energy import energy
 from radrm.daemon.answers.status import paged, status
 from radrm.daemon.intake.estimation import SAME_RUNS
 from radrm.daemon.launching import log_paths
@@ -26,6 +27,7 @@ from radrm.estimators.learning.fingerprint import parts_of
 from radrm.estimators.learning.learned import MOST_RUNS
 from radrm.estimators.learning.profile import profile_of
 from radrm.host.clock import Clock
+from radrm.host.gpus.power_limit import PowerLimits
 
 Question: TypeAlias = Callable[[Loop, Words, int], Any]
 """Takes the request and the client's uid. Returns the answer, or the work that leads to it."""
@@ -111,11 +113,20 @@ def gpus(loop: Loop, words: Words, uid: int) -> list[Document]:
     now, unmanaged = loop.clock.now(), loop.parts.unmanaged
     documents = device_documents(loop.scheduler.snapshot, now)
     for document in documents:
+        _add_limit(document, loop.parts.limits)
         document["unmanaged"] = [
             process | unmanaged.action_taken(process["pid"], now.boot_s)
             for process in document["unmanaged"]
         ]
     return documents
+
+
+def _add_limit(document: Document, limits: PowerLimits | None) -> None:
+    """Add the power limit that radrm has set; None without one."""
+    gpu = document["parent"] or document["uuid"]
+    document["power_limit_w"] = limits.of.get(gpu) if limits is not None else None
+    if limits is not None and gpu in limits.why_not:
+        document["notes"].append(limits.why_not[gpu])
 
 
 def shares(loop: Loop, words: Words, uid: int) -> Document:
@@ -226,5 +237,6 @@ QUESTIONS: dict[str, Question] = {
     "health": health,
     "mps": mps,
     "shares": shares,
+    "energy": energy,
     "check": check,
 }

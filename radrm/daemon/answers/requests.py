@@ -119,7 +119,7 @@ def take_in_now(loop: Loop, words: Words, uid: int) -> Work[list[Document | None
         job = loop.scheduler.snapshot.job(taken.first_id) if taken else None
         if job is None and taken is not None:
             job = loop.store.job(taken.first_id)
-        found.append(documents.job(job, now, reason=None) if job is not None else None)
+        found.append(documents.job(job, now) if job is not None else None)
         if pace.spent:
             yield from pace.rest()
     return found

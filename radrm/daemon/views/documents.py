@@ -57,11 +57,12 @@ class JobDocuments:
         other jobs wait behind it."""
         job = row.job
         behind = self._behind(job)
+        refusals = None if behind is not None else self._refusals(job, now)
         if behind is not None:
             reason: str | None = f"behind job {behind}"
         else:
-            reason = self.why_waiting(job, now)
-        document = self._document(job, now, reason, behind)
+            reason = in_one_line(self._scheduler.snapshot, refusals or ())
+        document = self._document(job, now, reason, behind, refusals)
         document["position"] = row.position
         if row.last is not None and job.array is not None and row.last.array is not None:
             first, last = job.array.index, row.last.array.index
@@ -72,13 +73,14 @@ class JobDocuments:
     def detailed(self, job: Job, now: Instant) -> Document:
         """One job, with the computed reason why it waits."""
         position = self._scheduler.snapshot.position(job)
-        document = self.job(job, now, self.why_waiting(job, now))
+        document = self.job(job, now, self._refusals(job, now))
         document["position"] = None if position is None else position + 1
         return document
 
-    def job(self, job: Job, now: Instant, reason: str | None) -> Document:
-        """One job. `reason` is why it waits, if that is known."""
-        document = self._document(job, now, reason, self._behind(job))
+    def job(self, job: Job, now: Instant, refusals: Sequence[Refusal] | None = None) -> Document:
+        """One job. `refusals` are why it waits, if that is known."""
+        reason = in_one_line(self._scheduler.snapshot, refusals or ())
+        document = self._document(job, now, reason, self._behind(job), refusals)
         snapshot = self._scheduler.snapshot
         live = snapshot.attempt(job.id)
         if live is not None and document["cpu_share"] is not None:
@@ -87,15 +89,20 @@ class JobDocuments:
         document["unknown_gpus"] = unknown_gpus(snapshot, names)
         return document
 
-    def why_waiting(self, job: Job, now: Instant) -> str | None:
-        """Why a waiting job waits, in one line; None for one that does not wait."""
-        if not job.state.waiting:
-            return None
-        return in_one_line(self._scheduler.snapshot, self._scheduler.why_waiting(job.id, now))
+    def _refusals(self, job: Job, now: Instant) -> Sequence[Refusal]:
+        """Why a waiting job waits; nothing for one that does not wait."""
+        return self._scheduler.why_waiting(job.id, now) if job.state.waiting else ()
 
     # ------------------------------------------------------------- the parts of a document
 
-    def _document(self, job: Job, now: Instant, reason: str | None, behind: str | None) -> Document:
+    def _document(
+        self,
+        job: Job,
+        now: Instant,
+        reason: str | None,
+        behind: str | None,
+        refusals: Sequence[Refusal] | None,
+    ) -> Document:
         snapshot = self._scheduler.snapshot
         live = snapshot.attempt(job.id)
         attempt = live
@@ -104,7 +111,7 @@ class JobDocuments:
         estimate = job.estimate(Quantity.MEMORY)
         smact, duration = job.estimate(Quantity.SMACT), job.estimate(Quantity.DURATION)
         used = snapshot.used_now(attempt) if attempt else None
-        expected = self._foresight.of(job, live, now)
+        expected = self._foresight.of(job, live, now, refusals)
         late_s = self._foresight.late_s(job, expected, now)
         dropped = self._reports.dropped(attempt.serial) if self._reports and attempt else None
         return {

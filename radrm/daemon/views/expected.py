@@ -6,8 +6,9 @@ What a job has left to run is that of `radrm/deadlines/remaining.py`. A running 
 work at its mean speed so far, and does the rest at its speed beside its present neighbours; what it
 reports shows its speed itself.
 
-A waiting job starts when a planner has reserved for it; the head of a line when the forecast of
-`radrm/planners/forecast.py` has room for it. The start of all others is not foreseeable.
+A waiting job starts when a planner has reserved for it. The job that the planner serves next, by
+its reasons why jobs wait, starts when the forecast of `radrm/planners/forecast.py` has room for
+it. The start of all others is not foreseeable.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from dataclasses import dataclass
 from math import inf
 
 from radrm.core.planning.fallback import Checked, RuleFailed
-from radrm.core.records import Attempt, Instant, Job
+from radrm.core.records import Attempt, Instant, Job, Refusal
 from radrm.core.rules import AnyPlanner
 from radrm.core.scheduler import Scheduler
 from radrm.core.snapshot import Snapshot
@@ -29,6 +30,8 @@ from radrm.estimators.learning.contention import mean_speed, speed_beside
 from radrm.interference.model import joint_speed
 from radrm.planners.forecast import Forecast
 
+_BY_CHOICE = frozenset({"price", "cheaper"})
+"""The planners' reasons to let a job wait that could start."""
 _UNKNOWN = 0.5
 """The SM activity of a job of which nothing is known."""
 _SLOWEST = 0.01
@@ -68,18 +71,25 @@ class Foresight:
         self._costs = costs or Costs()
         self._limit = limit or nullcontext()
 
-    def of(self, job: Job, live: Attempt | None, now: Instant) -> Expected:
-        """Return what is expected of a job."""
+    def of(
+        self,
+        job: Job,
+        live: Attempt | None,
+        now: Instant,
+        refusals: Sequence[Refusal] | None = None,
+    ) -> Expected:
+        """Return what is expected of a job. `refusals`: why it waits; None: it is not the next."""
         if job.state.final:
             return Expected()
         if live is not None:
             return of_running(self._scheduler.snapshot, job, live, now)
-        return self._of_waiting(job, now)
+        return self._of_waiting(job, now, refusals)
 
     def late_s(self, job: Job, expected: Expected, now: Instant) -> float | None:
         """Return by how many seconds a job is late, has ended late, or is expected to.
 
-        0 in time. None without a due time, or while nothing says that it will be late.
+        0 in time. Where no end is expected: by how many it is late at least, if it ran from now
+        on. None without a due time, or while nothing says that it will be late.
         """
         due_s = job.spec.due_s
         if due_s is None:
@@ -87,8 +97,9 @@ class Foresight:
         if job.state.final:
             return None if job.ended is None else max(0.0, job.ended.wall_s - due_s)
         if expected.end is None:
+            least_s = now.wall_s + (expected.needs_s or 0.0) - due_s
             in_time = expected.latest is not None and expected.latest <= due_s
-            return now.wall_s - due_s if now.wall_s > due_s else 0.0 if in_time else None
+            return least_s if least_s > 0 else 0.0 if in_time else None
         return max(0.0, expected.end - due_s, now.wall_s - due_s)
 
     def cost(self, job: Job, late_s: float | None) -> float | None:
@@ -97,12 +108,12 @@ class Foresight:
 
     # ------------------------------------------------------------- waiting jobs
 
-    def _of_waiting(self, job: Job, now: Instant) -> Expected:
+    def _of_waiting(self, job: Job, now: Instant, refusals: Sequence[Refusal] | None) -> Expected:
         left = waiting_left(self._scheduler.snapshot, job, now)
         if left is None:
             return Expected(unknown=_NO_SOURCE)
         known = {"source": left.source, "needs_s": left.value_s}
-        start, why = self._start(job, now)
+        start, why = self._start(job, now, refusals)
         if start is None:
             return Expected(unknown=why, **known)  # type: ignore[arg-type]
         latest = None if left.upper_s == inf else start + left.upper_s
@@ -110,7 +121,9 @@ class Foresight:
             return Expected(start, None, latest, left.source, _NO_SOURCE)
         return Expected(start, start + left.value_s, latest, **known)  # type: ignore[arg-type]
 
-    def _start(self, job: Job, now: Instant) -> tuple[float | None, str | None]:
+    def _start(
+        self, job: Job, now: Instant, refusals: Sequence[Refusal] | None
+    ) -> tuple[float | None, str | None]:
         """Return when a waiting job is expected to start, or None and why that is unknown."""
         snapshot = self._scheduler.snapshot
         if job.held:
@@ -125,11 +138,13 @@ class Foresight:
         ]
         if reserved:
             return now.wall_s + max(0.0, max(reserved) - now.boot_s), None
-        head = snapshot.head(job)
-        if head is None:
+        if snapshot.position(job) is None:
             return None, "it is not in the queue yet"
-        if head.id != job.id:
+        if refusals is None or any(refusal.rule == "order" for refusal in refusals):
             return None, "when it starts is not foreseeable: jobs are before it"
+        waits = next((refusal for refusal in refusals if refusal.rule in _BY_CHOICE), None)
+        if waits is not None:
+            return None, waits.message
         wait_s = self._wait_s(job)
         if wait_s == inf:
             return None, "when it starts is not foreseeable"

@@ -34,7 +34,7 @@ def explain(
     why = in_one_line(snapshot, refusals)
     ahead = snapshot.position(job)
     documents = JobDocuments(scheduler, store, controllers, reports, foresight)
-    document = documents.job(job, now, why)
+    document = documents.job(job, now, refusals)
     return {
         "job": {**document, "position": None if ahead is None else ahead + 1},
         "now": now.wall_s,

@@ -92,7 +92,8 @@ def _checks_of(
         described = f"the daemon runs on simulated GPUs ({about.get('gpus')})"
         yield Check("GPUs", lambda: ok("GPUs", described))
     else:
-        yield from _gpu_checks(config, daemon_runs=about is not None)
+        root = (_owner(pid) if pid is not None else uid) == 0
+        yield from _gpu_checks(config, about is not None, root)
     coarse = bool(config.core.get("use_coarse_smact"))
     answers: list[dict[str, Any]] = []
     if about is not None:
@@ -110,10 +111,11 @@ def _checks_of(
     yield Check("store", lambda: places.store(paths.database, os.geteuid()), _STORE_LIMIT_S)
 
 
-def _gpu_checks(config: Config, daemon_runs: bool) -> Iterator[Check]:
+def _gpu_checks(config: Config, daemon_runs: bool, root: bool) -> Iterator[Check]:
     """The checks of the driver, and if it answers in time, those of its GPUs.
 
-    `daemon_runs`: the daemon itself then reports where SM activity comes from.
+    `daemon_runs`: the daemon itself then reports where SM activity comes from. `root`: it has
+    root's rights.
     """
     known: list[gpus.Driver] = []
 
@@ -138,6 +140,9 @@ def _gpu_checks(config: Config, daemon_runs: bool) -> Iterator[Check]:
     yield Check("MIG", lambda: gpus.mig(driver))
     yield Check("persistence mode", lambda: gpus.persistence(driver))
     yield Check("compute mode", lambda: gpus.compute_mode(driver, mps))
+    limit_w = config.energy.power_limit_w
+    if limit_w:
+        yield Check("power limit", lambda: gpus.power_limit(driver, limit_w, root))
     coarse, wanted = bool(config.core.get("use_coarse_smact")), config.readings.smact
     if not daemon_runs:
         yield Check("SM activity", lambda: gpus.sm_activity(driver, coarse, wanted=wanted))

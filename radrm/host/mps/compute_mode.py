@@ -15,7 +15,7 @@ import logging
 import os
 from collections.abc import Callable, Iterable
 
-from radrm.host.mps.driver import query
+from radrm.host.gpus.nvml.library import query
 from radrm.host.storage.files import write_durably
 
 log = logging.getLogger("radrm")

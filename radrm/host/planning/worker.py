@@ -20,10 +20,13 @@ from radrm.core import proposals
 from radrm.core.planning.thinking import Thought, think
 from radrm.core.snapshot import Snapshot, SnapshotData
 from radrm.deadlines.costs import UTC, Zone
-from radrm.errors import RadrmError
+from radrm.errors import RadrmError, one_line
 from radrm.host.workers.child import end_after, give_up_rights, take_pipes
 from radrm.host.workers.messages import packed, read, write
 from radrm.wiring import make_planner
+
+_THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
+"""Libraries take address space for each thread, which is limited here."""
 
 _KINDS: dict[str, type[proposals.Proposal]] = {
     name: kind
@@ -88,11 +91,18 @@ def main() -> int:
     own, parent = os.getpid(), os.getppid()
     source, target = take_pipes()
     first: First = read(source, First)
+    for name in _THREADS:
+        os.environ.setdefault(name, "1")
     try:
         config = parse_table(first.config, "the daemon's configuration")
         planner: Any = make_planner(config, first.planner, first.zone)
+        if hasattr(planner, "get_ready"):
+            planner.get_ready()
     except RadrmError as error:
         write(target, packed(Answer(error=str(error))))
+        return 1
+    except Exception as error:  # a library that is there and cannot be loaded
+        write(target, packed(Answer(error=one_line(error)[:300])))
         return 1
     give_up_rights(parent)
     write(target, packed(Answer()))

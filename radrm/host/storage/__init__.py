@@ -12,6 +12,7 @@ The files, in the order in which they may import one another:
     database    the store's SQLite file: opening, transactions, rows as records
     submitted   envelope, parsed job file and edits of a job
     runs        past runs, for the estimators
+    energy      the energy book: what jobs used in each hour
     store       everything that must survive, in SQLite
     history     the store's jobs and attempts, read and never written
 """

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import sqlite3
 
-SCHEMA_VERSION = 7
+SCHEMA_VERSION = 8
 
 _SUBMISSIONS = """
 CREATE TABLE submissions (
@@ -70,6 +70,15 @@ CREATE TABLE runs (
 CREATE INDEX runs_of_fingerprint ON runs (fingerprint, uid) WHERE fingerprint IS NOT NULL;
 CREATE INDEX runs_of_kind ON runs (device_kind, serial);
 """
+# The energy book (`host/storage/energy.py`).
+_ENERGY = """
+CREATE TABLE energy (
+    hour INTEGER NOT NULL, device TEXT NOT NULL, job_id INTEGER NOT NULL,
+    user TEXT, grp TEXT, joules REAL NOT NULL, equally_j REAL NOT NULL, seconds REAL NOT NULL,
+    PRIMARY KEY (hour, device, job_id)
+) WITHOUT ROWID;
+CREATE INDEX energy_of_job ON energy (job_id, hour) WHERE job_id > 0;
+"""
 _INDEXES = """
 CREATE INDEX jobs_unfinished ON jobs (id) WHERE NOT final;
 CREATE UNIQUE INDEX jobs_of_ticket ON jobs (ticket, coalesce(array_index, -1));
@@ -103,7 +112,7 @@ DROP TABLE old_jobs;
 # Version 1 knew no arrays: its envelope stood in the job's own row. Version 2 had no states,
 # version 3 kept no runs, version 4 kept what was edited with every job, version 5 kept no parsed
 # job files: those are read from their envelopes. Version 6 had one reservation of an owner
-# on a device.
+# on a device, version 7 had no energy book.
 _MIGRATIONS = {
     1: f"""
 ALTER TABLE jobs RENAME TO old_jobs;
@@ -117,6 +126,7 @@ INSERT INTO jobs SELECT id, ticket, NULL, NULL, json_extract(record, '$.spec.nam
 {_RUNS}
 {_EDITS}
 {_ADD_KINDS}
+{_ENERGY}
 """,
     2: f"""
 ALTER TABLE jobs RENAME TO old_jobs;
@@ -129,11 +139,13 @@ INSERT INTO jobs SELECT id, ticket, array_id, array_index, name, json_extract(re
 {_MOVE_EDITS}
 {_ADD_JOB_FILES}
 {_ADD_KINDS}
+{_ENERGY}
 """,
-    3: _RUNS + _MOVE_EDITS + _ADD_JOB_FILES + _ADD_KINDS,
-    4: _MOVE_EDITS + _ADD_JOB_FILES + _ADD_KINDS,
-    5: _ADD_JOB_FILES + _ADD_KINDS,
-    6: _ADD_KINDS,
+    3: _RUNS + _MOVE_EDITS + _ADD_JOB_FILES + _ADD_KINDS + _ENERGY,
+    4: _MOVE_EDITS + _ADD_JOB_FILES + _ADD_KINDS + _ENERGY,
+    5: _ADD_JOB_FILES + _ADD_KINDS + _ENERGY,
+    6: _ADD_KINDS + _ENERGY,
+    7: _ENERGY,
 }
 
 
@@ -148,7 +160,7 @@ def bring_up_to_date(db: sqlite3.Connection) -> None:
     """
     (version,) = db.execute("PRAGMA user_version").fetchone()
     if version == 0:
-        _run(db, _SCHEMA + _INDEXES + _RUNS + _EDITS)
+        _run(db, _SCHEMA + _INDEXES + _RUNS + _EDITS + _ENERGY)
     elif version in _MIGRATIONS:
         db.execute("PRAGMA foreign_keys = OFF")
         db.execute("PRAGMA legacy_alter_table = ON")

@@ -6,9 +6,10 @@ acts on it. So a restart sees the state after some step, never half of one, and 
 done in the world was decided in it. Before a transaction that gives new numbers, `cover` has
 them reserved in the home's marker: a number is never given twice, even if this file is lost.
 
-Volatile records (`core/decision.py`) cost no transaction of their own: the newest of each waits
-in memory for the next one, or for `save_volatile`. A kill loses what waits. A decision that
-saves the same record removes the waiting one, so no old figure replaces a decision.
+Volatile records and energy (`core/decision.py`) cost no transaction of their own: the newest of
+each record, and the sums of energy, wait in memory for the next one, or for `save_volatile`. A
+kill loses what waits. A decision that saves the same record removes the waiting one, so no old
+figure replaces a decision.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from radrm.core.decision import Decision, Record
 from radrm.core.records import Attempt, DeviceStatus, Job, Kept, Reservation, RuleState
 from radrm.core.words import JobState
 from radrm.host.storage.database import Database, encoded
+from radrm.host.storage.energy import EnergyBook
 from radrm.host.storage.runs import PastRuns, Run
 from radrm.host.storage.submitted import Edits, Submission, Submissions
 
@@ -56,6 +58,7 @@ class Store:
         self._db = Database(path)
         self.submissions = Submissions(self._db)
         self.runs = PastRuns(self._db)
+        self.energy = EnergyBook(self._db)
         self._volatile: Volatile = {}
 
     def close(self) -> None:
@@ -79,6 +82,7 @@ class Store:
         volatile = _newest(self._volatile, decisions)
         if not handed_in and not changed and not any(d.changed or d.dropped for d in decisions):
             self._volatile = volatile
+            self._note_energy(decisions)
             return
         self._cover_numbers(decisions)
         with self._db.writing():
@@ -96,15 +100,24 @@ class Store:
                 self._save_record(record)
             self.submissions.edit(changed)
             self.runs.insert(runs)
+            self.energy.write()
         self._volatile = {}
+        self.energy.written()
+        self._note_energy(decisions)
 
     def save_volatile(self) -> None:
-        """Write the volatile records that wait, if there are any."""
-        if self._volatile:
+        """Write the volatile records and the energy that wait, if there are any."""
+        if self._volatile or self.energy.waits:
             with self._db.writing():
                 for record in self._volatile.values():
                     self._save_record(record)
+                self.energy.write()
             self._volatile = {}
+            self.energy.written()
+
+    def _note_energy(self, decisions: Iterable[Decision]) -> None:
+        for decision in decisions:
+            self.energy.note(decision.energy)
 
     def _cover_numbers(self, decisions: Sequence[Decision]) -> None:
         if self._cover is None:

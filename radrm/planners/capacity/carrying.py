@@ -31,6 +31,8 @@ from radrm.planners.capacity.situation import Situation
 SOON_S = 1.0
 """When to look again while a plan is being carried out."""
 _TRIES = 2
+_REJECTED = 20
+"""So often the core may reject the request, before the job counts as one that does not stop."""
 _HOLD_S = 30.0
 """For so long a job may wait on free GPUs: the core refuses its start, or CPUs are missing."""
 
@@ -92,7 +94,7 @@ class Carrying:
             busy = live.asked(ActionKind.CHECKPOINT) is not None
             if young_s > 0 or busy or job.state is not JobState.RUNNING:
                 continue
-            if not self._may_ask(job_id, live.serial):
+            if not self._may_ask(live):
                 continue
             if uuids is not None and situation.ready.issuperset(uuids):
                 placement = placement_of(job, uuids, self.snapshot)
@@ -113,16 +115,21 @@ class Carrying:
         now, least_s = self.snapshot.now, self.snapshot.settings.retry_s
         return max(0.0, least_s - (now.since(live.launched) or 0.0))
 
-    def _may_ask(self, job_id: int, serial: int) -> bool:
+    def _may_ask(self, live: Attempt) -> bool:
         """Note that a job is asked to stop. False if it did not stop before: it is left alone."""
-        memory, now_s = self.memory, self.snapshot.now.boot_s
+        memory, job_id = self.memory, live.job_id
+        at = live.checkpoint_asked
+        answer_s = -1.0 if at is None else at.boot_s
         before = memory.asked.get(job_id)
-        times = before[2] if before is not None and before[0] == serial else 0
-        if times >= _TRIES:
-            memory.kept[job_id] = (serial, now_s + self.patience_s)
+        if before is None or before[0] != live.serial:
+            before = (live.serial, answer_s, 0, 0)
+        failed = before[2] + (answer_s > before[1])
+        if failed >= _TRIES or before[3] >= _REJECTED:
+            until_s = self.snapshot.now.boot_s + self.patience_s
+            memory.kept[job_id] = (live.serial, until_s)
             memory.asked.pop(job_id, None)
             return False
-        memory.asked[job_id] = (serial, now_s, times + 1)
+        memory.asked[job_id] = (live.serial, answer_s, failed, before[3] + 1)
         return True
 
     # ------------------------------------------------------------- jobs that wait

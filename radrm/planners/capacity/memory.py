@@ -25,8 +25,8 @@ class Memory:
     """What the plan follows from, as a digest."""
     plan: dict[int, tuple[str, ...]] = field(default_factory=dict)
     """The devices of each job that is to run."""
-    asked: dict[int, tuple[int, float, int]] = field(default_factory=dict)
-    """The jobs that were asked to stop: attempt, when, and how often."""
+    asked: dict[int, tuple[int, float, int, int]] = field(default_factory=dict)
+    """The jobs to stop: attempt, its last request to save before, requests that failed, calls."""
     kept: dict[int, tuple[int, float]] = field(default_factory=dict)
     """The attempts that did not stop; they are left alone until then."""
     tried: dict[int, float] = field(default_factory=dict)
@@ -50,7 +50,7 @@ class Memory:
             at,
             state["seen"],
             {int(job_id): tuple(uuids) for job_id, uuids in state["plan"].items()},
-            {int(job_id): (a, b, c) for job_id, (a, b, c) in state["asked"].items()},
+            {int(job_id): (a, b, c, d) for job_id, (a, b, c, d) in state["asked"].items()},
             {int(job_id): (a, b) for job_id, (a, b) in state["kept"].items()},
             {int(job_id): since_s for job_id, since_s in state["tried"].items()},
             {int(job_id): until_s for job_id, until_s in state["resting"].items()},

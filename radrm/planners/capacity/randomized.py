@@ -28,6 +28,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.random import PCG64
 from numpy.typing import NDArray
 
 from radrm.planners.capacity.problem import Allocation, Configuration, Problem, Work
@@ -39,6 +40,7 @@ _SWAP, _SWAP_HEAVY, _SWAP_LIGHT = 0.5, 0.55, 0.45
 _DRAWN = 0.05
 _BLOCK = 32
 _SAME = 1e-9
+_FAR_S = 1e10
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -48,7 +50,7 @@ class Chance:
     """A source of numbers in (0, 1) that depends on nothing but its key."""
 
     def __init__(self, *key: int) -> None:
-        self._bits = np.random.PCG64(list(key))
+        self._bits = PCG64(list(key))
 
     def uniform(self, *shape: int) -> Floats:
         """Return an array of numbers."""
@@ -327,4 +329,5 @@ class _State:
         if len(price.times) == 2:
             found: Floats = seconds * (price.money[1] / price.times[1])
             return found
-        return np.interp(seconds, price.times, price.money)
+        times, money = [*price.times, _FAR_S], [*price.money, price.of_watt(_FAR_S)]
+        return np.interp(seconds, times, money)

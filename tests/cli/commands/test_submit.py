@@ -154,8 +154,13 @@ def test_a_due_time_of_a_file_leaves_as_an_absolute_one(
     assert parsed[0].spec("ada", 1).weight == 3.0
     said = capsys.readouterr()
     assert f", due {sent[1]['due']}\n" in said.out
-    assert "warning: due.rad: it is due in 1h30m and needs 2h00m, so it will be late" in said.err
+    assert (
+        "warning: due.rad: it is due in 1h30m and needs about 2h00m, so it will be late" in said.err
+    )
     assert said.err.count("warning") == 1
+    assert run(["--parsable", "--due=+90m", "due.rad"]) == 0
+    said = capsys.readouterr()
+    assert said.out.count("\n") == 1 and "warning: due.rad: it is due in 1h30m" in said.err
 
 
 def test_a_due_time_that_is_over_is_no_submission(

@@ -134,7 +134,7 @@ UNKNOWN = {"expected_end_at": None, "latest_end_at": None, "expected_unknown": "
             "cannot say when it ends: it",
         ),
         ("RUNNING", UNKNOWN | due(-HOUR, HOUR), "cannot say when it ends: it is held; due 13:00: "
-         "late by 1h00m"),
+         "late by at least 1h00m"),
         ("COMPLETED", due(-HOUR, 60.0), "due 13:00: late by 1m"),
         ("COMPLETED", due(-HOUR, 0.0), "due 13:00: in time"),
         ("COMPLETED", {}, ""),
@@ -162,7 +162,11 @@ def test_the_outlook_of_a_job(state: str, fields: dict[str, Any], wanted: str) -
             due(HOUR, 2 * HOUR, weight=3.0, cost=6.0) | EXPECTED,
             "(in 1h00m), expected to be late by 2h00m, which costs 6.00 (weight 3)",
         ),
-        ("RUNNING", due(-HOUR, HOUR, cost=1.0) | UNKNOWN, "ago), late by 1h00m, which costs 1.00"),
+        (
+            "RUNNING",
+            due(-HOUR, HOUR, cost=1.0) | UNKNOWN,
+            "ago), late by at least 1h00m, which costs 1.00",
+        ),
         ("COMPLETED", due(-HOUR, HOUR, cost=1.0), "ago), late by 1h00m, which costs 1.00"),
         ("COMPLETED", due(-HOUR, 0.0, cost=0.0), "ago), in time"),
     ],

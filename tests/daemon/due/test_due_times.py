@@ -62,7 +62,10 @@ def test_a_due_time_from_its_typing_to_the_end_of_the_job(server: DaemonHome) ->
     assert changed.stdout == f"Changed job {first} (due)\n"
     assert 0 < server.job(first)["due_at"] - now_s(server) <= 3600
     warned = server.radrm("edit", str(second), "--due=+90m").stdout
-    assert "; warning: it is due in 1h" in warned and "needs 2h00m, so it will be late by" in warned
+    assert (
+        "; warning: it is due in 1h" in warned
+        and "needs about 2h00m, so it will be late by" in warned
+    )
     server.radrm("edit", str(second), "--due=none")
     assert server.job(second)["due_at"] is None
 
@@ -84,7 +87,7 @@ def test_a_due_time_from_its_typing_to_the_end_of_the_job(server: DaemonHome) ->
 
 def test_a_warning_and_a_late_end(server: DaemonHome) -> None:
     done = server.radrm("submit", "--due=+1s", "--duration=1h", "--name=late", "--", "sleep", "0.5")
-    assert "warning: late: it is due in " in done.stderr and "needs 1h00m" in done.stderr
+    assert "warning: late: it is due in " in done.stderr and "needs about 1h00m" in done.stderr
     found = re.search(r"Submitted job (\d+) \(late\), ticket \S+, due \S+\n", done.stdout)
     assert found is not None
     ended: dict[str, Any] = server.wait_end(int(found[1]))

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from radrm.core import events as ev
-from radrm.core.records import Estimate, Instant, Job, Profiled
+from radrm.core.records import Estimate, Instant, Job, Profiled, Refusal
 from radrm.core.settings import CoreSettings
 from radrm.core.words import JobState, Quantity
 from radrm.daemon.views.documents import JobDocuments
@@ -52,7 +52,8 @@ def submit(
 def shown(world: World, store: Store, foresight: Foresight, job: Job) -> dict[str, Any]:
     """The fields of a job's document; times from now on."""
     documents = JobDocuments(world.scheduler, store, foresight=foresight)
-    found = documents.job(world.jobs[job.id], world.now, None)
+    refusals = world.scheduler.why_waiting(job.id, world.now)
+    found = documents.job(world.jobs[job.id], world.now, refusals)
     keys = ("expected_start_at", "expected_end_at", "latest_end_at", "due_at")
     times = {k: None if found[k] is None else round(found[k] - world.now.wall_s) for k in keys}
     others = ("weight", "late_s", "cost", "expected_source", "expected_unknown", "needs_s")
@@ -82,6 +83,8 @@ def test_the_head_of_the_line_starts_when_the_running_job_ends(store: Store) -> 
     behind = shown(world, store, foresight, third)
     assert behind.items() >= NOTHING.items() and behind["needs_s"] == 100.0
     assert behind["expected_unknown"] == "when it starts is not foreseeable: jobs are before it"
+    soon = submit(world, 100.0, due_s=world.now.wall_s + 60.0)
+    assert shown(world, store, foresight, soon)["late_s"] == 40.0, "at least"
 
 
 @pytest.mark.parametrize(
@@ -180,8 +183,36 @@ def test_a_failing_policy_only_hides_the_start() -> None:
     submit(world, 1000.0)
     job = submit(world, 10.0)
     foresight = Foresight(world.scheduler, (default_planner(Magm(floor_mib=-1)),))
-    expected = foresight.of(job, None, world.now)
+    expected = foresight.of(job, None, world.now, ())
     assert expected.unknown == "when it starts is not foreseeable"
+
+
+@pytest.mark.parametrize(
+    ("rule", "why"),
+    [
+        ("order", "when it starts is not foreseeable: jobs are before it"),
+        ("price", "it waits for cheap energy"),
+        ("cheaper", "it waits for cheap energy"),
+        ("memory", None),
+        ("taken", None),
+    ],
+)
+def test_a_planner_that_lets_a_job_wait_hides_its_start(rule: str, why: str | None) -> None:
+    world, foresight = one_gpu()
+    submit(world, 1000.0)
+    job = submit(world, 10.0)
+    refusals = (Refusal("count", "too few"), Refusal(rule, "it waits for cheap energy"))
+    assert foresight.of(job, None, world.now, refusals).unknown == why
+
+
+def test_the_next_job_need_not_be_the_first_of_its_line() -> None:
+    """A planner may have an order of its own."""
+    world, foresight = one_gpu()
+    submit(world, 1000.0)
+    submit(world, 10.0)
+    last = submit(world, 50.0)
+    expected = foresight.of(last, None, world.now, (Refusal("taken", "job 1 uses it", "GPU-0"),))
+    assert expected.end == pytest.approx(world.now.wall_s + 1050.0)
 
 
 def test_rows_of_an_array_are_one_only_if_they_are_due_together() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from tests.daemon.harness import DaemonHome
@@ -27,11 +29,14 @@ def test_a_days_work_goes_as_the_tutorial_says(home: DaemonHome) -> None:
     said = {each.command: each.output for each in ran}
     assert "Traceback" not in "".join(said.values())
     assert said["radrm status --all --limit 4"].startswith(
-        "21 completed, 1 failed, 1 timeout, 2 cancelled"
+        "22 completed, 1 failed, 1 timeout, 2 cancelled"
     )
     assert said["cat report.txt"] == "18"
     assert said["radrm logs 1_13 --stderr"].startswith("ValueError")
     assert "memory" in said["radrm explain large"] and "38.0G" in said["radrm explain large"]
+    talk = said["radrm explain talk | head -n 2"].splitlines()
+    assert re.fullmatch(r"  expected .* to .* \(declared\); due .*: in time", talk[1])
+    assert "warning: it is due in" in said["radrm edit talk --due=+3m --weight=2"]
     assert "oom" in said["radrm explain greedy"]
 
 

@@ -13,7 +13,6 @@ TOYS = {
     "flowcon": f"{SYSTEMS}.test_flowcon:FlowCon",
     "specon": f"{SYSTEMS}.test_specon:SpeCon",
     "elastic": f"{SYSTEMS}.test_elastic:Elastic",
-    "andreas": f"{SYSTEMS}.test_andreas:Andreas",
     "slow-starter": f"{SYSTEMS}.slow:SlowStarter",
     "slow-andreas": f"{SYSTEMS}.slow:SlowAndreas",
 }

@@ -61,7 +61,8 @@ def test_a_store_of_version_5_is_taken_over(path: str) -> None:
     store.close()
     with sqlite3.connect(path) as db:
         db.executescript(
-            "ALTER TABLE submissions DROP COLUMN job_file; PRAGMA user_version = 5;"
+            "DROP TABLE energy; ALTER TABLE submissions DROP COLUMN job_file;"
+            "PRAGMA user_version = 5;"
             "INSERT INTO runs VALUES (9, 1000, 'f', 'A100', '{\"peak_mib\": 7, \"device_kind\":"
             ' "A100", "alone": false, "told": {"horus": 1.5}}\');'
         )

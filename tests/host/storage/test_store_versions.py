@@ -24,7 +24,7 @@ def test_a_store_of_version_4_is_taken_over(path: str) -> None:
     store.close()
     with sqlite3.connect(path) as db:
         db.executescript(
-            "DROP INDEX jobs_edited;"
+            "DROP TABLE energy; DROP INDEX jobs_edited;"
             "UPDATE jobs SET edits = (SELECT options FROM edits WHERE digest = edits);"
             "DROP TABLE edits; ALTER TABLE submissions DROP COLUMN job_file;"
             "PRAGMA user_version = 4;"
@@ -53,7 +53,7 @@ def test_a_store_of_version_1_is_taken_over(path: str) -> None:
     with sqlite3.connect(path) as db:
         db.executescript(
             """
-            PRAGMA foreign_keys = OFF; PRAGMA legacy_alter_table = ON;
+            DROP TABLE energy; PRAGMA foreign_keys = OFF; PRAGMA legacy_alter_table = ON;
             ALTER TABLE jobs RENAME TO new_jobs;
             CREATE TABLE jobs (
                 id INTEGER PRIMARY KEY AUTOINCREMENT, ticket TEXT NOT NULL UNIQUE,
@@ -89,7 +89,7 @@ def test_a_store_of_version_2_is_taken_over(path: str) -> None:
     store.close()
     with sqlite3.connect(path) as db:
         db.executescript(
-            "DROP TABLE runs; DROP TABLE edits; DROP INDEX array_states; "
+            "DROP TABLE energy; DROP TABLE runs; DROP TABLE edits; DROP INDEX array_states; "
             "DROP INDEX jobs_edited; ALTER TABLE jobs DROP COLUMN state; "
             "ALTER TABLE submissions DROP COLUMN job_file; PRAGMA user_version = 2;"
         )
@@ -107,7 +107,7 @@ def test_a_store_of_version_3_is_taken_over(path: str) -> None:
     store.close()
     with sqlite3.connect(path) as db:
         db.executescript(
-            "DROP TABLE runs; DROP TABLE edits; DROP INDEX jobs_edited; "
+            "DROP TABLE energy; DROP TABLE runs; DROP TABLE edits; DROP INDEX jobs_edited; "
             "ALTER TABLE submissions DROP COLUMN job_file; PRAGMA user_version = 3;"
         )
     store = Store(path)
@@ -141,6 +141,7 @@ def test_a_store_of_version_6_is_taken_over(path: str) -> None:
     with sqlite3.connect(path) as db:
         db.executescript(
             """
+            DROP TABLE energy;
             CREATE TABLE old (owner TEXT NOT NULL, device TEXT NOT NULL, record TEXT NOT NULL,
                 PRIMARY KEY (owner, device));
             INSERT INTO old SELECT owner, device, json_remove(record, '$.planner')
@@ -154,3 +155,22 @@ def test_a_store_of_version_6_is_taken_over(path: str) -> None:
     world.end(1)
     store.save(world.decisions)
     assert store.kept().reservations == []
+
+
+def test_a_store_of_version_7_is_taken_over(path: str) -> None:
+    store = Store(path)
+    world = World(gpus(1))
+    store.save(world.decisions, [submission_of(world.submit(1000))])
+    before = store.kept()
+    store.close()
+    with sqlite3.connect(path) as db:
+        db.executescript("DROP TABLE energy; PRAGMA user_version = 7;")
+    store = Store(path)
+    assert store.kept() == before
+    assert store.energy.first_hour_s() is None
+    mark = len(world.decisions)
+    world.pass_time(30.0)
+    store.save(world.decisions[mark:])
+    store.save_volatile()
+    rows = store.energy.sums(0, 2**40, "user")
+    assert {row.user: row.joules for row in rows} == {"ann": 30 * 100.0, None: 0.0}

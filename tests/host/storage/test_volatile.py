@@ -193,4 +193,4 @@ def _bare_job(job: Job) -> Job:
 
 
 def _bare(attempt: Attempt) -> Attempt:
-    return replace(attempt, usage=())
+    return replace(attempt, usage=(), reported=())

@@ -132,3 +132,18 @@ class Library:
         self.close()
         self.unloaded += error.value == words.DRIVER_NOT_LOADED
         raise DeviceError(words.library_message(error.value, error)) from error
+
+
+def query(what: Callable[[Any, Any], Any], uuid: str) -> Any:
+    """Return the result of `what`, called with `pynvml` and the handle of the GPU.
+
+    It opens and closes a connection of its own, so any thread may call it. Raises what the
+    import, NVML and `what` raise.
+    """
+    import pynvml  # imported here: machines without GPUs may lack it
+
+    pynvml.nvmlInit()
+    try:
+        return what(pynvml, pynvml.nvmlDeviceGetHandleByUUID(uuid))
+    finally:
+        pynvml.nvmlShutdown()

@@ -46,6 +46,10 @@ class Chip:
     """The NUMA nodes that are nearest."""
     linked: tuple[str, ...] | None = None
     """The UUIDs of the GPUs that NVLink links to it."""
+    samples: tuple[Any, ...] | None = None
+    """Those of single processes, each as `sample` makes it."""
+    power_limit_mw: int | None = None
+    power_range_mw: tuple[int, int] | None = None
     gpm: bool = False
     activity: float = 50.0
     """In percent, as GPM gives it; `gpm_return` is the error of the metric itself."""
@@ -88,6 +92,10 @@ class Driver:
             "nvmlDeviceGetFieldValues": lambda chip, fields: [self.recovery(chip)],
             "nvmlDeviceGetMemoryAffinity": self.memory_affinity,
             "nvmlDeviceGetP2PStatus": self.p2p,
+            "nvmlDeviceGetProcessUtilization": self.utilization,
+            "nvmlDeviceGetPowerManagementLimit": lambda chip: given(chip.power_limit_mw),
+            "nvmlDeviceGetPowerManagementLimitConstraints": lambda c: list(given(c.power_range_mw)),
+            "nvmlDeviceSetPowerManagementLimit": self.limit_power,
             "nvmlDeviceRegisterEvents": lambda chip, kinds, events: self.watched.append(chip.uuid),
             "nvmlGpmQueryDeviceSupport": lambda chip: SimpleNamespace(isSupportedDevice=chip.gpm),
             "nvmlGpmSampleGet": self.sample,
@@ -181,6 +189,19 @@ class Driver:
         return int(yes if other.uuid in given(chip.linked) else no)
 
     @staticmethod
+    def utilization(chip: Chip, since_us: int) -> list[Any]:
+        found = [each for each in given(chip.samples) if each.timeStamp > since_us]
+        if not found:
+            raise pynvml.NVMLError(NOT_FOUND)
+        return found
+
+    @staticmethod
+    def limit_power(chip: Chip, limit_mw: int) -> None:
+        least, most = given(chip.power_range_mw)
+        assert least <= limit_mw <= most
+        chip.power_limit_mw = limit_mw
+
+    @staticmethod
     def recovery(chip: Chip) -> Any:
         error = NOT_SUPPORTED if chip.recovery is None else 0
         return SimpleNamespace(nvmlReturn=error, value=SimpleNamespace(uiVal=chip.recovery))
@@ -243,6 +264,10 @@ def given(figure: Any) -> Any:
     if figure is None:
         raise pynvml.NVMLError(NOT_SUPPORTED)
     return figure
+
+
+def sample(pid: int, at_us: int, percent: int) -> Any:
+    return SimpleNamespace(pid=pid, timeStamp=at_us, smUtil=percent)
 
 
 def process(pid: int, mib: int | None, *instance: int) -> Any:

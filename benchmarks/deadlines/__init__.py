@@ -1,0 +1,18 @@
+"""Due times and costs: ANDREAS' published simulations and ours, and what one server gains.
+
+    python -m benchmarks.deadlines             writes docs/reproduction-andreas.md: an hour
+    python -m benchmarks.deadlines --quick     3 seeds, few loads; prints, and writes nothing
+    python -m benchmarks.deadlines --real      eight jobs through a real daemon
+
+The first is `make bench-deadlines`.
+
+The files, in the order in which they may import one another:
+    methods     the ways to schedule that are compared
+    runs        simulates them over loads and seeds, one process a core
+    sizes       10 to 100 nodes: costs, times, seconds of the optimizer
+    server      one server with four GPUs: order `due` beside `fifo`
+    real        eight jobs through a daemon on simulated GPUs
+    claims      what is to be reached, and what is
+    page        docs/reproduction-andreas.md
+    pictures    docs/reproduction-andreas.svg
+"""

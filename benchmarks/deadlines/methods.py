@@ -1,0 +1,68 @@
+"""The ways to schedule that are compared, on the jobs and servers of the published simulations."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+from radrm.config import Config
+from radrm.experiments.simulations.mixes import LIFE, with_mix
+from radrm.simulated.spec import parse_servers
+from radrm.simulator.scenario import Known, Scenario
+from radrm.simulator.traces.importers.andreas import Mix
+
+RESTART_S = 60.0
+"""What saving and starting again take, each, where moves are not free."""
+
+
+@dataclass(frozen=True, slots=True)
+class Method:
+    """A planner with its settings and an order. `move_s`: what saving takes, and starting again."""
+
+    name: str
+    planner: str
+    order: str = "fifo"
+    settings: tuple[tuple[str, Any], ...] = ()
+    move_s: float = RESTART_S
+
+    def config(self) -> Config:
+        """Return the configuration, with the published price and power."""
+        planners = {self.planner: dict(self.settings)} if self.settings else {}
+        plain = Config(
+            policy="exclusive", order=self.order, planner=(self.planner,), planners=planners
+        )
+        return with_mix(plain)
+
+    def scenario(self, mix: Mix) -> Scenario:
+        """Return the scenario of a setting: each run lasts exactly as long as published."""
+        life = replace(LIFE, checkpoint_s=self.move_s, restart_s=self.move_s)
+        return Scenario(
+            devices=parse_servers(mix.spec),
+            config=self.config(),
+            seed=mix.seed,
+            known=Known(duration=0.0),
+            life=life,
+        )
+
+
+def _baselines(what: str, **settings: Any) -> tuple[Method, ...]:
+    return tuple(
+        Method(f"{name}{what}", "andreas", settings=(("method", name.lower()), *settings.items()))
+        for name in ("FIFO", "EDF", "PS")
+    )
+
+
+PROGRAM = _baselines(", servers whole", whole_servers=True)
+"""The baselines as the authors' program has them: each job has a server alone."""
+BASELINES = _baselines("")
+"""The baselines as the text has them: jobs share servers, and never change."""
+OWN = tuple(
+    Method(f"default, {order}", "default", order=order) for order in ("fifo", "due", "weight")
+)
+FREE = Method("andreas, free moves", "andreas", move_s=0.0)
+CODE = Method(
+    "andreas, free moves, variant code", "andreas", settings=(("variant", "code"),), move_s=0.0
+)
+ANDREAS = Method("andreas", "andreas")
+DEADLINE = Method("deadline", "deadline")
+EDF = OWN[1]

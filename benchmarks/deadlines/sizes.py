@@ -1,0 +1,81 @@
+"""10 to 100 nodes: what a setting costs, how long it takes, and the seconds of the optimizer."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from statistics import median
+from typing import Any
+from unittest.mock import patch
+
+from benchmarks.deadlines.methods import BASELINES, DEADLINE, FREE, Method
+from benchmarks.deadlines.runs import Trial, play
+from radrm.planners.andreas import Andreas
+from radrm.simulator.traces.importers.andreas import Mix
+
+NODES = (10, 20, 50, 100)
+LOAD = 0.5
+METHODS = (*BASELINES, FREE, DEADLINE)
+
+
+@dataclass(frozen=True, slots=True)
+class Sized:
+    """One run. `call_s`: the median processor seconds of a call of the optimizer; None: none."""
+
+    method: Method
+    scenario: int
+    nodes: int
+    energy_cost: float
+    total_cost: float
+    makespan_s: float
+    call_s: float | None
+    longest_s: float | None
+
+
+def sized(trial: Trial) -> Sized:
+    """Return one run with the time of its calls."""
+    with _timed() as calls:
+        found = play(trial)
+    assert found.energy_cost is not None and found.total_cost is not None
+    return Sized(
+        trial.method,
+        trial.mix.scenario,
+        trial.mix.nodes,
+        found.energy_cost,
+        found.total_cost,
+        found.makespan_s,
+        median(calls) if calls else None,
+        max(calls) if calls else None,
+    )
+
+
+@contextmanager
+def _timed() -> Iterator[list[float]]:
+    """Time each plan of `andreas`."""
+    calls: list[float] = []
+    before: Any = Andreas._plan
+
+    def plan(*words: Any) -> Any:
+        begun_s = time.process_time()
+        try:
+            return before(*words)
+        finally:
+            calls.append(time.process_time() - begun_s)
+
+    with patch.object(Andreas, "_plan", plan):
+        yield calls
+
+
+def all_sized(cores: int | None, nodes: Sequence[int] = NODES) -> list[Sized]:
+    """Return each method on each number of nodes, one seed each."""
+    trials = [
+        Trial(method, Mix(scenario, count, LOAD, 0))
+        for scenario in (1, 2)
+        for count in nodes
+        for method in METHODS
+    ]
+    with ProcessPoolExecutor(cores) as pool:
+        return list(pool.map(sized, trials))

@@ -1,0 +1,215 @@
+"""What jobs used of the energy, and what that costs: `radrm report --energy`.
+
+Every user sees the sums of all users, as in `radrm shares`, and every job, as in `radrm status`.
+The prices are those of the configuration now, at the hours of the book.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from math import ceil
+from typing import Any, TypeAlias
+
+from radrm.daemon.loop import Loop
+from radrm.daemon.serving.turns import Pace, Work
+from radrm.daemon.views.arguments import Words
+from radrm.daemon.views.documents import Document
+from radrm.deadlines.costs import Costs
+from radrm.errors import Refused, UsageError
+from radrm.host.storage.energy import HOUR_S, EnergyBook, EnergyRow
+
+COLUMNS = {"user": "user", "group": "grp", "job": "job_id", "gpu": "device", "day": "hour"}
+"""What can be added up, and its column in the book."""
+MOST_ROWS = 1000
+"""Rows of an answer; the others are added up in one."""
+MOST_KEYS = 100_000
+"""Jobs that one report can add up."""
+_SLICE_S = 24 * HOUR_S
+_LAST_S = 2**36
+_J_PER_KWH = 3.6e6
+_UNREAD_S = 60.0
+"""Less time without readings is not reported."""
+
+Key: TypeAlias = "str | int | None"
+
+
+@dataclass(slots=True)
+class _Sum:
+    joules: float = 0.0
+    cost: float = 0.0
+    idle_j: float = 0.0
+    user: str | None = None
+
+    def add(self, row: EnergyRow, costs: Costs) -> None:
+        self.joules += row.joules
+        self.cost += costs.energy_cost(row.joules, row.hour_s, row.hour_s + HOUR_S)
+
+    def document(self, total: _Sum) -> Document:
+        share = self.joules / total.joules if total.joules else None
+        return {"kwh": self.joules / _J_PER_KWH, "cost": self.cost, "share": share}
+
+
+@dataclass(slots=True)
+class _Report:
+    by: str
+    costs: Costs
+    sums: dict[Key, _Sum] = field(default_factory=dict)
+    idle: _Sum = field(default_factory=_Sum)
+    total: _Sum = field(default_factory=_Sum)
+    equally_j: float = 0.0
+    metered: dict[str, dict[int, float]] = field(default_factory=dict)
+    """Metered seconds of each hour, by device."""
+
+    def add(self, row: EnergyRow) -> None:
+        self.total.add(row, self.costs)
+        self.equally_j += row.equally_j
+        of_place = self.by in ("gpu", "day")
+        if row.job_id is None:
+            self.idle.add(row, self.costs)
+            hours = self.metered.setdefault(row.device, {})
+            hours[row.hour_s] = hours.get(row.hour_s, 0.0) + row.seconds
+            if of_place:
+                self._sum(row).idle_j += row.joules
+            return
+        self._sum(row).add(row, self.costs)
+
+    def _sum(self, row: EnergyRow) -> _Sum:
+        key: Key = {
+            "user": row.user,
+            "group": row.group,
+            "job": row.job_id,
+            "gpu": row.device,
+            "day": self._day(row.hour_s),
+        }[self.by]
+        found = self.sums.get(key)
+        if found is None:
+            if len(self.sums) >= MOST_KEYS:
+                raise Refused(
+                    f"more than {MOST_KEYS} jobs used energy in that time; take a shorter one, as "
+                    "in --since 1d"
+                )
+            found = self.sums[key] = _Sum(user=row.user)
+        return found
+
+    def _day(self, hour_s: int) -> str:
+        return time.strftime("%Y-%m-%d", time.gmtime(self.costs.zone.local_s(hour_s)))
+
+    def rows(self) -> tuple[list[tuple[Key, _Sum]], list[_Sum]]:
+        """Return the rows of the answer, and those that it only adds up."""
+        found = list(self.sums.items())
+        if self.by == "day":
+            found.sort(key=lambda each: str(each[0]))
+            return found[-MOST_ROWS:], [each for _, each in found[:-MOST_ROWS]]
+        found.sort(key=lambda each: -each[1].joules)
+        return found[:MOST_ROWS], [each for _, each in found[MOST_ROWS:]]
+
+
+def energy(loop: Loop, words: Words, uid: int) -> Work[Document]:
+    """The energy that was used between two times, by user, group, job, GPU or day."""
+    by = words.get("by")
+    if not isinstance(by, str) or by not in COLUMNS:
+        raise UsageError(f"the request takes one of {', '.join(COLUMNS)}")
+    now_s = loop.clock.now().wall_s
+    since_s, until_s = _moment(words, "since", now_s), _moment(words, "until", now_s)
+    if since_s >= until_s:
+        raise UsageError("the report begins before it ends")
+    loop.save_volatile()
+    book, report, pace = loop.store.energy, _Report(by, loop.parts.costs), Pace()
+    begin_s, end_s = book.hour_of(since_s), _end(book, until_s, now_s)
+    first_s = book.first_hour_s()
+    at_s = begin_s if first_s is None else max(begin_s, first_s)
+    while first_s is not None and at_s < end_s:
+        next_s = min(at_s + _SLICE_S, ceil(end_s))
+        for row in book.sums(at_s, next_s, COLUMNS[by]):
+            report.add(row)
+        at_s = next_s
+        if pace.spent:
+            yield from pace.rest()
+    shown, more = report.rows()
+    names = {d.device.uuid: d.device for d in loop.scheduler.snapshot.devices}
+    unread = _unread(book, report.metered, names, begin_s, end_s)
+    costs = report.costs
+    return {
+        "by": by,
+        "since": float(begin_s),
+        "until": end_s,
+        "first": first_s,
+        "currency": costs.currency,
+        "pue": costs.pue,
+        "rows": [_row(loop, by, key, each, report.total) for key, each in shown],
+        "more": {"rows": len(more), **_added(more).document(report.total)},
+        "idle": report.idle.document(report.total),
+        "total": report.total.document(report.total),
+        "equally_kwh": report.equally_j / _J_PER_KWH,
+        "unread": [
+            {"gpu": uuid, "index": names[uuid].index if uuid in names else None, "seconds": seconds}
+            for uuid, seconds in unread.items()
+        ],
+    }
+
+
+def _end(book: EnergyBook, until_s: float, now_s: float) -> float:
+    """Return the end of the last hour that begins before a time; now, if that is earlier."""
+    hour_s = book.hour_of(until_s)
+    return min(now_s, hour_s + HOUR_S if hour_s < until_s else until_s)
+
+
+def _moment(words: Words, name: str, now_s: float) -> float:
+    found = words.get(name, now_s)
+    if type(found) not in (int, float) or not -_LAST_S < found < _LAST_S:
+        raise UsageError(f"{name} is a time in epoch seconds")
+    return float(found)
+
+
+def _row(loop: Loop, by: str, key: Key, each: _Sum, total: _Sum) -> Document:
+    found: dict[str, Any] = {by: key}
+    if by == "job" and isinstance(key, int):
+        job = loop.scheduler.snapshot.job(key) or loop.store.job(key)
+        label, name = (job.label, job.spec.name) if job is not None else (str(key), None)
+        found |= {"label": label, "name": name, "user": each.user}
+    if by == "gpu":
+        devices = {d.device.uuid: d.device for d in loop.scheduler.snapshot.devices}
+        device = devices.get(str(key))
+        found |= {
+            "index": device.index if device else None,
+            "name": device.name if device else None,
+        }
+    if by in ("gpu", "day"):
+        found["idle_kwh"] = each.idle_j / _J_PER_KWH
+    return {**found, **each.document(total)}
+
+
+def _added(sums: Iterable[_Sum]) -> _Sum:
+    found = _Sum()
+    for each in sums:
+        found.joules += each.joules
+        found.cost += each.cost
+    return found
+
+
+def _unread(
+    book: EnergyBook,
+    metered: dict[str, dict[int, float]],
+    present: Iterable[str],
+    begin_s: int,
+    end_s: float,
+) -> dict[str, float | None]:
+    """Return the seconds for which each device's energy is unknown; None: it never was known.
+
+    Counted from the device's first full hour in the book, for one that is gone until its last.
+    """
+    found: dict[str, float | None] = {}
+    for uuid in dict.fromkeys([*present, *sorted(metered)]):
+        hours = metered.get(uuid, {})
+        first_s = book.first_hour_s(uuid)
+        if first_s is None:
+            found[uuid] = None
+            continue
+        from_s = max(begin_s, first_s + HOUR_S)
+        to_s = end_s if uuid in set(present) else max(hours, default=begin_s)
+        known_s = sum(seconds for hour_s, seconds in hours.items() if from_s <= hour_s < to_s)
+        if to_s - from_s - known_s > _UNREAD_S:
+            found[uuid] = to_s - from_s - known_s
+    return found

@@ -1,0 +1,141 @@
+"""The energy book: what each job used on each device in each hour, and what was idle.
+
+Theory of operation. An hour is one of the site's local clock, named by the epoch second at which
+it began. The core tells with each reading what was used since the one before. That is added up in
+memory, and goes into the store with the next transaction, or after 30 s. It is added to the rows
+there, and each increment is written once: a kill loses at most the last half minute, a restart
+counts nothing twice, and a clock that is set back adds to an earlier hour. User and group are
+those of the job at that time, so that a report needs no other table.
+
+The row of nobody (`job_id` 0) has the idle energy, and the seconds for which the device was
+metered. Above `MOST_ROWS` rows the oldest hours are dropped, whatever the clock says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from radrm.core.records import DeviceEnergy
+from radrm.deadlines.costs import UTC, Costs, Zone
+from radrm.host.storage.database import Database
+
+HOUR_S = 3600
+MOST_ROWS = 500_000
+"""About 120 bytes each. Eight GPUs with two jobs each need two years for them."""
+_LOOK_EVERY = 10_000
+_NOBODY = 0
+
+_ADD = """
+INSERT INTO energy VALUES (?1, ?2, ?3,
+    (SELECT json_extract(record, '$.spec.user') FROM jobs WHERE id = ?3),
+    (SELECT json_extract(record, '$.spec.group') FROM jobs WHERE id = ?3), ?4, ?5, ?6)
+ON CONFLICT (hour, device, job_id) DO UPDATE SET joules = joules + excluded.joules,
+    equally_j = equally_j + excluded.equally_j, seconds = seconds + excluded.seconds
+"""
+_DROP = """
+DELETE FROM energy WHERE hour <= (SELECT hour FROM energy ORDER BY hour DESC LIMIT 1 OFFSET ?)
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class EnergyRow:
+    """The energy of one hour. `job_id` None: idle, and only then `seconds` of metered time."""
+
+    hour_s: int
+    device: str
+    job_id: int | None
+    user: str | None
+    group: str | None
+    joules: float
+    equally_j: float
+    seconds: float
+
+
+class EnergyBook:
+    """The table `energy`. `zone`: the site's, which divides time into hours."""
+
+    def __init__(self, database: Database, zone: Zone = UTC) -> None:
+        self.zone = zone
+        self._db = database
+        self._waiting: dict[tuple[int, str, int], list[float]] = {}
+        """Joules, those divided equally, and seconds, by hour, device and job."""
+        self._added = _LOOK_EVERY
+
+    @property
+    def waits(self) -> bool:
+        """True while some energy is not in the store."""
+        return bool(self._waiting)
+
+    def note(self, used: Iterable[DeviceEnergy]) -> None:
+        """Add up what was used, until `write`."""
+        for each in used:
+            for hour_s, part in self._hours(each.at.wall_s, each.seconds):
+                self._add((hour_s, each.device, _NOBODY), 0.0, 0.0, part * each.seconds)
+                for found in each.parts:
+                    key = hour_s, each.device, found.job_id or _NOBODY
+                    self._add(key, part * found.joules, part * found.equally_j, 0.0)
+
+    def write(self) -> None:
+        """Add to the store what waits, in a transaction. `written` says that it has succeeded."""
+        rows = [(*key, *sums) for key, sums in self._waiting.items()]
+        self._db.execute_many(_ADD, rows)
+        if self._added + len(rows) >= _LOOK_EVERY:
+            self._db.execute(_DROP, (MOST_ROWS,))
+
+    def written(self) -> None:
+        """Forget what waited: it is on disk."""
+        count = self._added + len(self._waiting)
+        self._added = 0 if count >= _LOOK_EVERY else count
+        self._waiting.clear()
+
+    def _add(self, key: tuple[int, str, int], *amounts: float) -> None:
+        sums = self._waiting.setdefault(key, [0.0, 0.0, 0.0])
+        for at, amount in enumerate(amounts):
+            sums[at] += amount
+
+    def hour_of(self, wall_s: float) -> int:
+        """Return the epoch second at which the local hour of a time began."""
+        return int(wall_s - self.zone.local_s(wall_s) % HOUR_S)
+
+    def _hours(self, until_s: float, seconds: float) -> Iterator[tuple[int, float]]:
+        """Yield the hours of the time until then, and the part of it that is in each."""
+        at_s = until_s - seconds
+        hour_s = self.hour_of(at_s)
+        if seconds <= 0 or hour_s == self.hour_of(until_s) or seconds > 1000 * HOUR_S:
+            yield self.hour_of(until_s), 1.0
+            return
+        while at_s < until_s:
+            hour_s = self.hour_of(at_s)
+            next_s = min(until_s, hour_s + HOUR_S)
+            yield hour_s, (next_s - at_s) / seconds
+            at_s = next_s
+
+    # ------------------------------------------------------------- reading
+
+    def first_hour_s(self, device: str | None = None) -> int | None:
+        """Return the first hour of the book, or that of a device; None without one."""
+        where, given = ("", ()) if device is None else ("WHERE device = ? ", (device,))
+        query = f"SELECT hour FROM energy {where}ORDER BY hour LIMIT 1"
+        found = self._db.execute(query, given).fetchone()
+        return None if found is None else int(found[0])
+
+    def sums(self, begin_s: int, end_s: int, by: str) -> list[EnergyRow]:
+        """Return the sums of the hours that begin in this time, by hour, device and `by`.
+
+        `by`: a column, `user`, `grp` or `job_id`; what jobs used is added up by it. Idle energy
+        has a row of its own.
+        """
+        query = (
+            "SELECT hour, device, nullif(max(job_id), 0), max(user), max(grp), sum(joules), "
+            "sum(equally_j), sum(seconds) FROM energy WHERE hour >= ? AND hour < ? "
+            f"GROUP BY hour, device, job_id = 0, {by}"
+        )
+        return [EnergyRow(*row) for row in self._db.execute(query, (begin_s, end_s))]
+
+    def cost_of(self, job_id: int, costs: Costs) -> float | None:
+        """Return what the energy of a job has cost so far; None if none of it is known."""
+        query = "SELECT hour, sum(joules) FROM energy WHERE job_id = ? GROUP BY hour"
+        rows = self._db.execute(query, (job_id,)).fetchall()
+        parts = [costs.energy_cost(joules, hour, hour + HOUR_S) for hour, joules in rows]
+        return sum(parts) if parts else None
