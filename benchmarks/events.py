@@ -10,11 +10,16 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from typing import Any
 
 from radrm.core import events as ev
 from radrm.core.decision import Decision
-from radrm.core.rules import Order
+from radrm.core.records import Checkpoint
+from radrm.core.rules import Order, Planner
 from radrm.core.settings import CoreSettings
+from radrm.core.words import CheckpointKind
+from radrm.planners.deadline import Deadline
+from radrm.planners.order_policy import OrderPolicy
 from radrm.policies.exclusive import Exclusive
 from tests.world import World, gpus
 
@@ -53,24 +58,42 @@ class CountingWorld(World):
         return self.calls - before
 
 
-def measure(length: int, order: Order | None = None) -> dict[str, int]:
-    """Calls per event with `length` jobs waiting behind two that run."""
-    _measure(LENGTHS[0], order)  # the first use of a record's class compiles how it is copied
-    return _measure(length, order)
+def measure(
+    length: int, order: Order | None = None, planner: Planner | None = None, due: bool = False
+) -> dict[str, int]:
+    """Calls per event with `length` jobs waiting behind two that run.
+
+    `due`: each job has a due time, a weight and a duration, and can save.
+    """
+    # The first use of a record's class compiles how it is copied.
+    _measure(LENGTHS[0], order, planner, due)
+    return _measure(length, order, planner, due)
 
 
-def _measure(length: int, order: Order | None) -> dict[str, int]:
+def _measure(
+    length: int, order: Order | None, planner: Planner | None, due: bool
+) -> dict[str, int]:
     settings = CoreSettings(stale_after_s=1e9, smact_warm_s=0, smact_after_exit_s=0)
-    world = CountingWorld(gpus(2), policy=Exclusive(), order=order, settings=settings)
+    planner = planner or OrderPolicy(Exclusive(), Exclusive())
+    world = CountingWorld(gpus(2), planners=(planner,), order=order, settings=settings)
+
+    def submit() -> object:
+        at, spec = len(world.jobs), dict[str, Any]()
+        if due:
+            due_s, run_s = 5000.0 + 37.0 * (at * 7919 % length), 60.0 + at * 31 % 600
+            spec = {"due_s": world.now.wall_s + due_s, "weight": 1.0 + at % 5, "duration_s": run_s}
+            spec["checkpoint"] = Checkpoint(CheckpointKind.SIGNAL)
+        return world.submit(1000, **spec)
+
     for _ in range(length + 2):
-        world.submit(1000)
+        submit()
     last = max(world.jobs)
 
     def cancel() -> object:
         return world.step(ev.CancelRequested(at=world.now, job_id=last, by="bench"))
 
     return {
-        "a submission": world.cost_of(lambda: world.submit(1000)),
+        "a submission": world.cost_of(submit),
         "a round of readings": world.cost_of(world.read),
         "a cancel": world.cost_of(cancel),
         "an end and the next start": world.cost_of(lambda: world.end(1)),
@@ -80,8 +103,14 @@ def _measure(length: int, order: Order | None) -> dict[str, int]:
 
 
 def main() -> None:
-    found = {length: measure(length) for length in LENGTHS}
-    print("Function calls per event, by the number of jobs waiting")
+    _show("", {length: measure(length) for length in LENGTHS})
+    due = Deadline(Exclusive(), Exclusive())
+    print()
+    _show(", under `deadline`", {length: measure(length, None, due, True) for length in LENGTHS})
+
+
+def _show(what: str, found: dict[int, dict[str, int]]) -> None:
+    print(f"Function calls per event, by the number of jobs waiting{what}")
     print(f"{'event':<28}" + "".join(f"{length:>10}" for length in LENGTHS))
     for name in found[LENGTHS[0]]:
         print(f"{name:<28}" + "".join(f"{found[length][name]:>10}" for length in LENGTHS))

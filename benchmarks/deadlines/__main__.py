@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 from benchmarks.deadlines.claims import claims
+from benchmarks.deadlines.methods import Method
 from benchmarks.deadlines.page import TABLE, page
 from benchmarks.deadlines.pictures import draw
 from benchmarks.deadlines.real import PUBLISHED, checked
@@ -14,6 +15,7 @@ from benchmarks.deadlines.runs import Trial, play_all, settings
 from benchmarks.deadlines.server import all_served
 from benchmarks.deadlines.sizes import NODES, all_sized
 from benchmarks.sections import put_section
+from radrm.simulator.metrics import Metrics
 from tests.paths import REPOSITORY
 
 PAGE = REPOSITORY / "docs" / "reproduction-andreas.md"
@@ -49,22 +51,21 @@ def main() -> int:
         if sys.stderr.isatty() or count % 50 == 0:
             print(f"\r{count} of {len(trials)} runs", end="", file=sys.stderr, flush=True)
 
-    found: dict[tuple[int, float, object], list[object]] = {}
-    for trial, metrics in zip(
-        trials, play_all(trials, options.jobs, told, options.keep), strict=True
-    ):
+    found: dict[tuple[int, float, Method], list[Metrics]] = {}
+    played = play_all(trials, options.jobs, told, options.keep)
+    for trial, metrics in zip(trials, played, strict=True):
         key = (trial.mix.scenario, trial.mix.load, trial.method)
         found.setdefault(key, []).append(metrics)
     print(file=sys.stderr)
-    held = claims(found)  # type: ignore[arg-type]
+    held = claims(found)
     sizes = all_sized(options.jobs, NODES[:1] if options.quick else NODES)
     real = None if options.quick else checked()
-    text = page(found, seeds, held, sizes, all_served(range(seeds)), real)  # type: ignore[arg-type]
+    text = page(found, seeds, held, sizes, all_served(range(seeds)), real)
     if options.quick:
         print(text)
     else:
         put_section(PAGE, "andreas", text, TITLE)
-        draw(found, sizes, PICTURE)  # type: ignore[arg-type]
+        draw(found, sizes, PICTURE)
         print(f"{PAGE}: written")
     for each in held:
         if not each.holds:

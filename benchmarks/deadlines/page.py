@@ -36,7 +36,8 @@ The paper names no load.
   program does differently.
 """
 
-_PUBLISHED = """Published: 62 % (scenario 1) and almost 30 % (scenario 2) below FIFO, EDF and PS, on average, at
+_PUBLISHED = """\
+Published: 62 % (scenario 1) and almost 30 % (scenario 2) below FIFO, EDF and PS, on average, at
 a load that is not named.
 """
 

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from statistics import median
 from typing import Any
+from unittest.mock import patch
 
 from benchmarks.deadlines.methods import BASELINES, DEADLINE, FREE, Method
 from benchmarks.deadlines.runs import Trial, play
@@ -55,20 +56,17 @@ def sized(trial: Trial) -> Sized:
 def _timed() -> Iterator[list[float]]:
     """Time each plan of `andreas`."""
     calls: list[float] = []
-    before = Andreas._plan
+    before: Any = Andreas._plan
 
-    def plan(self: Andreas, *words: Any) -> Any:
+    def plan(*words: Any) -> Any:
         begun_s = time.process_time()
         try:
-            return before(self, *words)
+            return before(*words)
         finally:
             calls.append(time.process_time() - begun_s)
 
-    Andreas._plan = plan  # type: ignore[method-assign]
-    try:
+    with patch.object(Andreas, "_plan", plan):
         yield calls
-    finally:
-        Andreas._plan = before  # type: ignore[method-assign]
 
 
 def all_sized(cores: int | None, nodes: Sequence[int] = NODES) -> list[Sized]:

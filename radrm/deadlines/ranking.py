@@ -141,6 +141,11 @@ class Ranking:
             return None
         return exp(entry.size - max(0.0, entry.latest_s - now_s) / self._unit_s)
 
+    def latest_s(self, job_id: int) -> float | None:
+        """Return when a job must start to end in time, as expected; None: it is not ranked."""
+        entry = self._jobs.get(job_id)
+        return None if entry is None else entry.latest_s
+
     @property
     def _unit_s(self) -> float:
         return _LOOK_AHEAD * max(_LEAST_S, self.scale_s)

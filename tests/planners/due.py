@@ -5,8 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from radrm.core import actions as act
-from radrm.core.decision import Decision
-from radrm.core.proposals import Preempt
 from radrm.core.records import Checkpoint, Job
 from radrm.core.rules import Order, Policy
 from radrm.core.settings import CoreSettings
@@ -68,6 +66,10 @@ class Due(World):
         return [r.message for r in self.scheduler.why_waiting(job.id, self.now)]
 
 
-def preempted(decisions: list[Decision]) -> list[int]:
-    """Return the jobs whose stop was rejected."""
-    return [p.job_id for d in decisions for p, _ in d.rejections if isinstance(p, Preempt)]
+def running(world: World, *jobs: Job) -> list[bool]:
+    return [bool(world.where(job)) for job in jobs]
+
+
+def end_and_read(world: World, job: Job) -> None:
+    world.end(job)
+    world.read()

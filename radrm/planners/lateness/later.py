@@ -11,10 +11,11 @@ from dataclasses import dataclass, field
 from math import inf
 
 from radrm.core.planning.assembly import Found
-from radrm.core.records import Device, Job, Refusal
+from radrm.core.records import Job, Refusal
 from radrm.core.units import show_seconds
 from radrm.core.view import View
 from radrm.planners.forecast import Forecast
+from radrm.planners.lateness.servers import options, servers, wide
 from radrm.planners.lateness.tardiness import Notes, Terms
 
 _MOST_CHEAP = 20
@@ -39,6 +40,8 @@ class Later:
     notes: Notes
     find: Find
     forecast: ForecastOf
+    spare: int = 0
+    """The GPUs that a job may use beyond its least number: no other job waits for them."""
     wake_s: float = inf
     """When (boot time) a job need not wait any longer."""
     _cheap: list[tuple[float, float]] = field(default_factory=list)
@@ -73,39 +76,27 @@ class Later:
     def devices(self, job: Job, found: Found) -> Found | tuple[Refusal, ...]:
         """Return where a job starts: on the kind of GPU where it costs least; or why it waits."""
         assert found.placement is not None
-        view, now, terms = self.view, self.view.now, self.terms
-        kinds: dict[str, list[Device]] = {}
-        for device in view.devices():
-            kinds.setdefault(device.name, []).append(device)
+        view, now = self.view, self.view.now
         shared = any(view.reservations(uuid) for uuid in found.placement.devices)
-        chooses = len(kinds) > 1 and bool(job.profile) and not view.prefers(job)
-        if not shared and not chooses:
-            return found
-        forecast = self.forecast(job, not chooses)
+        chooses = bool(job.profile) and not view.prefers(job)
+        forecast = self.forecast(job, True) if shared or chooses else None
         if forecast is None:
             return found
-        options: list[tuple[float, float, str]] = []
-        for name, devices in kinds.items():
-            left_s = terms.left(job, None, now, devices[0]).value_s
-            ready = sorted(forecast.ready_s[device.uuid] for device in devices)
-            at_s = ready[job.spec.gpus - 1] if job.spec.gpus <= len(ready) else inf
-            if at_s < inf:
-                wall_s = now.wall_s + at_s - now.boot_s
-                energy = terms.energy(name, job.spec.gpus, wall_s, left_s)
-                options.append((terms.lateness(job, wall_s + left_s) + energy, at_s, name))
         cost = self._cost_now(job, found)
-        for then, at_s, name in sorted(options):
-            if then >= cost * _WORTH:
+        for option in sorted(options(self.terms, view, job, forecast, most=self.spare)):
+            is_now = option.at_s <= now.boot_s
+            if option.cost >= cost * (1.0 if is_now else _WORTH):
                 return found
-            if chooses and at_s <= now.boot_s:
-                other = self.find(job, [device.uuid for device in kinds[name]])
+            if is_now and chooses:
+                other = self.find(wide(job, option.gpus), option.uuids)
                 if other.placement is not None:
                     return other
-            elif at_s > now.boot_s and self.notes.may_wait(job, at_s):
-                self.wake_s = min(self.wake_s, at_s)
+            elif not is_now and self.notes.may_wait(job, option.at_s):
+                self.wake_s = min(self.wake_s, option.at_s)
+                more = f"{cost - option.cost:.2g} {self.terms.costs.currency} more"
                 why = (
-                    f"it waits for a {name}, expected in {show_seconds(at_s - now.boot_s)}: "
-                    f"starting now costs {cost - then:.2g} {self.terms.costs.currency} more"
+                    f"it waits for a {option.name}, expected in "
+                    f"{show_seconds(option.at_s - now.boot_s)}: starting now costs {more}"
                 )
                 return (Refusal("cheaper", why),)
         return found
@@ -113,15 +104,16 @@ class Later:
     def _cost_now(self, job: Job, found: Found) -> float:
         """Return what a job costs that starts now where it was found room."""
         assert found.placement is not None
-        now, terms = self.view.now, self.terms
-        device = next(d for d in self.view.devices() if d.uuid == found.placement.devices[0])
-        left_s = terms.left(job, None, now, device).value_s
-        forecast = self.forecast(job, False)
-        end_s = now.boot_s + left_s
+        now, terms, view = self.view.now, self.terms, self.view
+        devices = found.placement.devices
+        server = next(each for each in servers(view) if devices[0] in each.uuids)
+        left_s = terms.left(job, None, now, server.name, len(devices)).value_s
+        forecast, end_s = self.forecast(job, False), now.boot_s + left_s
         if forecast is not None:
             end_s = max(end_s, forecast.end_of(job, found.placement))
         late = terms.lateness(job, now.wall_s + end_s - now.boot_s) if end_s < inf else 0.0
-        return late + terms.energy(device.name, job.spec.gpus, now.wall_s, left_s)
+        energy = terms.energy(server.name, len(devices), now.wall_s, left_s, server.used)
+        return late + energy
 
     def _boot_s(self, wall_s: float) -> float:
         return self.view.now.boot_s + wall_s - self.view.now.wall_s

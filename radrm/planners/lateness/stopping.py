@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from radrm.core.records import Attempt, Job
@@ -9,6 +10,7 @@ from radrm.core.view import View
 from radrm.core.words import ActionKind, CheckpointKind, JobState
 from radrm.deadlines.ranking import prefix
 from radrm.planners.forecast import Forecast
+from radrm.planners.lateness.servers import Option, options, servers
 from radrm.planners.lateness.tardiness import Notes, Terms
 
 
@@ -87,7 +89,6 @@ class Stops:
         for other, attempt in view.running():
             if not self._may_stop(other, attempt, job):
                 continue
-            save_s = other.spec.checkpoint.cost_s if other.save_s is None else other.save_s
             swap = Swap(
                 terms,
                 now.wall_s,
@@ -96,7 +97,7 @@ class Stops:
                 ready_s,
                 other,
                 terms.left(other, attempt, now).value_s,
-                self.limits.restart_s if save_s is None else save_s,
+                self.save_s(other),
                 self.limits.restart_s,
                 late_weight,
             )
@@ -111,6 +112,10 @@ class Stops:
 
     def _may_stop(self, job: Job, attempt: Attempt, instead: Job) -> bool:
         """Return whether a running job can save, has run long enough and is no more urgent."""
+        return prefix(instead) <= prefix(job) and self.can_stop(job, attempt)
+
+    def can_stop(self, job: Job, attempt: Attempt) -> bool:
+        """Return whether a running job can save, has run long enough, and may be asked now."""
         ran_s = None if attempt.started is None else self.view.now.since(attempt.started)
         return (
             job.state is JobState.RUNNING
@@ -120,7 +125,41 @@ class Stops:
             and attempt.stop is None
             and attempt.asked(ActionKind.CHECKPOINT) is None
             and bool(attempt.placement.devices)
-            and prefix(instead) <= prefix(job)
             and (ran_s is None or ran_s >= self.limits.min_run_s)
             and not self.notes.is_cooling(job)
         )
+
+    def save_s(self, job: Job) -> float:
+        """Return how long a job needs to save: as measured, else as stated, else as to restart."""
+        cost_s = job.spec.checkpoint.cost_s if job.save_s is None else job.save_s
+        return self.limits.restart_s if cost_s is None else cost_s
+
+    def better(
+        self, job: Job, attempt: Attempt, forecast: Forecast, spare: int
+    ) -> Iterator[Option]:
+        """Yield where a running job would end so much less late that a move pays; the best first.
+
+        Its GPUs must be ready now.
+        """
+        view, now, terms = self.view, self.view.now, self.terms
+        here = next((s for s in servers(view) if attempt.placement.devices[0] in s.uuids), None)
+        if here is None or not self.can_stop(job, attempt):
+            return
+        gpus, lost_s = len(attempt.placement.devices), self.save_s(job) + self.limits.restart_s
+        left_s = terms.left(job, attempt, now, here.name, gpus).value_s
+        late = terms.lateness(job, now.wall_s + left_s)
+        if not late:
+            return
+        energy = terms.energy(here.name, gpus, now.wall_s, left_s, max(0, here.used - gpus))
+        lost = terms.costs.tardiness_cost(job.spec.weight, lost_s)
+        lost += terms.energy(here.name, gpus, now.wall_s, lost_s)
+        live = attempt, here.name
+        found = options(terms, view, job, forecast, live, spare, lost_s)
+        for option in sorted(found):
+            less = late + energy - option.cost
+            if (
+                option.at_s <= now.boot_s
+                and option.late < late
+                and less > self.limits.margin * lost
+            ):
+                yield option

@@ -8,19 +8,23 @@ from math import inf
 from typing import Any
 
 from radrm.core.constraints.nodes import books_nothing
-from radrm.core.records import Attempt, Device, Instant, Job, Placement, Refusal
+from radrm.core.constraints.reserve import MOST_AHEAD_S
+from radrm.core.proposals import Reserve
+from radrm.core.records import Attempt, Instant, Job, Placement, Refusal
 from radrm.core.units import show_seconds
 from radrm.core.view import View
 from radrm.core.words import ActionKind
 from radrm.deadlines.costs import Costs
 from radrm.deadlines.ranking import prefix
-from radrm.deadlines.remaining import Remaining, profiled_s, remaining
+from radrm.deadlines.remaining import Remaining, remaining
+from radrm.planners.capacity.durations import sizes
 from radrm.planners.convergence import moment, plain_moment
 from radrm.planners.forecast import Forecast
 
 USUAL_W = 300.0
 """The power of a GPU of a kind that `energy.node_watts` does not name. An assumption."""
 _LEAST_S = 1.0
+_HOUR_S = 3600.0
 _ROUNDING_S = 0.001
 _MOST_NOTES = 1000
 _WAIT, _WAIT_MORE_S = 1.5, 60.0
@@ -40,25 +44,26 @@ class Terms:
     unknown_duration_s: float
 
     def left(
-        self, job: Job, live: Attempt | None, now: Instant, device: Device | None = None
+        self,
+        job: Job,
+        live: Attempt | None,
+        now: Instant,
+        kind: str | None = None,
+        gpus: int | None = None,
     ) -> Remaining:
-        """Return the run time that a job has left, on GPUs like `device` or on its own."""
-        kind = None if device is None else device.name
-        found = remaining(
-            job, live, now, kind=kind, gpus=job.spec.gpus, unknown_s=self.unknown_duration_s
-        )
+        """Return the run time that a job has left, on these GPUs or as it would run anyway."""
+        gpus = job.spec.gpus if gpus is None else gpus
+        found = remaining(job, live, now, kind=kind, gpus=gpus, unknown_s=self.unknown_duration_s)
         assert found is not None
         value_s = max(_LEAST_S, found.value_s)
         return Remaining(value_s, max(value_s, found.upper_s), found.source)
 
     def least_s(self, job: Job, now: Instant) -> float:
-        """Return the least run time that a waiting job has left, over the kinds of GPU."""
-        kinds = {each.kind for each in job.profile if each.gpus == job.spec.gpus}
-        if not kinds:
-            return self.left(job, None, now).value_s
-        whole_s = min(profiled_s(job, kind, job.spec.gpus) or inf for kind in kinds)
-        done = job.saved.work_done if job.saved is not None else None
-        return max(_LEAST_S, whole_s * (1.0 - min(1.0, max(0.0, done or 0.0))))
+        """Return the least run time that a waiting job has left, over the GPUs of its profile."""
+        can = sizes(job) or {job.spec.gpus}
+        ways = [(each.kind, each.gpus) for each in job.profile if each.gpus in can]
+        lefts = [self.left(job, None, now, *way).value_s for way in ways]
+        return min(lefts, default=0.0) or self.left(job, None, now).value_s
 
     def lateness(self, job: Job, end_wall_s: float) -> float:
         """Return what it costs that a job ends then; 0 in time, or without a due time."""
@@ -67,12 +72,16 @@ class Terms:
             return 0.0
         return self.costs.tardiness_cost(job.spec.weight, end_wall_s - due_s)
 
-    def energy(self, name: str, gpus: int, begin_wall_s: float, seconds: float) -> float:
-        """Return what the energy of a run costs on so many devices of this name."""
-        watts = self.costs.node_w(name, gpus)
-        return self.costs.cost_of_watts(
-            USUAL_W * gpus if watts is None else watts, begin_wall_s, seconds
-        )
+    def energy(
+        self, name: str, gpus: int, begin_wall_s: float, seconds: float, used: int = 0
+    ) -> float:
+        """Return what the energy of a run costs on so many devices of this name.
+
+        `used`: those of its server that are in use anyway.
+        """
+        watts, before = self.costs.node_w(name, used + gpus), self.costs.node_w(name, used)
+        more = USUAL_W * gpus if watts is None else watts - (before or 0.0)
+        return self.costs.cost_of_watts(more, begin_wall_s, seconds)
 
     def cheapest_start_s(self, length_s: float, now_s: float, latest_s: float) -> float:
         """Return the epoch second, from now to `latest_s`, from which a run's energy costs least.
@@ -112,6 +121,8 @@ class Hold:
     until_s: float | None
     only_lower: bool = False
     cheap: bool = False
+    is_decided: bool = True
+    """False: it has a due time, and `until_s` and `only_lower` are still to be found."""
     _made: bool = False
     _forecast: Forecast | None = None
 
@@ -129,6 +140,36 @@ class Hold:
     def forget(self) -> None:
         """Forget the forecast, after a change of the view."""
         self._made, self._forecast = False, None
+
+    def decide(self, forecast_of: ForecastOf, terms: Terms, now: Instant) -> None:
+        """Find until when the job must start, and whether it is late whatever is done."""
+        due_s = self.job.spec.due_s
+        if self.is_decided or due_s is None:
+            return
+        self.is_decided = True
+        left, in_s = terms.left(self.job, None, now), due_s - now.wall_s
+        self.until_s = now.boot_s + in_s - left.upper_s
+        start_s = self.start_s(forecast_of)
+        self.only_lower = start_s < inf and start_s + left.value_s > now.boot_s + in_s
+
+    def reservation(self, view: View, forecast_of: ForecastOf, terms: Terms) -> Reserve | None:
+        """Return the reservation of whole devices for the job; None if none can be made."""
+        job, forecast = self.job, self.forecast(forecast_of)
+        if forecast is None or forecast.start_s == inf:
+            return None
+        length_s = job.limit_s or terms.left(job, None, view.now).value_s
+        ready = sorted((at_s, uuid) for uuid, at_s in forecast.ready_s.items())[: job.spec.gpus]
+        start_s = forecast.start_s
+        for _, uuid in ready:
+            free_s = view.earliest_s(uuid, None, length_s, job)
+            if free_s is None:
+                return None
+            start_s = max(start_s, free_s)
+        end_s = start_s + length_s
+        if end_s > view.now.boot_s + MOST_AHEAD_S:
+            return None
+        devices = tuple((uuid, None) for _, uuid in ready)
+        return Reserve(job_id=job.id, devices=devices, start_s=start_s, end_s=end_s)
 
     def refuse(
         self, view: View, forecast_of: ForecastOf, job: Job, placement: Placement
@@ -155,6 +196,18 @@ class Hold:
             f"to be in time"
         )
         return Refusal("backfill", why)
+
+
+def served_first(job: Job, rate: float | None, terms: Terms, now: Instant) -> Refusal:
+    """Return, for the jobs behind it, that a job is served first. `rate`: its rank."""
+    why = f"job {job.label} ({job.spec.name}) is served first and cannot start yet"
+    due_s = job.spec.due_s
+    if due_s is not None and rate is not None:
+        left_s = due_s - now.wall_s
+        when = f"due in {show_seconds(left_s)}" if left_s > 0 else f"{show_seconds(-left_s)} late"
+        late = terms.costs.tardiness_cost(job.spec.weight, _HOUR_S)
+        why += f": {when}, an hour's delay costs {late:.2g} {terms.costs.currency}"
+    return Refusal("order", why)
 
 
 # ------------------------------------------------------------------ what is remembered
@@ -211,6 +264,10 @@ class Notes:
         now = view.job(job.id)
         if attempt is not None and now is not None and _gives_way(view, now, attempt.serial):
             self.gives[str(job.id)] = [other.id, attempt.serial]
+
+    def moved(self, job: Job) -> None:
+        """Note that a running job was asked to move."""
+        self.stops[str(job.id)] = plain_moment(self.now)
 
     def started(self, job: Job) -> None:
         """Note that a job has started."""
