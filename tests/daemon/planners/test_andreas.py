@@ -1,4 +1,4 @@
-"""`planner = "andreas"` in a real daemon: its process has numpy, and a due job displaces another."""
+"""`planner = "andreas"` in a real daemon: its process has numpy, and due jobs displace others."""
 
 from __future__ import annotations
 
