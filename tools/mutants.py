@@ -19,7 +19,7 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from tools.defects import due_times, durations, growing, planners, rules, saving, state
+from tools.defects import deadline, due_times, durations, growing, planners, rules, saving, state
 from tools.defects.mutant import Mutant
 
 ROOT = Path(__file__).parents[1]
@@ -33,6 +33,7 @@ LIMIT_S = 300.0
 
 MUTANTS = (
     *(*state.MUTANTS, *rules.MUTANTS, *saving.MUTANTS, *growing.MUTANTS, *planners.MUTANTS),
+    *deadline.MUTANTS,
     *due_times.MUTANTS,
     *durations.MUTANTS,
 )
