@@ -83,7 +83,7 @@ def toml_value(text: str) -> Any:
     """Return the value of a TOML text; the text itself if it is not TOML."""
     try:
         read = tomllib.loads(f"value = {text}")
-    except ValueError:
+    except (ValueError, RecursionError):  # one that is nested too deeply is none, either
         return text
     return read["value"] if len(read) == 1 else text
 

@@ -24,6 +24,8 @@ _MOST_GPUS = 1024
 MOST_CPUS = 65536
 MOST_MEMORY_MIB = 1 << 30
 _MOST_PLANNERS = 16
+_MOST_SHOWN = 120
+"""Characters of a wrong value that an error shows."""
 _JOINS = frozenset("+,")
 """The characters that join or separate planners on the command line."""
 
@@ -52,7 +54,16 @@ A check of a table adds the errors inside the table to the place's list, and ret
 
 def wrong(place: Place, expected: str, value: object) -> BadConfig:
     """Return the error for a value that is not what the key expects."""
-    return BadConfig(f"{place} must be {expected}, not {value!r}")
+    return BadConfig(f"{place} must be {expected}, not {shown(value)}")
+
+
+def shown(value: object) -> str:
+    """Return a value for an error: a long one without its end."""
+    try:
+        found = repr(value)
+    except ValueError:  # Python writes no whole number of thousands of digits
+        return "so large a number"
+    return found if len(found) <= _MOST_SHOWN else f"{found[:_MOST_SHOWN]}..."
 
 
 def nearest(word: str, known: Iterable[str]) -> str:
@@ -128,7 +139,9 @@ def choice(*choices: str) -> Callable[[Any, Place], str]:
         if value not in choices:
             near = difflib.get_close_matches(str(value), choices, n=1)
             hint = f"; did you mean '{near[0]}'?" if near else ""
-            raise BadConfig(f"{place} must be one of {', '.join(choices)}, not {value!r}{hint}")
+            raise BadConfig(
+                f"{place} must be one of {', '.join(choices)}, not {shown(value)}{hint}"
+            )
         return str(value)
 
     return check
@@ -204,7 +217,7 @@ def minutes_of(value: Any, place: Place) -> int:
     hours, _, minutes = str(value).partition(":")
     plain = hours.isdecimal() and minutes.isdecimal() and len(minutes) == 2
     if not plain or int(hours) > 23 or int(minutes) > 59:
-        raise BadConfig(f'{place}: {value!r} is no time of the day, as in "06:00" = 0.31')
+        raise BadConfig(f'{place}: {shown(value)} is no time of the day, as in "06:00" = 0.31')
     return int(hours) * 60 + int(minutes)
 
 

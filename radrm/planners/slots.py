@@ -70,8 +70,14 @@ _OCCASIONS = frozenset(
         ev.ActionFailed,
     }
 )
-_CHANGES = (ev.AttemptStarted, ev.AttemptEnded, ev.AttemptsAdopted)
-"""What can make a slot end earlier than known: also other settings after a restart."""
+_CHANGES = (
+    ev.AttemptStarted,
+    ev.AttemptEnded,
+    ev.AttemptsAdopted,
+    ev.CheckpointTaken,
+    ev.ActionFailed,
+)
+"""What can make a slot end earlier than known: also other settings after a restart, and answers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,11 +107,15 @@ class Slots(Planner):
         if not slots:
             return Plan()
         times = [at_s for s in slots for at_s in (s.ask_s, s.end_s) if at_s > now.boot_s]
-        if view.any_waiting and any(slot.over for slot in slots):
+        over = [slot for slot in slots if slot.over]
+        free = any(slot.free for slot in over)
+        # A request that is given up causes no event.
+        if over and (view.any_waiting or not free):
             times.append(now.boot_s + _LOOK_AGAIN_S)
         kept = {
             "boot": now.boot,
-            "first_s": min(slot.ask_s for slot in slots),
+            # Before it, only `_CHANGES` can have somebody asked.
+            "first_s": now.boot_s if free else min(times, default=now.boot_s),
             "remarks": {str(slot.job.id): self._remark(slot, now) for slot in slots},
         }
         return Plan(self._proposals(view, slots), kept, min(times, default=None))

@@ -52,6 +52,26 @@ def test_what_cannot_be_is_said_in_one_line(text: str, said: str) -> None:
     assert said in line and "\n" not in line
 
 
+@pytest.mark.parametrize("key", ["energy.price", "slots.length_s", "energy.wait_for_cheap"])
+@pytest.mark.parametrize(
+    "value",
+    [
+        "x" * 5000,
+        "0x" + "f" * 5000,
+        "[" * 5000,
+        "{a=" * 3000,
+        '{"00:00"=nan}',
+        '{"' + "9" * 999 + '"=1}',
+    ],
+    ids=["long", "huge", "deep list", "deep table", "nan", "long time"],
+)
+def test_any_value_of_a_set_gives_one_short_line(key: str, value: str) -> None:
+    with pytest.raises(BadConfig) as error:
+        with_set(Config(), f"{key}={value}")
+    said = str(error.value).removeprefix(f"--set {key}={value}")
+    assert len(said) < 400 and "\n" not in said
+
+
 def test_a_name_of_a_planner_is_refused_by_the_daemon_too() -> None:
     with pytest.raises(BadConfig, match="not chosen as a planner"):
         make_rules(Config(planner=("default", "slots")))

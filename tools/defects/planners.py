@@ -140,8 +140,8 @@ MUTANTS = (
     Mutant(
         "a restart keeps the slots of other settings",
         _SLOTS,
-        "_CHANGES = (ev.AttemptStarted, ev.AttemptEnded, ev.AttemptsAdopted)",
-        "_CHANGES = (ev.AttemptStarted, ev.AttemptEnded)",
+        "    ev.AttemptEnded,\n    ev.AttemptsAdopted,\n    ev.CheckpointTaken,",
+        "    ev.AttemptEnded,\n    ev.CheckpointTaken,",
     ),
     Mutant(
         "a user's rank counts the job that gives way",

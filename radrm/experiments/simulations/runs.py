@@ -14,6 +14,7 @@ from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, replace
 
 from radrm.config import Config
+from radrm.core.rules import is_slow
 from radrm.deadlines.costs import Costs
 from radrm.errors import Refused
 from radrm.experiments.simulations.variants import Variant
@@ -24,7 +25,7 @@ from radrm.simulator.run import Run
 from radrm.simulator.scenario import Scenario
 from radrm.simulator.servers import simulate_servers
 from radrm.simulator.traces.job import TraceJob
-from radrm.wiring import make_costs
+from radrm.wiring import find_rule, make_costs
 
 _WORTH_PROCESSES = 2_000
 """Jobs times runs below which starting processes takes longer than it saves."""
@@ -162,7 +163,8 @@ def _all(
 ) -> Iterator[tuple[_Task, _Done]]:
     cpus = len(os.sched_getaffinity(0))
     lots = len(tasks) * max(variant.servers for variant in variants)
-    if cpus < 2 or lots < 2 or len(draws[0]) * len(tasks) < _WORTH_PROCESSES:
+    quick = len(draws[0]) * len(tasks) < _WORTH_PROCESSES and not any(map(_thinks, variants))
+    if cpus < 2 or lots < 2 or quick:
         for task in tasks:
             yield task, _once(draws, variants[task.variant], task)
         return
@@ -184,6 +186,11 @@ def _all(
             ) from None
         finally:
             pool.shutdown(wait=False, cancel_futures=True)
+
+
+def _thinks(variant: Variant) -> bool:
+    """Return whether a slow planner runs: it may take seconds for a few jobs."""
+    return any(is_slow(find_rule("planners", name)) for name in variant.scenario.config.planner)
 
 
 def _as_done(

@@ -49,7 +49,7 @@ def load_draws(source: File | Mix, variant: Variant, seeds: int) -> Loaded:
     """The jobs for these many seeds, as far as they fit the servers. Raises `RadrmError`."""
     if isinstance(source, Mix):
         traces = mix_draws(source, variant.scenario.config, seeds)
-        return Loaded([trace.jobs for trace in traces], traces[0].jobs, traces[0].notes)
+        return Loaded([trace.jobs for trace in traces], traces[0].jobs, (source.note(seeds),))
     trace = load_trace(source.path, source.form, source.profiles, source.fill, source.fill_seed)
     devices = variant.scenario.devices
     several = len({each.device.node for each in devices}) > 1

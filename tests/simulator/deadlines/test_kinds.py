@@ -64,6 +64,7 @@ def test_a_job_may_grow_to_the_most_gpus_of_a_server_that_it_has_figures_for() -
 
     assert role_on("sim:2xV100-32GB/1xT4-16GB") == (1, 2, 1)
     assert role_on("sim:2*1xV100-32GB/1xT4-16GB") == (1, 1, 1)
+    assert role_on("sim:2xV100-32GB/1xV100-32GB") == (1, 2, 1)
     assert role_on("sim:4xA100-40GB") == (1, 1, 1)
 
 
@@ -87,6 +88,20 @@ def test_no_run_beats_the_bounds_of_its_fastest_kind() -> None:
     assert limits.makespan_s <= run.ended_s
     # 30 s of start-up, and 70 s of work by `duration_s`, of which two V100s need 30 s.
     assert limits.mean_jct_s >= 25 + 30
+
+
+def test_the_bounds_take_the_least_load_and_the_least_time_of_any_configuration() -> None:
+    found = Scenario(MIXED, life=AT_ONCE, config=scenario("exclusive").config)
+    _, (solo,) = drawn(simulate([timed()], found), 0.0)
+    # Two V100s are the fastest with 60 s; one has the least load: 100 s of 2 x 60 s.
+    assert (solo.loading_s, solo.least_s) == (pytest.approx(100), pytest.approx(60))
+
+
+def test_a_restart_moves_all_stages_by_the_same_time() -> None:
+    (task,) = tasks_of([timed()], Scenario(MIXED, life=PLAIN))
+    before, after = task.course, task.course.continued(100.0)
+    assert (before.computes_s, after.computes_s) == (30.0, 100.0)
+    assert after.peak_s - before.peak_s == after.steady_s - before.steady_s == 70.0
 
 
 # ------------------------------------------------------------------ columns

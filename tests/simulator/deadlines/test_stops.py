@@ -9,9 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from radrm.core.proposals import Preempt, Proposal
+from radrm.core.proposals import Migrate, Preempt, Proposal
+from radrm.core.records import Profiled
 from radrm.core.view import View
 from radrm.core.words import JobState, Outcome
+from radrm.simulated.spec import parse_servers
+from radrm.simulator.bounds import drawn
 from radrm.simulator.engine import simulate
 from radrm.simulator.metrics import metrics
 from radrm.simulator.run import JobRun
@@ -124,3 +127,36 @@ def _check_work(each: JobRun, save_s: float, restart_s: float) -> None:
             assert took_s == pytest.approx(restart + attempt.solo_s + save, abs=1e-6)
         saved_s += attempt.solo_s
     assert saved_s == pytest.approx(each.job.duration_s)
+
+
+@dataclass(frozen=True)
+class Mover(Puppet):
+    """Moves the first job to all GPUs of the second server when 100 s have passed."""
+
+    def act(self, view: View) -> Iterator[Proposal]:
+        there = [device for device in view.devices() if device.node == "server2"]
+        for each, attempt in view.running():
+            here = attempt.placement
+            if view.now.boot_s >= 100 and each.target is None and len(here.shares) == 1:
+                shares = tuple(
+                    replace(here.shares[0], device=device.uuid, node=device.node, task=task)
+                    for task, device in enumerate(there)
+                )
+                yield Migrate(job_id=each.id, placement=replace(here, shares=shares))
+
+
+def test_a_job_moves_to_more_and_faster_gpus_with_its_work() -> None:
+    profile = (Profiled("T4", 1, 250.0), Profiled("V100", 1, 100.0), Profiled("V100", 2, 50.0))
+    life = replace(AT_ONCE, checkpoint_s=10.0, restart_s=20.0)
+    here = Scenario(
+        parse_servers("sim:1xT4-16GB/2xV100-32GB"), config=one_gpu(life).config, life=life
+    )
+    run = played([saving(0, 100, profile=profile)], here, Mover())
+    first, second = run.jobs[0].attempts
+    # 100 s at 0.4 of the pace of a V100, then 10 s to save; two V100s do the rest twice as fast.
+    assert (first.ended_s, first.solo_s) == (pytest.approx(110), pytest.approx(40))
+    assert (second.devices, second.begun_s) == ((1, 2), pytest.approx(40))
+    assert second.ended_s == pytest.approx(110 + 20 + 60 / 2)
+    # The bounds know the whole job, not only its last attempt.
+    _, (solo,) = drawn(run, 0.0)
+    assert (solo.loading_s, solo.least_s) == (pytest.approx(100), pytest.approx(50))

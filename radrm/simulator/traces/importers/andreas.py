@@ -63,6 +63,15 @@ class Mix:
         """The number of jobs."""
         return self.nodes * _PER_NODE
 
+    def note(self, seeds: int) -> str:
+        """Return a line for the user about the draws of so many seeds."""
+        last = self.seed + seeds - 1
+        drawn = f"seed {last}" if seeds == 1 else f"the seeds {self.seed} to {last}"
+        return (
+            f"{self.count} jobs on {self.nodes} nodes of scenario {self.scenario} at load "
+            f"{self.load:g}, drawn with {drawn}; their memory and SM activity are assumed"
+        )
+
 
 def published_mix(mix: Mix, cost_per_hour: float) -> Trace:
     """Return the jobs of a setting; `cost_per_hour` (above 0) is that of a late job of weight 1.
@@ -99,11 +108,7 @@ def published_mix(mix: Mix, cost_per_hour: float) -> Trace:
                 line=at + 2,
             )
         )
-    note = (
-        f"{mix.count} jobs on {mix.nodes} nodes of scenario {mix.scenario} at load {mix.load:g}, "
-        f"drawn with seed {mix.seed}; their memory and SM activity are assumed"
-    )
-    return Trace(tuple(jobs), (note,))
+    return Trace(tuple(jobs))
 
 
 def _rate(mix: Mix, drawn: list[tuple[str, list[float], int]], cluster: int) -> float:
