@@ -24,6 +24,7 @@ from tools.defects import (
     deadline,
     due_times,
     durations,
+    energy,
     growing,
     planners,
     rules,
@@ -37,6 +38,8 @@ TESTS = (
     *("tests/core", "tests/policies", "tests/orders", "tests/planners", "tests/jobfile"),
     *("tests/daemon/due/test_lateness.py", "tests/daemon/due/test_expected_end.py"),
     *("tests/deadlines", "tests/estimators/test_profile.py"),
+    *("tests/host/storage/test_energy_book.py", "tests/daemon/answers/test_energy.py"),
+    *("tests/host/gpus/test_power_limit.py", "tests/host/gpus/nvml/test_activity.py"),
     *("tests/contract/systems/test_andreas.py", "tests/contract/systems/test_andreas_lives.py"),
 )
 LIMIT_S = 300.0
@@ -47,6 +50,7 @@ MUTANTS = (
     *deadline.MUTANTS,
     *due_times.MUTANTS,
     *durations.MUTANTS,
+    *energy.MUTANTS,
     *capacity.MUTANTS,
 )
 
