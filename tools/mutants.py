@@ -21,6 +21,7 @@ from pathlib import Path
 
 from tools.defects import (
     capacity,
+    deadline,
     due_times,
     durations,
     energy,
@@ -46,6 +47,7 @@ LIMIT_S = 300.0
 
 MUTANTS = (
     *(*state.MUTANTS, *rules.MUTANTS, *saving.MUTANTS, *growing.MUTANTS, *planners.MUTANTS),
+    *deadline.MUTANTS,
     *due_times.MUTANTS,
     *durations.MUTANTS,
     *energy.MUTANTS,
