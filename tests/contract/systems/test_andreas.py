@@ -19,6 +19,7 @@ from radrm.core.records import (
     JobSpec,
     Needs,
     Node,
+    OutOfMemory,
     Profiled,
     Role,
 )
@@ -334,7 +335,7 @@ class Mute(Watched):
 
 
 def test_a_job_that_does_not_save_is_left_alone_in_the_end() -> None:
-    world = Mute(gpus(1), planners=(Andreas(max_iterations=FEW, period_s=100_000),))
+    world = Mute(gpus(1), planners=(Andreas(max_iterations=FEW),))
     mute = world.submit(8 * GIB, checkpoint=CAN_SAVE, duration_s=50_000)
     pass_seconds(world)
     urgent = world.submit(8 * GIB, due_s=due_in(world, 100), duration_s=600)
@@ -364,6 +365,16 @@ def test_a_plan_survives_a_restart_and_the_same_state_gives_the_same_plan() -> N
     assert {job_id: world.where(job_id) for job_id in (1, 2, 3)} == places
     fresh = think(replace(rule, seed=7), snapshot, state)
     assert fresh.state["seed"] == 7 and fresh.state["calls"] == 1
+
+
+def test_a_job_that_died_of_out_of_memory_goes_first() -> None:
+    world = world_of()
+    job = world.submit(GIB, due_s=due_in(world, 90_000))
+    pass_seconds(world, 3)
+    world.submit(GIB, due_s=due_in(world, 100))
+    world.end(job, 1, oom=OutOfMemory("test", 512))
+    pass_seconds(world, 30)
+    assert world.jobs[job.id].recovers and world.state(job) is JobState.RUNNING
 
 
 def test_one_role_with_two_gpus_for_a_task_gets_two() -> None:
