@@ -14,6 +14,7 @@ reports      reports of progress, for the job and for the daemon
 idle         a daemon with nothing to do
 events       function calls per event, by queue length: the same on every machine
 run          all of them, as a table
+andreas      one call of the optimizer, at 10 and 100 nodes (a folder)
 simulation   the simulator's speed, and the published tables beside its own (a folder)
 checkpoint   seconds to save and to resume four small models; needs PyTorch (a folder)
 gpu_shares   the speed of a GPU job by its CPU share, on a real GPU; run by hand

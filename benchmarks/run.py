@@ -8,6 +8,7 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks import bulk, commands, events, idle, launch, long_queue, readings, reports, saving
+from benchmarks.andreas import calls
 from benchmarks.flowcon import steering
 from benchmarks.simulation import simulator
 from benchmarks.specon import runs as specon_runs
@@ -15,7 +16,7 @@ from benchmarks.table import Row
 
 BENCHMARKS = (
     *(commands, launch, bulk, long_queue, readings, saving, reports, idle, simulator),
-    *(steering, specon_runs),
+    *(steering, specon_runs, calls),
 )
 
 

@@ -22,6 +22,7 @@ from benchmarks import (
     run,
     saving,
 )
+from benchmarks.andreas import calls
 from benchmarks.checkpoint import __main__ as checkpoint
 from benchmarks.checkpoint import measure as saves
 from benchmarks.flowcon import steering
@@ -42,6 +43,7 @@ SMALL: dict[str, Callable[[], list[Row]]] = {
     "reports": lambda: reports.measure(count=5),
     "readings": lambda: readings.measure(rounds=3, devices=2),
     "runs": lambda: runs.measure(rounds=3),
+    "calls": lambda: calls.measure(rounds=1),
 }
 
 

@@ -19,7 +19,18 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from tools.defects import due_times, durations, growing, planners, rules, saving, state
+from tools.defects import (
+    capacity,
+    deadline,
+    due_times,
+    durations,
+    energy,
+    growing,
+    planners,
+    rules,
+    saving,
+    state,
+)
 from tools.defects.mutant import Mutant
 
 ROOT = Path(__file__).parents[1]
@@ -27,14 +38,20 @@ TESTS = (
     *("tests/core", "tests/policies", "tests/orders", "tests/planners", "tests/jobfile"),
     *("tests/daemon/due/test_lateness.py", "tests/daemon/due/test_expected_end.py"),
     *("tests/deadlines", "tests/estimators/test_profile.py"),
+    *("tests/host/storage/test_energy_book.py", "tests/daemon/answers/test_energy.py"),
+    *("tests/host/gpus/test_power_limit.py", "tests/host/gpus/nvml/test_activity.py"),
+    *("tests/contract/systems/test_andreas.py", "tests/contract/systems/test_andreas_lives.py"),
 )
 LIMIT_S = 300.0
 """Seconds for one run of the tests. A longer run on a busy machine proves nothing."""
 
 MUTANTS = (
     *(*state.MUTANTS, *rules.MUTANTS, *saving.MUTANTS, *growing.MUTANTS, *planners.MUTANTS),
+    *deadline.MUTANTS,
     *due_times.MUTANTS,
     *durations.MUTANTS,
+    *energy.MUTANTS,
+    *capacity.MUTANTS,
 )
 
 

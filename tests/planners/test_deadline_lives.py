@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 from hypothesis import given, settings
@@ -10,7 +11,8 @@ from hypothesis import strategies as st
 from radrm.core import actions as act
 from radrm.core.records import Checkpoint, Device
 from radrm.core.rules import Order
-from radrm.core.words import CheckpointKind, ReservationKind
+from radrm.core.words import CheckpointKind, Quantity, ReservationKind
+from radrm.deadlines.costs import Costs
 from radrm.policies.best_fit import BestFit
 from radrm.policies.exclusive import Exclusive
 from radrm.policies.magm import Magm
@@ -18,11 +20,11 @@ from radrm.policies.packing import Packing
 from tests.contract.lives import test_starvation as starving
 from tests.contract.lives.test_properties import Move, check, lives, play, policies, servers
 from tests.contract.lives.test_starvation import SETTINGS, Server
-from tests.planners.due import deadline
+from tests.planners.due import Due, deadline
 from tests.world import GIB, ORDERS, World, default_planner
 
 
-@settings(max_examples=100)
+@settings(max_examples=50)
 @given(servers, policies, st.sampled_from(ORDERS), lives)
 def test_without_due_times_it_is_the_default(
     devices: tuple[Device, ...], policy: Magm | Exclusive, order: Order, life: list[Move]
@@ -67,7 +69,7 @@ def play_due(world: World, move: Move) -> None:
 QUICK = {"min_run_s": 20.0, "cooldown_s": 300.0, "restart_s": 5.0, "max_wait_s": 2000.0}
 
 
-@settings(max_examples=100)
+@settings(max_examples=50)
 @given(servers, st.sampled_from([Magm(), Exclusive(), Packing()]), st.sampled_from(ORDERS), lives)
 def test_what_holds_for_all_planners_holds_for_it(
     devices: tuple[Device, ...], policy: Any, order: Order, life: list[Move]
@@ -78,6 +80,10 @@ def test_what_holds_for_all_planners_holds_for_it(
         for action in world.actions:
             if isinstance(action, act.TakeCheckpoint):
                 assert world.jobs[action.job_id].spec.checkpoint.kind is not CheckpointKind.NONE
+        if not any(each.kind == "restart" for each in life):  # after which they are asked again
+            asked = Counter(a.job_id for a in world.actions if isinstance(a, act.TakeCheckpoint))
+            most = 1 + (world.boot_s - 1000.0) / QUICK["cooldown_s"]
+            assert not asked or max(asked.values()) <= most
         if not any(r.kind is ReservationKind.BACKFILL for r in world.stored.values()):
             check(world)
     assert not [d.log_lines for d in world.decisions if d.log_lines]
@@ -102,7 +108,7 @@ class Dues(Server):
 comes = starving.move(Dues.come, job=starving.jobs, used=st.sampled_from([0, 500, 4 * GIB]))
 
 
-@settings(max_examples=100)
+@settings(max_examples=50)
 @given(
     devices=starving.servers(),
     policy=st.sampled_from([Magm(), BestFit(), Exclusive(), Packing()]),
@@ -127,3 +133,48 @@ def test_nobody_waits_for_ever_nor_without_a_reason(
     for job in world.jobs.values():
         if job.state.waiting:
             assert world.why(job) == ["service"], f"job {job.id} waits on an idle server"
+
+
+HALF_S = 1800.0
+cheap_jobs = st.lists(
+    st.tuples(st.integers(0, 30), st.integers(1, 8), st.integers(1, 44), st.integers(1, 3)),
+    min_size=1,
+    max_size=6,
+)
+
+
+def late_jobs(jobs: list[tuple[int, int, int, int]], gpus: int, wait: bool) -> set[int]:
+    """The jobs that end late, of jobs as (start, length, due, weight) in half hours from noon."""
+    costs = Costs(prices=((0, 0.1), (6 * 60, 0.4), (22 * 60, 0.1)), wait_for_cheap=wait)
+    world, late, ends = Due(gpus, costs=costs), set[int](), dict[int, float]()
+    world.pass_time((12 * 3600 - (world.now.wall_s % 86_400)) % 86_400)
+    for at in range(120):
+        for job_id, end_s in list(ends.items()):
+            if end_s <= world.boot_s + 1.0:
+                due_s = world.jobs[job_id].spec.due_s or 0.0
+                if world.now.wall_s > due_s + 1.0:
+                    late.add(job_id)
+                del ends[job_id]
+                world.end(job_id)
+                world.read()
+        for start, length, due, weight in jobs:
+            if start == at:
+                world.job(length * HALF_S, (length + due) * HALF_S, weight=float(weight))
+        for job in world.jobs.values():
+            if world.where(job) and job.id not in ends and not job.state.final:
+                ends[job.id] = world.boot_s + (job.predicted(Quantity.DURATION) or 0.0)
+        if at >= 30 and not ends and all(job.state.final for job in world.jobs.values()):
+            return late
+        world.pass_time(HALF_S)
+    raise AssertionError("a job has not ended in 60 hours")
+
+
+@settings(max_examples=30)
+@given(cheap_jobs, st.integers(1, 2))
+def test_waiting_for_cheap_hours_makes_no_job_late_that_need_not_be(
+    jobs: list[tuple[int, int, int, int]], gpus: int
+) -> None:
+    # All come at once: what comes later, nothing can know.
+    jobs = [(0, length, due, weight) for _, length, due, weight in jobs]
+    if not late_jobs(jobs, gpus, wait=False):
+        assert not late_jobs(jobs, gpus, wait=True)

@@ -8,4 +8,6 @@ The files, in the order in which they may import one another:
     growing defects of FlowCon
     durations  defects of run times
     due_times  defects of due times
+    energy  defects of energy
+    capacity  defects of `andreas` and its optimizer
 """

@@ -10,6 +10,10 @@ from radrm.client.text import print_json
 from radrm.core.units import parse_seconds
 from radrm.errors import UsageError
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
 BY = ("user", "job", "gpu", "day", "group")
 _EXAMPLE = "write 7d, 12h, 2030-01-31 or 2030-01-31T18:00"
 _LAST_YEAR = 9998
@@ -40,10 +44,10 @@ def report(energy: bool, by: str, since: str, until: str, as_json: bool) -> None
     what = by or "user"
     if what not in BY:
         raise UsageError(f"--by: {what!r} is none of {', '.join(BY)}; write --by user")
+    begin, end = _moment("--since", since or "7d"), _moment("--until", until or "0")
     with Client() as client:
         now_s = client.ask("ping")["now"]
-        begin_s = _moment("--since", since or "7d", now_s)
-        end_s = _moment("--until", until, now_s) if until else now_s
+        begin_s, end_s = begin(now_s), end(now_s)
         if begin_s >= end_s:
             text = f"--since {since or '7d'} is not before --until {until or 'now'}"
             raise UsageError(f"{text}; {_EXAMPLE}")
@@ -54,10 +58,13 @@ def report(energy: bool, by: str, since: str, until: str, as_json: bool) -> None
         show(*energy_page(answer))
 
 
-def _moment(option: str, text: str, now_s: float) -> float:
-    """Return the epoch second of a time span ago, or of a date and time in the local zone."""
+def _moment(option: str, text: str) -> Callable[[float], float]:
+    """Return the epoch second of a time span before now, or of a local date and time."""
+    if text == "0":
+        return lambda now_s: now_s
     try:
-        return max(0.0, now_s - parse_seconds(text))
+        span_s = parse_seconds(text)
+        return lambda now_s: max(0.0, now_s - span_s)
     except ValueError:
         pass
     from datetime import datetime
@@ -65,7 +72,8 @@ def _moment(option: str, text: str, now_s: float) -> float:
     try:
         found = datetime.fromisoformat(text)
         if 1970 < found.year <= _LAST_YEAR:
-            return found.timestamp()
+            epoch_s = found.timestamp()
+            return lambda now_s: epoch_s
     except (ValueError, OverflowError, OSError):
         pass
     raise UsageError(f"{option}: {text!r} is neither a time span nor a date; {_EXAMPLE}")

@@ -33,6 +33,8 @@ SOON_S = 1.0
 _TRIES = 2
 _REJECTED = 20
 """So often the core may reject the request, before the job counts as one that does not stop."""
+_KEPT_S = 3600.0
+"""For so long at least a job that did not stop is left alone."""
 _HOLD_S = 30.0
 """For so long a job may wait on free GPUs: the core refuses its start, or CPUs are missing."""
 
@@ -125,7 +127,7 @@ class Carrying:
             before = (live.serial, answer_s, 0, 0)
         failed = before[2] + (answer_s > before[1])
         if failed >= _TRIES or before[3] >= _REJECTED:
-            until_s = self.snapshot.now.boot_s + self.patience_s
+            until_s = self.snapshot.now.boot_s + max(self.patience_s, _KEPT_S)
             memory.kept[job_id] = (live.serial, until_s)
             memory.asked.pop(job_id, None)
             return False

@@ -69,4 +69,5 @@ def _without_progress(state: State) -> dict[int, Job]:
 
 
 def _without_usage(state: State) -> dict[int, Attempt]:
-    return {i: replace(attempt, usage=()) for i, attempt in state.attempts.items()}
+    """Nor with the first report: the next one is the first then."""
+    return {i: replace(attempt, usage=(), reported=()) for i, attempt in state.attempts.items()}

@@ -7,14 +7,10 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from radrm.core import actions as act
 from radrm.core import events as ev
-from radrm.core.decision import Decision
 from radrm.core.planning.thinking import think
-from radrm.core.proposals import Migrate, Preempt
 from radrm.core.records import (
     ArrayElement,
     Checkpoint,
@@ -23,6 +19,7 @@ from radrm.core.records import (
     JobSpec,
     Needs,
     Node,
+    OutOfMemory,
     Profiled,
     Role,
 )
@@ -299,6 +296,33 @@ def test_a_start_that_the_core_refuses_does_not_block_the_others() -> None:
     assert world.state(blocked) is JobState.RUNNING
 
 
+def test_what_a_job_waits_for_is_not_taken_by_smaller_ones() -> None:
+    world = world_of(gpus(2))
+    world.see_nodes(Node(cpus=8))
+    world.submit(GIB, cpus=6)
+    pass_seconds(world, 3)
+    world.submit(GIB, cpus=6)
+    small = world.submit(gpus=0, cpus=2)
+    pass_seconds(world, 10)
+    assert world.state(small) is JobState.PENDING
+    pass_seconds(world, 40)
+    assert world.state(small) is JobState.RUNNING, "the large one is left out for a while"
+
+
+def test_no_job_moves_between_servers_that_are_alike() -> None:
+    """The second job is the more pressing one, so each plan names it for the first server."""
+    devices = tuple(replace(d, node=node) for d, node in zip(gpus(2), "ab", strict=True))
+    world = world_of(devices, period_s=20.0)
+    jobs = [
+        world.submit(GIB, checkpoint=CAN_SAVE, due_s=due_in(world, due_s), duration_s=600)
+        for due_s in (9000, 700)
+        if pass_seconds(world, 3) is None
+    ]
+    pass_seconds(world, 70)
+    assert world.rule_states["planner", "andreas"].state["calls"] >= 4
+    assert [world.jobs[job.id].attempts for job in jobs] == [1, 1]
+
+
 # ------------------------------------------------------------------ plans that do not work
 
 
@@ -311,7 +335,7 @@ class Mute(Watched):
 
 
 def test_a_job_that_does_not_save_is_left_alone_in_the_end() -> None:
-    world = Mute(gpus(1), planners=(Andreas(max_iterations=FEW, period_s=100_000),))
+    world = Mute(gpus(1), planners=(Andreas(max_iterations=FEW),))
     mute = world.submit(8 * GIB, checkpoint=CAN_SAVE, duration_s=50_000)
     pass_seconds(world)
     urgent = world.submit(8 * GIB, due_s=due_in(world, 100), duration_s=600)
@@ -343,94 +367,14 @@ def test_a_plan_survives_a_restart_and_the_same_state_gives_the_same_plan() -> N
     assert fresh.state["seed"] == 7 and fresh.state["calls"] == 1
 
 
-# ------------------------------------------------------------------ the baselines
-
-
-@pytest.mark.parametrize(
-    ("method", "following"), [("fifo", [2, 3, 4]), ("edf", [4, 3, 2]), ("ps", [3, 2, 4])]
-)
-def test_the_baselines_have_their_orders_and_stop_nothing(
-    method: str, following: list[int]
-) -> None:
-    world = world_of(method=method)
-    world.submit(8 * GIB, checkpoint=CAN_SAVE, duration_s=900)
+def test_a_job_that_died_of_out_of_memory_goes_first() -> None:
+    world = world_of()
+    job = world.submit(GIB, due_s=due_in(world, 90_000))
     pass_seconds(world, 3)
-    for due_s, weight in ((900, 2.0), (800, 3.0), (100, 1.0)):
-        world.submit(
-            8 * GIB, checkpoint=CAN_SAVE, duration_s=90, due_s=due_in(world, due_s), weight=weight
-        )
-    started = []
-    for _ in range(4):
-        pass_seconds(world, 20)
-        (running,) = [job for job in world.jobs.values() if job.state is JobState.RUNNING]
-        started.append(running.id)
-        world.end(running)
-    assert started == [1, *following]
-    assert all(job.attempts == 1 for job in world.jobs.values())
-
-
-# ------------------------------------------------------------------ properties
-
-
-class Server(Watched):
-    """Notes for which jobs the planner asked for a stop."""
-
-    def decide(self, event: ev.Event) -> Decision:
-        if isinstance(event, ev.PlanReady):
-            for each in event.proposals:
-                if isinstance(each, (Preempt, Migrate)):
-                    job = self.jobs[each.job_id]
-                    assert job.spec.checkpoint.kind is not CheckpointKind.NONE
-        decision = super().decide(event)
-        held: list[str] = []
-        for _, attempt in self.scheduler.snapshot.running:
-            assert attempt.placement.collocation is Collocation.EXCLUSIVE
-            held += attempt.placement.devices
-        assert len(held) == len(set(held)), "GPUs are dedicated"
-        return decision
-
-
-jobs = st.fixed_dictionaries(
-    {
-        "gpus": st.integers(0, 2),
-        "due": st.none() | st.integers(-1000, 5000),
-        "weight": st.sampled_from([0.5, 1.0, 4.0]),
-        "saves": st.booleans(),
-        "requeue": st.booleans(),
-        "priority": st.integers(0, 1),
-        "duration_s": st.none() | st.integers(10, 4000),
-    }
-)
-moves = st.lists(st.tuples(st.integers(0, 60), st.integers(0, 5), jobs), min_size=2, max_size=12)
-
-
-@settings(max_examples=40)
-@given(st.integers(0, 2), st.integers(1, 2), moves, st.sampled_from(["randomized", "greedy"]))
-def test_no_job_that_cannot_save_is_stopped_and_all_start_in_the_end(
-    v100: int, t4: int, life: list[tuple[int, int, dict[str, Any]]], method: str
-) -> None:
-    world = Server(mixed(v100, t4), planners=(Andreas(max_iterations=20, method=method),))
-    for seconds, pick, given_ in life:
-        job = dict(given_)
-        due, saves, count = job.pop("due"), job.pop("saves"), job.pop("gpus")
-        if due is not None:
-            job["due_s"] = due_in(world, due)
-        if saves:
-            job["checkpoint"] = CAN_SAVE
-        world.submit(GIB, gpus=min(count, max(v100, t4)), **job)
-        world.pass_time(seconds)
-        live = [a.job_id for a in world.attempts.values() if a.ended is None]
-        if pick < len(live):
-            world.end(live[pick])
-    for _ in range(200):
-        pass_seconds(world, 2)
-        live = [a.job_id for a in world.attempts.values() if a.ended is None]
-        if live:
-            world.end(live[0])
-        elif not world.scheduler.snapshot.waiting:
-            break
-    assert all(job.state.final for job in world.jobs.values())
-    assert world.said == []
+    world.submit(GIB, due_s=due_in(world, 100))
+    world.end(job, 1, oom=OutOfMemory("test", 512))
+    pass_seconds(world, 30)
+    assert world.jobs[job.id].recovers and world.state(job) is JobState.RUNNING
 
 
 def test_one_role_with_two_gpus_for_a_task_gets_two() -> None:

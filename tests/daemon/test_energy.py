@@ -1,0 +1,52 @@
+"""The energy of jobs on simulated GPUs: its parts, its sum, and what a kill leaves of it."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.daemon.harness import DaemonHome, simjob
+from tests.waiting import wait_until
+
+pytestmark = pytest.mark.daemon
+
+
+def metered_j(home: DaemonHome) -> float:
+    """What the simulated GPU has used since its driver was started."""
+    driver = home.driver()
+    (device,) = driver.ask("devices")["devices"]
+    (reading,) = driver.ask("read", uuids=[device["uuid"]])["readings"]
+    driver.close()
+    return float(reading["energy_j"])
+
+
+def test_the_parts_are_the_meter_also_after_a_kill(home: DaemonHome) -> None:
+    home.gpus = "sim:1xA100-40GB"
+    home.settings = ["policy=magm", 'energy.price={"00:00"=1.0, "12:00"=1.0}', "energy.pue=2"]
+    home.start()
+    before_j, earlier_j = metered_j(home), home.ask("energy", by="user", since=0)["total"]["kwh"]
+    light, heavy = (
+        home.submit("--gpu-memory=8G", f"--smact={smact}", "--", *simjob(6, smact, 200))
+        for smact in (0.1, 0.5)
+    )
+    ended = [home.wait_end(job) for job in (light, heavy)]
+    used_j = metered_j(home) - before_j
+    answer = home.ask("energy", by="job", since=0)
+    assert (answer["total"]["kwh"] - earlier_j) * 3.6e6 == pytest.approx(used_j, rel=0.05)
+    of_job = {row["job"]: row["kwh"] * 3.6e6 for row in answer["rows"]}
+    assert of_job == {job["id"]: pytest.approx(job["energy_j"], rel=0.01) for job in ended}
+    assert of_job[heavy] > 1.5 * of_job[light], "by their SM activity"
+    assert answer["total"]["cost"] == pytest.approx(2 * answer["total"]["kwh"])
+    home.kill()
+    home.start()
+    again = home.ask("energy", by="job", since=0)
+    assert {row["job"]: row["kwh"] * 3.6e6 for row in again["rows"]} == pytest.approx(of_job)
+    wait_until(
+        lambda: home.ask("energy", by="job", since=0)["idle"]["kwh"] > again["idle"]["kwh"],
+        "idle energy to be booked again",
+    )
+    total_j = home.ask("energy", by="user", since=0)["total"]["kwh"] * 3.6e6
+    assert total_j <= metered_j(home) * 1.001, "nothing counts twice"
+    shown = home.radrm("report", "--energy", "--by", "gpu").stdout.splitlines()
+    assert shown[0].split() == ["GPU", "NAME", "KWH", "EUR", "SHARE", "IDLE", "KWH"]
+    assert shown[1].split()[:2] == ["0", "A100-40GB"]
+    assert [line.split()[0] for line in shown[2:4]] == ["(idle)", "total"]

@@ -1,0 +1,110 @@
+"""Defects of the planner `deadline`, and of the ranking of due jobs."""
+
+from __future__ import annotations
+
+from tools.defects.mutant import Mutant
+
+_RANKING = "../deadlines/ranking.py"
+_CANDIDATES, _LATER, _SEEN, _STOPPING, _TARDINESS = (
+    f"../planners/lateness/{name}.py"
+    for name in ("candidates", "later", "seen", "stopping", "tardiness")
+)
+
+MUTANTS = (
+    Mutant(
+        "slack does not count in the rank of due jobs",
+        _RANKING,
+        "size = entry.latest_s / self._unit_s - entry.size",
+        "size = -entry.size",
+    ),
+    Mutant(
+        "weight over remaining time does not count in the rank of late jobs",
+        _RANKING,
+        "entry.line, entry.key = DUE, (entry.prefix, -entry.size, job_id)",
+        "entry.line, entry.key = DUE, (entry.prefix, entry.latest_s, job_id)",
+    ),
+    Mutant(
+        "no job with a due time grows old",
+        _RANKING,
+        "if entry.old_s <= self._now_s:",
+        "if False:",
+    ),
+    Mutant(
+        "no job without a due time grows old",
+        _CANDIDATES,
+        "is_old = old_s <= now_s",
+        "is_old = False",
+    ),
+    Mutant(
+        "jobs without a due time pass one another under deadline",
+        _CANDIDATES,
+        "return (None, None) if head is None or head is tried else",
+        "return (None, None) if head is None else",
+    ),
+    Mutant(
+        "a device is kept idle for a job that is late whatever is done",
+        _TARDINESS,
+        "if self.only_lower and not lower:",
+        "if False:",
+    ),
+    Mutant(
+        "nobody may use the slack of the first that waits",
+        _TARDINESS,
+        "if self.until_s is not None and not lower:",
+        "if False:",
+    ),
+    Mutant(
+        "the expected end decides whether a cheap hour is waited for",
+        _LATER,
+        "start_s = self.terms.cheapest_start_s(left.value_s, now.wall_s, due_s - left.upper_s)",
+        "start_s = self.terms.cheapest_start_s(left.value_s, now.wall_s, due_s - left.value_s)",
+    ),
+    Mutant(
+        "any number of jobs wait for one cheap hour",
+        _LATER,
+        "if start_s > due_s:",
+        "if False:",
+    ),
+    Mutant(
+        "a job that cannot save is stopped for a due one",
+        _STOPPING,
+        "            and job.spec.checkpoint.kind is not CheckpointKind.NONE\n",
+        "",
+    ),
+    Mutant(
+        "a job of a higher priority is stopped for a due one",
+        _STOPPING,
+        "return prefix(instead) <= prefix(job) and self.can_stop",
+        "return self.can_stop",
+    ),
+    Mutant(
+        "the tardiness of the stopped job does not count",
+        _STOPPING,
+        "return added + terms.costs",
+        "return terms.costs",
+    ),
+    Mutant(
+        "the time to save and restart does not count",
+        _STOPPING,
+        "lost_s = self.save_s + self.restart_s\n        back_s",
+        "lost_s = 0.0\n        back_s",
+    ),
+    Mutant(
+        "a job is stopped again at once",
+        _TARDINESS,
+        "return str(job.id) in self.stops or",
+        "return",
+    ),
+    Mutant(
+        "a clock set back lengthens a pause",
+        _TARDINESS,
+        "plain_moment(now) if passed_s < 0 else at",
+        "at",
+    ),
+    Mutant(
+        "what failed is believed although a device has changed",
+        _SEEN,
+        "if self.look is None or view.look() != self.look:",
+        "if self.look is None:",
+    ),
+)
