@@ -24,10 +24,10 @@ MUTANTS = (
         "entry.line, entry.key = DUE, (entry.prefix, entry.latest_s, job_id)",
     ),
     Mutant(
-        "no job with a due time grows old",
+        "a job grows old before its due time",
         _RANKING,
-        "if entry.old_s <= self._now_s:",
-        "if False:",
+        "return max(since.wall_s, job.spec.due_s or 0.0) + max_wait_s",
+        "return since.wall_s + max_wait_s",
     ),
     Mutant(
         "no job without a due time grows old",
