@@ -286,14 +286,17 @@ def test_no_job_is_below_its_floor(
 ) -> None:
     world = Server(goal=goal, beta=beta)
     jobs = [world.start(), world.start()]
+    live = list(jobs)
     for move, at, loss in moves:
         if move == "start" and len(jobs) < 6:
             jobs.append(world.start(cpus=float(at) or None))
-        elif move == "end" and len(jobs) > 1:
-            world.end(jobs.pop(at % len(jobs)))
+        elif move == "end" and len(live) > 1:
+            ended = live[at % len(live)]
+            jobs.remove(ended)
+            world.end(ended)
         else:
-            world.interval((jobs[at % len(jobs)], loss))
-        live = [job for job in jobs if world.live(job) is not None]
+            world.interval((live[at % len(live)], loss))
+        live = [job for job in jobs if world.live(job) is not None]  # the others wait for CPUs
         for job in live:
             assert world.part(job) >= 0.98 / (beta * len(live))
 
