@@ -23,6 +23,7 @@ PROTOCOLS = (rules.Order, rules.Policy, rules.Planner, rules.Estimator, rules.Re
 # What makes a view, and what radrm's own planner needs to ask other rules.
 INTERNAL = {
     "State",
+    "ByDue",
     "Isolation",
     "RankedQueue",
     "WaitingQueue",

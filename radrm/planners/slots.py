@@ -23,9 +23,10 @@ Invariants:
 - No more jobs are asked than the waiting ones need. A device that others stay on is left only if
   the policy would accept it then, by the SM activity that is known of those.
 
-The bound: if all jobs can save within the saving time P, and stop within the grace time G, the job
-at place n of a line in the order of submission starts within n x (length_s - warn_s + P + G) after
-it came, however long the others run (`tests/planners/slots/test_starvation.py`).
+The bound, with planner `default`: if all jobs can save within the saving time P, and stop within
+the grace time G, the job at place n of a line in the order of submission starts within
+n x (length_s - warn_s + P + G) after it came, however long the others run
+(`tests/planners/slots/test_starvation.py`).
 
 What may interleave: a request by a user or another planner comes first; then the job is asked
 after the answer. What a restart sees: the attempts' records; nothing else is needed.

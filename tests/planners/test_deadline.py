@@ -7,12 +7,13 @@ from typing import Any
 
 import pytest
 
+from benchmarks.events import measure
 from radrm.core import events as ev
 from radrm.core.records import Estimate, Job, JobSpec, Profiled
 from radrm.core.words import JobState, Quantity, ReservationKind
 from radrm.deadlines.costs import Costs, Zone
 from radrm.policies.packing import Packing
-from tests.planners.due import CAN_SAVE, Due, end_and_read, running
+from tests.planners.due import CAN_SAVE, Due, deadline, end_and_read, running
 from tests.world import EPOCH_S, GIB, gpus
 
 HOUR_S = 3600.0
@@ -262,3 +263,15 @@ def test_an_upper_bound_counts_and_summer_time_moves_the_hour() -> None:
     assert running(world, job) == [True], "at worst it would end too late"
     other = world.job(HOUR_S, 12 * HOUR_S)
     assert world.reasons(other)[0].startswith("it starts in 9h00m"), "clocks go forward at 13:00"
+
+
+# ------------------------------------------------------------------ what an event costs
+
+
+def test_an_event_costs_at_most_twice_that_of_default_however_many_jobs_are_due() -> None:
+    theirs = measure(300, due=True)
+    ours = measure(300, planner=deadline(), due=True)
+    more = {name: (calls, ours[name]) for name, calls in theirs.items() if ours[name] > 2 * calls}
+    assert more.keys() <= {"an explanation"}
+    short = measure(30, planner=deadline(), due=True)
+    assert all(ours[name] <= calls * 1.3 + 20 for name, calls in short.items())

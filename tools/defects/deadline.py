@@ -24,22 +24,16 @@ MUTANTS = (
         "entry.line, entry.key = DUE, (entry.prefix, entry.latest_s, job_id)",
     ),
     Mutant(
-        "no job with a due time grows old",
+        "a job grows old before its due time",
         _RANKING,
-        "if entry.old_s <= self._now_s:",
-        "if False:",
+        "return max(since.wall_s, job.spec.due_s or 0.0) + max_wait_s",
+        "return since.wall_s + max_wait_s",
     ),
     Mutant(
         "no job without a due time grows old",
         _CANDIDATES,
         "is_old = old_s <= now_s",
         "is_old = False",
-    ),
-    Mutant(
-        "jobs without a due time pass one another under deadline",
-        _CANDIDATES,
-        "return (None, None) if head is None or head is tried else",
-        "return (None, None) if head is None else",
     ),
     Mutant(
         "a device is kept idle for a job that is late whatever is done",
@@ -52,12 +46,6 @@ MUTANTS = (
         _TARDINESS,
         "if self.until_s is not None and not lower:",
         "if False:",
-    ),
-    Mutant(
-        "the expected end decides whether a cheap hour is waited for",
-        _LATER,
-        "start_s = self.terms.cheapest_start_s(left.value_s, now.wall_s, due_s - left.upper_s)",
-        "start_s = self.terms.cheapest_start_s(left.value_s, now.wall_s, due_s - left.value_s)",
     ),
     Mutant(
         "any number of jobs wait for one cheap hour",

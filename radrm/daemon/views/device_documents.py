@@ -61,6 +61,7 @@ def _document(snapshot: Snapshot, found: DeviceSnapshot, now: Instant) -> Docume
         "smact_error": reading.smact_error if known and reading else None,
         "smact_coarse": reading.smact_coarse if known and reading else None,
         "power_w": reading.power_w if known and reading else None,
+        "energy_split": _energy_split(found) if known else None,
         "jobs": [job.id for job in jobs],
         "labels": [job.label for job in jobs],
         "state": condition,
@@ -76,6 +77,14 @@ def _document(snapshot: Snapshot, found: DeviceSnapshot, now: Instant) -> Docume
         "mps": device.mps,
         "reservations": reservations_on(snapshot, found, now),
     }
+
+
+def _energy_split(found: DeviceSnapshot) -> str | None:
+    """How the jobs on a device divide its energy: `activity` or `equal`; None below two jobs."""
+    if found.reading is None or len(found.occupants) < 2:
+        return None
+    shown = any(each.smact is not None for each in found.reading.attempts)
+    return "activity" if shown else "equal"
 
 
 def _booked(snapshot: Snapshot) -> list[tuple[float, float | None, int, int | None]]:

@@ -169,6 +169,9 @@ def _served_checks(paths: Paths, coarse: bool, answers: list[dict[str, Any]]) ->
     (now,) = answers
     devices, root = now["devices"], now["uid"] == 0
     yield Check("SM activity", lambda: served.sm_activity(devices, coarse))
+    divided = served.energy(devices)
+    if divided is not None:
+        yield Check("energy", lambda: divided)
     yield Check("MPS servers", lambda: served.mps(now["mps"]))
     yield Check("unmanaged", lambda: served.unmanaged(devices, now["unmanaged"], root))
     yield Check("CPUs and memory", lambda: served.nodes(now.get("nodes", ())))

@@ -44,6 +44,15 @@ def health(devices: Sequence[Document]) -> Finding:
     return ok(name, f"{many} read and in order")
 
 
+def energy(devices: Sequence[Document]) -> Finding | None:
+    """That jobs divide the energy of GPUs equally; None if none does now."""
+    equal = [d for d in devices if d.get("energy_split") == "equal"]
+    if not equal:
+        return None
+    why = "the SM activity of single jobs cannot be read"
+    return ok("energy", f"divided equally on {_gpus(equal)}: {why} (docs/energy.md)")
+
+
 def sm_activity(devices: Sequence[Document], coarse: bool) -> Finding:
     """The source of SM activity for each GPU. `coarse`: utilization may replace it.
 

@@ -28,6 +28,11 @@ def test_nothing_to_say_is_no_line() -> None:
     assert len(shown(devices_page([gpu()]))) == 2
 
 
+def test_a_power_limit_stands_beside_the_power() -> None:
+    lines = shown(devices_page([gpu(power_limit_w=300.0), gpu(1)]), terminal=False)
+    assert " 200/300  " in lines[1] and " 200  " in lines[2]
+
+
 def test_near_gpus_are_shown_if_there_are_several_groups() -> None:
     def lines(*near: dict[str, int | None]) -> list[str]:
         devices = [gpu(index, near=each) for index, each in enumerate(near)]

@@ -11,10 +11,20 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from radrm.core.records import Device, DeviceEnergy, EnergyPart, Instant
+from radrm.core import events as ev
+from radrm.core.records import (
+    AttemptMemory,
+    Device,
+    DeviceEnergy,
+    EnergyPart,
+    Instant,
+    Reading,
+)
+from radrm.core.settings import CoreSettings
 from radrm.daemon.answers import energy as answers
 from radrm.daemon.answers.energy import energy
 from radrm.daemon.serving.turns import finish
+from radrm.daemon.views.device_documents import device_documents
 from radrm.deadlines.costs import Costs, Zone
 from radrm.errors import Refused, UsageError
 from radrm.host.storage.store import Store
@@ -216,3 +226,22 @@ def test_all_rows_are_all_energy(tmp_path_factory: pytest.TempPathFactory, life:
         assert sum(row["kwh"] for row in rows) == pytest.approx(used_j / KWH)
         assert sum(row["cost"] for row in rows) == pytest.approx(answer["total"]["cost"])
     site.store.close()
+
+
+def test_gpus_say_how_the_jobs_on_them_divide_it() -> None:
+    world = World(gpus(1), settings=CoreSettings(smact_warm_s=0))
+
+    def split() -> str | None:
+        (document,) = device_documents(world.scheduler.snapshot, world.now)
+        found: str | None = document["energy_split"]
+        return found
+
+    world.submit(4 * GIB, smact=0.1)
+    world.pass_time(1.0)
+    assert split() is None, "one job alone has all of it"
+    world.submit(4 * GIB, smact=0.1)
+    world.pass_time(1.0)
+    assert split() == "equal"
+    both = tuple(AttemptMemory(job, job, 1, 0.1) for job in (1, 2))
+    world.step(ev.ReadingsTaken(at=world.now, readings=(Reading("GPU-0", world.now, 2, both),)))
+    assert split() == "activity"
