@@ -36,12 +36,6 @@ MUTANTS = (
         "is_old = False",
     ),
     Mutant(
-        "jobs without a due time pass one another under deadline",
-        _CANDIDATES,
-        "return (None, None) if head is None or head is tried else",
-        "return (None, None) if head is None else",
-    ),
-    Mutant(
         "a device is kept idle for a job that is late whatever is done",
         _TARDINESS,
         "if self.only_lower and not lower:",
@@ -52,12 +46,6 @@ MUTANTS = (
         _TARDINESS,
         "if self.until_s is not None and not lower:",
         "if False:",
-    ),
-    Mutant(
-        "the expected end decides whether a cheap hour is waited for",
-        _LATER,
-        "start_s = self.terms.cheapest_start_s(left.value_s, now.wall_s, due_s - left.upper_s)",
-        "start_s = self.terms.cheapest_start_s(left.value_s, now.wall_s, due_s - left.value_s)",
     ),
     Mutant(
         "any number of jobs wait for one cheap hour",
