@@ -350,6 +350,19 @@ def test_a_job_that_does_not_save_is_left_alone_in_the_end() -> None:
     assert world.state(urgent) is JobState.RUNNING
 
 
+def test_while_a_job_saves_the_planner_waits_for_its_answer() -> None:
+    """Each look plans in a process of its own."""
+    world = Mute(gpus(1), planners=(Andreas(max_iterations=FEW),))
+    world.submit(8 * GIB, checkpoint=CAN_SAVE, duration_s=50_000)
+    pass_seconds(world)
+    world.submit(8 * GIB, due_s=due_in(world, 100), duration_s=600)
+    pass_seconds(world, 3)
+    looks = sum(isinstance(action, act.Think) for action in world.actions)
+    pass_seconds(world, 25)
+    assert any(isinstance(action, act.TakeCheckpoint) for action in world.actions)
+    assert sum(isinstance(action, act.Think) for action in world.actions) <= looks + 1
+
+
 def test_a_plan_survives_a_restart_and_the_same_state_gives_the_same_plan() -> None:
     world = world_of(gpus(2))
     for due_s in (9000, 700, 100):
