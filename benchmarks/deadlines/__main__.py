@@ -21,7 +21,7 @@ from tests.paths import REPOSITORY
 PAGE = REPOSITORY / "docs" / "reproduction-andreas.md"
 PICTURE = REPOSITORY / "docs" / "reproduction-andreas.svg"
 TITLE = "ANDREAS and due times beside the published figures"
-LOADS = (0.3, 0.5, 0.8, 1.1, 1.4, 1.7)
+LOADS = (0.3, 0.5, 1.1, 1.7)
 SCENARIOS = (1, 2)
 
 

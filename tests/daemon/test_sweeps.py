@@ -69,6 +69,7 @@ def test_dependencies_hold_with_the_daemon_down_and_by_ticket(home: DaemonHome) 
     third = ticket(f"--after={second}:failed", "--", "sh", "-c", "echo third >> order")
     never = ticket(f"--after={second}", "--", "true")
     home.start()
+    wait_until(lambda: home.radrm("status", never).returncode == 0, "the last to be taken in")
     assert home.wait_end(third)["state"] == "COMPLETED"
     assert (home.work / "order").read_text().split() == ["first", "second", "third"]
     job = home.wait_end(never)

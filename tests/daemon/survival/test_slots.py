@@ -59,8 +59,14 @@ def begin_after(home: DaemonHome, first: int, kind: str) -> int:
 def test_one_that_never_saves_runs_on(home: DaemonHome) -> None:
     first = begin(home, "signal", "--saves", "never")
     second = home.submit("--", "radrm-simjob")
-    wait_until(lambda: home.job(first)["checkpoint_error"], "the request to be given up")
-    document = home.job(first)
+    seen = {}
+
+    def given_up() -> bool:
+        seen.update(home.job(first))
+        return seen["checkpoint_error"] is not None  # until it is asked again
+
+    wait_until(given_up, "the request to be given up")
+    document = seen
     assert (document["state"], document["attempts"]) == ("RUNNING", 1)
     assert "it has not saved its work" in document["checkpoint_error"]
     assert home.job(second)["state"] == "PENDING"
