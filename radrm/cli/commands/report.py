@@ -21,8 +21,8 @@ _LAST_YEAR = 9998
 PARAMETERS = (
     Parameter("energy", FLAG, "The energy that jobs used.", flags=("--energy",)),
     Parameter("by", TEXT, f"Sum by {', '.join(BY)}.", "WHAT", ("--by",)),
-    Parameter("since", TEXT, "The begin: 7d (ago; the default), or a date.", "WHEN", ("--since",)),
-    Parameter("until", TEXT, "The end: 1d (ago), or a date; now by default.", "WHEN", ("--until",)),
+    Parameter("since", TEXT, "Start: 7d (ago; the default), or a date.", "WHEN", ("--since",)),
+    Parameter("until", TEXT, "End: 1d (ago), or a date; by default now.", "WHEN", ("--until",)),
     JSON,
 )
 
