@@ -92,7 +92,12 @@ class Plan:
 
 
 class AnyPlanner(Protocol):
-    """What fast and slow planners have in common."""
+    """What fast and slow planners have in common.
+
+    One that does not serve waiting jobs in the configured order can have `keeps_order(view)`, which
+    returns False where it does not. Then users are not told what the order promises
+    (`Order.bound`).
+    """
 
     @property
     def name(self) -> str: ...

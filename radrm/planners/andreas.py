@@ -194,6 +194,10 @@ class Andreas:
         why = self._why(view, job) if job.spec.gpus else None
         return refusals if why is None else (Refusal("plan", why), *refusals)
 
+    def keeps_order(self, view: View) -> bool:
+        """Pressure decides, not the order."""
+        return False
+
     def _why(self, view: View, job: Job) -> str | None:
         """Return what the present plan has for a waiting job; None if there is no plan yet."""
         kept = view.kept(self.name, self.version)

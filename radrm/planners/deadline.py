@@ -63,7 +63,7 @@ from radrm.core.words import Collocation
 from radrm.deadlines.costs import Costs
 from radrm.deadlines.ranking import Ranking, old_from_s
 from radrm.planners.forecast import Forecast
-from radrm.planners.lateness.candidates import candidates, undue_head
+from radrm.planners.lateness.candidates import any_due, candidates, undue_head
 from radrm.planners.lateness.later import Later
 from radrm.planners.lateness.seen import Seen
 from radrm.planners.lateness.servers import servers, wide
@@ -118,7 +118,7 @@ class Deadline(OrderPolicy):
         plan = Plan(state=dict(state or {}))
         seen = Seen.of(view, self.name)
         touched = self._update(view, seen, plan.state)
-        if not len(seen.ranking) and NOTES not in plan.state and not _any_due(view):
+        if not len(seen.ranking) and NOTES not in plan.state and not any_due(view):
             plan.proposals = self._starts(view, plan)
         elif seen.same(view, touched):
             plan.proposals, plan.wake_at = self._by_head(view, plan, gpuless=True), seen.wake_s
@@ -151,6 +151,10 @@ class Deadline(OrderPolicy):
             ranking.update(jobs, lambda job: self.terms.least_s(job, view.now), now_s)
             seen.classify(view, jobs)
         return touched
+
+    def keeps_order(self, view: View) -> bool:
+        """Jobs with due times pass others for longer than the order lets them."""
+        return not view.by_due().due
 
     def explain(self, view: View, job: Job) -> Sequence[Refusal]:
         state = view.kept(self.name, self.version) or {}
@@ -393,8 +397,3 @@ class Call:
         if other is not None:
             why = f"job {other.label} ({other.spec.name}) saves its work and gives way to it"
             yield Refusal("preemption", why)
-
-
-def _any_due(view: View) -> bool:
-    """Return whether a running job has a due time."""
-    return any(job.spec.due_s is not None for job, _ in view.running())

@@ -12,6 +12,7 @@ from radrm.core import events as ev
 from radrm.core.records import Estimate, Job, JobSpec, Profiled
 from radrm.core.words import JobState, Quantity, ReservationKind
 from radrm.deadlines.costs import Costs, Zone
+from radrm.orders.smallest_work import SmallestWork
 from radrm.policies.packing import Packing
 from tests.planners.due import CAN_SAVE, Due, deadline, end_and_read, running
 from tests.world import EPOCH_S, GIB, gpus
@@ -157,6 +158,15 @@ def test_a_job_waits_for_an_idle_device_if_sharing_makes_it_late() -> None:
     world.pass_time(100.0)
     end_and_read(world, world.jobs[1])
     assert running(world, job) == [True]
+
+
+def test_the_bound_of_the_order_is_told_only_while_it_holds() -> None:
+    world = Due(order=SmallestWork())
+    world.job(1000)
+    waits = world.job(1000)
+    assert "bound" in world.why(waits)
+    world.job(1000, 5000)
+    assert "bound" not in world.why(waits)
 
 
 def test_it_does_not_wait_much_longer_than_was_expected() -> None:

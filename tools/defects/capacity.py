@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from tools.defects.mutant import Mutant
 
-_PROBLEM, _RANDOM, _SITUATION, _SETTLING, _CARRYING, _MEMORY = (
+_PROBLEM, _RANDOM, _SITUATION, _SETTLING, _CARRYING, _MEMORY, _DURATIONS = (
     f"../planners/capacity/{name}.py"
-    for name in ("problem", "randomized", "situation", "settling", "carrying", "memory")
+    for name in (
+        *("problem", "randomized", "situation", "settling", "carrying", "memory"),
+        "durations",
+    )
 )
 _ANDREAS = "../planners/andreas.py"
 
@@ -154,5 +157,23 @@ MUTANTS = (
         _SETTLING,
         "packed = _packed(situation.problem, plan, stays) if stays and not whole else None",
         "return _devices(situation, plan)",
+    ),
+    Mutant(
+        "a job that has run on one kind of GPU never runs on another",
+        _DURATIONS,
+        "return assumed_on | found",
+        "return found",
+    ),
+    Mutant(
+        "a job's own pace on a kind without a profile does not count",
+        _DURATIONS,
+        "assumed_on[here] = max(LEAST_S, left.value_s)",
+        "pass",
+    ),
+    Mutant(
+        "the planner looks every second while a job saves",
+        _CARRYING,
+        "self._wait(ANSWER_S if self._held(uuids) else SOON_S)",
+        "self._wait()",
     ),
 )

@@ -20,9 +20,9 @@ _LAST_YEAR = 9998
 
 PARAMETERS = (
     Parameter("energy", FLAG, "The energy that jobs used.", flags=("--energy",)),
-    Parameter("by", TEXT, f"Add it up by {', '.join(BY)}.", "WHAT", ("--by",)),
-    Parameter("since", TEXT, "From then on: 7d (by default) or a date.", "WHEN", ("--since",)),
-    Parameter("until", TEXT, "Until then: 1d (ago), or a date.", "WHEN", ("--until",)),
+    Parameter("by", TEXT, f"Sum by {', '.join(BY)}.", "WHAT", ("--by",)),
+    Parameter("since", TEXT, "Start: 7d (ago; the default), or a date.", "WHEN", ("--since",)),
+    Parameter("until", TEXT, "End: 1d (ago), or a date; by default now.", "WHEN", ("--until",)),
     JSON,
 )
 

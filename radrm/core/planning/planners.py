@@ -237,6 +237,15 @@ class Planners:
             found += [replace(r, planner=planner.name) for r in reasons] if several else reasons
         return found or [*self._thinking()]
 
+    def keeps_order(self) -> bool:
+        """Return whether no job passes another but as the configured order has it."""
+        starter = next((p for p in self.in_use() if p.starts_jobs is True), None)
+        try:
+            keeps = getattr(starter, "keeps_order", None)
+            return keeps is None or call_rule(keeps, self._view) is not False
+        except RuleFailed:
+            return True
+
     def _thinking(self) -> tuple[Refusal, ...]:
         """Return the reason for which any job may wait: its planner makes a plan now."""
         name = self._starter.name if self._starter is not None else ""

@@ -26,7 +26,7 @@ def why_waiting(state: State, planners: Planners, job: Job, now: Instant) -> tup
     errors = tuple(Refusal("rule", line) for line in state.isolation.errors(now.boot_s))
     found = (*planners.explain(job), *errors)
     found = found or (Refusal("next", "it starts with the next event"),)
-    bound = state.queue.order.bound(job)
+    bound = state.queue.order.bound(job) if planners.keeps_order() else None
     return found if bound is None else (*found, Refusal("bound", bound))
 
 

@@ -10,6 +10,10 @@ again. Each call proposes what can be done now:
 
 A job is not stopped in its first seconds, since the core would pause it; the plan waits for it.
 
+A job that has saved, failed to or left wakes the planner, so the wait for that is long. A GPU that
+has been read again, a launch that is over, and a proposal that the core refused do not wake it; for
+them it looks again soon. Each look plans in another process, from a copy of all jobs.
+
 Nothing is asked for ever. A job that did not stop when asked twice is left alone for a while. One
 that the core did not start, although its GPUs are free, is left out of the plans for a while; the
 rule's `explain` says so. Both lead to a new plan.
@@ -29,7 +33,10 @@ from radrm.planners.capacity.memory import Memory
 from radrm.planners.capacity.situation import Situation
 
 SOON_S = 1.0
-"""When to look again while a plan is being carried out."""
+"""When to look again for what does not wake the planner."""
+ANSWER_S = 30.0
+"""When to look again at the latest, where an event is to come: a request to save may have ended at
+its deadline, which is none."""
 _TRIES = 2
 _REJECTED = 20
 """So often the core may reject the request, before the job counts as one that does not stop."""
@@ -67,7 +74,7 @@ class Carrying:
             free = placement is not None and self.situation.ready.issuperset(uuids)
             if not free or placement is None or taken.intersection(uuids):
                 self.memory.tried.pop(job_id, None)
-                self._wait()
+                self._wait(ANSWER_S if self._held(uuids) else SOON_S)
                 continue
             self._note_try(job_id)
             taken.update(uuids)
@@ -81,7 +88,7 @@ class Carrying:
         memory, situation = self.memory, self.situation
         wanted = {uuid for uuids in memory.plan.values() for uuid in uuids}
         if situation.leaving:
-            self._wait()
+            self._wait(ANSWER_S)
         moved: set[str] = set()
         for job_id, live in situation.live.items():
             job = situation.jobs.get(job_id) or self.snapshot.job(job_id)
@@ -92,8 +99,8 @@ class Carrying:
                 memory.asked.pop(job_id, None)
                 continue
             young_s = self._young_s(live)
-            self._wait(max(SOON_S, young_s))
             busy = live.asked(ActionKind.CHECKPOINT) is not None
+            self._wait(ANSWER_S if busy else max(SOON_S, young_s))
             if young_s > 0 or busy or job.state is not JobState.RUNNING:
                 continue
             if not self._may_ask(live):
@@ -105,6 +112,14 @@ class Carrying:
                     yield Migrate(job_id=job_id, placement=placement)
                     continue
             yield Preempt(job_id=job_id)
+
+    def _held(self, uuids: Sequence[str]) -> bool:
+        """Return whether each of these GPUs is ready or has jobs, whose end is an event."""
+        devices = [self.snapshot.device(uuid) for uuid in uuids]
+        ready = self.situation.ready
+        return not ready.issuperset(uuids) and all(
+            each is not None and (each.device.uuid in ready or each.occupants) for each in devices
+        )
 
     def _wait(self, seconds: float = SOON_S) -> None:
         self.again_s = seconds if self.again_s is None else min(self.again_s, seconds)

@@ -1,13 +1,15 @@
 """A job's run time in each configuration.
 
-`Job.profile` has the run times of all its work by kind and number of GPUs. Without one that fits a
-kind here, the run time left (`deadlines.remaining`) counts for the job's own number of GPUs, on
-every kind alike; and where nothing is known, a figure of the site.
+`Job.profile` has the run times of all its work by kind and number of GPUs. A kind without one
+counts as like those that have one: else a job that has run on one kind would never run on another.
+Without one that fits any kind here, the run time left (`deadlines.remaining`) counts for the job's
+own number of GPUs, on every kind alike; and where nothing is known, a figure of the site.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
+from statistics import fmean
 
 from radrm.core.records import Attempt, Instant, Job
 from radrm.deadlines.remaining import remaining, remaining_on
@@ -50,8 +52,23 @@ def run_times(
             left = remaining_on(job, live, now, (name, gpus), runs)
             if left is not None:
                 found[kind, gpus] = max(LEAST_S, left.value_s)
-    if found or not kinds:
-        return found
+    if found:
+        assumed_on = _as_on_others(found, kinds.keys() - {kind for kind, _ in found})
+        if runs is not None and here is not None and here not in found:
+            left = remaining_on(job, live, now, runs, runs)
+            if left is not None:
+                assumed_on[here] = max(LEAST_S, left.value_s)
+        return assumed_on | found
     assumed = remaining(job, live, now, unknown_s=unknown_s)
     left_s = unknown_s if assumed is None else max(LEAST_S, assumed.value_s)
     return {(kind, job.spec.gpus): left_s for kind in kinds}
+
+
+def _as_on_others(
+    known: Mapping[tuple[int, int], float], kinds: Set[int]
+) -> dict[tuple[int, int], float]:
+    """Return run times on `kinds`: for each number of GPUs, the mean of those known on others."""
+    on: dict[int, list[float]] = {}
+    for (_, gpus), time_s in known.items():
+        on.setdefault(gpus, []).append(time_s)
+    return {(kind, gpus): fmean(times) for kind in kinds for gpus, times in on.items()}

@@ -54,3 +54,8 @@ def _key(job: Job, now_s: float, max_wait_s: float) -> Key:
     old_s = old_from_s(job, max_wait_s)
     is_old = old_s <= now_s
     return (prefix(job), OLD if is_old else OTHER, old_s if is_old else 0.0, job.id)
+
+
+def any_due(view: View) -> bool:
+    """Return whether a running job has a due time."""
+    return any(job.spec.due_s is not None for job, _ in view.running())

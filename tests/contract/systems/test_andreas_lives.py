@@ -8,14 +8,24 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from radrm.core import actions as act
 from radrm.core import events as ev
 from radrm.core.decision import Decision
 from radrm.core.proposals import Migrate, Preempt
 from radrm.core.words import CheckpointKind, Collocation, JobState
+from radrm.orders.smallest_work import SmallestWork
 from radrm.planners.andreas import Andreas
 from tests.contract.broken import Watched
-from tests.contract.systems.test_andreas import CAN_SAVE, due_in, mixed, pass_seconds, world_of
-from tests.world import GIB
+from tests.contract.systems.test_andreas import (
+    CAN_SAVE,
+    FEW,
+    Mute,
+    due_in,
+    mixed,
+    pass_seconds,
+    world_of,
+)
+from tests.world import GIB, gpus
 
 # ------------------------------------------------------------------ the baselines
 
@@ -105,3 +115,24 @@ def test_no_job_that_cannot_save_is_stopped_and_all_start_in_the_end(
             break
     assert all(job.state.final for job in world.jobs.values())
     assert world.said == []
+
+
+def test_nothing_is_said_of_an_order_that_does_not_count() -> None:
+    world = Watched(gpus(1), planners=(Andreas(max_iterations=FEW),), order=SmallestWork())
+    world.submit(8 * GIB, duration_s=600)
+    waits = world.submit(8 * GIB, duration_s=600)
+    pass_seconds(world, 3)
+    assert world.why(waits) == ["plan", "taken", "count"]
+
+
+def test_while_a_job_saves_the_planner_waits_for_its_answer() -> None:
+    """Each look plans in a process of its own."""
+    world = Mute(gpus(1), planners=(Andreas(max_iterations=FEW),))
+    world.submit(8 * GIB, checkpoint=CAN_SAVE, duration_s=50_000)
+    pass_seconds(world)
+    world.submit(8 * GIB, due_s=due_in(world, 100), duration_s=600)
+    pass_seconds(world, 3)
+    looks = sum(isinstance(action, act.Think) for action in world.actions)
+    pass_seconds(world, 25)
+    assert any(isinstance(action, act.TakeCheckpoint) for action in world.actions)
+    assert sum(isinstance(action, act.Think) for action in world.actions) <= looks + 1
