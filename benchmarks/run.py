@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks import bulk, commands, events, idle, launch, long_queue, readings, reports, saving
-from benchmarks.andreas import calls
+from benchmarks.deadlines import calls
 from benchmarks.flowcon import steering
 from benchmarks.simulation import simulator
 from benchmarks.specon import runs as specon_runs

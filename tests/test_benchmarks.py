@@ -22,9 +22,9 @@ from benchmarks import (
     run,
     saving,
 )
-from benchmarks.andreas import calls
 from benchmarks.checkpoint import __main__ as checkpoint
 from benchmarks.checkpoint import measure as saves
+from benchmarks.deadlines import calls
 from benchmarks.flowcon import steering
 from benchmarks.simulation import simulator, waiting
 from benchmarks.specon import runs

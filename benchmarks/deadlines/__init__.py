@@ -15,4 +15,5 @@ The files, in the order in which they may import one another:
     claims      what is to be reached, and what is
     page        docs/reproduction-andreas.md
     pictures    docs/reproduction-andreas.svg
+    calls       rows of `make bench`: a call of the optimizer
 """
