@@ -98,7 +98,7 @@ class Andreas:
     unknown_duration_s: float = 3600.0
     """The run time to assume for a job of which nothing is known (above 0)."""
     default_due_s: float = 604_800.0
-    """A job without a due time counts as due so long after its submission."""
+    """A job without a due time counts as due this long after its submission."""
     name: str = "andreas"
     version: int = 1
     starts_jobs: bool = True

@@ -274,11 +274,11 @@ class Notes:
         self.gives = {key: each for key, each in self.gives.items() if each[0] != job.id}
         self.waits.pop(str(job.id), None)
 
-    def is_promised(self, job: Job) -> bool:
+    def is_made_way_for(self, job: Job) -> bool:
         """Return whether another job has been asked to give way to this one."""
         return any(each[0] == job.id for each in self.gives.values())
 
-    def promised(self, view: View) -> Iterator[Job]:
+    def made_way_for(self, view: View) -> Iterator[Job]:
         """Yield the waiting jobs for which another one has been stopped."""
         for key, (other_id, _) in list(self.gives.items()):
             job, other = view.job(int(key)), view.job(other_id)
