@@ -211,7 +211,7 @@ class Andreas:
             indices = {device.uuid: device.index for device in view.devices()}
             gpus = ", ".join(str(indices.get(uuid, uuid)) for uuid in memory.plan[job.id])
             return f"it is planned on GPU {gpus}, and starts when the jobs there have left"
-        return f"postponed: the cheapest plan found runs other jobs now ({len(memory.plan)})"
+        return "postponed: the cheapest plan found runs other jobs now"
 
 
 def _randomized(problem: Problem, iterations: int, key: tuple[int, int], code: bool) -> Allocation:
