@@ -12,6 +12,12 @@ _CANDIDATES, _LATER, _SEEN, _STOPPING, _TARDINESS = (
 
 MUTANTS = (
     Mutant(
+        "while a job takes long to save, another one is stopped for the same waiting one",
+        "../planners/lateness/tardiness.py",
+        "if over and (key not in gives or not _gives_way(view, job, gives[key][1])):",
+        "if over:",
+    ),
+    Mutant(
         "slack does not count in the rank of due jobs",
         _RANKING,
         "size = entry.latest_s / self._unit_s - entry.size",
