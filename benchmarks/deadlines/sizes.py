@@ -11,14 +11,14 @@ from statistics import median
 from typing import Any
 from unittest.mock import patch
 
-from benchmarks.deadlines.methods import BASELINES, DEADLINE, FREE, Method
+from benchmarks.deadlines.methods import BASELINES, EDF, FREE, Method
 from benchmarks.deadlines.runs import Trial, play
 from radrm.planners.andreas import Andreas
 from radrm.simulator.traces.importers.andreas import Mix
 
 NODES = (10, 20, 50, 100)
 LOAD = 0.5
-METHODS = (*BASELINES, FREE, DEADLINE)
+METHODS = (*BASELINES, EDF, FREE)
 
 
 @dataclass(frozen=True, slots=True)

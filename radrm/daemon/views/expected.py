@@ -23,7 +23,7 @@ from radrm.core.records import Attempt, Instant, Job, Refusal
 from radrm.core.rules import AnyPlanner
 from radrm.core.scheduler import Scheduler
 from radrm.core.snapshot import Snapshot
-from radrm.core.words import Collocation, Quantity
+from radrm.core.words import Collocation, JobState, Quantity
 from radrm.deadlines.costs import Costs
 from radrm.deadlines.remaining import PROGRESS, TIME_LIMIT, Remaining, remaining
 from radrm.estimators.learning.contention import mean_speed, speed_beside
@@ -89,13 +89,16 @@ class Foresight:
         """Return by how many seconds a job is late, has ended late, or is expected to.
 
         0 in time. Where no end is expected: by how many it is late at least, if it ran from now
-        on. None without a due time, or while nothing says that it will be late.
+        on. None without a due time, while nothing says that it will be late, and for a job that has
+        ended without a result.
         """
         due_s = job.spec.due_s
         if due_s is None:
             return None
         if job.state.final:
-            return None if job.ended is None else max(0.0, job.ended.wall_s - due_s)
+            if job.ended is None or job.state is not JobState.COMPLETED:
+                return None
+            return max(0.0, job.ended.wall_s - due_s)
         if expected.end is None:
             least_s = now.wall_s + (expected.needs_s or 0.0) - due_s
             in_time = expected.latest is not None and expected.latest <= due_s

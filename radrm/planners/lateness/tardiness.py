@@ -231,12 +231,18 @@ class Notes:
         """Return the notes that still count. Jobs that are gone have none."""
         kept, now = kept or {}, view.now
         found = cls(now, {}, {}, {})
+        gives = kept.get("gives", {})
         for key, at in kept.get("stops", {}).items():
-            passed_s = now.since(moment(at))
+            job, passed_s = view.job(int(key)), now.since(moment(at))
             passed_s = now.wall_s - at[1] if passed_s is None else passed_s
-            if view.job(int(key)) is not None and passed_s < cooldown_s:
-                found.stops[key] = plain_moment(now) if passed_s < 0 else at
-        for key, (other_id, serial) in kept.get("gives", {}).items():
+            if job is None:
+                continue
+            # One that takes longer than the pause to save has the pause after it.
+            over = passed_s >= cooldown_s
+            if over and (key not in gives or not _gives_way(view, job, gives[key][1])):
+                continue
+            found.stops[key] = plain_moment(now) if over or passed_s < 0 else at
+        for key, (other_id, serial) in gives.items():
             job, other = view.job(int(key)), view.job(other_id)
             if key not in found.stops or job is None or other is None or not other.state.waiting:
                 continue

@@ -81,7 +81,7 @@ def test_a_due_time_from_its_typing_to_the_end_of_the_job(server: DaemonHome) ->
 
     server.radrm("cancel", str(first), str(second))
     ended = server.wait_end(first)
-    assert ended["late_s"] >= 0 and ended["cost"] == pytest.approx(4.0 * ended["late_s"] / 3600)
+    assert ended["late_s"] is None and ended["cost"] is None, "it brought no result"
     assert ended["expected_end_at"] is None
 
 

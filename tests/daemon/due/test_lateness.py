@@ -173,6 +173,8 @@ def test_an_ended_job_keeps_how_late_it_was(store: Store, due_s: float, late_s: 
     later = foresight.of(ended, None, world.now)
     assert later.end is None and later.unknown is None
     assert foresight.late_s(ended, later, world.now) == pytest.approx(late_s)
+    failed = replace(ended, state=JobState.FAILED)
+    assert foresight.late_s(failed, later, world.now) is None, "it brought no result"
     without = replace(ended, spec=replace(ended.spec, due_s=None))
     assert foresight.late_s(without, later, world.now) is None
     assert foresight.cost(without, None) is None
