@@ -187,7 +187,7 @@ class SlotsConfig:
     length_s: float = 0.0
     """Length of a slot, 60 to 31536000; 0: none."""
     warn_s: float = 600.0
-    """The job is asked to save so long before its slot ends; less than `length_s`."""
+    """The job is asked to save this long before its slot ends; less than `length_s`."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -98,7 +98,7 @@ class Andreas:
     unknown_duration_s: float = 3600.0
     """The run time to assume for a job of which nothing is known (above 0)."""
     default_due_s: float = 604_800.0
-    """A job without a due time counts as due so long after its submission."""
+    """A job without a due time counts as due this long after its submission."""
     name: str = "andreas"
     version: int = 1
     starts_jobs: bool = True
@@ -211,7 +211,7 @@ class Andreas:
             indices = {device.uuid: device.index for device in view.devices()}
             gpus = ", ".join(str(indices.get(uuid, uuid)) for uuid in memory.plan[job.id])
             return f"it is planned on GPU {gpus}, and starts when the jobs there have left"
-        return f"postponed: the cheapest plan found runs other jobs now ({len(memory.plan)})"
+        return "postponed: the cheapest plan found runs other jobs now"
 
 
 def _randomized(problem: Problem, iterations: int, key: tuple[int, int], code: bool) -> Allocation:

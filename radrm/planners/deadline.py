@@ -234,8 +234,8 @@ class Call:
         return (self._served_first(head or before), *refusals)
 
     def _candidates(self) -> Iterator[Job]:
-        rule, promised = self.rule, list(self.notes.promised(self.view))
-        return candidates(self.view, self.ranking, promised, rule.depth, rule.max_wait_s)
+        rule, first = self.rule, list(self.notes.made_way_for(self.view))
+        return candidates(self.view, self.ranking, first, rule.depth, rule.max_wait_s)
 
     # ------------------------------------------------------------- does it start?
 
@@ -322,7 +322,7 @@ class Call:
     def _stops(self) -> Iterator[Proposal]:
         """Stop a running job for the first one that waits and for which that pays."""
         for job in self.wait_for:
-            if self.notes.is_promised(job):
+            if self.notes.is_made_way_for(job):
                 continue
             victim = self.stops.victim_for(job, self._forecast(job, False))
             if victim is not None:

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from radrm.core import events as ev
 from radrm.core.records import Checkpoint, Instant, Job
 from radrm.core.words import CheckpointKind, JobState
 from tests.planners.due import CAN_SAVE, Due, end_and_read, running
@@ -94,6 +95,25 @@ def test_a_job_that_never_saves_is_not_asked_again_at_once(boot: bool) -> None:
     assert world.asked == [victim.id]
     world.pass_time(2000.0)
     assert world.asked == [victim.id] * 2
+
+
+def test_while_a_job_takes_long_to_save_no_other_one_is_asked_for_the_same() -> None:
+    world = Due(2)
+    world.saves = False
+    slow = Checkpoint(CheckpointKind.SIGNAL, cost_s=1500.0)
+    long_running(world, checkpoint=slow)
+    world.job(20_000.0, checkpoint=slow)
+    world.pass_time(600.0)
+    urgent = world.job(300.0, 400.0, weight=500.0)
+    (asked,) = world.asked
+    for _ in range(8):
+        world.pass_time(500.0)
+    assert world.asked == [asked], "its request lasts for longer than cooldown_s"
+    world.saves = True
+    attempt = world.attempts[asked, 1]
+    world.step(ev.CheckpointTaken(at=world.now, job_id=asked, serial=attempt.serial))
+    world.read()
+    assert running(world, urgent) == [True]
 
 
 def test_a_clock_that_is_set_back_lengthens_no_pause(monkeypatch: pytest.MonkeyPatch) -> None:

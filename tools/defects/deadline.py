@@ -12,6 +12,12 @@ _CANDIDATES, _LATER, _SEEN, _STOPPING, _TARDINESS = (
 
 MUTANTS = (
     Mutant(
+        "while a job takes long to save, another one is stopped for the same waiting one",
+        _TARDINESS,
+        "if over and (key not in gives or not _gives_way(view, job, gives[key][1])):",
+        "if over:",
+    ),
+    Mutant(
         "slack does not count in the rank of due jobs",
         _RANKING,
         "size = entry.latest_s / self._unit_s - entry.size",
@@ -86,8 +92,8 @@ MUTANTS = (
     Mutant(
         "a clock set back lengthens a pause",
         _TARDINESS,
-        "plain_moment(now) if passed_s < 0 else at",
-        "at",
+        "plain_moment(now) if over or passed_s < 0 else at",
+        "plain_moment(now) if over else at",
     ),
     Mutant(
         "what failed is believed although a device has changed",

@@ -4,20 +4,19 @@ Theory of operation
 -------------------
 The meter is the device's energy counter where a reading has it, else power times time. Energy is
 booked at each reading, and whenever an attempt comes or goes, so the attempts are the same over
-each booked interval. Until a change nobody has read the counter: the last power is booked *ahead*
+each booked interval. At a change the counter has not been read: the last power is booked *ahead*
 of the meter, and subtracted from what the next reading shows. So all parts add up to the meter.
 
 What an attempt gets of an interval:
-- The idle draw equally. Idle power is the least power that was read while nobody was there, else
+- The idle draw equally. Idle power is the least power read while no process was there, else
   `ASSUMED_IDLE_W`.
 - All above it by SM activity of its own processes; equally if that of one of them is unknown, or
   none shows any.
 
-Energy while nobody is there is booked for nobody (None). What unmanaged processes use there counts
-as nobody's too.
+Energy while no attempt is there is booked for none (None), with what unmanaged processes use there.
 
 Unknown is not zero: energy before the first reading, and over failed readings, is booked for
-nobody and not metered, unless the counter shows it and the attempts stayed the same. `seconds`
+none and not metered, unless the counter shows it and the attempts stayed the same. `seconds`
 counts the metered time.
 
 A restart knows the idle power (`DeviceStatus`), and reads everything else again.
@@ -57,7 +56,7 @@ class EnergyMeter:
     def __init__(self, holdings: Mapping[int, Holding]) -> None:
         self._holdings = holdings
         self.idle_w: float | None = None
-        """The least power read while nobody was there; None before that."""
+        """The least power read while no process was there; None before that."""
         self._noted_w: float | None = None
         self._read_s: float | None = None
         """Boot time of the last good reading; None while the energy since then is lost."""

@@ -144,13 +144,13 @@ class Foresight:
         if snapshot.position(job) is None:
             return None, "it is not in the queue yet"
         if refusals is None or any(refusal.rule == "order" for refusal in refusals):
-            return None, "when it starts is not foreseeable: jobs are before it"
+            return None, "its start cannot be predicted: jobs are before it"
         waits = next((refusal for refusal in refusals if refusal.rule in _BY_CHOICE), None)
         if waits is not None:
             return None, waits.message
         wait_s = self._wait_s(job)
         if wait_s == inf:
-            return None, "when it starts is not foreseeable"
+            return None, "its start cannot be predicted"
         return now.wall_s + max(0.0, wait_s), None
 
     def _wait_s(self, job: Job) -> float:

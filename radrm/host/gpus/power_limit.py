@@ -165,8 +165,8 @@ class PowerLimits:
                     self._driver.put(uuid, before_mw)
                 self._remember({k: v for k, v in self._known.items() if k != uuid})
             except Exception as error:
-                again = f"as root: nvidia-smi -i {uuid} -pl {before_mw / 1000:g}"
-                log.error("%s has not its earlier power limit: %s; %s", uuid, _reason(error), again)
+                again = f"nvidia-smi -i {uuid} -pl {before_mw / 1000:g}"
+                log.error("%s keeps this power limit: %s; as root: %s", uuid, _reason(error), again)
         self._mine.clear()
 
     # ------------------------------------------------------------- the file

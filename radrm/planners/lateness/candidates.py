@@ -11,15 +11,15 @@ from radrm.deadlines.ranking import OLD, OTHER, Key, Ranking, old_from_s, prefix
 
 
 def candidates(
-    view: View, ranking: Ranking, promised: Sequence[Job], depth: int, max_wait_s: float
+    view: View, ranking: Ranking, first: Sequence[Job], depth: int, max_wait_s: float
 ) -> Iterator[Job]:
     """Yield the jobs to try; one may have started meanwhile.
 
-    First come the `promised` ones, then `depth` with due times. Of the others it is the first one
+    First come those of `first`, then `depth` with due times. Of the others it is the first one
     of their line: if that does not start, none of them is next.
     """
     now_s, tried = view.now.wall_s, set[int]()
-    for job in promised:
+    for job in first:
         tried.add(job.id)
         yield job
     keys = ranking.first(now_s)

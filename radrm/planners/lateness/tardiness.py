@@ -231,12 +231,18 @@ class Notes:
         """Return the notes that still count. Jobs that are gone have none."""
         kept, now = kept or {}, view.now
         found = cls(now, {}, {}, {})
+        gives = kept.get("gives", {})
         for key, at in kept.get("stops", {}).items():
-            passed_s = now.since(moment(at))
+            job, passed_s = view.job(int(key)), now.since(moment(at))
             passed_s = now.wall_s - at[1] if passed_s is None else passed_s
-            if view.job(int(key)) is not None and passed_s < cooldown_s:
-                found.stops[key] = plain_moment(now) if passed_s < 0 else at
-        for key, (other_id, serial) in kept.get("gives", {}).items():
+            if job is None:
+                continue
+            # One that takes longer than the pause to save has the pause after it.
+            over = passed_s >= cooldown_s
+            if over and (key not in gives or not _gives_way(view, job, gives[key][1])):
+                continue
+            found.stops[key] = plain_moment(now) if over or passed_s < 0 else at
+        for key, (other_id, serial) in gives.items():
             job, other = view.job(int(key)), view.job(other_id)
             if key not in found.stops or job is None or other is None or not other.state.waiting:
                 continue
@@ -274,11 +280,11 @@ class Notes:
         self.gives = {key: each for key, each in self.gives.items() if each[0] != job.id}
         self.waits.pop(str(job.id), None)
 
-    def is_promised(self, job: Job) -> bool:
+    def is_made_way_for(self, job: Job) -> bool:
         """Return whether another job has been asked to give way to this one."""
         return any(each[0] == job.id for each in self.gives.values())
 
-    def promised(self, view: View) -> Iterator[Job]:
+    def made_way_for(self, view: View) -> Iterator[Job]:
         """Yield the waiting jobs for which another one has been stopped."""
         for key, (other_id, _) in list(self.gives.items()):
             job, other = view.job(int(key)), view.job(other_id)

@@ -82,7 +82,7 @@ def test_the_head_of_the_line_starts_when_the_running_job_ends(store: Store) -> 
     }
     behind = shown(world, store, foresight, third)
     assert behind.items() >= NOTHING.items() and behind["needs_s"] == 100.0
-    assert behind["expected_unknown"] == "when it starts is not foreseeable: jobs are before it"
+    assert behind["expected_unknown"] == "its start cannot be predicted: jobs are before it"
     soon = submit(world, 100.0, due_s=world.now.wall_s + 60.0)
     assert shown(world, store, foresight, soon)["late_s"] == 40.0, "at least"
 
@@ -110,7 +110,7 @@ def test_a_running_job_without_an_end_hides_the_start_of_the_next(store: Store) 
     job = submit(world, 10.0, due_s=EPOCH_S + 1e6)
     found = shown(world, store, foresight, job)
     assert found.items() >= NOTHING.items()
-    assert found["expected_unknown"] == "when it starts is not foreseeable"
+    assert found["expected_unknown"] == "its start cannot be predicted"
     unknown = shown(world, store, foresight, endless)["expected_unknown"]
     assert unknown == "its run time is unknown; give its --duration, or report progress"
 
@@ -186,13 +186,13 @@ def test_a_failing_policy_only_hides_the_start() -> None:
     job = submit(world, 10.0)
     foresight = Foresight(world.scheduler, (default_planner(Magm(floor_mib=-1)),))
     expected = foresight.of(job, None, world.now, ())
-    assert expected.unknown == "when it starts is not foreseeable"
+    assert expected.unknown == "its start cannot be predicted"
 
 
 @pytest.mark.parametrize(
     ("rule", "why"),
     [
-        ("order", "when it starts is not foreseeable: jobs are before it"),
+        ("order", "its start cannot be predicted: jobs are before it"),
         ("price", "it waits for cheap energy"),
         ("cheaper", "it waits for cheap energy"),
         ("memory", None),
