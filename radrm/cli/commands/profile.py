@@ -51,8 +51,8 @@ def profile(
     """Run a few steps of a job on each free kind and number of GPUs, and show the run times.
 
     Each probe is an ordinary job of yours: alone on idle GPUs, behind all other jobs, and
-    cancelled after its steps. It runs your command as it is, so let it write no results that you
-    keep. Later jobs of the same command are planned with these times.
+    cancelled after its steps. It runs your command as it is: do not let it overwrite results.
+    Later jobs of the same command are planned with these times.
 
     \b
     Examples:
