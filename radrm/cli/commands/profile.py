@@ -85,7 +85,7 @@ def profile(
 def _numbers(words: list[str]) -> tuple[int, ...]:
     for word in words:
         if not word.isdecimal() or not 1 <= int(word) <= 1024:
-            raise UsageError(f"--gpus {word!r}: write numbers of GPUs, as 1,2,4")
+            raise UsageError(f"--gpus {word!r}: write numbers such as 1,2,4")
     return tuple(sorted({int(word) for word in words}))
 
 
@@ -95,5 +95,5 @@ def _seconds(text: str) -> float:
     except ValueError as error:
         raise UsageError(f"--limit: {error}") from None
     if found < 1:
-        raise UsageError(f"--limit {text}: a probe needs at least a second, as 5m")
+        raise UsageError(f"--limit {text}: a probe needs at least a second; write 5m")
     return found
