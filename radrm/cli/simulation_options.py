@@ -227,6 +227,7 @@ def known_names(known: list[str] | None, duration_error: str | None) -> list[str
         error = -1.0
     if not 0 <= error <= MOST_ERROR:
         raise UsageError(
-            f"--duration-error {duration_error!r}: write a number from 0 to {MOST_ERROR:g}, as 0.3"
+            f"--duration-error {duration_error!r}: write a number from 0 to {MOST_ERROR:g}, "
+            "such as 0.3"
         )
     return [*found, f"duration={duration_error}"]

@@ -64,7 +64,7 @@ MUTANTS = (
     Mutant(
         "a job that waits for cheap energy starts when a GPU is free",
         _EXPECTED,
-        'frozenset({"price", "cheaper"})',
+        'frozenset({"price", "cheaper", "preemption", "slots"})',
         'frozenset({""})',
     ),
     Mutant(

@@ -51,8 +51,8 @@ def profile(
     """Run a few steps of a job on each free kind and number of GPUs, and show the run times.
 
     Each probe is an ordinary job of yours: alone on idle GPUs, behind all other jobs, and
-    cancelled after its steps. It runs your command as it is, so let it write no results that you
-    keep. Later jobs of the same command are planned with these times.
+    cancelled after its steps. It runs your command as it is: do not let it overwrite results.
+    Later jobs of the same command are planned with these times.
 
     \b
     Examples:
@@ -85,7 +85,7 @@ def profile(
 def _numbers(words: list[str]) -> tuple[int, ...]:
     for word in words:
         if not word.isdecimal() or not 1 <= int(word) <= 1024:
-            raise UsageError(f"--gpus {word!r}: write numbers of GPUs, as 1,2,4")
+            raise UsageError(f"--gpus {word!r}: write numbers such as 1,2,4")
     return tuple(sorted({int(word) for word in words}))
 
 
@@ -95,5 +95,5 @@ def _seconds(text: str) -> float:
     except ValueError as error:
         raise UsageError(f"--limit: {error}") from None
     if found < 1:
-        raise UsageError(f"--limit {text}: a probe needs at least a second, as 5m")
+        raise UsageError(f"--limit {text}: a probe needs at least a second; write 5m")
     return found

@@ -30,8 +30,8 @@ from radrm.estimators.learning.contention import mean_speed, speed_beside
 from radrm.interference.model import joint_speed
 from radrm.planners.forecast import Forecast
 
-_BY_CHOICE = frozenset({"price", "cheaper"})
-"""The planners' reasons to let a job wait that could start."""
+_BY_CHOICE = frozenset({"price", "cheaper", "preemption", "slots"})
+"""The planners' reasons that the forecast does not know: others start later or end earlier."""
 _UNKNOWN = 0.5
 """The SM activity of a job of which nothing is known."""
 _SLOWEST = 0.01

@@ -77,14 +77,14 @@ def mix_of(
         )
     if not FEWEST_NODES <= mix.nodes <= MOST_NODES:
         raise UsageError(
-            f"--nodes {mix.nodes} is not from {FEWEST_NODES} to {MOST_NODES}, as --nodes 10"
+            f"--nodes {mix.nodes} is not from {FEWEST_NODES} to {MOST_NODES}; write --nodes 10"
         )
     if not (isfinite(mix.load) and 0 < mix.load <= MOST_LOAD):
         raise UsageError(
-            f"--load {mix.load:g} is not above 0 and at most {MOST_LOAD:g}, as --load 0.5"
+            f"--load {mix.load:g} is not above 0 and at most {MOST_LOAD:g}; write --load 0.5"
         )
     if mix.seed < 0:
-        raise UsageError(f"--seed {mix.seed} is below 0, as --seed 1")
+        raise UsageError(f"--seed {mix.seed} is below 0; write --seed 1")
     return mix
 
 

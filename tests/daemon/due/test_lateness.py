@@ -195,6 +195,8 @@ def test_a_failing_policy_only_hides_the_start() -> None:
         ("order", "its start cannot be predicted: jobs are before it"),
         ("price", "it waits for cheap energy"),
         ("cheaper", "it waits for cheap energy"),
+        ("preemption", "it waits for cheap energy"),
+        ("slots", "it waits for cheap energy"),
         ("memory", None),
         ("taken", None),
     ],
