@@ -56,7 +56,8 @@ class View:
         self.answers = Answers()
         """For planners that call policies."""
         self.memo: dict[str, Any] = {}
-        """For planners, by name: what they can make again from the view at any time."""
+        """For planners, by name: what they can make again from the view at any time. It is dropped
+        when the planner fails."""
 
     @property
     def now(self) -> Instant:

@@ -12,7 +12,9 @@ from radrm.core import events as ev
 from radrm.core.records import Estimate, Job, JobSpec, Profiled
 from radrm.core.words import JobState, Quantity, ReservationKind
 from radrm.deadlines.costs import Costs, Zone
+from radrm.deadlines.ranking import Ranking
 from radrm.orders.smallest_work import SmallestWork
+from radrm.planners.lateness.seen import Seen
 from radrm.policies.packing import Packing
 from tests.planners.due import CAN_SAVE, Due, deadline, end_and_read, running
 from tests.world import EPOCH_S, GIB, gpus
@@ -158,6 +160,22 @@ def test_a_job_waits_for_an_idle_device_if_sharing_makes_it_late() -> None:
     world.pass_time(100.0)
     end_and_read(world, world.jobs[1])
     assert running(world, job) == [True]
+
+
+def test_after_a_failure_it_looks_at_all_jobs_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = Due()
+    world.job(1000, 5000)
+    gone, stays = world.job(100, 500), world.job(100, 900)
+
+    def fails(*_: object) -> None:
+        raise ValueError("half done")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(Ranking, "update", fails)
+        world.cancel(gone)
+    world.pass_time(3600.0)
+    ranking = Seen.of(world.scheduler.view, "deadline").ranking
+    assert [key[-1] for key in ranking.first(world.now.wall_s)] == [stays.id]
 
 
 def test_the_bound_of_the_order_is_told_only_while_it_holds() -> None:

@@ -12,6 +12,12 @@ _CANDIDATES, _LATER, _SEEN, _STOPPING, _TARDINESS = (
 
 MUTANTS = (
     Mutant(
+        "what a planner had half done when it failed stays",
+        "planning/planners.py",
+        "self._view.memo.pop(planner.name, None)  # it may be half done",
+        "pass",
+    ),
+    Mutant(
         "while a job takes long to save, another one is stopped for the same waiting one",
         _TARDINESS,
         "if over and (key not in gives or not _gives_way(view, job, gives[key][1])):",

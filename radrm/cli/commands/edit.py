@@ -16,7 +16,16 @@ from radrm.jobfile.command_line import parse_edit
 from radrm.jobfile.options import MOMENTS, OPTIONS
 from radrm.jobfile.parsing import dated
 
-_OF_LIVE_JOBS = (*("time", "signal", "priority", "due", "weight", "retries", "requeue", "comment"),)
+_OF_LIVE_JOBS = (
+    "time",
+    "signal",
+    "priority",
+    "due",
+    "weight",
+    "retries",
+    "requeue",
+    "comment",
+)
 _FIXED = ("array", "hold")
 
 
