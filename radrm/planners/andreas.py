@@ -11,7 +11,8 @@ What the paper does not have:
 - A plan is carried out in several calls (`capacity/carrying.py`). Meanwhile it stays, unless
   something new happens: a job comes, ends or is edited, or a GPU comes or goes.
 - A job without a due time counts as due `default_due_s` after its submission. So its pressure
-  grows, and no job waits for ever.
+  grows, and it starts in the end. While heavier jobs come, that is when it is as many times later
+  than they are as they are heavier: nothing else bounds its wait.
 - Priorities come before pressure, and jobs of the recovery queue before all others.
 - GPUs that a job avoids, or does not prefer, come after the others, whatever they cost.
 
