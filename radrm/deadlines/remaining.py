@@ -7,6 +7,7 @@ The sources, best first:
     progress    what the live attempt has reported: the part left, at the speed since its start
     profile     the measured run time on this kind and number of GPUs, times the part left
     an estimate of the duration (declared, from history, ...), times the part left
+    its profile on other kinds  so fast it may be on this one, too; nothing bounds it
     time limit  an upper bound only
 
 The part left is 1 less the work done, as far as that survives: a live attempt began with
@@ -22,6 +23,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import inf
+from statistics import fmean
 
 from radrm.core.records import Attempt, Instant, Job
 from radrm.core.words import Quantity
@@ -189,6 +191,9 @@ def _whole(job: Job, kind: str | None, gpus: int | None, unknown_s: float | None
     duration = job.estimate(Quantity.DURATION)
     if duration is not None:
         return _Whole(duration.value, duration.upper, duration.source)
+    others = [each.duration_s for each in job.profile if each.gpus == gpus]
+    if others:
+        return _Whole(fmean(others), inf, ASSUMED)
     return None if unknown_s is None else _Whole(unknown_s, inf, ASSUMED)
 
 

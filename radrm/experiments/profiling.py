@@ -173,7 +173,7 @@ def _wants(job: Document, kind: str) -> bool:
 class Profiler:
     """Probes one job file through a daemon, one configuration after another.
 
-    `begun` is told each configuration before its probe. Raises `RadrmError` for a job file that
+    `pause` waits for so many seconds. Raises `RadrmError` for a job file that
     cannot be probed, and without a daemon.
     """
 

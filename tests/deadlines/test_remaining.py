@@ -99,6 +99,9 @@ TABLE: list[tuple[Job, Attempt | None, float, dict[str, Any], tuple[float, float
     # its profile, where the GPUs are known
     (job_of(600, profile=PROFILE), None, 0, {"kind": "V100", "gpus": 1}, (400, 500, "profile")),
     (job_of(600, profile=PROFILE), None, 0, {"kind": "V100", "gpus": 2}, (600, 600, "history")),
+    (job_of(profile=PROFILE), None, 0, {"kind": "A100", "gpus": 1}, (400, inf, "assumed")),
+    (job_of(profile=PROFILE), None, 0, {"kind": "A100", "gpus": 4}, None),
+    (job_of(profile=PROFILE), None, 0, {}, None),
     (job_of(600, profile=PROFILE), None, 0, {}, (600, 600, "history")),
     # its reports: 100 s for a tenth
     (job_of(600, report=(100, 0.1)), LIVE, 100, {}, (900, 1125, "progress")),
