@@ -14,6 +14,8 @@ What the paper does not have:
   grows, and it starts in the end. While heavier jobs come, that is when it is as many times later
   than they are as they are heavier: nothing else bounds its wait.
 - Priorities come before pressure, and jobs of the recovery queue before all others.
+- `profile`: no node is set apart to measure run times. The runs themselves show them
+  (`Job.profile`), and kinds that are not known yet are tried first.
 - GPUs that a job avoids, or does not prefer, come after the others, whatever they cost.
 
 `method` has the baselines of section V, as the authors' program has them: jobs in the order of
@@ -98,6 +100,9 @@ class Andreas:
     """The power of a GPU in use, where `energy.node_watts` does not have its type."""
     unknown_duration_s: float = 3600.0
     """The run time to assume for a job of which nothing is known (above 0)."""
+    profile: bool = False
+    """Prefer the kinds of GPU on which a job's program has not run yet, until its reports show how
+    fast it is there."""
     default_due_s: float = 604_800.0
     """A job without a due time counts as due this long after its submission."""
     name: str = "andreas"
@@ -148,6 +153,7 @@ class Andreas:
             default_due_s=self.default_due_s,
             rho=self.rho,
             moves=self.method not in _BASELINES,
+            profile=self.profile,
         )
 
     def _plan(self, situation: Situation, calls: int) -> Allocation:

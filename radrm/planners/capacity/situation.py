@@ -41,6 +41,8 @@ from radrm.planners.capacity.problem import (
 
 _UNREAD_S = 60.0
 """A device that a job has left counts as usable for so long without a reading."""
+_HOPE = 0.5
+"""A kind on which a program has not run yet counts as that much faster with `profile`."""
 _MOST_PRICES, _LAST_S = 400, 86_400.0
 
 
@@ -54,6 +56,7 @@ class Assumptions:
     default_due_s: float
     rho: float
     moves: bool = True
+    profile: bool = False
     """False: no live job is movable."""
 
 
@@ -266,7 +269,10 @@ class _Reader:
     ) -> dict[tuple[int, int], float]:
         kinds = {kind: self._names[kind] for kind in most if self._allows(job, kind)}
         unknown_s = self._rules.unknown_duration_s
-        times = run_times(job, live, self._now, kinds, self._here(live), unknown_s)
+        # A job that runs is not moved to learn, and without a fingerprint no run teaches anything.
+        learns = self._rules.profile and live is None and job.fingerprint is not None
+        hope = _HOPE if learns else 1.0
+        times = run_times(job, live, self._now, kinds, self._here(live), unknown_s, hope)
         return {pair: s for pair, s in times.items() if pair[1] <= most[pair[0]]}
 
     def _allows(self, job: Job, kind: int) -> bool:
