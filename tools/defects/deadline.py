@@ -62,8 +62,8 @@ MUTANTS = (
     Mutant(
         "any number of jobs wait for one cheap hour",
         _LATER,
-        "if start_s > due_s:",
-        "if False:",
+        "return all(last_s <= due_s for due_s, _ in jobs)",
+        "return True",
     ),
     Mutant(
         "a job that cannot save is stopped for a due one",

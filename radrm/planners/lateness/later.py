@@ -51,14 +51,14 @@ class Later:
     def price(self, job: Job) -> tuple[float, Refusal] | None:
         """Return when (boot time) a job must start, and until when it waits for cheaper energy.
 
-        None: it does not. All jobs that wait so must end in time one after another, at most.
+        None: it does not. All jobs that wait so must end in time one after another, in any order.
         """
         costs, now, due_s = self.terms.costs, self.view.now, job.spec.due_s
         if not costs.wait_for_cheap or due_s is None or len(self._cheap) >= _MOST_CHEAP:
             return None
         left = self.terms.left(job, None, now)
         start_s = self.terms.cheapest_start_s(left.value_s, now.wall_s, due_s - left.upper_s)
-        all_due = sorted([*self._cheap, (due_s, left.upper_s)])
+        all_due = [*self._cheap, (due_s, left.upper_s)]
         if start_s <= now.wall_s or not _in_time(all_due, max(self._cheap_s, start_s)):
             return None
         self._cheap, self._cheap_s = all_due, max(self._cheap_s, start_s)
@@ -120,9 +120,9 @@ class Later:
 
 
 def _in_time(jobs: Sequence[tuple[float, float]], start_s: float) -> bool:
-    """Return whether jobs, as (due time, run time), are in time one after another from then on."""
-    for due_s, run_s in jobs:
-        start_s += run_s
-        if start_s > due_s:
-            return False
-    return True
+    """Return whether jobs, as (due time, run time), are in time one after another from then on.
+
+    In whatever order: which one is first is decided then.
+    """
+    last_s = start_s + sum(run_s for _, run_s in jobs)
+    return all(last_s <= due_s for due_s, _ in jobs)
