@@ -34,8 +34,8 @@ The paper names no load.
   chooses it. *servers whole*: each job has a server alone, as in the authors' program.
 - *default*: radrm's own planner with orders `fifo`, `due` and `weight`, a GPU a job.
 - *free moves*: stopping and starting again cost nothing, as published. The others need
-  {move:.0f} s to save and {move:.0f} s to start again. *variant code*: what the authors'
-  program does differently. That and `andreas` with its moves have {few} seeds.
+  {move:.0f} s to save and {move:.0f} s to start again. *variant code*: what the authors' program
+  does differently. That and `andreas` with its moves have {few} seeds.
 """
 
 _PUBLISHED = """\
@@ -46,7 +46,8 @@ a load that is not named.
 _SIZES = """## 10 to 100 nodes
 
 Load {load:g}, one seed. *call*: processor seconds of a call of the optimizer, the median and
-the longest. Published: always below 0.1 s (scenario 1), below 0.01 s on average (scenario 2).
+the longest (the first imports numpy). Published: always below 0.1 s (scenario 1), below 0.01 s
+on average (scenario 2).
 
 | scenario | nodes | | energy | total | hours | call |
 |---|---|---|---|---|---|---|"""

@@ -18,7 +18,7 @@ from radrm.simulator.traces.importers.andreas import Mix
 
 NODES = (10, 20, 50, 100)
 LOAD = 0.5
-METHODS = (*BASELINES, EDF, FREE)
+METHODS = (BASELINES[1], EDF, FREE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +39,7 @@ def sized(trial: Trial) -> Sized:
     """Return one run with the time of its calls."""
     with _timed() as calls:
         found = play(trial)
+    optimizes = trial.method == FREE  # the baselines construct one plan, without chance
     assert found.energy_cost is not None and found.total_cost is not None
     return Sized(
         trial.method,
@@ -47,8 +48,8 @@ def sized(trial: Trial) -> Sized:
         found.energy_cost,
         found.total_cost,
         found.makespan_s,
-        median(calls) if calls else None,
-        max(calls) if calls else None,
+        median(calls) if optimizes else None,
+        max(calls) if optimizes else None,
     )
 
 
