@@ -203,7 +203,7 @@ def price(value: Any, place: Place) -> float | dict[str, float]:
     """Return a price, or a table of prices by the time of the day from which they hold."""
     if not isinstance(value, dict):
         return _one_price(value, place)
-    found = {minutes_of(key, place): _one_price(each, place) for key, each in value.items()}
+    found = {minutes_of(key, place): _one_price(each, place.at(key)) for key, each in value.items()}
     if len(found) < len(value):
         raise BadConfig(f"{place} names a time of the day twice")
     if 0 not in found:

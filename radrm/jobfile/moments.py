@@ -142,8 +142,8 @@ def refuse_past(text: str, here: Here) -> None:
     """Raise ValueError for a moment that is over."""
     at_s = read(text).at(here)
     if at_s <= here.now_s:
-        ago, now = show_seconds(here.now_s - at_s), written(here.now_s, here.offset_s(here.now_s))
-        raise _wrong(text, f"was {ago} ago (now it is {now})")
+        now = written(here.now_s, here.offset_s(here.now_s))
+        raise _wrong(text, f"is over: now it is {now}")
 
 
 def too_late(needs_s: float | None, due_s: float | None, now_s: float) -> str | None:

@@ -137,7 +137,7 @@ def test_what_is_refused_is_named_with_an_example(text: str, why: str) -> None:
 
 @pytest.mark.parametrize("text", ["today 9:00", "2026-01-12T10:30:15", "2026-01-12T10:00+01:00"])
 def test_a_time_that_is_over_is_refused_where_it_is_typed(text: str) -> None:
-    with pytest.raises(UsageError, match=r"ago \(now it is 2026-01-12T10:30:15\+01:00\)"):
+    with pytest.raises(UsageError, match=r"is over: now it is 2026-01-12T10:30:15\+01:00;"):
         dated({"due": text}, WINTER, "command line")
     assert dated({"due": text}, WINTER, "job.rad", past=True)["due"] == absolute(text, WINTER)
 
@@ -240,5 +240,5 @@ def test_no_clock_is_too_far_away(wall_s: float) -> None:
 
 def test_a_moment_is_over_at_its_second() -> None:
     refuse_past("2026-01-12T10:30:16", WINTER)
-    with pytest.raises(ValueError, match="was 0s ago"):
+    with pytest.raises(ValueError, match="is over"):
         refuse_past("2026-01-12T10:30:15", WINTER)

@@ -71,7 +71,7 @@ def test_a_due_time_from_its_typing_to_the_end_of_the_job(server: DaemonHome) ->
 
     wrong = server.radrm("edit", str(second), "--due=2020-01-31 9:00")
     assert wrong.returncode == 2 and wrong.stderr.count("\n") == 1
-    assert "--due: '2020-01-31 9:00' was " in wrong.stderr
+    assert "--due: '2020-01-31 9:00' is over: " in wrong.stderr
 
     # What another client does not resolve is read in the zone of the daemon.
     (result,) = server.ask("edit", jobs=[str(second)], options={"due": "tomorrow 9:00"})
