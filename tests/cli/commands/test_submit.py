@@ -170,7 +170,7 @@ def test_a_due_time_that_is_over_is_no_submission(
     Path("fine.rad").write_text(DUE)
     assert run(["due.rad", "fine.rad"]) == 1
     said = capsys.readouterr().err
-    assert "radrm: due.rad: --due: '2020-01-31 9:00' was " in said and "+90m" in said
+    assert "radrm: due.rad: --due: '2020-01-31 9:00' is over: " in said and "+90m" in said
     assert [Path(str(envelope.file)).name for envelope in handed_in(home)] == ["fine.rad"]
     with pytest.raises(UsageError, match="command line: --due: 'tomorrow 25:00' is not a time of"):
         run(["--due=tomorrow 25:00", "fine.rad"])

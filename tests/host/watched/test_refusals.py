@@ -56,7 +56,10 @@ def _sparse(place: Place) -> None:
         (lambda p: p.put("x.rad", "echo \0"), "NUL byte at offset 5"),
         (lambda p: p.put("x.rad", "#RAD --gpu=1\ntrue"), "did you mean --gpus?"),
         (lambda p: p.put("x.rad", "#RAD --array=0-9\n"), "holds no command"),
-        (lambda p: p.put("x.rad", "#RAD --due='2020-01-31 9:00'\ntrue"), "'2020-01-31 9:00' was "),
+        (
+            lambda p: p.put("x.rad", "#RAD --due='2020-01-31 9:00'\ntrue"),
+            "'2020-01-31 9:00' is over: ",
+        ),
     ],
 )
 def test_what_is_no_job_is_refused_with_one_reason(
