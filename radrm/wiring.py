@@ -224,7 +224,7 @@ def make_rules(config: Config, zone: Zone = UTC) -> Rules:
     planners = tuple(_make_planner(config, name, policy, costs) for name in config.planner)
     _check_planners(planners)
     if config.slots.length_s > 0:
-        # Behind the others: whoever waits then could not start.
+        # It comes last: a job that still waits then could not start.
         planners += (_make_slots(config, policy, zone),)
     recovery: Recovery = _make("recovery", config.recovery, config.recoveries)
     for kind, table in TABLES.items():

@@ -86,8 +86,8 @@ class Slots(Planner):
     """Ask running jobs to give way at the end of their time slots.
 
     `length_s` and `warn_s` in seconds, from the table `[slots]`. It runs behind the configured
-    planners: whoever waits then could not start. `policy` is the one that places jobs; `zone` is
-    that of the times it shows.
+    planners: a job that still waits then could not start. `policy` places jobs, and `zone` is that
+    of the times that are shown.
     """
 
     policy: Policy

@@ -54,7 +54,7 @@ MUTANTS = (
         "if power_w is not None:",
     ),
     Mutant(
-        "energy is told twice",
+        "energy is reported twice",
         _METER,
         "        self._parts, self._seconds = {}, 0.0\n        return found",
         "        return found",

@@ -120,7 +120,7 @@ def _values(table: dict[str, Any], path: Keys = ()) -> list[tuple[Keys, Any]]:
 
 
 def _at(table: Any, keys: Keys) -> Any:
-    """The value at these keys; None if there is none, as below a table with keys of its own."""
+    """The default value at these keys; None for a key that only the site has set."""
     for key in keys:
         table = table.get(key) if isinstance(table, dict) else None
     return table

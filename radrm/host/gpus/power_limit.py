@@ -2,7 +2,7 @@
 
 Theory of operation. The limit belongs to a whole GPU, also if it is cut into MIG instances. It is
 set when the devices are listed, so again after a reset of the GPU. A file has the limit from
-before and the one that radrm has set; it is written before the driver is told. So a `kill -9`
+before and the one that radrm has set; it is written before the limit is set. So a `kill -9`
 between the two loses nothing: the next daemon finds radrm's limit in force, and knows the one from
 before. If neither is in force, somebody else has set another: that one is left as it is, and
 counts as the one from before for a new daemon. At the end only radrm's own limit is replaced.

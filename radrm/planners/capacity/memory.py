@@ -20,7 +20,7 @@ class Memory:
     seed: int
     calls: int = 0
     made: Instant | None = None
-    """When the plan was made; None: there is none."""
+    """When the plan was made; None without a plan."""
     seen: str = ""
     """What the plan follows from, as a digest."""
     plan: dict[int, tuple[str, ...]] = field(default_factory=dict)
