@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import inf
 
 from radrm.core.planning.fallback import Checked, RuleFailed
@@ -115,14 +115,14 @@ class Foresight:
         left = waiting_left(self._scheduler.snapshot, job, now)
         if left is None:
             return Expected(unknown=_NO_SOURCE)
-        known = {"source": left.source, "needs_s": left.value_s}
+        found = Expected(source=left.source, needs_s=left.value_s)
         start, why = self._start(job, now, refusals)
         if start is None:
-            return Expected(unknown=why, **known)  # type: ignore[arg-type]
+            return replace(found, unknown=why)
         latest = None if left.upper_s == inf else start + left.upper_s
         if left.source == TIME_LIMIT:
             return Expected(start, None, latest, left.source, _NO_SOURCE)
-        return Expected(start, start + left.value_s, latest, **known)  # type: ignore[arg-type]
+        return replace(found, start=start, end=start + left.value_s, latest=latest)
 
     def _start(
         self, job: Job, now: Instant, refusals: Sequence[Refusal] | None

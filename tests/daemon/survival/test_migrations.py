@@ -42,7 +42,9 @@ try:
         first = step = int(json.load(file)["step"])
 except FileNotFoundError:
     first = step = 0
-open(f"begun-{attempt}", "w").write(str(first))
+with open("draft", "w") as file:
+    file.write(str(first))
+os.rename("draft", f"begun-{attempt}")
 while not os.path.exists("finish"):
     step = min(step + 1, 90)
     if by_log:
