@@ -132,6 +132,7 @@ from radrm.core.records import (
     Share,
     Stop,
     Task,
+    TaskUse,
     UnmanagedProcess,
     Usage,
     Use,
@@ -164,6 +165,7 @@ from radrm.core.words import (
     Quantity,
     Queue,
     ReservationKind,
+    Resizing,
     StopReason,
 )
 from radrm.errors import RadrmError
@@ -237,6 +239,7 @@ __all__ = [
     "ReservationKind",
     "Reserve",
     "ResizeTo",
+    "Resizing",
     "Role",
     "SetShares",
     "Share",
@@ -247,6 +250,7 @@ __all__ = [
     "StopReason",
     "TakeCheckpointNow",
     "Task",
+    "TaskUse",
     "UnmanagedProcess",
     "Usage",
     "Use",

@@ -80,9 +80,15 @@ class ApplyShares(DueAction):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resize(DueAction):
-    """Start and stop tasks until the attempt has its target placement."""
+    """Start and stop tasks until the attempt has its target placement.
+
+    `generation` is the number of that placement in its attempt. `withdrawn`: undo this resize, if
+    it is not done or past undoing; the answer is `ActionFailed` then, and `Resized` otherwise.
+    """
 
     target: Placement
+    generation: int = 2
+    withdrawn: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

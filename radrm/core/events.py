@@ -128,6 +128,18 @@ class MigrateRequested(Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ResizeRequested(Event):
+    """A user gives a running job another number of tasks. `by`: the user's name.
+
+    `counts` has the tasks of each role that changes; the others keep theirs.
+    """
+
+    job_id: int
+    by: str
+    counts: tuple[tuple[str, int], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class EditRequested(Event):
     """A user changes an unfinished job's `spec`, `estimates` and `after`.
 
@@ -235,7 +247,8 @@ class AttemptEnded(AttemptEvent):
     disk) and can be over soon. `failure`: the attempt has failed for this reason, whatever its
     exit codes. That reason is never GPU out-of-memory. `saved` is the progress that the job has
     proven to have saved; None: none. `saved_since_asked`: a file in its checkpoint folder is newer
-    than the last request to save.
+    than the last request to save. `host_oom`: the role of a task that died at the job's limit of
+    host memory; None: none did.
     """
 
     exits: tuple[Exit, ...] = ()
@@ -246,6 +259,7 @@ class AttemptEnded(AttemptEvent):
     failure: str | None = None
     saved: Progress | None = None
     saved_since_asked: bool = False
+    host_oom: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

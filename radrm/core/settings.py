@@ -55,8 +55,10 @@ class CoreSettings:
     unkillable_s: float = 300.0
     """Time from the first KILL until radrm gives up a job whose processes do not end."""
     action_limit_s: float = 300.0
-    """Time for a launch, a resize or a change of caps. Then a launch is lost; the others have
-    failed."""
+    """Time for a launch or a change of caps. Then a launch is lost, and a change has failed."""
+    resize_limit_s: float = 600.0
+    """Time for a resize, in which new tasks start beside the old ones. Then it is withdrawn; if the
+    job does not answer that either, it is stopped and goes on from its saved work."""
     checkpoint_limit_s: float = 300.0
     """`checkpoint.patience_s`; at least three times its cost, if the job states that."""
     estimate_limit_s: float = 3600.0
@@ -97,6 +99,7 @@ class CoreSettings:
             think_s=self.think_s * scale,
             unkillable_s=self.unkillable_s * scale,
             action_limit_s=self.action_limit_s * scale,
+            resize_limit_s=self.resize_limit_s * scale,
             checkpoint_limit_s=self.checkpoint_limit_s * scale,
             estimate_limit_s=self.estimate_limit_s * scale,
         )

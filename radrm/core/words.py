@@ -113,6 +113,15 @@ class CheckpointKind(str, Enum):
     EXIT = "exit"
 
 
+class Resizing(str, Enum):
+    """How a running job gets another size, if it can: its launcher `radrun` changes its tasks
+    (LIVE), or it saves its work, stops, and starts again (RESTART)."""
+
+    NONE = "none"
+    LIVE = "live"
+    RESTART = "restart"
+
+
 class Condition(str, Enum):
     """How a job must end before a job that follows it can start."""
 

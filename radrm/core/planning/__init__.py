@@ -10,6 +10,7 @@ The files, in the order in which they may import one another:
     thoughts  which slow planners make a plan now
     reserving  reservations of planners: how they begin, are renewed, and end
     planners  calls the planners in force, carries out their proposals
+    sizing    another size for a running job
     moving    where a user's running job is to continue
     interrupt  stops a rule that takes too long
     reasons   why a job waits

@@ -34,6 +34,7 @@ from radrm.core.records.attempts import (
     PlannerRequest,
     Stop,
     Task,
+    TaskUse,
     Usage,
 )
 from radrm.core.records.copying import changed
@@ -106,6 +107,7 @@ __all__ = [
     "Share",
     "Stop",
     "Task",
+    "TaskUse",
     "UnmanagedProcess",
     "Usage",
     "Use",

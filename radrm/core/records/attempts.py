@@ -125,9 +125,10 @@ class Stop:
 class Pending:
     """An action that the host has not answered, and the boot time at which it is given up.
 
-    `shares`: those to apply (SHARES). The target of a RESIZE is in the attempt's record. Of a
-    CHECKPOINT, `before` is the earlier request, which counts again if nothing came of this one,
-    and `stops` says that the attempt is preempted when it has saved.
+    `shares`: those to apply (SHARES). The target of a RESIZE is in the attempt's record;
+    `withdrawn`: it was not answered in time, and the host was asked to undo it. Of a CHECKPOINT,
+    `before` is the earlier request, which counts again if nothing came of this one, and `stops`
+    says that the attempt is preempted when it has saved.
     """
 
     kind: ActionKind
@@ -136,6 +137,7 @@ class Pending:
     shares: tuple[Share, ...] = ()
     before: Instant | None = None
     stops: bool = False
+    withdrawn: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,11 +157,27 @@ class PlannerRequest:
 
 
 @dataclass(frozen=True, slots=True)
+class TaskUse:
+    """What one task has used of its server, as its launcher reports; None: unknown.
+
+    `cpu_s` is a sum since the task's start; `memory_mib` is what it holds. `network` is the part of
+    the network's speed that it uses, 0..1.
+    """
+
+    role: str
+    number: int
+    cpu_s: float | None = None
+    memory_mib: int | None = None
+    network: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class HostUse:
     """What an attempt has used of its server until `at`, by its control groups; None: unknown.
 
     `cpu_s` (CPU seconds), `block_bytes` (read and written) and `network_bytes` (both ways) are
-    sums since its start; `memory_mib` is what it holds.
+    sums since its start; `memory_mib` is what it holds. `tasks`: each task's part, if a launcher
+    reports it.
     """
 
     at: Instant
@@ -167,6 +185,7 @@ class HostUse:
     memory_mib: int | None = None
     block_bytes: int | None = None
     network_bytes: int | None = None
+    tasks: tuple[TaskUse, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,6 +203,8 @@ class Attempt:
     stop: Stop | None = None
     target: Placement | None = None
     """The placement that a resize under way leads to."""
+    generation: int = 1
+    """The number of the last placement that was asked for: 1 at launch, one more at each resize."""
     pending: tuple[Pending, ...] = ()
     """The actions without an answer, at most one of each kind (`core/lifecycle/pending.py`)."""
     signalled: bool = False

@@ -41,7 +41,8 @@ class Progress:
     """The progress that a job reports; None: it did not say.
 
     `step` of `total` steps are done, in epoch `epoch`. `loss` is what the job minimises, in units
-    of its own. `work_done` is a fraction of all its work, 0..1.
+    of its own. `work_done` is a fraction of all its work, 0..1. `data_wait` is the fraction of the
+    time of its last steps in which it waited for data, 0..1.
     """
 
     at: Instant
@@ -50,6 +51,7 @@ class Progress:
     loss: float | None = None
     work_done: float | None = None
     epoch: float | None = None
+    data_wait: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

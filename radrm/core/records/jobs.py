@@ -124,6 +124,11 @@ class Job:
     """The placement where a migrating job continues; its devices are reserved."""
     sm_fraction: float | None = None
     """The SM fraction that a planner has given it while it ran: its next attempt gets it."""
+    memory_mib: int | None = None
+    """The host memory with which its next attempt starts, if a death has shown that it needs more
+    than the least of its range; None: the least."""
+    counts: tuple[tuple[str, int], ...] = ()
+    """The roles that start with more tasks than their fewest, and how many."""
     moves: int = 0
     """Its migrations: the attempts that continued at a target."""
     used_s: float = 0.0

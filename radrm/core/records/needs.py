@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from radrm.core.words import CheckpointKind, Collocation
+from radrm.core.words import CheckpointKind, Collocation, Resizing
 
 _SIGUSR1, _SIGTERM = 10, 15
 
 
 @dataclass(frozen=True, slots=True)
 class Needs:
-    """The needs of one task of a role. `gpu_memory_mib` is the declared memory per GPU."""
+    """The needs of one task of a role. `gpu_memory_mib` is the declared memory per GPU.
+
+    `cpus` is what it starts with, `cpus_max` the most that it can use (None: `cpus`).
+    """
 
     gpus: int = 1
     gpu_memory_mib: int | None = None
@@ -19,6 +22,7 @@ class Needs:
     cpus: float | None = None
     memory_mib: int | None = None
     mig_profile: str | None = None
+    cpus_max: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +97,11 @@ class JobSpec:
     """The submitter's Unix group; None in records of earlier releases."""
     max_slowdown: float | None = None
     """The largest run time that it accepts beside others, as a multiple (>= 1) of that alone."""
+    resizing: Resizing = Resizing.NONE
+    """How it gets another size while it runs; NONE: it keeps the size of its start."""
+    memory_range_mib: tuple[int, int] | None = None
+    """Host memory of the whole job: what it starts with, and the most that it may get. Its first
+    task books it, and `Needs.memory_mib` is None. None: each task has its own, which is fixed."""
 
     @property
     def gpus(self) -> int:
@@ -101,6 +110,19 @@ class JobSpec:
         for role in self.roles:
             count += role.count_min * role.needs.gpus
         return count
+
+    @property
+    def gpus_max(self) -> int:
+        """The number of GPUs at the job's largest size."""
+        return sum(role.count_max * role.needs.gpus for role in self.roles)
+
+    @property
+    def elastic(self) -> bool:
+        """True if the job can have more tasks than at its start, or more CPUs."""
+        for role in self.roles:
+            if role.count_max > role.count_min or role.needs.cpus_max is not None:
+                return True
+        return False
 
     @property
     def gpu_types_text(self) -> str:
@@ -117,6 +139,8 @@ class JobSpec:
     @property
     def memory_mib(self) -> int | None:
         """The host memory that it asks for at its smallest size; None if no role asks for any."""
+        if self.memory_range_mib is not None:
+            return self.memory_range_mib[0]
         asked = [(r.count_min, r.needs.memory_mib) for r in self.roles]
         known = [count * mib for count, mib in asked if mib is not None]
         return sum(known) if known else None
