@@ -120,8 +120,7 @@ class Task:
         """Its GPUs: a number from the trace's up to `most_gpus`, one for each task."""
         job = self.job
         if job.elastic:
-            cpus = {"cpus": job.cpus, "cpus_max": job.cpus_max}
-            needs = Needs(gpus=1, gpu_memory_mib=self.declared_mib, **cpus)
+            needs = Needs(1, self.declared_mib, cpus=job.cpus, cpus_max=job.cpus_max)
             return Role(count_min=job.gpus, count_max=self.most_gpus, needs=needs)
         if self.most_gpus <= job.gpus:
             return Role(needs=Needs(gpus=job.gpus, gpu_memory_mib=self.declared_mib))
