@@ -14,6 +14,8 @@ The files, in the order in which they may import one another:
     slots          running jobs give way to waiting ones at the end of their time slots
     lateness       what late ends cost, what a stop costs, and what waiting saves (a folder)
     deadline       starts and stops jobs by what a late end costs
+    elasticity     how fast a job runs at each size, what it gains, and who gives back (a folder)
+    elastic        jobs with a range of GPUs use what is idle, and give it back
 """
 
 # `slots` is not listed: `wiring` adds it where `slots.length_s` is set.
@@ -23,5 +25,6 @@ PLANNERS = {
     "deadline": "radrm.planners.deadline:Deadline",
     "flowcon": "radrm.planners.flowcon:FlowCon",
     "specon": "radrm.planners.specon:SpeCon",
+    "elastic": "radrm.planners.elastic:Elastic",
     "andreas": "radrm.planners.andreas:Andreas",
 }
