@@ -39,8 +39,9 @@ from radrm.core.records import Attempt, Job, Placement, Refusal, Role
 from radrm.core.rules import Plan, Planner, Policy
 from radrm.core.view import View
 from radrm.core.words import JobState, Resizing
+from radrm.planners.elasticity.cpus import cpus_free, more_cpus
 from radrm.planners.elasticity.giving import Giver, cpus_back, extra_cpus, gpus_back, waiting_jobs
-from radrm.planners.elasticity.growing import WAITS, Grower, deal, grower
+from radrm.planners.elasticity.growing import Grower, deal, grower
 from radrm.planners.elasticity.notes import CPUS, GPUS, Note, can_change, elastic_role, setting_of
 from radrm.planners.elasticity.scaling import fit
 
@@ -48,8 +49,6 @@ _MOST_INTERVAL_S, _MOST_FACTOR = 3600.0, 1000.0
 _SOON = 12.0
 """After a change the first report is looked for so many times in an interval."""
 _ROUNDING_S = 0.001
-_LEAST_CPUS = 1.05
-"""A job gets more CPUs if they are at least this multiple of its own."""
 _OCCASIONS = frozenset(
     {
         ev.JobSubmitted,
@@ -293,7 +292,7 @@ class _Run:
                 whom = f"job {head.label} ({head.spec.name}) waits" if head else "a job waits"
                 note.why = ("order", f"{whom}: nothing grows meanwhile", None, None)
                 continue
-            more = self._more_cpus(job, attempt, role, note)
+            more = more_cpus(view, job, attempt, role, note, self.rule.settle_s)
             if more is not None:
                 yield from self._try_cpus(job, attempt, role, note, more)
                 continue
@@ -324,27 +323,6 @@ class _Run:
             before_s = note.sizes[note.workers]
             note.trial = (GPUS, float(note.workers), before_s, 0.0)
             note.grown.append((self.view.now.boot_s, each.workers))
-
-    def _more_cpus(self, job: Job, attempt: Attempt, role: Role, note: Note) -> float | None:
-        """Return how many CPUs each worker of a job that waits for data should have; else None."""
-        wait = job.progress.data_wait if job.progress is not None else None
-        most, here = role.needs.cpus_max, note.cpus
-        if wait is None or wait < WAITS or most is None or here is None:
-            return None
-        if note.workers not in note.sizes:
-            return None
-        if note.measured_s(self.view.now.boot_s) < self.rule.settle_s:
-            return None
-        if note.most_cpus is not None:
-            most = min(most, note.most_cpus)
-        node = node_of(attempt)
-        for use in self.view.nodes():
-            if use.node.name == node and use.cpus_free is not None:
-                most = min(most, here + use.cpus_free / note.workers)
-            if use.node.name == node and use.node.shares_refused is not None:
-                return None
-        more = min(most, 2.0 * here)
-        return more if more >= here * _LEAST_CPUS and attempt.shares_refused is None else None
 
     def _try_cpus(
         self, job: Job, attempt: Attempt, role: Role, note: Note, cpus: float
@@ -388,8 +366,7 @@ class _Run:
         here, base = setting_of(attempt, role), role.needs.cpus
         if isinstance(found, Refusal) or here.cpus is None or base is None:
             return found
-        free = (use.cpus_free for use in self.view.nodes() if use.node.name == node_of(attempt))
-        room = next((cpus for cpus in free if cpus is not None), None)
+        room = cpus_free(self.view, attempt)
         cpus = here.cpus
         if room is not None:
             cpus = max(base, min(cpus, (room + here.workers * here.cpus) / workers))
@@ -404,8 +381,3 @@ class _Run:
         self.notes[job_id].why = (
             None if why is None else (why.rule, why.message, why.needed, why.available)
         )
-
-
-def node_of(attempt: Attempt) -> str:
-    """Return the node of an attempt: this rule resizes within one."""
-    return attempt.placement.shares[0].node

@@ -21,9 +21,6 @@ from radrm.deadlines.remaining import TIME_LIMIT, remaining
 from radrm.planners.elasticity.notes import Note
 from radrm.planners.elasticity.scaling import Scaling, fit
 
-WAITS = 0.1
-"""A job that waits for data in more of its time than this gets CPUs before GPUs."""
-
 
 @dataclass(slots=True)
 class Grower:
