@@ -47,6 +47,7 @@ class Choices:
     known: Sequence[str] = ()
     servers: int = 1
     life: Life = field(default_factory=Life)
+    cpus: float | None = None
 
 
 def configured() -> Config:
@@ -113,6 +114,7 @@ def make_variant(base: Config, policy: str, estimator: str, choices: Choices) ->
         estimator=estimator,
         known=_known(choices.known),
         life=life,
+        cpus=choices.cpus,
     )
     return Variant(scenario, choices.servers)
 
