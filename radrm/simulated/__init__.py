@@ -7,4 +7,6 @@ The files, in the order in which they may import one another:
     spec     parses `--gpus sim:...`
     model    the simulated driver's state: contexts, memory, work, activity, energy
     training  the speed and the use of a distributed training's tasks
+    training_steps    DLRover's model of a step
+    training_cluster  NEARCHUS' limits of a cluster
 """

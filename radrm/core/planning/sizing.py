@@ -5,7 +5,7 @@ Tasks that stay keep their GPUs and their memory. The last ones of a role go fir
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 
 from radrm.core.planning.assembly import Found
@@ -22,12 +22,13 @@ def find_size(
     job: Job,
     attempt: Attempt,
     counts: Mapping[str, int],
+    only: Collection[str] | None = None,
 ) -> Placement | Refusal:
     """Return the placement of a running job with these numbers of tasks, or why there is none.
 
     `counts`: by role; a role that is not named keeps its tasks. `instead` replaces `policy` while
-    that rests after a failure. New tasks get other devices than the job has, in its collocation
-    mode. The core checks the result when it is proposed (`ResizeTo`).
+    that rests after a failure. New tasks get other devices than the job has (`only`: of these), in
+    its collocation mode. The core checks the result when it is proposed (`ResizeTo`).
     """
     before = attempt.placement
     shares: list[Share] = []
@@ -40,7 +41,7 @@ def find_size(
         shares += [share for share in mine if share.task < wanted]
         present = len({share.task for share in mine})
         if wanted > present:
-            more = _more(view, policy, instead, job, role, before, wanted - present)
+            more = _more(view, policy, instead, job, role, before, wanted - present, only)
             if isinstance(more, Refusal):
                 return more
             shares += [replace(share, task=share.task + present) for share in more]
@@ -57,7 +58,14 @@ def with_cpus(placement: Placement, cpus: Mapping[tuple[str, int], float]) -> Pl
 
 
 def _more(
-    view: View, policy: Policy, instead: Policy, job: Job, role: Role, before: Placement, count: int
+    view: View,
+    policy: Policy,
+    instead: Policy,
+    job: Job,
+    role: Role,
+    before: Placement,
+    count: int,
+    only: Collection[str] | None,
 ) -> list[Share] | Refusal:
     """Return the shares of `count` new tasks of a role, counted from 0; or why there are none."""
     if not role.needs.gpus:
@@ -66,7 +74,11 @@ def _more(
             Share(None, node=node, role=role.name, task=number, cpus=role.needs.cpus)
             for number in range(count)
         ]
-    others = [d.uuid for d in view.devices() if d.uuid not in before.devices]
+    others = [
+        device.uuid
+        for device in view.devices()
+        if device.uuid not in before.devices and (only is None or device.uuid in only)
+    ]
     part = replace(job, spec=replace(job.spec, roles=(replace(role, count_min=count),)))
     found: Found = find_with_fallback(view, policy, part, None, instead, others)
     if found.placement is None:
