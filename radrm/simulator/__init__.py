@@ -17,6 +17,7 @@ The files, in the order in which they may import one another:
     window      the daemon's window over SM activity, without readings
     scheduling  radrm's own loop: the daemon's `step` and a simulated host
     reporting   shared CPUs, reports of progress and checkpoints (a folder)
+    elastic     jobs that get another size while they run (a folder)
     published   the published prototype's loop
     engine      simulates a trace: jobs in, a run out
     servers     a run on many equal servers

@@ -189,6 +189,10 @@ def _set_life(life: Life, key: str, value: str, setting: str) -> Life:
     if key == "spread" and number >= 1:
         raise BadConfig(f"--set {setting}: the spread is a part of 1, below 1")
     changed: dict[str, Any] = {key: number}
+    if key == "restarts":
+        if number not in (0, 1):
+            raise BadConfig(f"--set {setting}: write 1 (jobs restart at another size) or 0")
+        changed = {key: bool(number)}
     return replace(life, **changed)
 
 
