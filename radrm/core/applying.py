@@ -244,9 +244,7 @@ def at_deadline(state: State, job: Job, attempt: Attempt) -> None:
         _undo(state, state.jobs[job.id], now, pending.kind, why)
 
 
-def _resize_overdue(
-    state: State, job: Job, attempt: Attempt, pending: Pending, limit: str
-) -> None:
+def _resize_overdue(state: State, job: Job, attempt: Attempt, pending: Pending, limit: str) -> None:
     """Withdraw a resize; stop the attempt if that was not answered either.
 
     Its devices stay reserved until it has ended, for new tasks may be on the new ones.

@@ -61,7 +61,9 @@ def _largest_for_all(state: State, job: Job) -> int:
     """Return `largest_mib` for all roles together, since an estimate is for the whole job."""
     roles, wish = job.spec.roles, (job.spec.collocation, job.spec.gpu_types)
     if len(roles) == 1:
-        return largest_mib(state, roles[0], job.spec, job.count(roles[0]))
+        # Each device asks: few jobs have counts of their own.
+        count = job.count(roles[0]) if job.counts else roles[0].count_min
+        return largest_mib(state, roles[0], job.spec, count)
     wanted = [(n, role) for role in roles if (n := job.count(role) * role.needs.gpus)]
     key = (wish, *[(n, role.needs.gpus, role.needs.mig_profile) for n, role in wanted])
     found = state.largest_mib.get(key)

@@ -108,7 +108,10 @@ def _check_resize(state: State, job: Job, attempt: Attempt, proposal: ResizeTo) 
     if target == attempt.placement:
         return SAME_SIZE
     before, then = shares_by_task(attempt.placement), shares_by_task(target)
-    if any(_all_but_cpus(then[task]) != _all_but_cpus(before[task]) for task in before.keys() & then.keys()):
+    if any(
+        _all_but_cpus(then[task]) != _all_but_cpus(before[task])
+        for task in before.keys() & then.keys()
+    ):
         return Refusal("resize", "a task that stays keeps its GPU, its memory and its node")
     if target.collocation is not attempt.placement.collocation:
         return Refusal("resize", "a resize cannot change the collocation mode")

@@ -19,13 +19,14 @@ acts as on `ActionFailed` (`core/applying.py`).
 Invariants:
 - An attempt has at most one pending action of each kind. A resize and a change of shares exclude
   each other (`constraints/proposal.py`).
-- `Attempt.target` exists only while a RESIZE is pending or the attempt is stopped; `Job.target` of a
-  running job only while a CHECKPOINT is.
+- `Attempt.target` exists only while a RESIZE is pending or the attempt is stopped; `Job.target` of
+  a running job only while a CHECKPOINT is.
 - Every pending action has a timer. An ended attempt has no pending action.
 
 Which action an answer belongs to: `Resized` and `SharesApplied` name what they have reached, and
 `ActionFailed` holds its action. One that differs from what is pending is late, and is ignored; a
-resize is known by its generation, whether it is withdrawn or not. Any checkpoint answers the request for one, unless it is known to be older: the work is saved.
+resize is known by its generation, also if it is withdrawn. Any checkpoint answers the request
+for one, unless it is known to be older: the work is saved.
 
 The host acts only when a decision is stored. After a store that could not be written
 (`ActionsDelayed`), `put_off` has the deadlines of launches and stops count from now.
@@ -159,7 +160,7 @@ def renew(state: State, job: Job, attempt: Attempt) -> None:
 
 
 def put_off(state: State) -> None:
-    """Have launches, stops and withdrawals count their time from now: the host begins them only now.
+    """Have launches, stops and withdrawals count their time from now: the host begins them now.
 
     Other actions have told the host their deadline. They fail at it, and are proposed again.
     """

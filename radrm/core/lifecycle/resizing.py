@@ -2,8 +2,8 @@
 
 Theory of operation
 -------------------
-New devices are reserved when a resize begins, and the old ones until it ends: new tasks start beside
-the old ones, and the host knows best when the old ones are dead.
+New devices are reserved when a resize begins, and the old ones until it ends: new tasks start
+beside the old ones, and the host knows best when the old ones are dead.
 
     begin -> Resize                  Resized: the target      ActionFailed: the placement before
       at the deadline: withdraw -> Resize(withdrawn)          (the same answers)

@@ -168,7 +168,8 @@ def _find(
     gpuless = [
         _share(job, role, task)
         for role in job.spec.roles
-        for task in range(job.count(role) * (role.needs.gpus == 0))
+        if not role.needs.gpus
+        for task in range(job.count(role))
     ]
     if gpuless:
         shares = [*put_on_nodes(view, gpuless, shares), *shares]

@@ -108,9 +108,7 @@ def _more(
         return put_on_nodes(view, new, [*near, *(s for s in beside if s not in booked)])
     others = [d.uuid for d in view.devices() if d.uuid not in before.devices]
     # The new tasks alone, as a job: what the whole job books for itself is booked already.
-    spec = replace(
-        job.spec, roles=(replace(role, count_min=len(numbers)),), memory_range_mib=None
-    )
+    spec = replace(job.spec, roles=(replace(role, count_min=len(numbers)),), memory_range_mib=None)
     part, mode = replace(job, spec=spec, counts=()), before.collocation
     found = find_with_fallback(view, policy, part, None, instead, others, mode)
     if found.placement is None:
