@@ -7,7 +7,7 @@ mode, and on nodes with room.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 
 from radrm.core.planning.fallback import find_with_fallback
@@ -25,12 +25,13 @@ def find_size(
     job: Job,
     attempt: Attempt,
     counts: Mapping[str, int],
+    only: Collection[str] | None = None,
 ) -> Placement | Refusal:
     """Return the placement of a running job with these numbers of tasks, or why there is none.
 
     `counts`: by role; a role that is not named keeps its tasks. `instead` replaces `policy` while
-    that rests after a failure. Each new task has the fewest CPUs of its role. The core checks the
-    result when it is proposed (`ResizeTo`).
+    that rests after a failure. `only`: use no other devices for new tasks. Each of them has the
+    fewest CPUs of its role. The core checks the result when it is proposed (`ResizeTo`).
     """
     before, roles = attempt.placement, job.spec.roles
     unknown = sorted(counts.keys() - {role.name for role in roles})
@@ -49,7 +50,7 @@ def find_size(
         if wanted > len(present):
             last = present[-1] if present else -1
             numbers = range(last + 1, last + 1 + wanted - len(present))
-            more = _more(view, policy, instead, job, role, before, shares, numbers)
+            more = _more(view, policy, instead, job, role, before, shares, numbers, only)
             if isinstance(more, Refusal):
                 return more
             shares += more
@@ -92,6 +93,7 @@ def _more(
     before: Placement,
     beside: list[Share],
     numbers: range,
+    only: Collection[str] | None,
 ) -> list[Share] | Refusal:
     """Return the shares of new tasks with these numbers, or why they have no place.
 
@@ -103,10 +105,16 @@ def _more(
             for task in numbers
         ]
         present = {(share.role, share.task) for share in before.shares}
-        booked = [share for share in beside if (share.role, share.task) in present]
-        near = [replace(share, cpus=None, memory_mib=None) for share in booked]
-        return put_on_nodes(view, new, [*near, *(s for s in beside if s not in booked)])
-    others = [d.uuid for d in view.devices() if d.uuid not in before.devices]
+        unbooked = [
+            replace(s, cpus=None, memory_mib=None) if (s.role, s.task) in present else s
+            for s in beside
+        ]
+        return put_on_nodes(view, new, unbooked)
+    others = [
+        device.uuid
+        for device in view.devices()
+        if device.uuid not in before.devices and (only is None or device.uuid in only)
+    ]
     # The new tasks alone, as a job: what the whole job books for itself is booked already.
     spec = replace(job.spec, roles=(replace(role, count_min=len(numbers)),), memory_range_mib=None)
     part, mode = replace(job, spec=spec, counts=()), before.collocation

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from heapq import heappop, heappush
 from itertools import count
 from random import Random
@@ -30,19 +30,16 @@ from radrm.core.records import (
     Attempt,
     Checkpoint,
     Exit,
-    HostUse,
     Instant,
     Job,
     JobSpec,
     Placement,
     Progress,
-    TaskUse,
 )
 from radrm.core.rules import Planner, SlowPlanner
 from radrm.core.scheduler import Rules, Scheduler
 from radrm.core.words import CheckpointKind, Outcome, Resizing
 from radrm.errors import RadrmError
-from radrm.simulated.training import Rates, TaskAt
 from radrm.simulator.elastic.training import (
     Span,
     TrainingJob,
@@ -50,47 +47,20 @@ from radrm.simulator.elastic.training import (
     TrainingRun,
     TrainingScenario,
 )
+from radrm.simulator.elastic.training_live import LiveTraining
 from radrm.wiring import make_rules, make_settings
 
 _MANY = 10**6
 _STUCK_S = 86_400.0
 _LEAST_FACTOR = 0.1
 _TERM = 15
-_NOTHING = Rates(0.0, (), ())
-
-
-@dataclass(slots=True, eq=False)
-class _Live:
-    """A running attempt: its tasks and their rates, the steps done, and the CPU time of each task.
-
-    `factor`: the speed in this interval, as a multiple of the model's. `stops`: the reasons why it
-    stands still. `version` counts the changes of its speed.
-    """
-
-    at: int
-    serial: int
-    done: float
-    tasks: tuple[TaskAt, ...] = ()
-    rates: Rates = _NOTHING
-    cpu_s: list[float] = field(default_factory=list)
-    total_cpu_s: float = 0.0
-    factor: float = 1.0
-    stops: int = 0
-    since_s: float = 0.0
-    span_s: float = 0.0
-    version: int = 0
-    over: bool = False
-
-    @property
-    def speed(self) -> float:
-        return 0.0 if self.stops else self.rates.steps_s * self.factor
 
 
 @dataclass(slots=True, eq=False)
 class _Resize:
     """A resize under way. `begun`: the old tasks have been stopped."""
 
-    live: _Live
+    live: LiveTraining
     action: act.Resize
     begun: bool = False
 
@@ -104,20 +74,20 @@ class _Arrives:
 class _Begins:
     """An attempt works now, for the first time."""
 
-    live: _Live
+    live: LiveTraining
 
 
 @dataclass(frozen=True, slots=True)
 class _Ends:
     """A job has done its last step, if its speed has not changed since."""
 
-    live: _Live
+    live: LiveTraining
     version: int
 
 
 @dataclass(frozen=True, slots=True)
 class _Saved:
-    live: _Live
+    live: LiveTraining
 
 
 class _Report:
@@ -157,8 +127,8 @@ class _TrainingLoop:
         self._runs = [TrainingJobRun(job) for job in jobs]
         self._spans: list[list[Span]] = [[] for _ in jobs]
         self._saved: dict[int, float] = {}
-        self._live: dict[int, _Live] = {}
-        self._resizes: dict[_Live, _Resize] = {}
+        self._live: dict[int, LiveTraining] = {}
+        self._resizes: dict[LiveTraining, _Resize] = {}
         self._uids: dict[str, int] = {}
         self._random = Random(f"training {scenario.seed}")
         self._events: deque[ev.Event] = deque()
@@ -190,6 +160,10 @@ class _TrainingLoop:
         return not self._live and not self._coming and when_s > self._moved_s + _STUCK_S
 
     def _finished(self, at: int) -> TrainingJobRun:
+        live = self._live.get(at + 1)
+        if live is not None:
+            live.stand(live.stops + 1, self._now_s)
+            self._spans[at] += live.spans
         found = replace(self._runs[at], spans=tuple(self._spans[at]))
         if found.ended_s is not None or found.reason is not None:
             return found
@@ -262,7 +236,7 @@ class _TrainingLoop:
             if live is not None and live.serial == action.serial:
                 self._carry_out_on(live, action)
 
-    def _carry_out_on(self, live: _Live, action: act.AttemptAction) -> None:
+    def _carry_out_on(self, live: LiveTraining, action: act.AttemptAction) -> None:
         job_id, serial = action.job_id, action.serial
         if isinstance(action, act.Resize):
             self._resize(live, action)
@@ -279,16 +253,17 @@ class _TrainingLoop:
         elif isinstance(action, (act.Terminate, act.Kill)):
             self._end(live, Exit(signal=_TERM))
 
-    def _placement(self, live: _Live) -> Placement:
+    def _placement(self, live: LiveTraining) -> Placement:
         attempt = self._scheduler.snapshot.attempt(live.at + 1)
         assert attempt is not None
         return attempt.placement
 
     def _launch(self, action: act.Launch) -> None:
         at = action.job_id - 1
-        self._live[action.job_id] = live = _Live(at, action.serial, self._saved.get(at, 0.0))
-        live.since_s = live.span_s = self._now_s
-        live.stops = 1
+        live = LiveTraining(
+            *(at, action.serial, self._jobs[at], self._saved.get(at, 0.0), self._now_s, self._now_s)
+        )
+        self._live[action.job_id], live.stops = live, 1
         self._run_on(live, action.placement, anew=True)
         run = self._runs[at]
         started_s = self._now_s if run.started_s is None else run.started_s
@@ -298,9 +273,10 @@ class _TrainingLoop:
         )
         self._at(self._now_s + self._scenario.start_s, _Begins(live))
 
-    def _end(self, live: _Live, how: Exit) -> None:
+    def _end(self, live: LiveTraining, how: Exit) -> None:
         self._go(live, stops=live.stops + 1)  # adds up its work and its last span
         live.over = True
+        self._spans[live.at] += live.spans
         job_id = live.at + 1
         del self._live[job_id]
         self._resizes.pop(live, None)
@@ -310,7 +286,7 @@ class _TrainingLoop:
 
     # ------------------------------------------------------------- resizes
 
-    def _resize(self, live: _Live, action: act.Resize) -> None:
+    def _resize(self, live: LiveTraining, action: act.Resize) -> None:
         here = self._resizes.get(live)
         if not action.withdrawn:
             if here is None:
@@ -342,7 +318,7 @@ class _TrainingLoop:
             )
         )
 
-    def _save(self, live: _Live) -> None:
+    def _save(self, live: LiveTraining) -> None:
         self._go(live, stops=live.stops - 1)
         self._saved[live.at] = live.done
         self._events.append(
@@ -356,58 +332,26 @@ class _TrainingLoop:
 
     # ------------------------------------------------------------- speed
 
-    def _run_on(self, live: _Live, placement: Placement, anew: bool) -> None:
-        """Run an attempt on a placement; `anew`: all its tasks are new processes."""
-        self._add_up(live)
-        self._end_span(live)
-        needs = {role.name: role.needs.cpus for role in self._jobs[live.at].roles}
-        live.tasks = tuple(
-            TaskAt(s.role, s.task, s.cpus or needs[s.role] or 1.0, s.node) for s in placement.shares
-        )
-        live.rates = self._jobs[live.at].training.rates(live.tasks)
-        if anew:
-            live.total_cpu_s += sum(live.cpu_s)
-            live.cpu_s = [0.0] * len(live.tasks)
+    def _run_on(self, live: LiveTraining, placement: Placement, anew: bool) -> None:
+        live.run_on(placement, self._now_s, anew)
         self._schedule_end(live)
 
-    def _go(self, live: _Live, stops: int) -> None:
-        """Let an attempt stand still for so many reasons, or go on."""
-        self._add_up(live)
-        if (stops > 0) is not (live.stops > 0):
-            self._end_span(live)
-        live.stops = stops
+    def _go(self, live: LiveTraining, stops: int) -> None:
+        live.stand(stops, self._now_s)
         self._schedule_end(live)
 
-    def _add_up(self, live: _Live) -> None:
-        """Add up the steps and the CPU time since the last change."""
-        passed_s, live.since_s = self._now_s - live.since_s, self._now_s
-        live.done += live.speed * passed_s
-        if not live.stops:
-            for number, (used, task) in enumerate(zip(live.rates.cpus, live.tasks, strict=True)):
-                live.cpu_s[number] += min(used * live.factor, task.cpus) * passed_s
-
-    def _end_span(self, live: _Live) -> None:
-        if self._now_s > live.span_s:
-            works = not live.stops
-            speed = live.rates.steps_s if works else 0.0
-            cpus = sum(live.rates.cpus) if works else 0.0
-            span = Span(live.span_s, self._now_s, live.tasks, speed, cpus)
-            self._spans[live.at].append(span)
-        live.span_s = self._now_s
-
-    def _schedule_end(self, live: _Live) -> None:
+    def _schedule_end(self, live: LiveTraining) -> None:
         live.version += 1
         if live.speed > 0:
-            left = max(0.0, self._jobs[live.at].steps - live.done)
-            self._at(self._now_s + left / live.speed, _Ends(live, live.version))
+            self._at(self._now_s + live.left / live.speed, _Ends(live, live.version))
 
     # ------------------------------------------------------------- reports
 
     def _report(self) -> None:
         uses = []
         for job_id, live in self._live.items():
-            self._add_up(live)
-            uses.append((job_id, live.serial, self._use(live)))
+            live.add_up(self._now_s)
+            uses.append((job_id, live.serial, live.use(self._now)))
         if uses:
             self._events.append(ev.HostUsed(at=self._now, uses=tuple(uses)))
         for job_id, live in self._live.items():
@@ -423,15 +367,7 @@ class _TrainingLoop:
                 self._schedule_end(live)
         self._at(self._now_s + self._scenario.report_s, _Report())
 
-    def _use(self, live: _Live) -> HostUse:
-        busy = 0.0 if live.stops else live.factor
-        tasks = tuple(
-            TaskUse(task.role, task.number, cpu_s, network=min(1.0, network * busy))
-            for task, cpu_s, network in zip(live.tasks, live.cpu_s, live.rates.network, strict=True)
-        )
-        return HostUse(at=self._now, cpu_s=live.total_cpu_s + sum(live.cpu_s), tasks=tasks)
-
-    def _progress(self, live: _Live) -> Progress:
+    def _progress(self, live: LiveTraining) -> Progress:
         steps = self._jobs[live.at].steps
         done = min(1.0, live.done / steps)
         return Progress(self._now, step=live.done, total=steps, work_done=done)
