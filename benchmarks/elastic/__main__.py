@@ -15,14 +15,17 @@ from statistics import median
 
 from benchmarks.elastic import rows
 from benchmarks.elastic.cluster import IN_PLACE, RESTARTS, Costs
+from benchmarks.elastic.gpus import JOBS, LOADS, SIZINGS, all_served
 from benchmarks.elastic.models import A, B, Cluster
-from benchmarks.elastic.page import page
+from benchmarks.elastic.page import gpus, page
 from benchmarks.elastic.shared import WAYS, alone, forty
 from benchmarks.sections import put_section
 from tests.paths import REPOSITORY
 
 PAGE = REPOSITORY / "docs" / "reproduction-elastic.md"
 TITLE = "DLRover and NEARCHUS beside their published figures"
+FEW = 8
+"""Seeds of the runs on GPUs: they are the slow ones."""
 HOURS = (1.0, 2.0, 4.0, 8.0)
 VARIED: tuple[tuple[str, Cluster, str, Costs], ...] = (
     ("A, Optimus", A, "optimus", RESTARTS),
@@ -57,7 +60,10 @@ def main(arguments: list[str] | None = None) -> int:
         ]
         for name, cluster, beside, costs in VARIED
     }
-    text = page(dlrover, checks, shared, medians, HOURS)
+    names = [sizing.name for sizing in SIZINGS]
+    served = all_served(range(min(options.seeds, FEW)))
+    own = gpus(served, names, LOADS, JOBS)
+    text = page(dlrover, checks, shared, medians, HOURS, own)
     print(text)
     if not options.stdout:
         put_section(PAGE, "models", text, TITLE)
