@@ -36,7 +36,7 @@ _MOST_LINE = 1 << 20
 def main():
     fd = int(sys.argv[1])
     os.set_inheritable(fd, False)
-    channel = os.fdopen(fd, "r+b", buffering=0)
+    channel = os.fdopen(fd, "rb")
     first = _read(channel)
     _find_elastic(first["place"])
     as_module = first["module"]
@@ -45,7 +45,7 @@ def main():
     sys.path.insert(0, os.getcwd() if as_module else os.path.dirname(os.path.realpath(script)))
     if not os.environ.pop(_COLD, "") and _import_all(first["imports"]):
         _start_cold(fd)
-    channel.write(b'{"ready": true}\n')
+    os.write(fd, b'{"ready": true}\n')
     environment = _read(channel)["go"]
     channel.close()
     os.environ.update(environment)
@@ -58,12 +58,9 @@ def main():
 
 def _read(channel):
     """The next line from radrun. Ends this process if radrun has gone."""
-    text = b""
-    while not text.endswith(b"\n"):
-        part = channel.read(1 << 16)
-        if not part or len(text) > _MOST_LINE:
-            os._exit(1)
-        text += part
+    text = channel.readline(_MOST_LINE)
+    if not text.endswith(b"\n"):
+        os._exit(1)
     return json.loads(text)
 
 
