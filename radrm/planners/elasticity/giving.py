@@ -101,6 +101,6 @@ def _youngest_first(givers: Iterable[Giver]) -> Sequence[Giver]:
 
 def _gone(giver: Giver, workers: int) -> set[str]:
     """Return the devices that a job gives back with so many workers."""
-    shares = giver.attempt.placement.shares
-    mine = {s.device for s in shares if s.role == giver.role.name and s.task >= workers}
-    return {uuid for uuid in mine if uuid is not None}
+    mine = [s for s in giver.attempt.placement.shares if s.role == giver.role.name]
+    staying = sorted({share.task for share in mine})[:workers]
+    return {s.device for s in mine if s.task not in staying and s.device is not None}
