@@ -43,9 +43,9 @@ def gpus_back(view: View, job: Job, givers: Iterable[Giver]) -> dict[int, int] |
 
     Empty if it needs none of theirs, or if enough is on its way; None if all would not suffice.
     """
-    roles = [role for role in job.spec.roles if role.count_min * role.needs.gpus]
+    roles = [role for role in job.spec.roles if job.count(role) * role.needs.gpus]
     suitable = {device.uuid for role in roles for device in view.suitable(job, role)}
-    lacking = sum(role.count_min * role.needs.gpus for role in roles)
+    lacking = job.gpus
     for uuid in suitable:
         offer = view.offer(job, roles[0], uuid)
         lacking -= offer.idle and offer.refusal is None
