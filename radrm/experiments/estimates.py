@@ -131,7 +131,7 @@ def names_of(word: str, config: Config) -> tuple[str, ...]:
 
 def one_shape(asked: Asked) -> None:
     """Raise `BadFile` for a job without a GPU: there is nothing to estimate."""
-    if asked.options.gpus == 0:
+    if asked.options.least_gpus == 0:
         raise BadFile(f"{asked.file}: it uses no GPU, so there is nothing to estimate")
 
 

@@ -33,7 +33,7 @@ Document = dict[str, Any]
 START_S = 30.0
 """How long (real seconds) a probe may wait for GPUs that were idle a moment ago."""
 _PAUSE_S = 0.2
-_UNFIT = ("array", "after", "hold")
+_UNFIT = ("array", "after", "hold", "role")
 """Options with which a probe would not be one job that starts now."""
 _TAIL = 4096
 _ODD, _LONGEST_TYPE = re.compile(r"[^A-Za-z0-9 ._-]"), 64
@@ -188,11 +188,11 @@ class Profiler:
         self._names: dict[str, str] = {}
         self._data = load(file)
         pattern = {} if wishes.pattern is None else {"progress-pattern": wishes.pattern}
-        options = read_job_file(self._data, file, dict(pattern)).options
+        options = self._options = read_job_file(self._data, file, dict(pattern)).options
         for name in _UNFIT:
             if getattr(options, name):
                 raise Refused(f"{file}: a probe takes no --{name}; profile a copy without it")
-        if options.gpus == 0:
+        if options.least_gpus == 0:
             raise Refused(f"{file}: it asks for no GPU (--gpus=0), so there is nothing to profile")
         self._paths, up = find_spool(client)
         if not up:
@@ -238,6 +238,11 @@ class Profiler:
             "output": str(log),
             "error": str(log),
         }
+        if self._options.of_tasks:  # in a range they are per worker; a probe has a fixed size
+            if self._options.cpus is not None:
+                raw["cpus"] = f"{self._options.cpus * gpus:g}"
+            if self._options.memory_mib is not None:
+                raw["memory"] = str(self._options.memory_mib)
         if self._wishes.pattern is not None:
             raw["progress-pattern"] = self._wishes.pattern
         job_file = self._dated(read_job_file(self._data, self._file, raw))

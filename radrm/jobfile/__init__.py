@@ -8,5 +8,7 @@ The files, in the order in which they may import one another:
     parsing       from words to options, from options to typed values
     command_line  the arguments of `radrm submit` and `radrm edit`
     option_help   the table of options as help and documentation
+    launchers     whether a job is started by `radrun`
+    sizes         ranges and roles: the tasks of a job
     radfile       job files
 """

@@ -27,6 +27,7 @@ class Option(Record):
     """One option. `parse` turns its text into a value, or raises ValueError.
 
     A flag has the `metavar` None. `unit` is the suffix of the option's field in `Options`.
+    The ends of a `range` are in two fields.
     An option that is not `available`, and each value in `later`, is parsed and then refused.
     """
 
@@ -38,11 +39,17 @@ class Option(Record):
     repeatable: bool = False
     available: bool = True
     later: tuple[str, ...] = ()
+    range: bool = False
 
     @property
     def field(self) -> str:
         """The name of the option's field in `Options`."""
         return self.name.replace("-", "_") + self.unit
+
+    @property
+    def field_max(self) -> str:
+        """The name of the field of a range's larger end. It holds None for a single value."""
+        return self.name.replace("-", "_") + "_max" + self.unit
 
     @property
     def usage(self) -> str:
@@ -72,10 +79,11 @@ _later: dict[str, Any] = {"available": False}
 _many: dict[str, Any] = {"repeatable": True}
 _s: dict[str, Any] = {"unit": "_s"}
 _mib: dict[str, Any] = {"unit": "_mib"}
+_range: dict[str, Any] = {"range": True}
 
 OPTIONS: tuple[Option, ...] = (
     Option("name", "NAME", v.job_name, "the job's name (default: the file's name)"),
-    Option("gpus", "N", v.whole(0, v.MAX_GPUS), "number of GPUs (default: 1)"),
+    Option("gpus", "N|MIN-MAX", v.gpus_or_range, "number of GPUs (default: 1)", **_range),
     Option("gpu-memory", "SIZE|auto", v.size_or_auto, "memory per GPU, also the MPS limit", **_mib),
     Option("smact", "0..1", v.number(0, 1), "expected SM activity when alone on a GPU"),
     Option("duration", "TIME", v.seconds, "expected run time when alone on a GPU", **_s),
@@ -102,8 +110,28 @@ OPTIONS: tuple[Option, ...] = (
     Option("error", "PATH", v.log_path, "file of standard error; the same patterns"),
     Option("chdir", "DIR", v.path, "run here instead of the submit directory"),
     Option("env", "NAME=VALUE", v.variable, "set a variable for the job", **_many),
-    Option("cpus", "N", v.number(0.01, 4096), "CPUs for the job, such as 8 or 0.5; also its limit"),
-    Option("memory", "SIZE", v.size, "host memory for the job; also its limit", **_mib),
+    Option(
+        "cpus",
+        "N|MIN-MAX",
+        v.cpus_or_range,
+        "CPUs for the job (with a range: for each worker); also its limit",
+        **_range,
+    ),
+    Option(
+        "memory",
+        "SIZE|MIN-MAX",
+        v.size_or_range,
+        "host memory for the job; also its limit",
+        **_mib,
+        **_range,
+    ),
+    Option(
+        "role",
+        "NAME:N|MIN-MAX[,cpus=N|MIN-MAX][,memory=SIZE][,gpus=N]",
+        v.role_option,
+        "tasks of one kind, with --gpus=0",
+        **_many,
+    ),
     Option(
         "retries",
         "N",
@@ -143,7 +171,6 @@ OPTIONS: tuple[Option, ...] = (
     Option("comment", "TEXT", v.text(1024), "a note kept with the job"),
     Option("due", "TIME", v.moment, "due time, such as 18:00, 'fri 9:00', +90m or none", **_s),
     Option("weight", "W", v.weight, "multiplies the cost of a late end (default: 1)"),
-    Option("elastic", "MIN-MAX", v.gpu_range, "range of GPUs that the job can use", **_later),
     Option(
         "device-ids",
         "uuid|index",
@@ -159,12 +186,14 @@ MOMENTS = frozenset(option.name for option in OPTIONS if option.parse is v.momen
 class Options(Record):
     """The typed values. A missing option is None, or an empty tuple.
 
-    `gpu_memory_mib` is also None for `auto`. `due_s` is in seconds since the epoch, and None
-    also for a time that is not absolute yet (`JobFile.dated`).
+    Of a range, `gpus`, `cpus` and `memory_mib` are the smaller end. `gpu_memory_mib` is also None
+    for `auto`. `due_s` is in seconds since the epoch, and None also for a time that is not
+    absolute yet (`JobFile.dated`).
     """
 
     name: str | None = None
     gpus: int | None = None
+    gpus_max: int | None = None
     gpu_memory_mib: int | None = None
     smact: float | None = None
     duration_s: float | None = None
@@ -184,7 +213,10 @@ class Options(Record):
     chdir: str | None = None
     env: tuple[tuple[str, str], ...] = ()
     cpus: float | None = None
+    cpus_max: float | None = None
     memory_mib: int | None = None
+    memory_max_mib: int | None = None
+    role: tuple[v.RoleOption, ...] = ()
     retries: int | None = None
     requeue: bool | None = None
     signal: v.SignalOption | None = None
@@ -204,5 +236,16 @@ class Options(Record):
     comment: str | None = None
     due_s: float | None = None
     weight: float | None = None
-    elastic: tuple[int, int] | None = None
     device_ids: str | None = None
+
+    @property
+    def least_gpus(self) -> int:
+        """The number of GPUs with which the job starts."""
+        if self.role:
+            return sum(role.count * role.gpus for role in self.role)
+        return 1 if self.gpus is None else self.gpus
+
+    @property
+    def of_tasks(self) -> bool:
+        """True if the job has a range or roles, so that it may have several tasks."""
+        return bool(self.role or self.gpus_max or self.cpus_max or self.memory_max_mib)

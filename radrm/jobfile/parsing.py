@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from radrm.errors import UsageError
 from radrm.jobfile.options import BY_NAME, MOMENTS, Option, Options, RawOptions
-from radrm.jobfile.values import shown
+from radrm.jobfile.values import RoleOption, Span, shown
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 MAX_REPEATS = 4096
 """How often one source may give a repeatable option."""
 
-_SLURM_OPTIONS = {
+_OTHER_NAMES = {
     "J": "--name=NAME",
     "job-name": "--name=NAME",
     "t": "--time=TIME (a plain number is seconds)",
@@ -40,8 +40,9 @@ _SLURM_OPTIONS = {
     "c": "--cpus=N",
     "cpus-per-task": "--cpus=N",
     "export": "--env=NAME=VALUE",
+    "elastic": "--gpus=MIN-MAX",
 }
-"""Options of Slurm with their names in radrm, for the error about an unknown option."""
+"""Options of Slurm, and earlier ones, by their names here: for the error about an unknown one."""
 
 
 def raise_unknown(word: str, where: str, others: Iterable[str] = ()) -> NoReturn:
@@ -54,10 +55,8 @@ def raise_unknown(word: str, where: str, others: Iterable[str] = ()) -> NoReturn
     if not word.startswith("-"):
         raise UsageError(f"{where}: {shown(word)} is not an option; options begin with --")
     bare = word.lstrip("-").partition("=")[0][:40]
-    if bare in _SLURM_OPTIONS:
-        raise UsageError(
-            f"{where}: unknown option {shown(word)}; here it is {_SLURM_OPTIONS[bare]}"
-        )
+    if bare in _OTHER_NAMES:
+        raise UsageError(f"{where}: unknown option {shown(word)}; here it is {_OTHER_NAMES[bare]}")
     if word == "-":
         raise UsageError(
             f"{where}: a job file is not read from standard input; save it to a file, or write "
@@ -79,10 +78,12 @@ def take_option(word: str, rest: Iterator[str], where: str, raw: RawOptions) -> 
         text = next(rest, "--")
         if text.startswith("--"):
             raise UsageError(f"{where}: --{name} needs a value; write {option.usage}")
-    option.value(text, where)
+    value = option.value(text, where)
     earlier = raw.get(name)
     if option.repeatable:
         texts = earlier if isinstance(earlier, list) else []
+        if isinstance(value, RoleOption) and value.name in map(_role_name, texts):
+            raise UsageError(f"{where}: role {value.name} is given twice; keep one of them")
         if len(texts) >= MAX_REPEATS:
             raise UsageError(f"{where}: --{name} is given more than {MAX_REPEATS} times")
         raw[name] = [*texts, text]
@@ -150,9 +151,15 @@ def _without_overridden(name: str, words: list[str]) -> list[str]:
     """Drop the words that a later word overrides, so that repeated edits do not add up."""
     if name == "env":
         return list({word.partition("=")[0]: word for word in words}.values())
+    if name == "role":
+        return list({_role_name(word): word for word in words}.values())
     while name == "after" and "none" in words:
         del words[: words.index("none") + 1]
     return words
+
+
+def _role_name(word: str) -> str:
+    return word.partition(":")[0]
 
 
 def _texts(option: Option, given: object) -> list[str] | None:
@@ -186,6 +193,8 @@ def typed(raw: object, where: str = "options") -> Options:
             while None in found:  # `--after=none` removes the values before it
                 del found[: found.index(None) + 1]
         values[option.field] = tuple(found) if option.repeatable else found[0]
+        if found and isinstance(found[0], Span):
+            values[option.field], values[option.field_max] = found[0].least, found[0].most
     options = Options(**values)
     if options.mig_profile and options.collocation not in (None, "auto", "mig"):
         raise UsageError(

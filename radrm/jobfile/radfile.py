@@ -19,7 +19,7 @@ from radrm.jobfile.values import MAX_GPUS, shown
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from radrm.core.records import JobSpec
     from radrm.jobfile.moments import Here
@@ -86,7 +86,7 @@ class JobFile(Record):
         raw = merged(self.raw, changes)
         options = typed_whole(raw, "edited options")
         named = {"name": options.name or self.name, "raw": raw, "options": options}
-        return JobFile(**{**self.as_dict(), **named})
+        return JobFile(**{**self.as_dict(), **named})._sized("edited options", {})
 
     def dated(self, here: Here, where: str, past: bool = False) -> JobFile:
         """Return this job file with absolute moments (see `parsing.dated`). Raises `UsageError`."""
@@ -95,27 +95,35 @@ class JobFile(Record):
             return self
         return JobFile(**{**self.as_dict(), "raw": raw, "options": typed_whole(raw, where)})
 
+    def _sized(self, where: str, places: Mapping[str, str]) -> JobFile:
+        """Return this job file. Raises `UsageError` if its ranges or roles are impossible.
+
+        `places`: where an option was given, if not just `where`.
+        """
+        if self.options.of_tasks:
+            from radrm.jobfile.sizes import problem  # few submissions have any
+
+            found = problem(
+                self.options, self.raw, self.script, self.interpreter_words(), self.argv
+            )
+            if found is not None:
+                raise UsageError(f"{places.get(found[0], where)}: {found[1]}")
+        return self
+
     def spec(self, user: str, uid: int) -> JobSpec:
         """Return the core's record of what the job asks for."""
         # Imported here, since `submit` reads job files but does not need the records.
-        from radrm.core.records import Checkpoint, EarlySignal, JobSpec, Needs, Role
+        from radrm.core.records import Checkpoint, EarlySignal, JobSpec
         from radrm.core.words import CheckpointKind, Collocation
+        from radrm.jobfile.sizes import memory_range, resizing_of, roles_of
 
         asked = self.options
         signal = asked.signal
-        needs = Needs(
-            gpus=1 if asked.gpus is None else asked.gpus,
-            gpu_memory_mib=asked.gpu_memory_mib,
-            smact=asked.smact,
-            cpus=asked.cpus,
-            memory_mib=asked.memory_mib,
-            mig_profile=asked.mig_profile,
-        )
         return JobSpec(
             name=self.name,
             user=user,
             uid=uid,
-            roles=(Role(needs=needs),),
+            roles=roles_of(asked),
             collocation=Collocation(asked.collocation or "auto"),
             time_limit_s=asked.time_s,
             priority=asked.priority or 0,
@@ -134,6 +142,8 @@ class JobFile(Record):
             prefer_gpus=asked.prefer_gpus or (),
             avoid_gpus=asked.avoid_gpus or (),
             max_slowdown=asked.max_slowdown,
+            resizing=resizing_of(asked, self.script, self.interpreter_words(), self.argv),
+            memory_range_mib=memory_range(asked),
         )
 
 
@@ -155,7 +165,7 @@ def read_job_file(data: bytes, filename: str, overrides: RawOptions) -> JobFile:
     if not commands:
         raise BadFile(f"{where}: holds no command; write the command that starts the job")
     interpreter = _interpreter(lines[0], where)
-    directives, more_notes = _directives(lines, commands[0][0], where)
+    directives, places, more_notes = _directives(lines, commands[0][0], where)
     notes += more_notes
     if interpreter is None and directives is None and re.fullmatch(_ACTIVATE, commands[0][1]):
         return _positional(commands, stem, where, overrides, notes)
@@ -169,7 +179,7 @@ def read_job_file(data: bytes, filename: str, overrides: RawOptions) -> JobFile:
         script=text,
         interpreter=interpreter or DEFAULT_INTERPRETER,
         notes=tuple(notes),
-    )
+    )._sized(where, {**places, **dict.fromkeys(overrides, "command line")})
 
 
 def wrap_command(argv: Sequence[str], overrides: RawOptions) -> JobFile:
@@ -185,7 +195,7 @@ def wrap_command(argv: Sequence[str], overrides: RawOptions) -> JobFile:
         raw=dict(overrides),
         options=options,
         argv=tuple(argv),
-    )
+    )._sized("command line", {})
 
 
 # --------------------------------------------------------------------------- any file
@@ -231,9 +241,10 @@ def _interpreter(first_line: str, where: str) -> str | None:
 
 def _directives(
     lines: Sequence[str], first_command: int, where: str
-) -> tuple[RawOptions | None, list[str]]:
-    """Return the options of the `#RAD` lines (None: no such line), and notes."""
+) -> tuple[RawOptions | None, dict[str, str], list[str]]:
+    """Return the options of the `#RAD` lines (None: no such line), where each is, and notes."""
     raw: RawOptions | None = None
+    places: dict[str, str] = {}
     slurm: list[int] = []
     notes = []
     for number, line in enumerate(lines, 1):
@@ -254,6 +265,7 @@ def _directives(
             except ValueError as cause:
                 raise BadFile(f"{here}: {str(cause).lower()}; close the quotes") from None
             raw = parse_words(words, here, raw)
+            places |= {word[2:].partition("=")[0]: here for word in words if word[:2] == "--"}
         elif number < first_command and _nearly_directive(line):
             notes.append(f"line {number} is only a comment; lines with options begin with #RAD")
         elif line.startswith("#SBATCH"):
@@ -261,7 +273,7 @@ def _directives(
     if slurm:
         what = f"line {slurm[0]} is" if len(slurm) == 1 else f"lines {slurm[0]}-{slurm[-1]} are"
         notes.append(f"{what} for Slurm and not read here; lines with options begin with #RAD")
-    return raw, notes
+    return raw, places, notes
 
 
 def _split(text: str) -> list[str]:
@@ -345,7 +357,7 @@ def _positional(
         faketensor=faketensor,
         gpumemnet=gpumemnet,
         notes=tuple(notes),
-    )
+    )._sized(where, dict.fromkeys(overrides, "command line"))
 
 
 def _count(line: int, word: str, what: str, low: int, high: int, where: str) -> str:

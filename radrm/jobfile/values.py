@@ -15,9 +15,12 @@ from radrm.jobfile.record import Record
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from typing import Any
 
 MAX_GPUS = 1024
 MAX_ARRAY = 100_000
+MAX_TASKS = 256
+"""The most tasks of a job with a range or with roles."""
 MAX_TEXT = 65_536
 _MAX_MIB = 2**40
 _MAX_SECONDS = 10 * 366 * 86_400.0
@@ -52,6 +55,28 @@ class SignalOption(Record):
 
     number: int
     seconds: float
+
+
+class Span(Record):
+    """A value that was written as a range, MIN-MAX: its two ends."""
+
+    least: float
+    most: float
+
+
+class RoleOption(Record):
+    """The value of `--role`: `count..count_max` tasks of a kind, each with these needs.
+
+    `count_max` and `cpus_max` are None for one number instead of a range.
+    """
+
+    name: str
+    count: int
+    count_max: int | None = None
+    cpus: float | None = None
+    cpus_max: float | None = None
+    memory_mib: int | None = None
+    gpus: int = 0
 
 
 def shown(text: str) -> str:
@@ -108,6 +133,23 @@ def number(low: float, high: float) -> Callable[[str], float]:
     return parse
 
 
+def span(
+    one: Callable[[str], float], each: Callable[[str], float] | None = None
+) -> Callable[[str], float | Span]:
+    """Return a parser of one value, or of MIN-MAX; `each` parses the ends of a range."""
+
+    def parse(given: str) -> float | Span:
+        first, dash, last = given.partition("-")
+        if not (first and dash):
+            return one(given)
+        low, high = (each or one)(first), (each or one)(last)
+        if low > high:
+            raise ValueError(f"{shown(given)} has the larger value first; write {last}-{first}")
+        return Span(low, high)
+
+    return parse
+
+
 def flag(given: str) -> bool:
     """Return True: a flag has no text."""
     return True
@@ -160,14 +202,13 @@ def weight(given: str) -> float:
         ) from None
 
 
-def gpu_range(given: str) -> tuple[int, int]:
-    found = re.fullmatch(r"([0-9]{1,4})-([0-9]{1,4})", given)
-    if not found or not 1 <= int(found[1]) <= int(found[2]) <= MAX_GPUS:
-        raise ValueError(f"{shown(given)} is not MIN-MAX GPUs from 1 to {MAX_GPUS}")
-    return int(found[1]), int(found[2])
+cpus_or_range = span(number(0.01, 4096))
+size_or_range = span(size)
 
 
 # --------------------------------------------------------------------------- GPUs
+
+gpus_or_range = span(whole(0, MAX_GPUS), whole(1, MAX_TASKS))
 
 
 def gpu_names(nothing: str, wanted: str) -> Callable[[str], tuple[str, ...]]:
@@ -270,6 +311,42 @@ def array_option(given: str) -> ArrayOption:
         raise ValueError(f"{shown(given)} is not an array of 1 to {MAX_ARRAY} elements")
     return ArrayOption(first, last, at_once)
 
+
+_ROLE = "NAME:COUNT, as in ps:1-4 or worker:2-8,cpus=4,memory=8G,gpus=1"
+
+
+def role_option(given: str) -> RoleOption:
+    head, *settings = given.split(",")
+    name, colon, count = head.partition(":")
+    if not re.fullmatch(r"[A-Za-z][A-Za-z0-9_-]{0,31}", name, re.ASCII):
+        raise ValueError(f"{shown(given)} is not a role; write {_ROLE}")
+    if not colon or not count:
+        raise ValueError(f"role {name} has no count; write {_ROLE}")
+    found: dict[str, Any] = {"name": name}
+    for word in [f"count={count}", *settings]:
+        key, equals, value = word.partition("=")
+        parse = _OF_A_ROLE.get(key)
+        if parse is None or not equals:
+            raise ValueError(f"{shown(word)} is not a setting of a role; write {_ROLE}")
+        if key in found:
+            raise ValueError(f"{key}= is given twice for role {name}; keep one of them")
+        try:
+            each = parse(value)
+        except ValueError as cause:
+            raise ValueError(f"{key} of role {name}: {cause}") from None
+        if isinstance(each, Span):
+            found[key], found[f"{key}_max"] = each.least, each.most
+        else:
+            found["memory_mib" if key == "memory" else key] = each
+    return RoleOption(**found)
+
+
+_OF_A_ROLE: dict[str, Callable[[str], object]] = {
+    "count": span(whole(1, MAX_TASKS)),
+    "cpus": cpus_or_range,
+    "memory": size,
+    "gpus": whole(0, MAX_GPUS),
+}
 
 SAVE_SIGNALS = ("USR1", "USR2", "HUP", "INT", "QUIT", "ALRM", "WINCH", "URG", "TERM")
 

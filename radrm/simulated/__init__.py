@@ -1,4 +1,4 @@
-"""Layer 1: the model of simulated GPUs, for `host.simulated` and for the simulator.
+"""Layer 1: the models of simulated GPUs and of training, for `host.simulated` and the simulator.
 
 Pure: callers pass the time in; nothing here uses a socket, a process or a file.
 
@@ -6,4 +6,7 @@ The files, in the order in which they may import one another:
     power    the power that a GPU draws
     spec     parses `--gpus sim:...`
     model    the simulated driver's state: contexts, memory, work, activity, energy
+    training  the speed and the use of a distributed training's tasks
+    training_steps    DLRover's model of a step
+    training_cluster  NEARCHUS' limits of a cluster
 """

@@ -117,8 +117,11 @@ class Task:
 
     @property
     def role(self) -> Role:
-        """Its GPUs: a number from the trace's up to `most_gpus`."""
+        """Its GPUs: a number from the trace's up to `most_gpus`, one for each task."""
         job = self.job
+        if job.elastic:
+            needs = Needs(1, self.declared_mib, cpus=job.cpus, cpus_max=job.cpus_max)
+            return Role(count_min=job.gpus, count_max=self.most_gpus, needs=needs)
         if self.most_gpus <= job.gpus:
             return Role(needs=Needs(gpus=job.gpus, gpu_memory_mib=self.declared_mib))
         needs = Needs(gpus=1, gpu_memory_mib=self.declared_mib)

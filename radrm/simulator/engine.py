@@ -18,6 +18,7 @@ from radrm.errors import UsageError
 from radrm.planners.order_policy import OrderPolicy
 from radrm.simulator.auto import AutoEstimates
 from radrm.simulator.courses import Course, Task, course_of
+from radrm.simulator.elastic.loop import ElasticLoop
 from radrm.simulator.estimates import (
     AS_DECLARED,
     AUTO,
@@ -71,8 +72,8 @@ def simulate(jobs: Sequence[TraceJob], scenario: Scenario) -> Run:
             )
         if scenario.cpus is not None or any(map(_reports, jobs)):
             raise UsageError(
-                "the published loop has no CPUs, no progress and no checkpoints, and the trace "
-                "uses them; choose fidelity radrm"
+                "the published loop has no CPUs, no progress, no checkpoints and one size for "
+                "each job, and the trace uses more; choose fidelity radrm"
             )
         if scenario.estimator == AUTO:
             raise UsageError(
@@ -88,16 +89,16 @@ def simulate(jobs: Sequence[TraceJob], scenario: Scenario) -> Run:
         loop = OwnLoop(*parts)
         if scenario.cpus is not None or any(map(_reports, jobs)):
             cpus, each = scenario.cpus, scenario.cpus_per_device
-            life = scenario.life
-            loop = ReportingLoop(*parts, life=life, cpus=cpus, cpus_per_device=each)
+            kind = ElasticLoop if any(job.elastic for job in jobs) else ReportingLoop
+            loop = kind(*parts, life=scenario.life, cpus=cpus, cpus_per_device=each)
     with _few_collections():
         loop.run()
     return history.run(loop.world.device_runs())
 
 
 def _reports(job: TraceJob) -> bool:
-    """Return whether a job uses shared CPUs, progress or checkpoints."""
-    return bool(job.cpus or job.loss_k or job.report_s or job.can_save)
+    """Return whether a job uses CPUs, progress or checkpoints."""
+    return bool(job.elastic or job.cpus or job.loss_k or job.report_s or job.can_save)
 
 
 @contextmanager
@@ -176,7 +177,7 @@ def _tasks(
                 after=before.get(at, ()),
                 array=arrays.get(at),
                 profile=told_profile(profile, job, known) if tells else (),
-                most_gpus=max((each.gpus for each in profile), default=job.gpus),
+                most_gpus=max((each.gpus for each in profile), default=job.gpus_max or job.gpus),
             )
         )
     return tasks

@@ -19,6 +19,7 @@ class History:
         self._ended: dict[int, float] = {}
         self._reasons: dict[int, str] = {}
         self._reserved: dict[LiveAttempt, int] = {}
+        self._sizes: dict[LiveAttempt, list[tuple[float, tuple[int, ...]]]] = {}
         self._decisions: list[tuple[int, tuple[int, ...]]] = []
         self._ooms = 0
         self._last_s = 0.0
@@ -26,6 +27,11 @@ class History:
     def attempt_started(self, attempt: LiveAttempt, reserved_mib: int) -> None:
         self._decisions.append((attempt.job, attempt.devices))
         self._reserved[attempt] = reserved_mib
+
+    def attempt_resized(self, attempt: LiveAttempt, before: tuple[int, ...], now_s: float) -> None:
+        """Record that an attempt has its present devices from now on, in place of those before."""
+        sizes = self._sizes.setdefault(attempt, [(attempt.started_s, before)])
+        sizes.append((now_s, attempt.devices))
 
     def attempt_ended(self, attempt: LiveAttempt, now_s: float, outcome: Outcome) -> None:
         """Record an attempt that has ended now, with its outcome."""
@@ -43,6 +49,7 @@ class History:
                 reserved_mib=self._reserved.pop(attempt),
                 solo_s=done_s - attempt.begun_s,
                 begun_s=attempt.begun_s,
+                sizes=tuple(self._sizes.pop(attempt, ())),
             )
         )
 

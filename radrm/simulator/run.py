@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from radrm.core.records import LOCAL_NODE
@@ -15,7 +16,8 @@ class AttemptRun:
 
     `devices` are positions in `Run.devices`. `solo_s` is the work done: the seconds that it
     would take alone on the server, by `duration_s`. It went on from `begun_s` of work that earlier
-    attempts had saved.
+    attempts had saved. `sizes`: the devices that it had from each time on, if they changed;
+    `devices` are the last ones.
     """
 
     started_s: float
@@ -26,6 +28,14 @@ class AttemptRun:
     reserved_mib: int = 0
     solo_s: float = 0.0
     begun_s: float = 0.0
+    sizes: tuple[tuple[float, tuple[int, ...]], ...] = ()
+
+    def held(self) -> Iterator[tuple[float, float, tuple[int, ...]]]:
+        """Yield the devices that it had, from when until when."""
+        begins = self.sizes or ((self.started_s, self.devices),)
+        ends = [at_s for at_s, _ in begins[1:]] + [self.ended_s]
+        for (from_s, devices), until_s in zip(begins, ends, strict=True):
+            yield from_s, until_s, devices
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,6 +28,9 @@ class Life:
     - `checkpoint_s`: a job stands still so long to save its state, if its trace does not say.
     - `restart_s`: the start-up of an attempt that goes on from saved work; it replaces the other.
       With both 0 a job moves for free.
+    - `standby_s`: a job that gets another size works on for so long, until its new workers have
+      begun; then it stands still for `resize_s`. `restarts`: it saves, stops and starts again
+      instead, as under a launcher other than `radrun`. Both figures are assumed.
 
     If `spread` and `work_sd` are 0, seeds change only the estimates that are drawn.
     """
@@ -41,6 +44,9 @@ class Life:
     work_sd: float = 0.02
     checkpoint_s: float = 60.0
     restart_s: float = 60.0
+    standby_s: float = 30.0
+    resize_s: float = 5.0
+    restarts: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -47,7 +47,7 @@ _FALLING_POLL_S = 2.0
 _FALL_STEP = 0.02
 _NO_FALL = 0.002
 _TERM = 15
-_SIGNATURE = "torch.OutOfMemoryError: CUDA out of memory."
+SIGNATURE = "torch.OutOfMemoryError: CUDA out of memory."
 
 
 @dataclass(frozen=True, slots=True)
@@ -271,7 +271,7 @@ class OwnLoop:
     def _on_world_event(self, happened: WorldEvent) -> None:
         attempt = happened.attempt
         if happened.missing_mib is not None:
-            wanted = OutOfMemory(_SIGNATURE, ceil(happened.missing_mib))
+            wanted = OutOfMemory(SIGNATURE, ceil(happened.missing_mib))
             self._ended(attempt, (Exit(code=1),), wanted)
         elif happened.ended:
             self._ended(attempt, (Exit(code=0),), None)

@@ -13,7 +13,7 @@ from radrm.errors import UsageError
 from radrm.jobfile.option_help import options_markdown, submit_help
 from radrm.jobfile.options import OPTIONS, Options
 from radrm.jobfile.parsing import parse_words, typed, typed_whole
-from radrm.jobfile.values import AfterOption, ArrayOption, SignalOption
+from radrm.jobfile.values import AfterOption, ArrayOption, RoleOption, SignalOption, Span
 
 ULID = "01ARZ3NDEKTSV4RRFFQ69G5FAV"
 BY_NAME = {option.name: option for option in OPTIONS}
@@ -57,19 +57,19 @@ AVAILABLE = [
     "comment",
     "cpus",
     "memory",
+    "role",
     "device-ids",
     "due",
     "weight",
 ]
-LATER = [
-    "notify",
-    "elastic",
-]
+LATER = ["notify"]
 
 GOOD = [
     ("name", "resnet 50", "resnet 50"),
     ("gpus", "0", 0),
     ("gpus", "1024", 1024),
+    ("gpus", "1-4", Span(1, 4)),
+    ("gpus", "4-4", Span(4, 4)),
     ("gpu-memory", "4G", 4096),
     ("gpu-memory", "4GiB", 4096),
     ("gpu-memory", "4096M", 4096),
@@ -123,7 +123,12 @@ GOOD = [
     ("array", "5-5%1", ArrayOption(5, 5, 1)),
     ("array", "13", ArrayOption(13, 13, None)),
     ("cpus", "2.5", 2.5),
+    ("cpus", "0.5-16", Span(0.5, 16.0)),
     ("memory", "1T", 1024 * 1024),
+    ("memory", "8G-64G", Span(8192, 65_536)),
+    ("role", "ps:1", RoleOption("ps", 1)),
+    ("role", "worker:1-8,cpus=2", RoleOption("worker", 1, 8, cpus=2.0)),
+    ("role", "ps:2,memory=2G,gpus=1,cpus=4-8", RoleOption("ps", 2, None, 4.0, 8.0, 2048, 1)),
     ("signal", "USR1@60", SignalOption(10, 60.0)),
     ("signal", "SIGTERM@1", SignalOption(15, 1.0)),
     ("notify", "me@example.org", "me@example.org"),
@@ -133,7 +138,6 @@ GOOD = [
     ("weight", "2", 2.0),
     ("weight", "0.001", 0.001),
     ("weight", "1000000", 1e6),
-    ("elastic", "1-4", (1, 4)),
     ("max-slowdown", "1.5", 1.5),
 ]
 
@@ -228,13 +232,38 @@ BAD = [
     ("weight", "1e3"),
     ("due", "tomorrow 25:00"),
     ("due", "NONE"),
-    ("elastic", "4-1"),
+    ("gpus", "4-1"),
+    ("gpus", "0-4"),
+    ("gpus", "1-257"),
+    ("gpus", "1-"),
+    ("gpus", "-4"),
+    ("gpus", "1-2-3"),
+    ("cpus", "8-4"),
+    ("cpus", "0-4"),
+    ("memory", "8G-4G"),
+    ("memory", "8G-"),
+    ("role", "ps"),
+    ("role", "ps:"),
+    ("role", "ps:0"),
+    ("role", "ps:4-1"),
+    ("role", "ps:1-257"),
+    ("role", "1ps:1"),
+    ("role", "p s:1"),
+    ("role", "ps:1,"),
+    ("role", "ps:1,cpus"),
+    ("role", "ps:1,cpus=0"),
+    ("role", "ps:1,cpus=2,cpus=3"),
+    ("role", "ps:1,count=2"),
+    ("role", "ps:1,memory=2G-4G"),
+    ("role", "ps:1,disk=5"),
+    ("role", "x" * 5000 + ":1"),
     ("max-slowdown", "0.5"),
 ]
 
 
 def test_the_table_is_the_list_of_fields() -> None:
-    assert [option.field for option in OPTIONS] == [field.name for field in fields(Options)]
+    ends = [[o.field, o.field_max] if o.range else [o.field] for o in OPTIONS]
+    assert [name for names in ends for name in names] == [field.name for field in fields(Options)]
     assert {o.name for o in OPTIONS if o.available} == set(AVAILABLE)
     assert {o.name for o in OPTIONS if not o.available} == set(LATER)
     assert BY_NAME["collocation"].metavar == "|".join(mode.value for mode in Collocation)

@@ -26,6 +26,13 @@ if TYPE_CHECKING:
     from radrm.jobfile.moments import Here
 
 _BATCH = 1000
+_NEEDS = frozenset(
+    {
+        *("gpus", "gpu-memory", "cpus", "memory", "role", "mig-profile", "gpu-type"),
+        "collocation",
+    }
+)
+"""The options that decide whether a job can ever run on a server."""
 
 
 def run(argv: list[str]) -> int:
@@ -110,15 +117,7 @@ def _refuse_hopeless(client: Client, results: list[dict[str, Any]]) -> None:
     sound = [r for r in results if r["error"] is None]
     for batch in _batches(sound):
         needs = [
-            {
-                "gpus": 1 if r["job_file"].options.gpus is None else r["job_file"].options.gpus,
-                "gpu_memory_mib": r["job_file"].options.gpu_memory_mib,
-                "cpus": r["job_file"].options.cpus,
-                "memory_mib": r["job_file"].options.memory_mib,
-                "mig_profile": r["job_file"].options.mig_profile,
-                "gpu_types": r["job_file"].options.gpu_type,
-                "collocation": r["job_file"].options.collocation,
-            }
+            {name: r["job_file"].raw[name] for name in _NEEDS & r["job_file"].raw.keys()}
             for r in batch
         ]
         for result, why in zip(batch, client.ask("check", needs=needs), strict=True):

@@ -5,10 +5,13 @@ Theory of operation
     free = capacity - sum over live jobs of what their tasks book; never below zero
 
 A job books what the shares of its placements say: where it runs, where a resize or a migration
-leads, and the caps that the host is about to apply. A task counts once on each node, with the
-largest of its figures: all its shares have the same, and it may be in several placements. A task
-never books fewer CPUs than it asked for: a planner that lowers its cap can raise it again. The CPUs
-of a task that asked for none are a cap by a planner: they are not promised to it, so not booked.
+leads, and the caps that the host is about to apply. A task counts once on each node: all its shares
+have the same figures. Of host memory each task books the most that any placement gives it: at a
+resize new processes stand by beside the old ones. Of CPUs the placement with the largest sum on a
+node counts, because the old and the new processes do not work at the same time: so tasks can
+exchange CPUs on a full node. A task never books fewer CPUs than it asked for: a planner that lowers
+its cap can raise it again. The CPUs of a task that asked for none are a cap by a planner: they are
+not promised to it, so not booked.
 
 Invariants:
 - Nothing is stored. Bookings follow from the records of jobs and attempts at each change, so a
@@ -24,6 +27,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from typing import TypeAlias
 
 from radrm.core.records import LOCAL_NODE, Attempt, Job, Node, NodeUse, Placement
 from radrm.core.units import milli
@@ -48,25 +52,34 @@ NOTHING = Amount()
 
 
 def booked_by(job: Job | None, placements: Iterable[Placement]) -> dict[str, Amount]:
-    """Return what placements of one job book together on each node."""
+    """Return what a job books on each node while it is in, or between, these placements."""
     roles = job.spec.roles if job is not None else ()
     asked = {role.name: role.needs.cpus for role in roles}
-    tasks: dict[tuple[str, str, int], Amount] = {}
+    cpus: dict[str, int] = {}
+    memory: dict[_Task, int] = {}
     for placement in placements:
+        of_task: dict[_Task, int] = {}
         for share in placement.shares:
-            if share.cpus is None and share.memory_mib is None:
-                continue
-            promised = asked.get(share.role, share.cpus)
-            cpus = 0 if promised is None else max(milli(promised), milli(share.cpus))
             task = (share.node, share.role, share.task)
-            before = tasks.get(task, NOTHING)
-            tasks[task] = Amount(
-                max(before.milli_cpus, cpus),
-                max(before.memory_mib, share.memory_mib or 0),
-            )
-    found: dict[str, Amount] = {}
-    for (node, _, _), amount in tasks.items():
-        found[node] = found.get(node, NOTHING) + amount
+            if share.cpus is not None:
+                promised = asked.get(share.role, share.cpus)
+                of_task[task] = 0 if promised is None else max(milli(promised), milli(share.cpus))
+            if share.memory_mib is not None:
+                memory[task] = max(memory.get(task, 0), share.memory_mib)
+        for node, total in _by_node(of_task).items():
+            cpus[node] = max(cpus.get(node, 0), total)
+    mib = _by_node(memory)
+    return {node: Amount(cpus.get(node, 0), mib.get(node, 0)) for node in {**cpus, **mib}}
+
+
+_Task: TypeAlias = tuple[str, str, int]
+"""A task's node, role and number."""
+
+
+def _by_node(amounts: Mapping[_Task, int]) -> dict[str, int]:
+    found: dict[str, int] = {}
+    for (node, _, _), amount in amounts.items():
+        found[node] = found.get(node, 0) + amount
     return found
 
 

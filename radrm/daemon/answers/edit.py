@@ -28,7 +28,7 @@ _OF_AN_ATTEMPT = frozenset({"name", "output", "error", "chdir", "env"})
 """Options with which a live attempt was started: under others its logs would not be found."""
 _OF_AN_ESTIMATE = frozenset(
     {
-        *("gpus", "gpu-memory", "smact", "duration", "mig-profile", "env", "chdir"),
+        *("gpus", "role", "gpu-memory", "smact", "duration", "mig-profile", "env", "chdir"),
         *("model-summary", "model-factory", "batch-size", "sequence-length", "input-shape"),
         *("optimizer", "precision"),
     }

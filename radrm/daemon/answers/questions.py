@@ -7,8 +7,7 @@ from collections.abc import Callable
 from dataclasses import asdict
 from typing import Any, TypeAlias
 
-from radrm.config.values import MOST_CPUS
-from radrm.core.records import Instant, Job, JobSpec, Needs, Role
+from radrm.core.records import Instant, Job, JobSpec
 from radrm.core.words import Collocation
 from radrm.daemon.answers.energy import energy
 from radrm.daemon.answers.status import paged, status
@@ -28,6 +27,8 @@ from radrm.estimators.learning.learned import MOST_RUNS
 from radrm.estimators.learning.profile import profile_of
 from radrm.host.clock import Clock
 from radrm.host.gpus.power_limit import PowerLimits
+from radrm.jobfile.parsing import typed
+from radrm.jobfile.sizes import memory_range, roles_of
 
 Question: TypeAlias = Callable[[Loop, Words, int], Any]
 """Takes the request and the client's uid. Returns the answer, or the work that leads to it."""
@@ -184,47 +185,18 @@ def check(loop: Loop, words: Words, uid: int) -> Work[list[str | None]]:
 
 
 def _imagined(needs: Any) -> Job:
-    """A job with these needs, to ask the scheduler about. It is never submitted."""
-    try:
-        spec = JobSpec(
-            name="",
-            user="",
-            uid=-1,
-            collocation=Collocation(needs.get("collocation") or "auto"),
-            gpu_types=_gpu_types(needs.get("gpu_types")),
-            roles=(
-                Role(
-                    needs=Needs(
-                        gpus=int(needs["gpus"]),
-                        gpu_memory_mib=_whole(needs.get("gpu_memory_mib")),
-                        cpus=_cpus(needs.get("cpus")),
-                        memory_mib=_whole(needs.get("memory_mib")),
-                        mig_profile=needs.get("mig_profile"),
-                    )
-                ),
-            ),
-        )
-        return Job(id=0, ticket="", spec=spec, submitted=Instant(0.0, 0.0))
-    except (AttributeError, KeyError, OverflowError, TypeError, ValueError) as error:
-        raise UsageError(f"these needs cannot be read: {error}") from None
-
-
-def _whole(value: Any) -> int | None:
-    if value is not None and type(value) is not int:
-        raise ValueError("a size is a whole number of MiB")
-    return value
-
-
-def _gpu_types(value: Any) -> tuple[str, ...]:
-    if value is not None and not (type(value) is list and all(type(v) is str for v in value)):
-        raise ValueError("types of GPU are a list of texts")
-    return tuple(value or ())
-
-
-def _cpus(value: Any) -> float | None:
-    if value is not None and not (type(value) in (int, float) and 0 < value <= MOST_CPUS):
-        raise ValueError(f"a number of CPUs is above 0, and at most {MOST_CPUS}")
-    return None if value is None else float(value)
+    """A job with these needs (raw options), to ask the scheduler about. It is never submitted."""
+    asked = typed(needs, "these needs")
+    spec = JobSpec(
+        name="",
+        user="",
+        uid=-1,
+        collocation=Collocation(asked.collocation or "auto"),
+        gpu_types=asked.gpu_type or (),
+        roles=roles_of(asked),
+        memory_range_mib=memory_range(asked),
+    )
+    return Job(id=0, ticket="", spec=spec, submitted=Instant(0.0, 0.0))
 
 
 QUESTIONS: dict[str, Question] = {

@@ -88,7 +88,7 @@ class Estimation:
 
     def known_at_once(self, job_file: JobFile, envelope: Envelope, uid: int) -> Knowledge:
         """What is known at intake of a job that `uid` submits. No content of a job raises."""
-        if job_file.options.gpus == 0:
+        if job_file.options.least_gpus == 0:
             return NOTHING_KNOWN
         mark = fingerprint_of(job_file, envelope)
         description = self._described(job_file, mark, uid)
@@ -223,7 +223,7 @@ def fingerprint_of(job_file: JobFile, envelope: Envelope) -> str:
     """A digest that equals that of another job if both run the same thing."""
     options = job_file.options
     matters: dict[str, object] = {
-        "gpus": 1 if options.gpus is None else options.gpus,
+        "gpus": options.least_gpus,
         "batch_size": options.batch_size,
         "sequence_length": options.sequence_length,
         "input_shape": options.input_shape,

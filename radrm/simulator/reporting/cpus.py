@@ -39,11 +39,12 @@ class CpuUse:
     used_s: float = 0.0
     allowed: float = 0.0
     """The speed that its devices allow."""
-    stands_still: bool = False
+    stops: int = 0
+    """The reasons why it stands still now."""
 
     def wish(self) -> float:
         """Return the CPUs that it would use now."""
-        if self.stands_still or self.wants is None:
+        if self.stops or self.wants is None:
             return 0.0
         wish = self.wants * self.allowed
         return wish if self.cap is None else min(wish, self.cap)
@@ -79,11 +80,11 @@ class CpuWorld(World):
             self._share(use.pool)
 
     def stand_still(self, attempt: LiveAttempt, still: bool) -> None:
-        """Have an attempt stand still, or go on."""
+        """Have an attempt stand still, or go on when nothing else holds it up."""
         use = self._uses[attempt]
-        use.stands_still = still
+        use.stops += 1 if still else -1
         if use.wants is None:
-            self._go_at(attempt, 0.0 if still else use.allowed)
+            self._go_at(attempt, 0.0 if use.stops else use.allowed)
         else:
             self._share(use.pool)
 
@@ -120,7 +121,7 @@ class CpuWorld(World):
         use.allowed = speed
         if use.wants is not None:
             self._share(use.pool)
-        elif not use.stands_still:
+        elif not use.stops:
             self._go_at(attempt, speed)
 
     def _share(self, pool: int) -> None:

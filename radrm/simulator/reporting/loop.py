@@ -69,8 +69,9 @@ class ReportingLoop(OwnLoop):
         life: Life,
         cpus: float | None,
         cpus_per_device: bool,
+        world_type: type[CpuWorld] = CpuWorld,
     ) -> None:
-        world_of = partial(CpuWorld, cpus=cpus, per_device=cpus_per_device)
+        world_of = partial(world_type, cpus=cpus, per_device=cpus_per_device)
         super().__init__(devices, mps, rules, settings, tasks, history, auto, world_of)
         assert isinstance(self._world, CpuWorld)
         self._cpu_world = self._world
@@ -87,7 +88,7 @@ class ReportingLoop(OwnLoop):
 
     def _job(self, position: int) -> Job:
         job, traced = super()._job(position), self._tasks[position].job
-        if not traced.can_save:
+        if not self._can_save(traced):
             return job
         saves = Checkpoint(CheckpointKind.SIGNAL, self._save_s(traced))
         return replace(job, spec=replace(job.spec, checkpoint=saves))
@@ -110,7 +111,7 @@ class ReportingLoop(OwnLoop):
     def _carry_out(self, action: act.Action) -> None:
         if isinstance(action, act.ApplyShares):
             self._apply(action)
-        elif isinstance(action, act.TakeCheckpoint) and self._traced(action.job_id).can_save:
+        elif isinstance(action, act.TakeCheckpoint) and self._can_save(self._traced(action.job_id)):
             attempt = self._running(action)
             if attempt is not None:
                 self._cpu_world.stand_still(attempt, True)
@@ -118,6 +119,9 @@ class ReportingLoop(OwnLoop):
                 self._world.at(self._world.now_s + seconds, _Saved(attempt))
         else:
             super()._carry_out(action)
+
+    def _can_save(self, job: TraceJob) -> bool:
+        return job.can_save
 
     def _save_s(self, job: TraceJob) -> float:
         """Return how long a job stands still to save its state."""
@@ -129,10 +133,14 @@ class ReportingLoop(OwnLoop):
 
     def _launch(self, action: act.Launch) -> None:
         super()._launch(action)
-        attempt, wants = self._live[action.job_id], self._traced(action.job_id).cpus
+        attempt, wants = self._live[action.job_id], self._wants(self._traced(action.job_id))
         self._cpu_world.begin(attempt, wants, self._saved_s.get(action.job_id, 0.0))
         share = action.placement.shares[0]
         self._cpu_world.set_shares(attempt, share.cpu_weight, share.cpus)
+
+    def _wants(self, job: TraceJob) -> float | None:
+        """Return the CPUs that a job shares with others; None: none."""
+        return job.cpus
 
     def _apply(self, action: act.ApplyShares) -> None:
         attempt = self._running(action)
@@ -157,16 +165,22 @@ class ReportingLoop(OwnLoop):
 
     def _report(self, attempt: LiveAttempt) -> None:
         job_id = attempt.job + 1
-        every_s = self._traced(job_id).report_s
+        every_s = self._report_s(self._traced(job_id))
         if attempt.over or not every_s:
             return
-        use = HostUse(at=self._now, cpu_s=self._cpu_world.cpu_s(attempt))
+        use = self._host_use(attempt)
         serial, progress = self._serial[job_id], self._progress(attempt)
         self._events.append(ev.HostUsed(at=self._now, uses=((job_id, serial, use),)))
         self._events.append(
             ev.ProgressReported(at=self._now, job_id=job_id, serial=serial, progress=progress)
         )
         self._world.at(self._world.now_s + every_s, _Report(attempt))
+
+    def _report_s(self, job: TraceJob) -> float | None:
+        return job.report_s
+
+    def _host_use(self, attempt: LiveAttempt) -> HostUse:
+        return HostUse(at=self._now, cpu_s=self._cpu_world.cpu_s(attempt))
 
     def _progress(self, attempt: LiveAttempt) -> Progress:
         done, loss_k = self._cpu_world.work_done(attempt), self._traced(attempt.job + 1).loss_k

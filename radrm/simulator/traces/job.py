@@ -22,12 +22,15 @@ class TraceJob:
     - `after`: the lines of jobs that must end first; `after_arrays`: the arrays that must.
       Unknown lines and arrays are ignored.
     - `array`: the name of its array, of which `at_once` jobs run at a time.
-    - `cpus`: the CPUs that it can use at once; None: it needs hardly any. Not booked.
+    - `cpus`: the CPUs that it can use at once; None: it needs hardly any. Not booked. Of an elastic
+      job: those of each worker at its start, which are booked.
     - `loss_k`: its loss falls as exp(-loss_k x work done). `report_s`: the seconds between its
       reports of progress. `saves`: it can save its state; `checkpoint_s`: the seconds that it
       stands still for that; None: those of the scenario.
     - `profile`: its run times alone on kinds and numbers of GPUs, by a word of the kind's name;
       `duration_s` holds for the others.
+    - `gpus_max`: it may run on as many GPUs, one worker each; `gpus` are the fewest. `cpus_max`:
+      the most CPUs that a worker can use. `io_s`, `compute_s`, `sync_s`: its step (see `steps`).
     - `predicted`: what was known of its SM activity and duration when it really ran.
     """
 
@@ -59,6 +62,11 @@ class TraceJob:
     checkpoint_s: float | None = None
     profile: tuple[Profiled, ...] = ()
     predicted: tuple[Estimate, ...] = ()
+    gpus_max: int | None = None
+    cpus_max: float | None = None
+    io_s: float | None = None
+    compute_s: float | None = None
+    sync_s: float | None = None
     command: str | None = None
     """Its command line, for `radrm trace run` on real GPUs. The simulator does not read it."""
 
@@ -66,3 +74,8 @@ class TraceJob:
     def can_save(self) -> bool:
         """Whether it can save its state and go on from it."""
         return self.saves or bool(self.checkpoint_s)
+
+    @property
+    def elastic(self) -> bool:
+        """Whether it may run with more GPUs, or more CPUs, than at its start."""
+        return self.gpus_max is not None or self.cpus_max is not None

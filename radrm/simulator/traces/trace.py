@@ -4,6 +4,7 @@
     NAME_mib                                             the estimate of the estimator NAME
     user,priority,due_s,weight,batch_size,family,steady_mib,command
     cpus,loss_k,report_s,saves,checkpoint_s              optional
+    gpus_max,cpus_max,io_s,compute_s,sync_s              optional, see `steps`
     duration_s@KIND, duration_s@2xKIND                   optional, see `durations`
     any other column                                     ignored
 
@@ -25,6 +26,7 @@ from radrm.errors import BadFile
 from radrm.interference.model import FAMILIES
 from radrm.simulator.traces.durations import column_of, duration_columns
 from radrm.simulator.traces.job import TraceJob
+from radrm.simulator.traces.steps import ELASTIC, with_sizes
 from radrm.simulator.traces.table import Table, read_table, shown
 
 NEEDED = ("submit_s", "name", "gpus", "duration_s", "memory_mib", "smact")
@@ -131,6 +133,7 @@ def row_reader(table: Table) -> Callable[[int, list[str]], TraceJob]:
     ]
     others = (user, priority, due, weight, batch, family, steady, command)
     cpus, loss_k, report, saves, checkpoint = reported = [table.at(name) for name in _REPORTED]
+    elastic = [table.at(name) for name in ELASTIC]
     durations = duration_columns(table.names, table.source)
 
     def needed(line: int, cells: list[str]) -> TraceJob:
@@ -189,7 +192,7 @@ def row_reader(table: Table) -> Callable[[int, list[str]], TraceJob]:
             raise ValueError(f"steady_mib {steady_mib:g} is above memory_mib, which is the peak")
         weighs = known(weight, 1e9)
         ranked, batches = given(priority), given(batch)
-        return replace(
+        job = replace(
             base,
             estimates=estimates or _NO_ESTIMATES,
             user=_name(given(user), base.line, "user"),
@@ -211,8 +214,13 @@ def row_reader(table: Table) -> Callable[[int, list[str]], TraceJob]:
                 if (seconds := known(at, MAX_SECONDS, above=True)) is not None
             ),
         )
+        most = given(elastic[0])
+        most_cpus, *parts = (known(at, MAX_CPUS) or None for at in elastic[1:])
+        return with_sizes(
+            job, whole(most, "gpus_max", 0, MAX_GPUS) if most else 0, most_cpus, parts
+        )
 
-    optional = (*others, *reported, *(at for _, _, at in durations))
+    optional = (*others, *reported, *elastic, *(at for _, _, at in durations))
     if not estimate_columns and not any(at is not None for at in optional):
         return needed
     return lambda line, cells: more(needed(line, cells), cells)
@@ -348,7 +356,7 @@ def trace_lines(jobs: Iterable[TraceJob]) -> Iterator[str]:
     """Yield the CSV lines of these jobs. `read_trace` gives the same jobs again."""
     jobs = list(jobs)
     estimators = sorted({name for job in jobs for name in job.estimates})
-    used = [name for name in _REPORTED if any(getattr(job, name) for job in jobs)]
+    used = [name for name in (*_REPORTED, *ELASTIC) if any(getattr(job, name) for job in jobs)]
     timed = list(dict.fromkeys(column_of(each) for job in jobs for each in job.profile))
     sink = _Lines()
     writer = csv.writer(sink, lineterminator="\n")

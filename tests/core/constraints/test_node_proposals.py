@@ -191,12 +191,37 @@ def test_a_resize_books_new_tasks_at_once_and_frees_old_ones_at_its_end() -> Non
     assert booked(world)[0] == 3.0
 
 
-def test_a_task_that_replaces_another_books_beside_it() -> None:
+def test_a_task_that_replaces_another_takes_its_cpus_but_books_memory_beside_it() -> None:
     world = World(gpus(4), planners=(Passive(),), node=NODE)
-    job = start(world, world.submit(GIB, roles=WORKERS), grown(2))
-    other = Placement((grown(1).shares[0], share("GPU-2", 2, cpus=3.0)), SLICE)
-    refusal = propose(world, ResizeTo(job_id=job.id, placement=other))
-    assert refusal is not None and refusal.message == "needs 9 CPUs, 8 free"
+    roles = (Role(count_max=4, needs=Needs(gpus=1, cpus=3, memory_mib=22 * GIB)),)
+
+    def tasks(*numbers: int, mib: int = 22 * GIB) -> Placement:
+        return Placement(
+            tuple(share(f"GPU-{i}", i, cpus=3.0, memory_mib=mib) for i in numbers), SLICE
+        )
+
+    job = start(world, world.submit(GIB, roles=roles), tasks(0, 1))
+    refusal = propose(world, ResizeTo(job_id=job.id, placement=tasks(0, 2)))
+    assert refusal is not None and refusal.message.startswith("needs 66.0G of host memory, 64.0G")
+    world.see_nodes(replace(NODE, memory_mib=66 * GIB))
+    world.obey = False
+    assert propose(world, ResizeTo(job_id=job.id, placement=tasks(0, 2))) is None
+    assert booked(world) == (6.0, 66 * GIB), "the old task stops before the new one works"
+
+
+def test_tasks_exchange_cpus_on_a_full_node() -> None:
+    world = World(gpus(1), planners=(Passive(),), node=NODE)
+    role = Role(count_min=2, count_max=2, needs=Needs(gpus=0, cpus=1, cpus_max=8))
+
+    def tasks(first: float, second: float) -> tuple[Share, ...]:
+        return share(None, 0, cpus=first), share(None, 1, cpus=second)
+
+    job = start(world, world.submit(roles=(role,)), Placement(tasks(2.0, 6.0), SLICE))
+    world.obey = False
+    assert propose(world, SetShares(job_id=job.id, shares=tasks(6.0, 2.0))) is None
+    assert booked(world)[0] == 8.0
+    refusal = propose(world, SetShares(job_id=job.id, shares=tasks(6.0, 3.0)))
+    assert refusal is not None
 
 
 def test_a_running_job_without_a_gpu_does_not_count_against_itself() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
 from dataclasses import replace
 from pathlib import Path
@@ -130,7 +131,7 @@ def test_any_options_come_back_as_they_were_parsed(options: RawOptions) -> None:
 def test_every_option_of_the_table_can_be_stored() -> None:
     """A kind of value that JSON cannot hold would fail at intake, for the first who uses it."""
     options: RawOptions = {
-        "name": "n", "gpus": "1", "gpu-memory": "auto", "smact": "0.5", "duration": "1h",
+        "name": "n", "gpus": "0", "gpu-memory": "auto", "smact": "0.5", "duration": "1h",
         "collocation": "mig", "mig-profile": "1g.5gb", "gpu-type": "a100|a6000",
         "prefer-gpus": "0,a100", "avoid-gpus": "GPU-1", "max-slowdown": "1.3", "time": "2h",
         "priority": "-1", "hold": True, "after": ["4:failed", "none", "5:any"], "array": "1-2",
@@ -139,10 +140,22 @@ def test_every_option_of_the_table_can_be_stored() -> None:
         "checkpoint-cost": "5", "progress-pattern": "auto", "progress-file": "p",
         "model-summary": "m", "model-factory": "m:f",
         "batch-size": "3", "sequence-length": "4", "input-shape": "3x4", "optimizer": "adam",
-        "precision": "amp", "comment": "x", "device-ids": "index", "cpus": "2.5", "memory": "8G",
+        "precision": "amp", "comment": "x", "device-ids": "index", "cpus": "2.5-4",
+        "memory": "8G-16G", "role": ["ps:1-2,cpus=4", "worker:1-8,cpus=1-2,gpus=1"],
         "due": "2030-01-31T18:00:00+01:00", "weight": "3",
     }  # fmt: skip
     assert options.keys() == {option.name for option in OPTIONS if option.available}
-    sent = envelope(script="#!/bin/sh\ntrue\n", options=options)
+    sent = envelope(script="#!/bin/sh\nradrun train.py\n", options=options)
     parsed = parse_envelope(sent)
     assert submitted._decoded(submitted._encoded(parsed, sent) or "", sent) == parsed
+
+
+def test_a_job_file_from_before_the_ranges_is_as_it_was() -> None:
+    """It has no larger ends, no roles, and the option `elastic`, which no job could use."""
+    sent = envelope(script="#!/bin/sh\ntrue\n", options={"gpus": "2", "cpus": "4"})
+    parsed = parse_envelope(sent)
+    document = json.loads(submitted._encoded(parsed, sent) or "")
+    for name in ("gpus_max", "cpus_max", "memory_max_mib", "role"):
+        document["options"].pop(name, None)
+    document["options"]["elastic"] = None
+    assert submitted._decoded(json.dumps(document), sent) == parsed

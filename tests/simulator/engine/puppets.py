@@ -12,6 +12,7 @@ from radrm.core.records import Job, Refusal
 from radrm.core.rules import Plan
 from radrm.core.scheduler import Rules
 from radrm.core.view import View
+from radrm.simulator.elastic.loop import ElasticLoop
 from radrm.simulator.engine import tasks_of
 from radrm.simulator.history import History
 from radrm.simulator.reporting.loop import ReportingLoop
@@ -47,7 +48,8 @@ def played(jobs: Sequence[TraceJob], found: Scenario, planner: Puppet) -> Run:
     rules, history = make_rules(found.config), History(jobs)
     rules = Rules(rules.order, (*rules.planners, planner), rules.recovery, rules.fallback)
     tasks, settings = tasks_of(jobs, found), make_settings(found.config)
-    loop = ReportingLoop(
+    kind = ElasticLoop if any(job.elastic for job in jobs) else ReportingLoop
+    loop = kind(
         *(found.devices, True, rules, settings, tasks, history),
         life=found.life,
         cpus=found.cpus,

@@ -1,0 +1,5 @@
+"""DLRover: the size of a job with parameter servers follows from what one worker uses.
+
+The files, in the order in which they may import one another:
+    plans     the published formulas
+"""
