@@ -35,6 +35,7 @@ _OCCASIONS = frozenset(
         ev.AttemptEnded,
         ev.LaunchVoided,
         ev.Resized,
+        ev.SharesApplied,
         ev.ActionFailed,
     }
 )
