@@ -27,4 +27,6 @@ PLANNERS = {
     "flowcon": "radrm.planners.flowcon:FlowCon",
     "specon": "radrm.planners.specon:SpeCon",
     "andreas": "radrm.planners.andreas:Andreas",
+    "dlrover": "radrm.planners.dlrover.rule:DLRover",
+    "nearchus": "radrm.planners.nearchus.rule:Nearchus",
 }
