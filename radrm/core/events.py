@@ -288,9 +288,13 @@ class CheckpointTaken(AttemptEvent):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resized(AttemptEvent):
-    """The attempt runs on this placement, the target of `Resize`."""
+    """The attempt runs on this placement, the target of `Resize`.
+
+    `generation`: that of the `Resize`; None: the last one.
+    """
 
     target: Placement
+    generation: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -304,12 +308,15 @@ class SharesApplied(AttemptEvent):
 class ActionFailed(Event):
     """An action failed and has changed nothing. Late for an action that is not pending any more.
 
-    `passing`: the reason lies with the server (a full disk) and can be over soon.
+    `passing`: the reason lies with the server (a full disk) and can be over soon. `stops`, of a
+    `Resize`: what the attempt holds is not certain, so it is stopped (PREEMPTED), with this reason;
+    until its end it keeps both placements.
     """
 
     action: Action
     reason: str
     passing: bool = False
+    stops: bool = False
 
 
 # ------------------------------------------------------------------ from planners

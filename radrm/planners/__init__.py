@@ -14,6 +14,8 @@ The files, in the order in which they may import one another:
     slots          running jobs give way to waiting ones at the end of their time slots
     lateness       what late ends cost, what a stop costs, and what waiting saves (a folder)
     deadline       starts and stops jobs by what a late end costs
+    elasticity     how fast a job runs at each size, what it gains, and who gives back (a folder)
+    elastic        jobs with a range of GPUs use what is idle, and give it back
     servers        what the planners of jobs with parameter servers have in common (a folder)
     dlrover        sizes follow from what one worker and its servers use (a folder)
     nearchus       jobs grow as long as they use what they have (a folder)
@@ -26,6 +28,7 @@ PLANNERS = {
     "deadline": "radrm.planners.deadline:Deadline",
     "flowcon": "radrm.planners.flowcon:FlowCon",
     "specon": "radrm.planners.specon:SpeCon",
+    "elastic": "radrm.planners.elastic:Elastic",
     "andreas": "radrm.planners.andreas:Andreas",
     "dlrover": "radrm.planners.dlrover.rule:DLRover",
     "nearchus": "radrm.planners.nearchus.rule:Nearchus",

@@ -34,6 +34,7 @@ OCCASIONS: frozenset[type[ev.Event]] = frozenset(
         ev.AttemptEnded,
         ev.LaunchVoided,
         ev.Resized,
+        ev.SharesApplied,
         ev.ActionFailed,
     }
 )

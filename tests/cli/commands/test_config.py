@@ -106,6 +106,7 @@ NARROW: dict[str, st.SearchStrategy[Any]] = {
     "max_iterations": st.integers(1, 100_000),
     "period_s": st.floats(1, 3600),
     "unknown_duration_s": st.floats(1, 3600),
+    "cost_factor": st.floats(1, 1000),
 }
 """The values of settings that do not take all numbers from 0 to 1."""
 

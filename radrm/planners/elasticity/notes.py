@@ -1,0 +1,151 @@
+"""What the planner has measured of one job: its speed at each size, and what a change costs.
+
+A *setting* of a job is its number of workers and the CPUs of each. The speed of a setting is the
+mean from the first report under it until the last one: the reports before belong to the earlier
+setting, and the time between the two is what the change has cost.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from radrm.core.records import Attempt, Job, Progress, Role
+from radrm.core.words import JobState
+
+GPUS, CPUS = "GPUs", "CPUs"
+FIRST_COST_S = 30.0
+"""What a change costs until one was measured: a guess, above what a start of PyTorch takes."""
+_MOST_SIZES = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """A job's number of workers, and the CPUs of each of them; None: no limit."""
+
+    workers: int
+    cpus: float | None = None
+
+
+def elastic_role(job: Job) -> Role | None:
+    """Return the role of a job with GPUs whose tasks, or their CPUs, can become more; else None."""
+    for role in job.spec.roles:
+        more = role.count_max > role.count_min or role.needs.cpus_max is not None
+        if role.needs.gpus and more:
+            return role
+    return None
+
+
+def setting_of(attempt: Attempt, role: Role) -> Setting:
+    """Return the setting of an attempt."""
+    mine = [share for share in attempt.placement.shares if share.role == role.name]
+    cpus = [share.cpus for share in mine if share.cpus is not None]
+    return Setting(len({share.task for share in mine}), min(cpus, default=None))
+
+
+def can_change(job: Job, attempt: Attempt) -> bool:
+    """Return whether a running job can get another setting now."""
+    return (
+        job.state is JobState.RUNNING
+        and attempt.stop is None
+        and attempt.target is None
+        and job.target is None
+        and not attempt.pending
+    )
+
+
+@dataclass(slots=True)
+class Note:
+    """What is known of one job. Times are boot-time seconds."""
+
+    workers: int = 0
+    cpus: float | None = None
+    serial: int = 0
+    since_s: float = 0.0
+    """When the present setting began."""
+    first: tuple[float, float] | None = None
+    """The time and the step of the first report under the present setting."""
+    last: tuple[float, float] | None = None
+    """The same of the last report."""
+    sizes: dict[int, float] = field(default_factory=dict)
+    """The seconds of a step by the number of workers, with the present CPUs."""
+    kind: str = ""
+    """The kind of the GPUs on which these were measured."""
+    changed: bool = False
+    """The first report under the present setting tells what lay between the two."""
+    gap: tuple[float, float] | None = None
+    """The seconds and the steps between the last report under the setting before and the first
+    under this one."""
+    cost_s: float | None = None
+    """What the last change has cost: the seconds of the gap in which no step was done."""
+    trial: tuple[str, float, float, float] | None = None
+    """A change that must prove itself: of what, how many before, the seconds of a step then, and
+    the part of it that waited for data."""
+    most_workers: int | None = None
+    most_cpus: float | None = None
+    """More than these was tried, and was not worth it."""
+    grown: list[tuple[float, int]] = field(default_factory=list)
+    """When it grew, and to how many workers."""
+    why: tuple[str, str, float | None, float | None] | None = None
+    """Why it does not grow: a refusal's rule, message, needed and available."""
+
+    @classmethod
+    def from_plain(cls, kept: dict[str, Any]) -> Note:
+        note = cls(**kept)
+        note.sizes = {int(n): s for n, s in note.sizes.items()}
+        note.grown = [(at_s, n) for at_s, n in note.grown]
+        return note
+
+    def plain(self) -> dict[str, Any]:
+        """Return it as JSON has it."""
+        found = asdict(self)
+        found["sizes"] = {str(n): s for n, s in self.sizes.items()}
+        return found
+
+    # ------------------------------------------------------------- measuring
+
+    def look(self, job: Job, attempt: Attempt, role: Role, kind: str, now_s: float) -> None:
+        """Take in the present setting and the last report of a running job."""
+        found = setting_of(attempt, role)
+        if kind != self.kind:
+            self.kind, self.sizes, self.trial = kind, {}, None
+        if found.cpus != self.cpus:
+            self.sizes = {}  # measured with other CPUs
+        resized = (attempt.serial, found.workers) != (self.serial, self.workers)
+        if resized or found.cpus != self.cpus:
+            self.changed = resized and self.serial != 0 and self.last is not None
+            self.serial, self.workers, self.cpus = attempt.serial, found.workers, found.cpus
+            self.since_s, self.first, self.gap = now_s, None, None
+            self.grown = [(at_s, n) for at_s, n in self.grown if n <= self.workers]
+        self._report(job.progress, attempt)
+
+    def _report(self, progress: Progress | None, attempt: Attempt) -> None:
+        if progress is None or progress.step is None or progress.at.boot != attempt.launched.boot:
+            return
+        at_s, step = progress.at.boot_s, progress.step
+        if at_s < self.since_s:
+            self.last = at_s, step
+            return
+        if self.first is None or step < self.first[1]:
+            if self.changed and self.last is not None and self.first is None:
+                self.gap = at_s - self.last[0], step - self.last[1]
+            self.first, self.changed = (at_s, step), False
+        self.last = at_s, step
+        passed_s, steps = at_s - self.first[0], step - self.first[1]
+        if passed_s > 0 and steps > 0:
+            if len(self.sizes) >= _MOST_SIZES and self.workers not in self.sizes:
+                self.sizes.pop(next(iter(self.sizes)))
+            self.sizes[self.workers] = passed_s / steps
+            if self.gap is not None:
+                gap_s, gap_steps = self.gap
+                self.cost_s = max(0.0, gap_s - gap_steps * self.sizes[self.workers])
+
+    def measured_s(self, now_s: float) -> float:
+        """Return for how long the present setting has been measured."""
+        return 0.0 if self.first is None else max(0.0, now_s - self.first[0])
+
+    def change_s(self, job: Job) -> float:
+        """Return what a change costs, in seconds without a step."""
+        if self.cost_s is not None:
+            return self.cost_s
+        return FIRST_COST_S + (job.save_s or job.spec.checkpoint.cost_s or 0.0)
