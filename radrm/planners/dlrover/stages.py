@@ -124,8 +124,13 @@ def with_planned_workers(
 
 
 def hot_servers(used: Sequence[float], given: Sequence[float], high: float) -> list[int]:
-    """Return the numbers of the servers that use more than `high` of their CPUs."""
-    return [at for at, (u, a) in enumerate(zip(used, given, strict=True)) if u > high * a]
+    """Return the numbers of the servers that use more than `high` of their CPUs, unlike others.
+
+    If all do, the load is even, and there are enough workers: more CPUs for all servers, then more
+    workers, and so on, would take all CPUs of the node.
+    """
+    hot = [at for at, (u, a) in enumerate(zip(used, given, strict=True)) if u > high * a]
+    return hot if len(hot) < len(given) else []
 
 
 def with_hot_replaced(

@@ -15,10 +15,10 @@ Tariq et al., section IV. A job starts with one server and two workers, which sh
 Reassigning comes first, because idle CPUs of one role would else look like a bottleneck of the
 other one; it needs no restart, either. The paper gives no order.
 
-A change has gained if the job is faster than it ever was by `least_gain`. After `patience` changes
-without gain the job returns to its best layout, and keeps it until it ends. (The paper: "until no
-further improvements can be achieved".) If nothing can change, because no CPU is free, that is no
-change.
+A change has gained if the job is faster by `least_gain` than after the last one that has. After
+`patience` changes without gain the job returns to its fastest layout, and keeps it until it ends.
+(The paper: "until no further improvements can be achieved".) While nothing can change, because no
+CPU is free, nothing is counted.
 
 A network that nobody reports counts as free.
 
@@ -58,8 +58,9 @@ class JobNote(Note):
     """What is known of a job. A sample has the speed, and the CPUs of each server and worker.
 
     `network` has the last samples of each server's network, `network_s` when they were reported.
-    `best` is the layout with the highest speed so far, `best_speed`. `misses`: changes in a row
-    without gain. `judged`: this layout has been compared. `done`: it keeps its layout.
+    `best` is the layout with the highest speed so far, `best_speed`. `gained_speed` is the speed
+    after the last change that has gained, `misses` the changes since. `judged`: this layout has
+    been compared. `done`: it keeps its layout.
     """
 
     samples: list[list[Any]] = field(default_factory=list)
@@ -67,6 +68,7 @@ class JobNote(Note):
     network_s: float | None = None
     best: Lists | None = None
     best_speed: float = 0.0
+    gained_speed: float = 0.0
     misses: int = 0
     judged: bool = False
     done: bool = False
@@ -74,7 +76,8 @@ class JobNote(Note):
     def begin(self, attempt: Attempt) -> None:
         Note.begin(self, attempt)
         # Another attempt begins with the first layout again.
-        self.best, self.best_speed, self.misses, self.done = None, 0.0, 0, False
+        self.best, self.best_speed, self.gained_speed = None, 0.0, 0.0
+        self.misses, self.done = 0, False
 
     def seen(self, layout: Layout, now_s: float) -> None:
         Note.seen(self, layout, now_s)
@@ -131,10 +134,10 @@ class Nearchus(Steering):
     network_part: float = 0.1
     """With more high samples than this part, a server's network is saturated (0 to 1)."""
     least_gain: float = 0.02
-    """A change has gained if the speed is higher than the best one by more than this part (0 to
-    10)."""
+    """A change has gained if the speed is higher by more than this part than after the last one
+    that has (0 to 10)."""
     patience: int = 3
-    """After so many changes without gain the best layout stays (1 to 1000)."""
+    """After so many changes without gain the fastest layout stays (1 to 1000)."""
     name: str = "nearchus"
 
     def __post_init__(self) -> None:
@@ -226,9 +229,11 @@ class Nearchus(Steering):
 
     def _judge(self, note: JobNote, has: Layout) -> None:
         """Compare this layout with the best one."""
-        note.judged = True
-        if note.best is None or note.speed > note.best_speed * (1 + self.least_gain):
-            note.best, note.best_speed, note.misses = as_lists(has), note.speed, 0
+        note.judged, speed = True, note.speed
+        if note.best is None or speed > note.best_speed:
+            note.best, note.best_speed = as_lists(has), speed
+        if speed > note.gained_speed * (1 + self.least_gain):
+            note.gained_speed, note.misses = speed, 0
         else:
             note.misses += 1
 
