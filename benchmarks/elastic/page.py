@@ -56,7 +56,8 @@ resize (5 s of standing still, 60 + 60 s for a restart) are assumed.
 _RULE = """\
 Beside the smallest size for all, `elastic` shortens the mean completion time by {gains} % at
 these loads. Its mean queue is {longer:.0f} s longer at most (a job waits while others give back)
-and {shorter:.0f} s shorter at best. With the largest size for all, jobs wait for several GPUs at once.
+and {shorter:.0f} s shorter at best. With the largest size for all, jobs wait for several GPUs at
+once.
 """
 
 LIMITS = """\
