@@ -235,5 +235,7 @@ def why_ended(outcome: Outcome, event: AttemptEnded, code: int | None) -> str | 
         request = f" when it asked for {show_mib(wanted)} more" if wanted else ""
         why = f"; {blame.why}" if blame is not None and blame.why is not None else ""
         return f"out of GPU memory{request}{why}"
+    if event.host_oom is not None:
+        return f"a task of role {event.host_oom} ran out of host memory"
     signals = [e.signal for e in event.exits if e.signal is not None]
     return f"killed by signal {signals[0]}" if signals else f"exit code {code}"
