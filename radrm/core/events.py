@@ -308,12 +308,15 @@ class SharesApplied(AttemptEvent):
 class ActionFailed(Event):
     """An action failed and has changed nothing. Late for an action that is not pending any more.
 
-    `passing`: the reason lies with the server (a full disk) and can be over soon.
+    `passing`: the reason lies with the server (a full disk) and can be over soon. `stops`, of a
+    `Resize`: what the attempt holds is not certain, so it is stopped (PREEMPTED), with this reason;
+    until its end it keeps both placements.
     """
 
     action: Action
     reason: str
     passing: bool = False
+    stops: bool = False
 
 
 # ------------------------------------------------------------------ from planners

@@ -9,6 +9,7 @@ The files, in the order in which they may import one another:
     intake       from the spool to jobs (a folder)
     checkpoints  the folder of each job for its checkpoints
     launching    plan a launch: environment and logs
+    elastic      attempts whose tasks change while they run (a folder)
     watching     a thread that submits the `.rad` files of watched folders
     probing      measure the CUDA context, by a job
     wakeups      what wakes the loop's thread

@@ -21,7 +21,9 @@ from radrm.core.records import Attempt, HostUse, Job
 from radrm.core.scheduler import Scheduler
 from radrm.core.units import show_mib
 from radrm.core.words import CheckpointKind, Collocation
-from radrm.daemon.launching import cpus_of, weight_of
+from radrm.daemon.elastic.ends import exits_of, host_oom_of
+from radrm.daemon.launching import cpus_of, memory_of, most_memory_of, weight_of
+from radrm.daemon.progress import Reports
 from radrm.errors import StoreError
 from radrm.host.attempts.evidence import Ended, Lost, Running, Saved, Started, Void
 from radrm.host.attempts.launcher import Launcher
@@ -46,12 +48,14 @@ class Attempts:
         store: Store,
         launcher: Launcher,
         mps: Mps | None,
+        reports: Reports,
     ) -> None:
         self._clock = clock
         self._scheduler = scheduler
         self._store = store
         self._launcher = launcher
         self._mps = mps
+        self._reports = reports
 
     def adopt(self) -> list[ev.Event]:
         """Adopt the attempts that an earlier daemon left; return what became of them."""
@@ -69,6 +73,9 @@ class Attempts:
             if isinstance(found, Running):
                 shares = attempt.placement.shares
                 self._launcher.restore_shares(attempt.serial, cpus_of(shares), weight_of(shares))
+                mib = memory_of(job, shares)
+                if mib is not None:
+                    self._launcher.set_memory(attempt.serial, mib, most_memory_of(job))
             if isinstance(found, Lost) and not found.began:
                 found = Void()  # daemon and runner both died in the launch: nothing ran
             adopted.append((job, attempt, found))
@@ -134,14 +141,17 @@ class Attempts:
 
     def used(self) -> list[ev.Event]:
         """The event that tells what the live attempts have used of the server, if that is known."""
-        if not self._launcher.account:
-            return []
         now, uses = self._clock.now(), []
         for job, attempt in self._scheduler.snapshot.running:
+            told = self._reports.uses(attempt.serial)
+            if not (self._launcher.account or told or job.spec.memory_range_mib is not None):
+                continue
+            its = {(task.role, task.number) for task in attempt.tasks}
+            tasks = tuple(use for use in told if (use.role, use.number) in its)
             found = self._launcher.counted(attempt.serial)
-            if found != Counted():
-                use = HostUse(now, found.cpu_s, found.memory_mib, found.block_bytes)
-                uses.append((job.id, attempt.serial, use))
+            if found != Counted() or tasks:
+                counted = found.cpu_s, found.memory_mib, found.block_bytes
+                uses.append((job.id, attempt.serial, HostUse(now, *counted, tasks=tasks)))
         return [ev.HostUsed(at=now, uses=tuple(uses))] if uses else []
 
     def _events_of(
@@ -172,11 +182,12 @@ class Attempts:
                 job_id=job_id,
                 serial=serial,
                 happened=found.at,
-                exits=(found.exit,) if found.never_started is None else (),
+                exits=exits_of(attempt, found) if found.never_started is None else (),
                 oom=next(filter(None, (classify(found.exit, t) for t in found.tails)), None),
                 never_started=found.never_started,
                 passing=found.passing,
-                failure=_why_failed(found),
+                host_oom=host_oom_of(job, attempt, found),
+                failure=_why_failed(job, attempt, found),
                 saved=found.saved.progress,
                 saved_since_asked=_saved_since_asked(attempt, found.saved),
             )
@@ -210,12 +221,12 @@ def _saved_since_asked(attempt: Attempt, saved: Saved) -> bool:
     return asked is not None and newest is not None and newest.is_after(asked)
 
 
-def _why_failed(found: Ended) -> str | None:
+def _why_failed(job: Job, attempt: Attempt, found: Ended) -> str | None:
     """Why an attempt has failed whatever its exit code; None if the exit code decides.
 
     After the kernel has killed one of its processes, no result of a job can be trusted.
     """
-    if found.exceeded_mib is None:
+    if found.exceeded_mib is None or host_oom_of(job, attempt, found) is None:
         return None
     limit = show_mib(found.exceeded_mib)
     return f"host memory limit ({limit}) reached; ask for more with --memory"

@@ -20,18 +20,31 @@ from radrm.core import actions as act
 from radrm.core import events as ev
 from radrm.core.constraints.proposal import changes_cpus
 from radrm.core.decision import Decision
-from radrm.core.records import Attempt, Device, Job
+from radrm.core.records import Attempt, Device, Job, Share
 from radrm.core.scheduler import Scheduler
-from radrm.core.words import Collocation, Outcome
+from radrm.core.words import Collocation, Outcome, Resizing
+from radrm.daemon.elastic.placements import placement_text, shares_text
+from radrm.daemon.elastic.resizes import Resizes
 from radrm.daemon.intake.estimation import Estimation
-from radrm.daemon.launching import Site, cpus_of, plan_launch, weight_of
-from radrm.errors import RadrmError
+from radrm.daemon.launching import (
+    Site,
+    cpus_of,
+    memory_of,
+    most_memory_of,
+    plan_launch,
+    task_environments,
+    weight_of,
+)
+from radrm.errors import RadrmError, Refused
 from radrm.estimators.history import WAITING
+from radrm.host.attempts.elastic import names
+from radrm.host.attempts.elastic.folders import Done
 from radrm.host.attempts.launcher import Launcher
-from radrm.host.clock import Clock
+from radrm.host.clock import Clock, boot_id
 from radrm.host.planning.service import PlanningService
 from radrm.host.storage.runs import Run
 from radrm.host.storage.store import Store
+from radrm.host.storage.submitted import Submission
 from radrm.host.transient import may_pass
 
 log = logging.getLogger("radrm")
@@ -56,6 +69,7 @@ class Effects:
         estimation: Estimation,
         planning: PlanningService,
         site: Site,
+        resizes: Resizes,
         read_soon: Callable[[], None],
         post: Callable[[ClientsEnded | ev.Event], None],
     ) -> None:
@@ -66,6 +80,7 @@ class Effects:
         self._estimation = estimation
         self._planning = planning
         self._site = site
+        self._resizes = resizes
         self._read_soon = read_soon
         self._post = post
         self._handlers: dict[type[act.Action], Callable[[Any], ev.Event | None]] = {
@@ -74,6 +89,7 @@ class Effects:
             act.Kill: self._kill,
             act.SendSignal: self._send_signal,
             act.TakeCheckpoint: self._take_checkpoint,
+            act.Resize: self._resize,
             act.ApplyShares: self._apply_shares,
             act.EstimateJob: self._estimate,
             act.TakeReadings: self._take_readings,
@@ -86,10 +102,7 @@ class Effects:
         if self._is_over(action):
             return []
         try:
-            handler = self._handlers.get(type(action))
-            if handler is None:
-                raise RadrmError("this daemon cannot do that yet")
-            done = handler(action)
+            done = self._handlers[type(action)](action)
         except Exception as error:
             reason = str(error)
             if isinstance(error, (RadrmError, OSError, ValueError)):
@@ -137,6 +150,7 @@ class Effects:
             if isinstance(record, Attempt) and record.ended is not None:
                 if not self._launcher.is_live(record.serial):
                     self._launcher.forget(record.serial)
+                    self._site.elastic.remove(record.serial)
                 self._site.reports.close(record.serial)
                 if record.outcome is not None and record.outcome is not Outcome.COMPLETED:
                     how = record.outcome.value
@@ -159,6 +173,8 @@ class Effects:
         site.checkpoints.make(job.id, submission.uid, submission.gid)
         progress = site.reports.open(job, action.serial)
         plan = plan_launch(action, job, submission, devices, site, progress)
+        if job.spec.resizing is Resizing.LIVE:
+            self._make_folder(action, job, submission, devices)
         if site.mps is not None:
             client = action.placement.collocation is Collocation.MPS
             site.mps.prepare(action.placement.devices, client)
@@ -170,6 +186,17 @@ class Effects:
             ", ".join(str(d.index) for d in devices) or "no device",
             action.placement.collocation.value,
         )
+
+    def _make_folder(
+        self, action: act.Launch, job: Job, submission: Submission, devices: Sequence[Device]
+    ) -> None:
+        """Make the folder of an attempt whose tasks can change, with its first placement."""
+        site, placement = self._site, action.placement
+        its = task_environments(job, placement, action.cap_mib, submission, devices, site)
+        grace_s = self._clock.real_s(site.grace_s)
+        text = placement_text(placement, 1, its, grace_s, None, boot_id())
+        files = {names.placement(1): text}
+        site.elastic.make(action.serial, submission.uid, submission.gid, files)
 
     def _terminate(self, action: act.Terminate) -> None:
         self._launcher.terminate(self._attempt(action).serial)
@@ -200,14 +227,43 @@ class Effects:
 
         self._launcher.ask(self._attempt(action).serial, wanted.number, fail)
 
+    def _resize(self, action: act.Resize) -> None:
+        self._resizes.begin(action)
+
     def _apply_shares(self, action: act.ApplyShares) -> ev.SharesApplied:
-        """Change the CPU cap and weight. The core keeps an SM fraction for the next attempt."""
-        serial, shares = self._attempt(action).serial, action.shares
-        if changes_cpus(self._attempt(action), shares):
-            self._launcher.set_shares(serial, cpus_of(shares), weight_of(shares))
+        """Change the CPU cap and weight, and the limit of host memory, which only grows.
+
+        The core keeps an SM fraction for the next attempt. `radrun` divides the CPUs of an attempt
+        among its tasks; it can do so also where no control group limits them.
+        """
+        attempt, job, shares = self._attempt(action), self._job(action.job_id), action.shares
+        serial, before = attempt.serial, attempt.placement.shares
+        if changes_cpus(attempt, shares):
+            live = job.spec.resizing is Resizing.LIVE
+            try:
+                self._launcher.set_shares(serial, cpus_of(shares), weight_of(shares))
+            except Refused:
+                if not live:
+                    raise
+            if live:
+                self._tell_shares(job, serial, shares)
+        mib, most = memory_of(job, shares), most_memory_of(job)
+        grows = mib is not None and mib > (memory_of(job, before) or mib)
+        if mib is not None and grows and not self._launcher.set_memory(serial, mib, most):
+            raise Refused("its limit of host memory cannot be changed")
         return ev.SharesApplied(
             at=self._clock.now(), job_id=action.job_id, serial=serial, shares=shares
         )
+
+    def _tell_shares(self, job: Job, serial: int, shares: Sequence[Share]) -> None:
+        """Tell `radrun` the CPUs of each task."""
+
+        def then(done: Done | None) -> None:  # in another thread
+            error = done[0].get("error") if done else "no answer"
+            if error is not None:
+                log.warning("job %s is not told its CPUs: %s", job.label, error)
+
+        self._site.elastic.act(serial, [("put", names.SHARES, shares_text(shares))], then)
 
     def _estimate(self, action: act.EstimateJob) -> None:
         self._estimation.begin(self._job(action.job_id))

@@ -9,16 +9,20 @@ from __future__ import annotations
 import os
 import secrets
 import socket
+import sys
+import sysconfig
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import radrm
 from radrm.core.actions import Launch
-from radrm.core.records import Device, Job, Share
-from radrm.core.words import CheckpointKind, Collocation
+from radrm.core.records import Device, Job, Placement, Share
+from radrm.core.words import CheckpointKind, Collocation, Resizing
 from radrm.daemon.checkpoints import Checkpoints
 from radrm.daemon.intake.envelopes import user_name
 from radrm.daemon.progress import Reports
+from radrm.host.attempts.elastic.folders import ElasticFolders
+from radrm.host.attempts.elastic.names import FOLDER_VARIABLE
 from radrm.host.attempts.plan import LaunchPlan
 from radrm.host.mps.interface import Access, Mps
 from radrm.host.storage.submitted import Submission
@@ -44,9 +48,13 @@ _SHARING_VARIABLES = {
 # The kernel limits CPU time, and a job still sees every CPU of the server. A program that starts a
 # thread for each would spend its time in being stopped. A job that sets these keeps its values.
 _THREAD_VARIABLES = ("OMP_NUM_THREADS", "PYTHON_CPU_COUNT")
-_REPORT_PY = os.path.join(os.path.dirname(radrm.__file__), "report.py")
+_PACKAGE = os.path.dirname(radrm.__file__)
+_REPORT_PY = os.path.join(_PACKAGE, "report.py")
 """What a job's program imports or copies to report its progress, also where radrm is not
 installed."""
+_ELASTIC_PY = os.path.join(_PACKAGE, "elastic.py")
+"""The same for a program whose tasks can change."""
+_LAUNCHER = "radrun"
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +67,7 @@ class Site:
     device_ids: str
     checkpoints: Checkpoints
     reports: Reports
+    elastic: ElasticFolders
     extra: Mapping[str, str]
     mps: Mps | None
     drop_privileges: bool
@@ -106,7 +115,8 @@ def plan_launch(
         grace_s=site.grace_s,
         kill_grace_s=site.kill_grace_s,
         cpus=cpus_of(action.placement.shares),
-        memory_mib=memory_of(action.placement.shares),
+        memory_mib=memory_of(job, action.placement.shares),
+        memory_most_mib=most_memory_of(job),
         cpu_weight=weight_of(action.placement.shares),
         progress_pattern=options.progress_pattern,
         progress_file=options.progress_file,
@@ -128,11 +138,19 @@ def weight_of(shares: Iterable[Share]) -> float | None:
     return sum(1.0 if weight is None else weight for weight in weights.values())
 
 
-def memory_of(shares: Iterable[Share]) -> int | None:
-    """The host memory of all tasks together; None if a task has no limit."""
+def memory_of(job: Job, shares: Iterable[Share]) -> int | None:
+    """The host memory of all tasks of a job together; None if a task has no limit."""
     limits = {(share.role, share.task): share.memory_mib for share in shares}
     known = [mib for mib in limits.values() if mib is not None]
-    return sum(known) if known and len(known) == len(limits) else None
+    # The first task books the whole job's memory, if that has a range.
+    whole = job.spec.memory_range_mib is not None or len(known) == len(limits)
+    return sum(known) if known and whole else None
+
+
+def most_memory_of(job: Job) -> int | None:
+    """The host memory to which a job's limit may grow while it runs; None if it may not."""
+    span = job.spec.memory_range_mib
+    return None if span is None else span[1]
 
 
 def job_environment(
@@ -148,25 +166,16 @@ def job_environment(
     environment = {k: v for k, v in submitted.items() if k not in _DEVICE_VARIABLES}
     if action.shared:
         environment = {**_SHARING_VARIABLES, **environment}
-    cpus = cpus_of(action.placement.shares)
-    if cpus is not None:
-        environment = dict.fromkeys(_THREAD_VARIABLES, str(max(1, int(cpus)))) | environment
-    client = action.placement.collocation is Collocation.MPS and site.mps is not None
-    # An MPS control daemon numbers its GPUs from 0, so indices would mean other GPUs there.
-    by_index = (options.device_ids or site.device_ids) == "index" and not client
-    names = [str(d.index) if by_index else d.uuid for d in devices]
-    reserved = [s.reserved_mib for s in action.placement.shares if s.device is not None]
+    placement = action.placement
+    environment = _thread_variables(placement.shares) | environment
     environment |= {
         **site.extra,
-        "CUDA_VISIBLE_DEVICES": ",".join(names),
-        "NVIDIA_VISIBLE_DEVICES": ",".join(names) or "void",
+        **_device_variables(placement, placement.shares, devices, action.cap_mib, options, site),
         "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
         "RADRM_JOB_ID": str(job.id),
         "RADRM_JOB_NAME": job.spec.name,
         "RADRM_ATTEMPT": str(action.number),
         "RADRM_ARRAY_TASK_ID": str(job.array.index) if job.array is not None else "",
-        "RADRM_GPU_MEMORY_MIB": str(action.cap_mib or min(reserved, default=0) or ""),
-        "RADRM_CPUS": "" if cpus is None else f"{cpus:g}",
         "RADRM_CHECKPOINT_DIR": os.path.join(site.checkpoints.path, str(job.id)),
         "RADRM_PROGRESS": progress,
         "RADRM_REPORT_PY": _REPORT_PY,
@@ -174,15 +183,86 @@ def job_environment(
     }
     if job.spec.checkpoint.kind is not CheckpointKind.NONE:
         environment["RADRM_CHECKPOINT_SIGNAL"] = str(job.spec.checkpoint.number)
+    if job.spec.resizing is Resizing.LIVE:
+        environment[FOLDER_VARIABLE] = site.elastic.of(action.serial)
+        environment["RADRM_ELASTIC_PY"] = _ELASTIC_PY
+    environment |= dict(options.env)
+    if job.spec.resizing is Resizing.LIVE:
+        # At the end, so that no other program is found there first.
+        path = environment.get("PATH", os.defpath)
+        environment["PATH"] = f"{path}{os.pathsep}{_folder_of_launcher()}"
+    return environment
+
+
+def task_environments(
+    job: Job,
+    placement: Placement,
+    cap_mib: int | None,
+    submission: Submission,
+    devices: Sequence[Device],
+    site: Site,
+) -> dict[tuple[str, int], dict[str, str]]:
+    """What the environment of each task, by role and number, has in place of the attempt's.
+
+    `devices` are those of the placement, in order. Raises `RadrmError` as `plan_launch` does.
+    """
+    options = submission.job_file().options
+    own, found = dict(options.env), {}
+    for task in dict.fromkeys((share.role, share.task) for share in placement.shares):
+        shares = [s for s in placement.shares if (s.role, s.task) == task]
+        uuids = {share.device for share in shares}
+        its = [device for device in devices if device.uuid in uuids]
+        threads = _thread_variables(shares)
+        variables = {k: v for k, v in threads.items() if k not in submission.envelope.environment}
+        variables |= _device_variables(placement, shares, its, cap_mib, options, site)
+        found[task] = {key: text for key, text in variables.items() if key not in own}
+    return found
+
+
+def _thread_variables(shares: Iterable[Share]) -> dict[str, str]:
+    """The variables that tell programs how many threads to start for these shares."""
+    cpus = cpus_of(shares)
+    return {} if cpus is None else dict.fromkeys(_THREAD_VARIABLES, str(max(1, int(cpus))))
+
+
+def _device_variables(
+    placement: Placement,
+    shares: Sequence[Share],
+    devices: Sequence[Device],
+    cap_mib: int | None,
+    options: Options,
+    site: Site,
+) -> dict[str, str]:
+    """The variables about these shares of a placement, and their devices."""
+    client = placement.collocation is Collocation.MPS and site.mps is not None
+    # An MPS control daemon numbers its GPUs from 0, so indices would mean other GPUs there.
+    by_index = (options.device_ids or site.device_ids) == "index" and not client
+    names = [str(d.index) if by_index else d.uuid for d in devices]
+    reserved = [s.reserved_mib for s in shares if s.device is not None]
+    cpus = cpus_of(shares)
+    found = {
+        "CUDA_VISIBLE_DEVICES": ",".join(names),
+        "NVIDIA_VISIBLE_DEVICES": ",".join(names) or "void",
+        "RADRM_GPUS": str(len(placement.devices)),
+        "RADRM_GPU_MEMORY_MIB": str(cap_mib or min(reserved, default=0) or ""),
+        "RADRM_CPUS": "" if cpus is None else f"{cpus:g}",
+    }
     if site.mps is not None and devices:
         uuids = [device.uuid for device in devices]
         if client:
-            fraction = action.placement.sm_fraction
             access = site.mps.access(uuids)
-            environment |= client_environment(access, uuids, action.cap_mib, fraction)
+            found |= client_environment(access, uuids, cap_mib, placement.sm_fraction)
         elif site.mps.empty_pipes is not None:
-            environment["CUDA_MPS_PIPE_DIRECTORY"] = site.mps.empty_pipes
-    return environment | dict(options.env)
+            found["CUDA_MPS_PIPE_DIRECTORY"] = site.mps.empty_pipes
+    return found
+
+
+def _folder_of_launcher() -> str:
+    """Where `radrun` lies: beside the program of this daemon, or where scripts are installed."""
+    places = [os.path.dirname(os.path.abspath(sys.argv[0])), os.path.dirname(sys.executable)]
+    places.append(sysconfig.get_path("scripts"))
+    found = (place for place in places if os.access(os.path.join(place, _LAUNCHER), os.X_OK))
+    return next(found, places[1])
 
 
 def client_environment(

@@ -23,6 +23,7 @@ from radrm.core.scheduler import Scheduler
 from radrm.daemon.attempts import Attempts
 from radrm.daemon.decisions import RETRY_S, Decisions
 from radrm.daemon.effects import ClientsEnded, Effects
+from radrm.daemon.elastic.resizes import Resizes
 from radrm.daemon.intake.estimation import Estimation
 from radrm.daemon.intake.scan import Scan
 from radrm.daemon.launching import Site
@@ -94,7 +95,21 @@ class Loop:
         self._monitor = parts.monitor(self.post)
         self._scan = Scan(self, parts.arrivals, parts.estimation)
         self._attempts = Attempts(
-            parts.clock, parts.scheduler, parts.store, parts.launcher, parts.site.mps
+            parts.clock,
+            parts.scheduler,
+            parts.store,
+            parts.launcher,
+            parts.site.mps,
+            parts.site.reports,
+        )
+        self._resizes = Resizes(
+            parts.clock,
+            parts.scheduler,
+            parts.store,
+            parts.launcher,
+            parts.site,
+            self._wakeups.wake,
+            self._monitor.read_soon,
         )
         effects = Effects(
             parts.clock,
@@ -104,6 +119,7 @@ class Loop:
             parts.estimation,
             parts.planning,
             parts.site,
+            self._resizes,
             self._monitor.read_soon,
             self.post,
         )
@@ -191,6 +207,7 @@ class Loop:
         self.process([nodes, first, *adopted, ev.AttemptsAdopted(at=self.clock.now())])
         self.parts.site.checkpoints.remove_left(self.store.ended_owner)
         self.reports.adopt(self.scheduler.snapshot.running)
+        self.parts.site.elastic.remove_left(self.parts.launcher.live)
         self._monitor.start(first.devices)
         while not self.stopping:
             self._wait()
@@ -205,7 +222,8 @@ class Loop:
         elif self.unsaved:
             seconds = RETRY_S
         else:
-            due = (self._rescan_at, self._decisions.wake_at, self.reports.due_s)
+            resizes_s = self._resizes.due_s
+            due = (self._rescan_at, self._decisions.wake_at, self.reports.due_s, resizes_s)
             until = min(each for each in due if each is not None)
             seconds = max(0.0, self.clock.real_s(until - self.clock.now().boot_s))
         # While the store is full, no result of an end could be saved; the wait would not sleep.
@@ -221,6 +239,8 @@ class Loop:
         if not self.unsaved:
             ends = self._attempts.events()
             self.process([*self.reports.events(), *self.reports.last_of(ends), *ends])
+            self._resizes.look_soon(self.reports.resized())
+            self.process(self._resizes.events())
         # Drain only what is queued now, so that a busy client cannot starve events.
         for _ in range(self._inbox.qsize()):
             self._take(self._inbox.get_nowait())

@@ -36,6 +36,7 @@ from radrm.daemon.serving.server import Server
 from radrm.daemon.views.expected import Foresight
 from radrm.daemon.watching import Watching
 from radrm.errors import DeviceError, Refused, UsageError, plain
+from radrm.host.attempts.elastic.folders import ElasticFolders
 from radrm.host.attempts.launcher import Launcher
 from radrm.host.clock import Clock, site_zone
 from radrm.host.estimation.asking import Asking
@@ -157,6 +158,7 @@ def run(gpus: str | None, time_scale: float, settings: Sequence[str]) -> None:
                     config.progress.interval_s,
                     interval_s * devices.clock.scale,
                 ),
+                elastic=ElasticFolders(paths.elastic, os.getuid() == 0),
                 extra=devices.environment,
                 mps=devices.mps,
                 drop_privileges=os.getuid() == 0,
@@ -205,6 +207,7 @@ def run(gpus: str | None, time_scale: float, settings: Sequence[str]) -> None:
             watching.close()
             service.close()
             planning.close()
+            parts.site.elastic.close()
             if devices.mps is not None:
                 devices.mps.close()
             if devices.limits is not None:

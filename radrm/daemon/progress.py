@@ -12,6 +12,9 @@ its last report comes before its end.
 A `saved` that was sent within the second before a request answers it, too: it names the step that
 is saved, so the core never believes more than is saved.
 
+What tasks use is remembered here, and counts with what the control groups have counted
+(`attempts.py`). That a launcher has answered a resize is only a hint (`elastic/resizes.py`).
+
 Reports are volatile (`core/decision.py`) and cost no transaction. Those sent while no daemon runs
 are lost. What is dropped is counted; the counts of this daemon's attempts are in its memory only.
 """
@@ -22,13 +25,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from radrm.core import events as ev
-from radrm.core.records import Attempt, Instant, Job
+from radrm.core.records import Attempt, Instant, Job, TaskUse
 from radrm.core.scheduler import Scheduler
 from radrm.core.snapshot import Snapshot
 from radrm.core.words import ActionKind
 from radrm.host.clock import Clock
 from radrm.host.progress.receiver import Receiver
-from radrm.host.progress.reports import BadReport, Latest, parse
+from radrm.host.progress.reports import MOST_TASKS, BadReport, Latest, parse, parse_use
 
 MOST_AT_ONCE = 16
 """Datagrams of one attempt that are read in one round."""
@@ -59,6 +62,7 @@ class _Sender:
     latest: Latest = field(default_factory=Latest)
     fresh: bool = False
     saved: bool = False
+    uses: dict[tuple[str, int], TaskUse] = field(default_factory=dict)
     next_s: float = float("-inf")
     """Boot-time second from which the limit allows the next event."""
 
@@ -88,6 +92,7 @@ class Reports:
         self._waiting: dict[int, _Sender] = {}
         """Those that have something to say."""
         self._dropped: dict[int, Dropped] = {}
+        self._resized: set[int] = set()
 
     # ------------------------------------------------------------- attempts come and go
 
@@ -153,6 +158,16 @@ class Reports:
                 found += self._said(sender, now)
         return found
 
+    def uses(self, serial: int) -> tuple[TaskUse, ...]:
+        """What each task of an attempt has used, as far as its launcher has told."""
+        sender = self._senders.get(serial)
+        return () if sender is None else tuple(sender.uses[key] for key in sorted(sender.uses))
+
+    def resized(self) -> set[int]:
+        """The attempts that have said, since the last call, that they answered a resize."""
+        found, self._resized = self._resized, set()
+        return found
+
     def dropped(self, serial: int) -> Dropped | None:
         """What was dropped of an attempt; None: nothing that this daemon knows of."""
         return self._dropped.get(serial)
@@ -164,10 +179,16 @@ class Reports:
         datagrams = self._receiver.read(sender.serial, most)
         for datagram in datagrams:
             try:
-                report = parse(datagram)
+                report, uses = parse(datagram), parse_use(datagram)
             except BadReport as bad:
                 self._drop(sender.serial, str(bad))
                 continue
+            for use in uses:
+                if len(sender.uses) < MOST_TASKS or (use.role, use.number) in sender.uses:
+                    sender.uses[use.role, use.number] = use
+            if report.pop("resized", None) is not None:
+                self._resized.add(sender.serial)
+                sender.uses.clear()  # other tasks run now
             if report:
                 sender.latest.take(report, now)
                 sender.fresh = True

@@ -64,6 +64,12 @@ class Clock:
             return self.at(boot_s)
         return Instant(boot_s, wall_s, _short(boot) + ("" if self.scale == 1.0 else "x?"))
 
+    def real_boot_s(self, boot_s: float) -> float:
+        """The real time since boot at which this clock shows `boot_s`."""
+        if self.scale == 1.0:
+            return boot_s
+        return self.anchor_boot_s + (boot_s - self.anchor_boot_s) / self.scale
+
     def real_s(self, scaled_s: float) -> float:
         """How many real seconds a delay on this clock takes."""
         return scaled_s / self.scale

@@ -17,7 +17,8 @@ def adopted(world: World, found: object) -> Any:
     """The launcher of a daemon that adopts the world's attempts; all have become `found`."""
     launcher = Mock(**{"adopt.return_value": found, "serials.return_value": []})
     clock = SimpleNamespace(now=lambda: world.now)
-    attempts = Attempts(clock, world.scheduler, Mock(), launcher, None)  # type: ignore[arg-type]
+    others: Any = {"mps": None, "reports": Mock()}
+    attempts = Attempts(clock, world.scheduler, Mock(), launcher, **others)  # type: ignore[arg-type]
     attempts.adopt()
     return launcher
 

@@ -27,7 +27,8 @@ def effects_of(world: World) -> Any:
     launcher = Mock(**{"is_live.return_value": False})
     clock = SimpleNamespace(now=lambda: world.now)
     site = SimpleNamespace(mps=None)
-    others: Any = {name: Mock() for name in ("estimation", "planning", "read_soon", "post")}
+    names = ("estimation", "planning", "resizes", "read_soon", "post")
+    others: Any = {name: Mock() for name in names}
     return Effects(clock, world.scheduler, Mock(), launcher, site=site, **others)  # type: ignore[arg-type]
 
 
@@ -131,7 +132,16 @@ def test_the_caps_of_all_tasks_together(
     memory_mib: int | None,
 ) -> None:
     shares = [Share(None, task=t, cpus=c, memory_mib=m) for t, c, m in tasks]
-    assert (cpus_of(shares), memory_of(shares)) == (cpus, memory_mib)
+    _, job, _ = launched()
+    assert (cpus_of(shares), memory_of(job, shares)) == (cpus, memory_mib)
+
+
+def test_the_first_task_books_the_memory_of_a_job_that_has_a_range() -> None:
+    _, job, _ = launched()
+    shares = [Share(None, memory_mib=64), Share(None, task=1)]
+    assert memory_of(job, shares) is None
+    ranged = replace(job, spec=replace(job.spec, memory_range_mib=(64, 256)))
+    assert memory_of(ranged, shares) == 64
 
 
 def test_a_defect_after_the_runner_has_started_is_left_to_the_next_daemon() -> None:

@@ -157,7 +157,7 @@ def _record_end(state: State, job: Job, attempt: Attempt, event: AttemptEnded) -
             outcome=outcome,
             exit_code=code,
             reason=why_stopped(job, attempt.stop, attempt.requested)
-            or why_ended(outcome, event, code),
+            or why_ended(outcome, event, code, attempt.tasks),
             usage=usage,
             reported=reported(attempt, job.progress),
             pending=(),

@@ -55,19 +55,24 @@ def start(state: State, job: Job, placement: Placement, planner: str | None = No
     job = state.move(job, Trigger.START, attempts=attempt.number, reason=None, pause=None)
     expect(state, job, attempt, ActionKind.LAUNCH)
     occupy(state, job, state.attempts[job.id], placement)
-    reserved = [mib for mib in placement.reserved().values() if mib is not None]
-    # On an idle device a recovered job has all memory; a cap could kill it again.
-    capped = bool(reserved) and job.need_mib is not None and not job.recovers_idle
     state.act(
         Launch(
             job_id=job.id,
             serial=serial,
             number=attempt.number,
             placement=placement,
-            cap_mib=min(reserved) if capped else None,
+            cap_mib=cap_of(job, placement),
             shared=not placement.collocation.whole_device,
         )
     )
+
+
+def cap_of(job: Job, placement: Placement) -> int | None:
+    """Return the memory cap per GPU of a job's processes there, in MiB; None: no cap."""
+    reserved = [mib for mib in placement.reserved().values() if mib is not None]
+    # On an idle device a recovered job has all memory; a cap could kill it again.
+    capped = job.need_mib is not None and not job.recovers_idle
+    return min(reserved, default=None) if capped else None
 
 
 def _goes_on_from(job: Job, now: Instant) -> Progress:

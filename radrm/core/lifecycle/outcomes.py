@@ -16,6 +16,7 @@ from radrm.core.records import (
     PlannerRequest,
     Progress,
     Stop,
+    Task,
 )
 from radrm.core.units import show_mib, show_seconds
 from radrm.core.words import ActionKind, CheckpointKind, Outcome, Quantity, StopReason
@@ -181,9 +182,12 @@ def with_measured(job: Job, attempt: Attempt) -> Job:
 
 
 def exit_code_of(exits: tuple[Exit, ...]) -> int | None:
-    """Return the highest of the tasks' exit codes, as a shell reports them; None if unknown."""
-    codes = [e.shell_code for e in exits]
-    return max((c for c in codes if c is not None), default=None)
+    """Return the highest of the tasks' exit codes, as a shell reports them; None if unknown.
+
+    A task that ended by TERM counts only if no other failed: its launcher has ended it for that.
+    """
+    codes = [e.shell_code for e in exits if e.shell_code is not None]
+    return max((c for c in codes if c not in (0, _BY_TERM)), default=max(codes, default=None))
 
 
 def standing(stop: Stop | None, event: AttemptEnded, end: Instant) -> Stop | None:
@@ -218,7 +222,9 @@ def why_stopped(job: Job, stop: Stop | None, requested: PlannerRequest | None = 
     return job.reason or stop.reason.value
 
 
-def why_ended(outcome: Outcome, event: AttemptEnded, code: int | None) -> str | None:
+def why_ended(
+    outcome: Outcome, event: AttemptEnded, code: int | None, tasks: tuple[Task, ...]
+) -> str | None:
     """Return why an attempt without a stop ended; None if it completed."""
     if outcome is Outcome.COMPLETED:
         return None
@@ -237,5 +243,10 @@ def why_ended(outcome: Outcome, event: AttemptEnded, code: int | None) -> str | 
         return f"out of GPU memory{request}{why}"
     if event.host_oom is not None:
         return f"a task of role {event.host_oom} ran out of host memory"
-    signals = [e.signal for e in event.exits if e.signal is not None]
-    return f"killed by signal {signals[0]}" if signals else f"exit code {code}"
+    failed = [(e, t) for e, t in zip(event.exits, tasks, strict=False) if e.shell_code == code]
+    one = failed[0] if len(failed) < len(tasks) and failed else None
+    signals = [e.signal for e in event.exits if e.signal is not None and e.shell_code == code]
+    if one is None:
+        return f"killed by signal {signals[0]}" if signals else f"exit code {code}"
+    how = f"was killed by signal {signals[0]}" if signals else f"ended with exit code {code}"
+    return f"task {one[1].number} ({one[1].role}) {how}"

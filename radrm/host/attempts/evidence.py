@@ -66,6 +66,19 @@ class Saved:
 
 
 @dataclass(frozen=True, slots=True)
+class TaskExit:
+    """How a task of the attempt has ended, as its launcher says.
+
+    `host_oom`: the kernel killed it at the job's limit of host memory.
+    """
+
+    role: str
+    number: int
+    exit: Exit
+    host_oom: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Ended:
     """The attempt's last process is gone.
 
@@ -83,6 +96,8 @@ class Ended:
     exceeded_mib: int | None = None
     """The host memory limit at which the kernel killed processes of it."""
     saved: Saved = Saved()
+    tasks: tuple[TaskExit, ...] = ()
+    """Of those that a launcher has told of."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,6 +139,7 @@ class Evidence:
             record.get("passing") is True,
             exceeded if type(exceeded) is int and exceeded > 0 else None,
             saved_in(record, self._clock),
+            _tasks_in(record),
         )
 
     def lost(self, event: str) -> Lost:
@@ -220,6 +236,18 @@ def saved_in(record: Mapping[str, Any], clock: Clock) -> Saved:
     numbers: dict[str, float] = {k: v for k, v in found.items() if k in saved.NUMBERS}
     at = moment(numbers.pop("at", None))
     return Saved(None if at is None else Progress(at, **numbers), newest)
+
+
+def _tasks_in(record: Mapping[str, Any]) -> tuple[TaskExit, ...]:
+    """Return the tasks in an exit record; those that the runner has not checked are left out."""
+    found = record.get("tasks")
+    try:
+        return tuple(
+            TaskExit(str(role), int(number), Exit(code, signal), host_oom is True)
+            for role, number, code, signal, host_oom in found or ()
+        )
+    except (TypeError, ValueError):
+        return ()
 
 
 def read_saved(attempts_by_serial: Mapping[int, Evidence]) -> dict[int, Saved]:

@@ -33,13 +33,13 @@ from radrm.host.attempts.evidence import (
 )
 from radrm.host.attempts.live import Ending, Live, readable
 from radrm.host.attempts.owners import LiveAttempt, PidOwners
-from radrm.host.attempts.plan import LaunchPlan, cannot_launch, launch_record
+from radrm.host.attempts.plan import LaunchPlan, cannot_launch, launch_record, remove_groups
 from radrm.host.clock import Clock
-from radrm.host.processes import cgroups, limits
+from radrm.host.processes import limits
 from radrm.host.processes.controllers import Controllers
 from radrm.host.processes.counted import Counted, counted
 from radrm.host.processes.identity import boot_id, identify, open_pidfd
-from radrm.host.processes.limits import Limits, is_of
+from radrm.host.processes.limits import Limits
 from radrm.host.processes.procfs import TOKEN_VARIABLE
 from radrm.host.processes.request import Asker
 from radrm.host.storage.files import fsync_folder
@@ -315,6 +315,12 @@ class Launcher:
             raise Refused(self.controllers.why_not("cpu") or "its CPUs cannot be limited")
         live.set_shares(live.limits.cpu, cpus, weight)
 
+    def set_memory(self, serial: int, mib: int, most_mib: int | None) -> bool:
+        """Change the limit of host memory of a live attempt; False if it keeps another one."""
+        live = self._live.get(serial)
+        group = live.limits.memory if live is not None else None
+        return group is None or limits.change_memory(group, mib, most_mib)
+
     def read_saved(self, serials: Iterable[int]) -> dict[int, Saved]:
         """Return what the jobs of these attempts have saved, by serial. It reads as their users."""
         return read_saved({i: Evidence(self._folder(i), self._clock) for i in serials})
@@ -329,12 +335,7 @@ class Launcher:
         if serial in self._live:
             raise ValueError(f"attempt {serial} has not ended")
         folder = self._folder(serial)
-        launch, _ = attempts.read_record(folder, attempts.LAUNCH)
-        group = launch["cgroup"] if launch is not None else None
-        if group is not None and is_of(group, serial):
-            cgroups.remove(group)
-        for group in Limits.of(launch, serial).groups:
-            cgroups.remove(group)
+        remove_groups(attempts.read_record(folder, attempts.LAUNCH)[0], serial)
         if not self._keep:
             self._remove_folder(serial)
 

@@ -11,7 +11,7 @@ from radrm.errors import StoreError
 from radrm.host.attempts import engines
 from radrm.host.processes import cgroups
 from radrm.host.processes.controllers import Controllers
-from radrm.host.processes.limits import Limits
+from radrm.host.processes.limits import Limits, is_of
 from radrm.host.processes.procfs import TOKEN_VARIABLE
 
 if TYPE_CHECKING:
@@ -26,7 +26,8 @@ class LaunchPlan:
     line says. `token` is a secret that marks the attempt's processes. `grace_s` and
     `kill_grace_s`, on the launcher's clock, are the times from TERM to KILL: of a stopped
     attempt, and of processes that outlive the main one. `cpus` and `memory_mib` (of the
-    host) None: no limit; `cpu_weight` None: 1. `progress_pattern`
+    host) None: no limit; `memory_most_mib`: its limit may grow up to this while it runs; None: it
+    may not. `cpu_weight` None: 1. `progress_pattern`
     and `progress_file` are the options of that name. Strings may hold surrogate
     escapes, as paths and environments of Unix do.
     """
@@ -50,6 +51,7 @@ class LaunchPlan:
     kill_grace_s: float = 2.0
     cpus: float | None = None
     memory_mib: int | None = None
+    memory_most_mib: int | None = None
     cpu_weight: float | None = None
     progress_pattern: str | None = None
     progress_file: str | None = None
@@ -75,6 +77,7 @@ def launch_record(
         plan.memory_mib,
         plan.cpu_weight,
         places["account"] if account else None,
+        plan.memory_most_mib,
     )
     environment = dict(plan.environment)
     environment.pop(TOKEN_VARIABLE, None)  # a job that submits a job has one
@@ -100,6 +103,15 @@ def launch_record(
         "limits": limits.as_fields(),
         "progress": _progress(plan),
     }
+
+
+def remove_groups(launch: Fields | None, serial: int) -> None:
+    """Remove the control groups that the launch record of an ended attempt names."""
+    group = launch["cgroup"] if launch is not None else None
+    if group is not None and is_of(group, serial):
+        cgroups.remove(group)
+    for group in Limits.of(launch, serial).groups:
+        cgroups.remove(group)
 
 
 def cannot_launch(serial: int, error: OSError) -> StoreError:

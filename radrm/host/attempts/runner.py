@@ -34,6 +34,7 @@ if not __package__:
 
 from radrm.host.attempts import folder as attempts
 from radrm.host.attempts import job_process, saved, tails
+from radrm.host.attempts.elastic import exits
 from radrm.host.processes import cgroups
 from radrm.host.processes.identity import Identity, identify
 from radrm.host.processes.limits import Limits
@@ -153,7 +154,7 @@ class Runner:
             self._end_leftovers()
             end = self._how_it_ended(errors)
             end["exceeded_mib"] = self._limits.exceeded_mib()
-            end |= saved.read_saved(self._launch)
+            end |= saved.read_saved(self._launch) | exits.read_exits(self._launch)
         for group in filter(None, (self._cgroup, *self._limits.groups)):
             cgroups.remove(group)
         return end
@@ -383,6 +384,7 @@ def _write_exit(folder: str, lock: int, end: Fields) -> bool:
             os.ftruncate(lock, 0)
         for tail in ("stderr_tail", "stdout_tail"):
             record[tail] = record[tail] and record[tail][-_SHORT_TAIL:]
+        record["tasks"] = None
         time.sleep(0.2)
 
 

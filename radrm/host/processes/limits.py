@@ -7,6 +7,10 @@ written to. The runner makes them, and moves the job in before its first instruc
 itself stays outside: the job's limit neither counts nor kills it. The kernel keeps the limits
 while no daemon runs.
 
+A limit of memory may grow while the job runs, up to `memory_most_mib`. In version 2 such a job is
+held back (`memory.high`) at `GROWS_AT` of its limit, so that the limit can grow before the kernel
+kills. A limit is lowered only if the job holds clearly less.
+
 A limit that cannot be set is no reason not to run the job: the amount is booked, and the reason
 is told. The runner imports this file before it starts a job, so it imports only what Python has
 loaded anyway.
@@ -32,6 +36,8 @@ _LEAST_QUOTA_US = 1_000
 """The kernel takes no smaller quota."""
 _SHARES, _WEIGHT = 1024, 100
 """The weight 1 of `cpu.shares` (version 1) and `cpu.weight` (version 2): the kernel's defaults."""
+GROWS_AT = 0.9
+"""The part of its limit of memory at which a job whose limit may grow is held back."""
 _SLACK = 1 << 20
 """Bytes below its limit at which a group may be when the kernel finds no memory for it."""
 _MOST_ROUNDS = 20
@@ -42,12 +48,21 @@ class Limits:
     """The groups of one attempt, and what it may use.
 
     `cpu` and `memory` are the paths of the groups with these limits, None where there can be
-    none. `cpus` and `memory_mib` None: no limit. `cpu_weight` None: the weight 1. `account` is a
+    none. `cpus` and `memory_mib` None: no limit; `memory_most_mib`: the limit may grow up to this,
+    None: it may not. `cpu_weight` None: the weight 1. `account` is a
     group of version 1 that counts CPU time, where that is wanted: then all groups are made. In
     version 2 every group counts it.
     """
 
-    __slots__ = ("account", "cpu", "cpu_weight", "cpus", "memory", "memory_mib")
+    __slots__ = (
+        "account",
+        "cpu",
+        "cpu_weight",
+        "cpus",
+        "memory",
+        "memory_mib",
+        "memory_most_mib",
+    )
 
     def __init__(
         self,
@@ -57,6 +72,7 @@ class Limits:
         memory_mib: int | None = None,
         cpu_weight: float | None = None,
         account: str | None = None,
+        memory_most_mib: int | None = None,
     ) -> None:
         self.account = account
         self.cpu = cpu
@@ -64,6 +80,7 @@ class Limits:
         self.memory = memory
         self.cpus = cpus
         self.memory_mib = memory_mib
+        self.memory_most_mib = memory_most_mib
 
     @classmethod
     def of(cls, record: dict[str, Any] | None, serial: int | str) -> Limits:
@@ -73,9 +90,10 @@ class Limits:
             return cls()  # of an earlier release
         paths = [found.get(key) for key in ("cpu", "memory", "account")]
         own = [p if isinstance(p, str) and is_of(p, serial) else None for p in paths]
-        mib = _amount(found.get("memory_mib"))
+        amounts = (_amount(found.get(key)) for key in ("memory_mib", "memory_most_mib"))
+        mib, most = (None if amount is None else int(amount) for amount in amounts)
         cpus, weight = _amount(found.get("cpus")), _amount(found.get("cpu_weight"))
-        return cls(own[0], own[1], cpus, None if mib is None else int(mib), weight, own[2])
+        return cls(own[0], own[1], cpus, mib, weight, own[2], most)
 
     def as_fields(self) -> dict[str, Any]:
         """What a launch record holds."""
@@ -121,7 +139,8 @@ class Limits:
         if self.cpu is not None and weight is not None and not set_weight(self.cpu, weight):
             return f"the control group {self.cpu} takes no CPU weight of {weight:g}"
         memory, mib = self.memory, self.memory_mib
-        if memory is not None and mib is not None and not _set_memory(memory, mib):
+        most = self.memory_most_mib
+        if memory is not None and mib is not None and not _set_memory(memory, mib, most):
             return f"the control group {memory} takes no limit of {mib} MiB"
         return None
 
@@ -129,7 +148,8 @@ class Limits:
         """The host memory limit at which the kernel killed processes; None if it killed none."""
         if self.memory is None or self.memory_mib is None:
             return None
-        return self.memory_mib if _was_exceeded(self.memory) else None
+        present = _limit_bytes(self.memory) >> 20  # it may have grown
+        return (present or self.memory_mib) if _was_exceeded(self.memory) else None
 
 
 def is_of(path: str, serial: int | str) -> bool:
@@ -169,14 +189,36 @@ def gather(group: str, processes: Callable[[], set[int]]) -> bool:
     return False
 
 
-def _set_memory(group: str, mib: int) -> bool:
+def change_memory(group: str, mib: int, most_mib: int | None = None) -> bool:
+    """Change the limit of memory of a running job. False: it has another limit than this.
+
+    It is not lowered to less than the job nearly uses: the kernel would kill its processes.
+    """
+    used = _number(group, "memory.current") or _number(group, "memory.usage_in_bytes")
+    if mib << 20 < _limit_bytes(group) and used > GROWS_AT * (mib << 20):
+        return False
+    return _set_memory(group, mib, most_mib)
+
+
+def _set_memory(group: str, mib: int, most_mib: int | None) -> bool:
     """Limit memory, and swap with it: a job at its limit must not slow down the server."""
+    limit = mib << 20
     if os.path.exists(os.path.join(group, "memory.max")):
         cgroups.limit(group, "memory.swap.max", 0)  # not there without swap
-        return cgroups.limit(group, "memory.max", mib << 20)
-    done = cgroups.limit(group, "memory.limit_in_bytes", mib << 20)
-    cgroups.limit(group, "memory.memsw.limit_in_bytes", mib << 20)
+        done = cgroups.limit(group, "memory.max", limit)
+        grows = most_mib is not None and mib < most_mib
+        cgroups.limit(group, "memory.high", int(GROWS_AT * limit) if grows else "max")
+        return done
+    # The limit with swap is never the lower one: to raise both, it comes first.
+    cgroups.limit(group, "memory.memsw.limit_in_bytes", limit)
+    done = cgroups.limit(group, "memory.limit_in_bytes", limit)
+    cgroups.limit(group, "memory.memsw.limit_in_bytes", limit)
     return done
+
+
+def _limit_bytes(group: str) -> int:
+    """The limit of memory of a group as it is now; 0: none."""
+    return _number(group, "memory.max") or _number(group, "memory.limit_in_bytes")
 
 
 def _was_exceeded(group: str) -> bool:

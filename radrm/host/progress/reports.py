@@ -1,9 +1,11 @@
 """What a datagram says of a job's progress, and what a job has said last.
 
 A datagram is UTF-8 text of at most 512 bytes: lines `key=value`. The keys are `step`, `total`,
-`epoch`, `loss`, `work_done` (0..1) and `saved` (the step that is saved); the values are numbers.
-Other keys are ignored, so that newer senders can say more. A datagram with a mistake is dropped
-as a whole: one half of a report would only mislead.
+`epoch`, `loss`, `work_done` (0..1), `data_wait` (0..1) and `saved` (the step that is saved); the
+values are numbers. A launcher of several tasks also says `resized` (a generation that it has
+answered) and `use.ROLE.N=CPU_S,MIB[,NETWORK]` for each task, in one or several datagrams. Other
+keys are ignored, so that newer senders can say more. A datagram with a mistake is dropped as a
+whole: one half of a report would only mislead.
 
 A newer value replaces what contradicts it: a step beyond the known total makes the total unknown.
 """
@@ -14,12 +16,18 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from math import isfinite
 
-from radrm.core.records import Instant, Progress
+from radrm.core.records import Instant, Progress, TaskUse
 
 MOST_BYTES = 512
 """The longest datagram."""
-_KEYS = frozenset({"step", "total", "epoch", "loss", "work_done", "saved"})
-_NEVER_NEGATIVE = ("step", "total", "epoch", "saved")
+MOST_TASKS = 256
+"""Tasks of one attempt whose use is remembered."""
+USE = "use."
+_KEYS = frozenset({"step", "total", "epoch", "loss", "work_done", "data_wait", "saved", "resized"})
+_NEVER_NEGATIVE = ("step", "total", "epoch", "saved", "resized")
+_PARTS = ("work_done", "data_wait")
+_MOST_CPU_S, _MOST_MIB = 1e12, 1 << 30
+_LONGEST_ROLE = 64
 _MOST_SHOWN = 24
 
 
@@ -61,10 +69,39 @@ def _check(found: Mapping[str, float]) -> None:
     for key in _NEVER_NEGATIVE:
         if found.get(key, 0.0) < 0:
             raise BadReport(f"{key}={found[key]:g} is negative")
-    if not 0 <= found.get("work_done", 0.0) <= 1:
-        raise BadReport(f"work_done={found['work_done']:g} is not between 0 and 1")
+    for key in _PARTS:
+        if not 0 <= found.get(key, 0.0) <= 1:
+            raise BadReport(f"{key}={found[key]:g} is not between 0 and 1")
     if "total" in found and found.get("step", 0.0) > found["total"]:
         raise BadReport(f"step={found['step']:g} is more than total={found['total']:g}")
+
+
+def parse_use(datagram: bytes) -> list[TaskUse]:
+    """Return what a datagram that `parse` has taken says about tasks. Raises `BadReport`."""
+    if USE.encode() not in datagram:
+        return []
+    found = []
+    for line in datagram.decode().splitlines():
+        key, _, text = line.partition("=")
+        if key.strip().startswith(USE):
+            found.append(_task_use(key.strip(), text))
+    return found
+
+
+def _task_use(key: str, text: str) -> TaskUse:
+    role, _, number = key.removeprefix(USE).rpartition(".")
+    task = int(number) if number.isascii() and number.isdigit() and len(number) < 4 else MOST_TASKS
+    if not 0 < len(role) <= _LONGEST_ROLE or task >= MOST_TASKS:
+        raise BadReport(f"{_shown(key)} names no task")
+    words = text.split(",")
+    if len(words) not in (2, 3):
+        raise BadReport(f"{_shown(key)} is not CPU_S,MIB or CPU_S,MIB,NETWORK")
+    cpu_s, mib, *network = (_number(key, word) for word in words)
+    if not 0 <= cpu_s <= _MOST_CPU_S or not 0 <= mib <= _MOST_MIB:
+        raise BadReport(f"{_shown(key)}={_shown(text)} is not a use of CPUs and memory")
+    if network and not 0 <= network[0] <= 1:
+        raise BadReport(f"{_shown(key)}: network {network[0]:g} is not between 0 and 1")
+    return TaskUse(role, task, cpu_s, int(mib), network[0] if network else None)
 
 
 def _shown(text: str) -> str:
@@ -83,6 +120,7 @@ class Latest:
     epoch: float | None = None
     loss: float | None = None
     work_done: float | None = None
+    data_wait: float | None = None
     saved: Progress | None = None
     """The progress that it has saved."""
 
@@ -96,6 +134,7 @@ class Latest:
         self.total = report.get("total", self.total)
         self.epoch = report.get("epoch", self.epoch)
         self.loss = report.get("loss", self.loss)
+        self.data_wait = report.get("data_wait", self.data_wait)
         if self.step is not None and self.total is not None and self.step > self.total:
             if "step" in report:
                 self.total = None
@@ -119,7 +158,9 @@ class Latest:
     def progress(self, now: Instant) -> Progress:
         """Return all that is known, as of the last report."""
         at = self.at or now
-        return Progress(at, self.step, self.total, self.loss, self.work_done, self.epoch)
+        return Progress(
+            at, self.step, self.total, self.loss, self.work_done, self.epoch, self.data_wait
+        )
 
 
 def _fraction(step: float | None, total: float | None, known: float | None) -> float | None:

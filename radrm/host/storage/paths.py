@@ -9,6 +9,7 @@
     run/               sockets
         traces/        notes on the traces that are under way
         progress/      one folder per live attempt, for the socket that takes its reports
+        elastic/       one folder per live attempt whose tasks can change, its user's
 
 The light submit path imports this file, so paths are plain text here: `pathlib`
 alone would cost a third of what Python itself takes to start.
@@ -94,6 +95,11 @@ class Paths:
     def progress(self) -> str:
         """The sockets that take what jobs report."""
         return f"{self.run}/progress"
+
+    @property
+    def elastic(self) -> str:
+        """Where the daemon and the launchers of jobs speak about their tasks."""
+        return f"{self.run}/elastic"
 
     @property
     def socket(self) -> str:
@@ -186,6 +192,7 @@ def prepare(paths: Paths, system: bool) -> None:
     _folder(paths.checkpoints, open_mode)
     _folder(paths.run, 0o755 if system else 0o700)
     _folder(paths.progress, open_mode)
+    _folder(paths.elastic, open_mode)
 
 
 def _folder(path: str, mode: int) -> None:

@@ -1,0 +1,166 @@
+"""The folders of attempts whose tasks can change: `$RADRM_ELASTIC_DIR` of each.
+
+    run/elastic/        the daemon's
+        SERIAL/         the attempt's: mode 0700, its user's (`names.py` lists its files)
+
+Theory of operation. The daemon makes a folder and its first files as its own, and then gives it
+away. From then on only a process that has become the owner looks into it (`acting.py`), in a thread
+of a small pool: it has limited time, and the loop never waits for it. Its output is as untrusted as
+the folder.
+
+What a restart sees: the folders. Those of live attempts stay; `remove_left` removes all others,
+also one that a killed daemon has made and not given away.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+import os
+import select
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, TypeAlias
+
+from radrm.errors import plain
+from radrm.host.attempts.elastic import acting
+from radrm.host.attempts.elastic.names import MOST_BYTES
+from radrm.host.storage.files import write_durably
+
+log = logging.getLogger("radrm")
+
+Step: TypeAlias = tuple[str, ...]
+"""One step of `acting.py`."""
+Done: TypeAlias = "list[dict[str, Any]]"
+"""The answers to steps, one for each."""
+
+_AT_ONCE = 4
+_GRACE_S = 2.0
+"""Real seconds after its limit at which a process that has not ended itself is ended."""
+_MOST_OUTPUT = 8 * MOST_BYTES
+_MOST_CLEARS = 5
+_LONGEST_SERIAL = 16
+
+
+class ElasticFolders:
+    """The folders below `path`. `give_away`: each one gets its job's user as owner."""
+
+    def __init__(self, path: str, give_away: bool) -> None:
+        self.path = path
+        self._give_away = give_away
+        self._pool = ThreadPoolExecutor(_AT_ONCE, "elastic")
+
+    def make(self, serial: int, uid: int, gid: int, files: Mapping[str, str]) -> str:
+        """Make an attempt's folder with these files, and return its path. Raises `OSError`."""
+        with contextlib.suppress(FileExistsError):
+            os.mkdir(self.path, 0o700)  # it was removed while the daemon ran
+            os.chmod(self.path, 0o711 if self._give_away else 0o700)
+        folder = self.of(serial)
+        os.mkdir(folder, 0o700)
+        for name, text in files.items():
+            write_durably(os.path.join(folder, name), text.encode())
+            if self._give_away:
+                os.chown(os.path.join(folder, name), uid, gid, follow_symlinks=False)
+        if self._give_away:
+            os.chown(folder, uid, gid, follow_symlinks=False)
+        return folder
+
+    def of(self, serial: int) -> str:
+        """The path of an attempt's folder."""
+        return f"{self.path}/{serial}"
+
+    def act(self, serial: int, steps: Sequence[Step], then: Callable[[Done | None], None]) -> None:
+        """Take steps in an attempt's folder, and call `then` with the answers, in a thread."""
+        self._pool.submit(lambda: then(act(self.of(serial), steps)))
+
+    def remove(self, serial: int) -> None:
+        """Remove the folder of an attempt that has ended, in a thread."""
+        if os.path.isdir(self.of(serial)):
+            self._pool.submit(self._remove, self.of(serial))
+
+    def remove_left(self, live: Collection[int]) -> None:
+        """Remove the folders of all attempts but these, in a thread."""
+        for serial in self._serials():
+            if serial not in live:
+                self.remove(serial)
+
+    def close(self) -> None:
+        """Finish what is under way, which takes limited time; the folders stay."""
+        self._pool.shutdown(cancel_futures=True)
+
+    def _serials(self) -> Iterable[int]:
+        with contextlib.suppress(OSError):
+            names = [n for n in os.listdir(self.path) if n.isascii() and n.isdigit()]
+            return [int(name) for name in names if len(name) < _LONGEST_SERIAL]
+        return []
+
+    def _remove(self, folder: str) -> None:
+        found: dict[str, Any] = {}
+        for _ in range(_MOST_CLEARS):
+            answers = act(folder, [("clear",)])
+            found = answers[0] if answers else {"error": "it could not be looked into"}
+            if not found.get("left"):
+                break
+        try:
+            os.rmdir(folder)
+        except FileNotFoundError:
+            pass
+        except OSError as error:
+            why = found.get("error") or error.strerror
+            log.warning("%s is left: %s; the next daemon tries again", folder, plain(str(why)))
+
+
+def act(folder: str, steps: Sequence[Step]) -> Done | None:
+    """Take steps in a folder as its owner, and return the answers, one for each.
+
+    None: the process did not answer. Then it is not known which steps it has taken.
+    """
+    request = json.dumps({"folder": folder, "steps": steps}).encode("ascii")
+    output = _output_of([sys.executable, "-I", "-S", acting.__file__], request)
+    try:
+        found = json.loads(output)
+    except (ValueError, RecursionError):
+        return None
+    sound = isinstance(found, list) and len(found) == len(steps)
+    return found if sound and all(isinstance(each, dict) for each in found) else None
+
+
+def _output_of(command: Sequence[str], request: bytes) -> bytes:
+    """The output of a process; nothing if it is too long or comes too late."""
+    try:
+        process = subprocess.Popen(
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            env={},
+            cwd="/",
+            start_new_session=True,
+        )
+    except OSError as error:
+        log.warning("no process for the folder of an attempt can be started: %s", error.strerror)
+        return b""
+    assert process.stdin is not None and process.stdout is not None
+    until, output = time.monotonic() + acting.LIMIT_S + _GRACE_S, b""
+    try:
+        with contextlib.suppress(BrokenPipeError), process.stdin as to:
+            to.write(request)  # it reads all of this before it changes its user
+        source = process.stdout.fileno()
+        while len(output) <= _MOST_OUTPUT:
+            left_s = until - time.monotonic()
+            if left_s <= 0 or not select.select([source], [], [], left_s)[0]:
+                return b""
+            part = os.read(source, 1 << 16)
+            if not part:
+                return output
+            output += part
+        return b""
+    finally:
+        process.stdout.close()
+        process.kill()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(1.0)  # a process that hangs in the kernel takes longer
