@@ -114,11 +114,12 @@ def _migrate(state: State, job: Job, proposal: Migrate) -> None:
 
 
 def _resize(state: State, job: Job, proposal: ResizeTo) -> None:
+    attempt = state.put_attempt(replace(state.attempts[job.id], resize_failed=None))
     if job.spec.resizing is Resizing.RESTART:
         take_target(state, job, proposal.placement)
         _checkpoint(state, job, proposal)
     else:
-        begin_resize(state, job, state.attempts[job.id], proposal.placement)
+        begin_resize(state, job, attempt, proposal.placement)
 
 
 def _set_shares(state: State, job: Job, proposal: SetShares) -> None:
@@ -268,7 +269,7 @@ def _undo(state: State, job: Job, attempt: Attempt, kind: ActionKind, reason: st
         give_up(state, job, attempt)
         return
     if kind is ActionKind.RESIZE:
-        end_resize(state, job, attempt, attempt.placement)
+        end_resize(state, job, replace(attempt, resize_failed=reason), attempt.placement)
         _delay_next(state, job.id, ResizeTo, reason)
         return
     asked = attempt.asked(kind)
@@ -285,9 +286,12 @@ def _undo(state: State, job: Job, attempt: Attempt, kind: ActionKind, reason: st
         leaves = job.spec.checkpoint.kind is CheckpointKind.EXIT
         late = leaves and attempt.checkpoint_asked == asked.asked
         behind = attempt.goes_behind and late
-        state.put_attempt(replace(attempt, checkpoint_failed=reason, goes_behind=behind))
+        attempt = replace(attempt, checkpoint_failed=reason, goes_behind=behind)
         if job.target is not None and job.spec.resizing is Resizing.RESTART:
+            resizes = job.target.tasks() != attempt.placement.tasks()
+            attempt = replace(attempt, resize_failed=reason if resizes else None)
             _delay_next(state, job.id, ResizeTo, reason)
+        state.put_attempt(attempt)
         drop_target(state, job)
         _delay_next(state, job.id, proposed, reason)
     elif attempt.stop is None:

@@ -109,11 +109,8 @@ def _check_resize(state: State, job: Job, attempt: Attempt, proposal: ResizeTo) 
     if target == attempt.placement:
         return SAME_SIZE
     before, then = shares_by_task(attempt.placement), shares_by_task(target)
-    if any(
-        _all_but_cpus(then[task]) != _all_but_cpus(before[task])
-        for task in before.keys() & then.keys()
-    ):
-        return Refusal("resize", "a task that stays keeps its GPU, its memory and its node")
+    if any(_lasting(then[task]) != _lasting(before[task]) for task in before.keys() & then.keys()):
+        return Refusal("resize", "a task that stays keeps its GPU and its memory")
     if target.collocation is not attempt.placement.collocation:
         return Refusal("resize", "a resize cannot change the collocation mode")
     # A new attempt must find room for all of its tasks.
@@ -129,8 +126,13 @@ SAME_SIZE = Refusal("resize", "it has this size now")
 _UNSAVED = Refusal("checkpoint", "it has no way to save its work")
 
 
-def _all_but_cpus(shares: Sequence[Share]) -> list[Share]:
-    return [replace(share, cpus=None, cpu_weight=None) for share in shares]
+def _lasting(shares: Sequence[Share]) -> list[Share]:
+    """Return what a resize leaves alone of a task's shares."""
+    # A task without a GPU may go to another node: its processes start anew.
+    return [
+        replace(s, cpus=None, cpu_weight=None, node=s.node if s.device is not None else "")
+        for s in shares
+    ]
 
 
 def changes_cpus(attempt: Attempt, shares: Sequence[Share]) -> bool:
@@ -176,12 +178,13 @@ def _refuse_memory(job: Job, attempt: Attempt, shares: Sequence[Share]) -> Refus
     """
     span, first = job.spec.memory_range_mib, (job.spec.roles[0].name, 0)
     if span is None:
-        return Refusal("shares", "its host memory has no range, so it cannot change while it runs")
+        return Refusal("shares", "its host memory has no range, and stays while it runs")
     before, then = _memory_of(attempt.placement.shares), _memory_of(shares)
     if any(then[task] != before[task] for task in before if task != first):
         return refuse_booker(job)
     had, wanted = before.get(first) or 0, then.get(first) or 0
     if not had < wanted <= span[1]:
-        why = f"its host memory can grow from {show_mib(had)} to {show_mib(span[1])}"
-        return Refusal("shares", f"{why}, not to {show_mib(wanted)}", None, wanted, span[1])
+        shown = [show_mib(mib) for mib in (had, span[1], wanted)]
+        why = "its host memory can grow from {} to {}, not to {}".format(*shown)
+        return Refusal("shares", why, None, wanted, span[1])
     return None

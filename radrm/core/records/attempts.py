@@ -205,6 +205,8 @@ class Attempt:
     """The placement that a resize under way leads to."""
     generation: int = 1
     """The number of the last placement that was asked for: 1 at launch, one more at each resize."""
+    resize_failed: str | None = None
+    """Why the last resize has failed; None if it has not, or is under way."""
     pending: tuple[Pending, ...] = ()
     """The actions without an answer, at most one of each kind (`core/lifecycle/pending.py`)."""
     signalled: bool = False

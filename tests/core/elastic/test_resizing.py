@@ -218,9 +218,13 @@ def test_a_withdrawn_resize_that_failed_is_undone(restart: object, which: int) -
     failed(world, requests[which], "it never began")
     attempt = live(world)
     assert (attempt.placement, attempt.target, attempt.pending) == (workers(0, 1), None, ())
+    assert attempt.resize_failed == "it never began"
     assert held(world) == {"GPU-0", "GPU-1"}
     refusal = propose(world, ResizeTo(job_id=1, placement=workers(0)))
     assert refusal is not None and "it never began" in refusal.message
+    world.pass_time(1.0)
+    resize(world, 0)
+    assert live(world).resize_failed is None
 
 
 @each_restart

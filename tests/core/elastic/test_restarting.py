@@ -69,7 +69,7 @@ def test_one_that_does_not_save_keeps_its_size_and_waits(silent: bool) -> None:
     else:
         failed(world, world.actions[-1])
     assert (live(world).placement, world.jobs[1].target) == (workers(0), None)
-    assert held(world) == {"GPU-0"}
+    assert held(world) == {"GPU-0"} and live(world).resize_failed is not None
     refusal = propose(world, ResizeTo(job_id=1, placement=workers(0, 1)))
     assert refusal is not None and refusal.rule == "pause"
     world.pass_time(1.0)

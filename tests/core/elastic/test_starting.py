@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from radrm.core import events as ev
-from radrm.core.proposals import Start
+from radrm.core.proposals import ResizeTo, Start
 from radrm.core.records import Needs, Node, Placement, Role, Share
 from radrm.core.words import Collocation, JobState
 from tests.core.elastic.workers import live, servers_and_workers, workers
@@ -127,6 +127,19 @@ def test_a_server_is_near_the_gpus_of_its_workers() -> None:
     )
     job = world.submit(GIB, smact=0.1, roles=roles, prefer_gpus=("1",))
     assert world.where(job) == ("GPU-1",) and where(world) == ["n1", "n1"]
+
+
+def test_a_task_without_a_gpu_can_be_moved_by_a_resize() -> None:
+    """As DLRover moves a slow parameter server (section 5.4)."""
+    world = cluster(8.0, 4.0)
+    world.submit(roles=servers_and_workers())
+    shares = live(world).placement.shares
+    there = replace(live(world).placement, shares=(replace(shares[0], node="n1"), *shares[1:]))
+    assert propose(world, ResizeTo(job_id=1, placement=there)) is None
+    assert where(world) == ["n1", "n0"]
+    nowhere = replace(there, shares=(replace(shares[0], node="n9"), *shares[1:]))
+    refusal = propose(world, ResizeTo(job_id=1, placement=nowhere))
+    assert refusal is not None and refusal.rule == "node"
 
 
 def test_gpus_where_no_cpu_is_left_are_not_chosen() -> None:
