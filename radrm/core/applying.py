@@ -114,12 +114,12 @@ def _migrate(state: State, job: Job, proposal: Migrate) -> None:
 
 
 def _resize(state: State, job: Job, proposal: ResizeTo) -> None:
-    attempt = state.put_attempt(replace(state.attempts[job.id], resize_failed=None))
     if job.spec.resizing is Resizing.RESTART:
+        state.put_attempt(replace(state.attempts[job.id], resize_failed=None))
         take_target(state, job, proposal.placement)
         _checkpoint(state, job, proposal)
     else:
-        begin_resize(state, job, attempt, proposal.placement)
+        begin_resize(state, job, state.attempts[job.id], proposal.placement)
 
 
 def _set_shares(state: State, job: Job, proposal: SetShares) -> None:
@@ -269,7 +269,7 @@ def _undo(state: State, job: Job, attempt: Attempt, kind: ActionKind, reason: st
         give_up(state, job, attempt)
         return
     if kind is ActionKind.RESIZE:
-        end_resize(state, job, replace(attempt, resize_failed=reason), attempt.placement)
+        end_resize(state, job, attempt, attempt.placement, failed=reason)
         _delay_next(state, job.id, ResizeTo, reason)
         return
     asked = attempt.asked(kind)

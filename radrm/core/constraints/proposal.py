@@ -110,7 +110,7 @@ def _check_resize(state: State, job: Job, attempt: Attempt, proposal: ResizeTo) 
         return SAME_SIZE
     before, then = shares_by_task(attempt.placement), shares_by_task(target)
     if any(_lasting(then[task]) != _lasting(before[task]) for task in before.keys() & then.keys()):
-        return Refusal("resize", "a task that stays keeps its GPU and its memory")
+        return Refusal("resize", "a task that stays keeps its memory, and on a GPU its place")
     if target.collocation is not attempt.placement.collocation:
         return Refusal("resize", "a resize cannot change the collocation mode")
     # A new attempt must find room for all of its tasks.
