@@ -39,7 +39,7 @@ from radrm.core.records import (
 from radrm.core.rules import Order, Planner, Policy, Recovery, SlowPlanner
 from radrm.core.scheduler import Rules, Scheduler
 from radrm.core.settings import CoreSettings
-from radrm.core.words import JobState, Quantity
+from radrm.core.words import JobState, Quantity, Resizing
 from radrm.orders.fair import Fair
 from radrm.orders.fifo import Fifo
 from radrm.orders.latest_start import LatestStart
@@ -190,18 +190,15 @@ class World:
         elif isinstance(action, act.Resize):
             self.step(
                 ev.Resized(
-                    at=self.now, job_id=action.job_id, serial=action.serial, target=action.target
-                )
-            )
-        elif isinstance(action, act.ApplyShares):
-            self.step(
-                ev.SharesApplied(
                     at=self.now,
                     job_id=action.job_id,
                     serial=action.serial,
-                    shares=action.shares,
+                    target=action.target,
                 )
             )
+        elif isinstance(action, act.ApplyShares):
+            about = {"job_id": action.job_id, "serial": action.serial}
+            self.step(ev.SharesApplied(at=self.now, **about, shares=action.shares))
 
     def restart(self, *found: ev.Event) -> None:
         """A new scheduler from what was saved, as after `kill -9`, with what its host has found
@@ -275,6 +272,7 @@ class World:
         needs = Needs(gpus, declared, smact, cpus=cpus, memory_mib=host_mib)
         fields = {"name": f"job{self.next_id}", "user": "ann", "uid": 1000, **spec}
         fields.setdefault("roles", (Role(needs=needs),))
+        fields.setdefault("resizing", Resizing.LIVE)
         estimates = []
         if memory_mib is not None:
             estimates.append(Estimate(Quantity.MEMORY, memory_mib, memory_mib, source))

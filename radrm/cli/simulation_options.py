@@ -26,6 +26,16 @@ SomeGpus = Annotated[
         show_default=False,
     ),
 ]
+Cpus = Annotated[
+    float | None,
+    typer.Option(
+        "--cpus",
+        metavar="N",
+        min=0.1,
+        max=100_000,
+        help="The CPUs of each server, for jobs with the column cpus; by default without limit.",
+    ),
+]
 Order = Annotated[
     str | None, typer.Option("--order", metavar="NAME", help="The order of the queue.")
 ]

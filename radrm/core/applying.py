@@ -22,8 +22,8 @@ from radrm.core.lifecycle.final import fail_waiting
 from radrm.core.lifecycle.launching import moment, start
 from radrm.core.lifecycle.migration import drop_target, take_target
 from radrm.core.lifecycle.outcomes import has_saved, is_newer
-from radrm.core.lifecycle.pending import action_of, ask, without
-from radrm.core.lifecycle.resizing import begin_resize, end_resize
+from radrm.core.lifecycle.pending import action_of, ask, is_about, without
+from radrm.core.lifecycle.resizing import begin_resize, end_resize, withdraw
 from radrm.core.lifecycle.stops import stop
 from radrm.core.planning.planners import REQUESTS
 from radrm.core.planning.reserving import put_planned
@@ -42,7 +42,7 @@ from radrm.core.records import Attempt, Job, Pending, PlannerRequest, Refusal
 from radrm.core.state.state import State
 from radrm.core.state.timers import ALL_PLANNERS, Timer
 from radrm.core.units import show_seconds
-from radrm.core.words import ActionKind, CheckpointKind, JobState, StopReason
+from radrm.core.words import ActionKind, CheckpointKind, JobState, Resizing, StopReason
 
 
 def apply(state: State, proposal: Proposal) -> None:
@@ -113,7 +113,11 @@ def _migrate(state: State, job: Job, proposal: Migrate) -> None:
 
 
 def _resize(state: State, job: Job, proposal: ResizeTo) -> None:
-    begin_resize(state, job, state.attempts[job.id], proposal.placement)
+    if job.spec.resizing is Resizing.RESTART:
+        take_target(state, job, proposal.placement)
+        _checkpoint(state, job, proposal)
+    else:
+        begin_resize(state, job, state.attempts[job.id], proposal.placement)
 
 
 def _set_shares(state: State, job: Job, proposal: SetShares) -> None:
@@ -175,7 +179,8 @@ def _stop_if_wanted(state: State, job: Job, attempt: Attempt, asked: Pending) ->
 
 def resized(state: State, job: Job, attempt: Attempt, event: Resized) -> None:
     """Complete a resize."""
-    if attempt.target == event.target:
+    late = event.generation is not None and event.generation != attempt.generation
+    if attempt.target == event.target and not late:
         state.proposals.forget(job.id, ResizeTo.__name__)
         end_resize(state, job, attempt, event.target)
 
@@ -210,7 +215,7 @@ def action_failed(
     planner is heard about them again, for a controller asks at every interval.
     """
     for pending in attempt.pending:
-        if action_of(attempt, pending) == action:
+        if is_about(action, action_of(attempt, pending)):
             if pending.kind is ActionKind.CHECKPOINT:  # it has not been asked
                 attempt = state.put_attempt(replace(attempt, checkpoint_asked=pending.before))
             _undo(state, job, attempt, pending.kind, reason)
@@ -231,9 +236,27 @@ def at_deadline(state: State, job: Job, attempt: Attempt) -> None:
             # It has saved and stayed, although it was to leave.
             _stop_if_wanted(state, state.jobs[job.id], now, pending)
             continue
+        if pending.kind is ActionKind.RESIZE:
+            _resize_overdue(state, state.jobs[job.id], now, pending, limit)
+            continue
         what = ": it has not saved its work" if pending.kind is ActionKind.CHECKPOINT else ""
         why = f"no answer within {limit}{what}"
         _undo(state, state.jobs[job.id], now, pending.kind, why)
+
+
+def _resize_overdue(state: State, job: Job, attempt: Attempt, pending: Pending, limit: str) -> None:
+    """Withdraw a resize; stop the attempt if that was not answered either.
+
+    Its devices stay reserved until it has ended, for new tasks may be on the new ones.
+    """
+    if attempt.stop is None and not pending.withdrawn:
+        withdraw(state, job, attempt, pending)
+        return
+    attempt = state.put_attempt(without(attempt, ActionKind.RESIZE))
+    if attempt.stop is None:
+        why = f"a resize of it had no answer, and within {limit} its withdrawal had none"
+        _delay_next(state, job.id, ResizeTo, why)
+        stop(state, job, attempt, StopReason.PREEMPTED, why)
 
 
 def _undo(state: State, job: Job, attempt: Attempt, kind: ActionKind, reason: str) -> None:
@@ -258,6 +281,8 @@ def _undo(state: State, job: Job, attempt: Attempt, kind: ActionKind, reason: st
         late = leaves and attempt.checkpoint_asked == asked.asked
         behind = attempt.goes_behind and late
         state.put_attempt(replace(attempt, checkpoint_failed=reason, goes_behind=behind))
+        if job.target is not None and job.spec.resizing is Resizing.RESTART:
+            _delay_next(state, job.id, ResizeTo, reason)
         drop_target(state, job)
         _delay_next(state, job.id, proposed, reason)
     elif attempt.stop is None:

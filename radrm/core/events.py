@@ -288,9 +288,13 @@ class CheckpointTaken(AttemptEvent):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resized(AttemptEvent):
-    """The attempt runs on this placement, the target of `Resize`."""
+    """The attempt runs on this placement, the target of `Resize`.
+
+    `generation`: that of the `Resize`; None: the last one.
+    """
 
     target: Placement
+    generation: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -30,7 +30,7 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, TypeAlias
+from typing import Any
 
 from radrm.core import applying, service
 from radrm.core import events as ev
@@ -38,7 +38,6 @@ from radrm.core.actions import DueAction, EstimateJob, Launch, Think
 from radrm.core.adoption import Adoption
 from radrm.core.constraints.feasibility import hopeless
 from radrm.core.constraints.nodes import never_on_nodes
-from radrm.core.constraints.proposal import check
 from radrm.core.decision import Decision
 from radrm.core.lifecycle import edits, usage
 from radrm.core.lifecycle.dependencies import is_open, settle
@@ -49,11 +48,11 @@ from radrm.core.lifecycle.migration import drop_vanished_targets
 from radrm.core.lifecycle.pending import put_off
 from radrm.core.lifecycle.returning import end_pause
 from radrm.core.lifecycle.stops import at_kill
-from radrm.core.planning.moving import find_move
 from radrm.core.planning.planners import Planners
 from radrm.core.planning.reasons import why_waiting
+from radrm.core.planning.requests import Requested, answer
 from radrm.core.planning.reserving import end_planned
-from radrm.core.proposals import Proposal, TakeCheckpointNow
+from radrm.core.proposals import Proposal
 from radrm.core.records import Attempt, Dependency, Device, Instant, Job, Refusal
 from radrm.core.rules import Order, Planner, Recovery, SlowPlanner
 from radrm.core.settings import CoreSettings
@@ -62,8 +61,6 @@ from radrm.core.state import timers
 from radrm.core.state.state import State
 from radrm.core.state.window import Window
 from radrm.core.view import View
-
-Requested: TypeAlias = ev.CheckpointRequested | ev.MigrateRequested
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,13 +208,7 @@ class Scheduler:
         return found if isinstance(found, Refusal) else None
 
     def _requested(self, event: Requested) -> Proposal | Refusal:
-        save = TakeCheckpointNow(job_id=event.job_id)
-        refusal = check(self.state, save)
-        if refusal is not None or isinstance(event, ev.CheckpointRequested):
-            return refusal or save
-        job, here = self.state.jobs[event.job_id], self.state.attempts[event.job_id].devices
-        found = find_move(self.view, self._planners.in_use(), job, here, event.device)
-        return (check(self.state, found) or found) if isinstance(found, Proposal) else found
+        return answer(self.state, self.view, self._planners.in_use(), event)
 
     def is_open(self, dependency: Dependency) -> bool:
         """Return whether the job or array that a dependency names has not ended."""
@@ -377,6 +368,7 @@ _HANDLERS: dict[type[ev.Event], Callable[[Scheduler, Any], None]] = {
     ev.RequeueRequested: Scheduler._on_requeue,
     ev.CheckpointRequested: Scheduler._on_request,
     ev.MigrateRequested: Scheduler._on_request,
+    ev.ResizeRequested: Scheduler._on_request,
     ev.EditRequested: Scheduler._on_edit,
     ev.DrainRequested: Scheduler._on_drain,
     ev.EstimateReady: Scheduler._on_estimate,

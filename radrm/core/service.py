@@ -59,7 +59,7 @@ def judge(state: State, job: Job) -> Aside | None:
     if not state.known_devices():
         return None
     roles = [role for role in job.spec.roles if role.needs.gpus]
-    wanted = [(role.count_min * role.needs.gpus, suitable(state, job, role)) for role in roles]
+    wanted = [(job.count(role) * role.needs.gpus, suitable(state, job, role)) for role in roles]
     for role, each in zip(roles, wanted, strict=True):
         if (few := shortage([each])) is not None:
             return _too_few(state, job, role, *few)

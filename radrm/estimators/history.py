@@ -26,8 +26,9 @@ class History:
     activity and duration of those that were alone on their GPUs.
 
     Runs on the job's kind of GPU come first. Others count only if there are none, since the
-    CUDA context and the libraries differ. Upper bound: the next run may exceed the highest
-    peak by as much as that exceeds the median.
+    CUDA context and the libraries differ. Of these, runs with as many GPUs as the job starts with
+    come first: with more, each has a smaller part of the batch. Upper bound: the next run may
+    exceed the highest peak by as much as that exceeds the median.
 
     A run alone that reported its progress shows the duration of all its work, however it ended.
     SM activity and duration come from shared runs (corrected), then from runs of the same name,
@@ -38,7 +39,7 @@ class History:
     name: str = "history"
 
     def estimate(self, job: Description) -> tuple[Estimate, ...]:
-        runs, named = _same_kind(job, job.same_runs), _same_kind(job, job.named_runs)
+        runs, named = _alike(job, job.same_runs), _alike(job, job.named_runs)
         estimates = []
         if runs:
             peaks = [run.peak_mib for run in runs]
@@ -139,8 +140,12 @@ def _reading(job: Description, runs: Sequence[PastRun]) -> tuple[str, ...]:
     return tuple(lines)
 
 
-def _same_kind(job: Description, runs: Sequence[PastRun]) -> Sequence[PastRun]:
-    """Return the latest runs on the job's kind of GPU; of any kind if there are none."""
-    kind = job.device_kind
-    same = [run for run in runs if kind is None or run.device_kind == kind]
-    return (same or runs)[:LATEST]
+def _alike(job: Description, runs: Sequence[PastRun]) -> Sequence[PastRun]:
+    """Return the latest runs on the job's kind and number of GPUs.
+
+    Of any number if there are none, and of any kind if there are none of that either.
+    """
+    kind, gpus = job.device_kind, job.spec.gpus
+    there = [run for run in runs if kind is None or run.device_kind == kind] or runs
+    same = [run for run in there if run.gpus == gpus]
+    return (same or there)[:LATEST]

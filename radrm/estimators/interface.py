@@ -29,7 +29,7 @@ class PastRun:
     - `driver` and `cuda`: the versions of the GPU driver and of the program's CUDA. None:
       unknown.
     - `length`: the options that decide how long the program works (`learning.fingerprint`).
-    - `gpus`: the number of its GPUs.
+    - `gpus`: the number of its GPUs at its end. One that was resized shows no duration.
     """
 
     peak_mib: int

@@ -6,6 +6,7 @@ seed gives the same run, bit for bit.
 The files, in the order in which they may import one another:
     traces      from text to the jobs of a trace (a folder)
     run         the record of a simulated run
+    sizes       how often jobs changed their size, and who held the GPUs
     metrics     the metrics of a run
     bounds      lower bounds: the best that a run could be
     scenario    the settings of a run: server, configuration, loop, seed

@@ -29,6 +29,7 @@ from radrm.core.words import Outcome
 from radrm.interference.model import delivered
 from radrm.simulator.run import Run
 from radrm.simulator.traces.job import TraceJob
+from radrm.simulator.traces.steps import best_of
 
 _MUCH = 1e6
 _LITTLE = 1e-9
@@ -84,6 +85,8 @@ def _parts(job: TraceJob, nominal_start_s: float) -> tuple[float, float]:
     def computes_s(duration_s: float) -> float:
         return duration_s - min(nominal_start_s, duration_s / 2)
 
+    if job.elastic:
+        return best_of(job)
     usual_s = computes_s(job.duration_s)
     times = [(each.gpus / job.gpus, computes_s(each.duration_s)) for each in job.profile]
     load = min((gpus * seconds / usual_s for gpus, seconds in times), default=1.0)

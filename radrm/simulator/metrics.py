@@ -16,13 +16,14 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import asdict, dataclass, fields
 from math import ceil, sqrt
 from statistics import fmean, stdev
 
 from radrm.core.words import Outcome
 from radrm.deadlines.costs import Costs
 from radrm.simulator.run import DeviceRun, DeviceStep, JobRun, Run
+from radrm.simulator.sizes import Sizes, sizes_of
 
 _IN_TIME_S = 1e-6
 """A job that is late by less is in time: sums of times have rounding errors."""
@@ -38,7 +39,7 @@ class Metrics:
     due time, `late_fraction` (0..1) the part of them that ended late. `preemptions` counts the
     attempts that were stopped for others or to move. Costs are in the site's currency;
     `energy_cost` is of whole servers by their GPUs in use where the site states their power, else
-    of the GPUs.
+    of the GPUs. The last four are those of `sizes.Sizes`, for traces with elastic jobs.
     """
 
     jobs: int
@@ -58,10 +59,16 @@ class Metrics:
     tardiness_cost: float | None = None
     total_cost: float | None = None
     preemptions: int = 0
+    resizes: int | None = None
+    mean_gpus: float | None = None
+    gpu_held: float | None = None
+    mean_queue_s: float | None = None
 
 
 NAMES = tuple(f.name for f in fields(Metrics))
-MEASURED = tuple(name for name in NAMES if name not in ("jobs", "unfinished"))
+ELASTIC = tuple(f.name for f in fields(Sizes))
+"""The metrics that only traces with elastic jobs have."""
+MEASURED = tuple(name for name in NAMES if name not in ("jobs", "unfinished", *ELASTIC))
 
 
 def metrics(run: Run, costs: Costs | None = None) -> Metrics:
@@ -74,6 +81,7 @@ def metrics(run: Run, costs: Costs | None = None) -> Metrics:
     used = [_used(device, begin_s, end_s) for device in run.devices]
     energy = None if costs is None else _energy_cost(run, costs, begin_s, end_s)
     late = None if costs is None else _tardiness_cost(run, costs, end_s)
+    sizes = sizes_of(run, begin_s, end_s)
     return Metrics(
         jobs=len(run.jobs),
         unfinished=len(run.jobs) - len(ended),
@@ -94,6 +102,7 @@ def metrics(run: Run, costs: Costs | None = None) -> Metrics:
         preemptions=sum(
             attempt.outcome is Outcome.PREEMPTED for each in run.jobs for attempt in each.attempts
         ),
+        **({} if sizes is None else asdict(sizes)),
     )
 
 
@@ -171,14 +180,14 @@ def _energy_cost(run: Run, costs: Costs, begin_s: float, end_s: float) -> float:
 def _busy_spans(run: Run) -> dict[int, list[tuple[float, float]]]:
     """Return when each device had an attempt: spans that do not overlap, in order."""
     spans: dict[int, list[tuple[float, float]]] = defaultdict(list)
-    attempts = [attempt for each in run.jobs for attempt in each.attempts]
-    for attempt in sorted(attempts, key=lambda attempt: attempt.started_s):
-        for at in attempt.devices:
+    held = [span for each in run.jobs for attempt in each.attempts for span in attempt.held()]
+    for from_s, until_s, devices in sorted(held, key=lambda span: span[0]):
+        for at in devices:
             before = spans[at]
-            if before and attempt.started_s <= before[-1][1]:
-                before[-1] = (before[-1][0], max(before[-1][1], attempt.ended_s))
+            if before and from_s <= before[-1][1]:
+                before[-1] = (before[-1][0], max(before[-1][1], until_s))
             else:
-                before.append((attempt.started_s, attempt.ended_s))
+                before.append((from_s, until_s))
     return spans
 
 

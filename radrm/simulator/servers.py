@@ -72,4 +72,9 @@ def simulate_servers(
 
 def _with_devices_from(first: int, attempt: AttemptRun) -> AttemptRun:
     """Return the attempt with its devices counted from `first`."""
-    return replace(attempt, devices=tuple(first + at for at in attempt.devices))
+
+    def moved(devices: tuple[int, ...]) -> tuple[int, ...]:
+        return tuple(first + at for at in devices)
+
+    sizes = tuple((from_s, moved(devices)) for from_s, devices in attempt.sizes)
+    return replace(attempt, devices=moved(attempt.devices), sizes=sizes)

@@ -192,7 +192,7 @@ def test_the_largest_device_is_the_largest_of_those_that_are_there() -> None:
     """What an estimate beyond all devices is clamped to follows the devices."""
     world = World(gpus(2))
     huge = world.submit(90 * GIB)
-    largest = partial(largest_mib, world.scheduler.state, huge.spec.roles[0], huge.spec)
+    largest = partial(largest_mib, world.scheduler.state, huge.spec.roles[0], huge.spec, 1)
     assert largest() == 40 * GIB
     bigger = (*world.devices, replace(gpus(3)[2], total_mib=80 * GIB))
     world.step(ev.DevicesSeen(at=world.now, devices=bigger))

@@ -25,6 +25,7 @@ from radrm.core.records import (
     Role,
     Share,
 )
+from radrm.core.words import Resizing
 from radrm.policies.exclusive import Exclusive
 from tests.core.placements import MPS, SAVES, SLICE, WHOLE, on, propose, server, start
 from tests.world import GIB, World, gpus
@@ -37,6 +38,8 @@ def running(world: World, **spec: Any) -> Job:
 STAY, AWAY, BOTH = on("GPU-0"), on("GPU-1"), on("GPU-0", "GPU-1")
 TWO_TASKS = Placement((Share("GPU-0", GIB), Share("GPU-1", GIB, task=1)), SLICE)
 ELASTIC = (Role(count_min=1, count_max=2),)
+RESTART = Resizing.RESTART
+SAVING_RESTART = {"roles": ELASTIC, "resizing": RESTART, "checkpoint": SAVES}
 RUNNING: list[tuple[dict[str, Any], type[Proposal], dict[str, Any], str | None]] = [
     ({}, Preempt, {}, "checkpoint"),
     ({"requeue": True}, Preempt, {}, None),
@@ -51,6 +54,10 @@ RUNNING: list[tuple[dict[str, Any], type[Proposal], dict[str, Any], str | None]]
     ({"roles": ELASTIC}, ResizeTo, {"placement": AWAY}, "resize"),
     ({"roles": ELASTIC}, ResizeTo, {"placement": replace(STAY, collocation=MPS)}, "resize"),
     ({}, ResizeTo, {"placement": TWO_TASKS}, "count"),
+    ({}, ResizeTo, {"placement": STAY}, "resize"),
+    ({"roles": ELASTIC, "resizing": Resizing.NONE}, ResizeTo, {"placement": TWO_TASKS}, "resize"),
+    ({"roles": ELASTIC, "resizing": RESTART}, ResizeTo, {"placement": TWO_TASKS}, "checkpoint"),
+    (SAVING_RESTART, ResizeTo, {"placement": TWO_TASKS}, None),
     ({}, SetShares, {"shares": (Share("GPU-0", GIB, sm_fraction=0.5),)}, None),
     ({}, SetShares, {"shares": (Share("GPU-0", GIB, cpus=2.0),)}, None),
     ({}, SetShares, {"shares": (Share("GPU-0", GIB, cpu_weight=0.5),)}, None),

@@ -152,6 +152,15 @@ def test_history_believes_runs_on_the_same_kind_of_gpu_first() -> None:
     assert other.guesses[1] == f"kind of GPU: figures from {H100}, no run on {A100} yet"
 
 
+def test_history_believes_runs_of_the_same_size_first() -> None:
+    four = PastRun(3000, A100, gpus=4, alone=True, duration_s=100.0)
+    one = PastRun(9000, A100, gpus=1, alone=True, duration_s=390.0)
+    found = History().estimate(job(same_runs=(four, four, one), device_kind=A100))
+    assert [each.value for each in found] == [9000, 390.0]
+    only = History().estimate(job(same_runs=(four,), device_kind=A100))
+    assert only[0].value == 3000, "better than nothing"
+
+
 def test_activity_and_duration_come_first_from_runs_that_were_alone() -> None:
     shared = PastRun(1000, A100, smact=0.9, smact_most=1.0, alone=False, duration_s=900)
     alone = PastRun(1000, A100, smact=0.4, alone=True, duration_s=600)

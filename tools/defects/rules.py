@@ -140,7 +140,7 @@ MUTANTS = (
     Mutant(
         "a task that stays reserves again what it gave back",
         "lifecycle/resizing.py",
-        "occupy(state, job, attempt, both, new=more)",
+        "occupy(state, job, attempt, both, new=_devices(more))",
         "occupy(state, job, attempt, both)",
     ),
     Mutant(
@@ -230,7 +230,7 @@ MUTANTS = (
     Mutant(
         "any late failure is an answer",
         "applying.py",
-        "        if action_of(attempt, pending) == action:\n",
+        "        if is_about(action, action_of(attempt, pending)):\n",
         "        if type(action_of(attempt, pending)) is type(action):\n",
     ),
     Mutant(

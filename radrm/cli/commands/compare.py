@@ -55,6 +55,7 @@ def compare(
     trace: TraceFile = None,
     policy: options.Policies = None,
     gpus: options.SomeGpus = None,
+    cpus: options.Cpus = None,
     order: options.Orders = None,
     planner: options.Planners = None,
     estimator: Estimators = None,
@@ -114,6 +115,7 @@ def compare(
         settings=settings or (),
         known=options.known_names(known, duration_error),
         servers=servers,
+        cpus=cpus,
     )
     if mix is not None:
         base, choices = with_mix_settings(mix, base, choices)

@@ -42,6 +42,7 @@ def simulate(
     trace: TraceFile = None,
     policy: Policy = None,
     gpus: options.SomeGpus = None,
+    cpus: options.Cpus = None,
     order: options.Order = None,
     planner: options.Planner = None,
     estimator: options.Estimator = "oracle",
@@ -88,6 +89,7 @@ def simulate(
     choices = Choices(
         *(gpus or options.USUAL_GPUS, order, planner, collocation, recovery, fidelity, seeds),
         *(settings or (), options.known_names(known, duration_error), servers),
+        cpus=cpus,
     )
     if mix is not None:
         base, choices = with_mix_settings(mix, base, choices)

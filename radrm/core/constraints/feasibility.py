@@ -36,7 +36,7 @@ def hopeless(state: State, job: Job, wish: Collocation | None = None) -> str | N
         found = _large_enough(job, role, devices, wish)
         if isinstance(found, str):
             return found
-        wanted.append((role.count_min * role.needs.gpus, found))
+        wanted.append((job.count(role) * role.needs.gpus, found))
     few = shortage(wanted)
     return None if few is None else _too_many(*few)
 
@@ -45,7 +45,7 @@ def _large_enough(
     job: Job, role: Role, devices: Sequence[Device], wish: Collocation
 ) -> Sequence[Device] | str:
     """Return the devices that could run a task of this role, or why there are too few."""
-    needs, count = role.needs, role.count_min * role.needs.gpus
+    needs, count = role.needs, job.count(role) * role.needs.gpus
     fitting = [d for d in devices if kind_refusal(d, needs, job.spec, wish) is None]
     if count and not fitting:
         kinds = sorted({d.profile or d.name for d in devices})

@@ -46,13 +46,13 @@ def wants_whole_device(state: State, job: Job) -> bool:
     return need is not None and 0 < largest < need
 
 
-def largest_mib(state: State, role: Role, spec: JobSpec) -> int:
-    """Return the largest MiB that enough devices for the role have; 0 if there are too few."""
+def largest_mib(state: State, role: Role, spec: JobSpec, count: int) -> int:
+    """Return the largest MiB that enough devices for `count` tasks have; 0 if there are too few."""
     needs, wish = role.needs, (spec.collocation, spec.gpu_types)
-    key = (wish, role.count_min, needs.gpus, needs.mig_profile)
+    key = (wish, count, needs.gpus, needs.mig_profile)
     found = state.largest_mib.get(key)
     if found is None:
-        wanted = [(max(1, role.count_min * needs.gpus), role)]
+        wanted = [(max(1, count * needs.gpus), role)]
         found = state.largest_mib[key] = _search_largest_mib(state, wanted, spec)
     return found
 
@@ -61,8 +61,10 @@ def _largest_for_all(state: State, job: Job) -> int:
     """Return `largest_mib` for all roles together, since an estimate is for the whole job."""
     roles, wish = job.spec.roles, (job.spec.collocation, job.spec.gpu_types)
     if len(roles) == 1:
-        return largest_mib(state, roles[0], job.spec)
-    wanted = [(n, role) for role in roles if (n := role.count_min * role.needs.gpus)]
+        # Each device asks: few jobs have counts of their own.
+        count = job.count(roles[0]) if job.counts else roles[0].count_min
+        return largest_mib(state, roles[0], job.spec, count)
+    wanted = [(n, role) for role in roles if (n := job.count(role) * role.needs.gpus)]
     key = (wish, *[(n, role.needs.gpus, role.needs.mig_profile) for n, role in wanted])
     found = state.largest_mib.get(key)
     if found is None:

@@ -20,7 +20,7 @@ def books_nothing(job: Job) -> bool:
     for role in job.spec.roles:
         if role.needs.cpus is not None or role.needs.memory_mib is not None:
             return False
-    return True
+    return job.spec.memory_range_mib is None
 
 
 def never_on_nodes(state: State, job: Job) -> str | None:
@@ -84,15 +84,28 @@ def refuse_caps(shares: Sequence[Share]) -> Refusal | None:
     return None
 
 
-def refuse_too_little(role: Role, share: Share) -> Refusal | None:
-    """Return that a share books less of its node than a task of its role needs; else None."""
+def refuse_amounts(job: Job, role: Role, share: Share) -> Refusal | None:
+    """Return that a share books less of its node than a task of its role needs, or more than the
+    range of its job allows; else None.
+    """
+    cpus, mib = milli(share.cpus), share.memory_mib or 0
+    least_mib = job.host_memory_mib(role, share.task) or 0
     for rule, needed, there in (
-        (CPUS, milli(role.needs.cpus), milli(share.cpus)),
-        (MEMORY, role.needs.memory_mib or 0, share.memory_mib or 0),
+        (CPUS, milli(role.needs.cpus), cpus),
+        (MEMORY, least_mib, mib),
     ):
         if there < needed:
             why = f"needs {_show(rule, needed)}, {_show_number(rule, there)} would be booked"
             return Refusal("reservation", why, None, _number(rule, needed), _number(rule, there))
+    most, span = role.needs.cpus_max, job.spec.memory_range_mib
+    most_mib = None if span is None else span[1] if least_mib else 0
+    for rule, limit, there in (
+        (CPUS, None if most is None else milli(most), cpus),
+        (MEMORY, most_mib, mib),
+    ):
+        if limit is not None and there > limit:
+            why = f"may have {_show(rule, limit)}, {_show_number(rule, there)} would be booked"
+            return Refusal("reservation", why, None, _number(rule, limit), _number(rule, there))
     return None
 
 
@@ -106,9 +119,9 @@ def _shortage(job: Job, amounts: Sequence[Node]) -> tuple[str, int, int] | None:
     nodes that may not suffice; `refuse_bookings` checks a placement.
     """
     tasks = [
-        Amount(milli(role.needs.cpus), role.needs.memory_mib or 0)
+        Amount(milli(role.needs.cpus), job.host_memory_mib(role, task) or 0)
         for role in job.spec.roles
-        for _ in range(role.count_min)
+        for task in range(job.count(role))
     ]
     kinds: tuple[tuple[str, list[int], list[int | None]], ...] = (
         (CPUS, [t.milli_cpus for t in tasks], [_milli(a) for a in amounts]),

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TypeAlias
 
 from radrm.core.constraints.fit import refuse_itself, refuse_room
 from radrm.core.constraints.modes import can_be_time_sliced, mode_on
 from radrm.core.constraints.need import effective_need_mib
-from radrm.core.constraints.nodes import refuse_bookings, refuse_caps, refuse_too_little
+from radrm.core.constraints.nodes import refuse_amounts, refuse_bookings, refuse_caps
 from radrm.core.constraints.overlap import idle_for, refuse_overlap
 from radrm.core.constraints.sharing import refuse_company
 from radrm.core.records import Job, Placement, Refusal, Role, Share
@@ -52,12 +52,12 @@ def refuse_gpuless(state: State) -> Refusal | None:
 
 
 def check_placement(
-    state: State, job: Job, placement: Placement, kept: Collection[TaskId] = ()
+    state: State, job: Job, placement: Placement, present: Placement | None = None
 ) -> Refusal | None:
     """Return the first constraint that a placement breaks; None if the job can run there now.
 
-    `kept`: tasks that run there already, with the same shares. Nothing changes for them, so
-    their devices need not take a new job.
+    `present`: where its attempt runs and goes on. Tasks that are in both keep their devices, which
+    need not take a new job, and nothing that stays as it is is checked anew.
     """
     if not job.spec.gpus and job.id not in state.attempts:
         busy = refuse_gpuless(state)
@@ -66,14 +66,14 @@ def check_placement(
     roles = {role.name: role for role in job.spec.roles}
     refusal = (
         _check_shape(roles, placement)
-        or _check_shares(state, roles, placement, kept)
+        or _check_shares(state, job, roles, placement, present)
         or refuse_bookings(state, job, placement)
     )
     if refusal is not None:
         return refusal
-    tasks = _tasks_on(placement)
+    tasks, kept = _tasks_on(placement), set(shares_by_task(present)) if present else ()
     for uuid, reserved in placement.reserved().items():
-        if kept and all(task in kept for task in tasks[uuid]):
+        if all(task in kept for task in tasks[uuid]):
             continue
         there = [roles[name] for name, _ in tasks[uuid]]
         refusal = _check_device(state, job, there, uuid, placement.collocation, reserved)
@@ -148,18 +148,27 @@ def _check_shape(roles: Mapping[str, Role], placement: Placement) -> Refusal | N
 
 
 def _check_shares(
-    state: State, roles: Mapping[str, Role], placement: Placement, kept: Collection[TaskId]
+    state: State,
+    job: Job,
+    roles: Mapping[str, Role],
+    placement: Placement,
+    present: Placement | None,
 ) -> Refusal | None:
     """Return which share has a wrong cap or node, or books too little; None if none does."""
     refusal = refuse_caps(placement.shares)
     if refusal is not None:
         return refusal
+    kept = present.shares if present is not None else ()
     for share in placement.shares:
-        if (share.role, share.task) in kept:
+        if share in kept:
             continue  # its caps may have been lowered since it started
-        refusal = _refuse_node(state, share) or refuse_too_little(roles[share.role], share)
+        refusal = _refuse_node(state, share) or refuse_amounts(job, roles[share.role], share)
         if refusal is not None:
             return refusal
+    first = job.spec.roles[0].name, 0
+    if job.spec.memory_range_mib and all((s.role, s.task) != first for s in placement.shares):
+        why = f"task 0 of role {first[0]} books the host memory of the job"
+        return Refusal("reservation", why)
     return None
 
 

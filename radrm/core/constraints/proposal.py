@@ -26,7 +26,7 @@ from radrm.core.proposals import (
 )
 from radrm.core.records import Attempt, Job, Placement, Refusal, Share
 from radrm.core.state.state import State
-from radrm.core.words import ActionKind, CheckpointKind, JobState
+from radrm.core.words import ActionKind, CheckpointKind, JobState, Resizing
 
 
 def check(state: State, proposal: Proposal) -> Refusal | None:
@@ -68,12 +68,12 @@ def _check_running(state: State, job: Job, attempt: Attempt, proposal: Proposal)
     if isinstance(proposal, Preempt):
         return None
     if isinstance(proposal, TakeCheckpointNow):
-        return None if can_save else Refusal("checkpoint", "it has no way to save its work")
+        return None if can_save else _UNSAVED
     if isinstance(proposal, SetShares):
         return _check_shares(state, job, attempt, proposal)
     if isinstance(proposal, Migrate):
         if not can_save:
-            return Refusal("checkpoint", "it has no way to save its work")
+            return _UNSAVED
         return check_placement(state, job, proposal.placement)
     assert isinstance(proposal, ResizeTo)
     return _check_resize(state, job, attempt, proposal)
@@ -83,7 +83,7 @@ _NOT_DURING: dict[type[Proposal], tuple[ActionKind, ...]] = {
     Preempt: (ActionKind.CHECKPOINT,),
     TakeCheckpointNow: (ActionKind.CHECKPOINT,),
     Migrate: (ActionKind.CHECKPOINT,),
-    ResizeTo: (ActionKind.SHARES,),
+    ResizeTo: (ActionKind.SHARES, ActionKind.CHECKPOINT),
     SetShares: (ActionKind.RESIZE, ActionKind.SHARES),
 }
 
@@ -100,13 +100,36 @@ def _refuse_pending(job: Job, attempt: Attempt, proposal: Proposal) -> Refusal |
 
 
 def _check_resize(state: State, job: Job, attempt: Attempt, proposal: ResizeTo) -> Refusal | None:
-    before, then = shares_by_task(attempt.placement), shares_by_task(proposal.placement)
-    kept = before.keys() & then.keys()
-    if any(then[task] != before[task] for task in kept):
-        return Refusal("resize", "a task that stays keeps its shares")
-    if proposal.placement.collocation is not attempt.placement.collocation:
+    how, target = job.spec.resizing, proposal.placement
+    if how is Resizing.NONE:
+        return Refusal("resize", _FIXED)
+    if how is Resizing.RESTART and job.spec.checkpoint.kind is CheckpointKind.NONE:
+        return _UNSAVED
+    if target == attempt.placement:
+        return SAME_SIZE
+    before, then = shares_by_task(attempt.placement), shares_by_task(target)
+    if any(
+        _all_but_cpus(then[task]) != _all_but_cpus(before[task])
+        for task in before.keys() & then.keys()
+    ):
+        return Refusal("resize", "a task that stays keeps its GPU, its memory and its node")
+    if target.collocation is not attempt.placement.collocation:
         return Refusal("resize", "a resize cannot change the collocation mode")
-    return check_placement(state, job, proposal.placement, kept)
+    # A new attempt must find room for all of its tasks.
+    present = attempt.placement if how is Resizing.LIVE else None
+    return check_placement(state, job, target, present)
+
+
+_FIXED = (
+    "its size cannot change while it runs; submit it with a range of --gpus, and start it with "
+    "radrun or have it save its work (--checkpoint=signal)"
+)
+SAME_SIZE = Refusal("resize", "it has this size now")
+_UNSAVED = Refusal("checkpoint", "it has no way to save its work")
+
+
+def _all_but_cpus(shares: Sequence[Share]) -> list[Share]:
+    return [replace(share, cpus=None, cpu_weight=None) for share in shares]
 
 
 def changes_cpus(attempt: Attempt, shares: Sequence[Share]) -> bool:

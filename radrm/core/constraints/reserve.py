@@ -105,7 +105,7 @@ def refuse_for_job(
             what = "the whole device" if whole else show_mib(need)
             why = f"needs {what}, {show_mib(mib)} would be reserved"
             return Refusal("reservation", why, uuid, need, mib)
-    least = sum(role.count_min * role.needs.gpus for role in roles)
+    least = sum(job.count(role) * role.needs.gpus for role in roles)
     most = sum(role.count_max * role.needs.gpus for role in roles)
     if not least <= count <= most:
         return Refusal("count", f"needs {least} devices, {count} would be reserved", None, least)

@@ -70,9 +70,9 @@ def turns(state: State) -> dict[str, int]:
 
 def _could_be_next(state: State, job: Job, ledger: DeviceLedger) -> bool:
     """Return whether a waiting job would be this MPS server's client if the device were empty."""
-    if job.spec.gpus != 1:
+    if job.gpus != 1:
         return False
-    role = next(role for role in job.spec.roles if role.count_min * role.needs.gpus)
+    role = next(role for role in job.spec.roles if job.count(role) * role.needs.gpus)
     return (
         mode_on(state, job, role, ledger) is Collocation.MPS
         # No recent reading is required: a device that a job just left is read in a moment.

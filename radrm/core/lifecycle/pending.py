@@ -9,7 +9,7 @@ So such an action is *pending*, in the attempt's record, until its answer or its
     LAUNCH      until `AttemptStarted`; then the attempt is stopped as lost
     CHECKPOINT  until `CheckpointTaken`; then a migration gives up its target, and a preemption
                 is called off. A job that saves and leaves (EXIT) has until then to leave, too
-    RESIZE      until `Resized`; then the placement before stays
+    RESIZE      until `Resized`; then it is withdrawn (`lifecycle/resizing.py`)
     SHARES      until `SharesApplied`; then the caps before stay
     KILL        from the first one until the end; then `ending.give_up`
 
@@ -19,13 +19,14 @@ acts as on `ActionFailed` (`core/applying.py`).
 Invariants:
 - An attempt has at most one pending action of each kind. A resize and a change of shares exclude
   each other (`constraints/proposal.py`).
-- `Attempt.target` exists only while a RESIZE is pending; `Job.target` of a running job only while
-  a CHECKPOINT is.
+- `Attempt.target` exists only while a RESIZE is pending or the attempt is stopped; `Job.target` of
+  a running job only while a CHECKPOINT is.
 - Every pending action has a timer. An ended attempt has no pending action.
 
 Which action an answer belongs to: `Resized` and `SharesApplied` name what they have reached, and
-`ActionFailed` holds its action. One that differs from what is pending is late, and is ignored. Any
-checkpoint answers the request for one, unless it is known to be older: the work is saved.
+`ActionFailed` holds its action. One that differs from what is pending is late, and is ignored; a
+resize is known by its generation, also if it is withdrawn. Any checkpoint answers the request
+for one, unless it is known to be older: the work is saved.
 
 The host acts only when a decision is stored. After a store that could not be written
 (`ActionsDelayed`), `put_off` has the deadlines of launches and stops count from now.
@@ -53,7 +54,13 @@ def limit_s(settings: CoreSettings, job: Job, kind: ActionKind) -> float:
     """Return the seconds in which the host must answer an action."""
     if kind is ActionKind.CHECKPOINT:
         return max(settings.checkpoint_limit_s, _SAVES * (job.spec.checkpoint.cost_s or 0.0))
+    if kind is ActionKind.RESIZE:
+        return settings.resize_limit_s
     return settings.unkillable_s if kind is ActionKind.KILL else settings.action_limit_s
+
+
+def _limit_of(settings: CoreSettings, job: Job, pending: Pending) -> float:
+    return settings.action_limit_s if pending.withdrawn else limit_s(settings, job, pending.kind)
 
 
 def expect(
@@ -97,10 +104,24 @@ def action_of(attempt: Attempt, pending: Pending) -> AttemptAction | None:
     if pending.kind is ActionKind.CHECKPOINT:
         return TakeCheckpoint(job_id=job_id, serial=serial, due_boot_s=due_s)
     if pending.kind is ActionKind.RESIZE and attempt.target is not None:
-        return Resize(job_id=job_id, serial=serial, due_boot_s=due_s, target=attempt.target)
+        return Resize(
+            job_id=job_id,
+            serial=serial,
+            due_boot_s=due_s,
+            target=attempt.target,
+            generation=attempt.generation,
+            withdrawn=pending.withdrawn,
+        )
     if pending.kind is ActionKind.SHARES:
         return ApplyShares(job_id=job_id, serial=serial, due_boot_s=due_s, shares=pending.shares)
     return None
+
+
+def is_about(action: AttemptAction, pending: AttemptAction | None) -> bool:
+    """Return whether a failed action is the pending one, at whatever deadline a resize is asked."""
+    if isinstance(action, Resize) and isinstance(pending, Resize):
+        return (action.serial, action.generation) == (pending.serial, pending.generation)
+    return action == pending
 
 
 def without(attempt: Attempt, kind: ActionKind) -> Attempt:
@@ -116,7 +137,7 @@ def renew(state: State, job: Job, attempt: Attempt) -> None:
     """
     for kind, wanted in (
         (ActionKind.LAUNCH, job.state is JobState.LAUNCHING),
-        (ActionKind.RESIZE, attempt.target is not None),
+        (ActionKind.RESIZE, attempt.target is not None and attempt.stop is None),
         (ActionKind.CHECKPOINT, job.target is not None and job.state is JobState.RUNNING),
     ):
         if wanted and attempt.asked(kind) is None:
@@ -125,7 +146,7 @@ def renew(state: State, job: Job, attempt: Attempt) -> None:
     if attempt.shares_refused is not None:  # this daemon may have more rights
         attempt = state.put_attempt(changed(attempt, shares_refused=None))
     kept = tuple(
-        changed(p, due_boot_s=min(p.due_boot_s, now_s + limit_s(state.settings, job, p.kind)))
+        changed(p, due_boot_s=min(p.due_boot_s, now_s + _limit_of(state.settings, job, p)))
         for p in attempt.pending
     )
     if kept != attempt.pending:
@@ -139,7 +160,7 @@ def renew(state: State, job: Job, attempt: Attempt) -> None:
 
 
 def put_off(state: State) -> None:
-    """Have launches and stops count their time from now: the host begins them only now.
+    """Have launches, stops and withdrawals count their time from now: the host begins them now.
 
     Other actions have told the host their deadline. They fail at it, and are proposed again.
     """
@@ -147,8 +168,8 @@ def put_off(state: State) -> None:
     for job, attempt in list(state.running()):
         stop, later = attempt.stop, []
         for each in attempt.pending:
-            if action_of(attempt, each) is None:
-                due_s = max(each.due_boot_s, now_s + limit_s(settings, job, each.kind))
+            if each.withdrawn or action_of(attempt, each) is None:
+                due_s = max(each.due_boot_s, now_s + _limit_of(settings, job, each))
                 each = changed(each, due_boot_s=due_s)
                 state.wake(Timer(due_s, DEADLINE, job.id, attempt.serial))
             later.append(each)

@@ -29,7 +29,7 @@ def take_reading(state: State, reading: Reading) -> None:
             continue
         state.put_usage(attempt, merged(attempt.usage, (holding.usage(reading.device),)))
         smaller = ledger.shrunk(holding)
-        if smaller is not None:
+        if smaller is not None and attempt.target is None:
             state.reserve(smaller)
     for each in ledger.reserved.every():
         if each.kind is ReservationKind.MIGRATION and each.job_id in state.jobs:

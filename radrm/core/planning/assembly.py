@@ -17,6 +17,7 @@ from radrm.core.constraints.kinds import Rank
 from radrm.core.constraints.matching import shortage_of
 from radrm.core.constraints.modes import can_be_time_sliced
 from radrm.core.constraints.offers import OffersOfRole
+from radrm.core.planning.hosts import put_on_nodes
 from radrm.core.planning.near import find_near
 from radrm.core.records import LOCAL_NODE, Device, Job, Placement, Refusal, Role, Share
 from radrm.core.rules import Ask, Policy
@@ -59,15 +60,47 @@ def offers_by_role(
     return [
         (role, _offers(view, job, role, only))
         for role in job.spec.roles
-        if role.count_min * role.needs.gpus
+        if job.count(role) * role.needs.gpus
     ]
 
 
 def place(
-    view: View, policy: Policy, job: Job, policy_state: Any, by_role: Sequence[OffersOfRole]
+    view: View,
+    policy: Policy,
+    job: Job,
+    policy_state: Any,
+    by_role: Sequence[OffersOfRole],
+    only_mode: Collocation | None = None,
 ) -> Found:
-    """Return a placement of `job` among these offers."""
-    modes = [None] if job.spec.gpus == 1 else _modes(policy, job, by_role)
+    """Return a placement of `job` among these offers; `only_mode`: in no other mode.
+
+    If the nodes of the devices that the policy chooses have too few CPUs or too little memory, each
+    node is tried alone.
+    """
+    found = _place(view, policy, job, policy_state, by_role, only_mode)
+    if found.placement is not None or found.too_few:
+        return found
+    nodes = list(dict.fromkeys(o.device.node for _, offers in by_role for o in offers))
+    for node in nodes if len(nodes) > 1 else ():
+        here = [(role, [o for o in some if o.device.node == node]) for role, some in by_role]
+        alone = _place(view, policy, job, policy_state, here, only_mode)
+        if alone.placement is not None:
+            return alone
+    return found
+
+
+def _place(
+    view: View,
+    policy: Policy,
+    job: Job,
+    policy_state: Any,
+    by_role: Sequence[OffersOfRole],
+    only_mode: Collocation | None,
+) -> Found:
+    """Return a placement where the policy wants it, in the first mode that has enough devices."""
+    modes: Sequence[Collocation | None] = [only_mode]
+    if only_mode is None and job.gpus != 1:
+        modes = _modes(policy, job, by_role)
     tried: list[Found] = []
     for mode in modes or [None]:
         tried.append(_find(view, policy, job, policy_state, by_role, mode))
@@ -109,7 +142,7 @@ def _find(
     refusals: list[Refusal] = []
     choices: list[_Choice] = []
     for role, offers in by_role:
-        ask = Ask(job, role.count_min * role.needs.gpus, view.need_mib(job, role))
+        ask = Ask(job, job.count(role) * role.needs.gpus, view.need_mib(job, role))
         eligible: list[Offer] = []
         if mode is not None:
             offers = list(_offers_in_mode(view, policy, job, role, offers, mode))
@@ -124,18 +157,22 @@ def _find(
     if short is not None:
         refusals.append(Refusal("count", "not enough devices can take it now", None, *short))
         return Found(None, tuple(refusals), policy_state, too_few=True)
-    shares = [
-        _share(role, task)
-        for role in job.spec.roles
-        for task in range(role.count_min * (role.needs.gpus == 0))
-    ]
+    shares: list[Share] = []
     of_role, policy_state = _choose_all(_Ranked(view, policy, job), choices, policy_state)
     found = Collocation.EXCLUSIVE
     for (role, _), (ask, _), chosen in zip(by_role, choices, of_role, strict=True):
         found = _mode(policy, chosen[0])
         for number, offer in enumerate(chosen):
             reserved = _reservation_mib(view, policy, job, ask.need_mib, offer)
-            shares.append(_share(role, number // role.needs.gpus, offer.device, reserved))
+            shares.append(_share(job, role, number // role.needs.gpus, offer.device, reserved))
+    gpuless = [
+        _share(job, role, task)
+        for role in job.spec.roles
+        if not role.needs.gpus
+        for task in range(job.count(role))
+    ]
+    if gpuless:
+        shares = [*put_on_nodes(view, gpuless, shares), *shares]
     placement = Placement(shares=tuple(shares), collocation=found)
     lacks = view.refuse_on_nodes(job, placement)
     if lacks is not None:
@@ -268,7 +305,9 @@ def _offers_in_mode(
             yield offer  # only for its refusal
 
 
-def _share(role: Role, task: int, device: Device | None = None, reserved_mib: int = 0) -> Share:
+def _share(
+    job: Job, role: Role, task: int, device: Device | None = None, reserved_mib: int = 0
+) -> Share:
     """Return a task's part of a device; None: of no device."""
     return Share(
         device=device.uuid if device is not None else None,
@@ -277,7 +316,7 @@ def _share(role: Role, task: int, device: Device | None = None, reserved_mib: in
         role=role.name,
         task=task,
         cpus=role.needs.cpus,
-        memory_mib=role.needs.memory_mib,
+        memory_mib=job.host_memory_mib(role, task),
     )
 
 

@@ -14,6 +14,7 @@ from radrm.core.rules import Ask, Policy
 from radrm.core.state.isolation import RuleFailed as RuleFailed
 from radrm.core.state.isolation import WrongAnswer, call_rule
 from radrm.core.view import Offer, View
+from radrm.core.words import Collocation
 
 
 def find_with_fallback(
@@ -23,27 +24,33 @@ def find_with_fallback(
     policy_state: Any,
     fallback: Policy,
     only: Collection[str] | None = None,
+    mode: Collocation | None = None,
 ) -> Found:
     """Return a placement by `policy`, or by `fallback` while `policy` rests after a failure.
 
-    `only`: use no other devices.
+    `only`: use no other devices. `mode`: share them in this mode and no other.
     """
     name = policy.name
     if policy is fallback or not view.isolation.rests("policy", name):
         try:
-            return _search(view, policy, job, policy_state, only)
+            return _search(view, policy, job, policy_state, only, mode)
         except RuleFailed as failed:
             used = f"{fallback.name} is used in its place" if policy is not fallback else "it waits"
             view.isolation.fail("policy", name, failed.error, used)
     if policy is fallback:
         refusal = Refusal("rule", f"the policy {name} has failed; it is tried again later")
         return Found(None, (refusal,), policy_state)
-    found = find_with_fallback(view, fallback, job, None, fallback, only)
+    found = find_with_fallback(view, fallback, job, None, fallback, only, mode)
     return replace(found, policy_state=policy_state)
 
 
 def _search(
-    view: View, policy: Policy, job: Job, policy_state: Any, only: Collection[str] | None
+    view: View,
+    policy: Policy,
+    job: Job,
+    policy_state: Any,
+    only: Collection[str] | None,
+    mode: Collocation | None,
 ) -> Found:
     """Return a placement by `policy`. Raises `RuleFailed`.
 
@@ -56,7 +63,7 @@ def _search(
     if known is not None and _fails_again(view, policy, job, known):
         return Found(None, tuple(known.why), policy_state, too_few=True)
     by_role = offers_by_role(view, job, only)
-    found = place(view, Checked(policy, view.answers), job, policy_state, by_role)
+    found = place(view, Checked(policy, view.answers), job, policy_state, by_role, mode)
     if found.too_few and only is None:
         offers = [offer for _, some in by_role for offer in some]
         kept, steady = (
@@ -65,7 +72,7 @@ def _search(
         )
         for at, offer in enumerate(offers):
             # With several devices a refusal may be of another mode than the offer.
-            alone = job.spec.gpus == 1 and _is_steady(offer, found.refusals[at], steady)
+            alone = job.gpus == 1 and _is_steady(offer, found.refusals[at], steady)
             view.searches.renew(kept, at, offer, alone)
     return found
 
@@ -75,10 +82,10 @@ def _fails_again(view: View, policy: Policy, job: Job, known: Failure) -> bool:
     changed = view.searches.outdated(known)
     if not changed:
         return True
-    if job.spec.gpus != 1:
+    if job.gpus != 1:
         return False
     # For one device each refuses by itself, so only those that have changed are asked.
-    role = next(role for role in job.spec.roles if role.count_min * role.needs.gpus)
+    role = next(role for role in job.spec.roles if job.count(role) * role.needs.gpus)
     ask, checked = Ask(job, 1, view.need_mib(job, role)), Checked(policy, view.answers)
     steady = _steady(policy)
     for at in changed:

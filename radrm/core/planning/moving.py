@@ -28,9 +28,9 @@ def find_move(
         return Refusal("device", "it is on that GPU", to)
     if to is not None and job.spec.gpus > 1:
         return Refusal("count", f"it uses {job.spec.gpus} GPUs; name none, and the policy chooses")
-    policies = _policies(planners, job)
+    policies = policies_for(planners, job)
     if policies is None:
-        return Refusal("rule", "the planner that starts jobs has no policy to choose a GPU")
+        return NO_POLICY
     others = [d.uuid for d in view.devices() if d.uuid not in here] if to is None else [to]
     found = find_with_fallback(view, policies[0], job, None, policies[1], others)
     if found.placement is not None:
@@ -39,7 +39,10 @@ def find_move(
     return next(iter(lasting), Refusal("count", "there is no other GPU"))
 
 
-def _policies(planners: Sequence[AnyPlanner], job: Job) -> tuple[Policy, Policy] | None:
+NO_POLICY = Refusal("rule", "the planner that starts jobs has no policy to choose a GPU")
+
+
+def policies_for(planners: Sequence[AnyPlanner], job: Job) -> tuple[Policy, Policy] | None:
     """Return the policy for a job of the first planner that has one, and what replaces it."""
     for planner in planners:
         policy = getattr(planner, "policy", None)

@@ -51,8 +51,8 @@ REQUESTS: dict[type[Proposal], str] = {
 }
 """What a planner or user asks for by a proposal about a running job. New caps are not noted: a
 controller sets them at every interval."""
-_ENDS = (Preempt, Migrate)
-"""Those that end the attempt. Who asked for it becomes the reason."""
+_ENDS = (Preempt, Migrate, ResizeTo)
+"""Those that can end the attempt. Who asked for it becomes the reason."""
 
 Apply = Callable[[State, Proposal], None]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from radrm.core.records.estimates import DECLARED, Estimate, Profiled, Progress
-from radrm.core.records.needs import JobSpec
+from radrm.core.records.needs import JobSpec, Role
 from radrm.core.records.placement import Placement
 from radrm.core.records.time import Instant
 from radrm.core.words import Condition, JobState, Outcome, Quantity, Queue
@@ -130,7 +130,7 @@ class Job:
     counts: tuple[tuple[str, int], ...] = ()
     """The roles that start with more tasks than their fewest, and how many."""
     moves: int = 0
-    """Its migrations: the attempts that continued at a target."""
+    """Its migrations, and its resizes by a restart: the attempts that continued at a target."""
     used_s: float = 0.0
     """The part of its time limit that earlier attempts have used whose work it continues."""
     outcome: Outcome | None = None
@@ -163,6 +163,32 @@ class Job:
         """The time limit of its live or next attempt, in seconds; None without a limit."""
         limit_s = self.spec.time_limit_s
         return None if limit_s is None else max(0.0, limit_s - self.used_s)
+
+    @property
+    def gpus(self) -> int:
+        """The number of GPUs with which its next attempt starts."""
+        if not self.counts:
+            return self.spec.gpus
+        return sum(self.count(role) * role.needs.gpus for role in self.spec.roles)
+
+    def count(self, role: Role) -> int:
+        """Return the number of a role's tasks with which its next attempt starts."""
+        for name, count in self.counts:
+            if name == role.name:  # an edit may have changed the range since
+                return max(role.count_min, min(count, role.count_max))
+        return role.count_min
+
+    def host_memory_mib(self, role: Role, task: int) -> int | None:
+        """Return the host memory that a task of its next attempt books; None: none.
+
+        A range is for the whole job (`JobSpec.memory_range_mib`), so one task books it.
+        """
+        span = self.spec.memory_range_mib
+        if span is None:
+            return role.needs.memory_mib
+        if task or role.name != self.spec.roles[0].name:
+            return None
+        return span[0] if self.memory_mib is None else max(span[0], min(self.memory_mib, span[1]))
 
     @property
     def need_mib(self) -> int | None:

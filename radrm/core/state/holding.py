@@ -89,6 +89,10 @@ class Holding:
                 return True
         return False
 
+    def grow_again(self, now_s: float) -> None:
+        """Note that more tasks of the attempt have come here, whose memory will grow."""
+        self.settled, self.grew_s = False, now_s
+
     def recall(self, usage: Usage, now_s: float) -> None:
         """Continue the figures that an earlier daemon recorded.
 

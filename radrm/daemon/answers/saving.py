@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from radrm.core import events as ev
+from radrm.core.planning.requests import Requested
 from radrm.core.records import Job
-from radrm.core.scheduler import Requested
 from radrm.core.words import JobState
 from radrm.daemon.answers.device_commands import find_device
 from radrm.daemon.answers.each_job import JobResult, for_each_job

@@ -6,16 +6,16 @@ A candidate is a `Combination` of rules, as a goal is. All candidates run on the
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import fields, replace
+from dataclasses import replace
 from itertools import product
 from typing import Any
 
 from radrm.config import Config
 from radrm.config.goals import GOALS, PUBLISHED, Combination
+from radrm.experiments.simulations.variants import starts_jobs
 from radrm.orders import ORDERS
 from radrm.planners import PLANNERS
 from radrm.policies import POLICIES
-from radrm.wiring import find_rule
 
 _LIMITS = {"magm": (0.70, 0.80, 0.90), "lug": (0.70, 0.80, 0.90)}
 """The limits of SM activity to try with these policies; 0.80 is the thesis' (section 6.2.2)."""
@@ -31,16 +31,10 @@ def _combinations() -> Iterator[Combination]:
     for name in POLICIES:
         for limit in _LIMITS.get(name, (None,)):
             yield _of(name, PUBLISHED.order, PUBLISHED.planner, limit)
-    starting = [n for n in PLANNERS if n not in _UNTRIED_PLANNERS and _starts_jobs(n)]
+    starting = [n for n in PLANNERS if n not in _UNTRIED_PLANNERS and starts_jobs(n)]
     orders = [name for name in ORDERS if name not in _UNTRIED_ORDERS]
     for name, order, planner in product(_ORDERED, orders, starting):
         yield _of(name, order, planner, max(_LIMITS.get(name, ()), default=None))
-
-
-def _starts_jobs(planner: str) -> bool:
-    """Whether a planner starts jobs: others stand beside one that does."""
-    rule: Any = find_rule("planners", planner)
-    return any(each.name == "starts_jobs" and each.default is True for each in fields(rule))
 
 
 def _of(policy: str, order: str, planner: str, limit: float | None) -> Combination:

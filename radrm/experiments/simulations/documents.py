@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from radrm.experiments.simulations.runs import Result
-from radrm.simulator.metrics import MEASURED, over_seeds
+from radrm.simulator.metrics import ELASTIC, MEASURED, over_seeds
 
 
 def document(result: Result, left_out: int = 0) -> dict[str, Any]:
@@ -27,8 +27,9 @@ def document(result: Result, left_out: int = 0) -> dict[str, Any]:
         "left_out": left_out,
         "unfinished": found["unfinished"].mean,
     }
-    figures |= {name: found[name].mean for name in MEASURED}
-    figures |= {f"{name}_sd": found[name].sd for name in MEASURED}
+    elastic = [name for name in ELASTIC if found[name].mean is not None]
+    figures |= {name: found[name].mean for name in (*MEASURED, *elastic)}
+    figures |= {f"{name}_sd": found[name].sd for name in (*MEASURED, *elastic)}
     figures |= {
         "bound_makespan_s": limits.makespan_s,
         "bound_mean_jct_s": limits.mean_jct_s,

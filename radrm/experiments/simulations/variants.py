@@ -15,6 +15,7 @@ from radrm.config.values import Place, planners
 from radrm.core.words import Collocation
 from radrm.errors import BadConfig, UsageError
 from radrm.host.storage.paths import system_mode
+from radrm.planners import PLANNERS
 from radrm.simulated.spec import parse_servers
 from radrm.simulator.scenario import FIDELITIES, Fidelity, Known, Life, Scenario
 from radrm.wiring import find_rule, make_rules, make_settings, settings_of
@@ -46,6 +47,7 @@ class Choices:
     known: Sequence[str] = ()
     servers: int = 1
     life: Life = field(default_factory=Life)
+    cpus: float | None = None
 
 
 def configured() -> Config:
@@ -112,6 +114,7 @@ def make_variant(base: Config, policy: str, estimator: str, choices: Choices) ->
         estimator=estimator,
         known=_known(choices.known),
         life=life,
+        cpus=choices.cpus,
     )
     return Variant(scenario, choices.servers)
 
@@ -136,8 +139,20 @@ def _known(words: Iterable[str]) -> Known:
 
 
 def _planners(word: str | None) -> tuple[str, ...]:
-    """The planners of an option's value, as `default+mine`; none without the option."""
-    return planners(word, Place("--planner", [], "planner")) if word else ()
+    """The planners of an option's value, as `default+mine`; none without the option.
+
+    Planners of radrm that start no jobs stand beside `default`.
+    """
+    found = planners(word, Place("--planner", [], "planner")) if word else ()
+    if found and all(each in PLANNERS and not starts_jobs(each) for each in found):
+        return ("default", *found)
+    return found
+
+
+def starts_jobs(planner: str) -> bool:
+    """Return whether a planner of radrm starts jobs: others stand beside one that does."""
+    rule: Any = find_rule("planners", planner)
+    return any(each.name == "starts_jobs" and each.default is True for each in fields(rule))
 
 
 def _fidelity(word: str) -> Fidelity:

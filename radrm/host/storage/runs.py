@@ -154,7 +154,8 @@ class PastRuns:
 def past_run(device_kind: str, said: Said, attempt: Attempt) -> PastRun | None:
     """A run and its attempt, put together; None for an attempt whose peak was not seen and that
     shows no pace."""
-    pace_s = paced_s(attempt)
+    resized = attempt.generation > 1
+    pace_s = None if resized else paced_s(attempt)
     if attempt.peak_mib is None and pace_s is None:
         return None
     shared = any(usage.shared for usage in attempt.used.values())
@@ -164,9 +165,10 @@ def past_run(device_kind: str, said: Said, attempt: Attempt) -> PastRun | None:
         found = Alone() if shared else Alone(attempt.smact_mean, seconds=attempt.ran_s)
     part = _part(said, attempt)
     duration_s, most_s = pace_s, pace_s
-    if found.seconds is not None and part is not None:
+    if found.seconds is not None and part is not None and not resized:
         duration_s = found.seconds / part
         most_s = None if found.seconds_most is None else found.seconds_most / part
+    stopped = attempt.outcome in _STOPPED and not resized
     return PastRun(
         peak_mib=attempt.peak_mib or 0,
         device_kind=device_kind,
@@ -176,14 +178,14 @@ def past_run(device_kind: str, said: Said, attempt: Attempt) -> PastRun | None:
         alone=not shared,
         duration_s=duration_s,
         duration_most_s=most_s,
-        least_s=None if said.resumed or attempt.outcome not in _STOPPED else found.seconds,
+        least_s=None if said.resumed or not stopped else found.seconds,
         told=said.told,
         told_smact=said.told_smact,
         told_duration=said.told_duration,
         driver=said.driver,
         cuda=said.cuda,
         length=said.length,
-        gpus=max(1, len(attempt.used)),
+        gpus=max(1, len(attempt.placement.devices if resized else attempt.used)),
     )
 
 

@@ -215,7 +215,7 @@ def placement_of(job: Job, uuids: Sequence[str], snapshot: Snapshot) -> Placemen
     left, shares = list(devices), []
     for role in job.spec.roles:
         elastic = role.needs.gpus and sizes(job) is not None
-        for task in range(len(uuids) if elastic else role.count_min):
+        for task in range(len(uuids) if elastic else job.count(role)):
             given, left = left[: role.needs.gpus], left[role.needs.gpus :]
             of_task: list[Device | None] = [*given] or [None]
             for device in of_task:
@@ -226,7 +226,7 @@ def placement_of(job: Job, uuids: Sequence[str], snapshot: Snapshot) -> Placemen
                     role=role.name,
                     task=task,
                     cpus=role.needs.cpus,
-                    memory_mib=role.needs.memory_mib,
+                    memory_mib=job.host_memory_mib(role, task),
                 )
                 shares.append(share)
     return Placement(tuple(shares), Collocation.MIG if True in modes else Collocation.EXCLUSIVE)

@@ -294,6 +294,7 @@ def test_no_job_is_below_its_floor(
             ended = live[at % len(live)]
             jobs.remove(ended)
             world.end(ended)
+            world.interval()  # one that waited has started while the others' shares were set
         else:
             world.interval((live[at % len(live)], loss))
         live = [job for job in jobs if world.live(job) is not None]  # the others wait for CPUs

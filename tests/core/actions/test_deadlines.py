@@ -54,12 +54,6 @@ CASES = [
         {"GPU-0": 1, "GPU-1": 0},
     ),
     Case(
-        ActionKind.RESIZE,
-        ResizeTo(job_id=1, placement=GROWN),
-        CORE.action_limit_s,
-        {"GPU-0": 1, "GPU-1": 1},
-    ),
-    Case(
         ActionKind.SHARES,
         SetShares(job_id=1, shares=CAPPED),
         CORE.action_limit_s,
@@ -143,11 +137,14 @@ def test_a_late_answer_changes_nothing(case: Case) -> None:
 def test_a_late_answer_is_not_taken_for_that_of_the_next_action() -> None:
     world, job = silent()
     propose(world, ResizeTo(job_id=1, placement=GROWN))
-    world.pass_time(CORE.action_limit_s)
+    (first,) = [a for a in world.actions if isinstance(a, act.Resize)]
+    world.step(ev.ActionFailed(at=world.now, action=first, reason="no"))
     world.pass_time(5.0)
     propose(world, ResizeTo(job_id=1, placement=GROWN))
-    first, second = [a for a in world.actions if isinstance(a, act.Resize)]
+    second = world.actions[-1]
+    assert isinstance(second, act.Resize) and (first.generation, second.generation) == (2, 3)
     world.step(ev.ActionFailed(at=world.now, action=first, reason="late"))
+    world.step(ev.Resized(at=world.now, job_id=1, serial=1, target=GROWN, generation=2))
     elsewhere = replace(GROWN, shares=(*HERE.shares, Share("GPU-9", GIB, task=1)))
     world.step(ev.Resized(at=world.now, job_id=1, serial=1, target=elsewhere))
     attempt = world.live(job)
@@ -255,7 +252,8 @@ def test_a_resize_ends_while_a_device_is_missing_since_the_restart(grows: bool) 
     if grows:
         world.step(ev.Resized(at=world.now, job_id=1, serial=1, target=GROWN))
     else:
-        world.pass_time(CORE.action_limit_s)
+        (asked,) = {a for a in world.actions if isinstance(a, act.Resize)}
+        world.step(ev.ActionFailed(at=world.now, action=asked, reason="no"))
     attempt = world.live(1)
     assert attempt is not None and attempt.placement == (GROWN if grows else HERE)
     world.devices = both

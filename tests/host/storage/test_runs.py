@@ -8,12 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from radrm.core.records import Progress
-from radrm.core.words import Outcome
+from radrm.core.records import Placement, Progress, Share, Usage
+from radrm.core.words import Collocation, Outcome
 from radrm.estimators.interface import PastRun
 from radrm.estimators.learning.contention import Alone
-from radrm.host.storage.runs import Run, Said, brief_mark, program_of
+from radrm.host.storage.runs import Run, Said, brief_mark, past_run, program_of
 from radrm.host.storage.store import Store
+from tests.host.storage.pasts import at, attempt
 from tests.host.storage.stores import ended_attempt, saved_world, submission_of
 from tests.world import World, gpus
 
@@ -122,3 +123,21 @@ def test_runs_of_a_name_are_the_users_own_of_its_latest_jobs(path: str) -> None:
     assert (run.told_smact, run.length, run.least_s) == ({"history": 0.3}, "x", None)
     assert store.runs.named("else", 1000, 10) == store.runs.named("train", 1000, 0) == ()
     assert len(store.runs.named("train", 7, 10)) == 1
+
+
+def test_a_run_that_was_resized_shows_its_memory_and_no_duration() -> None:
+    shares = tuple(Share(f"GPU-{n}", task=n) for n in range(3))
+    usage = tuple(Usage(f"GPU-{n}", peak_mib=5000 - n) for n in range(4))
+    made = replace(
+        attempt(1, 1, Outcome.COMPLETED),
+        placement=Placement(shares, Collocation.TIMESLICE),
+        usage=usage,
+        started=at(1),
+    )
+    said = Said(shown=Alone(0.5, seconds=8.0))
+    plain, resized = (past_run("A100", said, each) for each in (made, replace(made, generation=2)))
+    assert plain is not None and plain.duration_s == 8.0
+    assert resized is not None
+    assert (resized.peak_mib, resized.gpus, resized.duration_s) == (5000, 3, None)
+    stopped = past_run("A100", said, replace(made, generation=2, outcome=Outcome.TIMEOUT))
+    assert stopped is not None and stopped.least_s is None

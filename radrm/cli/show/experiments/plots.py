@@ -84,10 +84,10 @@ def _gantt(axes: Any, run: Run, devices: int) -> None:
     for job in run.jobs:
         for attempt in job.attempts:
             died = attempt.outcome is Outcome.OOM
-            for at in attempt.devices:
-                if at < devices:
-                    bar = (attempt.started_s, attempt.ended_s, job.job.name, died)
-                    on_gpu[at].append(bar)
+            for from_s, until_s, held in attempt.held():
+                for at in held:
+                    if at < devices:
+                        on_gpu[at].append((from_s, until_s, job.job.name, died))
     drawn = 0
     for at, bars in enumerate(on_gpu):
         lanes: list[float] = []

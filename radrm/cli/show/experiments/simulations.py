@@ -47,6 +47,10 @@ def _count(value: float) -> str:
     return f"{value:.0f}" if value == int(value) else f"{value:.1f}"
 
 
+def _tenths(value: float) -> str:
+    return f"{value:.1f}"
+
+
 def _cost(value: float) -> str:
     return f"{value:.2f}"
 
@@ -83,6 +87,12 @@ FIGURES = (
         *("total_cost", "cost of both", "COST", _cost, min), spread=True, says=_known, versus=True
     ),
     Figure("preemptions", "preemptions", "PREEMPTED", _count, min, 5, says=bool),
+    Figure("resizes", "changes of a job's size", "RESIZES", _count, min, 4, says=_known),
+    Figure("mean_gpus", "GPUs of a job, mean", "GPUS", _tenths, max, 3, says=_known),
+    Figure("gpu_held", "GPUs held by jobs", "HELD", _percent, max, 2, says=_known),
+    Figure(
+        "mean_queue_s", "mean time to the first start", "QUEUE", show_seconds, min, 2, says=_known
+    ),
 )
 
 

@@ -196,7 +196,7 @@ class Lines:
         """Return all that decides whether a job could start on a set of idle devices."""
         roles = tuple(
             (
-                role.count_min,
+                job.count(role) if job.counts else role.count_min,
                 role.needs.gpus,
                 role.needs.mig_profile,
                 bisect_left(self.sizes, role.needs.gpu_memory_mib or 0),
