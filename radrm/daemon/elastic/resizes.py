@@ -288,7 +288,13 @@ class Resizes:
             log.warning("job %d keeps its tasks: %s", action.job_id, known.failed)
             return ev.ActionFailed(at=now, action=action, reason=known.failed)
         serial, target = action.serial, action.target
-        return ev.Resized(at=now, job_id=action.job_id, serial=serial, target=target)
+        return ev.Resized(
+            at=now,
+            job_id=action.job_id,
+            serial=serial,
+            target=target,
+            generation=action.generation,
+        )
 
     def _is_held(self, uuid: str, serial: int, since: Instant) -> bool:
         """Return whether the last reading since then shows the attempt on a device."""
