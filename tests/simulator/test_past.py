@@ -13,6 +13,8 @@ from radrm.core.records import (
     Dependency,
     Estimate,
     Instant,
+    Needs,
+    Role,
 )
 from radrm.core.words import Condition, JobState, Outcome, Quantity
 from radrm.simulated.spec import parse
@@ -200,3 +202,12 @@ def test_a_clock_that_was_set_changes_no_past() -> None:
     assert found == plain
     assert [job.duration_s for job in found.jobs] == [100, 300]
     assert (found.shared, found.jct_s, found.wait_s) == (0, 200, 0)
+
+
+def test_a_job_that_changed_its_size_keeps_the_last_one() -> None:
+    roles = (Role(count_min=1, count_max=4, needs=Needs(gpus=1)),)
+    small, large = attempt(1, 0, 100, used("a")), attempt(1, 130, 230, used("a"), used("b"))
+    found = past(1, 0, small, large)
+    found = replace(found, job=replace(found.job, spec=replace(found.job.spec, roles=roles)))
+    (job,) = replayed([found], BEGIN).jobs
+    assert (job.gpus, job.gpus_max, job.duration_s) == (2, None, 200)

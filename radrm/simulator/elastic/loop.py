@@ -56,12 +56,12 @@ class _Resize:
 
 @dataclass(slots=True, eq=False)
 class _Workers:
-    """The workers of an attempt: their step, their number, and the CPUs of the poorest (None:
+    """The workers of an attempt: their step, their numbers, and the CPUs of the poorest (None:
     unknown). `since_s` is the work that was done when they began, `cpu_s` the CPU time that those
     before them have used."""
 
     steps: StepTimes
-    count: int = 0
+    numbers: tuple[int, ...] = ()
     cpus: float | None = None
     since_s: float = 0.0
     cpu_s: float = 0.0
@@ -69,11 +69,16 @@ class _Workers:
     def begin(self, shares: Sequence[Share], done_s: float) -> None:
         """Begin new workers, after this much work of the job."""
         self.cpu_s += self.count * (self.cpu_s_of_each(done_s) or 0.0)
-        self.count, self.cpus, self.since_s = len(shares), _fewest_cpus(shares), done_s
+        self.numbers = tuple(dict.fromkeys(share.task for share in shares))
+        self.cpus, self.since_s = _fewest_cpus(shares), done_s
 
     def cpu_s_of_each(self, done_s: float) -> float | None:
         """Return the CPU time that each worker has used since it began; None if unknown."""
         return self.steps.cpu_s((done_s - self.since_s) / self.steps.least_size_s)
+
+    @property
+    def count(self) -> int:
+        return len(self.numbers)
 
     @property
     def pace(self) -> float:
@@ -209,7 +214,11 @@ class ElasticLoop(ReportingLoop):
         self._reserved[action.job_id] = max((s.reserved_mib for s in shares), default=0)
         self._history.attempt_resized(attempt, before, self._world.now_s)
         done = ev.Resized(
-            at=self._now, job_id=action.job_id, serial=action.serial, target=action.target
+            at=self._now,
+            job_id=action.job_id,
+            serial=action.serial,
+            target=action.target,
+            generation=action.generation,
         )
         self._events.append(done)
         new = [at for at in devices if at not in before]
@@ -233,7 +242,7 @@ class ElasticLoop(ReportingLoop):
             return use
         each = workers.cpu_s_of_each(attempt.done_s)
         total = None if each is None else workers.cpu_s + workers.count * each
-        tasks = tuple(TaskUse("main", number, cpu_s=each) for number in range(workers.count))
+        tasks = tuple(TaskUse("main", number, cpu_s=each) for number in workers.numbers)
         return replace(use, cpu_s=total, tasks=tasks)
 
     def _progress(self, attempt: LiveAttempt) -> Progress:

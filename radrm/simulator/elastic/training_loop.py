@@ -314,7 +314,11 @@ class _TrainingLoop:
         self._runs[live.at] = replace(run, resizes=run.resizes + 1)
         self._events.append(
             ev.Resized(
-                at=self._now, job_id=action.job_id, serial=action.serial, target=action.target
+                at=self._now,
+                job_id=action.job_id,
+                serial=action.serial,
+                target=action.target,
+                generation=action.generation,
             )
         )
 

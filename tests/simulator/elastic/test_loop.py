@@ -163,3 +163,47 @@ def test_with_the_usual_planner_a_job_keeps_its_smallest_size() -> None:
     run = simulate(sized, scenario())
     assert ends(run) == [pytest.approx(end) for end in ends(plain)]
     assert all(not attempt.sizes for each in run.jobs for attempt in each.attempts)
+
+
+# ------------------------------------------------------------------ what may come between
+
+
+def test_a_resize_that_takes_too_long_is_withdrawn_and_the_job_works_on() -> None:
+    core = {**CORE, "resize_limit_s": 50.0}
+    found = scenario("exclusive", "sim:4xA100-40GB", core=core, life=replace(FREE, standby_s=60.0))
+    planner = Sizer(sizes=((100.0, 4),))
+    run = played([elastic(), job(120, 100, gpus=3)], found, planner)
+    assert ends(run)[0] == pytest.approx(400)
+    assert not run.jobs[0].attempts[0].sizes
+    # The three GPUs are reserved for the growth until it is undone.
+    assert run.jobs[1].attempts[0].started_s == pytest.approx(150)
+
+
+def test_a_withdrawal_that_comes_while_the_job_stands_still_is_too_late() -> None:
+    core = {**CORE, "resize_limit_s": 50.0}
+    life = replace(FREE, standby_s=30.0, resize_s=40.0)
+    found = scenario("exclusive", "sim:4xA100-40GB", core=core, life=life)
+    run = played([elastic()], found, Sizer(sizes=((100.0, 2),)))
+    (attempt,) = run.jobs[0].attempts
+    assert [at for at, _ in attempt.sizes] == [0, 170]
+    assert ends(run) == [pytest.approx(170 + (400 - 130) / 2)]
+
+
+def test_a_job_that_ends_while_its_new_workers_begin_needs_none() -> None:
+    life = replace(FREE, standby_s=60.0)
+    run = played([elastic(duration_s=130)], four(life=life), Sizer(sizes=((100.0, 4),)))
+    (attempt,) = run.jobs[0].attempts
+    assert (attempt.ended_s, attempt.outcome) == (pytest.approx(130), Outcome.COMPLETED)
+
+
+def test_a_restart_saves_stops_and_goes_on_at_the_new_size() -> None:
+    life = replace(FREE, restarts=True, restart_s=20.0)
+    run = played(
+        [elastic(checkpoint_s=5.0)], four(life=life), Sizer(sizes=((100.0, 4), (150.0, 1)))
+    )
+    first, second, third = run.jobs[0].attempts
+    assert [len(each.devices) for each in (first, second, third)] == [1, 4, 1]
+    # Asked at 100 s, saved at 105 s; it works from 125 s to 150 s by four, and from 175 s alone.
+    assert (first.outcome, first.solo_s) == (Outcome.PREEMPTED, pytest.approx(100))
+    assert second.solo_s == pytest.approx(4 * 25)
+    assert third.ended_s == pytest.approx(175 + 200)
