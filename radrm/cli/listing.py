@@ -20,6 +20,7 @@ GROUPS: dict[str, dict[str, str]] = {
         "requeue": "Put jobs back into the queue.",
         "checkpoint": "Have running jobs save their work now.",
         "migrate": "Move a running job to another GPU: it saves its work first.",
+        "resize": "Give a running job another number of GPUs, or of tasks.",
         "progress": "Report a job's progress, from its own script.",
         "edit": "Change options of jobs: priority, time limit, memory...",
     },
@@ -57,7 +58,8 @@ COMMANDS: dict[str, str] = {name: line for group in GROUPS.values() for name, li
 EVERYDAY = frozenset(
     {
         *("cancel", "checkpoint", "drain", "explain", "gpus", "hold", "logs", "migrate"),
-        *("progress", "release", "report", "requeue", "resume", "shares", "status", "wait"),
+        *("progress", "release", "report", "requeue", "resize", "resume", "shares", "status"),
+        "wait",
     }
 )
 """Commands that start without typer: their modules have `PARAMETERS`."""

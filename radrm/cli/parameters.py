@@ -14,15 +14,15 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Any
 
-FLAG, TEXT, NUMBER, WORD, WORDS = "flag", "text", "number", "word", "words"
-"""Kinds of parameters. Options: without a value, with a text, with a whole number. Arguments:
-exactly one, or any number."""
+FLAG, TEXT, TEXTS, NUMBER, WORD, WORDS = "flag", "text", "texts", "number", "word", "words"
+"""Kinds of parameters. Options: without a value, with a text, with a text and repeatable, with a
+whole number. Arguments: exactly one, or any number."""
 
 
 class Parameter(Record):
     """One option or argument; `name` is that of the function's own parameter.
 
-    An option that is not given is False, "" or None; arguments that are not given are [].
+    An option that is not given is False, "" or None; a repeatable one and arguments are [].
     `least` and `most` bound a number, or the count of arguments from below.
     """
 
@@ -36,7 +36,7 @@ class Parameter(Record):
 
     @property
     def default(self) -> Any:
-        return {FLAG: False, TEXT: "", NUMBER: None, WORD: "", WORDS: []}[self.kind]
+        return {FLAG: False, TEXT: "", TEXTS: [], NUMBER: None, WORD: "", WORDS: []}[self.kind]
 
     @property
     def is_argument(self) -> bool:
@@ -95,14 +95,14 @@ def parse(parameters: Sequence[Parameter], words: Sequence[str]) -> dict[str, An
             value = _value(option, text if equals else next(left, None))
             if value is None:
                 return None
-            found[option.name] = value
+            found[option.name] = [*found[option.name], value] if option.kind == TEXTS else value
     return _with_arguments(parameters, found, arguments)
 
 
 def _value(option: Parameter, text: str | None) -> str | int | None:
     if text is None or text.startswith("-"):
         return None
-    if option.kind == TEXT:
+    if option.kind in (TEXT, TEXTS):
         return text
     if not (text.isascii() and text.isdecimal() and len(text) < 10):
         return None

@@ -8,7 +8,6 @@ from itertools import groupby
 from radrm.client.commands import command_jobs
 from radrm.client.connection import Client, every_job
 from radrm.client.follow import Patient
-from radrm.client.saving import wait_saved
 from radrm.client.text import label, print_json, warn
 from radrm.errors import UsageError, plain
 
@@ -16,9 +15,12 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
+    from radrm.client.connection import Ask
     from radrm.client.text import Document
 
     Describe = Callable[[Document], str]
+    Wait = Callable[[Ask, Document], Document]
+    """Waits for what comes of a request; is given the job's document from before it."""
 
 _MANY = 20
 """Elements of one array above which all with the same result share one line."""
@@ -44,28 +46,28 @@ def run_on_jobs(
     return code
 
 
-def run_to_save(
+def run_and_wait(
     command: str,
     jobs: Sequence[str],
-    device: str | None,
+    words: Document,
+    wait: Wait,
     describe: Describe,
     no_wait: bool,
     as_json: bool,
 ) -> int:
-    """Ask running jobs to save their work, wait for what comes of it, and show that.
+    """Ask running jobs for something, wait for what comes of it, and show that.
 
-    `device`: where a job is to move. Returns the exit code.
+    `words`: more words of the request. Returns the exit code.
     """
     with Client() as client:
         patient = Patient(client, lambda text: print(f"radrm: {text}", file=sys.stderr))
         befores = {d["id"]: d for d in every_job(client.ask, jobs=list(jobs))}
-        words = {} if device is None else {"device": device}
         results = client.ask(command, jobs=list(jobs), **words)
         asked = [i for i, each in enumerate(results) if each["error"] is None and not no_wait]
         for i in asked:
             before = befores.get(results[i]["id"])
             if before is not None:
-                results[i] = wait_saved(patient.ask, before, moves=command == "migrate")
+                results[i] = wait(patient.ask, before)
     return show_results(results, describe, as_json)
 
 

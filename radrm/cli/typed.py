@@ -8,9 +8,16 @@ from typing import Annotated, Any
 
 import typer
 
-from radrm.cli.parameters import FLAG, NUMBER, TEXT, WORD, WORDS, Parameter
+from radrm.cli.parameters import FLAG, NUMBER, TEXT, TEXTS, WORD, WORDS, Parameter
 
-_TYPES: dict[str, Any] = {FLAG: bool, TEXT: str, NUMBER: int | None, WORD: str, WORDS: list[str]}
+_TYPES: dict[str, Any] = {
+    FLAG: bool,
+    TEXT: str,
+    TEXTS: list[str],
+    NUMBER: int | None,
+    WORD: str,
+    WORDS: list[str],
+}
 
 
 def typed(

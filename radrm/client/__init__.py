@@ -9,4 +9,5 @@ The files, in the order in which they may import one another:
     tail        read a log file as it grows
     follow      follow jobs: their states and logs
     saving      wait for what comes of a request to save, or to move
+    resizing    wait for what comes of a request for another size
 """

@@ -23,7 +23,7 @@ from typer.main import get_command
 from radrm.cli import main as entry
 from radrm.cli.app import make_app
 from radrm.cli.listing import COMMANDS, EVERYDAY
-from radrm.cli.parameters import FLAG, NUMBER, WORD, WORDS, Parameter, parse
+from radrm.cli.parameters import FLAG, NUMBER, TEXTS, WORD, WORDS, Parameter, parse
 from radrm.cli.typed import typed
 from radrm.cli.usage import WrongUsage
 from tests.cli.fakes import gpu, job, page
@@ -87,7 +87,9 @@ def test_every_option_is_read_as_typer_reads_it(command: str, option: Parameter,
             assert found[option.name] == (True if option.kind == FLAG else by_kind(option, value))
 
 
-def by_kind(option: Parameter, value: str) -> str | int:
+def by_kind(option: Parameter, value: str) -> str | int | list[str]:
+    if option.kind == TEXTS:
+        return [value]
     return int(value) if option.kind == NUMBER else value
 
 

@@ -12,6 +12,7 @@ The files, in the order in which they may import one another:
     requeue     `radrm requeue`
     checkpoint  `radrm checkpoint`
     migrate     `radrm migrate`
+    resize      `radrm resize`
     progress    `radrm progress`
     edit        `radrm edit`
     gpus        `radrm gpus`

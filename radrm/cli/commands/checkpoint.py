@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from radrm.cli.parameters import FLAG, JOBS, JSON, Parameter
-from radrm.cli.results import job_name, run_to_save
+from radrm.cli.results import job_name, run_and_wait
+from radrm.client.saving import wait_saved
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from radrm.client.connection import Ask
     from radrm.client.text import Document
 
 NO_WAIT = Parameter(
@@ -26,7 +28,11 @@ def checkpoint(jobs: list[str], no_wait: bool, as_json: bool) -> int:
       radrm checkpoint 12
       radrm checkpoint 'sweep-*' --no-wait
     """
-    return run_to_save("checkpoint", jobs, None, _describe, no_wait, as_json)
+
+    def wait(ask: Ask, before: Document) -> Document:
+        return wait_saved(ask, before, moves=False)
+
+    return run_and_wait("checkpoint", jobs, {}, wait, _describe, no_wait, as_json)
 
 
 def _describe(result: Document) -> str:

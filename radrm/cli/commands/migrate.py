@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from radrm.cli.commands.checkpoint import NO_WAIT
 from radrm.cli.parameters import JSON, WORDS, Parameter
-from radrm.cli.results import job_name, run_to_save
+from radrm.cli.results import job_name, run_and_wait
+from radrm.client.saving import wait_saved
 from radrm.errors import UsageError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from radrm.client.connection import Ask
     from radrm.client.text import Document
 
 _WORDS = Parameter(
@@ -35,8 +37,12 @@ def migrate(words: list[str], no_wait: bool, as_json: bool) -> int:
     """
     if len(words) > 2:
         raise UsageError("radrm migrate: it takes one job and at most one GPU")
-    device = words[1] if len(words) > 1 else None
-    return run_to_save("migrate", words[:1], device, _describe, no_wait, as_json)
+    where = {"device": words[1]} if len(words) > 1 else {}
+
+    def wait(ask: Ask, before: Document) -> Document:
+        return wait_saved(ask, before, moves=True)
+
+    return run_and_wait("migrate", words[:1], where, wait, _describe, no_wait, as_json)
 
 
 def _describe(result: Document) -> str:

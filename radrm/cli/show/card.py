@@ -13,8 +13,9 @@ from radrm.cli.show.amounts import (
 )
 from radrm.cli.show.columns import Column, Field, Rows
 from radrm.cli.show.jobs import advance, age_s, state_text, where, why
+from radrm.cli.show.sizes import requested_size, size_text, tasks_table
 from radrm.cli.show.styled import Styled
-from radrm.client.states import FINAL, WAITING
+from radrm.client.states import FINAL, LIVE, WAITING
 from radrm.client.text import label
 from radrm.core.units import show_mib, show_seconds
 from radrm.errors import plain
@@ -46,6 +47,8 @@ def card(
     parts: list[Part] = [_title(job), *_fields(lines)]
     if len(attempts) > 1:
         parts += [Styled(), attempts_table(job, attempts)]
+    if len(job.get("tasks") or ()) > 1:
+        parts += [Styled(), tasks_table(job["tasks"], index)]
     return [*parts, Styled(), *_fields([("next", "   ".join(next_steps(job)))])]
 
 
@@ -102,8 +105,7 @@ def _who(job: Document) -> Iterator[_Line]:
 
 
 def _asked(job: Document) -> Iterator[_Line]:
-    count = job["gpus"]
-    asked = [f"{count} GPU" if count == 1 else f"{count} GPUs"]
+    asked = [requested_size(job)]
     if job.get("gpu_types"):
         asked[0] += f" of type {plain(' or '.join(job['gpu_types']))}"
     for key, verb in (("prefer_gpus", "prefers"), ("avoid_gpus", "avoids")):
@@ -111,10 +113,12 @@ def _asked(job: Document) -> Iterator[_Line]:
             asked.append(f"{verb} {plain(', '.join(job[key]))}")
     if job.get("max_slowdown") is not None:
         asked.append(f"slowdown at most {job['max_slowdown']:g}")
-    if job.get("cpus") is not None:
+    if job.get("cpus") is not None and not job.get("roles"):
         asked.append(f"{job['cpus']:g} CPU{'' if job['cpus'] == 1 else 's'}")
     if job.get("memory_mib") is not None:
-        asked.append(f"{show_mib(job['memory_mib'])} of host memory")
+        most = job.get("memory_max_mib") or job["memory_mib"]
+        up_to = f" to {show_mib(most)}" if most > job["memory_mib"] else ""
+        asked.append(f"{show_mib(job['memory_mib'])}{up_to} of host memory")
     if job.get("time_limit_s") is not None:
         asked.append(f"time limit {show_seconds(job['time_limit_s'])}")
     if job.get("priority"):
@@ -162,6 +166,9 @@ def _got(job: Document, index: Mapping[str, int], attempts: Sequence[Document]) 
         verb = "ran on" if job["state"] in FINAL else "runs on"
         sharing = plain(job["collocation"] or "exclusive")
         yield verb, f"GPU {where(job, index)}, sharing: {sharing}"
+    if size_text(job) and job["state"] in LIVE:
+        error = job.get("resize_error")
+        yield "size", size_text(job) + (f"; not resized: {plain(error)}" if error else "")
     last = attempts[-1] if attempts else {}
     memory = []
     if job["reserved_mib"] is not None:

@@ -6,6 +6,7 @@ import time
 
 from radrm.cli.show.amounts import due_text, sane_mib
 from radrm.cli.show.columns import Column, Rows
+from radrm.cli.show.sizes import size_text
 from radrm.cli.show.styled import Styled
 from radrm.client.states import FINAL, WAITING
 from radrm.client.text import label
@@ -136,14 +137,16 @@ def job_rows(jobs: Sequence[Document], index: Mapping[str, int], now: float | No
             show_mib(job["peak_mib"]),
             show_seconds(age_s(job)),
             *[its_due or "-"] * due,
-            "; ".join(filter(None, (why(job), _advance_of_open(job, now)))),
+            "; ".join(filter(None, (why(job), _state_of_open(job, now)))),
         )
     return table
 
 
-def _advance_of_open(job: Document, now: float | None) -> str:
-    """How far a job is that has not ended."""
-    return "" if job["state"] in FINAL else advance(job, now)
+def _state_of_open(job: Document, now: float | None) -> str:
+    """The size of a job that has not ended, and how far it is: `2 of 1-4 GPUs, 37 %`."""
+    if job["state"] in FINAL:
+        return ""
+    return ", ".join(filter(None, (size_text(job), advance(job, now))))
 
 
 def no_jobs(words: Document) -> Styled:

@@ -9,6 +9,7 @@ The files, in the order in which they may import one another:
     device_commands  the commands about devices and MPS
     each_job         a command, carried out job by job
     saving           the commands that ask running jobs to save, or to move
+    resizing         the command that gives running jobs another size
     edit             the command that changes what jobs ask for
     commands         the other commands about jobs; all commands
     requests         who answers which request

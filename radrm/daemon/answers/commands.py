@@ -17,6 +17,7 @@ from radrm.daemon.answers.device_commands import drain, mps_start, mps_stop, res
 from radrm.daemon.answers.each_job import JobResult, for_each_job
 from radrm.daemon.answers.edit import edit
 from radrm.daemon.answers.followers import Followers
+from radrm.daemon.answers.resizing import resize
 from radrm.daemon.answers.saving import checkpoint, migrate
 from radrm.daemon.answers.selection import select_jobs
 from radrm.daemon.intake.batch import dependencies
@@ -127,6 +128,7 @@ COMMANDS: dict[str, Command] = {
     "requeue": requeue,
     "checkpoint": checkpoint,
     "migrate": migrate,
+    "resize": resize,
     "edit": edit,
     "drain": drain,
     "resume": resume,

@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from radrm.core import events as ev
 from radrm.core.planning.requests import Requested
-from radrm.core.records import Job
+from radrm.core.records import Job, Refusal
 from radrm.core.words import JobState
 from radrm.daemon.answers.device_commands import find_device
 from radrm.daemon.answers.each_job import JobResult, for_each_job
@@ -30,7 +30,7 @@ def checkpoint(loop: Loop, request: Request) -> Work[list[JobResult]]:
     def make_event(job: Job) -> Requested:
         return ev.CheckpointRequested(at=loop.clock.now(), job_id=job.id, by=by)
 
-    return (yield from _ask(loop, request, make_event, "save its work"))
+    return (yield from ask_running(loop, request, make_event, "save its work"))
 
 
 def migrate(loop: Loop, request: Request) -> Work[list[JobResult]]:
@@ -44,12 +44,21 @@ def migrate(loop: Loop, request: Request) -> Work[list[JobResult]]:
     def make_event(job: Job) -> Requested:
         return ev.MigrateRequested(at=loop.clock.now(), job_id=job.id, by=by, device=device)
 
-    return (yield from _ask(loop, request, make_event, "move"))
+    return (yield from ask_running(loop, request, make_event, "move"))
 
 
-def _ask(
-    loop: Loop, request: Request, make_event: Callable[[Job], Requested], what: str
+def ask_running(
+    loop: Loop,
+    request: Request,
+    make_event: Callable[[Job], Requested],
+    what: str,
+    say: Callable[[Job, Refusal], str] | None = None,
 ) -> Work[list[JobResult]]:
+    """Ask the running jobs that a request selects. `what`: as "only a running job can `what`".
+
+    `say` puts the core's refusal into words.
+    """
+
     def checked(job: Job) -> ev.Event:
         if job.state.final:
             raise Refused(f"job {job.label} has ended already ({job.state.value})")
@@ -57,6 +66,8 @@ def _ask(
             raise Refused(f"job {job.label} is {job.state.value}; only a running job can {what}")
         event = make_event(job)
         refusal = loop.scheduler.refuse_request(event)
+        if refusal is not None and say is not None:
+            raise Refused(f"job {job.label} cannot {what}: {say(job, refusal)}")
         if refusal is not None:
             why = in_one_line(loop.scheduler.snapshot, (refusal,)) or refusal.message
             if refusal.rule == "checkpoint":

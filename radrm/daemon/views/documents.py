@@ -15,11 +15,12 @@ from radrm.core.records import Attempt, EarlySignal, Instant, Job, Progress, Ref
 from radrm.core.scheduler import Scheduler
 from radrm.core.snapshot import Snapshot
 from radrm.core.units import show_seconds
-from radrm.core.words import ActionKind, Quantity, ReservationKind
+from radrm.core.words import ActionKind, Quantity, ReservationKind, Resizing
 from radrm.daemon.progress import Reports
 from radrm.daemon.views.cpu_shares import cpu_share, part
 from radrm.daemon.views.expected import Foresight
 from radrm.daemon.views.rows import Row
+from radrm.daemon.views.sizes import size_of, tasks_of
 from radrm.host.processes.controllers import Controllers
 from radrm.host.storage.store import Store
 
@@ -85,6 +86,9 @@ class JobDocuments:
         live = snapshot.attempt(job.id)
         if live is not None and document["cpu_share"] is not None:
             document["cpu_share"]["part"] = part(snapshot, live)
+        if job.spec.resizing is not Resizing.NONE:
+            last = live or (self._store.last_attempt(job.id) if job.attempts else None)
+            document["tasks"] = tasks_of(last) if last is not None else []
         names = job.spec.prefer_gpus + job.spec.avoid_gpus
         document["unknown_gpus"] = unknown_gpus(snapshot, names)
         return document
@@ -133,9 +137,10 @@ class JobDocuments:
             "ended_at": job.ended.wall_s if job.ended else None,
             "waited_s": (job.started or job.ended or now).since(job.submitted),
             "ran_s": (job.ended or now).since(job.started) if job.started else None,
-            "gpus": job.spec.gpus,
+            **size_of(job, live),
             "cpus": job.spec.cpus,
             "memory_mib": job.spec.memory_mib,
+            "memory_max_mib": (job.spec.memory_range_mib or (None, None))[1],
             "not_enforced": self._not_enforced(job),
             "cpu_share": cpu_share(live) if live else None,
             "remarks": list(self._scheduler.view.remarks(job.id)) if live else [],

@@ -1,0 +1,62 @@
+"""Wait for what comes of a request for another size. Light to import."""
+
+from __future__ import annotations
+
+from radrm.client.follow import ASK_S, pause
+from radrm.client.states import FINAL
+from radrm.client.text import label
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from radrm.client.connection import Ask
+    from radrm.client.text import Document
+
+_FIRST_PAUSE_S = 0.05
+
+
+def wait_resized(
+    ask: Ask,
+    before: Document,
+    gpus: int | None,
+    roles: Mapping[str, int],
+    pause: Callable[[float], object] = pause,
+) -> Document:
+    """Wait until a job has a size (`gpus`, or the tasks of `roles`), or will not get it.
+
+    `before`: its document from before the request. Returns its present one, whose `error` says why
+    it has another size.
+    """
+    pause_s = _FIRST_PAUSE_S
+    while True:
+        (job,) = ask("status", jobs=[str(label(before))])
+        if not _is_open(job, before):
+            return {**job, "error": _error(job, gpus, roles)}
+        pause(pause_s)
+        pause_s = min(ASK_S, 2 * pause_s)
+
+
+def _is_open(job: Document, before: Document) -> bool:
+    """Return whether the answer to the request is still to come."""
+    if job["state"] in FINAL:
+        return False
+    if job["resizing"] is not None or job["checkpoint_pending"]:
+        return True
+    # A job that is resized by a restart has saved and is stopped, or is started again.
+    restarts = job["attempts"] > before["attempts"] and job["state"] == "LAUNCHING"
+    return bool(restarts or job["state"] == "STOPPING")
+
+
+def _error(job: Document, gpus: int | None, roles: Mapping[str, int]) -> str | None:
+    named = f"job {label(job)}"
+    if job["state"] in FINAL:
+        return f"{named} did not get that size: it has ended ({job['state']})"
+    counts = {each["name"]: each["count"] for each in job["roles"]}
+    reached = job["gpus"] == gpus if gpus is not None else roles.items() <= counts.items()
+    if job["state"] == "RUNNING" and reached:
+        return None
+    why = job["resize_error"] or job["checkpoint_error"]
+    if job["state"] == "RUNNING":
+        return f"{named} keeps its size: {why or 'the request was withdrawn'}"
+    return f"{named} was stopped and waits in its queue: {job['reason'] or job['state']}"

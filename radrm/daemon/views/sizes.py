@@ -1,0 +1,79 @@
+"""The size of a job, as answers show it: GPUs, roles, tasks, and a resize under way."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from radrm.core.records import Attempt, Job, Placement, Role, Share
+from radrm.core.words import Resizing
+
+
+def size_of(job: Job, live: Attempt | None) -> dict[str, Any]:
+    """The fields of a job's document about its size. `live`: its running attempt, if it has one.
+
+    `gpus` are those that it holds, else those of its start. `roles` is empty for a job that has no
+    range and no roles. `resizing` is the size that a resize under way leads to.
+    """
+    spec = job.spec
+    held = live.placement if live is not None else None
+    return {
+        "gpus": spec.gpus if held is None else len(held.devices),
+        "gpus_min": spec.gpus,
+        "gpus_max": spec.gpus_max,
+        "roles": [] if spec.resizing is Resizing.NONE else [_role(r, held) for r in spec.roles],
+        "resizing": _resizing(job, live),
+        "resize_error": getattr(live, "resize_failed", None),
+    }
+
+
+def target_of(job: Job, live: Attempt) -> Placement | None:
+    """Return the placement that a resize under way leads to; None without one.
+
+    A job that is resized by a restart moves to it, as one does that only changes its GPUs.
+    """
+    if live.target is not None or job.target is None:
+        return live.target
+    return job.target if job.target.tasks() != live.placement.tasks() else None
+
+
+def tasks_of(attempt: Attempt) -> list[dict[str, Any]]:
+    """The tasks of an attempt: what each has, has used, and how it ended."""
+    shares: dict[tuple[str, int], list[Share]] = {}
+    for share in attempt.placement.shares:
+        shares.setdefault((share.role, share.task), []).append(share)
+    exits = {(task.role, task.number): task.exit for task in attempt.tasks}
+    used = attempt.host_use.tasks if attempt.host_use is not None else ()
+    uses = {(use.role, use.number): use for use in used}
+    found = []
+    for (role, number), mine in shares.items():
+        ended, use = exits.get((role, number)), uses.get((role, number))
+        found.append(
+            {
+                "role": role,
+                "task": number,
+                "gpus": [share.device for share in mine if share.device is not None],
+                "node": mine[0].node,
+                "cpus": mine[0].cpus,
+                "cpu_s": use.cpu_s if use is not None else None,
+                "memory_mib": use.memory_mib if use is not None else None,
+                "exit_code": ended.shell_code if ended is not None else None,
+            }
+        )
+    return found
+
+
+def _role(role: Role, held: Placement | None) -> dict[str, Any]:
+    return {
+        "name": role.name,
+        "count": None if held is None else held.tasks().get(role.name, 0),
+        "min": role.count_min,
+        "max": role.count_max,
+        "gpus": role.needs.gpus,
+        "cpus": role.needs.cpus,
+        "cpus_max": role.needs.cpus_max,
+    }
+
+
+def _resizing(job: Job, live: Attempt | None) -> dict[str, Any] | None:
+    target = target_of(job, live) if live is not None else None
+    return None if target is None else {"gpus": len(target.devices), "roles": target.tasks()}
