@@ -17,6 +17,7 @@ torn       its answer is half a file
 wrong      its answer names another task
 keeps      it says that a task is gone, which stays on its GPU
 takes      it says that the resize has failed, and has a task on each new GPU
+leave      at its end it says of its tasks what is in the file
 """
 
 PROGRAM = r"""
@@ -81,8 +82,9 @@ def stop(processes):
         process.wait()
 
 def tell_tasks(generation, code):
-    rows = [{"role": role, "task": task, "pid": p.pid, "start_ticks": 1, "code": code, "signal": None,
-             "host_oom": False} for (role, task), p in running.items()]
+    how = {"start_ticks": 1, "code": code, "signal": None, "host_oom": False}
+    rows = [{"role": role, "task": task, "pid": p.pid, **how}
+            for (role, task), p in running.items()]
     write("tasks.json", json.dumps({"version": 1, "generation": generation, "tasks": rows}))
 
 def send(text):
@@ -93,7 +95,8 @@ def send(text):
             pass
 
 def answer(generation, **fields):
-    write("resized-%d.json" % generation, json.dumps({"version": 1, "generation": generation, **fields}))
+    fields = {"version": 1, "generation": generation, **fields}
+    write("resized-%d.json" % generation, json.dumps(fields))
     send("resized=%d" % generation)
 
 def resize(generation):
@@ -109,7 +112,8 @@ def resize(generation):
         start(generation, tasks)
         return answer(generation, failed="no room for it")
     try:
-        os.close(os.open(os.path.join(place, "begun-%d" % generation), os.O_CREAT | os.O_EXCL | os.O_WRONLY))
+        begun = os.path.join(place, "begun-%d" % generation)
+        os.close(os.open(begun, os.O_CREAT | os.O_EXCL | os.O_WRONLY))
     except FileExistsError:
         return
     note("at-begun-%d" % generation)
@@ -134,10 +138,13 @@ while not os.path.exists("finish"):
         generation += 1
         resize(generation)
         tell_tasks(generation, None)
-    send("".join("use.%s.%d=%d,512,0.25\n" % (role, task, 10 * generation) for role, task in running))
+    uses = ["use.%s.%d=%d,512,0.25" % (role, task, 10 * generation) for role, task in running]
+    send("\n".join(uses))
     time.sleep(0.02)
 stop(running.values())
 code = int(open("finish").read() or 0)
 tell_tasks(generation, code)
+if does("leave"):
+    write("tasks.json", open("does-leave").read())
 sys.exit(code)
 """

@@ -59,7 +59,7 @@ log = logging.getLogger("radrm")
 
 LOOK_S = 1.0
 """Real seconds between two looks for an answer."""
-RELEASE_S = 10.0
+RELEASE_S = 5.0
 """Real seconds for which an attempt may be seen on a GPU that it has given back."""
 
 
@@ -256,6 +256,7 @@ class Resizes:
         """Have the next look withdraw a resize, which comes at once."""
         if resize.withdraws is None:
             resize.withdraws, resize.next_s = why, 0.0
+            log.info("job %d: its resize is withdrawn if it can be: %s", resize.action.job_id, why)
 
     def _note(self, resize: _Resize, failed: str | None) -> None:
         """Note the answer; the devices that the attempt leaves by it are read soon."""
