@@ -6,6 +6,7 @@
 #   make check      lint and tests, as CI runs them
 #   make bench      how fast it is, beside its limits
 #   make bench-deadlines   the published figures of due times and costs, beside ours (an hour)
+#   make bench-elastic     the published figures of elastic jobs, beside ours (a minute)
 #   make mutants    break rules of the core on purpose and see that tests/core notices
 #   make gpu-test   the tests that need a real GPU (PyTorch: RADRM_GPU_TEST_PYTHON=/path/to/python)
 #   make venv       only the virtual environment, with all that developing needs
@@ -17,7 +18,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
-.PHONY: demo test lint check bench bench-deadlines mutants gpu-test venv
+.PHONY: demo test lint check bench bench-deadlines bench-elastic mutants gpu-test venv
 .DELETE_ON_ERROR:
 
 demo: $(VENV)/.runtime
@@ -38,6 +39,9 @@ bench: $(VENV)/.runtime
 
 bench-deadlines: $(VENV)/.dev
 	@$(BIN)/python -m benchmarks.deadlines
+
+bench-elastic: $(VENV)/.dev
+	@$(BIN)/python -m benchmarks.elastic
 
 mutants: $(VENV)/.dev
 	@$(BIN)/python -m tools.mutants

@@ -19,6 +19,9 @@ FOLDERS = ("radrm", "tests", "benchmarks", "tools")
 CODE = {".py", ".c", ".h", ""}
 """Suffixes of code; the stand-ins of programs have none."""
 
+LONGER = {"radrm/elastic.py": 700}
+"""Files that cannot be divided: users copy this one, and programs load it by its path."""
+
 ONE_EACH = {"radrm/cli/commands"}
 """Folders with as many files as there are things of one kind: here, commands."""
 
@@ -39,8 +42,10 @@ def too_long(root: Path) -> list[str]:
     for path in files_of(root):
         if path.suffix in CODE:
             lines = len(path.read_text("utf-8").splitlines())
-            if lines > MOST_LINES:
-                errors.append(f"{path.relative_to(root)}: {lines} lines, at most {MOST_LINES}")
+            name = path.relative_to(root).as_posix()
+            most = LONGER.get(name, MOST_LINES)
+            if lines > most:
+                errors.append(f"{name}: {lines} lines, at most {most}")
     return errors
 
 

@@ -24,6 +24,7 @@ from tools.defects import (
     deadline,
     due_times,
     durations,
+    elasticity,
     energy,
     growing,
     planners,
@@ -52,6 +53,7 @@ MUTANTS = (
     *durations.MUTANTS,
     *energy.MUTANTS,
     *capacity.MUTANTS,
+    *elasticity.MUTANTS,
 )
 
 

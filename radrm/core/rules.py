@@ -96,7 +96,8 @@ class AnyPlanner(Protocol):
 
     One that does not serve waiting jobs in the configured order can have `keeps_order(view)`, which
     returns False where it does not. Then users are not told what the order promises
-    (`Order.bound`).
+    (`Order.bound`). One that resizes running jobs can have `why_size(view, job)`, which returns
+    refusals that say why a running job does not grow.
     """
 
     @property

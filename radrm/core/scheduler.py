@@ -49,7 +49,7 @@ from radrm.core.lifecycle.pending import put_off
 from radrm.core.lifecycle.returning import end_pause
 from radrm.core.lifecycle.stops import at_kill
 from radrm.core.planning.planners import Planners
-from radrm.core.planning.reasons import why_waiting
+from radrm.core.planning.reasons import why_size, why_waiting
 from radrm.core.planning.requests import Requested, answer
 from radrm.core.planning.reserving import end_planned
 from radrm.core.proposals import Proposal
@@ -191,6 +191,11 @@ class Scheduler:
             return ()
         with self._limit:
             return why_waiting(self.state, self._planners, job, now)
+
+    def why_size(self, job_id: int, now: Instant) -> tuple[Refusal, ...]:
+        """Return why a running job does not get another size now. Changes nothing."""
+        with self._limit:
+            return why_size(self.state, self._planners, job_id, now)
 
     def errors(self, now: Instant) -> tuple[str, ...]:
         """Return one line for each rule that rests after a failure."""

@@ -30,4 +30,6 @@ PLANNERS = {
     "specon": "radrm.planners.specon:SpeCon",
     "elastic": "radrm.planners.elastic:Elastic",
     "andreas": "radrm.planners.andreas:Andreas",
+    "dlrover": "radrm.planners.dlrover.rule:DLRover",
+    "nearchus": "radrm.planners.nearchus.rule:Nearchus",
 }

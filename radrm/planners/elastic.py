@@ -195,7 +195,7 @@ class _Run:
                 if back is not None:
                     yield from self._at_base(giver for giver in givers if giver.job.id in back)
                     return
-            elif job.spec.gpus:
+            elif job.gpus:
                 sizes = gpus_back(self.view, job, givers)
                 if sizes is not None:
                     for giver in givers:

@@ -18,8 +18,7 @@ from radrm.core.records import Job, Refusal
 from radrm.core.rules import Plan, Planner, Policy
 from radrm.core.view import View
 
-# Only these events can make a job startable or a device available.
-_OCCASIONS = frozenset(
+OCCASIONS: frozenset[type[ev.Event]] = frozenset(
     {
         ev.JobSubmitted,
         ev.EstimateReady,
@@ -39,6 +38,7 @@ _OCCASIONS = frozenset(
         ev.ActionFailed,
     }
 )
+"""Only these events can make a job startable or a device available."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +54,7 @@ class OrderPolicy(Planner):
     name: str = "default"
     version: int = 1
     starts_jobs: bool = True
-    listens: frozenset[type[ev.Event]] = _OCCASIONS
+    listens: frozenset[type[ev.Event]] = OCCASIONS
 
     def plan(self, view: View, event: ev.Event, state: Any) -> Plan:
         plan = Plan(state=dict(state or {}))

@@ -2,8 +2,10 @@
 
 Three things limit a job; the measurement study names them:
 
-- **MU** (maximum utilisation): a worker with many CPUs cannot use them all (figures 3 and 4).
-  What `cpus` CPUs give is a soft minimum of `cpus` and of a line (`usable`).
+- **MU** (maximum utilisation): the workers of one server cannot use all of it, least of all a
+  single one. One worker stagnates at 16, 21 and 37 CPUs of servers with 20, 32 and 64 (figure 3);
+  of 64 CPUs, two use 46 together and ten 57 (figure 4). What stays idle falls with a power of the
+  number of workers (`SHARING`), which follows from the first two and gives the third.
 - **PSC**: a parameter server has too few CPUs for its part of the updates.
 - **PSN**: parameters and gradients of each step cross the network between a worker's server and a
   parameter server's (figure 5). Tasks of one server exchange them without the network.
@@ -22,15 +24,15 @@ from dataclasses import dataclass
 from radrm.simulated.training import Rates, TaskAt
 from radrm.simulated.training_steps import divided
 
-BEND = 8.0
-"""The exponent of the minimum of the three limits (assumed)."""
-USABLE = (9.25, 0.5, 3.0)
-"""CPUs at 0, CPUs per CPU, exponent: fitted to figures 3 and 4 (16, 21, 37; 37, 46, 57 vCPU)."""
+BEND = 16.0
+"""The exponent of soft minima: sharp, as a job that uses 95 % of its CPUs is NEARCHUS' aim."""
+SHARING = 0.585
+"""The power with which idle CPUs of a server fall with its workers: log2((64 - 37) / (64 - 46))."""
 
 
 @dataclass(frozen=True, slots=True)
 class ClusterModel:
-    """One job on one kind of server.
+    """One job on one kind of server, with `cores` CPUs, of which one worker can use `alone`.
 
     `step_cpu_s`: CPU seconds of workers per step; `update_cpu_s`: of all parameter servers
     together. `exchange_s`: how long one step's parameters (or gradients: the link is full duplex)
@@ -40,22 +42,26 @@ class ClusterModel:
     step_cpu_s: float
     update_cpu_s: float
     exchange_s: float
+    cores: float
+    alone: float
     tensors: tuple[float, ...] = ()
 
     def rates(self, tasks: Sequence[TaskAt]) -> Rates:
         """Return the steady state. Without a worker or a parameter server nothing is done."""
         servers = [task for task in tasks if task.role == "ps"]
-        most = {task: usable(task.cpus) for task in tasks}
-        whole = sum(cpus for task, cpus in most.items() if task.role != "ps")
+        usable = self._usable([task for task in tasks if task.role != "ps"])
+        whole = sum(usable.values())
         if not servers or not whole:
             return Rates(0.0, tuple(0.0 for _ in tasks), tuple(0.0 for _ in tasks))
         parts = dict(zip(servers, divided(len(servers), self.tensors), strict=True))
-        shares = {task: most[task] / whole for task in tasks if task.role != "ps"}
+        shares = {worker: cpus / whole for worker, cpus in usable.items()}
         traffic = _traffic(parts, shares)
         busiest = max(traffic.values())
         limits = [whole / self.step_cpu_s]
         if self.update_cpu_s:
-            limits += [most[ps] / (parts[ps] * self.update_cpu_s) for ps in servers]
+            limits.append(
+                min(min(ps.cpus, self.alone) / (parts[ps] * self.update_cpu_s) for ps in servers)
+            )
         if busiest and self.exchange_s:
             limits.append(1 / (busiest * self.exchange_s))
         steps_s = soft_minimum(limits, BEND)
@@ -68,11 +74,18 @@ class ClusterModel:
             tuple(link[task.node] for task in tasks),
         )
 
-
-def usable(cpus: float) -> float:
-    """Return how many of its CPUs a task can keep busy (the MU bottleneck)."""
-    start, slope, exponent = USABLE
-    return soft_minimum([cpus, start + slope * cpus], exponent) if cpus > 0 else 0.0
+    def _usable(self, workers: Sequence[TaskAt]) -> dict[TaskAt, float]:
+        """Return how many CPUs each worker can keep busy: its part of what its server's can."""
+        here: dict[str, list[TaskAt]] = defaultdict(list)
+        for worker in workers:
+            here[worker.node].append(worker)
+        found: dict[TaskAt, float] = {}
+        for there in here.values():
+            given = sum(worker.cpus for worker in there)
+            idle = (self.cores - self.alone) * len(there) ** -SHARING
+            busy = soft_minimum([given, self.cores - idle], BEND)
+            found |= {each: busy * each.cpus / given if given else 0.0 for each in there}
+        return found
 
 
 def soft_minimum(limits: Iterable[float], exponent: float) -> float:

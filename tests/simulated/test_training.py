@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from radrm.simulated.training import Rates, TaskAt, Training
-from radrm.simulated.training_cluster import ClusterModel, soft_minimum, usable
+from radrm.simulated.training_cluster import ClusterModel, soft_minimum
 from radrm.simulated.training_steps import StepModel, divided, finite_source
 
 STEPS = StepModel(
     io_s=0.05, compute_s=0.03, update_s=0.02, worker_cpus=4.0, update_cpu_s=0.2, tensors=(0.3,)
 )
-CLUSTER = ClusterModel(step_cpu_s=20.0, update_cpu_s=1.0, exchange_s=0.7)
+CLUSTER = ClusterModel(step_cpu_s=20.0, update_cpu_s=1.0, exchange_s=0.7, cores=20, alone=16)
 
 
 def job(servers: list[float], workers: list[float], node: str | None = None) -> list[TaskAt]:
@@ -83,7 +85,8 @@ def test_a_server_that_serves_all_at_once_delays_nobody() -> None:
 
 
 def test_tasks_of_one_server_need_no_network() -> None:
-    apart, together = (CLUSTER.rates(job([5], [16, 16], node)) for node in (None, "one"))
+    large = replace(CLUSTER, cores=200, alone=200)
+    apart, together = (large.rates(job([5], [16, 16], node)) for node in (None, "one"))
     assert together.network == (0.0, 0.0, 0.0)
     assert together.steps_s > apart.steps_s
     assert apart.network[0] == pytest.approx(apart.steps_s * 0.7)
@@ -100,10 +103,11 @@ def test_a_parameter_server_without_cpus_holds_the_workers_up() -> None:
     assert CLUSTER.rates(job([0.0], [5, 5])).steps_s == 0.0
 
 
-def test_a_worker_with_many_cpus_leaves_some_idle() -> None:
-    assert usable(3) == pytest.approx(3, rel=0.02)
-    assert usable(64) < 0.65 * 64
-    assert usable(0) == 0.0
+@pytest.mark.parametrize(("workers", "used"), [(1, 37), (2, 46), (10, 57)])
+def test_the_workers_of_a_server_leave_some_of_it_idle(workers: int, used: float) -> None:
+    model = ClusterModel(1.0, 0.0, 0.0, cores=64, alone=37)
+    rates = model.rates(job([1], [640 / workers] * workers, "one"))
+    assert sum(rates.cpus) == pytest.approx(used, rel=0.005)
 
 
 def test_the_soft_minimum_is_below_the_least() -> None:

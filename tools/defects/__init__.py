@@ -10,4 +10,5 @@ The files, in the order in which they may import one another:
     due_times  defects of due times
     energy  defects of energy
     capacity  defects of `andreas` and its optimizer
+    elasticity  defects of the planner `elastic`
 """

@@ -170,8 +170,9 @@ MUTANTS = (
     Mutant(
         "the lowest exit code",
         "lifecycle/outcomes.py",
-        "return max((c for c in codes if c not in (0, _BY_TERM))",
-        "return min((c for c in codes if c not in (0, _BY_TERM))",
+        "return max((c for c in codes if c not in (0, _BY_TERM)), "
+        "default=max(codes, default=None))",
+        "return min(codes, default=None)",
     ),
     Mutant(
         "usage dropped at the end",

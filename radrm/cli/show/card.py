@@ -210,7 +210,8 @@ def _saving(job: Document) -> str:
     elif job.get("checkpoint_error"):
         words.append(f"did not save its work: {plain(job['checkpoint_error'])}")
     if job.get("moves"):
-        words.append(f"moved {'once' if job['moves'] == 1 else '{} times'.format(job['moves'])}")
+        did = "moved or resized" if job.get("roles") else "moved"
+        words.append(f"{did} {'once' if job['moves'] == 1 else '{} times'.format(job['moves'])}")
     return ", ".join(words)
 
 

@@ -7,8 +7,9 @@ from radrm.cli.show.card import attempts_table, estimated, headline, next_steps
 from radrm.cli.show.columns import Column, Field, Rows
 from radrm.cli.show.devices import reserved
 from radrm.cli.show.jobs import why
+from radrm.cli.show.sizes import size_text
 from radrm.cli.show.styled import Styled
-from radrm.client.states import FINAL, WAITING
+from radrm.client.states import FINAL, LIVE, WAITING
 from radrm.client.text import label
 from radrm.core.units import show_mib, show_seconds
 from radrm.errors import plain
@@ -31,6 +32,7 @@ def explanation(answer: Document) -> list[Part]:
         parts.append(_indented(summary))
     if outlook(job, answer["now"]):
         parts.append(_indented(outlook(job, answer["now"])))
+    parts += _size(answer)
     if waiting:
         parts += _general(answer)
         parts += [
@@ -118,6 +120,20 @@ def _general(answer: Document) -> list[Field]:
         lines.append(_indented(f"{answer['ahead']} {'job is' if one else 'jobs are'} before it"))
     elif answer["ahead"] == 0:
         lines.append(_indented("it is first in the queue"))
+    return lines
+
+
+def _size(answer: Document) -> list[Field]:
+    """The size of a running job with a range, and why it does not grow."""
+    job = answer["job"]
+    size = size_text(job)
+    if not size or job["state"] not in LIVE:
+        return []
+    lines = [_indented(size)]
+    if job.get("resize_error"):
+        lines.append(_indented(f"not resized: {job['resize_error']}"))
+    for reason in answer.get("size") or ():
+        lines.append(_indented(f"does not grow: {_whose(reason)}{reason['message']}"))
     return lines
 
 

@@ -121,12 +121,17 @@ def checked_wake(wake_at: object) -> float | None:
 
 
 def explanation(
-    view: View, planner: AnyPlanner, job: Job
+    view: View, planner: AnyPlanner, job: Job, question: str = "explain"
 ) -> tuple[tuple[Refusal, ...], BaseException | None]:
-    """Return a planner's reasons why a job waits. If it cannot say: that, and its error."""
+    """Return a planner's reasons why a job waits. If it cannot say: that, and its error.
+
+    `question`: `why_size` asks for its reasons for the size of a running job, if it has any.
+    """
+    if not hasattr(planner, question):
+        return (), None
     error: BaseException = WrongAnswer("its explanation is not made of refusals")
     try:
-        found = call_rule(lambda: tuple(planner.explain(view, job)))
+        found = call_rule(lambda: tuple(getattr(planner, question)(view, job)))
         if are_refusals(found):
             return found, None
     except RuleFailed as failed:

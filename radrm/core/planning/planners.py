@@ -229,14 +229,21 @@ class Planners:
 
     def explain(self, job: Job) -> list[Refusal]:
         """Return the reasons of the planners in use for which a job waits."""
+        return self._reasons(job, "explain") or [*self._thinking()]
+
+    def explain_size(self, job: Job) -> list[Refusal]:
+        """Return the reasons of the planners in use for the size of a running job."""
+        return self._reasons(job, "why_size")
+
+    def _reasons(self, job: Job, question: str) -> list[Refusal]:
         found: list[Refusal] = []
         for planner in self.in_use():
-            reasons, error = explanation(self._view, planner, job)
+            reasons, error = explanation(self._view, planner, job, question)
             if isinstance(error, TooSlow):
                 self._rest(planner, error)  # else each `radrm status` would wait for it
             several = len(self._all) > 1
             found += [replace(r, planner=planner.name) for r in reasons] if several else reasons
-        return found or [*self._thinking()]
+        return found
 
     def keeps_order(self) -> bool:
         """Return whether no job passes another but as the configured order has it."""

@@ -1,4 +1,4 @@
-"""Why a waiting job does not start now. Computed only on demand."""
+"""Why a waiting job does not start now, or a running one does not grow. Only on demand."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from radrm.core.planning.planners import Planners
 from radrm.core.records import Instant, Job, Refusal
 from radrm.core.state.state import State
 from radrm.core.units import show_seconds
+from radrm.core.words import JobState, Resizing
 
 
 def why_waiting(state: State, planners: Planners, job: Job, now: Instant) -> tuple[Refusal, ...]:
@@ -28,6 +29,15 @@ def why_waiting(state: State, planners: Planners, job: Job, now: Instant) -> tup
     found = found or (Refusal("next", "it starts with the next event"),)
     bound = state.queue.order.bound(job) if planners.keeps_order() else None
     return found if bound is None else (*found, Refusal("bound", bound))
+
+
+def why_size(state: State, planners: Planners, job_id: int, now: Instant) -> tuple[Refusal, ...]:
+    """Return the planners' reasons for the present size of a running job that could get another."""
+    job = state.jobs.get(job_id)
+    if job is None or job.state is not JobState.RUNNING or job.spec.resizing is Resizing.NONE:
+        return ()
+    state.begin(now)
+    return tuple(planners.explain_size(job))
 
 
 def _outside_queue(state: State, job: Job, now: Instant) -> Refusal | None:

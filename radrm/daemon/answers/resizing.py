@@ -91,7 +91,7 @@ def _counts(job: Job, live: Attempt, gpus: int | None, roles: dict[str, int]) ->
         )
     target = target_of(job, live)
     if target is not None:
-        raise Refused(f"job {label} is being resized already, to {_tasks(target.tasks())}")
+        raise Refused(f"job {label} is being resized already, to {_size(job, target.tasks())}")
     wanted = roles if gpus is None else _by_gpus(job, gpus)
     present = live.placement.tasks()
     for name, count in wanted.items():
@@ -104,7 +104,7 @@ def _counts(job: Job, live: Attempt, gpus: int | None, roles: dict[str, int]) ->
             raise Refused(f"job {label} cannot run with {many}{_of(role)}; {_range(role)}")
     counts = {name: count for name, count in wanted.items() if present.get(name) != count}
     if not counts:
-        raise Refused(f"job {label} has that size already: {_tasks(present)}")
+        raise Refused(f"job {label} has that size already: {_size(job, present)}")
     return counts
 
 
@@ -132,10 +132,11 @@ def _range(role: Role) -> str:
     return f"its range is {role.count_min}-{role.count_max}"
 
 
-def _tasks(counts: dict[str, int]) -> str:
-    """As `2 tasks`, or `ps 1, worker 4`."""
-    if list(counts) == ["main"]:
-        return f"{counts['main']} {'task' if counts['main'] == 1 else 'tasks'}"
+def _size(job: Job, counts: dict[str, int]) -> str:
+    """As `2 GPUs`, or `ps 1, worker 4`."""
+    if len(job.spec.roles) == 1 and job.spec.gpus:
+        gpus = sum(counts.values()) * job.spec.roles[0].needs.gpus
+        return f"{gpus} GPU{'' if gpus == 1 else 's'}"
     return ", ".join(f"{name} {count}" for name, count in counts.items())
 
 

@@ -42,6 +42,7 @@ def explain(
         "ahead": ahead,
         "reasons": [_refusal(r) for r in refusals if r.device is None],
         "devices": _devices(snapshot.devices, refusals) if waiting and job.spec.gpus else [],
+        "size": [_refusal(r) for r in scheduler.why_size(job.id, now)],
         "reservations": reserved_for_later(snapshot, job, now),
         "attempts": [_attempt(snapshot, a, now) for a in _attempts(snapshot, store, job)],
     }

@@ -22,8 +22,9 @@ _LIMITS = {"magm": (0.70, 0.80, 0.90), "lug": (0.70, 0.80, 0.90)}
 _ORDERED = ("magm", "packing")
 """The policies to try with every order and planner, at their highest limit."""
 _UNTRIED_ORDERS = frozenset({"due", "latest-start", "weight"})
-_UNTRIED_PLANNERS = frozenset({"andreas", "deadline"})
-"""They serve due times and weights, which no objective measures."""
+_UNTRIED_PLANNERS = frozenset({"andreas", "deadline", "dlrover", "nearchus"})
+"""The first two serve due times and weights, which no objective measures; the others are about jobs
+with parameter servers, and start all others as `default` does."""
 
 
 def _combinations() -> Iterator[Combination]:

@@ -74,6 +74,7 @@ class _Training:
         self._begun_s = _boot_s()
         self._before_s = 0.0
         """The work that earlier attempts have saved."""
+        self._rate = _rate(args.gpus, args.scaling)
         self._reporter: Reporter | None = None
         if args.loss_k is not None or args.saves is not None:
             from radrm.report import Reporter  # most jobs do not need it
@@ -93,7 +94,7 @@ class _Training:
         while True:
             elapsed_s = self._elapsed_s()
             self._grow(wanted_mib(args.gpu_memory, args.ramp, args.leak, elapsed_s))
-            done_s = min(self._before_s + self._client.work(), args.seconds)
+            done_s = min(self._before_s + self._client.work() * self._rate, args.seconds)
             if self._reporter is not None:
                 self._tell(self._reporter, done_s)
             finished = done_s >= args.seconds and elapsed_s >= args.ramp
@@ -107,7 +108,7 @@ class _Training:
     def _pause_s(self, done_s: float, elapsed_s: float, printed_s: float) -> float:
         """Real seconds until something can be due.
 
-        The work takes at least its solo time, so there is no reason to ask before.
+        The work takes at least its time alone, so there is no reason to ask before.
         """
         args = self._args
         due_s = printed_s + args.print_every - elapsed_s
@@ -118,7 +119,9 @@ class _Training:
             due_s = min(due_s, 1.0)
         pause_s = self._real_s(due_s, _USUAL_SLEEP_S)
         if done_s < args.seconds:
-            pause_s = min(pause_s, self._real_s(args.seconds - done_s, _SHORTEST_SLEEP_S))
+            pause_s = min(
+                pause_s, self._real_s((args.seconds - done_s) / self._rate, _SHORTEST_SLEEP_S)
+            )
         return pause_s
 
     def _tell(self, report: Reporter, done_s: float) -> None:
@@ -159,6 +162,11 @@ class _Training:
 
     def _real_s(self, scaled_s: float, least_s: float) -> float:
         return min(max(scaled_s / self._scale, least_s), _LONGEST_SLEEP_S)
+
+
+def _rate(gpus: int, sync: float | None) -> float:
+    """The work of a second alone on so many GPUs, by that of a second on one."""
+    return 1.0 if sync is None else 1.0 / (1.0 / gpus + sync * (gpus - 1))
 
 
 def _saved_step() -> float:
@@ -259,7 +267,13 @@ def _parser() -> argparse.ArgumentParser:
     add("--ramp", type=_span, default=5.0, help="seconds until the peak (%(default)s)")
     add("--start-up", type=_span, default=0.0, help="seconds before it touches a GPU")
     add("--leak", type=_span, default=0.0, metavar="MIB_PER_S", help="endless memory growth")
-    add("--gpus", type=_count, default=1, help="number of visible GPUs to use (%(default)s)")
+    add("--gpus", type=_gpus, default=1, help="number of visible GPUs to use, or all (%(default)s)")
+    add(
+        "--scaling",
+        type=_span,
+        metavar="SYNC",
+        help="several GPUs divide the work; each further one adds SYNC of it (0: perfect)",
+    )
     add("--family", choices=FAMILIES, help="how it shares a GPU with others")
     add("--batch-size", type=_count, help="a small one gets little beside a large one")
     add("--loss-k", type=_span, metavar="K", help="report progress, and a loss of exp(-K * part)")
@@ -285,6 +299,13 @@ def _size(text: str) -> int:
 
 def _span(text: str) -> float:
     return _number(text, 0.0, float("inf"))
+
+
+def _gpus(text: str) -> int:
+    if text != "all":
+        return _count(text)
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES", "")
+    return max(1, len([name for name in visible.split(",") if name]))
 
 
 def _saving(text: str) -> float | str:

@@ -2,4 +2,6 @@
 
 The files, in the order in which they may import one another:
     plans     the published formulas
+    stages    which formula is due, and what it gives for a job within its limits
+    rule      the planner
 """

@@ -43,9 +43,9 @@ def gpus_back(view: View, job: Job, givers: Iterable[Giver]) -> dict[int, int] |
 
     Empty if it needs none of theirs, or if enough is on its way; None if all would not suffice.
     """
-    roles = [role for role in job.spec.roles if role.count_min * role.needs.gpus]
+    roles = [role for role in job.spec.roles if job.count(role) * role.needs.gpus]
     suitable = {device.uuid for role in roles for device in view.suitable(job, role)}
-    lacking = sum(role.count_min * role.needs.gpus for role in roles)
+    lacking = job.gpus
     for uuid in suitable:
         offer = view.offer(job, roles[0], uuid)
         lacking -= offer.idle and offer.refusal is None
@@ -101,6 +101,6 @@ def _youngest_first(givers: Iterable[Giver]) -> Sequence[Giver]:
 
 def _gone(giver: Giver, workers: int) -> set[str]:
     """Return the devices that a job gives back with so many workers."""
-    shares = giver.attempt.placement.shares
-    mine = {s.device for s in shares if s.role == giver.role.name and s.task >= workers}
-    return {uuid for uuid in mine if uuid is not None}
+    mine = [s for s in giver.attempt.placement.shares if s.role == giver.role.name]
+    staying = sorted({share.task for share in mine})[:workers]
+    return {s.device for s in mine if s.task not in staying and s.device is not None}

@@ -2,4 +2,5 @@
 
 The files, in the order in which they may import one another:
     plans     the published decisions
+    rule      the planner
 """

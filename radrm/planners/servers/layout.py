@@ -26,12 +26,11 @@ class Limits:
     most_cpus: float = inf
 
     @classmethod
-    def of(cls, role: Role) -> Limits:
-        """Return what a job file allows. A role without CPUs of its own has at least a tenth."""
-        asked = role.needs.cpus
-        least = 0.1 if asked is None else asked
-        most = role.needs.cpus_max or asked or inf
-        return cls(role.count_min, role.count_max, role.step, least, max(least, most))
+    def of(cls, role: Role, shown: int = 0) -> Limits:
+        """Return what a job file allows; `shown`: the least number that a death has shown."""
+        least = role.needs.cpus or 0.001
+        most = max(least, role.needs.cpus_max or least)
+        return cls(max(role.count_min, shown), role.count_max, role.step, least, most)
 
     def count(self, wanted: float) -> int:
         """Return the largest allowed number of tasks that is at most `wanted`; else the least."""

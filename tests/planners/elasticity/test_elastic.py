@@ -8,6 +8,8 @@ import pytest
 
 from radrm.core import actions as act
 from radrm.core import events as ev
+from radrm.core.planning.sizing import with_cpus
+from radrm.core.proposals import SetShares
 from radrm.core.words import JobState, Resizing
 from radrm.planners.elastic import Elastic
 from radrm.planners.elasticity.scaling import Scaling
@@ -202,3 +204,23 @@ def test_settings_have_limits(setting: str, value: float) -> None:
     alone: Any = Exclusive()
     with pytest.raises(ValueError, match=setting):
         Elastic(Magm(), alone, **{setting: value})
+
+
+def test_what_was_measured_with_other_cpus_does_not_count() -> None:
+    here = Trainings(2, cpus=32)
+    job = here.submit(PERFECT, most=2, cpus=4, cpus_max=8)
+    here.run(200)
+    kept = here.world.rule_states["planner", "elastic"].state["jobs"]["1"]
+    assert sorted(kept["sizes"]) == ["1", "2"]
+    shares = with_cpus(here.attempt(job).placement, {("main", 0): 8.0, ("main", 1): 8.0}).shares
+    here.world.step(
+        ev.PlanReady(
+            at=here.world.now,
+            planner="tester",
+            version=here.world.scheduler.view.version,
+            proposals=(SetShares(job_id=job.id, shares=shares),),
+        )
+    )
+    here.run(70)
+    kept = here.world.rule_states["planner", "elastic"].state["jobs"]["1"]
+    assert (here.cpus(job), sorted(kept["sizes"])) == (8, ["2"])

@@ -8,7 +8,7 @@ from typing import Any
 
 from radrm.core import actions as act
 from radrm.core import events as ev
-from radrm.core.records import LOCAL_NODE, Job, Needs, Node, Progress, Role
+from radrm.core.records import LOCAL_NODE, Attempt, Job, Needs, Node, Progress, Role
 from radrm.core.words import Resizing
 from radrm.planners.elastic import Elastic
 from radrm.planners.elasticity.scaling import Scaling
@@ -64,10 +64,13 @@ class Trainings:
     def size(self, job: Job) -> int:
         return len(self.world.where(job))
 
-    def cpus(self, job: Job) -> float | None:
+    def attempt(self, job: Job) -> Attempt:
         attempt = self.world.live(job)
         assert attempt is not None
-        return attempt.placement.shares[0].cpus
+        return attempt
+
+    def cpus(self, job: Job) -> float | None:
+        return self.attempt(job).placement.shares[0].cpus
 
     def run(self, seconds: int) -> None:
         for _ in range(seconds):

@@ -42,7 +42,8 @@ def training_job(submit_s: float = 0.0, steps: float = 400.0, **more: Any) -> Tr
 
 
 def scenario(cpus: float = 100.0, **changes: Any) -> TrainingScenario:
-    return TrainingScenario((Node(cpus=cpus),), **{"resize_s": 0.0, "report_s": 5.0, **changes})
+    usual = {"nodes": (Node(cpus=cpus),), "resize_s": 0.0, "report_s": 5.0}
+    return TrainingScenario(**{**usual, **changes})
 
 
 def run(
@@ -118,6 +119,25 @@ def test_more_workers_take_the_time_of_a_resize() -> None:
     assert each.resizes == 1
     assert [span.steps_s for span in each.spans] == [4, 0, 12]
     assert all(a.until_s == b.from_s for a, b in pairwise(each.spans))
+
+
+def test_tasks_run_on_all_servers_with_free_cpus() -> None:
+    nodes = tuple(Node(f"n{number}", cpus=8.0) for number in range(3))
+    planner = Script(deeds=((20.0, size(worker=5)),))
+    found = run([training_job()], scenario(nodes=nodes), planner)
+    (each,) = found.jobs
+    tasks = each.spans[-1].tasks
+    assert {task.node for task in tasks} == {"n0", "n1", "n2"}
+    for node in ("n0", "n1", "n2"):
+        assert sum(task.cpus for task in tasks if task.node == node) <= 8
+    assert each.ended_s == pytest.approx(20 + (400 - 80) / 20)
+
+
+def test_a_resize_that_nobody_waits_for_any_more_is_withdrawn() -> None:
+    planner = Script(deeds=((20.0, size(worker=5)),))
+    slow = scenario(standby_s=90.0, config=Config(core={"resize_limit_s": 30.0}))
+    found = run([training_job()], slow, planner)
+    assert (ends(found), found.jobs[0].resizes) == ([pytest.approx(100)], 0)
 
 
 def test_new_cpus_apply_at_once() -> None:

@@ -1,0 +1,16 @@
+"""Elastic jobs beside the published figures of DLRover and NEARCHUS.
+
+    python -m benchmarks.elastic           writes docs/reproduction-elastic.md: a minute
+    python -m benchmarks.elastic --real    a real training that grows and shrinks
+
+The files, in the order in which they may import one another:
+    models        the jobs and clusters of both papers: published, implied, fitted or assumed
+    limits        NEARCHUS' measurements in the model: the check before any claim
+    recommenders  DLRover's experiments with one job
+    search        ways to find a layout: NEARCHUS, Optimus with and without a network, FA-BF
+    cluster       jobs that share a cluster
+    shared        one job alone, and forty
+    rows          published, reached, assumed
+    page          docs/reproduction-elastic.md
+    __main__      the command
+"""

@@ -1,0 +1,68 @@
+"""DLRover and NEARCHUS beside their published figures: `python -m benchmarks.elastic`.
+
+    python -m benchmarks.elastic [--seeds 15] [--stdout]
+    python -m benchmarks.elastic --real [...]     a real training on simulated GPUs
+
+Writes a section of docs/reproduction-elastic.md and prints its tables.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from importlib import import_module
+from statistics import median
+
+from benchmarks.elastic import rows
+from benchmarks.elastic.cluster import IN_PLACE, RESTARTS, Costs
+from benchmarks.elastic.models import A, B, Cluster
+from benchmarks.elastic.page import page
+from benchmarks.elastic.shared import WAYS, alone, forty
+from benchmarks.sections import put_section
+from tests.paths import REPOSITORY
+
+PAGE = REPOSITORY / "docs" / "reproduction-elastic.md"
+TITLE = "DLRover and NEARCHUS beside their published figures"
+HOURS = (1.0, 2.0, 4.0, 8.0)
+VARIED: tuple[tuple[str, Cluster, str, Costs], ...] = (
+    ("A, Optimus", A, "optimus", RESTARTS),
+    ("A, Optimus, in place", A, "optimus", IN_PLACE),
+    ("A, Optimus with network", A, "optimus with network", RESTARTS),
+    ("B, Optimus", B, "optimus", RESTARTS),
+    ("B, Optimus, in place", B, "optimus", IN_PLACE),
+)
+
+
+def main(arguments: list[str] | None = None) -> int:
+    arguments = sys.argv[1:] if arguments is None else arguments
+    if "--real" in arguments:
+        rest = [each for each in arguments if each != "--real"]
+        found: int = import_module("benchmarks.elastic.real").main(rest)
+        return found
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.elastic", description=__doc__)
+    parser.add_argument("--seeds", type=int, default=15)
+    parser.add_argument("--stdout", action="store_true", help="print the page, write nothing")
+    options = parser.parse_args(arguments)
+    seeds = range(options.seeds)
+    on_a, on_b = (
+        {way: [forty(cluster, way, seed) for seed in seeds] for way in WAYS} for cluster in (A, B)
+    )
+    in_place = [alone(cluster, costs=IN_PLACE) for cluster in (A, B)]
+    shared = [*rows.one_job(alone(A), alone(B), in_place), *rows.forty_jobs(on_a, on_b)]
+    dlrover, checks = rows.dlrover(), rows.cluster_model()
+    medians = {
+        name: [
+            median(each.sooner(beside) for each in alone(cluster, hours, costs=costs))
+            for hours in HOURS
+        ]
+        for name, cluster, beside, costs in VARIED
+    }
+    text = page(dlrover, checks, shared, medians, HOURS)
+    print(text)
+    if not options.stdout:
+        put_section(PAGE, "models", text, TITLE)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

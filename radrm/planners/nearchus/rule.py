@@ -1,0 +1,248 @@
+"""NEARCHUS: a job with parameter servers grows as long as it uses what it has.
+
+Theory of operation
+-------------------
+Tariq et al., section IV. A job starts with one server and two workers, which share `start_cpus`
+(R0) evenly. Every `interval_s` its speed and the CPUs of its tasks are sampled. When the last
+`samples` of both are stable, one thing changes (`plans`), and the samples begin anew:
+
+1. A task, or a role, uses less than `least_use` of its CPUs: they are reassigned.
+2. All tasks together use `efficient` of theirs: all get `growth` more, in proportion, at most what
+   is free and what is left of `budget`.
+3. The network of a server is saturated: one server more. Else: one worker more. The CPUs of the
+   role are shared out evenly.
+
+Reassigning comes first, because idle CPUs of one role would else look like a bottleneck of the
+other one; it needs no restart, either. The paper gives no order.
+
+A change has gained if the job is faster by `least_gain` than after the last one that has. After
+`patience` changes without gain the job returns to its fastest layout, and keeps it until it ends.
+(The paper: "until no further improvements can be achieved".) While nothing can change, because no
+CPU is free, nothing is counted.
+
+A network that nobody reports counts as free.
+
+What a restart sees, what may interleave: `servers/steering.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from radrm.core.records import Attempt, Job
+from radrm.planners.nearchus.plans import (
+    efficiency,
+    first_layout,
+    is_network_bound,
+    is_stable,
+    reassigned,
+    scaled_up,
+    with_server,
+    with_worker,
+)
+from radrm.planners.servers.layout import Layout
+from radrm.planners.servers.metering import networks
+from radrm.planners.servers.notes import Lists, Note, as_lists, from_lists
+from radrm.planners.servers.placing import Span, Wish
+from radrm.planners.servers.settings import check_range
+from radrm.planners.servers.steering import Look, Steering
+
+_MATTERS = 0.02
+"""A reassignment that changes no task's CPUs by more than this part is none."""
+
+
+@dataclass(slots=True)
+class JobNote(Note):
+    """What is known of a job. A sample has the speed, and the CPUs of each server and worker.
+
+    `network` has the last samples of each server's network, `network_s` when they were reported.
+    `best` is the layout with the highest speed so far, `best_speed`. `gained_speed` is the speed
+    after the last change that has gained, `misses` the changes since. `judged`: this layout has
+    been compared. `done`: it keeps its layout.
+    """
+
+    samples: list[list[Any]] = field(default_factory=list)
+    network: list[list[float]] = field(default_factory=list)
+    network_s: float | None = None
+    best: Lists | None = None
+    best_speed: float = 0.0
+    gained_speed: float = 0.0
+    misses: int = 0
+    judged: bool = False
+    done: bool = False
+
+    def begin(self, attempt: Attempt) -> None:
+        Note.begin(self, attempt)
+        # Another attempt begins with the first layout again.
+        self.best, self.best_speed, self.gained_speed = None, 0.0, 0.0
+        self.misses, self.done = 0, False
+
+    def seen(self, layout: Layout, now_s: float) -> None:
+        Note.seen(self, layout, now_s)
+        self.samples, self.network, self.judged = [], [[] for _ in layout.servers], False
+        self.network_s = None
+
+    @property
+    def word(self) -> str:
+        return "settled" if self.done else "searching"
+
+    @property
+    def used(self) -> Layout:
+        """The mean use of each task in its samples."""
+        count = len(self.samples)
+        _, *roles = zip(*self.samples, strict=True)
+        means = [tuple(sum(each) / count for each in zip(*role, strict=True)) for role in roles]
+        return Layout(means[0], means[1])
+
+    @property
+    def speed(self) -> float:
+        """The mean speed of its samples, in steps per second."""
+        return float(sum(sample[0] for sample in self.samples) / len(self.samples))
+
+
+@dataclass(frozen=True, slots=True)
+class Nearchus(Steering):
+    """Start all jobs, and let those with parameter servers grow as long as they use what they
+    have."""
+
+    start_cpus: float = 15.0
+    """The CPUs with which a job starts, R0 (1 to 1e6)."""
+    budget: float = 100.0
+    """The most CPUs that a job may have (1 to 1e6)."""
+    growth: float = 0.5
+    """The CPUs that an efficient job gets more, as a part of what it has, R_up (0.01 to 10)."""
+    interval_s: float = 60.0
+    """Seconds between two samples of CPU use and speed (1 to 86400)."""
+    samples: int = 5
+    """The samples that must be stable (2 to 100)."""
+    most_variation: float = 0.05
+    """Samples are stable if their coefficient of variation is below this (0.001 to 1)."""
+    efficient: float = 0.95
+    """A job that uses at least this part of its CPUs grows (0.1 to 1)."""
+    least_use: float = 0.8
+    """A task or role that uses less than this part of its CPUs gives some away (0.01 to 1)."""
+    headroom: float = 0.1
+    """What parameter servers get above their use, as a part of it (0 to 10)."""
+    network_interval_s: float = 10.0
+    """Seconds between two samples of the network (1 to 3600)."""
+    network_samples: int = 30
+    """The last samples of the network that count (1 to 1000)."""
+    network_high: float = 0.9
+    """A sample above this part of the network's speed is high (0.01 to 1)."""
+    network_part: float = 0.1
+    """With more high samples than this part, a server's network is saturated (0 to 1)."""
+    least_gain: float = 0.02
+    """A change has gained if the speed is higher by more than this part than after the last one
+    that has (0 to 10)."""
+    patience: int = 3
+    """After so many changes without gain the fastest layout stays (1 to 1000)."""
+    name: str = "nearchus"
+
+    def __post_init__(self) -> None:
+        for setting in ("start_cpus", "budget"):
+            check_range(self, setting, 1, 1e6)
+        check_range(self, "growth", 0.01, 10)
+        check_range(self, "interval_s", 1, 86400)
+        check_range(self, "samples", 2, 100)
+        check_range(self, "most_variation", 0.001, 1)
+        check_range(self, "efficient", 0.1, 1)
+        for setting in ("least_use", "network_high"):
+            check_range(self, setting, 0.01, 1)
+        for setting in ("headroom", "least_gain"):
+            check_range(self, setting, 0, 10)
+        check_range(self, "network_interval_s", 1, 3600)
+        check_range(self, "network_samples", 1, 1000)
+        check_range(self, "network_part", 0, 1)
+        check_range(self, "patience", 1, 1000)
+
+    @property
+    def look_s(self) -> float:
+        return min(self.network_interval_s, self.interval_s)
+
+    def new_note(self, **kept: Any) -> JobNote:
+        return JobNote(**kept)
+
+    def first(self, job: Job, span: Span, room: float, past: Mapping[str, Any]) -> Sequence[Layout]:
+        cpus = min(self.start_cpus, self.budget)
+        wanted = [first_layout(cpus, span.servers, span.workers)]
+        if room < cpus:
+            wanted.append(first_layout(room, span.servers, span.workers))
+        return wanted
+
+    # ------------------------------------------------------------- samples
+
+    def wish(self, look: Look, note: JobNote) -> Wish | None:
+        if note.done:
+            return None
+        self._sample_network(look, note)
+        rates = look.meter.rates(look.job, look.attempt)
+        if rates is None or rates.seconds < self.interval_s - self.look_s / 2:
+            return None
+        note.samples = [*note.samples, [rates.speed, *as_lists(rates.used)]][-self.samples :]
+        look.meter.begin(look.job, look.attempt, 0.0)
+        speeds = [speed for speed, _, _ in note.samples]
+        uses = [sum(servers) + sum(workers) for _, servers, workers in note.samples]
+        if not all(is_stable(of, self.samples, self.most_variation) for of in (speeds, uses)):
+            return None
+        layout = self._decide(look, note)
+        return None if layout is None else Wish(layout)
+
+    def _sample_network(self, look: Look, note: JobNote) -> None:
+        use = look.attempt.host_use
+        if use is None or use.at.boot_s <= (note.network_s or note.changed_s):
+            return
+        note.network_s = use.at.boot_s
+        found = networks(look.attempt)
+        if len(found) == len(note.network):
+            note.network = [
+                before if now is None else [*before, round(now, 3)][-self.network_samples :]
+                for before, now in zip(note.network, found, strict=True)
+            ]
+
+    # ------------------------------------------------------------- decisions
+
+    def _decide(self, look: Look, note: JobNote) -> Layout | None:
+        """Return the layout that follows from stable samples; None: what the job has."""
+        has = look.has
+        if not note.judged:
+            self._judge(note, has)
+        span, used = look.span, note.used
+        room = max(0.0, min(look.room, self.budget - has.total))
+        if note.misses >= self.patience and note.best is not None:
+            best = from_lists(note.best)
+            note.done = not best.differs(has, 0.0)
+            return self._allowed(has, best, room)
+        found = reassigned(has, used, self.least_use, self.headroom, span.servers, span.workers)
+        if found.differs(has, _MATTERS):
+            return self._allowed(has, found, room)
+        total_used = (*used.servers, *used.workers)
+        if efficiency(total_used, (*has.servers, *has.workers)) >= self.efficient:
+            found = scaled_up(has, self.growth, room, span.servers, span.workers)
+            if found.differs(has, 0.0):
+                return found if found.differs(has, _MATTERS) else None
+            # No task may have more CPUs: then more tasks.
+        if any(self._is_saturated(samples) for samples in note.network):
+            return None if note.fixed else self._allowed(has, with_server(has, span.servers), room)
+        return self._allowed(has, with_worker(has, span.workers), room)
+
+    def _judge(self, note: JobNote, has: Layout) -> None:
+        """Compare this layout with the best one."""
+        note.judged, speed = True, note.speed
+        if note.best is None or speed > note.best_speed:
+            note.best, note.best_speed = as_lists(has), speed
+        if speed > note.gained_speed * (1 + self.least_gain):
+            note.gained_speed, note.misses = speed, 0
+        else:
+            note.misses += 1
+
+    def _is_saturated(self, samples: Sequence[float]) -> bool:
+        return is_network_bound(samples, self.network_samples, self.network_part, self.network_high)
+
+    @staticmethod
+    def _allowed(has: Layout, found: Layout | None, room: float) -> Layout | None:
+        """Return a layout if it is another one and there is room for what it has more."""
+        if found is None or not found.differs(has, 0.0):
+            return None
+        return found if found.total - has.total <= room + 0.01 else None

@@ -1,0 +1,91 @@
+"""The progress of a job and the use of its tasks, to radrm's daemon, as datagrams.
+
+They go to the socket `$RADRM_PROGRESS`, at most two a second but for answers to a resize, each at
+most 512 bytes of `key=value` lines. What comes in between is merged. Nothing waits, and what
+cannot be sent is dropped: the next one says more.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import socket
+from collections.abc import Mapping
+
+from radrm.radrun.workers.usage import Use
+
+MOST_BYTES = 512
+EVERY_S = 0.5
+USE_EVERY_S = 2.0
+
+
+class Reports:
+    """Sends reports to `address`; without one it does nothing."""
+
+    def __init__(self, address: str | None) -> None:
+        self._address = address
+        self._socket: socket.socket | None = None
+        self._unsent: dict[str, float] = {}
+        self._sent_s = -math.inf
+        self._data_wait: list[float] = []
+
+    def progress(
+        self,
+        step: float | None,
+        total: float | None,
+        loss: float | None,
+        data_wait: float | None,
+    ) -> None:
+        """Note how far the job is; `data_wait` is the part of a step that waits for data, 0..1."""
+        values = {"step": step, "total": total, "loss": loss}
+        self._unsent |= {
+            key: float(value)
+            for key, value in values.items()
+            if value is not None and math.isfinite(value)
+        }
+        if data_wait is not None and 0.0 <= data_wait <= 1.0:
+            self._data_wait.append(data_wait)
+            del self._data_wait[:-1000]
+
+    def send_due(self, now_s: float) -> None:
+        """Send what is unsent, if the last datagram was long enough ago."""
+        if not self._unsent or now_s - self._sent_s < EVERY_S:
+            return
+        if self._unsent.get("total", math.inf) < self._unsent.get("step", 0.0):
+            del self._unsent["total"]  # the whole datagram would be dropped
+        if self._data_wait:
+            self._unsent["data_wait"] = round(sum(self._data_wait) / len(self._data_wait), 4)
+        self._sent_s = now_s
+        self._send("".join(f"{key}={value!r}\n" for key, value in self._unsent.items()))
+        self._unsent, self._data_wait = {}, []
+
+    def resized(self, number: int) -> None:
+        """Tell that the resize to placement `number` is answered in the folder."""
+        self._send(f"resized={number}\n")
+
+    def use(self, tasks: Mapping[tuple[str, int], Use]) -> None:
+        """Tell what each task has used so far."""
+        text = ""
+        for (role, number), use in tasks.items():
+            line = f"use.{role}.{number}={use.cpu_s:.2f},{use.memory_mib}\n"
+            if len(text) + len(line) > MOST_BYTES:
+                self._send(text)
+                text = ""
+            text += line
+        if text:
+            self._send(text)
+
+    def close(self) -> None:
+        """Send what is unsent."""
+        self.send_due(math.inf)
+        if self._socket is not None:
+            self._socket.close()
+
+    def _send(self, text: str) -> None:
+        if self._address is None:
+            return
+        with contextlib.suppress(OSError, ValueError):  # no daemon, or its queue is full
+            if self._socket is None:
+                self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+                self._socket.setblocking(False)
+            self._socket.sendto(text.encode(), self._address)

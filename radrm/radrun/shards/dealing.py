@@ -1,0 +1,115 @@
+"""How a generation of workers begins, and how each gets its data.
+
+Number 0 of a role decides with which checkpoint the generation begins: by its first `restore`, or
+by `open` without one, which is the beginning. The requests of others wait for that, and another
+worker must then name the same. So no two ranks begin with different states. Rounds are dealt when
+all ranks have opened the dataset, so all have loaded before the first step.
+
+A method that returns None leaves its request waiting.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from radrm.radrun.shards import messages
+from radrm.radrun.shards.book import Book, BookError, Part, Terms, Worker
+from radrm.radrun.shards.members import Member
+from radrm.radrun.shards.messages import Message
+from radrm.radrun.shards.store import BadState, Store
+
+
+class Dealing:
+    """The data of one generation."""
+
+    def __init__(self, book: Book, store: Store, tasks: Sequence[Worker]) -> None:
+        self._book = book
+        self._store = store
+        self._tasks = tasks
+        self._decided = False
+        self._checkpoint: str | None = None
+        self._opened: set[Worker] = set()
+        self.asynchronous = False
+        """Whether a dataset is read by shards."""
+        self.step = self.base = 0
+        """The steps that all have done together; `base`, before this generation."""
+        book.begin(None)
+
+    def begin(self, member: Member, message: Message) -> Message | None:
+        """Answer `restore` and `open`. Raises BookError."""
+        restores = message["do"] == "restore"
+        if not self._decided:
+            if member.worker[1] != 0:
+                return None
+            if restores:
+                self._restore(message.get("id"))
+            self._decided = True
+        member.passed = max(member.passed, self.base)
+        if not restores:
+            return self._open(member, message)
+        wanted = message.get("id")
+        if wanted != self._checkpoint and not self.asynchronous:
+            raise BookError(
+                f"this worker loads checkpoint {str(wanted)[:40]}, another loads"
+                f" {self._checkpoint}; all must be able to read the same files"
+            )
+        return {"step": self.step if self.asynchronous else self.base}
+
+    def _restore(self, identity: Any) -> None:
+        """Go back to the state of a checkpoint; None is the beginning. Raises BookError."""
+        if identity is None:
+            return
+        try:
+            state = self._store.read(str(identity)[:40])
+        except BadState as error:
+            raise BookError(str(error)) from None
+        self._book.begin(state)
+        self._checkpoint = str(identity)
+        self.step = self.base = state["step"]
+
+    def _open(self, member: Member, message: Message) -> Message:
+        terms = Terms(
+            messages.whole(message, "samples"),
+            messages.whole(message, "shard"),
+            messages.whole(message, "epochs"),
+            message.get("seed"),
+        )
+        way = "rounds" if message.get("way") == "rounds" else "shards"
+        batch = max(1, messages.whole(message, "batch"))
+        self._book.open(messages.name(message, "dataset"), terms, way, batch)
+        self.asynchronous = self.asynchronous or way == "shards"
+        self._opened.add(member.worker)
+        member.trains = True
+        return {}
+
+    def round(self, member: Member, message: Message) -> Message | None:
+        """Answer `round`. Raises BookError."""
+        ranks = [worker for worker in self._tasks if worker[0] == member.worker[0]]
+        if not self._opened.issuperset(ranks):
+            return None
+        name, number = messages.name(message, "dataset"), messages.whole(message, "number")
+        part = self._book.take_round(member.worker, ranks, name, number)
+        return {"end": True} if part is None else _shown(part, len(ranks))
+
+    def take(self, member: Member, message: Message, deals: bool) -> Message | None:
+        """Answer `take`; `deals`: new shards are given out now. Raises BookError."""
+        name, wait = messages.name(message, "dataset"), bool(message.get("wait"))
+        if wait:
+            self._book.consume_all(member.worker, name)
+        found = self._book.take_shard(member.worker, name) if deals else []
+        if found:
+            return {"shard": found}
+        if self._book.over(name):
+            return {"end": True}
+        return None if wait else {}
+
+
+def _shown(part: Part, world: int) -> Message:
+    return {
+        "round": part.round,
+        "slice": part.slice,
+        "samples": part.samples,
+        "last": part.last,
+        "world": world,
+    }

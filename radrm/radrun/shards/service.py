@@ -1,0 +1,337 @@
+"""Answers the workers' requests: datasets, steps, checkpoints. It knows no sockets and no clock.
+
+Theory of operation. A worker's request is answered at once, or later: by `_settle`, which runs
+after every event and answers all requests whose condition has come true. Requests that wait:
+
+- `open`, `restore` and `round`, until it is decided how the generation begins (`dealing.py`).
+- `take`, while other workers still hold leases that may return.
+- `step` that has seen a hold, until all workers wait (`boundary.py`).
+- `save` of all but the writer, until the checkpoint is complete.
+
+**Save.** One worker writes: the first of those that pause, or who saves by itself. It asks for an
+id (`save`), writes the model to a draft, has the shards' state stored under the id (`store`),
+renames the draft and reports (`saved`). So a checkpoint with a name always has its state. In
+asynchronous training everybody pauses for a save, or the model could hold samples that the state
+does not.
+
+**Stop.** It is a save after which nobody goes on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from radrm.radrun.shards import messages
+from radrm.radrun.shards.book import Book, BookError, Worker
+from radrm.radrun.shards.boundary import Boundary
+from radrm.radrun.shards.dealing import Dealing
+from radrm.radrun.shards.members import Listener, Member
+from radrm.radrun.shards.messages import Message
+from radrm.radrun.shards.store import Store
+
+MOST_KEPT = 16
+"""Checkpoints whose states a worker may ask to keep."""
+
+
+class Service:
+    """The present generation of workers, and the datasets."""
+
+    def __init__(self, store: Store, listener: Listener) -> None:
+        self._store = store
+        self._listener = listener
+        self._cpus: dict[Worker, float] = {}
+        self.book = Book()
+        self.hooks: set[str] = set()
+        """The roles whose programs can load a checkpoint of another number of tasks."""
+        self.begin(0, [])
+
+    # ---------------------------------------------------------------- for radrun
+
+    def begin(self, generation: int, tasks: Sequence[Worker]) -> None:
+        """From now on only these workers of this generation count."""
+        self.generation = generation
+        self.tasks = list(tasks)
+        self.members: dict[Worker, Member] = {}
+        self.stepped = False
+        self._halted = False
+        self._dealing = Dealing(self.book, self._store, self.tasks)
+        self._boundary: Boundary | None = None
+        self._granted: list[Worker] = []
+        self._writer: Worker | None = None
+        self._id = ""
+        self._saved_at = -1
+        self._stop_wanted = self._left = False
+
+    def halt(self) -> None:
+        """Workers that end from now on have not failed."""
+        self._halted = True
+
+    def save(self) -> None:
+        """Have all workers save at one step, and go on."""
+        self._hold()
+        self._settle()
+
+    def stop_together(self) -> None:
+        """Have all workers save at one step, and end."""
+        self._stop_wanted = True
+        self._hold()
+        self._settle()
+
+    def cpus(self, worker: Worker, cpus: float) -> None:
+        """Tell a worker how many CPUs it has."""
+        self._cpus[worker] = cpus
+        member = self.members.get(worker)
+        if member is not None:
+            member.send({"push": "cpus", "cpus": cpus})
+
+    # ---------------------------------------------------------------- connections
+
+    def join(self, message: Message, send: Callable[[Message], None]) -> Member:
+        """Take in a worker by its first message. Raises BookError."""
+        if message.get("do") != "hello" or message.get("version") != 1:
+            raise BookError("this elastic.py does not fit this radrun; use $RADRM_ELASTIC_PY")
+        worker = (messages.name(message, "role"), messages.whole(message, "task"))
+        if messages.whole(message, "generation") != self.generation or worker not in self.tasks:
+            raise BookError(
+                f"{worker[0]} {worker[1]} is not of generation {self.generation} of the workers"
+            )
+        member = Member(worker, send, passed=self._dealing.base)
+        self.members[worker] = member
+        send({"cpus": self._cpus.get(worker), "step": self._dealing.step})
+        if self._boundary is not None:
+            send({"push": "hold"})
+        return member
+
+    def leave(self, member: Member) -> None:
+        """A worker's connection has ended."""
+        worker = member.worker
+        if self.members.get(worker) is not member:
+            return
+        del self.members[worker]
+        reason = self.book.lose(worker, failed=not (self._halted or self._leaving))
+        if self._boundary is not None:
+            self._boundary.forget(worker)
+        if worker == self._writer:
+            self._finish({"error": "the worker that wrote the checkpoint has ended"})
+        self._listener.lost(*worker)
+        if reason is not None:
+            self._listener.broken(reason)
+        self._settle()
+
+    def handle(self, member: Member, message: Message) -> None:
+        """Answer one message, now or later."""
+        if self.members.get(member.worker) is not member:
+            return
+        try:
+            self._handle(member, message)
+        except BookError as error:
+            member.answer({"error": str(error)})
+        self._settle()
+
+    def _handle(self, member: Member, message: Message) -> None:
+        what = message.get("do")
+        if what == "step":
+            self._report(member, message)
+        elif what == "store":
+            member.answer(self._written(member, message))
+        elif what == "saved":
+            self._complete(member, message)
+        elif what == "hook":
+            self.hooks.add(member.worker[0])
+            member.answer({})
+        elif what == "ask-save":
+            self.save()
+        elif what in ("open", "restore", "round", "take", "save"):
+            member.waits_to = message
+        else:
+            raise BookError(f"radrun does not know the request {str(what)[:40]!r}")
+
+    def _take(self, member: Member, message: Message) -> Message | None:
+        return (
+            {"leave": True}
+            if self._left
+            else self._dealing.take(member, message, deals=self._boundary is None)
+        )
+
+    # ---------------------------------------------------------------- steps
+
+    def _report(self, member: Member, message: Message) -> None:
+        worker, step = member.worker, messages.whole(message, "step")
+        for name, ranges in messages.reads(message).items():
+            self.book.consume(worker, name, ranges)
+        done = self._dealing.step
+        self._dealing.step = done + 1 if self._dealing.asynchronous else max(done, step)
+        member.passed, member.trains, self.stepped = step, True, True
+        if worker[1] == 0:
+            names = messages.modules(message)
+            if names:
+                self._listener.modules(names)
+            if "loss" in message:
+                figures = [messages.number(message, key) for key in ("total", "loss", "data_wait")]
+                self._listener.progress(self._dealing.step, *figures)
+        seen = bool(message.get("seen"))
+        if self._boundary is None:
+            if seen:
+                member.answer({"go": True, "over": True})
+        else:
+            self._go_on(self._boundary.report(worker, step, seen))
+        if message.get("ask") and not seen:
+            member.answer({"last": self.book.over()})
+
+    def _go_on(self, workers: list[Worker]) -> None:
+        for worker in workers:
+            if worker in self.members:
+                self.members[worker].answer({"go": True})
+
+    def _hold(self) -> None:
+        """Begin a pause, unless one is under way."""
+        if self._boundary is not None or self._writer is not None:
+            return
+        self._boundary = Boundary(lockstep=not self._dealing.asynchronous)
+        for member in self.members.values():
+            member.send({"push": "hold"})
+
+    def _expect(self, boundary: Boundary) -> None:
+        """Tell a pause for which workers it waits: of a synchronous job also those that start."""
+        roles = {member.worker[0] for member in self.members.values() if member.trains}
+        for worker in self.tasks:
+            member = self.members.get(worker)
+            if worker[0] in roles and (member or not self._dealing.asynchronous):
+                boundary.expect(worker, member.passed if member else self._dealing.base)
+
+    # ---------------------------------------------------------------- checkpoints
+
+    def _save(self, member: Member, message: Message) -> Message | None:
+        """Answer `save`: the writer's id, or that the save is complete."""
+        worker = member.worker
+        if self._left:
+            return {"leave": True}
+        if self._granted:
+            if worker not in self._granted:
+                return None
+            if self._writer is None:
+                self._writer = self._granted[0]
+        elif self._dealing.asynchronous:
+            self._hold()
+            if self._boundary is not None:
+                self._boundary.report(worker, member.passed, seen=True)
+            return None
+        elif self._boundary is not None and self._boundary.waiting.keys() & {worker}:
+            return None
+        elif worker[1] != 0:
+            first = self.members.get((worker[0], 0))
+            late = first is not None and first.passed > member.passed
+            return {"leave": False} if late or self._saved_at >= member.passed else None
+        elif self._writer is None:
+            self._writer = worker
+        if worker != self._writer or self._id:
+            return None
+        self._id = self._store.new_id()
+        step = self._step_of(member)
+        return {"write": self._id, "step": step}
+
+    def _step_of(self, member: Member) -> int:
+        """The step that a checkpoint holds if this worker writes it."""
+        return self._dealing.step if self._dealing.asynchronous else member.passed
+
+    def _written(self, member: Member, message: Message) -> Message:
+        """Store the shards' state under the id of the checkpoint that is being written."""
+        self._check_writer(member, message)
+        step = self._step_of(member)
+        try:
+            self._store.write(self._id, {**self.book.state(member.worker), "step": step})
+        except OSError as error:
+            return {"error": f"the state of the shards cannot be saved: {error.strerror}"}
+        return {}
+
+    def _complete(self, member: Member, message: Message) -> None:
+        """The checkpoint has its name, or cannot be written."""
+        self._check_writer(member, message)
+        if message.get("error"):
+            text = f"the checkpoint was not saved: {str(message['error'])[:300]}"
+            self._finish({"error": text})
+            return
+        step = self._step_of(member)
+        self._saved_at = member.passed
+        keep = message.get("keep")
+        if isinstance(keep, list):
+            self._store.keep([str(each) for each in keep[:MOST_KEPT]] + [self._id])
+        self._listener.saved(step, self._id)
+        self._finish({"leave": self._leaving})
+
+    @property
+    def _leaving(self) -> bool:
+        return self._stop_wanted and bool(self._granted)
+
+    def _check_writer(self, member: Member, message: Message) -> None:
+        if member.worker != self._writer or message.get("id") != self._id:
+            raise BookError("this worker does not write a checkpoint now")
+
+    def _finish(self, answer: Message) -> None:
+        """End a save: answer all that wait for it, and let them go on unless this is a stop."""
+        writer, granted, leaving = self._writer, self._granted, bool(answer.get("leave"))
+        self._writer, self._id = None, ""
+        for worker in {*granted, *([writer] if writer else [])}:
+            member = self.members.get(worker)
+            if member is None:
+                continue
+            if worker == writer or (member.waits_to or {}).get("do") == "save":
+                member.answer(answer)
+            elif self._dealing.asynchronous and not leaving:
+                # It waits in its step, and has nothing to save.
+                member.answer({"go": True, "over": True, "last": self.book.over()})
+        if leaving:
+            self._left = True
+            for member in self.members.values():
+                if (member.waits_to or {}).get("do") == "take":
+                    member.answer({"leave": True})
+            return
+        if granted:
+            self._granted, self._boundary = [], None
+        if self._stop_wanted:
+            self._hold()
+
+    def _grant(self, boundary: Boundary) -> None:
+        """All wait: tell them to save."""
+        self._granted = [worker for worker in self.tasks if worker in boundary.waiting]
+        asked = [
+            worker
+            for worker in self._granted
+            if (self.members[worker].waits_to or {}).get("do") == "save"
+        ]
+        self._writer = (asked or self._granted)[0]
+        if self._stop_wanted:
+            self._listener.boundary(self._dealing.step)
+        for worker in self._granted:
+            member = self.members[worker]
+            if worker in asked:
+                continue  # `_save` answers it
+            if worker == self._writer or not self._dealing.asynchronous or self._stop_wanted:
+                member.answer({"save": True, "last": self.book.over()})
+
+    # ---------------------------------------------------------------- what waits
+
+    def _settle(self) -> None:
+        """Answer every request whose condition has come true."""
+        boundary = self._boundary
+        if boundary is not None and not self._granted:
+            self._expect(boundary)
+            self._go_on(boundary.release())
+            idle = [
+                worker
+                for worker in self.members
+                if self._dealing.asynchronous and not self.book.busy(worker)
+            ]
+            if boundary.waiting and boundary.complete(idle):
+                self._grant(boundary)
+        for member in list(self.members.values()):
+            message = member.waits_to
+            if message is None:
+                continue
+            try:
+                answers = {"round": self._dealing.round, "take": self._take, "save": self._save}
+                found = answers.get(message["do"], self._dealing.begin)(member, message)
+            except BookError as error:
+                found = {"error": str(error)}
+            if found is not None:
+                member.answer(found)

@@ -1,0 +1,117 @@
+"""`radrm resize` on a real daemon with simulated GPUs: sizes, answers, and what users see.
+
+The job saves its work and is started again at its new size, so this needs no launcher.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from radrm.daemon.answers.resizing import _wanted
+from radrm.errors import UsageError
+from tests.daemon.harness import DaemonHome
+from tests.waiting import wait_until
+
+TRAINER = ["radrm-simjob", "--gpu-memory", "4G", "--smact", "0.3", "--ramp", "1", "--loss-k", "3"]
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Iterator[DaemonHome]:
+    found = DaemonHome(tmp_path, gpus="sim:3xA100-40GB", scale=50.0)
+    found.settings += ["checkpoint.patience_s=2"]
+    found.start()
+    yield found
+    found.close()
+
+
+def begin(home: DaemonHome, *options: str, saves: str = "1") -> int:
+    """Submit an elastic job, and wait until it is at work: it handles the signal then."""
+    words = ["--", *TRAINER, "--seconds", "5000", "--saves", saves]
+    job = home.submit("--gpus=1-3", "--checkpoint=signal", *options, *words)
+    log = home.work / f"radrm-{job}.out"
+    wait_until(lambda: log.exists() and "epoch" in log.read_text(), f"job {job} to be at work")
+    return job
+
+
+def size(document: dict[str, Any]) -> tuple[int, int, int, int]:
+    (role,) = document["roles"]
+    return document["gpus"], document["gpus_min"], document["gpus_max"], role["count"]
+
+
+def test_a_job_gets_another_size_with_its_work(home: DaemonHome) -> None:
+    job = begin(home)
+    assert size(home.job(job)) == (1, 1, 3, 1)
+    assert "1 of 1-3 GPUs" in home.radrm("status").stdout
+    done = home.radrm("resize", str(job), "--gpus=2")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout == f"Resized job {job} (radrm-simjob): 2 of 1-3 GPUs\n"
+    larger = home.wait_state(job, "RUNNING")
+    assert size(larger) == (2, 1, 3, 2) and len(larger["devices"]) == 2
+    assert larger["saved_work_done"] > 0 and larger["resizing"] is None
+    assert [task["gpus"] for task in larger["tasks"]] == [[uuid] for uuid in larger["devices"]]
+    assert "2 of 1-3 GPUs" in home.radrm("explain", str(job)).stdout
+    log = home.work / f"radrm-{job}.attempt2.out"
+    wait_until(lambda: log.exists() and "epoch" in log.read_text(), "it to be at work again")
+    assert home.radrm("resize", str(job), "--role", "main=1").returncode == 0
+    smaller = home.wait_state(job, "RUNNING")
+    assert size(smaller) == (1, 1, 3, 1)
+    free = [gpu for gpu in home.ask("gpus") if gpu["uuid"] not in smaller["devices"]]
+    assert [gpu["reserved_mib"] for gpu in free] == [0, 0]
+
+
+def test_what_is_impossible_is_refused_in_one_line(home: DaemonHome) -> None:
+    job = begin(home)
+    plain = home.submit("--collocation=exclusive", "--", "sleep", "1000")
+    held = home.submit("--hold", "--gpus=1-2", "--checkpoint=signal", "--", "true")
+    home.wait_state(plain, "RUNNING")
+    user = home.job(job)["user"]
+    for words, message in (
+        ([str(held), "--gpus=2"], "only a running job can get that size"),
+        ([str(plain), "--gpus=2"], f"job {plain} keeps the size of its start"),
+        ([str(job), "--gpus=4"], f"job {job} cannot run with 4 GPUs; its range is 1-3"),
+        ([str(job), "--gpus=1"], f"job {job} has that size already: 1 GPU"),
+        ([str(job), "--role=ps=1"], f"job {job} has no role 'ps'; it has main"),
+        ([str(job), "--gpus=3"], f"GPU 1: job {plain} ({user})"),
+    ):
+        done = home.radrm("resize", *words)
+        assert done.returncode == 1 and done.stderr.count("\n") == 1, done.stderr
+        assert message in done.stderr
+    assert home.job(job)["attempts"] == 1
+
+
+def test_a_job_that_does_not_save_keeps_its_size(home: DaemonHome) -> None:
+    job = begin(home, saves="never")
+    assert home.radrm("resize", str(job), "--gpus=2", "--no-wait").returncode == 0
+    wait_until(lambda: home.job(job)["resizing"], "the request")
+    assert home.job(job)["resizing"] == {"gpus": 2, "roles": {"main": 2}}
+    assert "1 of 1-3 GPUs, changing to 2" in home.radrm("status").stdout
+    second = home.radrm("resize", str(job), "--gpus=3")
+    assert f"job {job} is being resized already, to 2 GPUs" in second.stderr
+    wait_until(lambda: home.job(job)["resizing"] is None, "the end of the request")
+    done = home.radrm("resize", str(job), "--gpus=2")
+    assert done.returncode == 1 and f"job {job} keeps its size: no answer within" in done.stderr
+    assert size(home.job(job)) == (1, 1, 3, 1)
+    assert sum(gpu["reserved_mib"] > 0 for gpu in home.ask("gpus")) == 1
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b'{"op": "resize", "jobs": ["1"]}\n',
+        b'{"op": "resize", "jobs": ["1"], "gpus": "2"}\n',
+        b'{"op": "resize", "jobs": ["1"], "gpus": true}\n',
+        b'{"op": "resize", "jobs": ["1"], "gpus": 2, "roles": {"main": 2}}\n',
+        b'{"op": "resize", "jobs": ["1"], "roles": [1]}\n',
+        b'{"op": "resize", "jobs": ["1"], "roles": {"main": -1}}\n',
+        b'{"op": "resize", "jobs": ["1"], "roles": {"main": 1e9}}\n',
+    ],
+)
+def test_a_request_is_not_trusted(line: bytes) -> None:
+    with pytest.raises(UsageError) as caught:
+        _wanted(json.loads(line))
+    assert "\n" not in str(caught.value)

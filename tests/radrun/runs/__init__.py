@@ -1,0 +1,1 @@
+"""`radrun` as a process, with real workers that use `elastic` and no torch."""
