@@ -39,8 +39,15 @@ class ElasticHome(DaemonHome):
         return job
 
     def resize(self, job: int, gpus: int) -> None:
-        (found,) = self.ask("resize", jobs=[str(job)], gpus=gpus)
-        assert found.get("error") is None, found
+        """Ask for another size. GPUs take no task before they are read, as after a restart."""
+
+        def accepted() -> bool:
+            (found,) = self.ask("resize", jobs=[str(job)], gpus=gpus)
+            error = found.get("error") or ""
+            assert not error or "read" in error, found
+            return not error
+
+        wait_until(accepted, "the GPUs to be read")
 
     def held(self, job: int) -> int:
         """The GPUs that the job holds now."""

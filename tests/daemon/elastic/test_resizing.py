@@ -55,6 +55,7 @@ def test_a_resize_that_the_launcher_refuses_leaves_all_as_it_was(home: ElasticHo
     home.resize(job, 4)
     home.wait_held(job, 1)
     assert "radrun: no room for it" in home.said()
+    assert home.job(job)["resize_error"] == "radrun: no room for it"
     assert home.taken() == 1 and home.job(job)["state"] == "RUNNING"
     (home.work / "does-fails").unlink()
     home.resize(job, 2)
