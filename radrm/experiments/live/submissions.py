@@ -63,8 +63,8 @@ def as_declared(
     """Return the jobs with their estimated memory as a declared need, and their scenario.
 
     A job declares the upper bound of its estimate. `sizes_mib`: the memory of the devices; an
-    estimate of more means a whole device. An elastic job keeps its smallest size. Raises `UsageError`
-    for one with parameter servers.
+    estimate of more means a whole device. An elastic job keeps its smallest size.
+    Raises `UsageError` for one with parameter servers.
     """
     for job in jobs:
         if not job.gpus:
