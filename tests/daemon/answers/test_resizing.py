@@ -85,6 +85,12 @@ def test_what_is_impossible_is_refused_in_one_line(home: DaemonHome) -> None:
         assert done.returncode == 1 and done.stderr.count("\n") == 1, done.stderr
         assert message in done.stderr
     assert home.job(job)["attempts"] == 1
+    edited = home.radrm("edit", str(job), "--gpus=1-2")
+    assert edited.returncode == 1 and f"radrm resize {job} --gpus=N" in edited.stderr
+    wider = home.radrm("edit", str(held), "--gpus=1-3")
+    assert wider.returncode == 0 and home.job(held)["gpus_max"] == 3, wider.stderr
+    bad = home.radrm("edit", str(held), "--gpus=1-3", "--checkpoint=none")
+    assert "edited options: --gpus=1-3 is a range" in bad.stderr
 
 
 def test_a_job_that_does_not_save_keeps_its_size(home: DaemonHome) -> None:
