@@ -207,15 +207,24 @@ def shares_applied(state: State, job: Job, attempt: Attempt, event: SharesApplie
 
 
 def action_failed(
-    state: State, job: Job, attempt: Attempt, action: DueAction, reason: str, passing: bool
+    state: State,
+    job: Job,
+    attempt: Attempt,
+    action: DueAction,
+    reason: str,
+    passing: bool,
+    stops: bool = False,
 ) -> None:
-    """Undo what an action was for, if it is still pending.
+    """Undo what an action was for, if it is still pending; `stops`: stop the attempt instead.
 
     A server that cannot set shares now will not later, unless the reason is `passing`: then no
     planner is heard about them again, for a controller asks at every interval.
     """
     for pending in attempt.pending:
         if is_about(action, action_of(attempt, pending)):
+            if stops and pending.kind is ActionKind.RESIZE:
+                _stop_uncertain(state, job, attempt, reason)
+                continue
             if pending.kind is ActionKind.CHECKPOINT:  # it has not been asked
                 attempt = state.put_attempt(replace(attempt, checkpoint_asked=pending.before))
             _undo(state, job, attempt, pending.kind, reason)
@@ -245,16 +254,21 @@ def at_deadline(state: State, job: Job, attempt: Attempt) -> None:
 
 
 def _resize_overdue(state: State, job: Job, attempt: Attempt, pending: Pending, limit: str) -> None:
-    """Withdraw a resize; stop the attempt if that was not answered either.
-
-    Its devices stay reserved until it has ended, for new tasks may be on the new ones.
-    """
+    """Withdraw a resize; stop the attempt if that was not answered either."""
     if attempt.stop is None and not pending.withdrawn:
         withdraw(state, job, attempt, pending)
         return
+    why = f"a resize of it had no answer, and within {limit} its withdrawal had none"
+    _stop_uncertain(state, job, attempt, why)
+
+
+def _stop_uncertain(state: State, job: Job, attempt: Attempt, why: str) -> None:
+    """Stop an attempt of which nobody knows whether it has its placement or its target.
+
+    Its devices stay reserved until it has ended, for its tasks may be on all of them.
+    """
     attempt = state.put_attempt(without(attempt, ActionKind.RESIZE))
     if attempt.stop is None:
-        why = f"a resize of it had no answer, and within {limit} its withdrawal had none"
         _delay_next(state, job.id, ResizeTo, why)
         stop(state, job, attempt, StopReason.PREEMPTED, why)
 

@@ -341,9 +341,8 @@ class Scheduler:
         elif isinstance(action, (Launch, DueAction)):
             job, attempt = self._live(action.job_id, action.serial)
             if job and attempt and isinstance(action, DueAction):
-                applying.action_failed(
-                    self.state, job, attempt, action, event.reason, event.passing
-                )
+                how = event.reason, event.passing, event.stops
+                applying.action_failed(self.state, job, attempt, action, *how)
             elif attempt and attempt.started is None:
                 # A failed launch is an attempt that ended before it started.
                 self._on_ended(
