@@ -10,6 +10,7 @@ The files, in the order in which they may import one another:
     search        ways to find a layout: NEARCHUS, Optimus with and without a network, FA-BF
     cluster       jobs that share a cluster
     shared        one job alone, and forty
+    stepped       the planners themselves under Scheduler.step
     gpus          our own rule beside fixed sizes
     rows          published, reached, assumed
     page          docs/reproduction-elastic.md

@@ -12,7 +12,7 @@ INTRO = """\
 Made by `make bench-elastic`: Wang et al., *DLRover* (VLDB), and Tariq et al., *NEARCHUS*, beside
 models of their jobs and clusters (`radrm/simulated/training_steps.py`, `training_cluster.py`). No
 GPU, no cluster and no training ran for these tables. The plans are those of the planners
-[`dlrover` and `nearchus`](policies.md): the same functions.
+[`dlrover` and `nearchus`](policies.md): the same functions, and further below the planners.
 
 A constant that is fitted to a published figure is named beside that figure, so that row is no
 evidence. **Bold** misses what should be reached. Several seeds: the median, and the quartiles.
@@ -21,6 +21,14 @@ evidence. **Bold** misses what should be reached. Several seeds: the median, and
 _CHECKED = """\
 The cluster model comes first: it is checked against the paper's measurements (III) before any
 claim is made with it.
+"""
+
+_STEPPED = """\
+## The planners themselves
+
+The same models and jobs, run by radrm's planners `dlrover` and `nearchus` under `Scheduler.step` in
+the simulator's loop, with its starts, resizes and reports. One node has the CPUs of the cluster;
+the model deals the tasks out to its servers. The other ways are those of the tables above.
 """
 
 _SENSITIVE = """\
@@ -69,8 +77,8 @@ claimed about them. Other limits:
 
 - Jobs do not slow one another down on the network or in memory.
 - A job's speed at a layout is constant, with noise of 1 % in what a rule measures.
-- The loop of these tables is one of the benchmark's own: first come, first served. It has no
-  nodes that are full, no failed action and no checkpoint.
+- The loop of the tables on NEARCHUS and its rivals is one of the benchmark's own: first come, first
+  served. It has no nodes that are full, no failed action and no checkpoint.
 - The models of both papers' jobs are not alike: DLRover's add the times of a step, NEARCHUS'
   overlap them. Each fits the measurements of its own paper.
 """
@@ -82,11 +90,13 @@ def page(
     shared: Sequence[Row],
     medians: Mapping[str, Sequence[float]],
     hours: Sequence[float],
+    stepped: Sequence[Row] = (),
     own: str = "",
 ) -> str:
     """Return the section.
 
-    `medians`: by what is varied, one for each of `hours`. `own`: what `gpus` returns.
+    `medians`: by what is varied, one for each of `hours`. `stepped`: of the planners. `own`: what
+    `gpus` returns.
     """
     lines = [INTRO, "## DLRover", "", *table(dlrover), "", "## NEARCHUS", "", _CHECKED]
     lines += [*table(checks), "", *table(shared), "", _NETWORK]
@@ -94,8 +104,8 @@ def page(
     lines.append(_SENSITIVE.format(hours=shown, line="---|" * (len(hours) - 1) + "---"))
     for name, values in medians.items():
         lines.append(f"| {name} | {' | '.join(f'{value:.0f}' for value in values)} |")
-    lines += ["", own, LIMITS]
-    rows = [*dlrover, *checks, *shared]
+    lines += ["", _STEPPED, *table(stepped), "", own, LIMITS]
+    rows = [*dlrover, *checks, *shared, *stepped]
     names = [f"- {row.name}: {row.reached} (reach: {row.reach})" for row in missed(rows)]
     lines += ["## Missed", "", *(names or ["Nothing."])]
     return "\n".join(lines)
@@ -121,7 +131,7 @@ def gpus(
         3600 * median(_queues(found[rule, load])) - 3600 * median(_queues(found[names[0], load]))
         for load in loads
     ]
-    told = _RULE.format(gains=gains, longer=max(0.0, *waits, 0.0), shorter=-min(0.0, *waits, 0.0))
+    told = _RULE.format(gains=gains, longer=max(0.0, *waits), shorter=abs(min(0.0, *waits)))
     return "\n".join([*lines, "", told])
 
 
