@@ -14,12 +14,13 @@ from math import ceil
 from typing import Any
 
 from radrm.core.actions import DueAction
-from radrm.core.constraints.proposal import changes_cpus, check
+from radrm.core.constraints.proposal import changes_cpus, changes_memory, check
 from radrm.core.events import CheckpointTaken, Resized, SharesApplied
 from radrm.core.lifecycle.dependencies import settle
 from radrm.core.lifecycle.ending import give_up
 from radrm.core.lifecycle.final import fail_waiting
 from radrm.core.lifecycle.launching import moment, start
+from radrm.core.lifecycle.memory.growing import GROWTH
 from radrm.core.lifecycle.migration import drop_target, take_target
 from radrm.core.lifecycle.outcomes import has_saved, is_newer
 from radrm.core.lifecycle.pending import action_of, ask, is_about, without
@@ -114,6 +115,7 @@ def _migrate(state: State, job: Job, proposal: Migrate) -> None:
 
 def _resize(state: State, job: Job, proposal: ResizeTo) -> None:
     if job.spec.resizing is Resizing.RESTART:
+        state.put_attempt(replace(state.attempts[job.id], resize_failed=None))
         take_target(state, job, proposal.placement)
         _checkpoint(state, job, proposal)
     else:
@@ -193,8 +195,10 @@ def shares_applied(state: State, job: Job, attempt: Attempt, event: SharesApplie
     state.proposals.forget(job.id, SetShares.__name__)
     placement = replace(attempt.placement, shares=event.shares)
     wanted = placement.sm_fraction
-    # Shares that change CPUs only have the attempt's SM fraction, and say nothing about the next.
-    if wanted != attempt.placement.sm_fraction or not changes_cpus(attempt, event.shares):
+    # Shares that change only CPUs or host memory have the attempt's SM fraction, and say nothing
+    # about the next one.
+    of_host = changes_cpus(attempt, event.shares) or changes_memory(attempt, event.shares)
+    if wanted != attempt.placement.sm_fraction or not of_host:
         state.put_job(replace(job, sm_fraction=wanted))
     held = {(s.device, s.role, s.task): s.sm_fraction for s in attempt.placement.shares}
     placement = replace(
@@ -285,7 +289,9 @@ def _undo(state: State, job: Job, attempt: Attempt, kind: ActionKind, reason: st
     asked = attempt.asked(kind)
     assert asked is not None
     attempt = state.put_attempt(without(attempt, kind))
-    if kind is ActionKind.SHARES:
+    if kind is ActionKind.SHARES and changes_memory(attempt, asked.shares):
+        state.proposals.fail(job.id, GROWTH, state.step.now.boot_s, reason)
+    elif kind is ActionKind.SHARES:
         _delay_next(state, job.id, SetShares, reason)
     elif kind is ActionKind.CHECKPOINT:
         stopping: type[Proposal] = Migrate if job.target is not None else Preempt
@@ -294,9 +300,12 @@ def _undo(state: State, job: Job, attempt: Attempt, kind: ActionKind, reason: st
         leaves = job.spec.checkpoint.kind is CheckpointKind.EXIT
         late = leaves and attempt.checkpoint_asked == asked.asked
         behind = attempt.goes_behind and late
-        state.put_attempt(replace(attempt, checkpoint_failed=reason, goes_behind=behind))
+        attempt = replace(attempt, checkpoint_failed=reason, goes_behind=behind)
         if job.target is not None and job.spec.resizing is Resizing.RESTART:
+            resizes = job.target.tasks() != attempt.placement.tasks()
+            attempt = replace(attempt, resize_failed=reason if resizes else None)
             _delay_next(state, job.id, ResizeTo, reason)
+        state.put_attempt(attempt)
         drop_target(state, job)
         _delay_next(state, job.id, proposed, reason)
     elif attempt.stop is None:
