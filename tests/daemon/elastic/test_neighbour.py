@@ -40,8 +40,5 @@ def test_ten_resizes_leave_a_neighbour_alone(tmp_path: Path) -> None:
             assert reserved_mib() == before + (2048 if gpus == 2 else 0)
             assert max(home.contexts()) > 30_000
         assert home.job(other)["state"] == "RUNNING" and home.job(other)["attempts"] == 1
-        seen = len(speeds(home, other))
-        wait_until(lambda: len(speeds(home, other)) > seen + 1, "its speed alone again")
-        found = speeds(home, other)
-        assert found[-1] >= 0.99 * max(found), f"it is as fast as before: {found}"
-        assert min(found) > 0.5, "and it never stood still"
+        # Each is a mean since its start: it counts all ten resizes.
+        assert min(speeds(home, other)) >= 0.9, "they share the GPU half of the time"
