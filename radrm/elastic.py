@@ -60,6 +60,7 @@ LONGEST_LINE = 64 * 1024
 _MASK = (1 << 64) - 1
 _KEPT = 2
 _MOST_LOADERS = 16
+_REPORT_S = 0.5
 _FILE = re.compile(r"elastic-(\d{6,12}-[0-9a-f]{8})")
 
 
@@ -212,8 +213,8 @@ class _Alone:
             if data[key] != terms[key]:
                 before, now = data[key], terms[key]
                 raise ElasticError(
-                    f"dataset '{name}' has {key} {now} here and {before} in the checkpoint or in"
-                    " another dataset; give each dataset a name of its own"
+                    f"dataset '{name}' has {key}={now} here and {key}={before} in the checkpoint"
+                    " or in another dataset; give each dataset a name of its own"
                 )
         data.update(terms)
         if len(data["consumed"]) > 1 or (data["consumed"] and data["consumed"][0][0]):
@@ -306,14 +307,15 @@ class _Job:
             os.environ.pop("RADRM_CHECKPOINT_SIGNAL", None)
         self.report = _reporter()
         self.link: Any = _Radrun(path) if path else _Alone(self.report)
-        self.first = task == "0"
+        self.first, self.pid = task == "0", os.getpid()
         self.step = 0
         self.total: int | None = None
         self.feeds: dict[str, _Feed] = {}
         self.piece: _Piece | None = None
         self.read: dict[str, Ranges] = {}
         self.hook: Callable[..., Any] | None = None
-        self.reported = self.saved = time.monotonic()
+        self.saved = time.monotonic()
+        self.reported = self.saved - _REPORT_S
         self.waited = 0.0
         self.modules: list[str] | None = None
         self.loss: Any = None
@@ -325,7 +327,7 @@ class _Job:
         message: Message = {"do": "step", "step": self.step, "read": self.read}
         self.read, self.piece, self.loss = {}, None, loss
         self.total = total or self.total
-        if self.first and (now - self.reported >= 0.5 or (piece and piece.last)):
+        if self.first and (now - self.reported >= _REPORT_S or (piece and piece.last)):
             waited = min(1.0, self.waited / max(now - self.reported, 1e-9))
             with contextlib.suppress(Exception):  # a tensor is read here, twice a second
                 loss = None if loss is None else float(loss)
@@ -378,6 +380,8 @@ def _job() -> _Job:
     global _the_job
     if _the_job is None:
         _the_job = _Job()
+    if _the_job.pid != os.getpid():
+        raise ElasticError("a forked process cannot read the data of its job; use elastic.loader()")
     return _the_job
 
 

@@ -265,7 +265,7 @@ def _undo(state: State, job: Job, attempt: Attempt, kind: ActionKind, reason: st
         give_up(state, job, attempt)
         return
     if kind is ActionKind.RESIZE:
-        end_resize(state, job, attempt, attempt.placement)
+        end_resize(state, job, attempt, attempt.placement, failed=reason)
         _delay_next(state, job.id, ResizeTo, reason)
         return
     asked = attempt.asked(kind)

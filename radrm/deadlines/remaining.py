@@ -4,7 +4,8 @@ Theory of operation
 -------------------
 The sources, best first:
 
-    progress    what the live attempt has reported: the part left, at the speed since its start
+    progress    what the live attempt has reported: the part left, at the speed since its start,
+                or since it has its present size
     profile     the measured run time on this kind and number of GPUs, times the part left
     an estimate of the duration (declared, from history, ...), times the part left
     its profile on other kinds  so fast it may be on this one, too; nothing bounds it
@@ -25,7 +26,7 @@ from dataclasses import dataclass
 from math import inf
 from statistics import fmean
 
-from radrm.core.records import Attempt, Instant, Job
+from radrm.core.records import Attempt, Instant, Job, Progress
 from radrm.core.words import Quantity
 
 OVERRUN = 0.1
@@ -162,10 +163,20 @@ def _part(job: Job, live: Attempt | None) -> float:
 
 def _pace_s(job: Job, live: Attempt) -> float | None:
     """Return the seconds in which a live attempt does all work of its job, by its progress."""
-    progress, begun = job.progress, live.work_begun
-    if progress is None or progress.work_done is None or begun is None or live.started is None:
+    if live.sized is not None:
+        found = _pace_since(job.progress, live.sized.work_done, live.sized.at)
+        if found is not None:
+            return found
+    return _pace_since(job.progress, live.work_begun, live.started)
+
+
+def _pace_since(
+    progress: Progress | None, begun: float | None, since: Instant | None
+) -> float | None:
+    """Return the seconds of all work at the speed since some moment, with `begun` done by then."""
+    if progress is None or progress.work_done is None or begun is None or since is None:
         return None
-    done, took_s = progress.work_done - begun, progress.at.since(live.started)
+    done, took_s = progress.work_done - begun, progress.at.since(since)
     if done < LEAST_PROGRESS or took_s is None or took_s <= 0:
         return None
     return took_s / done

@@ -45,7 +45,7 @@ class Hub:
         self._selector = selector
         self._path = os.fspath(path)
         self._service = Service(Store(state_folder), listener)
-        self._connections: dict[int, _Connection] = {}
+        self._connections: set[_Connection] = set()
         self._server = _listening(self._path)
         selector.register(self._server, selectors.EVENT_READ, self._accept)
 
@@ -57,7 +57,7 @@ class Hub:
         `generation` is their RADRM_GENERATION. Connections of others are closed. Until a worker
         loads a checkpoint, the data of the generation begins at the beginning.
         """
-        for connection in list(self._connections.values()):
+        for connection in list(self._connections):
             connection.close(tell=False)
         self._service.begin(generation, tasks)
 
@@ -93,7 +93,7 @@ class Hub:
     def close(self) -> None:
         """Close all connections, and remove the socket."""
         self._service.halt()
-        for connection in list(self._connections.values()):
+        for connection in list(self._connections):
             connection.close(tell=False)
         self._selector.unregister(self._server)
         self._server.close()
@@ -121,18 +121,19 @@ class _Connection:
         lines: Lines,
         selector: selectors.BaseSelector,
         service: Service,
-        connections: dict[int, _Connection],
+        connections: set[_Connection],
     ) -> None:
         self._lines = lines
         self._selector = selector
         self._service = service
         self._all = connections
         self._member: Member | None = None
-        self._number = lines.socket.fileno()
-        connections[self._number] = self
+        connections.add(self)
         selector.register(lines.socket, selectors.EVENT_READ, self._ready)
 
     def _ready(self, mask: int) -> None:
+        if self not in self._all:  # closed by what another connection did in the same turn
+            return
         try:
             if mask & selectors.EVENT_WRITE:
                 self._lines.flush()
@@ -142,7 +143,7 @@ class _Connection:
             self.close()
             return
         for message in messages:
-            if self._number in self._all:
+            if self in self._all:
                 self._handle(message)
 
     def _handle(self, message: dict[str, Any]) -> None:
@@ -156,7 +157,7 @@ class _Connection:
             self.close()
 
     def _send(self, message: dict[str, Any]) -> None:
-        if self._number not in self._all:
+        if self not in self._all:
             return
         try:
             self._lines.send(message)
@@ -173,8 +174,9 @@ class _Connection:
 
     def close(self, tell: bool = True) -> None:
         """Close it; `tell`: the service takes back what its worker holds."""
-        if self._all.pop(self._number, None) is None:
+        if self not in self._all:
             return
+        self._all.remove(self)
         self._selector.unregister(self._lines.socket)
         self._lines.socket.close()
         if tell and self._member is not None:

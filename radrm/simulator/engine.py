@@ -19,6 +19,7 @@ from radrm.planners.order_policy import OrderPolicy
 from radrm.simulator.auto import AutoEstimates
 from radrm.simulator.courses import Course, Task, course_of
 from radrm.simulator.elastic.loop import ElasticLoop
+from radrm.simulator.elastic.traced import simulate_parameter_servers
 from radrm.simulator.estimates import (
     AS_DECLARED,
     AUTO,
@@ -55,6 +56,8 @@ def simulate(jobs: Sequence[TraceJob], scenario: Scenario) -> Run:
     order = sorted(range(len(jobs)), key=lambda at: jobs[at].submit_s)
     if order != list(range(len(jobs))):
         return _in_order_of(order, simulate([jobs[at] for at in order], scenario))
+    if any(job.elastic and not job.gpus for job in jobs):
+        return simulate_parameter_servers(_tasks(jobs, scenario, errors), scenario)
     rules, settings = make_rules(scenario.config), make_settings(scenario.config)
     tasks, history = _tasks(jobs, scenario, errors), History(jobs)
     loop: OwnLoop | PublishedLoop

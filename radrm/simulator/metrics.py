@@ -39,7 +39,7 @@ class Metrics:
     due time, `late_fraction` (0..1) the part of them that ended late. `preemptions` counts the
     attempts that were stopped for others or to move. Costs are in the site's currency;
     `energy_cost` is of whole servers by their GPUs in use where the site states their power, else
-    of the GPUs. The last four are those of `sizes.Sizes`, for traces with elastic jobs.
+    of the GPUs. The last five are those of `sizes.Sizes`, for traces with elastic jobs.
     """
 
     jobs: int
@@ -63,6 +63,7 @@ class Metrics:
     mean_gpus: float | None = None
     gpu_held: float | None = None
     mean_queue_s: float | None = None
+    cpu_efficiency: float | None = None
 
 
 NAMES = tuple(f.name for f in fields(Metrics))

@@ -40,12 +40,18 @@ class AttemptRun:
 
 @dataclass(frozen=True, slots=True)
 class JobRun:
-    """A job and its attempts. `ended_s` is None if it did not complete; `reason` says why."""
+    """A job and its attempts. `ended_s` is None if it did not complete; `reason` says why.
+
+    Of a job with parameter servers, `attempts` has its time from first start to end, `resizes`
+    counts the changes of its tasks, and `cpu_s` is the CPU time that it used and that it had.
+    """
 
     job: TraceJob
     attempts: tuple[AttemptRun, ...] = ()
     ended_s: float | None = None
     reason: str | None = None
+    resizes: int = 0
+    cpu_s: tuple[float, float] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,31 +16,45 @@ class Sizes:
 
     `resizes`: all such changes, also by a restart. `mean_gpus`: of a job while it ran, as a mean
     over the jobs that completed. `gpu_held`: the part (0..1) of the GPUs' time in which jobs had
-    them. `mean_queue_s`: from submission to the first start. None: there is no such job.
+    them. `mean_queue_s`: from submission to the first start. `cpu_efficiency`: the part (0..1) of
+    their CPUs that jobs with parameter servers used. None: there is no such job.
     """
 
     resizes: int
     mean_gpus: float | None
     gpu_held: float | None
     mean_queue_s: float | None
+    cpu_efficiency: float | None = None
 
 
 def sizes_of(run: Run, begin_s: float, end_s: float) -> Sizes | None:
     """Return these figures between two times; None if no job of the run is elastic."""
     if not any(each.job.elastic for each in run.jobs):
         return None
+    gpus = any(each.job.gpus for each in run.jobs)
     started = [each for each in run.jobs if each.attempts]
     ended = [each for each in started if each.ended_s is not None]
     span_s = (end_s - begin_s) * len(run.devices)
     return Sizes(
         resizes=sum(map(_resizes, run.jobs)),
-        mean_gpus=_mean(_gpu_s(each) / run_s for each in ended if (run_s := _run_s(each)) > 0),
-        gpu_held=_held_s(run) / span_s if span_s > 0 else None,
+        mean_gpus=_mean(
+            _gpu_s(each) / run_s for each in ended if each.job.gpus and (run_s := _run_s(each)) > 0
+        ),
+        gpu_held=_held_s(run) / span_s if span_s > 0 and gpus else None,
         mean_queue_s=_mean(e.attempts[0].started_s - e.job.submit_s for e in started),
+        cpu_efficiency=_cpu_efficiency(started),
     )
 
 
+def _cpu_efficiency(jobs: Iterable[JobRun]) -> float | None:
+    known = [each.cpu_s for each in jobs if each.cpu_s is not None]
+    had_s = sum(had for _, had in known)
+    return sum(used for used, _ in known) / had_s if had_s > 0 else None
+
+
 def _resizes(job: JobRun) -> int:
+    if job.resizes:
+        return job.resizes
     counts = [len(devices) for each in job.attempts for _, _, devices in each.held()]
     return sum(one != other for one, other in pairwise(counts))
 

@@ -69,6 +69,11 @@ def attempt(began: float | None = None, number: int = 1) -> Attempt:
     return record if began is None else replace(record, began=Progress(BEGIN, work_done=began))
 
 
+def resized(when_s: float, work_done: float | None) -> Attempt:
+    """An attempt that has its present size since then, with so much done."""
+    return replace(attempt(), sized=Progress(at(when_s), work_done=work_done))
+
+
 LIVE = attempt()
 TABLE: list[tuple[Job, Attempt | None, float, dict[str, Any], tuple[float, float, str] | None]] = [
     # job, live attempt, seconds since its start, more; value, upper, source
@@ -113,6 +118,10 @@ TABLE: list[tuple[Job, Attempt | None, float, dict[str, Any], tuple[float, float
     (job_of(600, report=(10, 0.001)), LIVE, 50, {}, (550, 550, "history")),
     (job_of(600, report=(100, 0.9)), LIVE, 300, {}, (300, 300, "history")),
     (job_of(600, report=(100, 0.6)), attempt(None, 2), 100, {}, (500, 500, "history")),
+    # at its present size: 100 s for a tenth, then 50 s for another; then too little of it
+    (job_of(report=(150, 0.2)), resized(100, 0.1), 150, {}, (400, 500, "progress")),
+    (job_of(report=(101, 0.101)), resized(100, 0.1), 101, {}, (899, 1123.75, "progress")),
+    (job_of(report=(100, 0.1)), resized(50, None), 100, {}, (900, 1125, "progress")),
 ]
 
 

@@ -112,7 +112,7 @@ def _check_resize(state: State, job: Job, attempt: Attempt, proposal: ResizeTo) 
         _all_but_cpus(then[task]) != _all_but_cpus(before[task])
         for task in before.keys() & then.keys()
     ):
-        return Refusal("resize", "a task that stays keeps its GPU, its memory and its node")
+        return Refusal("resize", "a task that stays keeps its memory, and on a GPU its place")
     if target.collocation is not attempt.placement.collocation:
         return Refusal("resize", "a resize cannot change the collocation mode")
     # A new attempt must find room for all of its tasks.
@@ -129,7 +129,12 @@ _UNSAVED = Refusal("checkpoint", "it has no way to save its work")
 
 
 def _all_but_cpus(shares: Sequence[Share]) -> list[Share]:
-    return [replace(share, cpus=None, cpu_weight=None) for share in shares]
+    """Return shares without what a resize may change: CPUs, and the node of a task without a GPU,
+    which is started anew in any case."""
+    return [
+        replace(share, cpus=None, cpu_weight=None, node="" if share.device is None else share.node)
+        for share in shares
+    ]
 
 
 def changes_cpus(attempt: Attempt, shares: Sequence[Share]) -> bool:

@@ -42,7 +42,8 @@ def begin_resize(state: State, job: Job, attempt: Attempt, target: Placement) ->
     """Begin a resize. New devices are reserved now; old ones stay reserved until it ends."""
     more = _new_shares(attempt.placement, target)
     both = replace(target, shares=(*attempt.placement.shares, *more))
-    asked = replace(attempt, target=target, generation=attempt.generation + 1)
+    number = attempt.generation + 1
+    asked = replace(attempt, target=target, generation=number, resize_failed=None)
     attempt = state.put_attempt(asked)
     occupy(state, job, attempt, both, new=_devices(more))
     ask(state, job, attempt, ActionKind.RESIZE)
@@ -61,11 +62,17 @@ def withdraw(state: State, job: Job, attempt: Attempt, pending: Pending) -> None
     state.act(action)
 
 
-def end_resize(state: State, job: Job, attempt: Attempt, placement: Placement) -> None:
-    """End a resize with `placement`: the target if it worked, else the placement before."""
+def end_resize(
+    state: State, job: Job, attempt: Attempt, placement: Placement, failed: str | None = None
+) -> None:
+    """End a resize with `placement`: the target, or the placement before if it has `failed`."""
     was, more = attempt.devices, _new_shares(attempt.placement, placement)
     tasks = _tasks_on(attempt, placement)
-    attempt = without(attempt, ActionKind.RESIZE)
+    attempt = replace(without(attempt, ActionKind.RESIZE), resize_failed=failed)
+    if failed is None:
+        reached = job.progress
+        sized = None if reached is None else replace(reached, at=state.step.now)
+        attempt = replace(attempt, sized=sized)
     attempt = state.put_attempt(replace(attempt, placement=placement, target=None, tasks=tasks))
     gone = [uuid for uuid in sorted(was) if uuid not in placement.devices]
     usage = release_devices(state, job.id, gone)

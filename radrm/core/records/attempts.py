@@ -203,6 +203,11 @@ class Attempt:
     stop: Stop | None = None
     target: Placement | None = None
     """The placement that a resize under way leads to."""
+    resize_failed: str | None = None
+    """Why the last resize has failed; None if it has not."""
+    sized: Progress | None = None
+    """The progress at which a resize gave it its present size; None: it has that since its start,
+    or nothing was known of its progress."""
     generation: int = 1
     """The number of the last placement that was asked for: 1 at launch, one more at each resize."""
     pending: tuple[Pending, ...] = ()

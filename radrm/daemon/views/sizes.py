@@ -22,7 +22,7 @@ def size_of(job: Job, live: Attempt | None) -> dict[str, Any]:
         "gpus_max": spec.gpus_max,
         "roles": [] if spec.resizing is Resizing.NONE else [_role(r, held) for r in spec.roles],
         "resizing": _resizing(job, live),
-        "resize_error": getattr(live, "resize_failed", None),
+        "resize_error": live.resize_failed if live is not None else None,
     }
 
 

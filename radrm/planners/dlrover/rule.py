@@ -269,23 +269,30 @@ class DLRover(Steering):
     def give_back(
         self, view: View, memory: Memory, jobs: Sequence[tuple[Job, Attempt]]
     ) -> Iterator[tuple[Job, Attempt, Wish]]:
-        """Yield the youngest jobs with workers beyond their quota, while CPUs are wanted."""
+        """Yield the youngest jobs with workers beyond their quota, while CPUs are wanted.
+
+        For a waiting job they go only if it can start then.
+        """
         wanted = lacking_cpus(view)
-        if wanted <= 0:
+        waits = wanted > 0
+        if not waits:
             wanted = self._short(memory, view) - free_cpus(view)
-        for job, _ in jobs:  # what is given back already
-            note = memory.notes[job.id]
-            if note.asked is not None:
-                wanted -= from_lists(note.layout).total - from_lists(note.asked).total
+        spare: list[tuple[Job, Attempt, int]] = []
         for job, attempt in sorted(jobs, key=lambda each: -each[1].serial):
-            span, has = span_of(job), layout_of(attempt.placement)
-            if wanted <= 0.001 or span is None:
-                return
-            if memory.notes[job.id].asked is not None:
-                continue
+            note, span = memory.notes[job.id], span_of(job)
+            if note.asked is not None:  # what it gives back already
+                wanted -= from_lists(note.layout).total - from_lists(note.asked).total
+            elif span is not None:
+                first = spare_from(layout_of(attempt.placement), self._most(span))
+                spare.append((job, attempt, span.workers.count(max(first, 1))))
+        most = sum(sum(layout_of(a.placement).workers[first:]) for _, a, first in spare)
+        if waits and most < wanted:
+            return
+        for job, attempt, first in spare:
+            has, span = layout_of(attempt.placement), span_of(job)
+            assert span is not None
             keep, freed = len(has.workers), 0.0
-            least = span.workers.count(spare_from(has, self._most(span)))
-            while keep > max(least, 1) and freed < wanted:
+            while keep > first and freed < wanted - 0.001:
                 keep -= 1
                 freed += has.workers[keep]
             layout = has.with_workers(has.workers[: span.workers.count(keep)])

@@ -220,7 +220,7 @@ class Nearchus(Steering):
         total_used = (*used.servers, *used.workers)
         if efficiency(total_used, (*has.servers, *has.workers)) >= self.efficient:
             found = scaled_up(has, self.growth, room, span.servers, span.workers)
-            if found.differs(has, 0.0):
+            if room <= 0 or found.differs(has, 0.0):
                 return found if found.differs(has, _MATTERS) else None
             # No task may have more CPUs: then more tasks.
         if any(self._is_saturated(samples) for samples in note.network):

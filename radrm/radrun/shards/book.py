@@ -287,7 +287,7 @@ def _differ(name: str, one: Terms, other: Terms, where: str) -> str:
         before, now = getattr(one, what), getattr(other, what)
         if before != now:
             return (
-                f"dataset '{name}' has {what} {now} here and {before} {where};"
+                f"dataset '{name}' has {what}={now} here and {what}={before} {where};"
                 " give each dataset a name of its own"
             )
     raise AssertionError("the terms agree")

@@ -95,6 +95,8 @@ class Service:
             raise BookError(
                 f"{worker[0]} {worker[1]} is not of generation {self.generation} of the workers"
             )
+        if worker in self.members:  # it has started again, and the end of the other comes late
+            self.leave(self.members[worker])
         member = Member(worker, send, passed=self._dealing.base)
         self.members[worker] = member
         send({"cpus": self._cpus.get(worker), "step": self._dealing.step})
@@ -312,26 +314,38 @@ class Service:
     # ---------------------------------------------------------------- what waits
 
     def _settle(self) -> None:
-        """Answer every request whose condition has come true."""
+        """Answer every request whose condition has come true; an answer can make others true."""
+        while True:
+            self._pause()
+            waiting = [member for member in self.members.values() if member.waits_to is not None]
+            if not [member for member in waiting if self._answered(member)]:
+                return
+
+    def _pause(self) -> None:
+        """Let go those that wait too early; tell all to save when all wait."""
         boundary = self._boundary
-        if boundary is not None and not self._granted:
-            self._expect(boundary)
-            self._go_on(boundary.release())
-            idle = [
-                worker
-                for worker in self.members
-                if self._dealing.asynchronous and not self.book.busy(worker)
-            ]
-            if boundary.waiting and boundary.complete(idle):
-                self._grant(boundary)
-        for member in list(self.members.values()):
-            message = member.waits_to
-            if message is None:
-                continue
-            try:
-                answers = {"round": self._dealing.round, "take": self._take, "save": self._save}
-                found = answers.get(message["do"], self._dealing.begin)(member, message)
-            except BookError as error:
-                found = {"error": str(error)}
-            if found is not None:
-                member.answer(found)
+        if boundary is None or self._granted:
+            return
+        self._expect(boundary)
+        self._go_on(boundary.release())
+        idle = [
+            worker
+            for worker in self.members
+            if self._dealing.asynchronous and not self.book.busy(worker)
+        ]
+        if boundary.waiting and boundary.complete(idle):
+            self._grant(boundary)
+
+    def _answered(self, member: Member) -> bool:
+        """Answer the request that a worker waits with, if that is possible now."""
+        message = member.waits_to
+        if message is None:
+            return False
+        answers = {"round": self._dealing.round, "take": self._take, "save": self._save}
+        try:
+            found = answers.get(message["do"], self._dealing.begin)(member, message)
+        except BookError as error:
+            found = {"error": str(error)}
+        if found is not None:
+            member.answer(found)
+        return found is not None

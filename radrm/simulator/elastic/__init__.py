@@ -8,4 +8,5 @@ The files, in the order in which they may import one another:
     training  jobs without GPUs, with parameter servers and workers, and the record of their run
     training_live  such a job while it runs: its speed, and what it has done and used
     training_loop  runs these jobs by the daemon's own decisions
+    traced    a trace of these jobs
 """

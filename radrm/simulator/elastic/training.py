@@ -18,7 +18,8 @@ from radrm.simulated.training import TaskAt, Training
 class TrainingJob:
     """A job without GPUs: submitted at `submit_s`, it ends after `steps` steps of its model.
 
-    `roles` are as in `JobSpec`; each task needs CPUs, for its model counts them.
+    `roles` are as in `JobSpec`; each task needs CPUs, for its model counts them. Jobs with the same
+    `fingerprint` are runs of the same program.
     """
 
     submit_s: float
@@ -27,6 +28,8 @@ class TrainingJob:
     steps: float
     roles: tuple[Role, ...]
     user: str = "user"
+    priority: int = 0
+    fingerprint: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

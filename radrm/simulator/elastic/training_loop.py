@@ -385,7 +385,14 @@ class _TrainingLoop:
             user=job.user,
             uid=self._uids.setdefault(job.user, len(self._uids)),
             roles=job.roles,
+            priority=job.priority,
             checkpoint=Checkpoint(CheckpointKind.SIGNAL, self._scenario.save_s),
             resizing=Resizing.LIVE,
         )
-        return Job(id=at + 1, ticket=str(at + 1), spec=spec, submitted=self._now)
+        return Job(
+            id=at + 1,
+            ticket=str(at + 1),
+            spec=spec,
+            submitted=self._now,
+            fingerprint=job.fingerprint,
+        )

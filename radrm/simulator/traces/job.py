@@ -29,6 +29,7 @@ class TraceJob:
       stands still for that; None: those of the scenario.
     - `profile`: its run times alone on kinds and numbers of GPUs, by a word of the kind's name;
       `duration_s` holds for the others.
+    - `gpus` 0 and `cpus_max`: it has parameter servers and workers, which are not on GPUs.
     - `gpus_max`: it may run on as many GPUs, one worker each; `gpus` are the fewest. `cpus_max`:
       the most CPUs that a worker can use. `io_s`, `compute_s`, `sync_s`: its step (see `steps`).
     - `predicted`: what was known of its SM activity and duration when it really ran.

@@ -9,6 +9,10 @@ in seconds, for n workers (one per GPU) with c CPUs each. The global batch is th
 - `compute_s`: the computing of one worker alone; workers share it out.
 - `sync_s`: what each further worker adds, for the exchange of gradients.
 
+A job with `gpus` 0 has parameter servers and workers instead (`server_steps`), by equation 1 of
+DLRover: a worker reads data for `io_s`; it computes for `compute_s` with `cpus` CPUs, and faster
+with up to `cpus_max`; a server with `cpus` CPUs updates all parameters in `sync_s`.
+
 A job without these columns computes only, so it is n times as fast with n times the GPUs. A trace's
 `duration_s` holds for the smallest size: `gpus` workers with `cpus` CPUs each.
 """
@@ -18,6 +22,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from radrm.simulated.training_steps import StepModel
 from radrm.simulator.traces.job import TraceJob
 
 ELASTIC = ("gpus_max", "cpus_max", "io_s", "compute_s", "sync_s")
@@ -70,22 +75,32 @@ class StepTimes:
         return None if self.cpus is None else steps * self.io_s * self.cpus
 
 
-def step_times(job: TraceJob) -> StepTimes | None:
-    """Return the step of an elastic job of a trace; None for another job."""
-    if not job.elastic:
-        return None
+def server_steps(job: TraceJob) -> StepModel:
+    """Return the step of a job with parameter servers."""
+    io_s, compute_s, sync_s = _parts(job)
+    cpus = job.cpus or 1.0
+    most = max(cpus, job.cpus_max or cpus)
+    return StepModel(io_s, compute_s * cpus / most, sync_s, most, sync_s * cpus)
+
+
+def _parts(job: TraceJob) -> tuple[float, float, float]:
     parts = job.io_s or 0.0, job.compute_s or 0.0, job.sync_s or 0.0
-    if not any(parts):
-        parts = 0.0, 1.0, 0.0
-    return StepTimes(*parts, job.gpus, job.cpus, job.cpus_max)
+    return parts if any(parts) else (0.0, 1.0, 0.0)
+
+
+def step_times(job: TraceJob) -> StepTimes | None:
+    """Return the step of an elastic job of a trace on GPUs; None for another job."""
+    if not job.elastic or not job.gpus:
+        return None
+    return StepTimes(*_parts(job), job.gpus, job.cpus, job.cpus_max)
 
 
 def best_of(job: TraceJob) -> tuple[float, float]:
     """Return the least GPU time and the least run time of an elastic job at any of its sizes, as
-    parts of those at its smallest size."""
+    parts of those at its smallest size. With parameter servers there is no such bound: 0."""
     steps = step_times(job)
     if steps is None:
-        return 1.0, 1.0
+        return 0.0, 0.0
     sizes = range(job.gpus, (job.gpus_max or job.gpus) + 1)
     paces = [steps.pace(workers, job.cpus_max) for workers in sizes]
     # An activity above 1 is cut off: the GPU then does less work than the model counts.
@@ -108,6 +123,8 @@ def with_sizes(
         raise ValueError(f"cpus_max {cpus_max:g} is below {start}; write cpus, too")
     if gpus_max and job.profile:
         raise ValueError("gpus_max and duration_s@KIND both say how it scales; leave one out")
+    if not job.gpus and (gpus_max or not cpus_max):
+        raise ValueError("gpus 0 is for parameter servers: write cpus and cpus_max, no gpus_max")
     io_s, compute_s, sync_s = parts
     return replace(
         job,

@@ -136,7 +136,7 @@ def row_reader(table: Table) -> Callable[[int, list[str]], TraceJob]:
     elastic = [table.at(name) for name in ELASTIC]
     durations = duration_columns(table.names, table.source)
 
-    def needed(line: int, cells: list[str]) -> TraceJob:
+    def needed(line: int, cells: list[str], fewest: int = 1) -> TraceJob:
         try:  # one check for all cells is faster: a trace may have a million rows
             submit_s, duration_s = float(cells[submit]), float(cells[duration])
             memory_mib, activity, count = float(cells[memory]), float(cells[smact]), cells[gpus]
@@ -146,7 +146,7 @@ def row_reader(table: Table) -> Callable[[int, list[str]], TraceJob]:
                 and 0.0 < memory_mib <= MAX_MIB
                 and 0.0 <= activity <= 1.0
                 and count.isdecimal()
-                and 1 <= int(count) <= MAX_GPUS
+                and fewest <= int(count) <= MAX_GPUS
             ):
                 return TraceJob(
                     submit_s=submit_s,
@@ -163,7 +163,7 @@ def row_reader(table: Table) -> Callable[[int, list[str]], TraceJob]:
         return TraceJob(
             submit_s=number(cells[submit], "submit_s", 0.0, MAX_SECONDS),
             name=_name(cells[name], line),
-            gpus=whole(cells[gpus], "gpus", 1, MAX_GPUS),
+            gpus=whole(cells[gpus], "gpus", fewest, MAX_GPUS),
             duration_s=number(cells[duration], "duration_s", 0.0, MAX_SECONDS, above=True),
             memory_mib=number(cells[memory], "memory_mib", 0.0, MAX_MIB, above=True),
             smact=_smact(cells[smact]),
@@ -223,7 +223,8 @@ def row_reader(table: Table) -> Callable[[int, list[str]], TraceJob]:
     optional = (*others, *reported, *elastic, *(at for _, _, at in durations))
     if not estimate_columns and not any(at is not None for at in optional):
         return needed
-    return lambda line, cells: more(needed(line, cells), cells)
+    fewest = 0 if None not in elastic[1:2] else 1
+    return lambda line, cells: more(needed(line, cells, fewest), cells)
 
 
 def number(cell: str, what: str, low: float, high: float, above: bool = False) -> float:

@@ -93,6 +93,7 @@ FIGURES = (
     Figure(
         "mean_queue_s", "mean time to the first start", "QUEUE", show_seconds, min, 2, says=_known
     ),
+    Figure("cpu_efficiency", "use of the jobs' CPUs", "CPU USE", _percent, max, 2, says=_known),
 )
 
 
