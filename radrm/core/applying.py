@@ -14,12 +14,13 @@ from math import ceil
 from typing import Any
 
 from radrm.core.actions import DueAction
-from radrm.core.constraints.proposal import changes_cpus, check
+from radrm.core.constraints.proposal import changes_cpus, changes_memory, check
 from radrm.core.events import CheckpointTaken, Resized, SharesApplied
 from radrm.core.lifecycle.dependencies import settle
 from radrm.core.lifecycle.ending import give_up
 from radrm.core.lifecycle.final import fail_waiting
 from radrm.core.lifecycle.launching import moment, start
+from radrm.core.lifecycle.memory.growing import GROWTH
 from radrm.core.lifecycle.migration import drop_target, take_target
 from radrm.core.lifecycle.outcomes import has_saved, is_newer
 from radrm.core.lifecycle.pending import action_of, ask, is_about, without
@@ -114,6 +115,7 @@ def _migrate(state: State, job: Job, proposal: Migrate) -> None:
 
 def _resize(state: State, job: Job, proposal: ResizeTo) -> None:
     if job.spec.resizing is Resizing.RESTART:
+        state.put_attempt(replace(state.attempts[job.id], resize_failed=None))
         take_target(state, job, proposal.placement)
         _checkpoint(state, job, proposal)
     else:
@@ -193,8 +195,10 @@ def shares_applied(state: State, job: Job, attempt: Attempt, event: SharesApplie
     state.proposals.forget(job.id, SetShares.__name__)
     placement = replace(attempt.placement, shares=event.shares)
     wanted = placement.sm_fraction
-    # Shares that change CPUs only have the attempt's SM fraction, and say nothing about the next.
-    if wanted != attempt.placement.sm_fraction or not changes_cpus(attempt, event.shares):
+    # Shares that change only CPUs or host memory have the attempt's SM fraction, and say nothing
+    # about the next one.
+    of_host = changes_cpus(attempt, event.shares) or changes_memory(attempt, event.shares)
+    if wanted != attempt.placement.sm_fraction or not of_host:
         state.put_job(replace(job, sm_fraction=wanted))
     held = {(s.device, s.role, s.task): s.sm_fraction for s in attempt.placement.shares}
     placement = replace(
@@ -207,15 +211,24 @@ def shares_applied(state: State, job: Job, attempt: Attempt, event: SharesApplie
 
 
 def action_failed(
-    state: State, job: Job, attempt: Attempt, action: DueAction, reason: str, passing: bool
+    state: State,
+    job: Job,
+    attempt: Attempt,
+    action: DueAction,
+    reason: str,
+    passing: bool,
+    stops: bool = False,
 ) -> None:
-    """Undo what an action was for, if it is still pending.
+    """Undo what an action was for, if it is still pending; `stops`: stop the attempt instead.
 
     A server that cannot set shares now will not later, unless the reason is `passing`: then no
     planner is heard about them again, for a controller asks at every interval.
     """
     for pending in attempt.pending:
         if is_about(action, action_of(attempt, pending)):
+            if stops and pending.kind is ActionKind.RESIZE:
+                _stop_uncertain(state, job, attempt, reason)
+                continue
             if pending.kind is ActionKind.CHECKPOINT:  # it has not been asked
                 attempt = state.put_attempt(replace(attempt, checkpoint_asked=pending.before))
             _undo(state, job, attempt, pending.kind, reason)
@@ -245,16 +258,21 @@ def at_deadline(state: State, job: Job, attempt: Attempt) -> None:
 
 
 def _resize_overdue(state: State, job: Job, attempt: Attempt, pending: Pending, limit: str) -> None:
-    """Withdraw a resize; stop the attempt if that was not answered either.
-
-    Its devices stay reserved until it has ended, for new tasks may be on the new ones.
-    """
+    """Withdraw a resize; stop the attempt if that was not answered either."""
     if attempt.stop is None and not pending.withdrawn:
         withdraw(state, job, attempt, pending)
         return
+    why = f"a resize of it had no answer, and within {limit} its withdrawal had none"
+    _stop_uncertain(state, job, attempt, why)
+
+
+def _stop_uncertain(state: State, job: Job, attempt: Attempt, why: str) -> None:
+    """Stop an attempt of which nobody knows whether it has its placement or its target.
+
+    Its devices stay reserved until it has ended, for its tasks may be on all of them.
+    """
     attempt = state.put_attempt(without(attempt, ActionKind.RESIZE))
     if attempt.stop is None:
-        why = f"a resize of it had no answer, and within {limit} its withdrawal had none"
         _delay_next(state, job.id, ResizeTo, why)
         stop(state, job, attempt, StopReason.PREEMPTED, why)
 
@@ -271,7 +289,9 @@ def _undo(state: State, job: Job, attempt: Attempt, kind: ActionKind, reason: st
     asked = attempt.asked(kind)
     assert asked is not None
     attempt = state.put_attempt(without(attempt, kind))
-    if kind is ActionKind.SHARES:
+    if kind is ActionKind.SHARES and changes_memory(attempt, asked.shares):
+        state.proposals.fail(job.id, GROWTH, state.step.now.boot_s, reason)
+    elif kind is ActionKind.SHARES:
         _delay_next(state, job.id, SetShares, reason)
     elif kind is ActionKind.CHECKPOINT:
         stopping: type[Proposal] = Migrate if job.target is not None else Preempt
@@ -280,9 +300,12 @@ def _undo(state: State, job: Job, attempt: Attempt, kind: ActionKind, reason: st
         leaves = job.spec.checkpoint.kind is CheckpointKind.EXIT
         late = leaves and attempt.checkpoint_asked == asked.asked
         behind = attempt.goes_behind and late
-        state.put_attempt(replace(attempt, checkpoint_failed=reason, goes_behind=behind))
+        attempt = replace(attempt, checkpoint_failed=reason, goes_behind=behind)
         if job.target is not None and job.spec.resizing is Resizing.RESTART:
+            resizes = job.target.tasks() != attempt.placement.tasks()
+            attempt = replace(attempt, resize_failed=reason if resizes else None)
             _delay_next(state, job.id, ResizeTo, reason)
+        state.put_attempt(attempt)
         drop_target(state, job)
         _delay_next(state, job.id, proposed, reason)
     elif attempt.stop is None:

@@ -44,6 +44,7 @@ from radrm.core.lifecycle.dependencies import is_open, settle
 from radrm.core.lifecycle.ending import ended, voided
 from radrm.core.lifecycle.launching import launch_again, launches_work, started
 from radrm.core.lifecycle.limits import at_limit
+from radrm.core.lifecycle.memory.growing import grow_memory
 from radrm.core.lifecycle.migration import drop_vanished_targets
 from radrm.core.lifecycle.pending import put_off
 from radrm.core.lifecycle.returning import end_pause
@@ -316,6 +317,7 @@ class Scheduler:
             attempt = self.state.live_attempt(job_id, serial)
             if attempt is not None:
                 self.state.put_host_use(attempt, use)
+                grow_memory(self.state, self.state.jobs[job_id], self.state.attempts[job_id])
 
     def _on_checkpoint(self, event: ev.CheckpointTaken) -> None:
         job, attempt = self._live(event.job_id, event.serial)
@@ -341,9 +343,8 @@ class Scheduler:
         elif isinstance(action, (Launch, DueAction)):
             job, attempt = self._live(action.job_id, action.serial)
             if job and attempt and isinstance(action, DueAction):
-                applying.action_failed(
-                    self.state, job, attempt, action, event.reason, event.passing
-                )
+                how = event.reason, event.passing, event.stops
+                applying.action_failed(self.state, job, attempt, action, *how)
             elif attempt and attempt.started is None:
                 # A failed launch is an attempt that ended before it started.
                 self._on_ended(

@@ -79,7 +79,7 @@ CODES = [  # of the tasks' main processes; the exit code of the attempt, as a sh
     ((Exit(0), Exit(3)), 3),
     ((Exit(7), Exit(3)), 7),
     ((Exit(3), Exit(signal=9)), 137),
-    ((Exit(signal=15), Exit(1)), 143),
+    ((Exit(signal=15), Exit(1)), 1),
     ((Exit(), Exit(2)), 2),
     ((Exit(), Exit()), None),
 ]

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
-from unittest.mock import Mock
+from unittest.mock import Mock, call
 
 import pytest
 
@@ -13,7 +14,7 @@ from radrm.core import actions as act
 from radrm.core import events as ev
 from radrm.core.decision import Decision
 from radrm.core.records import Job, Placement, Share
-from radrm.core.words import Collocation, JobState
+from radrm.core.words import Collocation, JobState, Resizing
 from radrm.daemon.decisions import Decisions, Unsaved
 from radrm.daemon.effects import Effects
 from radrm.daemon.launching import client_environment, cpus_of, memory_of, weight_of
@@ -26,7 +27,7 @@ def effects_of(world: World) -> Any:
     """The effects of a world's scheduler, with a launcher and a store that only note calls."""
     launcher = Mock(**{"is_live.return_value": False})
     clock = SimpleNamespace(now=lambda: world.now)
-    site = SimpleNamespace(mps=None)
+    site = SimpleNamespace(mps=None, elastic=Mock())
     names = ("estimation", "planning", "resizes", "read_soon", "post")
     others: Any = {name: Mock() for name in names}
     return Effects(clock, world.scheduler, Mock(), launcher, site=site, **others)  # type: ignore[arg-type]
@@ -74,9 +75,9 @@ def test_a_defect_in_an_action_is_the_end_of_its_job_only_and_never_silent(
     assert type(error).__name__ in (world.jobs[job.id].reason or "")
 
 
-def running() -> tuple[World, Job, tuple[Share, ...]]:
+def running(resizing: Resizing = Resizing.NONE) -> tuple[World, Job, tuple[Share, ...]]:
     world = World(gpus(1))
-    job = world.submit(GIB)
+    job = world.submit(GIB, resizing=resizing)
     return world, job, world.scheduler.state.attempts[job.id].placement.shares
 
 
@@ -114,6 +115,36 @@ def test_cpus_that_cannot_be_limited_are_an_action_that_failed() -> None:
     assert isinstance(failed, ev.ActionFailed) and failed.reason.startswith("CPUs are booked")
     world.step(failed)
     assert world.scheduler.snapshot.attempt(job.id).placement.shares == before
+
+
+def test_the_launcher_of_tasks_divides_their_cpus_also_where_nothing_limits_them() -> None:
+    world, job, before = running(Resizing.LIVE)
+    effects = effects_of(world)
+    effects._launcher.set_shares.side_effect = Refused("no cgroup v2")
+    shares = tuple(replace(share, cpus=2.5) for share in before)
+    (applied,) = effects.carry_out(shares_of(job, shares))
+    assert isinstance(applied, ev.SharesApplied)
+    (told,) = effects._site.elastic.act.call_args_list
+    serial, ((kind, name, text),), _ = told.args
+    assert (serial, kind, name) == (1, "put", "shares.json")
+    assert json.loads(text) == {"version": 1, "tasks": [{"role": "main", "task": 0, "cpus": 2.5}]}
+
+
+@pytest.mark.parametrize(("grows", "calls"), [(True, 1), (False, 0)])
+def test_host_memory_grows_in_place_and_never_shrinks(grows: bool, calls: int) -> None:
+    world, job, before = running()
+    spec = replace(job.spec, memory_range_mib=(1024, 4096))
+    world.scheduler.state.put_job(replace(job, spec=spec))
+    attempt = world.scheduler.state.attempts[job.id]
+    present = tuple(replace(s, memory_mib=1024) for s in before)
+    placement = replace(attempt.placement, shares=present)
+    world.scheduler.state.put_attempt(replace(attempt, placement=placement))
+    effects = effects_of(world)
+    effects._launcher.set_memory.return_value = True
+    wanted = tuple(replace(s, memory_mib=2048 if grows else 512) for s in before)
+    (applied,) = effects.carry_out(shares_of(job, wanted))
+    assert isinstance(applied, ev.SharesApplied)
+    assert effects._launcher.set_memory.mock_calls == [call(1, 2048, 4096)] * calls
 
 
 CAPS = [

@@ -57,6 +57,14 @@ def options(job: TraceJob, given: Scenario) -> dict[str, Any]:
 # ------------------------------------------------------------------ submissions
 
 
+def test_an_elastic_job_is_played_at_its_smallest_size() -> None:
+    grows = replace(JOB, gpus_max=4, cpus=2.0, cpus_max=8.0)
+    assert options(grows, scenario()) == options(replace(JOB, cpus=2.0), scenario())
+    servers = replace(JOB, gpus=0, cpus=2.0, cpus_max=8.0)
+    with pytest.raises(UsageError, match="line 2 is a job with parameter servers"):
+        as_declared([servers], scenario(), SIZES)
+
+
 def test_a_job_declares_what_the_simulator_knows() -> None:
     assert options(JOB, scenario())["gpu-memory"] == "20001"
     assert options(JOB, scenario("guess"))["gpu-memory"] == "15000"

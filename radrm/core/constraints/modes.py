@@ -34,10 +34,11 @@ def mode_on(state: State, job: Job, role: Role, ledger: DeviceLedger) -> Colloca
 def can_be_time_sliced(job: Job, mode: Collocation) -> bool:
     """Return whether a job may be time-sliced on a device where it would be an MPS client.
 
-    A placement has one mode, and a job on several devices may find MPS on only some of them.
+    A placement has one mode, and a job on several devices may find MPS on only some of them, also
+    when it grows.
     """
     insists = job.spec.collocation is Collocation.MPS
-    return mode is Collocation.MPS and job.spec.gpus > 1 and not insists
+    return mode is Collocation.MPS and job.spec.gpus_max > 1 and not insists
 
 
 def other_users_client(job: Job, ledger: DeviceLedger) -> Holding | None:

@@ -98,15 +98,22 @@ def refuse_amounts(job: Job, role: Role, share: Share) -> Refusal | None:
             why = f"needs {_show(rule, needed)}, {_show_number(rule, there)} would be booked"
             return Refusal("reservation", why, None, _number(rule, needed), _number(rule, there))
     most, span = role.needs.cpus_max, job.spec.memory_range_mib
-    most_mib = None if span is None else span[1] if least_mib else 0
+    if span is not None and mib and not least_mib:
+        return refuse_booker(job)
     for rule, limit, there in (
         (CPUS, None if most is None else milli(most), cpus),
-        (MEMORY, most_mib, mib),
+        (MEMORY, None if span is None else span[1], mib),
     ):
         if limit is not None and there > limit:
             why = f"may have {_show(rule, limit)}, {_show_number(rule, there)} would be booked"
             return Refusal("reservation", why, None, _number(rule, limit), _number(rule, there))
     return None
+
+
+def refuse_booker(job: Job) -> Refusal:
+    """Return that only one task books the host memory of a job with a range of it."""
+    why = f"task 0 of role {job.spec.roles[0].name} books the host memory of the whole job"
+    return Refusal("reservation", why)
 
 
 # ------------------------------------------------------------------ amounts

@@ -8,7 +8,12 @@ from typing import TypeAlias
 from radrm.core.constraints.fit import refuse_itself, refuse_room
 from radrm.core.constraints.modes import can_be_time_sliced, mode_on
 from radrm.core.constraints.need import effective_need_mib
-from radrm.core.constraints.nodes import refuse_amounts, refuse_bookings, refuse_caps
+from radrm.core.constraints.nodes import (
+    refuse_amounts,
+    refuse_booker,
+    refuse_bookings,
+    refuse_caps,
+)
 from radrm.core.constraints.overlap import idle_for, refuse_overlap
 from radrm.core.constraints.sharing import refuse_company
 from radrm.core.records import Job, Placement, Refusal, Role, Share
@@ -167,8 +172,7 @@ def _check_shares(
             return refusal
     first = job.spec.roles[0].name, 0
     if job.spec.memory_range_mib and all((s.role, s.task) != first for s in placement.shares):
-        why = f"task 0 of role {first[0]} books the host memory of the job"
-        return Refusal("reservation", why)
+        return refuse_booker(job)
     return None
 
 

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 
-from radrm.core.constraints.nodes import refuse_bookings, refuse_caps
+from radrm.core.constraints.nodes import refuse_booker, refuse_bookings, refuse_caps
 from radrm.core.constraints.placement import check_placement, shares_by_task
 from radrm.core.constraints.reserve import check_reserve
 from radrm.core.proposals import (
@@ -26,6 +26,7 @@ from radrm.core.proposals import (
 )
 from radrm.core.records import Attempt, Job, Placement, Refusal, Share
 from radrm.core.state.state import State
+from radrm.core.units import show_mib
 from radrm.core.words import ActionKind, CheckpointKind, JobState, Resizing
 
 
@@ -108,10 +109,7 @@ def _check_resize(state: State, job: Job, attempt: Attempt, proposal: ResizeTo) 
     if target == attempt.placement:
         return SAME_SIZE
     before, then = shares_by_task(attempt.placement), shares_by_task(target)
-    if any(
-        _all_but_cpus(then[task]) != _all_but_cpus(before[task])
-        for task in before.keys() & then.keys()
-    ):
+    if any(_lasting(then[task]) != _lasting(before[task]) for task in before.keys() & then.keys()):
         return Refusal("resize", "a task that stays keeps its memory, and on a GPU its place")
     if target.collocation is not attempt.placement.collocation:
         return Refusal("resize", "a resize cannot change the collocation mode")
@@ -128,12 +126,12 @@ SAME_SIZE = Refusal("resize", "it has this size now")
 _UNSAVED = Refusal("checkpoint", "it has no way to save its work")
 
 
-def _all_but_cpus(shares: Sequence[Share]) -> list[Share]:
-    """Return shares without what a resize may change: CPUs, and the node of a task without a GPU,
-    which is started anew in any case."""
+def _lasting(shares: Sequence[Share]) -> list[Share]:
+    """Return what a resize leaves alone of a task's shares."""
+    # A task without a GPU may go to another node: its processes start anew.
     return [
-        replace(share, cpus=None, cpu_weight=None, node="" if share.device is None else share.node)
-        for share in shares
+        replace(s, cpus=None, cpu_weight=None, node=s.node if s.device is not None else "")
+        for s in shares
     ]
 
 
@@ -142,17 +140,51 @@ def changes_cpus(attempt: Attempt, shares: Sequence[Share]) -> bool:
     return {s.of_cpu for s in shares} != {s.of_cpu for s in attempt.placement.shares}
 
 
+def changes_memory(attempt: Attempt, shares: Sequence[Share]) -> bool:
+    """Return whether these shares change the attempt's host memory."""
+    return _memory_of(shares) != _memory_of(attempt.placement.shares)
+
+
+def _memory_of(shares: Sequence[Share]) -> dict[tuple[str, int], int | None]:
+    return {(share.role, share.task): share.memory_mib for share in shares}
+
+
 def _check_shares(state: State, job: Job, attempt: Attempt, proposal: SetShares) -> Refusal | None:
     def fixed(placement: Placement) -> Counter[Share]:
         return Counter(
-            replace(s, sm_fraction=None, cpus=None, cpu_weight=None) for s in placement.shares
+            replace(s, sm_fraction=None, cpus=None, cpu_weight=None, memory_mib=None)
+            for s in placement.shares
         )
 
     wanted = Placement(shares=proposal.shares, collocation=attempt.placement.collocation)
     if fixed(wanted) != fixed(attempt.placement):
         return Refusal("shares", "only CPU and SM shares can change while a job runs")
+    if changes_memory(attempt, proposal.shares):
+        fixed_memory = _refuse_memory(job, attempt, proposal.shares)
+        if fixed_memory is not None:
+            return fixed_memory
     for share in proposal.shares if changes_cpus(attempt, proposal.shares) else ():
         why = state.nodes.find(share.node).shares_refused or attempt.shares_refused
         if why is not None:
             return Refusal("shares", why, share.device)
     return refuse_caps(proposal.shares) or refuse_bookings(state, job, wanted)
+
+
+def _refuse_memory(job: Job, attempt: Attempt, shares: Sequence[Share]) -> Refusal | None:
+    """Return why the host memory of a running job cannot become this; None if it can.
+
+    Only that of the task that books for the whole job changes, and it only grows: no kernel takes
+    memory from a task without harm.
+    """
+    span, first = job.spec.memory_range_mib, (job.spec.roles[0].name, 0)
+    if span is None:
+        return Refusal("shares", "its host memory has no range, and stays while it runs")
+    before, then = _memory_of(attempt.placement.shares), _memory_of(shares)
+    if any(then[task] != before[task] for task in before if task != first):
+        return refuse_booker(job)
+    had, wanted = before.get(first) or 0, then.get(first) or 0
+    if not had < wanted <= span[1]:
+        shown = [show_mib(mib) for mib in (had, span[1], wanted)]
+        why = "its host memory can grow from {} to {}, not to {}".format(*shown)
+        return Refusal("shares", why, None, wanted, span[1])
+    return None

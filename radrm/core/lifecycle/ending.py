@@ -9,6 +9,7 @@ transition table:
     stopped              to the state of the stop's reason; if preempted, to its queue
     completed            COMPLETED
     left when asked to save its work   to its queue (`outcomes.has_left`)
+    out of host memory   to its queue, larger; or FAILED (`memory/larger.py`)
     out of GPU memory    RECOVERING, or FAILED (`recovery`)
     lost                 to its queue with --requeue, else FAILED
     failed               to its queue while --retries last, else FAILED
@@ -37,6 +38,8 @@ from dataclasses import replace
 from radrm.core.events import AttemptEnded
 from radrm.core.lifecycle.final import finish
 from radrm.core.lifecycle.launching import launches_fail, moment, start_at_target, started
+from radrm.core.lifecycle.memory.larger import enlarged
+from radrm.core.lifecycle.migration import drop_target
 from radrm.core.lifecycle.occupancy import release_all
 from radrm.core.lifecycle.outcomes import (
     exit_code_of,
@@ -183,6 +186,12 @@ def _move_job(
         finish(state, job, Trigger.COMPLETE, attempt)
     elif outcome is Outcome.OOM and event.oom is not None:
         recover(state, job, attempt, event.oom, rule)
+    elif (
+        outcome is Outcome.FAILED
+        and event.host_oom is not None
+        and _enlarge(state, job, attempt, event.host_oom)
+    ):
+        return
     elif outcome is Outcome.PREEMPTED or (outcome is Outcome.LOST and job.spec.requeue):
         _return(state, job, attempt, attempt.reason or outcome.value)
     elif (
@@ -193,6 +202,20 @@ def _move_job(
         retry(state, job, attempt)
     else:
         finish(state, job, Trigger.FAIL, attempt)
+
+
+def _enlarge(state: State, job: Job, attempt: Attempt, role: str) -> bool:
+    """Run a job again, larger, that ran out of host memory, or fail it at its largest.
+
+    It does not use up its retries. Returns False for a job without a range.
+    """
+    found = enlarged(state, job, attempt, role)
+    if isinstance(found, Job):
+        drop_target(state, job)  # its old size would die there again
+        return_to_queue(state, job, memory_mib=found.memory_mib, counts=found.counts, setbacks=0)
+    elif found is not None:
+        finish(state, job, Trigger.FAIL, attempt, f"{attempt.reason}; {found}")
+    return found is not None
 
 
 def _return(state: State, job: Job, attempt: Attempt, why: str) -> None:

@@ -241,6 +241,8 @@ def why_ended(
         request = f" when it asked for {show_mib(wanted)} more" if wanted else ""
         why = f"; {blame.why}" if blame is not None and blame.why is not None else ""
         return f"out of GPU memory{request}{why}"
+    if event.host_oom is not None:
+        return f"a task of role {event.host_oom} ran out of host memory"
     failed = [(e, t) for e, t in zip(event.exits, tasks, strict=False) if e.shell_code == code]
     one = failed[0] if len(failed) < len(tasks) and failed else None
     signals = [e.signal for e in event.exits if e.signal is not None and e.shell_code == code]

@@ -132,5 +132,11 @@ def _mib(job: Job, role: Role) -> int | None:
 def _main_reason(refusals: tuple[Refusal, ...]) -> Refusal:
     """Return the refusal that tells a user most: of a device, else the last one."""
     of_device = [refusal for refusal in refusals if refusal.device is not None]
-    found = of_device or list(refusals)
-    return found[0] if found else Refusal("count", "there is no other GPU")
+    found = (of_device or list(refusals))[:1]
+    if not found:
+        return Refusal("count", "there is no other GPU")
+    needed, there = found[0].needed, found[0].available
+    if found[0].rule == "count" and needed is not None and there is not None:
+        why = f"needs {needed:g} more GPU{'s' * (needed != 1)}, {there:g} can take it now"
+        return replace(found[0], message=why)
+    return found[0]

@@ -83,6 +83,12 @@ def _by_node(amounts: Mapping[_Task, int]) -> dict[str, int]:
     return found
 
 
+def free_memory_mib(nodes: Nodes, name: str) -> int | None:
+    """Return the host memory of a node that nobody has booked; None if its memory is unknown."""
+    there = nodes.find(name).memory_mib
+    return None if there is None else max(0, there - nodes.booked(name).memory_mib)
+
+
 class Nodes:
     """The capacity of each node, and the bookings of live jobs."""
 

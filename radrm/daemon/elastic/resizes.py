@@ -59,7 +59,7 @@ log = logging.getLogger("radrm")
 
 LOOK_S = 1.0
 """Real seconds between two looks for an answer."""
-RELEASE_S = 10.0
+RELEASE_S = 5.0
 """Real seconds for which an attempt may be seen on a GPU that it has given back."""
 
 
@@ -256,6 +256,7 @@ class Resizes:
         """Have the next look withdraw a resize, which comes at once."""
         if resize.withdraws is None:
             resize.withdraws, resize.next_s = why, 0.0
+            log.info("job %d: its resize is withdrawn if it can be: %s", resize.action.job_id, why)
 
     def _note(self, resize: _Resize, failed: str | None) -> None:
         """Note the answer; the devices that the attempt leaves by it are read soon."""
@@ -288,7 +289,13 @@ class Resizes:
             log.warning("job %d keeps its tasks: %s", action.job_id, known.failed)
             return ev.ActionFailed(at=now, action=action, reason=known.failed)
         serial, target = action.serial, action.target
-        return ev.Resized(at=now, job_id=action.job_id, serial=serial, target=target)
+        return ev.Resized(
+            at=now,
+            job_id=action.job_id,
+            serial=serial,
+            target=target,
+            generation=action.generation,
+        )
 
     def _is_held(self, uuid: str, serial: int, since: Instant) -> bool:
         """Return whether the last reading since then shows the attempt on a device."""

@@ -63,8 +63,16 @@ def as_declared(
     """Return the jobs with their estimated memory as a declared need, and their scenario.
 
     A job declares the upper bound of its estimate. `sizes_mib`: the memory of the devices; an
-    estimate of more means a whole device.
+    estimate of more means a whole device. An elastic job keeps its smallest size.
+    Raises `UsageError` for one with parameter servers.
     """
+    for job in jobs:
+        if not job.gpus:
+            raise UsageError(
+                f"line {job.line} is a job with parameter servers, which only radrm simulate and "
+                "compare can run; leave it out"
+            )
+    jobs = [replace(job, gpus_max=None, cpus_max=None) for job in jobs]
     largest = sorted(sizes_mib, reverse=True)
     found = []
     for task in tasks_of(jobs, scenario):

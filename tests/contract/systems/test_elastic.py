@@ -17,7 +17,7 @@ from radrm.core.proposals import Proposal, ResizeTo
 from radrm.core.records import Job, Needs, Placement, Refusal, Role, Share
 from radrm.core.rules import Plan
 from radrm.core.view import View
-from radrm.core.words import JobState
+from radrm.core.words import JobState, StopReason
 from tests.world import GIB, World, default_planner, gpus
 
 WORKERS = (Role(name="worker", count_min=1, count_max=4, needs=Needs(gpus=1)),)
@@ -127,3 +127,18 @@ def test_nobody_grows_beyond_his_range() -> None:
         )
     )
     assert [r.rule for _, r in decision.rejections] == ["count"]
+
+
+def test_an_attempt_that_says_what_is_not_true_keeps_its_devices_and_is_stopped() -> None:
+    world, job = elastic_world()
+    world.obey = False
+    other = world.submit(30 * GIB, smact=0.5)
+    asked = next(a for a in reversed(world.actions) if isinstance(a, act.Resize))
+    why = "it has processes on GPU-3, which it gave back"
+    world.step(ev.ActionFailed(at=world.now, action=asked, reason=why, stops=True))
+    stopped = world.live(job)
+    assert stopped is not None and stopped.stop is not None
+    assert (stopped.stop.reason, stopped.stop.why) == (StopReason.PREEMPTED, why)
+    assert ("job:1", "GPU-3") in world.reservations and world.where(other) == ()
+    world.end(job)
+    assert world.state(job) is not JobState.FAILED

@@ -149,7 +149,7 @@ def _remove_below(folder: int, budget: list[int], deeper: int) -> int:
     """Remove what is in a folder; return how much is left. `budget`: how many names are tried."""
     with os.scandir(folder) as entries:
         found = list(itertools.islice(entries, budget[0] + 1))
-    left = 1 if len(found) > budget[0] else 0
+    left = 0
     for entry in found:
         budget[0] -= 1
         if budget[0] < 0:
