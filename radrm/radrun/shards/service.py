@@ -317,9 +317,17 @@ class Service:
         """Answer every request whose condition has come true; an answer can make others true."""
         while True:
             self._pause()
+            paused = self._paused
             waiting = [member for member in self.members.values() if member.waits_to is not None]
-            if not [member for member in waiting if self._answered(member)]:
+            answered = [member for member in waiting if self._answered(member)]
+            if not answered and self._paused == paused:
                 return
+
+    @property
+    def _paused(self) -> tuple[Boundary | None, int]:
+        """The pause under way, and how many wait in it; an asynchronous `save` can begin one."""
+        boundary = self._boundary
+        return boundary, len(boundary.waiting) if boundary is not None else 0
 
     def _pause(self) -> None:
         """Let go those that wait too early; tell all to save when all wait."""
