@@ -179,7 +179,7 @@ class Service:
         done = self._dealing.step
         self._dealing.step = done + 1 if self._dealing.asynchronous else max(done, step)
         member.passed, member.trains, self.stepped = step, True, True
-        if worker[1] == 0:
+        if self._dealing.leads(worker):
             names = messages.modules(message)
             if names:
                 self._listener.modules(names)
@@ -235,9 +235,12 @@ class Service:
             return None
         elif self._boundary is not None and self._boundary.waiting.keys() & {worker}:
             return None
-        elif worker[1] != 0:
-            first = self.members.get((worker[0], 0))
-            late = first is not None and first.passed > member.passed
+        elif not self._dealing.leads(worker):
+            late = any(
+                other.passed > member.passed
+                for other in self.members.values()
+                if self._dealing.leads(other.worker)
+            )
             return {"leave": False} if late or self._saved_at >= member.passed else None
         elif self._writer is None:
             self._writer = worker
