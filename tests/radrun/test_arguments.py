@@ -31,7 +31,7 @@ def test_options_after_the_script_are_the_scripts() -> None:
 
 
 def test_roles() -> None:
-    options = parse("--role=ps:2=ps.py --role worker:3=worker.py -- --epochs 5".split())
+    options = parse(["--role=ps:2=ps.py", "--role", "worker:3=worker.py", "--", "--epochs", "5"])
     assert options.roles == [Role("ps", "ps.py", 2), Role("worker", "worker.py", 3)]
     assert options.arguments == ["--epochs", "5"] and options.script == ""
     assert options.counts() == {"ps": 2, "worker": 3}

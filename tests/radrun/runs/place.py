@@ -26,7 +26,8 @@ from radrm import elastic
 samples, batch, pause_s, every = int(sys.argv[1]), int(sys.argv[2]), float(sys.argv[3]), 10
 
 def note(name, **fields):
-    line = json.dumps({"pid": os.getpid(), "radrun": os.getppid(), "generation": int(os.environ["RADRM_GENERATION"]),
+    line = json.dumps({"pid": os.getpid(), "radrun": os.getppid(),
+                       "generation": int(os.environ["RADRM_GENERATION"]),
                        "rank": int(os.environ["RANK"]),
                        **fields}) + "\\n"
     fd = os.open(name, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
