@@ -52,10 +52,18 @@ from radrm.planners.dlrover.stages import (
     with_more_workers,
     with_planned_workers,
 )
-from radrm.planners.servers.layout import SERVER, WORKER, Layout
+from radrm.planners.servers.layout import SERVER, WORKER, Layout, numbers_of
 from radrm.planners.servers.metering import Rates
 from radrm.planners.servers.notes import Memory, as_lists, from_lists
-from radrm.planners.servers.placing import Span, Wish, free_cpus, lacking_cpus, layout_of, span_of
+from radrm.planners.servers.placing import (
+    Span,
+    Wish,
+    free_cpus,
+    lacking_cpus,
+    layout_of,
+    nodes_of,
+    span_of,
+)
 from radrm.planners.servers.settings import check_range
 from radrm.planners.servers.steering import Look, Steering
 
@@ -231,11 +239,8 @@ class DLRover(Steering):
         note.step_cpu_s = [min(pair) for pair in zip(now, least, strict=True)]
         if slow is None or slow in hot:
             return {}
-        here = next(
-            share.node
-            for share in look.attempt.placement.shares
-            if (share.role, share.task) == (SERVER, slow)
-        )
+        placement = look.attempt.placement
+        here = nodes_of(placement)[SERVER, numbers_of(placement, SERVER)[slow]]
         cpus = look.has.servers[slow]
         others = [
             (-(use.cpus_free or 0.0), use.node.name)

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import floor, inf
 
-from radrm.core.records import Role
+from radrm.core.records import Placement, Role
 
 SERVER, WORKER = "ps", "worker"
 
@@ -85,6 +85,14 @@ class Layout:
             return True
         pairs = zip((*self.servers, *self.workers), (*other.servers, *other.workers), strict=True)
         return any(abs(now - was) > part * was + 1e-6 for now, was in pairs)
+
+
+def numbers_of(placement: Placement, role: str) -> list[int]:
+    """Return the numbers of a role's tasks, ascending. After a resize there can be gaps.
+
+    A layout has the tasks in this order.
+    """
+    return sorted({share.task for share in placement.shares if share.role == role})
 
 
 def rounded(cpus: Sequence[float]) -> tuple[float, ...]:

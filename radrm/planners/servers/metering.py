@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from radrm.core.records import Attempt, HostUse, Job, Progress, TaskUse
-from radrm.planners.servers.layout import SERVER, WORKER, Layout
+from radrm.planners.servers.layout import SERVER, WORKER, Layout, numbers_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,10 +84,9 @@ class Meter:
 def cpu_sums(attempt: Attempt) -> list[list[float]] | None:
     """Return the CPU seconds of each server and of each worker; None if one is not known."""
     known = {(task.role, task.number): task.cpu_s for task in _tasks(attempt)}
-    counts = attempt.placement.tasks()
     found: list[list[float]] = []
     for role in (SERVER, WORKER):
-        sums = [known.get((role, number)) for number in range(counts.get(role, 0))]
+        sums = [known.get((role, number)) for number in numbers_of(attempt.placement, role)]
         some = [each for each in sums if each is not None]
         if len(some) < len(sums):
             return None
@@ -98,8 +97,7 @@ def cpu_sums(attempt: Attempt) -> list[list[float]] | None:
 def networks(attempt: Attempt) -> list[float | None]:
     """Return the part of the network's speed (0..1) that each server uses; None if unknown."""
     known = {(task.role, task.number): task.network for task in _tasks(attempt)}
-    count = attempt.placement.tasks().get(SERVER, 0)
-    return [known.get((SERVER, number)) for number in range(count)]
+    return [known.get((SERVER, number)) for number in numbers_of(attempt.placement, SERVER)]
 
 
 def _tasks(attempt: Attempt) -> tuple[TaskUse, ...]:

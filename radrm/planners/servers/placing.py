@@ -1,24 +1,26 @@
 """From a layout to a placement of a running job, within the CPUs that are free.
 
-Tasks that stay keep their nodes. So a job can lack CPUs on one node while others have some: then
-the tasks there grow by what is free, in proportion.
+A task stays on its node while there is room. Else it goes to the node with the most free CPUs, and
+is started anew there. If it fits nowhere, the tasks of its node grow by what is free, in
+proportion.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from math import inf
+from math import floor, inf
 
 from radrm.core.planning.sizing import find_size, with_cpus
-from radrm.core.records import Attempt, Job, Placement, Refusal, Role
+from radrm.core.records import Attempt, Job, Placement, Refusal, Role, Share
 from radrm.core.rules import Policy
 from radrm.core.view import View
 from radrm.core.words import Resizing
-from radrm.planners.servers.layout import SERVER, WORKER, Layout, Limits, rounded
+from radrm.planners.servers.layout import SERVER, WORKER, Layout, Limits, numbers_of, rounded
 
 CPUS = "cpus"
 """The rule of a refusal for lack of CPUs."""
+_ROUNDING = 0.0005
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,8 +40,8 @@ class Span:
 class Wish:
     """What a job should have.
 
-    By role and number: `weights` has the CPU weights of tasks, `nodes` the nodes to which tasks
-    move. The others have no weight of their own, and stay.
+    By role and place in the layout: `weights` has the CPU weights of tasks, `nodes` the nodes to
+    which tasks move. The others have no weight of their own, and stay.
     """
 
     layout: Layout
@@ -76,10 +78,20 @@ def layout_of(placement: Placement) -> Layout:
     )
 
 
-def cpus_by_task(layout: Layout) -> dict[tuple[str, int], float]:
-    """Return the CPUs of each task, by role and number."""
-    of_role = ((SERVER, layout.servers), (WORKER, layout.workers))
-    return {(role, number): each for role, cpus in of_role for number, each in enumerate(cpus)}
+def laid_out(placement: Placement, wish: Wish) -> Placement:
+    """Return a placement with as many tasks as a wish has, with the CPUs that are wished."""
+    places = {
+        (role, number): (role, at)
+        for role in (SERVER, WORKER)
+        for at, number in enumerate(numbers_of(placement, role))
+    }
+    cpus = {SERVER: wish.layout.servers, WORKER: wish.layout.workers}
+    shares = []
+    for share in placement.shares:
+        role, at = place = places[share.role, share.task]
+        node, weight = wish.nodes.get(place, share.node), wish.weights.get(place)
+        shares.append(replace(share, cpus=cpus[role][at], node=node, cpu_weight=weight))
+    return replace(placement, shares=tuple(shares))
 
 
 def sized(job: Job, layout: Layout) -> Job:
@@ -117,40 +129,59 @@ def placed(
         found = find_size(view, policy, instead, wishing, attempt, counts)
     if isinstance(found, Refusal):
         return found
-    found = with_cpus(found, cpus_by_task(layout))
-    shares = tuple(
-        replace(
-            share,
-            node=wish.nodes.get((share.role, share.task), share.node),
-            cpu_weight=wish.weights.get((share.role, share.task)),
-        )
-        for share in found.shares
-    )
-    found = _within_nodes(view, job, attempt.placement, replace(found, shares=shares))
+    rooms = _rooms(view, job, attempt.placement)
+    found = _within(rooms, job, attempt.placement, _spread(rooms, laid_out(found, wish)))
     return view.refuse_on_nodes(job, found) or found
 
 
-def _within_nodes(view: View, job: Job, before: Placement, wanted: Placement) -> Placement:
-    """Return a placement in which no node has more tasks' CPUs than it can give this job."""
+def _rooms(view: View, job: Job, before: Placement) -> dict[str, float]:
+    """Return the CPUs that each node has for all tasks of a job. A node of unknown size is left
+    out."""
+    least = {role.name: role.needs.cpus or 0.0 for role in job.spec.roles}
+    found = {use.node.name: use.cpus_free for use in view.nodes() if use.cpus_free is not None}
+    for share in before.shares:
+        if share.node in found:
+            found[share.node] += max(share.cpus or 0.0, least[share.role])
+    return found
+
+
+def _spread(rooms: Mapping[str, float], wanted: Placement) -> Placement:
+    """Return a placement in which the tasks that their nodes have no room for are on others."""
+    left, moved = dict(rooms), dict[tuple[str, int], str]()
+    homeless: list[Share] = []
+    for share in sorted(wanted.shares, key=lambda s: (s.role, s.task)):
+        cpus = share.cpus or 0.0
+        if cpus <= left.get(share.node, inf) + _ROUNDING:
+            if share.node in left:
+                left[share.node] -= cpus
+        else:
+            homeless.append(share)
+    for share in sorted(homeless, key=lambda s: -(s.cpus or 0.0)):
+        node = max(left, key=lambda name: (left[name], name == share.node, name))
+        if left[node] >= (share.cpus or 0.0):
+            moved[share.role, share.task] = node
+        left[moved.get((share.role, share.task), share.node)] -= share.cpus or 0.0
+    shares = tuple(replace(s, node=moved.get((s.role, s.task), s.node)) for s in wanted.shares)
+    return replace(wanted, shares=shares)
+
+
+def _within(
+    rooms: Mapping[str, float], job: Job, before: Placement, wanted: Placement
+) -> Placement:
+    """Return a placement in which no node has more CPUs of tasks than it can give this job."""
     least = {role.name: role.needs.cpus or 0.0 for role in job.spec.roles}
     has = {(s.role, s.task): s.cpus or 0.0 for s in before.shares}
     cpus: dict[tuple[str, int], float] = {}
-    for use in view.nodes():
-        if use.cpus_free is None:
-            continue
-        here = {(s.role, s.task): s.cpus or 0.0 for s in wanted.shares if s.node == use.node.name}
-        mine = sum(
-            max(s.cpus or 0.0, least[s.role]) for s in before.shares if s.node == use.node.name
-        )
-        most = mine + use.cpus_free
-        if sum(here.values()) <= most:
+    for node, most in rooms.items():
+        here = {(s.role, s.task): s.cpus or 0.0 for s in wanted.shares if s.node == node}
+        if sum(here.values()) <= most + _ROUNDING:
             continue
         # A new task has at least what its role needs; one that stays does not lose by this.
         low = {task: min(each, has.get(task, least[task[0]])) for task, each in here.items()}
         more = sum(here.values()) - sum(low.values())
         part = max(0.0, most - sum(low.values())) / more if more > 0 else 0.0
         for task, each in here.items():
-            cpus[task] = int(1000 * (low[task] + part * (each - low[task]))) / 1000
+            cpus[task] = floor(1000 * (low[task] + part * (each - low[task]))) / 1000
     return with_cpus(wanted, cpus)
 
 

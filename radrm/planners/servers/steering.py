@@ -31,10 +31,10 @@ from typing import Any
 from radrm.core import events as ev
 from radrm.core.actions import Resize
 from radrm.core.planning.assembly import find_placement
-from radrm.core.planning.sizing import with_cpus
 from radrm.core.proposals import Proposal, ResizeTo, SetShares, Start
 from radrm.core.records import Attempt, Job, Placement, Refusal
 from radrm.core.rules import Plan
+from radrm.core.units import show_seconds
 from radrm.core.view import View
 from radrm.core.words import JobState
 from radrm.planners.order_policy import OCCASIONS, OrderPolicy
@@ -44,9 +44,9 @@ from radrm.planners.servers.notes import Memory, Note, as_lists, is_busy
 from radrm.planners.servers.placing import (
     Span,
     Wish,
-    cpus_by_task,
     free_cpus,
     lacking_cpus,
+    laid_out,
     layout_of,
     nodes_of,
     placed,
@@ -54,8 +54,8 @@ from radrm.planners.servers.placing import (
     span_of,
 )
 
-FIXED = "number of servers is fixed"
-"""What `radrun` says when a program cannot re-partition its parameters."""
+FIXED = "has no load hook"
+"""`radrun` says so when a program cannot re-partition its parameters."""
 
 _KEPT = "jobs with servers"
 """The key of the memory in the planner's state, beside the states of policies."""
@@ -183,6 +183,31 @@ class Steering(OrderPolicy):
         if wish is not None and view.now.boot_s >= note.retry_s:
             yield from self._change(view, job, attempt, note, wish)
 
+    # ------------------------------------------------------------- for users
+
+    def why_size(self, view: View, job: Job) -> Sequence[Refusal]:
+        """Return why a running job has the size that it has; empty for one that keeps its size."""
+        kept, span = view.kept(self.name, self.version) or {}, span_of(job)
+        note = Memory.read(kept.get(_KEPT), view, self.new_note).notes.get(job.id)
+        if note is None or span is None:
+            return ()
+        left_s = note.retry_s - view.now.boot_s
+        if note.asked is not None:
+            why = Refusal("size", "another size has been asked for")
+        elif note.refused is not None:
+            why = Refusal("size", note.refused)
+        elif left_s > 0:
+            again = f"its last change has failed; the next one may come in {show_seconds(left_s)}"
+            why = Refusal("size", again)
+        elif lacking_cpus(view) > 0:
+            why = Refusal("order", "another job waits for CPUs")
+        elif note.counted.use_at_s is None:
+            unseen = "it has not reported its steps and the CPUs of its tasks with this size yet"
+            why = Refusal("progress", unseen)
+        else:
+            why = Refusal("size", f"{self.name} is {note.word}")
+        return (why,)
+
     # ------------------------------------------------------------- changes
 
     def _change(
@@ -234,7 +259,7 @@ class Steering(OrderPolicy):
             found = find_placement(view, self.policy, sized(job, layout), None).placement
             if found is None:
                 continue
-            found = with_cpus(found, cpus_by_task(layout))
+            found = laid_out(found, Wish(layout))
             if view.refuse_on_nodes(job, found) is None:
                 return found
         return None

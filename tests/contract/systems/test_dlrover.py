@@ -197,7 +197,7 @@ def test_a_program_that_cannot_divide_its_parameters_keeps_its_servers() -> None
     cluster.obey = False
     cluster.run(90)
     (asked,) = cluster.asked(act.Resize, job)
-    reason = "the number of servers is fixed: the program has no load hook"
+    reason = "role ps has no load hook; call elastic.on_load in its program"
     cluster.step(ev.ActionFailed(at=cluster.now, action=asked, reason=reason))
     cluster.obey = True
     cluster.run(900)

@@ -166,7 +166,7 @@ def test_a_job_whose_servers_are_fixed_gets_no_other_one() -> None:
     cluster.run(400)
     (asked,) = cluster.asked(act.Resize, job)
     assert asked.target.tasks()["ps"] == 2
-    reason = "the number of servers is fixed: the program has no load hook"
+    reason = "role ps has no load hook; call elastic.on_load in its program"
     cluster.step(ev.ActionFailed(at=cluster.now, action=asked, reason=reason))
     cluster.obey = True
     cluster.run(3000)
