@@ -117,6 +117,19 @@ def test_one_name_for_two_datasets_is_refused(farm: Farm) -> None:
         alone(farm, program)
 
 
+EXAMPLES = Path(radrm.__file__).parents[1] / "examples" / "training"
+
+
+def test_the_example_without_torch(farm: Farm) -> None:
+    for task in mains(2):
+        farm.begin(mains(2), EXAMPLES / "process_elastic.py", "--items", 500)
+        out, errors = farm.workers[task].communicate(timeout=60)
+        assert out.startswith("done"), errors
+        assert farm.wait() == dict.fromkeys(mains(2), 0)
+    results = {path.name: int(path.read_text()) for path in (farm.folder / "results").iterdir()}
+    assert len(results) == 500 and results["77.txt"] == 7
+
+
 # -------------------------------------------------------------------- the file
 
 
