@@ -300,14 +300,14 @@ class _Job:
     """What this process knows of its job, from its first call on."""
 
     def __init__(self) -> None:
-        path, task = os.environ.get("RADRM_ELASTIC_SOCKET"), os.environ.get("RADRM_TASK", "0")
+        path = os.environ.get("RADRM_ELASTIC_SOCKET")
         if not path and int(os.environ.get("WORLD_SIZE") or 1) > 1:
             raise ElasticError("several workers need radrun: start the program by `radrun`")
         if path:  # radrun takes the signal, and asks all its workers at one step
             os.environ.pop("RADRM_CHECKPOINT_SIGNAL", None)
         self.report = _reporter()
         self.link: Any = _Radrun(path) if path else _Alone(self.report)
-        self.first, self.pid = task == "0", os.getpid()
+        self.first, self.pid = os.environ.get("ROLE_RANK", "0") == "0", os.getpid()
         self.step = 0
         self.total: int | None = None
         self.feeds: dict[str, _Feed] = {}
@@ -329,8 +329,7 @@ class _Job:
         self.total = total or self.total
         if self.first and (now - self.reported >= _REPORT_S or (piece and piece.last)):
             waited = min(1.0, self.waited / max(now - self.reported, 1e-9))
-            with contextlib.suppress(Exception):  # a tensor is read here, twice a second
-                loss = None if loss is None else float(loss)
+            loss = _number(loss)
             message.update(total=self.total, loss=loss, data_wait=waited)
             self.reported, self.waited = now, 0.0
         if self.first and self.modules is None:
@@ -363,7 +362,7 @@ class _Job:
                 self.link.ask({"do": "saved", "id": identity, "error": str(error)[:300]})
             raise
         if self.report:
-            self.report.saved(step, self.total, loss=self.loss)
+            self.report.saved(step, self.total, loss=_number(self.loss))
         keep = _checkpoints()[:_KEPT]
         for name in os.listdir(_folder()):
             found = _FILE.fullmatch(name.lstrip("."))
@@ -394,6 +393,14 @@ def _reporter() -> Any:
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module.Reporter()
+
+
+def _number(value: Any) -> float | None:
+    """A loss as a number: for a tensor this waits for its GPU, so it is done twice a second."""
+    try:
+        return float(value.detach() if hasattr(value, "detach") else value)
+    except (TypeError, ValueError, RuntimeError):
+        return None
 
 
 def _modules() -> list[str]:
@@ -655,10 +662,16 @@ def load(read: Callable[[str], Any] | None = None) -> Any:
     for identity in _checkpoints():
         try:
             state = (read or _read)(os.path.join(_folder(), f"elastic-{identity}"))
-            job.step = job.link.ask({"do": "restore", "id": identity})["step"]
+            answer = job.link.ask({"do": "restore", "id": identity})
+        except ElasticError:
+            raise
         except Exception as error:
-            print(f"radrm elastic: checkpoint {identity} is left out: {error}", file=sys.stderr)
+            answer = {"unusable": f"{type(error).__name__}: {error}"}
+        if "unusable" in answer:
+            text = f"radrm elastic: checkpoint {identity} is left out: {answer['unusable']}"
+            print(text, file=sys.stderr)
             continue
+        job.step = answer["step"]
         if job.hook is not None:
             number, count = (int(os.environ.get(f"ROLE_{key}") or d) for key, d in _PLACE)
             job.hook(state, number, count)

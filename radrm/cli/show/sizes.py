@@ -70,6 +70,7 @@ def _span(least: int, most: int) -> str:
 
 def tasks_table(tasks: Sequence[Document], index: Mapping[str, int]) -> Rows:
     """A row for each of a job's first tasks. `index`: the GPUs' indices."""
+    ended = any(task["exit_code"] is not None for task in tasks)
     table = Rows(
         (
             Column("TASK"),
@@ -77,7 +78,7 @@ def tasks_table(tasks: Sequence[Document], index: Mapping[str, int]) -> Rows:
             Column("CPUS", right=True),
             Column("CPU TIME", right=True, rank=2),
             Column("MEMORY", right=True, rank=1),
-            Column("EXIT CODE", right=True),
+            *[Column("EXIT CODE", right=True)] * ended,
         )
     )
     for task in tasks[:MOST_TASKS]:
@@ -87,8 +88,8 @@ def tasks_table(tasks: Sequence[Document], index: Mapping[str, int]) -> Rows:
             "-" if task["cpus"] is None else f"{task['cpus']:g}",
             show_seconds(task["cpu_s"]),
             show_mib(task["memory_mib"]),
-            "-" if task["exit_code"] is None else str(task["exit_code"]),
+            *["-" if task["exit_code"] is None else str(task["exit_code"])] * ended,
         )
     if len(tasks) > MOST_TASKS:
-        table.add(f"and {len(tasks) - MOST_TASKS} more", "", "", "", "", "")
+        table.add(f"and {len(tasks) - MOST_TASKS} more", *[""] * (len(table.columns) - 1))
     return table

@@ -110,10 +110,13 @@ def _more(
             for s in beside
         ]
         return put_on_nodes(view, new, unbooked)
+    # Its launcher starts tasks on GPUs beside those that it has.
+    nodes = {share.node for share in before.shares if share.device is not None}
     others = [
         device.uuid
         for device in view.devices()
         if device.uuid not in before.devices and (only is None or device.uuid in only)
+        if not nodes or device.node in nodes
     ]
     # The new tasks alone, as a job: what the whole job books for itself is booked already.
     spec = replace(job.spec, roles=(replace(role, count_min=len(numbers)),), memory_range_mib=None)

@@ -26,6 +26,7 @@ from radrm.jobfile.parsing import dated, merged
 
 _OF_AN_ATTEMPT = frozenset({"name", "output", "error", "chdir", "env"})
 """Options with which a live attempt was started: under others its logs would not be found."""
+_OF_A_SIZE = frozenset({"gpus", "role"})
 _OF_AN_ESTIMATE = frozenset(
     {
         *("gpus", "role", "gpu-memory", "smact", "duration", "mig-profile", "env", "chdir"),
@@ -74,6 +75,11 @@ def edit(loop: Loop, request: Request) -> Work[list[JobResult]]:
         if fixed and not job.state.waiting:
             raise Refused(
                 f"job {job.label} is {job.state.value}; --{fixed[0]} can change only while it waits"
+            )
+        if changes.keys() & _OF_A_SIZE and not job.state.waiting:
+            raise Refused(
+                f"job {job.label} is {job.state.value}; its range can change only while it waits. "
+                f"Another size within it: radrm resize {job.label} --gpus=N"
             )
         alike = (job.ticket, loop.store.submissions.edits_digest(job.id))
         if alike not in known:

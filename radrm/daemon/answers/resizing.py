@@ -74,7 +74,7 @@ def _wanted(words: Words) -> tuple[int | None, dict[str, int]]:
     for name, count in roles.items():
         if type(count) is not int or not 1 <= count <= MAX_TASKS:
             raise UsageError(
-                f"--role {name:.40}: {count!r:.40} is not a whole number from 1 to {MAX_TASKS}"
+                f"--role {name!r:.40}: {count!r:.40} is not a whole number from 1 to {MAX_TASKS}"
             )
     if (gpus is None) == (not roles):
         raise UsageError("say one new size: radrm resize JOB --gpus=2, or --role worker=6")
@@ -112,8 +112,8 @@ def _by_gpus(job: Job, gpus: int) -> dict[str, int]:
     """Return the tasks with which a job has so many GPUs. Raises `Refused`."""
     with_gpus = [role for role in job.spec.roles if role.needs.gpus]
     if len(with_gpus) != 1:
-        what = "several roles have GPUs" if with_gpus else "it uses no GPU"
-        raise Refused(f"job {job.label}: {what}; write --role NAME=TASKS in place of --gpus")
+        what = "has several roles with GPUs" if with_gpus else "uses no GPU"
+        raise Refused(f"job {job.label} {what}; name a role, as in --role worker=6")
     (role,) = with_gpus
     count, rest = divmod(gpus, role.needs.gpus)
     if rest:

@@ -86,9 +86,7 @@ class JobDocuments:
         live = snapshot.attempt(job.id)
         if live is not None and document["cpu_share"] is not None:
             document["cpu_share"]["part"] = part(snapshot, live)
-        if job.spec.resizing is not Resizing.NONE:
-            last = live or (self._store.last_attempt(job.id) if job.attempts else None)
-            document["tasks"] = tasks_of(last) if last is not None else []
+        document["tasks"] = self._tasks(job, live)
         names = job.spec.prefer_gpus + job.spec.avoid_gpus
         document["unknown_gpus"] = unknown_gpus(snapshot, names)
         return document
@@ -198,6 +196,13 @@ class JobDocuments:
             "comment": job.spec.comment,
             "behind": behind,
         }
+
+    def _tasks(self, job: Job, live: Attempt | None) -> list[Document]:
+        """The tasks of the last attempt of a job that has a range or roles."""
+        if job.spec.resizing is Resizing.NONE or not job.attempts:
+            return []
+        last = live or self._store.last_attempt(job.id)
+        return tasks_of(last) if last is not None else []
 
     def _not_enforced(self, job: Job) -> str | None:
         """Why the CPUs or host memory that a job asks for do not limit it; None if they do."""

@@ -179,7 +179,7 @@ def waiting_left(snapshot: Snapshot, job: Job, now: Instant) -> Remaining | None
     found = [
         left
         for kind in (kinds or (None,))
-        if (left := remaining(job, None, now, kind=kind, gpus=job.spec.gpus)) is not None
+        if (left := remaining(job, None, now, kind=kind, gpus=job.gpus)) is not None
     ]
     if not found:
         return None

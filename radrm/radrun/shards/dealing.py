@@ -1,9 +1,10 @@
 """How a generation of workers begins, and how each gets its data.
 
-Number 0 of a role decides with which checkpoint the generation begins: by its first `restore`, or
-by `open` without one, which is the beginning. The requests of others wait for that, and another
-worker must then name the same. So no two ranks begin with different states. Rounds are dealt when
-all ranks have opened the dataset, so all have loaded before the first step.
+The first worker of a role decides with which checkpoint the generation begins: by its first
+`restore`, or by `open` without one, which is the beginning. The requests of others wait for that,
+and another worker must then name the same: of a newer one it is told that it is not usable. So no
+two ranks begin with different states. Rounds are dealt when all ranks have opened the dataset, so
+all have loaded before the first step.
 
 A method that returns None leaves its request waiting.
 """
@@ -36,20 +37,31 @@ class Dealing:
         """The steps that all have done together; `base`, before this generation."""
         book.begin(None)
 
+    def leads(self, worker: Worker) -> bool:
+        """Whether a worker is the first of its role. (Numbers of tasks can have gaps.)"""
+        return worker == next((each for each in self._tasks if each[0] == worker[0]), None)
+
     def begin(self, member: Member, message: Message) -> Message | None:
         """Answer `restore` and `open`. Raises BookError."""
         restores = message["do"] == "restore"
         if not self._decided:
-            if member.worker[1] != 0:
+            if not self.leads(member.worker):
                 return None
             if restores:
-                self._restore(message.get("id"))
+                try:
+                    self._restore(message.get("id"))
+                except BadState as error:
+                    return {"unusable": str(error)}
             self._decided = True
         member.passed = max(member.passed, self.base)
         if not restores:
             return self._open(member, message)
         wanted = message.get("id")
         if wanted != self._checkpoint and not self.asynchronous:
+            if member.worker in self._opened:
+                raise BookError("call elastic.load() before the first batch: data was read since")
+            if wanted is not None and (self._checkpoint is None or str(wanted) > self._checkpoint):
+                return {"unusable": "another worker could not use it"}
             raise BookError(
                 f"this worker loads checkpoint {str(wanted)[:40]}, another loads"
                 f" {self._checkpoint}; all must be able to read the same files"
@@ -57,13 +69,10 @@ class Dealing:
         return {"step": self.step if self.asynchronous else self.base}
 
     def _restore(self, identity: Any) -> None:
-        """Go back to the state of a checkpoint; None is the beginning. Raises BookError."""
+        """Go back to the state of a checkpoint; None is the beginning. Raises BadState."""
         if identity is None:
             return
-        try:
-            state = self._store.read(str(identity)[:40])
-        except BadState as error:
-            raise BookError(str(error)) from None
+        state = self._store.read(str(identity)[:40])
         self._book.begin(state)
         self._checkpoint = str(identity)
         self.step = self.base = state["step"]
@@ -86,6 +95,8 @@ class Dealing:
     def round(self, member: Member, message: Message) -> Message | None:
         """Answer `round`. Raises BookError."""
         ranks = [worker for worker in self._tasks if worker[0] == member.worker[0]]
+        if member.worker not in self._opened:
+            raise BookError("the worker has not opened a dataset")
         if not self._opened.issuperset(ranks):
             return None
         name, number = messages.name(message, "dataset"), messages.whole(message, "number")

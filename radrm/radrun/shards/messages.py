@@ -43,7 +43,7 @@ def number(message: Message, key: str) -> float | None:
 
 def reads(message: Message) -> dict[str, Ranges]:
     """Return what a step has consumed, by dataset."""
-    found = message.get("read") or {}
+    found = message.get("read", {})
     if not isinstance(found, dict):
         raise BookError("the message's 'read' is no object")
     for ranges in found.values():

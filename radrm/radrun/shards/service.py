@@ -149,10 +149,25 @@ class Service:
             raise BookError(f"radrun does not know the request {str(what)[:40]!r}")
 
     def _take(self, member: Member, message: Message) -> Message | None:
+        if self._left:
+            return {"leave": True}
+        deals = self._boundary is None or self._between_shards
+        return self._dealing.take(member, message, deals=deals)
+
+    @property
+    def _between_shards(self) -> bool:
+        """Whether a pause finds all workers between two shards: one has to step, and so to save."""
+        boundary = self._boundary
         return (
-            {"leave": True}
-            if self._left
-            else self._dealing.take(member, message, deals=self._boundary is None)
+            boundary is not None
+            and not boundary.waiting
+            and not self._granted
+            and not any(self.book.busy(worker) for worker in self.members)
+            and all(
+                (member.waits_to or {}).get("do") == "take"
+                for member in self.members.values()
+                if member.trains
+            )
         )
 
     # ---------------------------------------------------------------- steps
@@ -164,7 +179,7 @@ class Service:
         done = self._dealing.step
         self._dealing.step = done + 1 if self._dealing.asynchronous else max(done, step)
         member.passed, member.trains, self.stepped = step, True, True
-        if worker[1] == 0:
+        if self._dealing.leads(worker):
             names = messages.modules(message)
             if names:
                 self._listener.modules(names)
@@ -220,9 +235,12 @@ class Service:
             return None
         elif self._boundary is not None and self._boundary.waiting.keys() & {worker}:
             return None
-        elif worker[1] != 0:
-            first = self.members.get((worker[0], 0))
-            late = first is not None and first.passed > member.passed
+        elif not self._dealing.leads(worker):
+            late = any(
+                other.passed > member.passed
+                for other in self.members.values()
+                if self._dealing.leads(other.worker)
+            )
             return {"leave": False} if late or self._saved_at >= member.passed else None
         elif self._writer is None:
             self._writer = worker
@@ -317,9 +335,17 @@ class Service:
         """Answer every request whose condition has come true; an answer can make others true."""
         while True:
             self._pause()
+            paused = self._paused
             waiting = [member for member in self.members.values() if member.waits_to is not None]
-            if not [member for member in waiting if self._answered(member)]:
+            answered = [member for member in waiting if self._answered(member)]
+            if not answered and self._paused == paused:
                 return
+
+    @property
+    def _paused(self) -> tuple[Boundary | None, int]:
+        """The pause under way, and how many wait in it; an asynchronous `save` can begin one."""
+        boundary = self._boundary
+        return boundary, len(boundary.waiting) if boundary is not None else 0
 
     def _pause(self) -> None:
         """Let go those that wait too early; tell all to save when all wait."""

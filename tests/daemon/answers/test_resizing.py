@@ -1,11 +1,12 @@
 """`radrm resize` on a real daemon with simulated GPUs: sizes, answers, and what users see.
 
-The job saves its work and is started again at its new size, so this needs no launcher.
+Most jobs here save their work and are started again at their new size, which needs no launcher.
 """
 
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -23,7 +24,9 @@ TRAINER = ["radrm-simjob", "--gpu-memory", "4G", "--smact", "0.3", "--ramp", "1"
 @pytest.fixture
 def home(tmp_path: Path) -> Iterator[DaemonHome]:
     found = DaemonHome(tmp_path, gpus="sim:3xA100-40GB", scale=50.0)
-    found.settings += ["checkpoint.patience_s=2"]
+    # radrun needs real time: as much as a slow machine takes to start workers.
+    found.settings += ["checkpoint.patience_s=2", "core.resize_limit_s=3000"]
+    found.settings += ['planner=["auto","elastic"]', "planners.elastic.interval_s=3600"]
     found.start()
     yield found
     found.close()
@@ -82,6 +85,12 @@ def test_what_is_impossible_is_refused_in_one_line(home: DaemonHome) -> None:
         assert done.returncode == 1 and done.stderr.count("\n") == 1, done.stderr
         assert message in done.stderr
     assert home.job(job)["attempts"] == 1
+    edited = home.radrm("edit", str(job), "--gpus=1-2")
+    assert edited.returncode == 1 and f"radrm resize {job} --gpus=N" in edited.stderr
+    wider = home.radrm("edit", str(held), "--gpus=1-3")
+    assert wider.returncode == 0 and home.job(held)["gpus_max"] == 3, wider.stderr
+    bad = home.radrm("edit", str(held), "--gpus=1-3", "--checkpoint=none")
+    assert "edited options: --gpus=1-3 is a range" in bad.stderr
 
 
 def test_a_job_that_does_not_save_keeps_its_size(home: DaemonHome) -> None:
@@ -97,6 +106,42 @@ def test_a_job_that_does_not_save_keeps_its_size(home: DaemonHome) -> None:
     assert done.returncode == 1 and f"job {job} keeps its size: no answer within" in done.stderr
     assert size(home.job(job)) == (1, 1, 3, 1)
     assert sum(gpu["reserved_mib"] > 0 for gpu in home.ask("gpus")) == 1
+
+
+# ------------------------------------------------------------------ with radrun
+
+PROGRAM = """
+import os, subprocess, time
+from radrm import elastic
+data = elastic.ShardedDataset(list(range(100_000)), epochs=1, seed=7)
+elastic.load()
+if os.environ["RANK"] == "0":
+    subprocess.run(["radrm", "progress", "--epoch", "3"], check=True)
+for batch in elastic.loader(data, global_batch=4):
+    time.sleep(0.02)
+    if elastic.step(loss=1.0, total=25_000):
+        elastic.save({})
+"""
+
+
+def test_radrun_changes_the_workers_of_the_same_attempt(home: DaemonHome) -> None:
+    launcher = home.work / "radrun"
+    launcher.write_text(f'#!/bin/sh\nexec {sys.executable} -m radrm.radrun "$@"\n')
+    launcher.chmod(0o755)
+    (home.work / "train.py").write_text(PROGRAM)
+    job = home.submit("--gpus=1-2", "--", str(launcher), "train.py")
+    wait_until(lambda: (home.job(job)["progress"] or {}).get("step"), "its first step")
+    assert home.job(job)["progress"]["epoch"] == 3, "its own reports count beside radrun's"
+    explained = home.radrm("explain", str(job)).stdout
+    assert "1 of 1-2 GPUs" in explained and "does not grow: elastic: " in explained
+    done = home.radrm("resize", str(job), "--gpus=2")
+    assert (done.returncode, done.stderr) == (0, "")
+    document = home.job(job)
+    assert (document["attempts"], document["gpus"]) == (1, 2)
+    assert [task["gpus"] for task in document["tasks"]] == [[uuid] for uuid in document["devices"]]
+    assert "main 1" in home.radrm("status", str(job)).stdout
+    assert home.radrm("resize", str(job), "--gpus=1").returncode == 0
+    assert size(home.job(job)) == (1, 1, 2, 1) and home.job(job)["attempts"] == 1
 
 
 @pytest.mark.parametrize(

@@ -89,8 +89,9 @@ def test_a_folder_for_job_files_is_given_to_whom_the_kernel_names(
         assert "takes no files of others" in answer["error"]
 
 
-def test_nobody_else_may_whatever_he_says_he_is(tmp_path: Path) -> None:
-    answer, world = asked(tmp_path, OTHER_USER, op="cancel", jobs=["1"], uid=0, user="root")
+@pytest.mark.parametrize("words", [{"op": "cancel"}, {"op": "resize", "gpus": 1}])
+def test_nobody_else_may_whatever_he_says_he_is(tmp_path: Path, words: dict[str, Any]) -> None:
+    answer, world = asked(tmp_path, OTHER_USER, **words, jobs=["1"], uid=0, user="root")
     (result,) = answer["result"]
     assert result["error"] == "job 1 is ann's, not yours"
     assert world.state(1) is JobState.RUNNING

@@ -125,6 +125,37 @@ def test_a_killed_worker_takes_back_to_the_last_checkpoint(farm: Farm) -> None:
     assert each_once(found["seen"], 1000, 2)
 
 
+@pytest.mark.parametrize("where", ["_write", "_put"])
+def test_a_kill_within_a_save_leaves_the_checkpoint_before(farm: Farm, where: str) -> None:
+    """Before the state of the shards is stored, and between that and the checkpoint's name."""
+    farm.begin(mains(2), LOCKSTEP, asking(every_s=0.0, dies_in=where))
+    farm.wait()
+    step, model = saved(farm)
+    states = list((farm.checkpoints / "shards").glob("state-*.json"))
+    assert len(states) == (2 if where == "_put" else 1)
+    wait_until(lambda: len(farm.heard.of("lost")) == 2)
+    farm.begin(mains(1), LOCKSTEP, asking())
+    found = output(farm, ("main", 0))
+    assert found["start"] == len(model["seen"]) == step * 32
+    assert each_once(found["seen"], 1000, 2)
+    names = sorted(path.name for path in farm.checkpoints.iterdir() if path.is_file())
+    assert len(names) == 2 and not [name for name in names if name.startswith(".")]
+
+
+@pytest.mark.parametrize("torn", ["state", "model"])
+def test_a_torn_checkpoint_is_left_out(farm: Farm, torn: str) -> None:
+    farm.begin(mains(1), LOCKSTEP, asking(every_s=0.0))
+    output(farm, ("main", 0))
+    newest = max(farm.checkpoints.glob("elastic-*"))
+    identity = newest.name[len("elastic-") :]
+    path = newest if torn == "model" else farm.checkpoints / "shards" / f"state-{identity}.json"
+    path.write_bytes(path.read_bytes()[:-30])
+    farm.begin(mains(2), LOCKSTEP, asking())
+    found = output(farm, ("main", 0))
+    assert 0 < found["start"] < 2000
+    assert each_once(found["seen"], 1000, 2)
+
+
 def test_three_failures_of_one_round_end_the_job(farm: Farm) -> None:
     for _ in range(3):
         assert not farm.heard.of("broken")

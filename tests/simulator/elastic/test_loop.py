@@ -10,10 +10,11 @@ import pytest
 
 from radrm.core.planning.sizing import find_size, with_cpus
 from radrm.core.proposals import Proposal, ResizeTo, SetShares
-from radrm.core.records import Placement
+from radrm.core.records import Placement, Refusal
 from radrm.core.view import View
 from radrm.core.words import Outcome
 from radrm.policies.exclusive import Exclusive
+from radrm.simulated.spec import parse_servers
 from radrm.simulator.engine import simulate
 from radrm.simulator.run import Run
 from radrm.simulator.scenario import Scenario
@@ -207,3 +208,24 @@ def test_a_restart_saves_stops_and_goes_on_at_the_new_size() -> None:
     assert (first.outcome, first.solo_s) == (Outcome.PREEMPTED, pytest.approx(100))
     assert second.solo_s == pytest.approx(4 * 25)
     assert third.ended_s == pytest.approx(175 + 200)
+
+
+class Asker(Puppet):
+    """Notes what a second worker of the first job would get."""
+
+    def act(self, view: View) -> Iterator[Proposal]:
+        for each, attempt in view.running():
+            if each.id == 1:
+                found = find_size(view, Exclusive(), Exclusive(), each, attempt, {"main": 2})
+                self.seen.append((view.now.boot_s, found))
+        yield from ()
+
+
+def test_workers_are_added_on_the_job_s_own_server() -> None:
+    devices = parse_servers("sim:2*2xA100-40GB")
+    planner = Asker()
+    played([elastic(), job(0, 50)], replace(four(), devices=devices), planner)
+    found = dict(planner.seen)
+    beside, alone = found[20.0], found[60.0]
+    assert isinstance(beside, Refusal), "the other GPU of its server has a job"
+    assert isinstance(alone, Placement) and len({share.node for share in alone.shares}) == 1

@@ -56,6 +56,22 @@ class Ring:
         file.flush()
 
 
+saves = 0
+
+
+def dies(*given) -> None:
+    """Die at the second save: `dies_in` is the function of `elastic` that does not return."""
+    global saves
+    saves += 1
+    if saves == 2:
+        os.kill(os.getpid(), 9)
+    whole(*given)
+
+
+if "dies_in" in asked:
+    whole = getattr(elastic, asked["dies_in"])
+    setattr(elastic, asked["dies_in"], dies)
+
 data = elastic.ShardedDataset(range(asked["samples"]), **asked.get("data", {}))
 model = elastic.load() or {"seen": [], "weights": 0.0}
 start = len(model["seen"])

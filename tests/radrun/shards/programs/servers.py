@@ -44,7 +44,7 @@ def serve() -> None:
 
 
 def train() -> None:
-    if os.environ["RADRM_TASK"] == "0":
+    if os.environ["ROLE_RANK"] == "0":
         elastic.load()
     deadline = time.monotonic() + 30
     client = socket.socket(socket.AF_UNIX)
