@@ -11,6 +11,8 @@ The files, in the order in which they may import one another:
     cluster       jobs that share a cluster
     shared        one job alone, and forty
     rows          published, reached, assumed
+    real_training the training of `real`
+    real          a real training that grows and shrinks
     page          docs/reproduction-elastic.md
     __main__      the command
 """
