@@ -13,6 +13,8 @@ The files, in the order in which they may import one another:
     stepped       the planners themselves under Scheduler.step
     gpus          our own rule beside fixed sizes
     rows          published, reached, assumed
+    real_training the training of `real`
+    real          a real training that grows and shrinks
     page          docs/reproduction-elastic.md
     __main__      the command
 """

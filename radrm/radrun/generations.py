@@ -238,6 +238,10 @@ class Supervisor:
     def _finish_stop(self) -> None:
         """Kill what is late; when nothing lives any more, do what the stop was for."""
         present = self._present
+        if present.only_servers_left and not present.servers_asked:
+            present.servers_asked = True  # they serve until somebody ends them
+            present.send(signal.SIGTERM)
+            present.kill_s = min(present.kill_s, self._clock() + _PATIENCE_S)
         late = self._clock() >= present.kill_s
         if late and not present.ended:
             self._hub.halt()

@@ -149,10 +149,25 @@ class Service:
             raise BookError(f"radrun does not know the request {str(what)[:40]!r}")
 
     def _take(self, member: Member, message: Message) -> Message | None:
+        if self._left:
+            return {"leave": True}
+        deals = self._boundary is None or self._between_shards
+        return self._dealing.take(member, message, deals=deals)
+
+    @property
+    def _between_shards(self) -> bool:
+        """Whether a pause finds all workers between two shards: one has to step, and so to save."""
+        boundary = self._boundary
         return (
-            {"leave": True}
-            if self._left
-            else self._dealing.take(member, message, deals=self._boundary is None)
+            boundary is not None
+            and not boundary.waiting
+            and not self._granted
+            and not any(self.book.busy(worker) for worker in self.members)
+            and all(
+                (member.waits_to or {}).get("do") == "take"
+                for member in self.members.values()
+                if member.trains
+            )
         )
 
     # ---------------------------------------------------------------- steps
@@ -320,9 +335,17 @@ class Service:
         """Answer every request whose condition has come true; an answer can make others true."""
         while True:
             self._pause()
+            paused = self._paused
             waiting = [member for member in self.members.values() if member.waits_to is not None]
-            if not [member for member in waiting if self._answered(member)]:
+            answered = [member for member in waiting if self._answered(member)]
+            if not answered and self._paused == paused:
                 return
+
+    @property
+    def _paused(self) -> tuple[Boundary | None, int]:
+        """The pause under way, and how many wait in it; an asynchronous `save` can begin one."""
+        boundary = self._boundary
+        return boundary, len(boundary.waiting) if boundary is not None else 0
 
     def _pause(self) -> None:
         """Let go those that wait too early; tell all to save when all wait."""

@@ -30,7 +30,7 @@ class Generation:
     """The workers of one placement, by role and number.
 
     `number` is radrun's own count of starts. `stop`: why it is being stopped; `kill_s`: the
-    monotonic time after which its processes are killed.
+    monotonic time after which its processes are killed. `servers_asked`: its servers have TERM.
     """
 
     def __init__(self, number: int, placement: Placement) -> None:
@@ -40,6 +40,7 @@ class Generation:
         self.ports: Ports | None = None
         self.stop: Stop | None = None
         self.kill_s = float("inf")
+        self.servers_asked = False
         self._leaders: set[int] = set()
 
     def add(self, worker: Worker) -> None:
@@ -69,6 +70,13 @@ class Generation:
             for (role, _), each in self.workers.items()
             if not is_server(role, counts)
         )
+
+    @property
+    def only_servers_left(self) -> bool:
+        """Whether all workers but servers have ended, and a server has not."""
+        counts = self.placement.roles()
+        left = [role for (role, _), each in self.workers.items() if not each.ended]
+        return bool(left) and all(is_server(role, counts) for role in left)
 
     def failed(self) -> list[Worker]:
         """The workers that have ended with an error."""

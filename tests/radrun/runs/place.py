@@ -26,8 +26,10 @@ from radrm import elastic
 samples, batch, pause_s, every = int(sys.argv[1]), int(sys.argv[2]), float(sys.argv[3]), 10
 
 def note(name, **fields):
-    line = json.dumps({"pid": os.getpid(), "generation": int(os.environ["RADRM_GENERATION"]),
-                       "rank": int(os.environ["RANK"]), **fields}) + "\\n"
+    line = json.dumps({"pid": os.getpid(), "radrun": os.getppid(),
+                       "generation": int(os.environ["RADRM_GENERATION"]),
+                       "rank": int(os.environ["RANK"]),
+                       **fields}) + "\\n"
     fd = os.open(name, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
     os.write(fd, line.encode())
     os.close(fd)
@@ -186,21 +188,18 @@ class Place:
     def seen(self) -> list[int]:
         """All samples that the surviving model has seen, along the lineage of its checkpoints.
 
-        A run of the program (a `begun` of rank 0) goes on from a step, so what others did after
-        that step is not in the model.
+        A generation goes on from a step, so what earlier ones did after it is not in the model.
         """
-        runs: dict[int, int] = {}
-        firsts: dict[int, int] = {}
-        for number, begun in enumerate(self.notes("begun")):
-            if begun["rank"] == 0:
-                firsts[number] = begun["step"]
-            runs[begun["pid"]] = max(firsts, default=number)
-        order = sorted(firsts)
+
+        def generation(note: dict[str, Any]) -> tuple[int, int]:
+            return note["radrun"], note["generation"]
+
+        begins = {generation(note): note["step"] for note in self.notes("begun")}
+        order = list(begins)
+        later = {each: [begins[other] for other in order[i + 1 :]] for i, each in enumerate(order)}
         found: list[int] = []
         for note in self.notes("steps"):
-            run = runs[note["pid"]]
-            later = [firsts[other] for other in order if other > run]
-            if all(note["step"] <= step for step in later):
+            if all(note["step"] <= step for step in later[generation(note)]):
                 found += note["samples"]
         return found
 
