@@ -53,7 +53,7 @@ def main(arguments: list[str] | None = None) -> int:
         {way: [forty(cluster, way, seed) for seed in seeds] for way in WAYS} for cluster in (A, B)
     )
     in_place = [alone(cluster, costs=IN_PLACE) for cluster in (A, B)]
-    single = [alone(cluster) for cluster in (A, B)]
+    single = alone(A), alone(B)
     shared = [*rows.one_job(*single, in_place), *rows.forty_jobs(on_a, on_b)]
     planned = rows.stepped(
         {job.name: stepped.dlrover(job) for job in (WIDE_DEEP, X_DEEP_FM)},

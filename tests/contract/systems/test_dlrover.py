@@ -89,7 +89,7 @@ def test_a_job_that_makes_no_step_yet_is_not_sampled() -> None:
     work = training(2.5, 5.7)
 
     def model(layout: Layout) -> Work:
-        found = work(layout)
+        found: Work = work(layout)
         if cluster.boot_s > begins_s:
             return found
         return Work(0.0, Layout((0.1,) * len(layout.servers), (0.1,) * len(layout.workers)))
