@@ -13,6 +13,7 @@ The files, in the order in which they may import one another:
     stepped       the planners themselves under Scheduler.step
     gpus          our own rule beside fixed sizes
     rows          published, reached, assumed
+    planned       the rows of the planners themselves
     real_training the training of `real`
     real          a real training that grows and shrinks
     page          docs/reproduction-elastic.md

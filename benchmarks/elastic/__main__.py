@@ -18,6 +18,7 @@ from benchmarks.elastic.cluster import IN_PLACE, RESTARTS, Costs
 from benchmarks.elastic.gpus import JOBS, LOADS, SIZINGS, all_served
 from benchmarks.elastic.models import WIDE_DEEP, X_DEEP_FM, A, B, Cluster
 from benchmarks.elastic.page import gpus, page
+from benchmarks.elastic.planned import planner_rows
 from benchmarks.elastic.shared import WAYS, alone, forty
 from benchmarks.sections import put_section
 from tests.paths import REPOSITORY
@@ -55,7 +56,7 @@ def main(arguments: list[str] | None = None) -> int:
     in_place = [alone(cluster, costs=IN_PLACE) for cluster in (A, B)]
     single = alone(A), alone(B)
     shared = [*rows.one_job(*single, in_place), *rows.forty_jobs(on_a, on_b)]
-    planned = rows.stepped(
+    planned = planner_rows(
         {job.name: stepped.dlrover(job) for job in (WIDE_DEEP, X_DEEP_FM)},
         [stepped.alone_h(cluster) for cluster in (A, B)],
         single,
