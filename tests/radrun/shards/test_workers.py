@@ -204,8 +204,7 @@ def test_whatever_happens_each_sample_is_in_the_model_once(farm: Farm, seed: int
     for _ in range(6):
         farm.heard.events.clear()
         farm.begin(mains(chance.randint(1, 3)), LOCKSTEP, asking(every_s=0.05, pace_s=0.004))
-        ended = farm.workers["main", 0].poll
-        wait_until(lambda: farm.heard.of("progress") or ended() is not None, "a step")
+        wait_until(lambda: farm.heard.of("progress") or farm.ended(("main", 0)), "a step")
         time.sleep(chance.random() * 0.15)
         what = chance.choice(["stop", "save", "kill", "kill all"])
         if what == "stop":
