@@ -73,13 +73,17 @@ class ElasticFolders:
         """The path of an attempt's folder."""
         return f"{self.path}/{serial}"
 
+    def exists(self, serial: int) -> bool:
+        """Return whether an attempt has a folder."""
+        return os.path.isdir(self.of(serial))
+
     def act(self, serial: int, steps: Sequence[Step], then: Callable[[Done | None], None]) -> None:
         """Take steps in an attempt's folder, and call `then` with the answers, in a thread."""
         self._pool.submit(lambda: then(act(self.of(serial), steps)))
 
     def remove(self, serial: int) -> None:
         """Remove the folder of an attempt that has ended, in a thread."""
-        if os.path.isdir(self.of(serial)):
+        if self.exists(serial):
             self._pool.submit(self._remove, self.of(serial))
 
     def remove_left(self, live: Collection[int]) -> None:
