@@ -89,8 +89,8 @@ MUTANTS = (
     Mutant(
         "a job keeps its last layout",
         _NEARCHUS,
-        "            return self._allowed(has, best, room)\n",
-        "            return None\n",
+        "return self._allowed(look.has, from_lists(note.best), look.room)",
+        "return None",
     ),
     Mutant(
         "a job grows beyond its budget",
