@@ -186,22 +186,27 @@ class Place:
         wait_until(reached, f"step {step}; {self.said()}")
 
     def seen(self) -> list[int]:
-        """All samples that the surviving model has seen, along the lineage of its checkpoints.
+        """All samples that the surviving model has seen."""
+        return seen_by(self.notes("begun"), self.notes("steps"))
 
-        A generation goes on from a step, so what earlier ones did after it is not in the model.
-        """
 
-        def generation(note: dict[str, Any]) -> tuple[int, int]:
-            return note["radrun"], note["generation"]
+def seen_by(begun: list[dict[str, Any]], steps: list[dict[str, Any]]) -> list[int]:
+    """All samples that the surviving model has seen, along the lineage of its checkpoints.
 
-        begins = {generation(note): note["step"] for note in self.notes("begun")}
-        order = list(begins)
-        later = {each: [begins[other] for other in order[i + 1 :]] for i, each in enumerate(order)}
-        found: list[int] = []
-        for note in self.notes("steps"):
-            if all(note["step"] <= step for step in later[generation(note)]):
-                found += note["samples"]
-        return found
+    A generation goes on from a step, so what earlier ones did after it is not in the model.
+    """
+
+    def generation(note: dict[str, Any]) -> tuple[int, int]:
+        return note["radrun"], note["generation"]
+
+    begins = {generation(note): note["step"] for note in begun}
+    order = list(begins)
+    later = {each: [begins[other] for other in order[i + 1 :]] for i, each in enumerate(order)}
+    found: list[int] = []
+    for note in steps:
+        if all(note["step"] <= step for step in later[generation(note)]):
+            found += note["samples"]
+    return found
 
 
 def lives(pid: int) -> bool:
