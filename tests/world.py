@@ -188,14 +188,8 @@ class World:
             )
             self.step(taken)
         elif isinstance(action, act.Resize):
-            self.step(
-                ev.Resized(
-                    at=self.now,
-                    job_id=action.job_id,
-                    serial=action.serial,
-                    target=action.target,
-                )
-            )
+            done, about = action.target, {"job_id": action.job_id, "serial": action.serial}
+            self.step(ev.Resized(at=self.now, **about, target=done, generation=action.generation))
         elif isinstance(action, act.ApplyShares):
             about = {"job_id": action.job_id, "serial": action.serial}
             self.step(ev.SharesApplied(at=self.now, **about, shares=action.shares))

@@ -28,6 +28,7 @@ from tools.defects import (
     energy,
     growing,
     planners,
+    resizes,
     rules,
     saving,
     state,
@@ -54,6 +55,7 @@ MUTANTS = (
     *energy.MUTANTS,
     *capacity.MUTANTS,
     *elasticity.MUTANTS,
+    *resizes.MUTANTS,
 )
 
 

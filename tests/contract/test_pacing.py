@@ -22,6 +22,7 @@ from radrm.core.records import (
 from radrm.core.rules import Plan
 from radrm.core.scheduler import Rules
 from radrm.core.view import View
+from radrm.core.words import Resizing
 from radrm.orders.fifo import Fifo
 from tests.contract.broken import (
     CAN_SAVE,
@@ -41,6 +42,16 @@ def move(view: View) -> Iterator[Proposal]:
     for job, attempt in view.running():
         devices = [d.uuid for d in view.devices() if d.uuid not in attempt.placement.devices]
         shares = tuple(replace(s, device=devices[0]) for s in attempt.placement.shares)
+        yield ResizeTo(job_id=job.id, placement=replace(attempt.placement, shares=shares))
+
+
+def resize(view: View) -> Iterator[Proposal]:
+    """One task more, or one less."""
+    for job, attempt in view.running():
+        first, *more = attempt.placement.shares
+        others = [d.uuid for d in view.devices() if d.uuid != first.device]
+        second = replace(first, device=others[0], task=1)
+        shares = (first,) if more else (first, second)
         yield ResizeTo(job_id=job.id, placement=replace(attempt.placement, shares=shares))
 
 
@@ -66,11 +77,14 @@ class Refusing(Watched):
 
 
 @pytest.mark.parametrize("host", [Watched, Refusing])
-@pytest.mark.parametrize("wish", [flip, move, save, preempt])
-def test_a_planner_that_never_has_enough_is_paced(host: type[Watched], wish: Any) -> None:
+@pytest.mark.parametrize("how", [Resizing.LIVE, Resizing.RESTART])
+@pytest.mark.parametrize("wish", [flip, move, resize, save, preempt])
+def test_a_planner_that_never_has_enough_is_paced(
+    host: type[Watched], wish: Any, how: Resizing
+) -> None:
     world = host(gpus(2), planners=(default_planner(), Stubborn(wish)))
     roles = (Role(count_min=1, count_max=2),)
-    job = world.submit(GIB, checkpoint=CAN_SAVE, roles=roles, requeue=True)
+    job = world.submit(GIB, checkpoint=CAN_SAVE, roles=roles, requeue=True, resizing=how)
     world.read()
     first = len(world.actions)
     for _ in range(30):
@@ -91,6 +105,20 @@ def test_a_failed_proposals_pause_grows_and_the_timer_has_the_planner_asked() ->
     assert times == [1, 3, 7, 15, 31]
     refused = [r for d in world.decisions for _, r in d.rejections if r.rule == "pause"]
     assert "because it failed: not now" in refused[0].message
+
+
+def test_a_planner_that_hears_of_failed_resizes_spins_nobody() -> None:
+    """It asks again at once, each time that it hears of a failure."""
+    world = Refusing(gpus(2), planners=(default_planner(), Stubborn(resize)))
+    world.rules.planners[1].listens = frozenset({ev.AttemptStarted, ev.ActionFailed})  # type: ignore[misc]
+    world.submit(GIB, roles=(Role(count_min=1, count_max=2),))
+    times = []
+    for _ in range(40):
+        before = len([a for a in world.actions if isinstance(a, act.Resize)])
+        world.pass_time(1.0)
+        asked = len([a for a in world.actions if isinstance(a, act.Resize)]) - before
+        times += [world.boot_s - 1000.0] * asked
+    assert times == [1, 3, 7, 15, 31]
 
 
 def test_an_edit_lets_what_failed_be_tried_at_once() -> None:

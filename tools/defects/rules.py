@@ -86,7 +86,7 @@ MUTANTS = (
     Mutant(
         "shares that a server cannot set are asked for again and again",
         "constraints/proposal.py",
-        "why = state.nodes.find(share.node).shares_refused or attempt.shares_refused",
+        "why = attempt.shares_refused or (None if divides else node.shares_refused)",
         "why = None",
     ),
     Mutant(

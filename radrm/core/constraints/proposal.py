@@ -163,8 +163,12 @@ def _check_shares(state: State, job: Job, attempt: Attempt, proposal: SetShares)
         fixed_memory = _refuse_memory(job, attempt, proposal.shares)
         if fixed_memory is not None:
             return fixed_memory
+    # `radrun` gives each task its CPUs also where no control group limits them, but no weight.
+    weights = {s.cpu_weight for s in (*proposal.shares, *attempt.placement.shares)}
+    divides = job.spec.resizing is Resizing.LIVE and len(weights) == 1
     for share in proposal.shares if changes_cpus(attempt, proposal.shares) else ():
-        why = state.nodes.find(share.node).shares_refused or attempt.shares_refused
+        node = state.nodes.find(share.node)
+        why = attempt.shares_refused or (None if divides else node.shares_refused)
         if why is not None:
             return Refusal("shares", why, share.device)
     return refuse_caps(proposal.shares) or refuse_bookings(state, job, wanted)

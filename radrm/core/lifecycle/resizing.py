@@ -79,10 +79,12 @@ def end_resize(
     if usage:
         attempt = state.put_attempt(replace(attempt, usage=merged(attempt.usage, usage)))
     occupy(state, job, attempt, placement, new=())
+    now_s = state.step.now.boot_s
     for uuid in _devices(more):
         ledger = state.ledgers.get(uuid)  # None: missing since a restart
         if ledger is not None and job.id in ledger.holdings:
-            ledger.holdings[job.id].grow_again(state.step.now.boot_s)
+            ledger.holdings[job.id].grow_again(now_s)
+            ledger.load.warm_up(now_s)  # its tasks work only now
 
 
 def _new_shares(before: Placement, then: Placement) -> list[Share]:

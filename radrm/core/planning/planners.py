@@ -53,6 +53,11 @@ REQUESTS: dict[type[Proposal], str] = {
 controller sets them at every interval."""
 _ENDS = (Preempt, Migrate, ResizeTo)
 """Those that can end the attempt. Who asked for it becomes the reason."""
+_NO_GROWTH = Refusal(
+    "planner",
+    'no planner here grows jobs, or none says so; set planner = ["auto", "elastic"], or use '
+    "radrm resize",
+)
 
 Apply = Callable[[State, Proposal], None]
 
@@ -233,6 +238,8 @@ class Planners:
 
     def explain_size(self, job: Job) -> list[Refusal]:
         """Return the reasons of the planners in use for the size of a running job."""
+        if not any(hasattr(planner, "why_size") for planner in self.in_use()):
+            return [_NO_GROWTH]
         return self._reasons(job, "why_size")
 
     def _reasons(self, job: Job, question: str) -> list[Refusal]:

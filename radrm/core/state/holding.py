@@ -90,8 +90,10 @@ class Holding:
         return False
 
     def grow_again(self, now_s: float) -> None:
-        """Note that more tasks of the attempt have come here, whose memory will grow."""
+        """Note that tasks of the attempt have come here now, whose memory will grow."""
         self.settled, self.grew_s = False, now_s
+        if not self.peak_mib:
+            self.since_s = now_s  # the device was only reserved until now
 
     def recall(self, usage: Usage, now_s: float) -> None:
         """Continue the figures that an earlier daemon recorded.

@@ -62,6 +62,9 @@ LOOK_S = 1.0
 RELEASE_S = 5.0
 """Real seconds for which an attempt may be seen on a GPU that it has given back."""
 
+_MOST_EARLIER = 100
+"""Generations whose files are removed at once: those since the last resize that has worked."""
+
 
 @dataclass(slots=True)
 class _Known:
@@ -289,6 +292,9 @@ class Resizes:
             log.warning("job %d keeps its tasks: %s", action.job_id, known.failed)
             return ev.ActionFailed(at=now, action=action, reason=known.failed)
         serial, target = action.serial, action.target
+        self._site.elastic.act(
+            serial, [("drop", *_files_before(action.generation))], lambda _: None
+        )
         return ev.Resized(
             at=now,
             job_id=action.job_id,
@@ -327,6 +333,13 @@ class Resizes:
         if None not in memory:
             mib = max(each for each in memory if each is not None)
             self._launcher.set_memory(serial, mib, most_memory_of(job))
+
+
+def _files_before(generation: int) -> list[str]:
+    """The files of earlier generations, which mean nothing once this one runs."""
+    kinds = names.placement, names.begun, names.resized
+    earlier = range(max(1, generation - _MOST_EARLIER), generation)
+    return [name(number) for number in earlier for name in kinds]
 
 
 def _is_ours(text: object) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from radrm.core.records import Attempt, Job, Role
 from radrm.core.view import View
+from radrm.core.words import Resizing
 from radrm.planners.elasticity.notes import Note
 
 WAITS = 0.1
@@ -26,7 +27,10 @@ def more_cpus(
     if note.workers not in note.sizes or note.measured_s(view.now.boot_s) < settle_s:
         return None
     node = next((use.node for use in view.nodes() if use.node.name == node_of(attempt)), None)
-    if attempt.shares_refused is not None or (node is not None and node.shares_refused is not None):
+    # `radrun` divides the CPUs of a job also on a server that limits none.
+    unlimited = node is not None and node.shares_refused is not None
+    live = job.spec.resizing is Resizing.LIVE
+    if attempt.shares_refused is not None or (unlimited and not live):
         return None
     if note.most_cpus is not None:
         most = min(most, note.most_cpus)

@@ -17,8 +17,8 @@ other one; it needs no restart, either. The paper gives no order.
 
 A change has gained if the job is faster by `least_gain` than after the last one that has. After
 `patience` changes without gain the job returns to its fastest layout, and keeps it until it ends.
-(The paper: "until no further improvements can be achieved".) While nothing can change, because no
-CPU is free, nothing is counted.
+(The paper: "until no further improvements can be achieved".) It also returns there when nothing
+else can change. While nothing can change, because no CPU is free, nothing is counted.
 
 A network that nobody reports counts as free.
 
@@ -186,7 +186,7 @@ class Nearchus(Steering):
         uses = [sum(servers) + sum(workers) for _, servers, workers in note.samples]
         if not all(is_stable(of, self.samples, self.most_variation) for of in (speeds, uses)):
             return None
-        layout = self._decide(look, note)
+        layout = self._decide(look, note) or self._back(look, note)
         return None if layout is None else Wish(layout)
 
     def _sample_network(self, look: Look, note: JobNote) -> None:
@@ -226,6 +226,12 @@ class Nearchus(Steering):
         if any(self._is_saturated(samples) for samples in note.network):
             return None if note.fixed else self._allowed(has, with_server(has, span.servers), room)
         return self._allowed(has, with_worker(has, span.workers), room)
+
+    def _back(self, look: Look, note: JobNote) -> Layout | None:
+        """Return the fastest layout, if the job has another one and nothing else can change."""
+        if not note.misses or note.best is None:
+            return None
+        return self._allowed(look.has, from_lists(note.best), look.room)
 
     def _judge(self, note: JobNote, has: Layout) -> None:
         """Compare this layout with the best one."""

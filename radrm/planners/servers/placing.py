@@ -1,8 +1,8 @@
 """From a layout to a placement of a running job, within the CPUs that are free.
 
-A task stays on its node while there is room. Else it goes to the node with the most free CPUs, and
-is started anew there. If it fits nowhere, the tasks of its node grow by what is free, in
-proportion.
+A new task goes to the node with the most free CPUs. It stays there while there is room; else it
+goes to another node, and is started anew there. If it fits nowhere, the tasks of its node grow by
+what is free, in proportion.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from math import floor, inf
 
 from radrm.core.planning.sizing import find_size, with_cpus
-from radrm.core.records import Attempt, Job, Placement, Refusal, Role, Share
+from radrm.core.records import Attempt, Job, Placement, Refusal, Role
 from radrm.core.rules import Policy
 from radrm.core.view import View
 from radrm.core.words import Resizing
@@ -129,50 +129,57 @@ def placed(
         found = find_size(view, policy, instead, wishing, attempt, counts)
     if isinstance(found, Refusal):
         return found
-    rooms = _rooms(view, job, attempt.placement)
-    found = _within(rooms, job, attempt.placement, _spread(rooms, laid_out(found, wish)))
+    room, before = rooms(view, job, attempt.placement), attempt.placement
+    found = _within(room, job, before, spread(room, laid_out(found, wish), before))
     return view.refuse_on_nodes(job, found) or found
 
 
-def _rooms(view: View, job: Job, before: Placement) -> dict[str, float]:
-    """Return the CPUs that each node has for all tasks of a job. A node of unknown size is left
-    out."""
+def rooms(view: View, job: Job, before: Placement | None = None) -> dict[str, float]:
+    """Return the CPUs that each node has for all tasks of a job, which now has `before`.
+
+    A node of unknown size is left out.
+    """
     least = {role.name: role.needs.cpus or 0.0 for role in job.spec.roles}
     found = {use.node.name: use.cpus_free for use in view.nodes() if use.cpus_free is not None}
-    for share in before.shares:
+    for share in before.shares if before is not None else ():
         if share.node in found:
             found[share.node] += max(share.cpus or 0.0, least[share.role])
     return found
 
 
-def _spread(rooms: Mapping[str, float], wanted: Placement) -> Placement:
-    """Return a placement in which the tasks that their nodes have no room for are on others."""
-    left, moved = dict(rooms), dict[tuple[str, int], str]()
-    homeless: list[Share] = []
-    for share in sorted(wanted.shares, key=lambda s: (s.role, s.task)):
-        cpus = share.cpus or 0.0
-        if cpus <= left.get(share.node, inf) + _ROUNDING:
-            if share.node in left:
-                left[share.node] -= cpus
-        else:
-            homeless.append(share)
-    for share in sorted(homeless, key=lambda s: -(s.cpus or 0.0)):
-        node = max(left, key=lambda name: (left[name], name == share.node, name))
-        if left[node] >= (share.cpus or 0.0):
-            moved[share.role, share.task] = node
-        left[moved.get((share.role, share.task), share.node)] -= share.cpus or 0.0
-    shares = tuple(replace(s, node=moved.get((s.role, s.task), s.node)) for s in wanted.shares)
+def spread(
+    room: Mapping[str, float], wanted: Placement, before: Placement | None = None
+) -> Placement:
+    """Return a placement on nodes with room: a new task goes to the one with the most free CPUs.
+
+    A task of `before` stays where it is, if there is room. As the papers' clusters do, for the
+    network of a node is shared by its tasks.
+    """
+    left, nodes = dict(room), nodes_of(wanted)
+    present = set(nodes_of(before)) if before is not None else set()
+    cpus = {(share.role, share.task): share.cpus or 0.0 for share in wanted.shares}
+    homeless: list[tuple[str, int]] = []
+    for task, node in sorted(nodes.items()):
+        if task not in present or cpus[task] > left.get(node, inf) + _ROUNDING:
+            homeless.append(task)
+        elif node in left:
+            left[node] -= cpus[task]
+    for task in sorted(homeless, key=lambda each: (-cpus[each], each)) if left else ():
+        most = max(left, key=lambda name: (left[name], name == nodes[task]))
+        if task not in present or left[most] >= cpus[task]:
+            nodes[task] = most
+        if nodes[task] in left:
+            left[nodes[task]] -= cpus[task]
+    shares = tuple(replace(s, node=nodes[s.role, s.task]) for s in wanted.shares)
     return replace(wanted, shares=shares)
 
 
-def _within(
-    rooms: Mapping[str, float], job: Job, before: Placement, wanted: Placement
-) -> Placement:
+def _within(room: Mapping[str, float], job: Job, before: Placement, wanted: Placement) -> Placement:
     """Return a placement in which no node has more CPUs of tasks than it can give this job."""
     least = {role.name: role.needs.cpus or 0.0 for role in job.spec.roles}
     has = {(s.role, s.task): s.cpus or 0.0 for s in before.shares}
     cpus: dict[tuple[str, int], float] = {}
-    for node, most in rooms.items():
+    for node, most in room.items():
         here = {(s.role, s.task): s.cpus or 0.0 for s in wanted.shares if s.node == node}
         if sum(here.values()) <= most + _ROUNDING:
             continue

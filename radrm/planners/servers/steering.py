@@ -50,8 +50,10 @@ from radrm.planners.servers.placing import (
     layout_of,
     nodes_of,
     placed,
+    rooms,
     sized,
     span_of,
+    spread,
 )
 
 FIXED = "has no load hook"
@@ -259,7 +261,7 @@ class Steering(OrderPolicy):
             found = find_placement(view, self.policy, sized(job, layout), None).placement
             if found is None:
                 continue
-            found = laid_out(found, Wish(layout))
+            found = spread(rooms(view, job), laid_out(found, Wish(layout)))
             if view.refuse_on_nodes(job, found) is None:
                 return found
         return None

@@ -10,6 +10,7 @@ from radrm.core import actions as act
 from radrm.core import events as ev
 from radrm.core.decision import Decision
 from radrm.core.lifecycle.pending import limit_s
+from radrm.core.planning.requests import Requested
 from radrm.core.proposals import (
     Migrate,
     Preempt,
@@ -37,6 +38,7 @@ from radrm.core.words import (
     CheckpointKind,
     JobState,
     ReservationKind,
+    Resizing,
     StopReason,
 )
 from tests.world import GIB, World
@@ -45,6 +47,7 @@ CORE = CoreSettings(
     smact_warm_s=0,
     smact_after_exit_s=0,
     action_limit_s=60.0,
+    resize_limit_s=90.0,
     checkpoint_limit_s=120.0,
     unkillable_s=90.0,
     estimate_limit_s=100.0,
@@ -69,6 +72,10 @@ class Mute(World):
         self.server = server
         self.processes: dict[int, int] = {}
         """The job of each attempt whose processes may run, by serial: the truth."""
+        self.uses: dict[int, set[str]] = {}
+        """The devices that the processes of each attempt may use, by serial: the truth."""
+        self.resizes: dict[tuple[int, int], set[str] | None] = {}
+        """What was used before each resize, by serial and generation; None: it is answered."""
         self.reports: list[ev.Event] = []
         """All that was ever said about attempts. It may be said again."""
         self.reasons: dict[int, StopReason] = {}
@@ -81,14 +88,32 @@ class Mute(World):
     # ------------------------------------------------------------- the host
 
     def step(self, event: ev.Event) -> Decision:
+        self._answered(event)
         if isinstance(event, ev.AttemptEvent):
             self.reports.append(event)
             if isinstance(event, (ev.AttemptEnded, ev.LaunchVoided)):
                 self.processes.pop(event.serial, None)
         return super().step(event)
 
+    def _answered(self, event: ev.Event) -> None:
+        """Note what an attempt uses after the first answer to a resize of it."""
+        action = event.action if isinstance(event, ev.ActionFailed) else event
+        if not isinstance(action, (ev.Resized, act.Resize)):
+            return
+        key = action.serial, action.generation or 0
+        before = self.resizes.get(key)
+        if before is not None:
+            self.resizes[key] = None
+            done = isinstance(event, ev.Resized)
+            self.uses[action.serial] = set(action.target.devices) if done else before
+
     def _do(self, action: act.Action) -> None:
+        key = (action.serial, action.generation) if isinstance(action, act.Resize) else None
+        if isinstance(action, act.Resize) and key is not None and key not in self.resizes:
+            self.resizes[key] = self.uses[action.serial]
+            self.uses[action.serial] = self.uses[action.serial] | set(action.target.devices)
         if isinstance(action, act.Launch):
+            self.uses[action.serial] = set(action.placement.devices)
             twice = [serial for serial, job_id in self.processes.items() if job_id == action.job_id]
             assert not twice, f"job {action.job_id} runs twice"
             self.processes[action.serial] = action.job_id
@@ -155,7 +180,9 @@ class Mute(World):
 
     # ------------------------------------------------------------- moves of people and planners
 
-    def hand_in(self, saves: str, requeue: bool, limit: float | None, estimating: bool) -> None:
+    def hand_in(
+        self, saves: str, requeue: bool, limit: float | None, estimating: bool, how: Resizing
+    ) -> None:
         self.submit(
             4 * GIB,
             smact=0.1,
@@ -164,6 +191,7 @@ class Mute(World):
             checkpoint=Checkpoint(CheckpointKind(saves), cost_s=5.0),
             requeue=requeue,
             time_limit_s=limit,
+            resizing=how,
         )
 
     def command(self, number: int, what: str) -> None:
@@ -203,18 +231,23 @@ class Mute(World):
         self.step(ev.PlanReady(at=self.now, planner="x", version=version, proposals=(wanted,)))
 
     def ask(self, number: int, where: int | None) -> None:
-        """A user asks a job to save its work, or to move."""
+        """A user asks a job to save its work, to move, or (9) to have another size."""
         job = pick([j for j in self.jobs.values() if not j.state.final], number)
         if job is None:
             return
         about = {"at": self.now, "job_id": job.id, "by": "ada"}
-        event: ev.CheckpointRequested | ev.MigrateRequested
+        event: Requested
         event = ev.CheckpointRequested(**about)  # type: ignore[arg-type]
-        if where is not None:
+        if where == 9:
+            attempt = self.live(job)
+            present = len(attempt.placement.shares) if attempt is not None else 1
+            event = ev.ResizeRequested(**about, counts=(("main", 3 - present),))  # type: ignore[arg-type]
+        elif where is not None:
             device = self.server[where].uuid if where < len(self.server) else None
             event = ev.MigrateRequested(**about, device=device)  # type: ignore[arg-type]
         refusal = self.scheduler.refuse_request(event)
-        asked = [a for a in self.step(event).actions if isinstance(a, act.TakeCheckpoint)]
+        kinds = act.TakeCheckpoint, act.Resize
+        asked = [a for a in self.step(event).actions if isinstance(a, kinds)]
         assert (refusal is None) is bool(asked), refusal
 
     def see(self, number: int, gone: bool) -> None:
@@ -228,6 +261,7 @@ class Mute(World):
 
     def check(self) -> None:
         self.every_reservation_has_a_living_reason()
+        self.no_device_is_given_on_before_its_tasks_have_ended()
         self.every_action_has_an_end(self.scheduler, self.decisions[-1].wake_at)
         self.no_reason_of_a_stop_is_weaker_than_before()
         self.nothing_that_was_saved_is_forgotten()
@@ -243,6 +277,13 @@ class Mute(World):
             assert set(ledger.reservations) == there
             live = {a.job_id for a in state.attempts.values() if uuid in a.devices}
             assert set(ledger.holdings) == live
+
+    def no_device_is_given_on_before_its_tasks_have_ended(self) -> None:
+        for serial, job_id in self.processes.items():
+            attempt = self.live(job_id)
+            if attempt is not None and attempt.serial == serial:
+                kept = {r.device for r in self.stored.values() if r.job_id == job_id}
+                assert self.uses[serial] <= kept, attempt
 
     def reasons_of(self, reservation: Reservation) -> Sequence[str]:
         job = self.jobs[reservation.job_id or 0]
@@ -261,7 +302,9 @@ class Mute(World):
         for job, attempt in scheduler.state.running():
             kinds = [pending.kind for pending in attempt.pending]
             assert len(kinds) == len(set(kinds))
-            assert (attempt.target is not None) is (ActionKind.RESIZE in kinds)
+            resizes = attempt.target is not None and attempt.stop is None
+            assert (ActionKind.RESIZE in kinds) >= resizes
+            assert attempt.target is not None or ActionKind.RESIZE not in kinds
             if job.state is JobState.RUNNING and job.target is not None:
                 assert ActionKind.CHECKPOINT in kinds
             if job.state is JobState.LAUNCHING:

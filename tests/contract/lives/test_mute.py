@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from radrm.core.records import Device
 from radrm.core.rules import Planner
-from radrm.core.words import DeviceKind
+from radrm.core.words import DeviceKind, Resizing
 from radrm.planners.slots import Slots
 from radrm.policies.magm import Magm
 from tests.contract.lives.mute import PROPOSALS, Mute
@@ -29,6 +29,7 @@ submits = move(
     requeue=st.booleans(),
     limit=st.sampled_from([None, None, 200.0]),
     estimating=st.sampled_from([False, False, True]),
+    how=st.sampled_from([Resizing.LIVE, Resizing.LIVE, Resizing.RESTART, Resizing.NONE]),
 )
 proposes = move(
     Mute.propose, number=numbers, what=st.sampled_from(PROPOSALS), where=st.integers(0, 2)
@@ -50,7 +51,7 @@ moves = st.one_of(
     move(Mute.answer, number=numbers, well=st.booleans()),
     move(Mute.answer, number=st.just(0), well=st.booleans()),
     move(Mute.command, number=numbers, what=st.sampled_from(["cancel", "requeue", "limit"])),
-    move(Mute.ask, number=numbers, where=st.sampled_from([None, 0, 1, 9])),
+    move(Mute.ask, number=numbers, where=st.sampled_from([None, 0, 1, 8, 9, 9])),
     move(Mute.see, number=numbers, gone=st.booleans()),
     move(Mute.restart),
 )

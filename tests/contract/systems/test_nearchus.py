@@ -137,6 +137,19 @@ def test_after_three_changes_without_gain_the_fastest_layout_stays() -> None:
     assert cluster.scheduler.view.remarks(job.id) == ("nearchus: settled",)
 
 
+def test_a_job_that_cannot_change_further_returns_to_its_fastest_layout() -> None:
+    def model(layout: Layout) -> Work:
+        # A third worker makes all of them slower, and there can be no fourth.
+        found = training(most=6.0)(layout)
+        return replace(found, speed=found.speed * (0.5 if len(layout.workers) == 3 else 1.0))
+
+    cluster = Cluster(nearchus(), model, 15.0)
+    job = cluster.train(roles=roles(1, 3))
+    cluster.run(4000)
+    counts = [layout.counts for layout in cluster.layouts(job)]
+    assert (1, 3) in counts and counts[-1] == (1, 2)
+
+
 def test_an_unstable_job_is_left_alone() -> None:
     steady, turn = training(), [0]
 

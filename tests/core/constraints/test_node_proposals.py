@@ -12,6 +12,7 @@ from radrm.core import events as ev
 from radrm.core.proposals import Migrate, ResizeTo, SetShares
 from radrm.core.records import LOCAL_NODE, Job, Needs, Node, Placement, Role, Share
 from radrm.core.settings import CoreSettings
+from radrm.core.words import Resizing
 from tests.core.constraints.node import NODE, booked
 from tests.core.placements import SAVES, SLICE, Passive, on, propose, refused, server, start
 from tests.world import GIB, World, gpus
@@ -106,12 +107,23 @@ def test_a_server_that_cannot_set_shares_is_not_asked() -> None:
     """A share that failed was asked for, and logged, at every interval."""
     why = "no control group can be made"
     world = World(gpus(1), planners=(Passive(),), node=replace(NODE, shares_refused=why))
-    job = start(world, world.submit(GIB), on("GPU-0"))
+    job = start(world, world.submit(GIB, resizing=Resizing.NONE), on("GPU-0"))
     refusal = propose(world, caps(world, job, 1.0))
     assert refusal is not None and (refusal.rule, refusal.message) == ("shares", why)
     assert not [a for a in world.actions if isinstance(a, act.ApplyShares)]
     world.see_nodes(NODE)
     assert propose(world, caps(world, job, 1.0)) is None
+
+
+def test_the_cpus_of_tasks_are_divided_by_their_launcher_on_any_server() -> None:
+    world = World(gpus(2), planners=(Passive(),), node=replace(NODE, shares_refused="no group"))
+    job = start(world, world.submit(GIB, cpus=2), Placement((share(cpus=2.0),), SLICE))
+    assert propose(world, caps(world, job, 1.0)) is None
+    attempt = world.live(job)
+    assert attempt is not None
+    weighed = tuple(replace(share, cpu_weight=2.0) for share in attempt.placement.shares)
+    refusal = propose(world, SetShares(job_id=job.id, shares=weighed))
+    assert refusal is not None and refusal.message == "no group", "it cannot weigh them"
 
 
 @pytest.mark.parametrize("passing", [False, True])

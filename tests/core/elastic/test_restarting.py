@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from radrm.core import actions as act
 from radrm.core import events as ev
 from radrm.core.proposals import Preempt, ResizeTo, Start
-from radrm.core.records import Checkpoint, Exit, Needs, Node, Progress, Role
+from radrm.core.records import Checkpoint, Exit, Needs, Node, Placement, Progress, Role, Share
 from radrm.core.words import CheckpointKind, JobState, ReservationKind, Resizing
 from tests.core.actions.silent import each_restart
 from tests.core.elastic.workers import failed, held, live, resize, restarting, workers
-from tests.core.placements import CORE, SAVES, Passive, on, propose, start
+from tests.core.placements import CORE, SAVES, SLICE, Passive, on, propose, start
 from tests.world import GIB, World, gpus
 
 
@@ -107,6 +109,18 @@ def test_a_cancel_gives_the_target_up() -> None:
     assert held(world) == {"GPU-0"}
     world.end(1, signal=15)
     assert world.state(1) is JobState.CANCELLED and not held(world)
+
+
+def test_a_job_without_a_gpu_does_not_count_against_itself() -> None:
+    settings = replace(CORE, gpuless_at_once=1)
+    world = World(gpus(1), planners=(Passive(),), settings=settings)
+    roles = (Role(count_max=2, needs=Needs(gpus=0)),)
+    job = world.submit(roles=roles, checkpoint=SAVES, resizing=Resizing.RESTART)
+    one = Placement((Share(None),), SLICE)
+    start(world, job, one)
+    both = replace(one, shares=(*one.shares, Share(None, task=1)))
+    assert propose(world, ResizeTo(job_id=1, placement=both)) is None
+    assert live(world).placement == both and live(world).number == 2
 
 
 def test_a_full_node_has_room_for_the_jobs_own_cpus() -> None:

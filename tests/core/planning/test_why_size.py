@@ -49,6 +49,13 @@ def test_the_planner_that_resizes_is_asked_and_others_are_not() -> None:
     assert found == [("grows", "gain", "job 1 gains too little")]
 
 
+def test_without_such_a_planner_the_setting_is_named() -> None:
+    world = World(gpus(4))
+    job = world.submit(30 * GIB, smact=0.5, roles=WORKERS, resizing=Resizing.LIVE)
+    (found,) = world.scheduler.why_size(job.id, world.now)
+    assert 'planner = ["auto", "elastic"]' in found.message
+
+
 def test_a_job_of_a_fixed_size_needs_no_reason() -> None:
     _, found = reasons(lambda job: [Refusal("gain", "no")], roles=(Role(),), resizing=Resizing.NONE)
     assert found == []

@@ -39,12 +39,13 @@ class ElasticHome(DaemonHome):
         return job
 
     def resize(self, job: int, gpus: int) -> None:
-        """Ask for another size. GPUs take no task before they are read, as after a restart."""
+        """Ask for another size. GPUs take no task before they are read, and their SM activity is
+        measured."""
 
         def accepted() -> bool:
             (found,) = self.ask("resize", jobs=[str(job)], gpus=gpus)
             error = found.get("error") or ""
-            assert not error or "read" in error, found
+            assert not error or "read" in error or "SM activity" in error, found
             return not error
 
         wait_until(accepted, "the GPUs to be read")

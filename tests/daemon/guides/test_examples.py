@@ -53,6 +53,7 @@ def home(home: DaemonHome) -> DaemonHome:
     home.environment["PATH"] = f"{stand_ins}:{home.environment['PATH']}"
     put(home, "python", TRAINING.format(name="python", gpus=1))
     put(home, "torchrun", TRAINING.format(name="torchrun", gpus=2))
+    put(home, "radrun", TRAINING.format(name="radrun", gpus=1))
     put(home, "conda", '#!/bin/sh\necho "conda $*"\n')
     # The published form runs in a login shell, whose own files say where conda is.
     (home.folder / ".bash_profile").write_text(f"PATH='{home.environment['PATH']}'\n")

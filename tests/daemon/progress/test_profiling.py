@@ -78,3 +78,15 @@ def test_a_job_that_cannot_be_probed_says_why(mixed: DaemonHome) -> None:
     done = mixed.radrm("profile", "many.rad")
     assert done.returncode != 0
     assert done.stderr == "radrm: many.rad: a probe takes no --array; profile a copy without it\n"
+    mixed.file("roles.rad", "#!/bin/bash\n#RAD --role=ps:1,gpus=1 --role=worker:1\nradrun x\n")
+    assert "a probe takes no --role" in mixed.radrm("profile", "roles.rad").stderr
+
+
+def test_a_job_with_ranges_is_probed_at_a_fixed_size(mixed: DaemonHome) -> None:
+    ranges = "--gpus=1-2 --cpus=0.5-1 --memory=100M-1G --checkpoint=signal"
+    text = TRAIN.format(more=" --loss-k 3").replace("exec", f"#RAD {ranges}\nexec")
+    mixed.file("a.rad", text)
+    (found,) = mixed.json("profile", "a.rad", "--gpu-type=v100")
+    assert found["why"] is None and found["gpus"] == 1
+    probe = mixed.job(1)
+    assert (probe["roles"], probe["cpus"], probe["memory_mib"]) == ([], 0.5, 100)

@@ -14,6 +14,7 @@ from radrm.core.rules import Plan
 from radrm.core.view import View
 from radrm.core.words import CheckpointKind, JobState
 from radrm.daemon.progress import MOST_AT_END, MOST_AT_ONCE, MOST_KEPT, MOST_MORE, Dropped, Reports
+from radrm.host.progress.reports import MOST_TASKS
 from tests.world import GIB, World, default_planner, gpus
 
 
@@ -241,3 +242,32 @@ def test_adopted_attempts_get_their_sockets(place: Place) -> None:
 def test_a_datagram_without_a_known_key_is_no_report(place: Place) -> None:
     place.send(place.run(), b"", b"color=1")
     assert place.look() == [] and place.reports.dropped(1) is None
+
+
+def test_the_use_of_tasks_is_remembered_and_causes_no_event(place: Place) -> None:
+    job = place.run()
+    place.send(job, b"use.main.0=1,10\nuse.main.1=2,20", b"use.main.0=3,30")
+    assert place.look() == []
+    uses = place.reports.uses(1)
+    assert [(use.number, use.cpu_s, use.memory_mib) for use in uses] == [(0, 3.0, 30), (1, 2.0, 20)]
+    place.send(job, b"resized=2", b"use.main.0=0,5")
+    assert place.look() == []
+    assert place.reports.resized() == {1} and place.reports.resized() == set()
+    assert [use.memory_mib for use in place.reports.uses(1)] == [5], "other tasks run now"
+    place.reports.close(1)
+    assert place.reports.uses(1) == ()
+
+
+def test_only_so_many_tasks_are_remembered(place: Place) -> None:
+    job = place.run()
+    for role in ("a", "b"):
+        for first in range(0, 256, 16):
+            lines = [f"use.{role}.{first + n}=1,1" for n in range(16)]
+            place.send(job, "\n".join(lines).encode())
+    for _ in range(3):
+        place.look()
+    assert len(place.reports.uses(1)) == MOST_TASKS
+    place.send(job, b"use.a.0=7,7", b"use.main.999=1,1")
+    place.look()
+    assert place.reports.uses(1)[0].memory_mib == 7
+    assert place.reports.dropped(1) == Dropped(1, "'use.main.999' names no task")

@@ -327,3 +327,26 @@ def test_without_a_controller_cpus_cannot_change(host: Host) -> None:
         daemon.set_shares(SERIAL, 2.0, None)
     daemon.kill(SERIAL)
     next_of(daemon)
+
+
+GROWING = """
+import os, time
+x = bytearray(40 << 20)
+open("ready", "w").close()
+while not os.path.exists("more"):
+    time.sleep(0.01)
+y = bytearray(100 << 20)
+print("done")
+"""
+
+
+def test_a_limit_of_memory_grows_while_the_job_runs(host: Host, controllers: Controllers) -> None:
+    daemon = launch(host, controllers, *python(GROWING), memory_mib=64, memory_most_mib=256)
+    host.ready()
+    assert daemon.set_memory(SERIAL, 256, 256)
+    assert not daemon.set_memory(SERIAL, 42, 256), "it holds nearly so much"
+    (host.cwd / "more").touch()
+    ended = next_of(daemon)
+    assert isinstance(ended, Ended)
+    assert (ended.exit.code, ended.exceeded_mib) == (0, None)
+    assert daemon.set_memory(SERIAL, 64, None), "of an ended attempt there is nothing to change"

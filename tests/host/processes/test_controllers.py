@@ -286,3 +286,29 @@ def test_a_record_names_no_group_but_its_own() -> None:
 @pytest.mark.parametrize("found", [None, {}, {"limits": None}, {"limits": {"cpu": 4, "cpus": "x"}}])
 def test_a_record_without_limits(found: dict[str, object] | None) -> None:
     assert Limits.of(found, 7).as_fields() == Limits().as_fields()
+
+
+def test_a_limit_that_may_grow_holds_the_job_back_before_the_kernel_kills(group: Path) -> None:
+    (group / "memory.high").write_text("max")
+    its = Limits(None, str(group), memory_mib=1000, memory_most_mib=4000)
+    assert its.apply() is None
+    assert (group / "memory.max").read_text() == str(1000 << 20)
+    assert (group / "memory.high").read_text() == str(900 << 20)
+    assert Limits.of({"limits": its.as_fields()}, 7).as_fields() == its.as_fields()
+    (group / "memory.current").write_text(str(950 << 20))
+    for mib, high in ((2000, str(1800 << 20)), (4000, "max")):
+        assert limits.change_memory(str(group), mib, 4000)
+        assert (group / "memory.max").read_text() == str(mib << 20)
+        assert (group / "memory.high").read_text().startswith(high)
+    (group / "memory.events").write_text("oom 3\noom_kill 1\n")
+    assert its.exceeded_mib() == 4000, "the limit at which it died"
+
+
+@pytest.mark.parametrize(("used_mib", "lowered"), [(800, True), (950, False)])
+def test_a_limit_is_not_lowered_to_what_the_job_uses(
+    group: Path, used_mib: int, lowered: bool
+) -> None:
+    (group / "memory.max").write_text(str(2000 << 20))
+    (group / "memory.current").write_text(str(used_mib << 20))
+    assert limits.change_memory(str(group), 1000) is lowered
+    assert (group / "memory.max").read_text() == str((1000 if lowered else 2000) << 20)

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from radrm.core.records import Instant, Progress
-from radrm.host.progress.reports import MOST_BYTES, BadReport, Latest, parse
+from radrm.core.records import Instant, Progress, TaskUse
+from radrm.host.progress.reports import MOST_BYTES, BadReport, Latest, parse, parse_use
 
 NOW = Instant(100.0, 1000.0, "boot")
 LATER = Instant(160.0, 1060.0, "boot")
@@ -26,6 +26,8 @@ LATER = Instant(160.0, 1060.0, "boot")
         (b"loss=-3e-2", {"loss": -0.03}),
         (b"work_done=1\nsaved=7", {"work_done": 1.0, "saved": 7.0}),
         (b"total=0\nstep=0", {"total": 0.0, "step": 0.0}),
+        (b"data_wait=0.25\nresized=3", {"data_wait": 0.25, "resized": 3.0}),
+        (b"use.main.0=1,2", {}),
         (b"x" * 506 + b"=1\nz=1", {}),
     ],
 )
@@ -45,6 +47,8 @@ def test_a_report(datagram: bytes, values: dict[str, float]) -> None:
         (b"saved=-2", "saved=-2 is negative"),
         (b"work_done=1.01", "work_done=1.01 is not between 0 and 1"),
         (b"work_done=-0.1", "work_done=-0.1 is not between 0 and 1"),
+        (b"data_wait=1.5", "data_wait=1.5 is not between 0 and 1"),
+        (b"resized=-1", "resized=-1 is negative"),
         (b"step=11\ntotal=10", "step=11 is more than total=10"),
         (b"step=ten", "step='ten' is not a number"),
         (b"step=\x1b[31m" + b"9" * 90, "step='\\x1b[31m9999999999999999999...' is not a number"),
@@ -146,3 +150,46 @@ def test_progress_is_always_sound(reports: list[dict[str, float]]) -> None:
     if any("saved" in report for report in reports):
         last = [report["saved"] for report in reports if "saved" in report][-1]
         assert found.saved is not None and found.saved.step == last
+
+
+# ------------------------------------------------------------------ the use of tasks
+
+
+def test_the_use_of_tasks() -> None:
+    found = parse_use(b"step=1\nuse.main.0=12.5,300\n use.ps.v2.17 = 0,1,0.5\n")
+    assert found == [TaskUse("main", 0, 12.5, 300), TaskUse("ps.v2", 17, 0.0, 1, 0.5)]
+    assert parse_use(b"step=1") == []
+
+
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [
+        ("use.main=1,2", "'use.main' names no task"),
+        ("use..0=1,2", "'use..0' names no task"),
+        ("use.main.256=1,2", "'use.main.256' names no task"),
+        ("use.main.-1=1,2", "'use.main.-1' names no task"),
+        ("use.main.0001=1,2", "'use.main.0001' names no task"),
+        ("use.main.\u00b2=1,2", "'use.main.\\xb2' names no task"),
+        (f"use.{'r' * 65}.0=1,2", "'use.rrrrrrrrrrrrrrrrrrrr...' names no task"),
+        ("use.main.0=1", "'use.main.0' is not CPU_S,MIB or CPU_S,MIB,NETWORK"),
+        ("use.main.0=1,2,0,4", "'use.main.0' is not CPU_S,MIB or CPU_S,MIB,NETWORK"),
+        ("use.main.0=-1,2", "'use.main.0'='-1,2' is not a use of CPUs and memory"),
+        ("use.main.0=1,-2", "'use.main.0'='1,-2' is not a use of CPUs and memory"),
+        ("use.main.0=1e13,2", "'use.main.0'='1e13,2' is not a use of CPUs and memory"),
+        ("use.main.0=1,1e10", "'use.main.0'='1,1e10' is not a use of CPUs and memory"),
+        ("use.main.0=1,2,1.5", "'use.main.0': network 1.5 is not between 0 and 1"),
+        ("use.main.0=nan,2", "use.main.0=nan is not a finite number"),
+        ("use.main.0=x,2", "use.main.0='x' is not a number"),
+    ],
+)
+def test_a_use_that_is_dropped(line: str, reason: str) -> None:
+    with pytest.raises(BadReport) as caught:
+        parse_use(line.encode())
+    assert str(caught.value) == reason
+
+
+def test_the_wait_for_data_is_part_of_the_progress() -> None:
+    latest = Latest()
+    latest.take({"step": 5.0, "data_wait": 0.5}, NOW)
+    latest.take({"step": 6.0}, LATER)
+    assert latest.progress(LATER) == Progress(LATER, 6.0, data_wait=0.5)

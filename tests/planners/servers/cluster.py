@@ -9,7 +9,17 @@ from typing import Any
 
 from radrm.core import actions as act
 from radrm.core import events as ev
-from radrm.core.records import HostUse, Job, JobSpec, Needs, Node, Progress, Role, TaskUse
+from radrm.core.records import (
+    HostUse,
+    Job,
+    JobSpec,
+    Needs,
+    Node,
+    Placement,
+    Progress,
+    Role,
+    TaskUse,
+)
 from radrm.core.rules import Planner
 from radrm.core.words import Resizing
 from radrm.planners.servers.layout import SERVER, WORKER, Layout
@@ -46,7 +56,7 @@ class Cluster(World):
         names = ["local", *(f"node-{at}" for at in range(1, len(cpus)))]
         self.nodes = tuple(Node(name, each) for name, each in zip(names, cpus, strict=True))
         self.model, self.look_s = model, look_s
-        self.sums: dict[tuple[int, int], list[float]] = {}
+        self.sums: dict[tuple[int, Placement], list[float]] = {}
         self.steps: dict[int, float] = {}
         self.history: list[tuple[float, int, Layout]] = []
         """When each job was seen with which layout, where that differs from the one before."""
@@ -106,7 +116,7 @@ class Cluster(World):
             layout = layout_of(attempt.placement)
             work = self.model(layout)
             used = (*work.used.servers, *work.used.workers)
-            sums = self.sums.setdefault((job.id, attempt.generation), [0.0] * len(used))
+            sums = self.sums.setdefault((attempt.serial, attempt.placement), [0.0] * len(used))
             for at, cpus in enumerate(used):
                 sums[at] += cpus * self.look_s
             self.steps[job.id] = self.steps.get(job.id, 0.0) + work.speed * self.look_s

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from radrm.core.constraints.nodes import refuse_size
+from radrm.core.constraints.nodes import MEMORY, refuse_size
 from radrm.core.constraints.proposal import check
 from radrm.core.lifecycle.pending import ask
 from radrm.core.proposals import SetShares
@@ -65,6 +65,7 @@ def is_first(job: Job, role: str, task: int) -> bool:
 
 
 def _somebody_waits(state: State) -> bool:
-    """Return whether the head of a line waits for CPUs or host memory."""
+    """Return whether the head of a line waits for host memory."""
     heads = [head for line in state.waiting.lines if (head := line.head()) is not None]
-    return any(refuse_size(state, state.jobs[job_id]) is not None for job_id in heads)
+    lacks = [refuse_size(state, state.jobs[job_id]) for job_id in heads]
+    return any(refusal is not None and refusal.rule == MEMORY for refusal in lacks)

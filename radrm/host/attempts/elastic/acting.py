@@ -11,6 +11,7 @@ blocks, and an alarm ends the process. Its answers, one for each step, go to sta
     ["keep", NAME, TEXT]   write the file, unless the name is there: {"new": BOOL}
     ["put", NAME, TEXT]    write the file in place of an earlier one: {}
     ["read", NAME]         {"text": TEXT or null}
+    ["drop", NAME...]      remove these files, if they are there: {}
     ["clear"]              remove everything: {"left": NUMBER}
 
 A step that fails answers {"error": TEXT}. A file is complete when it has its name, also after a
@@ -141,6 +142,13 @@ def _read(folder: int, name: str) -> dict[str, Any]:
     return {"text": data.decode("utf-8", "replace")}
 
 
+def _drop(folder: int, *names: str) -> dict[str, Any]:
+    for name in names:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(name, dir_fd=folder)
+    return {}
+
+
 def _clear(folder: int) -> dict[str, Any]:
     return {"left": _remove_below(folder, [MOST_NAMES], _DEEPEST)}
 
@@ -175,6 +183,7 @@ _STEPS: dict[str, Callable[..., dict[str, Any]]] = {
     "keep": _keep,
     "put": _put,
     "read": _read,
+    "drop": _drop,
     "clear": _clear,
 }
 

@@ -62,6 +62,12 @@ def test_the_first_one_decides_and_a_later_text_changes_nothing(folders: Elastic
     ], "no draft is left"
 
 
+def test_files_of_the_past_are_dropped(folders: ElasticFolders) -> None:
+    folder = made(folders)
+    assert act(str(folder), [("drop", "placement-1.json", "begun-1")]) == [{}]
+    assert list(folder.iterdir()) == []
+
+
 def test_what_a_user_may_put_there_is_told_and_never_followed(folders: ElasticFolders) -> None:
     folder = made(folders)
     secret = folder.parent.parent / "secret"

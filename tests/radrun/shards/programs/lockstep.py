@@ -82,6 +82,8 @@ for count, batch in enumerate(elastic.loader(data, **asked["loader"])):
     model["seen"] += [sample for sample, weight in found if weight]
     if count + 1 == asked.get("dies_at") and str(rank) in asked["who"]:
         os.kill(os.getpid(), 9)
+    if count + 1 == asked.get("signals_at"):
+        os.kill(os.getpid(), 10)
     if asked.get("pace_s"):
         time.sleep(asked["pace_s"])
     if elastic.step(loss=1.0, every_s=asked.get("every_s")):
