@@ -81,6 +81,30 @@ def _without_radrun(options: Options) -> tuple[str, str] | None:
     )
 
 
+def smaller_ends(raw: RawOptions, script: str | None) -> str:
+    """Return what to lower in a job that is too large at its start, with the lines of its script.
+
+    As `lower the smaller end of --gpus=5-8 (line 2)`.
+    """
+    found = []
+    for name in ("gpus", "role", "cpus", "memory"):
+        given = raw.get(name)
+        for text in given if isinstance(given, list) else [given]:
+            if isinstance(text, str) and text != "0":
+                found.append(f"--{name}={text}{_line(script, name, text)}")
+    return f"lower the smaller end of {' or '.join(found)}"
+
+
+def _line(script: str | None, name: str, text: str) -> str:
+    """Return ` (line 2)` for an option of a script's `#RAD` lines, "" for one of another source."""
+    for number, line in enumerate((script or "").splitlines(), 1):
+        words = line.split()
+        given = f"--{name}={text}" in words or f" --{name} {text} " in f"{' '.join(words)} "
+        if words[:1] == ["#RAD"] and given:
+            return f" (line {number})"
+    return ""
+
+
 def roles_of(options: Options) -> tuple[Role, ...]:
     """Return the kinds of tasks of a job, each with its numbers of tasks and its needs."""
     from radrm.core.records import Needs, Role

@@ -10,6 +10,7 @@ from radrm.core.records import JobSpec, Needs, Role
 from radrm.core.words import Resizing
 from radrm.errors import RadrmError
 from radrm.jobfile.radfile import JobFile, read_job_file, wrap_command
+from radrm.jobfile.sizes import smaller_ends
 
 RADRUN = "radrun train.py\n"
 TORCHRUN = "torchrun --standalone --nproc-per-node=$RADRM_GPUS train.py\n"
@@ -161,6 +162,18 @@ def test_a_range_needs_a_way_to_another_size(options: str, message: str) -> None
     with pytest.raises(RadrmError) as caught:
         read(options, TORCHRUN)
     assert str(caught.value).startswith(f"job.rad line 2: {message}")
+
+
+def test_what_to_lower_is_named_with_its_line() -> None:
+    job = read("--gpus=5-8 --cpus 64-128", cpus="64-128", memory="9T-9T")
+    found = smaller_ends(job.raw, job.script)
+    assert found == (
+        "lower the smaller end of --gpus=5-8 (line 2) or --cpus=64-128 (line 2) or --memory=9T-9T"
+    )
+    roles = read("--gpus=0 --role=ps:4,cpus=64 --role=worker:1-3")
+    assert smaller_ends(roles.raw, roles.script) == (
+        "lower the smaller end of --role=ps:4,cpus=64 (line 2) or --role=worker:1-3 (line 2)"
+    )
 
 
 def test_an_option_of_the_command_line_is_named_as_such() -> None:

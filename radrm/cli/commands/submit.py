@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     from radrm.host.storage.paths import Paths
     from radrm.jobfile.moments import Here
+    from radrm.jobfile.radfile import JobFile
 
 _BATCH = 1000
 _NEEDS = frozenset(
@@ -122,7 +123,16 @@ def _refuse_hopeless(client: Client, results: list[dict[str, Any]]) -> None:
         ]
         for result, why in zip(batch, client.ask("check", needs=needs), strict=True):
             if why is not None:
-                result["error"] = f"{result['file'] or result['name']}: it can never run: {why}"
+                what = result["file"] or result["name"]
+                result["error"] = f"{what}: it can never run: {why}{_to_lower(result['job_file'])}"
+
+
+def _to_lower(job_file: JobFile) -> str:
+    if not job_file.options.of_tasks:
+        return ""
+    from radrm.jobfile.sizes import smaller_ends
+
+    return f"; {smaller_ends(job_file.raw, job_file.script)}"
 
 
 def _spool(spool: Spool, results: list[dict[str, Any]]) -> None:

@@ -136,7 +136,7 @@ BAD_FILES = {
     "impossible": (b"#!/bin/sh\n#RAD --gpu-memory=999G\ntrue\n", "largest here"),
     "too many": (b"#!/bin/sh\n#RAD --gpus=3\ntrue\n", "at most 2"),
     "later": (b"#!/bin/sh\n#RAD --notify=me\ntrue\n", "not available"),
-    "too large at the start": (b"#!/bin/sh\n#RAD --gpus=3-4\nradrun x.py\n", "at most 2"),
+    "too large at the start": (b"#!/bin/sh\n#RAD --gpus=3-4\nradrun x.py\n", "--gpus=3-4 (line 2)"),
     "no launcher": (b"#!/bin/sh\n#RAD --gpus=1-2\npython x.py\n", "line 2: --gpus=1-2 is a range"),
 }
 
