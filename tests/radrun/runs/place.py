@@ -38,7 +38,7 @@ data = elastic.ShardedDataset(range(samples), epochs=1, seed=7)
 step = elastic.load() or 0
 note("begun", step=step, gpu=os.environ.get("CUDA_VISIBLE_DEVICES"), cpus=elastic.cpus())
 for numbers in elastic.loader(data, global_batch=batch):
-    time.sleep(pause_s)
+    time.sleep(0.05 if os.path.exists("slow") else pause_s)
     step += 1
     note("steps", step=step, samples=numbers if elastic.weight() else [])
     wanted = elastic.step(loss=1.0 / step)
@@ -138,10 +138,13 @@ class Place:
             )
 
     def train(self, samples: int, batch: int, pause_s: float, **variables: str) -> None:
+        """Start a training. It is slow until `wait`, so that a test has the time for its acts."""
+        self.write("slow")
         self.start("train.py", str(samples), str(batch), str(pause_s), **variables)
 
     def wait(self) -> int:
-        """The exit code."""
+        """The exit code. A slow training goes on at full speed."""
+        (self.folder / "slow").unlink(missing_ok=True)
         assert self.process is not None
         return self.process.wait(PATIENCE_S)
 
