@@ -408,11 +408,12 @@ def _number(value: Any) -> float | None:
 
 
 def _modules() -> list[str]:
-    """The modules that this program has loaded, for those that start later."""
+    """The modules that this program has loaded: whole packages, then parts, the latest first."""
     found, length = [], 0
-    for name in list(sys.modules):
+    names = [name for name in reversed(list(sys.modules)) if name.isascii() and name[:1] != "_"]
+    for name in sorted(names, key=lambda name: "." in name):
         length += len(name) + 6
-        if name.isascii() and not name.startswith("__") and length < LONGEST_LINE // 2:
+        if length < LONGEST_LINE * 3 // 4:
             found.append(name)
     return found
 
