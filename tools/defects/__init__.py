@@ -12,4 +12,5 @@ The files, in the order in which they may import one another:
     capacity  defects of `andreas` and its optimizer
     elasticity  defects of the planner `elastic`
     servers  defects of `dlrover` and `nearchus`
+    shards  defects of the shard server of `radrun`
 """
