@@ -6,7 +6,7 @@
 #   make check      lint and tests, as CI runs them
 #   make bench      how fast it is, beside its limits
 #   make bench-deadlines   the published figures of due times and costs, beside ours (an hour)
-#   make bench-elastic     the published figures of elastic jobs, beside ours (a minute)
+#   make bench-elastic     the published figures of elastic jobs, beside ours (some minutes)
 #   make elastic-kills     kill what runs elastic jobs, fifty times, and count their samples (ten minutes)
 #   make mutants    break rules of the core on purpose and see that tests/core notices
 #   make gpu-test   the tests that need a real GPU (PyTorch: RADRM_GPU_TEST_PYTHON=/path/to/python)

@@ -1,6 +1,6 @@
 """Elastic jobs beside the published figures of DLRover and NEARCHUS.
 
-    python -m benchmarks.elastic           writes docs/reproduction-elastic.md: a minute
+    python -m benchmarks.elastic           writes docs/reproduction-elastic.md: some minutes
     python -m benchmarks.elastic --real    a real training that grows and shrinks
 
 The files, in the order in which they may import one another:
@@ -10,7 +10,10 @@ The files, in the order in which they may import one another:
     search        ways to find a layout: NEARCHUS, Optimus with and without a network, FA-BF
     cluster       jobs that share a cluster
     shared        one job alone, and forty
+    stepped       the planners themselves under Scheduler.step
+    gpus          our own rule beside fixed sizes
     rows          published, reached, assumed
+    planned       the rows of the planners themselves
     real_training the training of `real`
     real          a real training that grows and shrinks
     page          docs/reproduction-elastic.md

@@ -13,16 +13,22 @@ import sys
 from importlib import import_module
 from statistics import median
 
-from benchmarks.elastic import rows
+from benchmarks.elastic import rows, stepped
 from benchmarks.elastic.cluster import IN_PLACE, RESTARTS, Costs
-from benchmarks.elastic.models import A, B, Cluster
-from benchmarks.elastic.page import page
+from benchmarks.elastic.gpus import JOBS, LOADS, SIZINGS, all_served
+from benchmarks.elastic.models import WIDE_DEEP, X_DEEP_FM, A, B, Cluster
+from benchmarks.elastic.page import gpus, page
+from benchmarks.elastic.planned import planner_rows
 from benchmarks.elastic.shared import WAYS, alone, forty
 from benchmarks.sections import put_section
 from tests.paths import REPOSITORY
 
 PAGE = REPOSITORY / "docs" / "reproduction-elastic.md"
 TITLE = "DLRover and NEARCHUS beside their published figures"
+FEW = 8
+"""Seeds of the runs on GPUs: they are the slow ones."""
+FEWEST = 5
+"""Seeds of forty jobs under `Scheduler.step`."""
 HOURS = (1.0, 2.0, 4.0, 8.0)
 VARIED: tuple[tuple[str, Cluster, str, Costs], ...] = (
     ("A, Optimus", A, "optimus", RESTARTS),
@@ -48,7 +54,15 @@ def main(arguments: list[str] | None = None) -> int:
         {way: [forty(cluster, way, seed) for seed in seeds] for way in WAYS} for cluster in (A, B)
     )
     in_place = [alone(cluster, costs=IN_PLACE) for cluster in (A, B)]
-    shared = [*rows.one_job(alone(A), alone(B), in_place), *rows.forty_jobs(on_a, on_b)]
+    single = alone(A), alone(B)
+    shared = [*rows.one_job(*single, in_place), *rows.forty_jobs(on_a, on_b)]
+    planned = planner_rows(
+        {job.name: stepped.dlrover(job) for job in (WIDE_DEEP, X_DEEP_FM)},
+        [stepped.alone_h(cluster) for cluster in (A, B)],
+        single,
+        [stepped.forty(A, seed) for seed in seeds[:FEWEST]],
+        on_a,
+    )
     dlrover, checks = rows.dlrover(), rows.cluster_model()
     medians = {
         name: [
@@ -57,7 +71,10 @@ def main(arguments: list[str] | None = None) -> int:
         ]
         for name, cluster, beside, costs in VARIED
     }
-    text = page(dlrover, checks, shared, medians, HOURS)
+    names = [sizing.name for sizing in SIZINGS]
+    served = all_served(range(min(options.seeds, FEW)))
+    own = gpus(served, names, LOADS, JOBS)
+    text = page(dlrover, checks, shared, medians, HOURS, planned, own)
     print(text)
     if not options.stdout:
         put_section(PAGE, "models", text, TITLE)

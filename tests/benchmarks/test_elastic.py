@@ -6,15 +6,26 @@ from dataclasses import replace
 
 import pytest
 
-from benchmarks.elastic import limits, rows
+from benchmarks.elastic import limits, rows, stepped
 from benchmarks.elastic import recommenders as dl
 from benchmarks.elastic.__main__ import HOURS, PAGE, VARIED
 from benchmarks.elastic.cluster import IN_PLACE, TrainingJob, play
-from benchmarks.elastic.models import NETWORKS, RESNET, WIDE_DEEP, X_DEEP_FM, A, B, even
-from benchmarks.elastic.page import page, table
+from benchmarks.elastic.gpus import SIZINGS, Served, at_least, at_most, drawn, served
+from benchmarks.elastic.models import (
+    NETWORKS,
+    RESNET,
+    WIDE_DEEP,
+    X_DEEP_FM,
+    A,
+    B,
+    Recommender,
+    even,
+)
+from benchmarks.elastic.page import gpus, page, table
 from benchmarks.elastic.search import Nearchus, Seen, best_fixed, blind, rates
 from benchmarks.elastic.shared import BUDGETS, WAYS, alone, forty, steps, trace
 from radrm.planners.servers.layout import Layout
+from radrm.simulator.traces.steps import step_times
 
 
 def test_the_plans_are_those_of_table_1() -> None:
@@ -150,6 +161,59 @@ def test_the_trace_has_thirty_kinds() -> None:
     assert len({(job.network, job.budget, job.steps) for job in jobs}) == 30
     assert {job.budget for job in jobs} == {part * 100 for part in BUDGETS}
     assert {job.network for job in jobs} == set(NETWORKS)
+
+
+@pytest.mark.parametrize("job", [WIDE_DEEP, X_DEEP_FM])
+def test_the_planner_dlrover_passes_through_the_layout_of_table_2(job: Recommender) -> None:
+    run = stepped.dlrover(job)
+    speeds = [speed for _, speed in stepped.layouts(run)]
+    assert job.tuned in [layout for layout, _ in stepped.layouts(run)]
+    assert run.jct_s is not None
+    assert speeds[-1] == max(speeds)
+
+
+def test_the_planner_nearchus_takes_the_whole_cluster_where_it_helps() -> None:
+    run = stepped.alone(A, 0.8, networks=(RESNET,))["ResNet-50"]
+    assert run.jct_s is not None
+    last, _ = stepped.layouts(run)[-1]
+    assert last.total == pytest.approx(100, abs=1)
+    assert last.counts[0] > 2, "one parameter server is too few for a slow network"
+
+
+def test_the_planner_nearchus_runs_a_trace_to_its_end_within_the_budgets() -> None:
+    queue_h, time_h = stepped.forty(A, 2, count=2)
+    assert 0 <= queue_h < time_h
+
+
+def test_a_fixed_size_is_as_fast_as_the_trace_says() -> None:
+    job = next(each for each in drawn(0.5, 0) if each.gpus_max == 4)
+    steps = step_times(job)
+    assert steps is not None
+    least, most = at_least(job), at_most(job)
+    assert (least.gpus, least.elastic, least.duration_s) == (1, False, job.duration_s)
+    assert (most.gpus, most.elastic) == (4, False)
+    assert job.duration_s / most.duration_s == pytest.approx(steps.pace(4))
+
+
+def test_twice_the_load_comes_in_half_the_time() -> None:
+    slow, fast = (drawn(load, 0)[-1].submit_s for load in (0.2, 0.4))
+    assert slow == pytest.approx(2 * fast)
+
+
+def test_growing_jobs_end_sooner_than_small_ones() -> None:
+    small, _, grows, _ = (served(sizing, 0.3, 1, count=8) for sizing in SIZINGS)
+    assert grows.completion_h < 0.9 * small.completion_h
+    assert grows.resizes > 0 == small.resizes
+
+
+def test_the_section_on_gpus_has_every_way_and_load() -> None:
+    names = [sizing.name for sizing in SIZINGS]
+    found = {
+        (name, 0.5): [Served(0.1, 2.0 if at == 0 else 1.5, 1.0)] for at, name in enumerate(names)
+    }
+    text = gpus(found, names, [0.5], 8)
+    assert "| `elastic` | 0.10, 1.50 (1.50 to 1.50) |" in text
+    assert "completion time by 25 % at" in text
 
 
 def test_the_written_page_has_every_row() -> None:

@@ -151,6 +151,11 @@ class DLRover(Steering):
         rates = look.meter.rates(look.job, look.attempt)
         if rates is None:
             return None
+        if rates.steps <= 0 or note.idle:
+            # The tasks are being initialised: nothing is known of a step until there is one.
+            note.idle = rates.steps <= 0
+            look.meter.begin(look.job, look.attempt, 0.0)
+            return None
         if rates.steps < self.sample_steps and rates.seconds < self.sample_s:
             return None
         if note.changes and look.now_s - note.changed_s < self.interval_s:

@@ -30,13 +30,14 @@ class JobNote(Note):
     """What is known of a job: `stage`, and what its sample has shown (`w`, `s`, in CPUs).
 
     `quota`: the CPUs for which it was planned. `step_cpu_s`: the least CPU seconds per step that
-    each server needed with this layout.
+    each server needed with this layout. `idle`: it had made no step when it reported last.
     """
 
     stage: str = SAMPLE
     w: float | None = None
     s: float | None = None
     quota: float = 0.0
+    idle: bool = False
     step_cpu_s: list[float] = field(default_factory=list)
 
     def begin(self, attempt: Attempt) -> None:

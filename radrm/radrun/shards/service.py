@@ -15,6 +15,9 @@ asynchronous training everybody pauses for a save, or the model could hold sampl
 does not.
 
 **Stop.** It is a save after which nobody goes on.
+
+**A lost worker.** Asynchronous workers go on without it. Synchronous ones cannot: they may wait
+here for its step for ever, until `radrun` ends them and begins another generation.
 """
 
 from __future__ import annotations

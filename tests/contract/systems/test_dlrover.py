@@ -84,6 +84,25 @@ def test_a_sample_lasts_a_hundred_steps_or_a_minute() -> None:
     assert len(cluster.layout(job).servers) == 8
 
 
+def test_a_job_that_makes_no_step_yet_is_not_sampled() -> None:
+    # Building a graph takes a hundred seconds (6.3), in which next to no CPU is used.
+    work = training(2.5, 5.7)
+
+    def model(layout: Layout) -> Work:
+        found: Work = work(layout)
+        if cluster.boot_s > begins_s:
+            return found
+        return Work(0.0, Layout((0.1,) * len(layout.servers), (0.1,) * len(layout.workers)))
+
+    cluster = Cluster(dlrover(worker_limit=1), model, 400.0)
+    begins_s = cluster.boot_s + 200
+    job = cluster.train()
+    cluster.run(250)
+    assert cluster.layout(job) == SAMPLE
+    cluster.run(400)
+    assert cluster.layout(job) == Layout((16.0,) * 8, (3.0,) * 24)
+
+
 def test_at_least_a_minute_lies_between_two_changes() -> None:
     def fast(layout: Layout) -> Work:
         found = XDEEPFM(layout)

@@ -104,6 +104,17 @@ def test_it_does_not_grow_while_a_job_waits_for_cpus() -> None:
     assert cluster.layout(job).total > 20
 
 
+def test_an_efficient_job_that_waits_for_cpus_is_not_settled() -> None:
+    # Without this it adds workers that gain nothing, three times, and is small for ever.
+    cluster, job = started(training(), 30.0)
+    waiting = cluster.submit(gpus=0, cpus=20)
+    cluster.run(6000)
+    assert cluster.layout(job).counts == (1, 2)
+    cluster.cancel(waiting)
+    cluster.run(1200)
+    assert cluster.layout(job).total == pytest.approx(30.0, abs=0.01)
+
+
 def test_workers_that_cannot_use_more_are_joined_by_one_with_an_even_part() -> None:
     cluster, job = started(training(most=6.0))
     cluster.run(800)

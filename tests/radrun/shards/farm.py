@@ -138,6 +138,11 @@ class Farm:
     def ended(self, task: Task) -> bool:
         return self.workers[task].poll() is not None
 
+    def end(self) -> None:
+        """Kill all workers."""
+        for process in self.workers.values():
+            process.kill()
+
     def wait(self) -> dict[Task, int]:
         """The exit codes of the present workers, and their errors shown."""
         codes = {}

@@ -213,15 +213,14 @@ def test_whatever_happens_each_sample_is_in_the_model_once(farm: Farm, seed: int
             farm.call(farm.hub.save)
         elif what == "kill":
             chance.choice(list(farm.workers.values())).kill()
+            wait_until(lambda: farm.heard.of("lost"), "the death")
         else:
-            for process in farm.workers.values():
-                process.kill()
+            farm.end()
             farm.restart_hub()
-        if what == "save":
+        if what in ("save", "kill"):  # radrun ends the others of a synchronous job
             time.sleep(chance.random() * 0.05)
             farm.call(farm.hub.halt)
-            for process in farm.workers.values():
-                process.kill()
+            farm.end()
         farm.wait()
         assert not farm.heard.of("broken")
     farm.begin(mains(2), LOCKSTEP, asking())
