@@ -11,4 +11,5 @@ The files, in the order in which they may import one another:
     energy  defects of energy
     capacity  defects of `andreas` and its optimizer
     elasticity  defects of the planner `elastic`
+    ranges  defects of ranges and roles in job files
 """
