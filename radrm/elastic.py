@@ -110,11 +110,14 @@ class _Radrun:
         self._answers: deque[Message] = deque()
         self._data = b""
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        folder = os.open(os.path.dirname(os.path.abspath(path)), os.O_RDONLY | os.O_DIRECTORY)
-        try:  # an address holds 107 bytes
-            self._socket.connect(f"/proc/self/fd/{folder}/{os.path.basename(path)}")
-        finally:
-            os.close(folder)
+        try:
+            folder = os.open(os.path.dirname(os.path.abspath(path)), os.O_RDONLY | os.O_DIRECTORY)
+            try:  # an address holds 107 bytes
+                self._socket.connect(f"/proc/self/fd/{folder}/{os.path.basename(path)}")
+            finally:
+                os.close(folder)
+        except OSError as error:
+            raise ElasticError(f"cannot reach radrun at {path}: {error.strerror}") from None
         keys = (("task", "RADRM_TASK"), ("generation", "RADRM_GENERATION"))
         hello: Message = {key: int(os.environ.get(name) or 0) for key, name in keys}
         hello.update(do="hello", version=1, role=os.environ.get("RADRM_ROLE") or "main")
@@ -182,7 +185,8 @@ class _Alone:
             return self._deal(message["dataset"], message)
         elif what == "step":
             for name, ranges in message["read"].items():
-                self._state["datasets"][name]["consumed"] = [[0, ranges[-1][1]]]
+                if ranges:
+                    self._state["datasets"][name]["consumed"] = [[0, ranges[-1][1]]]
             self._state["step"] = message["step"]
             if self._report and "loss" in message:
                 self._report.progress(message["step"], message["total"], loss=message["loss"])
@@ -190,8 +194,8 @@ class _Alone:
             with open(_state_path(message["id"])) as file:
                 self._state = json.load(file)
         elif what == "save":
-            numbers = [int(each.split("-")[0]) for each in _checkpoints()]
-            identity = f"{max(numbers, default=0) + 1:06d}-{os.urandom(4).hex()}"
+            newest = int((message["newest"] or "0-").split("-")[0])
+            identity = f"{newest + 1:06d}-{os.urandom(4).hex()}"
             return {"write": identity, "step": self._state["step"]}
         elif what == "store":
             os.makedirs(os.path.dirname(_state_path("")), mode=0o700, exist_ok=True)
@@ -404,11 +408,12 @@ def _number(value: Any) -> float | None:
 
 
 def _modules() -> list[str]:
-    """The modules that this program has loaded, for those that start later."""
+    """The modules that this program has loaded: whole packages, then parts, the latest first."""
     found, length = [], 0
-    for name in list(sys.modules):
+    names = [name for name in reversed(list(sys.modules)) if name.isascii() and name[:1] != "_"]
+    for name in sorted(names, key=lambda name: "." in name):
         length += len(name) + 6
-        if name.isascii() and not name.startswith("__") and length < LONGEST_LINE // 2:
+        if length < LONGEST_LINE * 3 // 4:
             found.append(name)
     return found
 
@@ -644,7 +649,7 @@ def save(state: Any, write: Callable[[Any, str], Any] | None = None) -> None:
     Raises OSError, ElasticError.
     """
     job = _job()
-    answer = job.link.ask({"do": "save"})
+    answer = job.link.ask({"do": "save", "newest": next(iter(_checkpoints()), None)})
     if "write" in answer:
         answer = job.write(answer["write"], answer["step"], state, write or _write)
     job.saved = time.monotonic()

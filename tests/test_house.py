@@ -19,7 +19,7 @@ FOLDERS = ("radrm", "tests", "benchmarks", "tools")
 CODE = {".py", ".c", ".h", ""}
 """Suffixes of code; the stand-ins of programs have none."""
 
-LONGER = {"radrm/elastic.py": 700}
+LONGER = {"radrm/elastic.py": 720}
 """Files that cannot be divided: users copy this one, and programs load it by its path."""
 
 ONE_EACH = {"radrm/cli/commands"}

@@ -32,6 +32,7 @@ from tools.defects import (
     resizes,
     rules,
     saving,
+    servers,
     state,
 )
 from tools.defects.mutant import Mutant
@@ -44,6 +45,7 @@ TESTS = (
     *("tests/host/storage/test_energy_book.py", "tests/daemon/answers/test_energy.py"),
     *("tests/host/gpus/test_power_limit.py", "tests/host/gpus/nvml/test_activity.py"),
     *("tests/contract/systems/test_andreas.py", "tests/contract/systems/test_andreas_lives.py"),
+    *("tests/contract/systems/test_dlrover.py", "tests/contract/systems/test_nearchus.py"),
 )
 LIMIT_S = 300.0
 """Seconds for one run of the tests. A longer run on a busy machine proves nothing."""
@@ -58,6 +60,7 @@ MUTANTS = (
     *elasticity.MUTANTS,
     *resizes.MUTANTS,
     *ranges.MUTANTS,
+    *servers.MUTANTS,
 )
 
 

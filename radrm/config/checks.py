@@ -134,6 +134,11 @@ def contradictions(config: Config) -> list[str]:
             f"slots.length_s = {config.slots.length_s:g} while planner {own[0]!r} chooses itself "
             "who gives way: a job could start again at once; set slots.length_s = 0"
         )
+    if {"andreas", "elastic"} <= set(config.planner):
+        found.append(
+            "planner 'elastic' beside 'andreas', which chooses the numbers of GPUs itself: each "
+            "would undo what the other did; leave one of them out"
+        )
     return found
 
 

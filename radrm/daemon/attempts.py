@@ -207,7 +207,7 @@ class Attempts:
         """Check the MPS servers of a failed client: a fault of the server may have ended it."""
         failed = not isinstance(found, Ended) or found.exit.code != 0
         if self._mps is not None and failed and attempt.placement.collocation is Collocation.MPS:
-            self._mps.suspect(attempt.placement.devices)
+            self._mps.suspect(attempt.devices)
 
 
 def _saves(job: Job) -> bool:

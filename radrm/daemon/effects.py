@@ -213,7 +213,7 @@ class Effects:
             return
         owner = (action.job_id, action.serial)
         ended = ClientsEnded(serial)
-        mps.end_clients(attempt.placement.devices, owner, lambda: self._post(ended))
+        mps.end_clients(attempt.devices, owner, lambda: self._post(ended))
 
     def _send_signal(self, action: act.SendSignal) -> None:
         self._launcher.signal(self._attempt(action).serial, action.number)

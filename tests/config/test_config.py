@@ -194,6 +194,12 @@ def test_a_number_that_no_float_holds() -> None:
     assert cause == "x: core.grace_s is too large a number"
 
 
+def test_two_planners_that_choose_numbers_of_gpus_contradict() -> None:
+    (line,) = contradictions(Config(planner=("andreas", "elastic")))
+    assert "leave one of them out" in line
+    assert contradictions(Config(planner=("dlrover", "elastic"))) == []
+
+
 def test_contradictions() -> None:
     assert contradictions(Config()) == []
     mps = Config(collocation=Collocation.MPS)

@@ -212,7 +212,8 @@ def _enlarge(state: State, job: Job, attempt: Attempt, role: str) -> bool:
     found = enlarged(state, job, attempt, role)
     if isinstance(found, Job):
         drop_target(state, job)  # its old size would die there again
-        return_to_queue(state, job, memory_mib=found.memory_mib, counts=found.counts, setbacks=0)
+        larger = {"memory_mib": found.memory_mib, "counts": found.counts}
+        return_to_queue(state, state.jobs[job.id], **larger, setbacks=0)
     elif found is not None:
         finish(state, job, Trigger.FAIL, attempt, f"{attempt.reason}; {found}")
     return found is not None

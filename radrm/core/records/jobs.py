@@ -167,9 +167,13 @@ class Job:
     @property
     def gpus(self) -> int:
         """The number of GPUs with which its next attempt starts."""
-        if not self.counts:
-            return self.spec.gpus
-        return sum(self.count(role) * role.needs.gpus for role in self.spec.roles)
+        count = 0
+        for role in self.spec.roles:
+            if role.needs.gpus:
+                # Each search of a placement asks: few jobs have counts of their own.
+                tasks = self.count(role) if self.counts else role.count_min
+                count += tasks * role.needs.gpus
+        return count
 
     def count(self, role: Role) -> int:
         """Return the number of a role's tasks with which its next attempt starts."""

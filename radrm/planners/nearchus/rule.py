@@ -204,16 +204,15 @@ class Nearchus(Steering):
     # ------------------------------------------------------------- decisions
 
     def _decide(self, look: Look, note: JobNote) -> Layout | None:
-        """Return the layout that follows from stable samples; None: what the job has."""
+        """Return the layout that follows from stable samples; None if there is none to try."""
         has = look.has
         if not note.judged:
             self._judge(note, has)
         span, used = look.span, note.used
         room = max(0.0, min(look.room, self.budget - has.total))
         if note.misses >= self.patience and note.best is not None:
-            best = from_lists(note.best)
-            note.done = not best.differs(has, 0.0)
-            return self._allowed(has, best, room)
+            note.done = not from_lists(note.best).differs(has, 0.0)
+            return None
         found = reassigned(has, used, self.least_use, self.headroom, span.servers, span.workers)
         if found.differs(has, _MATTERS):
             return self._allowed(has, found, room)

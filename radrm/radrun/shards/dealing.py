@@ -20,6 +20,9 @@ from radrm.radrun.shards.members import Member
 from radrm.radrun.shards.messages import Message
 from radrm.radrun.shards.store import BadState, Store
 
+MOST_BEHIND = 1000
+"""Steps by which a rank's last report may be behind another's; ranks that train together have 1."""
+
 
 class Dealing:
     """The data of one generation."""
@@ -95,6 +98,8 @@ class Dealing:
     def round(self, member: Member, message: Message) -> Message | None:
         """Answer `round`. Raises BookError."""
         ranks = [worker for worker in self._tasks if worker[0] == member.worker[0]]
+        if self.step - member.passed > MOST_BEHIND and not self.asynchronous:
+            raise BookError("call elastic.step() after each batch on all workers, not on some")
         if member.worker not in self._opened:
             raise BookError("the worker has not opened a dataset")
         if not self._opened.issuperset(ranks):

@@ -236,19 +236,24 @@ class Service:
         elif self._boundary is not None and self._boundary.waiting.keys() & {worker}:
             return None
         elif not self._dealing.leads(worker):
-            late = any(
-                other.passed > member.passed
-                for other in self.members.values()
-                if self._dealing.leads(other.worker)
-            )
-            return {"leave": False} if late or self._saved_at >= member.passed else None
+            return self._answer_follower(member)
         elif self._writer is None:
             self._writer = worker
         if worker != self._writer or self._id:
             return None
-        self._id = self._store.new_id()
+        self._id = self._store.new_id(message.get("newest"))
         step = self._step_of(member)
         return {"write": self._id, "step": step}
+
+    def _answer_follower(self, member: Member) -> Message | None:
+        """Answer `save` of a rank that does not write, where no pause has asked for it."""
+        if self._saved_at >= member.passed:
+            return {"leave": False}
+        leaders = [other for other in self.members.values() if self._dealing.leads(other.worker)]
+        if not leaders:
+            raise BookError("the checkpoint was not saved: the first worker has ended")
+        late = any(other.passed > member.passed for other in leaders)
+        return {"leave": False} if late else None
 
     def _step_of(self, member: Member) -> int:
         """The step that a checkpoint holds if this worker writes it."""

@@ -32,9 +32,11 @@ class Store:
     def __init__(self, folder: str | os.PathLike[str]) -> None:
         self._folder = os.fspath(folder)
 
-    def new_id(self) -> str:
-        """Return an id greater than that of every state here."""
+    def new_id(self, newest: object = None) -> str:
+        """Return an id greater than that of every state here, and of the `newest` checkpoint."""
         numbers = [int(found[2]) for found in self._names()]
+        if isinstance(newest, str) and _ID.fullmatch(newest):
+            numbers.append(int(newest.split("-")[0]))
         return f"{max(numbers, default=0) + 1:06d}-{secrets.token_hex(4)}"
 
     def write(self, identity: str, state: dict[str, Any]) -> None:

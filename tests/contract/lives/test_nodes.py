@@ -17,8 +17,9 @@ from hypothesis import strategies as st
 from radrm.core import actions as act
 from radrm.core import events as ev
 from radrm.core.proposals import Migrate, Proposal, ResizeTo, SetShares, Start
-from radrm.core.records import LOCAL_NODE, Needs, Node, Placement, Role, Share
+from radrm.core.records import LOCAL_NODE, Exit, HostUse, Needs, Node, Placement, Role, Share
 from radrm.core.rules import Order
+from radrm.core.words import Resizing
 from radrm.policies.first_fit import FirstFit
 from tests.core.placements import SAVES, SLICE, propose
 from tests.world import GIB, ORDERS, World, gpus
@@ -44,11 +45,15 @@ class Life:
 
     # ------------------------------------------------------------- moves
 
-    def submit(self, needs: Needs, most: int, second: bool) -> None:
+    def submit(
+        self, needs: Needs, most: int, second: bool, span: Amounts | None, how: Resizing
+    ) -> None:
+        needs = needs if span is None else replace(needs, memory_mib=None)
         roles = [Role("a", count_max=most, needs=needs)]
         if second:
             roles.append(Role("b", needs=replace(needs, gpus=1)))
-        self.world.submit(GIB, smact=0.05, roles=tuple(roles), checkpoint=SAVES)
+        about = {"memory_range_mib": span, "resizing": how, "checkpoint": SAVES}
+        self.world.submit(GIB, smact=0.05, roles=tuple(roles), **about)  # type: ignore[arg-type]
 
     def propose(
         self, pick: int, kind: type[Any], tasks: int, on: int, cpus: float | None, mib: int | None
@@ -63,7 +68,8 @@ class Life:
             Share(f"GPU-{(on + task) % 3}", GIB, role=first.name, task=task, cpus=cpus)
             for task in range(tasks)
         ]
-        new = [replace(share, memory_mib=mib) for share in new]
+        whole = job.spec.memory_range_mib is not None
+        new = [replace(s, memory_mib=None if whole and s.task else mib) for s in new]
         if kind is ResizeTo:
             there = {(share.role, share.task) for share in own}
             new = [*own, *(share for share in new if (share.role, share.task) not in there)]
@@ -92,6 +98,28 @@ class Life:
         if job_id is not None and self.world.live(job_id) is not None:
             self.world.end(job_id, code)
 
+    def use(self, pick: int, mib: int) -> None:
+        """A job's use of host memory is measured: it may get more."""
+        attempt = self.world.live(self.pick(pick) or 0)
+        if attempt is not None:
+            use = HostUse(self.world.now, memory_mib=mib)
+            uses = ((attempt.job_id, attempt.serial, use),)
+            self.world.step(ev.HostUsed(at=self.world.now, uses=uses))
+
+    def starve(self, pick: int, role: str) -> None:
+        """A task runs out of host memory: the next attempt is larger, or there is none."""
+        attempt = self.world.live(self.pick(pick) or 0)
+        if attempt is None:
+            return
+        exits = tuple(Exit(signal=9) for _ in attempt.tasks)
+        about = {"at": self.world.now, "job_id": attempt.job_id, "serial": attempt.serial}
+        before = self.world.jobs[attempt.job_id]
+        self.world.step(ev.AttemptEnded(**about, exits=exits, host_oom=role))  # type: ignore[arg-type]
+        job = self.world.jobs[attempt.job_id]
+        if job.state.waiting and attempt.stop is None:
+            grown = (job.memory_mib or 0) > (before.memory_mib or 0) or job.counts != before.counts
+            assert grown, "it would die again"
+
     def cancel(self, pick: int) -> None:
         if (job_id := self.pick(pick)) is not None:
             self.world.cancel(job_id)
@@ -117,22 +145,30 @@ class Life:
         return round(use.cpus_booked * 1000), use.memory_booked_mib
 
     def saved(self) -> Amounts:
-        """What the saved records of live attempts book: each task once, with its largest cap."""
-        tasks: dict[tuple[int, str, int], Amounts] = {}
+        """What the saved records of live attempts book.
+
+        Of CPUs the most that any of an attempt's placements has, where its role asked for some;
+        of memory the most that each task has in any of them.
+        """
+        cpus, memory = 0, 0
         for attempt in self.world.attempts.values():
             if attempt.ended is not None:
                 continue
-            shares = [*attempt.placement.shares]
-            for placement in (attempt.target, self.world.jobs[attempt.job_id].target):
-                shares += placement.shares if placement is not None else ()
-            for pending in attempt.pending:
-                shares += pending.shares
-            for share in shares:
-                key = (attempt.job_id, share.role, share.task)
-                cpus, mib = tasks.get(key, (0, 0))
-                more = max(cpus, round((share.cpus or 0) * 1000)), max(mib, share.memory_mib or 0)
-                tasks[key] = more
-        return sum(c for c, _ in tasks.values()), sum(m for _, m in tasks.values())
+            job = self.world.jobs[attempt.job_id]
+            asked = {role.name: role.needs.cpus for role in job.spec.roles}
+            found = [attempt.placement, attempt.target, job.target]
+            placements = [[*p.shares] for p in found if p is not None]
+            placements += [[*pending.shares] for pending in attempt.pending]
+            sums, mib = [0], dict[tuple[str, int], int]()
+            for shares in placements:
+                caps = {(s.role, s.task): (asked[s.role], s.cpus) for s in shares if s.cpus}
+                booked = [max(least, cap or 0) for least, cap in caps.values() if least is not None]
+                sums.append(round(sum(booked) * 1000))
+                for share in shares:
+                    task = share.role, share.task
+                    mib[task] = max(mib.get(task, 0), share.memory_mib or 0)
+            cpus, memory = cpus + max(sums), memory + sum(mib.values())
+        return cpus, memory
 
     def check(self) -> None:
         booked = self.booked()
@@ -177,6 +213,8 @@ moves = st.one_of(
         ),
         most=st.sampled_from([1, 1, 3]),
         second=st.sampled_from([False, False, True]),
+        span=st.sampled_from([None, None, (GIB, 3 * GIB), (1, 64 * GIB)]),
+        how=st.sampled_from([Resizing.LIVE, Resizing.LIVE, Resizing.RESTART]),
     ),
     move(
         Life.propose,
@@ -190,6 +228,8 @@ moves = st.one_of(
     move(Life.answer, pick=picks, works=st.booleans()),
     move(Life.obey, obeys=st.sampled_from([True, True, False])),
     move(Life.end, pick=picks, code=st.integers(0, 1)),
+    move(Life.use, pick=picks, mib=st.sampled_from([1, GIB, 2 * GIB, 9 * GIB])),
+    move(Life.starve, pick=picks, role=st.sampled_from(["a", "b"])),
     move(Life.cancel, pick=picks),
     move(Life.pass_time, seconds=st.sampled_from([1.0, 45.0, 700.0])),
     move(Life.restart),

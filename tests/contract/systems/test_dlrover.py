@@ -84,6 +84,19 @@ def test_a_sample_lasts_a_hundred_steps_or_a_minute() -> None:
     assert len(cluster.layout(job).servers) == 8
 
 
+def test_at_least_a_minute_lies_between_two_changes() -> None:
+    def fast(layout: Layout) -> Work:
+        found = XDEEPFM(layout)
+        return replace(found, speed=20 * found.speed)
+
+    cluster = Cluster(dlrover(), fast, 400.0)
+    job = cluster.train()
+    cluster.run(600)
+    changes = [at for at, _, _ in cluster.history][1:]
+    assert len(changes) >= 2 and cluster.layout(job).counts[1] >= 8
+    assert all(later - earlier >= 60 for earlier, later in pairwise(changes))
+
+
 def test_a_sampled_server_above_nine_tenths_gets_more_and_is_sampled_again() -> None:
     cluster = Cluster(dlrover(), training(4.0, 20.0), 40.0)
     blocker = cluster.submit(gpus=0, cpus=26)

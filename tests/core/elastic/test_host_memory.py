@@ -9,9 +9,9 @@ import pytest
 
 from radrm.core import actions as act
 from radrm.core import events as ev
-from radrm.core.proposals import SetShares
+from radrm.core.proposals import ResizeTo, SetShares
 from radrm.core.records import Exit, HostUse, Needs, Node, Role
-from radrm.core.words import JobState, StopReason
+from radrm.core.words import JobState, Resizing, StopReason
 from tests.core.elastic.workers import failed, live, servers_and_workers
 from tests.core.placements import SAVES, propose
 from tests.world import GIB, World, gpus
@@ -226,6 +226,18 @@ def test_the_number_of_parameter_servers_doubles() -> None:
         assert live(world).placement.tasks() == {"ps": then, "worker": 1}
     die(world, "ps")
     assert str(world.jobs[1].reason).endswith("it had 4 tasks of role ps, the most of its range")
+
+
+def test_a_resize_under_way_does_not_bring_the_old_number_of_servers_back() -> None:
+    roles, how = servers_and_workers(), Resizing.RESTART
+    world = running(roles=roles, memory_range_mib=None, resizing=how)
+    world.obey = False
+    shares = live(world).placement.shares
+    more = replace(live(world).placement, shares=(*shares, replace(shares[1], task=1)))
+    assert propose(world, ResizeTo(job_id=1, placement=more)) is None
+    die(world, "ps")
+    assert live(world).placement.tasks() == {"ps": 2, "worker": 1}
+    assert world.jobs[1].target is None
 
 
 def test_a_worker_gets_memory_and_not_more_workers() -> None:

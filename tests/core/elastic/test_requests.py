@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from radrm.core import actions as act
 from radrm.core import events as ev
 from radrm.core.records import Job, Needs, Node, OutOfMemory, Role
-from radrm.core.words import JobState, Resizing
+from radrm.core.words import Collocation, JobState, Resizing
 from radrm.policies.exclusive import Exclusive
 from tests.core.elastic.workers import asked, live, resized, servers_and_workers
 from tests.core.placements import CORE, SAVES
@@ -100,6 +101,17 @@ def test_new_tasks_share_their_devices_as_the_others_do() -> None:
     target = asked(world).target
     assert target.collocation is live(world).placement.collocation
     assert target.devices[1] in ("GPU-1", "GPU-2")
+
+
+def test_a_client_of_mps_grows_onto_mps_devices_only() -> None:
+    first, second, third = gpus(3, mps=True)
+    world = World((first, replace(second, mps=False), third), settings=CORE, node=NODE)
+    job = world.submit(8 * GIB, smact=0.1, roles=SPAN, prefer_gpus=("0", "1"))
+    assert world.where(job) == ("GPU-0",)
+    assert live(world).placement.collocation is Collocation.MPS
+    world.obey = False
+    assert ask(world, main=2) is None
+    assert asked(world).target.devices == ("GPU-0", "GPU-2")
 
 
 def test_a_job_on_whole_devices_gets_whole_devices() -> None:

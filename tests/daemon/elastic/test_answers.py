@@ -30,6 +30,10 @@ class Folder:
 
     def __init__(self) -> None:
         self.asked: list[tuple[Sequence[Sequence[str]], Callable[[Done | None], None]]] = []
+        self.there = True
+
+    def exists(self, serial: int) -> bool:
+        return self.there
 
     def act(
         self, serial: int, steps: Sequence[Sequence[str]], then: Callable[[Done | None], None]
@@ -224,6 +228,13 @@ def test_a_job_of_another_launcher_is_refused() -> None:
     spec = replace(place.job.spec, resizing=Resizing.RESTART)
     place.world.scheduler.state.put_job(replace(place.world.jobs[place.job.id], spec=spec))
     with pytest.raises(Refused, match="its launcher is not radrun"):
+        place.resizes.begin(place.action)
+
+
+def test_a_job_whose_folder_is_gone_keeps_its_tasks() -> None:
+    place = Place(1, 2)
+    place.folder.there = False
+    with pytest.raises(Refused, match="is gone; its tasks stay"):
         place.resizes.begin(place.action)
 
 

@@ -10,13 +10,13 @@ import pytest
 from radrm.config import Config, parse_config
 from radrm.core import actions as act
 from radrm.core import events as ev
-from radrm.core.records import Attempt, HostUse, Placement, Share, TaskUse
+from radrm.core.records import Attempt, HostUse, Instant, Placement, Progress, Share, TaskUse
 from radrm.core.words import Collocation, Resizing
 from radrm.errors import BadConfig
 from radrm.planners.dlrover.rule import DLRover
 from radrm.planners.nearchus.rule import Nearchus
 from radrm.planners.servers.layout import Layout
-from radrm.planners.servers.metering import cpu_sums, networks
+from radrm.planners.servers.metering import Meter, cpu_sums, networks
 from radrm.planners.servers.placing import Wish, laid_out, layout_of
 from radrm.wiring import make_rules
 from tests.planners.servers.cluster import POLICY, Cluster, Work, roles
@@ -79,6 +79,29 @@ def test_a_task_whose_use_is_unknown_stops_the_count() -> None:
     some = HostUse(now, tasks=(TaskUse("ps", 0, 1.0),))
     assert cpu_sums(Attempt(1, 1, 1, placement, now, host_use=some)) is None
     assert cpu_sums(Attempt(1, 1, 1, placement, now)) is None
+
+
+def test_a_count_begins_with_reports_that_came_after_the_change() -> None:
+    world = World()
+    job = world.submit()
+    at = world.now
+    placement = Placement(shares(("ps", 0), ("worker", 0)), Collocation.EXCLUSIVE)
+    uses = (TaskUse("ps", 0, 1.0), TaskUse("worker", 0, 2.0))
+    attempt = Attempt(1, 1, 1, placement, at, host_use=HostUse(at, tasks=uses))
+    job = replace(job, progress=Progress(at, step=5.0))
+    meter = Meter()
+    assert not meter.begin(job, attempt, at.boot_s), "they may be of the processes before"
+    assert meter.begin(job, attempt, at.boot_s - 1)
+    later = Instant(at.boot_s + 10, at.wall_s + 10)
+    uses = (TaskUse("ps", 0, 11.0), TaskUse("worker", 0, 42.0))
+    attempt = replace(attempt, host_use=HostUse(later, tasks=uses))
+    assert meter.rates(job, attempt) is None, "no report of steps since"
+    job = replace(job, progress=Progress(later, step=25.0))
+    found = meter.rates(job, attempt)
+    assert found is not None
+    assert (found.used, found.speed) == (Layout((1.0,), (4.0,)), 2.0)
+    again = replace(attempt, host_use=HostUse(later, tasks=(TaskUse("ps", 0, 0.5), uses[1])))
+    assert meter.rates(job, again) is None, "a task was started again"
 
 
 def test_on_several_nodes_a_task_goes_where_there_is_room() -> None:

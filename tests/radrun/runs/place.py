@@ -38,7 +38,7 @@ data = elastic.ShardedDataset(range(samples), epochs=1, seed=7)
 step = elastic.load() or 0
 note("begun", step=step, gpu=os.environ.get("CUDA_VISIBLE_DEVICES"), cpus=elastic.cpus())
 for numbers in elastic.loader(data, global_batch=batch):
-    time.sleep(pause_s)
+    time.sleep(0.05 if os.path.exists("slow") else pause_s)
     step += 1
     note("steps", step=step, samples=numbers if elastic.weight() else [])
     wanted = elastic.step(loss=1.0 / step)
@@ -138,10 +138,13 @@ class Place:
             )
 
     def train(self, samples: int, batch: int, pause_s: float, **variables: str) -> None:
+        """Start a training. It is slow until `wait`, so that a test has the time for its acts."""
+        self.write("slow")
         self.start("train.py", str(samples), str(batch), str(pause_s), **variables)
 
     def wait(self) -> int:
-        """The exit code."""
+        """The exit code. A slow training goes on at full speed."""
+        (self.folder / "slow").unlink(missing_ok=True)
         assert self.process is not None
         return self.process.wait(PATIENCE_S)
 
@@ -186,22 +189,27 @@ class Place:
         wait_until(reached, f"step {step}; {self.said()}")
 
     def seen(self) -> list[int]:
-        """All samples that the surviving model has seen, along the lineage of its checkpoints.
+        """All samples that the surviving model has seen."""
+        return seen_by(self.notes("begun"), self.notes("steps"))
 
-        A generation goes on from a step, so what earlier ones did after it is not in the model.
-        """
 
-        def generation(note: dict[str, Any]) -> tuple[int, int]:
-            return note["radrun"], note["generation"]
+def seen_by(begun: list[dict[str, Any]], steps: list[dict[str, Any]]) -> list[int]:
+    """All samples that the surviving model has seen, along the lineage of its checkpoints.
 
-        begins = {generation(note): note["step"] for note in self.notes("begun")}
-        order = list(begins)
-        later = {each: [begins[other] for other in order[i + 1 :]] for i, each in enumerate(order)}
-        found: list[int] = []
-        for note in self.notes("steps"):
-            if all(note["step"] <= step for step in later[generation(note)]):
-                found += note["samples"]
-        return found
+    A generation goes on from a step, so what earlier ones did after it is not in the model.
+    """
+
+    def generation(note: dict[str, Any]) -> tuple[int, int]:
+        return note["radrun"], note["generation"]
+
+    begins = {generation(note): note["step"] for note in begun}
+    order = list(begins)
+    later = {each: [begins[other] for other in order[i + 1 :]] for i, each in enumerate(order)}
+    found: list[int] = []
+    for note in steps:
+        if all(note["step"] <= step for step in later[generation(note)]):
+            found += note["samples"]
+    return found
 
 
 def lives(pid: int) -> bool:

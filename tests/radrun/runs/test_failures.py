@@ -26,7 +26,7 @@ def worker_of(place: Place, generation: int, rank: int = 0) -> int:
 def test_a_dead_worker_restarts_all_from_the_last_checkpoint(place: Place) -> None:
     place.write("saves")
     place.place(1, [0, 1])
-    place.train(samples=1600, batch=8, pause_s=0.004)
+    place.train(samples=1600, batch=8, pause_s=0.0)
     wait_until(lambda: place.notes("saved"), "a save")
     os.kill(worker_of(place, 1, 1), signal.SIGKILL)
     assert place.wait() == 0, place.said()
@@ -75,7 +75,7 @@ def test_when_radrun_is_killed_its_workers_die(place: Place) -> None:
 def test_a_killed_radrun_is_started_again_and_goes_on(place: Place) -> None:
     place.write("saves")
     place.place(1, [0, 1])
-    place.train(samples=1600, batch=8, pause_s=0.004)
+    place.train(samples=1600, batch=8, pause_s=0.0)
     wait_until(lambda: place.notes("saved"), "a save")
     place.kill()
     place.train(samples=1600, batch=8, pause_s=0.0)
@@ -86,13 +86,13 @@ def test_a_killed_radrun_is_started_again_and_goes_on(place: Place) -> None:
 def test_a_worker_that_dies_while_standbys_start_does_not_stop_the_resize(place: Place) -> None:
     place.write("saves")
     place.place(1, [0])
-    place.train(samples=2000, batch=8, pause_s=0.004)
+    place.train(samples=1600, batch=8, pause_s=0.0)
     wait_until(lambda: place.notes("saved"), "a save")
     place.place(2, [0, 1])
     os.kill(worker_of(place, 1), signal.SIGKILL)
     assert "tasks" in place.wait_answer(2)
     assert place.wait() == 0, place.said()
-    assert sorted(place.seen()) == list(range(2000))
+    assert sorted(place.seen()) == list(range(1600))
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
@@ -108,7 +108,7 @@ def test_a_signal_ends_all_workers(place: Place, number: int) -> None:
 
 def test_the_save_signal_saves_at_one_step_and_goes_on(place: Place) -> None:
     place.place(1, [0, 1])
-    place.train(samples=1600, batch=8, pause_s=0.004, RADRM_CHECKPOINT_SIGNAL="10")
+    place.train(samples=1600, batch=8, pause_s=0.0, RADRM_CHECKPOINT_SIGNAL="10")
     place.wait_step(5)
     assert place.process is not None
     place.process.send_signal(signal.SIGUSR1)
@@ -121,7 +121,7 @@ def test_the_save_signal_saves_at_one_step_and_goes_on(place: Place) -> None:
 
 def test_with_checkpoint_exit_term_saves_and_leaves(place: Place) -> None:
     place.place(1, [0, 1])
-    place.train(samples=1600, batch=8, pause_s=0.004, RADRM_CHECKPOINT_SIGNAL="15")
+    place.train(samples=1600, batch=8, pause_s=0.0, RADRM_CHECKPOINT_SIGNAL="15")
     place.wait_step(5)
     assert place.process is not None
     place.process.send_signal(signal.SIGTERM)

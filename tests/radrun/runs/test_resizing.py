@@ -20,7 +20,7 @@ def overlaps(place: Place) -> list[tuple[int, int]]:
 
 def test_a_job_grows_moves_and_shrinks_and_reads_every_sample_once(place: Place) -> None:
     place.place(1, [0])
-    place.train(samples=2403, batch=8, pause_s=0.01)
+    place.train(samples=1603, batch=8, pause_s=0.0)
     place.wait_step(5)
     for number, gpus in ((2, [0, 1, 2]), (3, [1, 3]), (4, [2])):
         place.place(number, gpus)
@@ -32,7 +32,7 @@ def test_a_job_grows_moves_and_shrinks_and_reads_every_sample_once(place: Place)
         }
         assert (place.shared / f"begun-{number}").exists()
     assert place.wait() == 0, place.said()
-    assert sorted(place.seen()) == list(range(2403))
+    assert sorted(place.seen()) == list(range(1603))
     assert not overlaps(place)
     steps = {(note["step"], note["rank"]) for note in place.notes("steps")}
     assert len(steps) == len(place.notes("steps")), "no step was done twice"
@@ -62,7 +62,7 @@ def test_old_workers_are_dead_before_the_new_ones_run(place: Place) -> None:
     )
     place.write("train.py", program.replace("data =", alive + child + "data =", 1))
     place.place(1, [0])
-    place.train(samples=400, batch=8, pause_s=0.005)
+    place.train(samples=1600, batch=8, pause_s=0.0)
     place.wait_step(3)
     place.place(2, [1])
     assert "tasks" in place.wait_answer(2)
@@ -73,7 +73,7 @@ def test_old_workers_are_dead_before_the_new_ones_run(place: Place) -> None:
 
 def test_a_standby_that_fails_leaves_the_old_workers_alone(place: Place) -> None:
     place.place(1, [0])
-    place.train(samples=1600, batch=8, pause_s=0.005)
+    place.train(samples=1600, batch=8, pause_s=0.0)
     place.wait_step(3)
     place.write_placement(
         2,
@@ -91,7 +91,7 @@ def test_a_standby_that_fails_leaves_the_old_workers_alone(place: Place) -> None
 
 def test_a_withdrawn_resize_is_forgotten(place: Place) -> None:
     place.place(1, [0])
-    place.train(samples=800, batch=8, pause_s=0.005)
+    place.train(samples=1600, batch=8, pause_s=0.0)
     place.wait_step(3)
     (place.shared / "begun-2").write_text('{"version": 1, "by": "radrm"}')
     place.place(2, [0, 1])
@@ -102,7 +102,7 @@ def test_a_withdrawn_resize_is_forgotten(place: Place) -> None:
 
 def test_a_resize_that_is_too_late_does_not_begin(place: Place) -> None:
     place.place(1, [0])
-    place.train(samples=800, batch=8, pause_s=0.005)
+    place.train(samples=1600, batch=8, pause_s=0.0)
     place.wait_step(3)
     place.place(2, [0, 1], due_boot_s=place.in_s(-1.0))
     assert "not ready in time: task 0 (main), task 1 (main)" in place.wait_answer(2)["failed"]
@@ -113,13 +113,13 @@ def test_a_resize_that_is_too_late_does_not_begin(place: Place) -> None:
 def test_workers_that_do_not_stop_are_killed_and_the_last_checkpoint_counts(place: Place) -> None:
     place.write("saves")
     place.place(1, [0, 1], grace_s=0.5)
-    place.train(samples=1200, batch=8, pause_s=0.005)
+    place.train(samples=1600, batch=8, pause_s=0.0)
     wait_until(lambda: place.notes("saved"), "a save")
     place.write("stuck")
     place.place(2, [0], grace_s=0.5)
     assert "tasks" in place.wait_answer(2)
     assert place.wait() == 0, place.said()
-    assert sorted(place.seen()) == list(range(1200))
+    assert sorted(place.seen()) == list(range(1600))
 
 
 def test_a_program_that_does_not_step_keeps_its_size(place: Place) -> None:
@@ -144,7 +144,7 @@ def test_a_program_that_does_not_step_keeps_its_size(place: Place) -> None:
 )
 def test_a_placement_that_cannot_be_used_is_answered(place: Place, text: str, wrong: str) -> None:
     place.place(1, [0])
-    place.train(samples=400, batch=8, pause_s=0.005)
+    place.train(samples=1600, batch=8, pause_s=0.0)
     (place.shared / ".draft").write_text(text)
     os.rename(place.shared / ".draft", place.shared / "placement-2.json")
     assert wrong in place.wait_answer(2)["failed"]

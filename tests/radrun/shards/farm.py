@@ -135,6 +135,9 @@ class Farm:
             (package / "elastic.py").symlink_to(ELASTIC)
         return package.parent
 
+    def ended(self, task: Task) -> bool:
+        return self.workers[task].poll() is not None
+
     def wait(self) -> dict[Task, int]:
         """The exit codes of the present workers, and their errors shown."""
         codes = {}

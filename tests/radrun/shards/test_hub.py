@@ -200,6 +200,28 @@ def test_all_begin_with_the_checkpoint_of_the_first(job: Job) -> None:
     assert "another loads 000001" in wait_until(three.read)[0]["error"]
 
 
+def test_a_rank_that_never_steps_is_told(job: Job) -> None:
+    """Else all would wait for it at the first save."""
+    one, two = Client(job, 0), Client(job, 1)
+    for client in (one, two):
+        client.tell({"do": "open", "way": "rounds", "batch": 1, **TERMS})
+    for client in (one, two):
+        assert wait_until(client.read) == [{}]
+    for step in range(1001):
+        one.tell({"do": "step", "step": step + 1})
+    answer = two.ask({"do": "round", "dataset": "train", "number": 0})
+    assert "on all workers, not on some" in answer["error"]
+
+
+def test_an_id_is_greater_than_that_of_every_checkpoint(job: Job) -> None:
+    """Also if the states are lost: else an older checkpoint would be the newest."""
+    store = Store(job.states)
+    assert store.new_id("000009-0000aaaa").startswith("000010-")
+    store.write("000012-0000aaaa", {"step": 1, "datasets": {}, "failures": []})
+    assert store.new_id("000009-0000aaaa").startswith("000013-")
+    assert store.new_id("../../9").startswith("000013-")
+
+
 def test_restore_takes_no_path(job: Job) -> None:
     client = Client(job)
     for identity in ("../../etc/passwd", "x" * 1000, 7, {}):

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import pickle
+import random
 import signal
+import time
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -194,6 +196,36 @@ def test_a_radrun_that_dies_with_all_its_workers(farm: Farm) -> None:
     farm.begin(mains(1), LOCKSTEP, asking())
     found = output(farm, ("main", 0))
     assert found["start"] > 0 and each_once(found["seen"], 1000, 2)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_whatever_happens_each_sample_is_in_the_model_once(farm: Farm, seed: int) -> None:
+    chance = random.Random(seed)
+    for _ in range(6):
+        farm.heard.events.clear()
+        farm.begin(mains(chance.randint(1, 3)), LOCKSTEP, asking(every_s=0.05, pace_s=0.004))
+        wait_until(lambda: farm.heard.of("progress") or farm.ended(("main", 0)), "a step")
+        time.sleep(chance.random() * 0.15)
+        what = chance.choice(["stop", "save", "kill", "kill all"])
+        if what == "stop":
+            farm.call(lambda: farm.hub.stop_together(30.0))
+        elif what == "save":
+            farm.call(farm.hub.save)
+        elif what == "kill":
+            chance.choice(list(farm.workers.values())).kill()
+        else:
+            for process in farm.workers.values():
+                process.kill()
+            farm.restart_hub()
+        if what == "save":
+            time.sleep(chance.random() * 0.05)
+            farm.call(farm.hub.halt)
+            for process in farm.workers.values():
+                process.kill()
+        farm.wait()
+        assert not farm.heard.of("broken")
+    farm.begin(mains(2), LOCKSTEP, asking())
+    assert each_once(output(farm, ("main", 0))["seen"], 1000, 2)
 
 
 # -------------------------------------------------------------------- asynchronous

@@ -4,9 +4,9 @@
         SERIAL/         the attempt's: mode 0700, its user's (`names.py` lists its files)
 
 Theory of operation. The daemon makes a folder and its first files as its own, and then gives it
-away. From then on only a process that has become the owner looks into it (`acting.py`), in a thread
-of a small pool: it has limited time, and the loop never waits for it. Its output is as untrusted as
-the folder.
+away. From then on only a process that has become the owner looks into it (`acting.py`): it has
+limited time, and a thread waits for it, never the loop. Its output is as untrusted as the folder.
+What is asked about one attempt is done in that order, for all of it is done by the same thread.
 
 What a restart sees: the folders. Those of live attempts stay; `remove_left` removes all others,
 also one that a killed daemon has made and not given away.
@@ -52,7 +52,7 @@ class ElasticFolders:
     def __init__(self, path: str, give_away: bool) -> None:
         self.path = path
         self._give_away = give_away
-        self._pool = ThreadPoolExecutor(_AT_ONCE, "elastic")
+        self._lanes = [ThreadPoolExecutor(1, f"elastic-{lane}") for lane in range(_AT_ONCE)]
 
     def make(self, serial: int, uid: int, gid: int, files: Mapping[str, str]) -> str:
         """Make an attempt's folder with these files, and return its path. Raises `OSError`."""
@@ -73,14 +73,18 @@ class ElasticFolders:
         """The path of an attempt's folder."""
         return f"{self.path}/{serial}"
 
+    def exists(self, serial: int) -> bool:
+        """Return whether an attempt has a folder."""
+        return os.path.isdir(self.of(serial))
+
     def act(self, serial: int, steps: Sequence[Step], then: Callable[[Done | None], None]) -> None:
         """Take steps in an attempt's folder, and call `then` with the answers, in a thread."""
-        self._pool.submit(lambda: then(act(self.of(serial), steps)))
+        self._lane(serial).submit(lambda: then(act(self.of(serial), steps)))
 
     def remove(self, serial: int) -> None:
         """Remove the folder of an attempt that has ended, in a thread."""
-        if os.path.isdir(self.of(serial)):
-            self._pool.submit(self._remove, self.of(serial))
+        if self.exists(serial):
+            self._lane(serial).submit(self._remove, self.of(serial))
 
     def remove_left(self, live: Collection[int]) -> None:
         """Remove the folders of all attempts but these, in a thread."""
@@ -90,7 +94,11 @@ class ElasticFolders:
 
     def close(self) -> None:
         """Finish what is under way, which takes limited time; the folders stay."""
-        self._pool.shutdown(cancel_futures=True)
+        for lane in self._lanes:
+            lane.shutdown(cancel_futures=True)
+
+    def _lane(self, serial: int) -> ThreadPoolExecutor:
+        return self._lanes[serial % _AT_ONCE]
 
     def _serials(self) -> Iterable[int]:
         with contextlib.suppress(OSError):

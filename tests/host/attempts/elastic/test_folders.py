@@ -62,6 +62,15 @@ def test_the_first_one_decides_and_a_later_text_changes_nothing(folders: Elastic
     ], "no draft is left"
 
 
+def test_what_is_asked_about_one_attempt_is_done_in_that_order(folders: ElasticFolders) -> None:
+    folder = made(folders)
+    done: list[object] = []
+    for number in range(6):
+        folders.act(7, [("put", "shares.json", str(number))], done.append)
+    wait_until(lambda: len(done) == 6, "all of it")
+    assert (folder / "shares.json").read_text() == "5"
+
+
 def test_files_of_the_past_are_dropped(folders: ElasticFolders) -> None:
     folder = made(folders)
     assert act(str(folder), [("drop", "placement-1.json", "begun-1")]) == [{}]

@@ -1,0 +1,24 @@
+"""The real `radrun` under a real daemon, and `kill -9` of each of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.daemon.elastic import random_kills
+from tests.daemon.harness import DaemonHome
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Iterator[DaemonHome]:
+    found = random_kills.make_home(tmp_path)
+    yield found
+    found.close()
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_every_sample_once_whatever_is_killed(home: DaemonHome, seed: int) -> None:
+    """`python -m tests.daemon.elastic.random_kills` does it fifty times."""
+    random_kills.one(home, seed)
