@@ -28,6 +28,7 @@ from tools.defects import (
     energy,
     growing,
     planners,
+    ranges,
     resizes,
     rules,
     saving,
@@ -58,6 +59,7 @@ MUTANTS = (
     *capacity.MUTANTS,
     *elasticity.MUTANTS,
     *resizes.MUTANTS,
+    *ranges.MUTANTS,
     *servers.MUTANTS,
 )
 

@@ -11,5 +11,9 @@ The files, in the order in which they may import one another:
     energy  defects of energy
     capacity  defects of `andreas` and its optimizer
     elasticity  defects of the planner `elastic`
+<<<<<<< HEAD
+    ranges  defects of ranges and roles in job files
+=======
     servers  defects of `dlrover` and `nearchus`
+>>>>>>> integration
 """
