@@ -28,11 +28,11 @@ from tools.defects import (
     energy,
     growing,
     planners,
+    ranges,
     resizes,
     rules,
     saving,
     servers,
-    shards,
     state,
 )
 from tools.defects.mutant import Mutant
@@ -60,8 +60,8 @@ MUTANTS = (
     *capacity.MUTANTS,
     *elasticity.MUTANTS,
     *resizes.MUTANTS,
+    *ranges.MUTANTS,
     *servers.MUTANTS,
-    *shards.MUTANTS,
 )
 
 

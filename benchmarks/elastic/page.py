@@ -43,9 +43,9 @@ job works, as radrm does it, and only other tasks cost a minute.
 
 _NETWORK = """\
 **With a network model** the rival's disadvantage in cluster A is gone: what NEARCHUS then has over
-Optimus is finer CPUs (a few per cent of speed) and larger steps towards its size. The second
-matters less the longer a job runs. The published gain in speed is thus a gain over a rival that
-does not know the network.
+Optimus is finer CPUs (the speeds above) and larger steps towards its size. The second matters less
+the longer a job runs. The large gain in speed is thus a gain over a rival that does not know the
+network.
 """
 
 GPUS = """\

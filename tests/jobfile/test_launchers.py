@@ -32,6 +32,7 @@ YES = [
     "bash -c 'radrun train.py'",
     "bash -ec 'cd src; radrun train.py'",
     "echo it\\'s here\nradrun train.py",
+    "# it's here\nradrun train.py",
     "cmd=(radrun train.py)\n${cmd[@]}",
     "grep x <<< radrun\nradrun train.py",
 ]
@@ -39,6 +40,7 @@ YES = [
 NO = [
     "python train.py",
     "# radrun train.py\npython train.py",
+    "# one; radrun train.py\npython train.py",
     "python train.py # then radrun",
     "echo radrun train.py",
     'echo "; radrun train.py"',

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import os
 import socket
 import subprocess
@@ -19,6 +20,8 @@ from radrm.radrun.workers import environment, proc
 from radrm.radrun.workers.cpus import deal, set_affinity
 from radrm.radrun.workers.usage import Use
 from tests.waiting import wait_until
+
+STANDBY = Path(environment.__file__).with_name("standby.py")
 
 
 @given(
@@ -152,6 +155,11 @@ def test_a_wrong_task_is_named(task: str, wrong: str) -> None:
     text = f'{{"version": 1, "generation": 1, "tasks": [{task}]}}'
     with pytest.raises(ValueError, match=wrong):
         parse(text.encode(), 1)
+
+
+def test_what_runs_in_the_users_python_is_of_python_3_8() -> None:
+    text = STANDBY.read_text()
+    ast.parse(text, feature_version=(3, 8))
 
 
 def test_who_begins_a_resize_first_decides(tmp_path: Path) -> None:

@@ -230,6 +230,9 @@ class Nearchus(Steering):
         """Return the fastest layout, if the job has another one and nothing else can change."""
         if not note.misses or note.best is None:
             return None
+        slower = note.speed < note.best_speed * (1 - self.least_gain)
+        if not slower and note.misses < self.patience:
+            return None  # it may wait for CPUs only, and each way back costs a restart
         return self._allowed(look.has, from_lists(note.best), look.room)
 
     def _judge(self, note: JobNote, has: Layout) -> None:

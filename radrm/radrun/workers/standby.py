@@ -23,11 +23,13 @@ import sys
 # This file's folder comes first in the path; the modules in it are radrun's, not the program's.
 del sys.path[0]
 
+import atexit
 import importlib.util
 import json
 import os
 import runpy
 import signal
+import threading
 
 _COLD = "RADRM_STANDBY_COLD"
 _MOST_LINE = 1 << 20
@@ -50,10 +52,37 @@ def main():
     channel.close()
     os.environ.update(environment)
     sys.argv = [script, *arguments]
-    if as_module:
-        runpy.run_module(script, run_name="__main__", alter_sys=True)
-    else:
-        runpy.run_path(script, run_name="__main__")
+    try:
+        if as_module:
+            runpy.run_module(script, run_name="__main__", alter_sys=True)
+        else:
+            runpy.run_path(script, run_name="__main__")
+    except SystemExit as end:
+        if _is_a_stop(end):
+            _end_at_once()
+        raise
+
+
+def _is_a_stop(end):
+    """Return whether `elastic` ends this worker because the next generation waits."""
+    trace = end.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    return trace is not None and trace.tb_frame.f_globals.get("__name__") == "radrm.elastic"
+
+
+def _end_at_once():
+    """End with 0 after all threads and exit handlers, without Python's own clean-up.
+
+    With torch that takes a second, in which the job does nothing: the new workers wait for the end.
+    """
+    try:
+        threading._shutdown()
+        atexit._run_exitfuncs()
+        sys.stdout.flush()
+        sys.stderr.flush()
+    finally:
+        os._exit(0)
 
 
 def _read(channel):

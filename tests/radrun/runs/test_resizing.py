@@ -71,6 +71,29 @@ def test_old_workers_are_dead_before_the_new_ones_run(place: Place) -> None:
     assert not any(lives(note["child"]) for note in place.notes("child"))
 
 
+def test_exit_handlers_and_threads_of_a_stopped_worker_run(place: Place) -> None:
+    """A stopped worker ends without Python's own clean-up, and with all of the program's."""
+    program = (place.folder / "train.py").read_text()
+    mine = (
+        "import atexit, threading\n"
+        "atexit.register(lambda: note('left'))\n"
+        "done = threading.Event()\n"
+        "threading.Thread(target=lambda: (done.wait(), note('joined'))).start()\n"
+        "threading._register_atexit(done.set)\n"
+        "print('unflushed', end='')\n"
+    )
+    place.write("train.py", program.replace("data =", mine + "data =", 1))
+    place.place(1, [0])
+    place.train(samples=1600, batch=8, pause_s=0.0)
+    place.wait_step(3)
+    place.place(2, [1])
+    assert "tasks" in place.wait_answer(2)
+    for name in ("left", "joined"):
+        assert [note["generation"] for note in place.notes(name)] == [1]
+    assert place.wait() == 0, place.said()
+    assert place.said().count("unflushed") == 2
+
+
 def test_a_standby_that_fails_leaves_the_old_workers_alone(place: Place) -> None:
     place.place(1, [0])
     place.train(samples=1600, batch=8, pause_s=0.0)
