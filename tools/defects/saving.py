@@ -1,4 +1,4 @@
-"""Defects of requests to save, of what is kept of a save, of migrations, and of the shard server."""
+"""Defects of requests to save, of migrations, and of the shard server of `radrun`."""
 
 from __future__ import annotations
 
