@@ -46,6 +46,7 @@ TESTS = (
     *("tests/host/gpus/test_power_limit.py", "tests/host/gpus/nvml/test_activity.py"),
     *("tests/contract/systems/test_andreas.py", "tests/contract/systems/test_andreas_lives.py"),
     *("tests/contract/systems/test_dlrover.py", "tests/contract/systems/test_nearchus.py"),
+    *("tests/radrun/shards/test_book.py", "tests/radrun/shards/test_boundary.py"),
 )
 LIMIT_S = 300.0
 """Seconds for one run of the tests. A longer run on a busy machine proves nothing."""
