@@ -19,10 +19,10 @@ from radrm.radrun.folder import Folder
 from radrm.radrun.placement import Placement, Task, is_server, parse
 from radrm.radrun.reports import MOST_BYTES, Reports
 from radrm.radrun.workers import environment, proc
-from radrm.radrun.workers.cpus import deal, set_affinity
+from radrm.radrun.workers.cpus import Cpus, deal, set_affinity
 from radrm.radrun.workers.members import Generation
 from radrm.radrun.workers.process import Worker
-from radrm.radrun.workers.usage import Use
+from radrm.radrun.workers.usage import Usage, Use
 from tests.waiting import wait_until
 
 STANDBY = Path(environment.__file__).with_name("standby.py")
@@ -91,6 +91,20 @@ def test_a_process_that_has_got_the_pid_of_an_ended_worker_is_spared() -> None:
     orphan = {51: its[51]}
     assert generation.processes(orphan) == {51}, "its session has the number still"
     assert generation.processes({**its, 50: its[50]._replace(start_ticks=9)}) == set()
+
+
+def test_a_worker_that_has_ended_says_nothing_about_the_process_with_its_pid() -> None:
+    with subprocess.Popen(["sleep", "1000"]) as other:
+        try:
+            before = os.sched_getaffinity(other.pid)
+            ended = cast("Worker", SimpleNamespace(pid=other.pid, ended=True))
+            cpus = Cpus(1)
+            cpus.set({("main", 0): 1.0})
+            cpus.apply({("main", 0): ended})
+            assert os.sched_getaffinity(other.pid) == before
+            assert Usage().look({("main", 0): ended}) == {("main", 0): Use(0.0, 0)}
+        finally:
+            other.kill()
 
 
 def test_reports_are_bounded_and_merged(tmp_path: Path) -> None:

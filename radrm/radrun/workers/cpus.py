@@ -48,7 +48,8 @@ class Cpus:
 
     def apply(self, workers: Mapping[tuple[str, int], Worker]) -> None:
         """Set the affinity of all threads of these workers. Their children inherit it."""
-        shares = {key: self._shares.get(key) for key in workers}
+        # The pid of one that has ended may be another process's by now.
+        shares = {key: self._shares.get(key) for key, each in workers.items() if not each.ended}
         if all(share is None for share in shares.values()):
             return
         everything = proc.census()

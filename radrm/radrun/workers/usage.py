@@ -37,7 +37,9 @@ class Usage:
         everything = proc.census()
         found = {}
         for key, worker in workers.items():
-            tree = [everything[pid] for pid in proc.tree(everything, {worker.pid})]
+            # The pid of one that has ended may be another process's by now.
+            living = set() if worker.ended else {worker.pid}
+            tree = [everything[pid] for pid in proc.tree(everything, living)]
             cpu_s = sum(each.cpu_s for each in tree)
             pid, most_s = self._now.get(key, (worker.pid, 0.0))
             if pid != worker.pid:
