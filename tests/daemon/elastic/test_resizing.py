@@ -126,8 +126,13 @@ def test_a_gpu_is_not_given_on_while_a_process_of_the_job_is_there(
     home.resize(job, 2)
     home.wait_held(job, 2)
     home.file(f"does-{word}", "")
-    other = home.submit("--gpus=3", "--gpu-memory=2G", "--", "touch", "other")
-    home.resize(job, 1 if word == "keeps" else 3)
+    waiting = ("--gpus=3", "--gpu-memory=2G", "--", "touch", "other")
+    if word == "keeps":
+        other = home.submit(*waiting)
+        home.resize(job, 1)
+    else:
+        home.resize(job, 3)
+        other = home.submit(*waiting)
     wait_until(lambda: "after it gave that GPU back" in home.said(), home.said())
     (home.work / f"does-{word}").unlink()
     wait_until(lambda: home.job(job)["attempts"] == 2, "its next attempt")
