@@ -79,6 +79,10 @@ class Folder:
         """Whether the resize to a placement has begun or was withdrawn."""
         return os.path.lexists(self._path(f"begun-{number}"))
 
+    def is_answered(self, number: int) -> bool:
+        """Whether there is an answer to placement `number`: the daemon goes by it."""
+        return os.path.lexists(self._path(f"resized-{number}.json"))
+
     def resized(self, number: int, tasks: list[tuple[str, int]]) -> None:
         """Tell the daemon that these tasks run, and no process of the tasks before."""
         self._answer(number, {"tasks": [[role, task] for role, task in tasks]})

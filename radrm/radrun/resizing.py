@@ -45,8 +45,8 @@ def asked(folder: Folder, answered: int) -> tuple[int, Placement | Refused | Non
         number = folder.newest()
     except OSError:
         return answered, None  # the daemon has removed the folder: the attempt is over
-    if number <= answered:
-        return answered, None
+    if number <= answered or folder.is_answered(number):
+        return answered, None  # an earlier radrun of this attempt may have answered it
     try:
         return number, folder.placement(number)
     except (OSError, ValueError) as error:

@@ -187,3 +187,19 @@ def test_a_second_run_in_the_same_attempt_has_the_last_size(place: Place) -> Non
     place.train(samples=80, batch=8, pause_s=0)
     assert place.wait() == 0, place.said()
     assert {note["rank"] for note in place.notes("begun")} == {0, 1}
+
+
+def test_a_second_run_does_not_begin_what_the_first_has_refused(place: Place) -> None:
+    """The GPUs of a resize that has failed may be another job's by then."""
+    place.place(1, [0])
+    place.place(2, [0, 1])
+    text = json.dumps({"version": 1, "generation": 2, "failed": "no elastic.step"})
+    (place.shared / "resized-2.json").write_text(text)
+    place.train(samples=1600, batch=8, pause_s=0.0)
+    place.wait_step(3)
+    place.place(3, [0, 2])
+    assert "tasks" in place.wait_answer(3)
+    assert place.wait() == 0, place.said()
+    assert not (place.shared / "begun-2").exists()
+    assert (place.shared / "resized-2.json").read_text() == text
+    assert {note["gpu"] for note in place.notes("begun")} == {"GPU-0", "GPU-2"}

@@ -7,6 +7,9 @@ Theory of operation. The daemon makes a folder and its first files as its own, a
 away. From then on only a process that has become the owner looks into it (`acting.py`): it has
 limited time, and a thread waits for it, never the loop. Its output is as untrusted as the folder.
 What is asked about one attempt is done in that order, for all of it is done by the same thread.
+Removals have a thread of their own: a user with many full folders must not delay the answers of
+others. The loop looks only at the names of folders, because their users may mount file systems
+there that never answer.
 
 What a restart sees: the folders. Those of live attempts stay; `remove_left` removes all others,
 also one that a killed daemon has made and not given away.
@@ -22,7 +25,7 @@ import select
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeAlias
 
@@ -53,6 +56,7 @@ class ElasticFolders:
         self.path = path
         self._give_away = give_away
         self._lanes = [ThreadPoolExecutor(1, f"elastic-{lane}") for lane in range(_AT_ONCE)]
+        self._removals = ThreadPoolExecutor(1, "elastic-removal")
 
     def make(self, serial: int, uid: int, gid: int, files: Mapping[str, str]) -> str:
         """Make an attempt's folder with these files, and return its path. Raises `OSError`."""
@@ -75,7 +79,7 @@ class ElasticFolders:
 
     def exists(self, serial: int) -> bool:
         """Return whether an attempt has a folder."""
-        return os.path.isdir(self.of(serial))
+        return serial in self._serials()
 
     def act(self, serial: int, steps: Sequence[Step], then: Callable[[Done | None], None]) -> None:
         """Take steps in an attempt's folder, and call `then` with the answers, in a thread."""
@@ -84,23 +88,32 @@ class ElasticFolders:
     def remove(self, serial: int) -> None:
         """Remove the folder of an attempt that has ended, in a thread."""
         if self.exists(serial):
-            self._lane(serial).submit(self._remove, self.of(serial))
+            self._remove_later(serial)
+
+    def _remove_later(self, serial: int) -> None:
+        """Remove a folder after what is asked about its attempt now."""
+
+        def pass_on() -> None:
+            with contextlib.suppress(RuntimeError):  # closed: the next daemon removes it
+                self._removals.submit(self._remove, self.of(serial))
+
+        self._lane(serial).submit(pass_on)
 
     def remove_left(self, live: Collection[int]) -> None:
         """Remove the folders of all attempts but these, in a thread."""
         for serial in self._serials():
             if serial not in live:
-                self.remove(serial)
+                self._remove_later(serial)
 
     def close(self) -> None:
         """Finish what is under way, which takes limited time; the folders stay."""
-        for lane in self._lanes:
+        for lane in (*self._lanes, self._removals):
             lane.shutdown(cancel_futures=True)
 
     def _lane(self, serial: int) -> ThreadPoolExecutor:
         return self._lanes[serial % _AT_ONCE]
 
-    def _serials(self) -> Iterable[int]:
+    def _serials(self) -> list[int]:
         with contextlib.suppress(OSError):
             names = [n for n in os.listdir(self.path) if n.isascii() and n.isdigit()]
             return [int(name) for name in names if len(name) < _LONGEST_SERIAL]

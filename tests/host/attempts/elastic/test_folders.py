@@ -6,13 +6,15 @@ import json
 import os
 import stat
 import tempfile
-from collections.abc import Iterator
+import threading
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
 from radrm.host.attempts.elastic import acting, names
-from radrm.host.attempts.elastic.folders import ElasticFolders, act
+from radrm.host.attempts.elastic.folders import Done, ElasticFolders, Step, act
 from tests.waiting import wait_until
 
 USER = 12345
@@ -151,6 +153,37 @@ def test_everything_of_an_ended_attempt_is_removed(folders: ElasticFolders) -> N
     wait_until(lambda: not folder.exists(), "the removal")
     assert os.path.isdir("/")
     folders.remove(7)  # it is gone
+
+
+def test_the_folders_of_a_user_that_take_long_delay_nobody_elses_answer(
+    folders: ElasticFolders, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ended, live = made(folders, 3), made(folders, 7)
+    go = threading.Event()
+
+    def slow(folder: str, steps: Sequence[Step]) -> Done | None:
+        if steps[0] == ("clear",):
+            go.wait()
+        return act(folder, steps)
+
+    monkeypatch.setattr("radrm.host.attempts.elastic.folders.act", slow)
+    folders.remove(3)
+    done: list[object] = []
+    folders.act(7, [("read", "placement-1.json")], done.append)  # in the same thread as 3
+    wait_until(lambda: bool(done), "the answer")
+    assert done == [[{"text": "{}"}]] and ended.exists()
+    go.set()
+    wait_until(lambda: not ended.exists(), "the removal")
+    assert live.exists()
+
+
+def test_whether_there_is_a_folder_is_told_without_a_look_at_it(
+    folders: ElasticFolders, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its user may have mounted a file system there that does not answer."""
+    made(folders)
+    monkeypatch.setattr(os, "stat", Mock(side_effect=AssertionError))
+    assert folders.exists(7) and not folders.exists(8)
 
 
 def test_the_next_daemon_removes_what_no_live_attempt_has(folders: ElasticFolders) -> None:
