@@ -78,7 +78,7 @@ def test_a_shrink_with_a_wrong_answer_frees_no_gpu(home: ElasticHome, word: str,
     job = home.train()
     home.resize(job, 2)
     home.wait_held(job, 2)
-    home.file("does-keeps", "")
+    home.file(f"does-{word}", "")
     home.resize(job, 1)
     wait_until(lambda: why.replace("-2", "-3") in home.said(), home.said())
     assert home.held(job) == home.taken() == 2 and home.job(job)["state"] == "RUNNING"
