@@ -8,6 +8,8 @@ import socket
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 from hypothesis import given
@@ -18,6 +20,8 @@ from radrm.radrun.placement import Placement, Task, is_server, parse
 from radrm.radrun.reports import MOST_BYTES, Reports
 from radrm.radrun.workers import environment, proc
 from radrm.radrun.workers.cpus import deal, set_affinity
+from radrm.radrun.workers.members import Generation
+from radrm.radrun.workers.process import Worker
 from radrm.radrun.workers.usage import Use
 from tests.waiting import wait_until
 
@@ -72,6 +76,21 @@ def test_a_tree_has_the_session_of_a_dead_leader() -> None:
     assert proc.tree(everything, {leader.pid}) == {child}
     proc.kill(everything, {child})
     wait_until(lambda: proc.read(child) is None, "its end")
+
+
+def test_a_process_that_has_got_the_pid_of_an_ended_worker_is_spared() -> None:
+    generation = Generation(1, Placement(1, (Task("main", 0),)))
+    first = SimpleNamespace(pid=50, start_ticks=7, task=Task("main", 0))
+    generation.add(cast("Worker", first))
+    its = {
+        50: proc.Process(1, 50, 7, 0.0, 0),
+        51: proc.Process(50, 50, 8, 0.0, 0),
+        52: proc.Process(1, 52, 8, 0.0, 0),
+    }
+    assert generation.processes(its) == {50, 51}
+    orphan = {51: its[51]}
+    assert generation.processes(orphan) == {51}, "its session has the number still"
+    assert generation.processes({**its, 50: its[50]._replace(start_ticks=9)}) == set()
 
 
 def test_reports_are_bounded_and_merged(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """What users ask of running jobs: save, go on elsewhere, or have another size.
 
-Each request becomes a proposal, and the core checks it as it checks a planner's.
+Each request becomes a proposal, and the core checks it as it checks a planner's. Growth by hand
+also waits its turn: a planner looks at the queue by itself, and a user has no reason to.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from radrm.core.events import CheckpointRequested, MigrateRequested, ResizeReque
 from radrm.core.planning.moving import NO_POLICY, find_move, policies_for
 from radrm.core.planning.sizing import find_size
 from radrm.core.proposals import Proposal, ResizeTo, TakeCheckpointNow
-from radrm.core.records import Attempt, Job, Refusal
+from radrm.core.records import Attempt, Job, Placement, Refusal
 from radrm.core.rules import AnyPlanner
 from radrm.core.state.state import State
 from radrm.core.view import View
@@ -61,4 +62,18 @@ def _resize(
     if isinstance(found, Refusal):
         return found
     proposal = ResizeTo(job_id=job.id, placement=found)
-    return check(state, proposal) or proposal
+    return check(state, proposal) or _out_of_turn(view, attempt, found) or proposal
+
+
+def _out_of_turn(view: View, attempt: Attempt, target: Placement) -> Refusal | None:
+    """Refuse more tasks while a job waits: they would take what it waits for, before its turn."""
+    before = attempt.placement.tasks()
+    if all(count <= before.get(role, 0) for role, count in target.tasks().items()):
+        return None
+    head = view.head() or view.head(gpuless=True)
+    if head is None:
+        return None
+    whom = f"job {head.label} ({head.spec.name})"
+    return Refusal(
+        "order", f"{whom} waits, and no job grows meanwhile; try again when it has started"
+    )

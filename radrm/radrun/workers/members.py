@@ -12,6 +12,7 @@ from typing import Any
 from radrm.radrun.placement import Placement, is_server
 from radrm.radrun.workers import proc
 from radrm.radrun.workers.environment import Ports
+from radrm.radrun.workers.proc import Census
 from radrm.radrun.workers.process import Worker
 
 
@@ -41,17 +42,31 @@ class Generation:
         self.stop: Stop | None = None
         self.kill_s = float("inf")
         self.servers_asked = False
-        self._leaders: set[int] = set()
+        self._leaders: dict[int, int] = {}
+        """The start time of each worker, by pid."""
 
     def add(self, worker: Worker) -> None:
         """Add a worker; it replaces the one of the same task."""
         self.workers[worker.task.key] = worker
-        self._leaders.add(worker.pid)
+        self._leaders[worker.pid] = worker.start_ticks
 
     @property
     def leaders(self) -> set[int]:
         """The pids of all workers that it has had."""
-        return self._leaders
+        return set(self._leaders)
+
+    def processes(self, everything: Census) -> set[int]:
+        """The living processes of its workers.
+
+        Another process may have the pid of a worker that has ended: then nothing of that worker's
+        session lives, because the kernel gives no number of a session to a new process.
+        """
+        reused = {
+            pid
+            for pid, start_ticks in self._leaders.items()
+            if pid in everything and everything[pid].start_ticks != start_ticks
+        }
+        return proc.tree(everything, self.leaders - reused)
 
     @property
     def ready(self) -> bool:
@@ -93,8 +108,8 @@ class Generation:
         `others`: the workers of other generations, whose processes are spared.
         """
         everything = proc.census()
-        left = proc.tree(everything, self._leaders) | proc.orphans(
-            everything, os.getpid(), self._leaders | others
+        left = self.processes(everything) | proc.orphans(
+            everything, os.getpid(), self.leaders | others
         )
         left -= proc.tree(everything, others)
         for worker in self.workers.values():

@@ -107,6 +107,12 @@ NARROW: dict[str, st.SearchStrategy[Any]] = {
     "period_s": st.floats(1, 3600),
     "unknown_duration_s": st.floats(1, 3600),
     "cost_factor": st.floats(1, 1000),
+    **dict.fromkeys(("quota", "ps_cpus", "most_cpus", "budget", "start_cpus"), st.just(64.0)),
+    **dict.fromkeys(("sample_steps", "worker_limit", "patience"), st.integers(1, 1000)),
+    **dict.fromkeys(("sample_s", "slow_factor", "network_interval_s"), st.floats(1, 100)),
+    **dict.fromkeys(("hot", "spare_weight", "growth", "efficient"), st.floats(0.1, 1)),
+    **dict.fromkeys(("most_variation", "least_use", "network_high"), st.floats(0.01, 0.1)),
+    **dict.fromkeys(("first_servers", "samples", "network_samples"), st.integers(2, 100)),
 }
 """The values of settings that do not take all numbers from 0 to 1."""
 

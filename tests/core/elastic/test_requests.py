@@ -85,6 +85,24 @@ def test_a_full_server_is_refused_with_both_numbers() -> None:
     assert ask(world, main=2) == "needs 10.0G (margin included), 2.0G free"
 
 
+def test_nobody_grows_past_a_waiting_job() -> None:
+    """Else a job that starts small and grows by hand gets GPUs before all that wait for them."""
+    world, _ = running()
+    world.obey = True
+    waiting = world.submit(39 * GIB, gpus=4, name="large")
+    assert world.state(waiting) is JobState.PENDING
+    world.obey = False
+    why = (
+        f"job {waiting.id} (large) waits, and no job grows meanwhile; try again when it has started"
+    )
+    assert ask(world, main=3) == why
+    world.cancel(waiting)
+    assert ask(world, main=3) is None
+    resized(world, asked(world))
+    world.submit(39 * GIB, gpus=4)
+    assert ask(world, main=2) is None, "it gives back"
+
+
 def test_steps_of_a_range_are_kept() -> None:
     world, _ = running(roles=(Role(count_min=1, count_max=3, step=2),))
     assert ask(world, main=2) == "role main has 1 to 3 tasks, in steps of 2"
