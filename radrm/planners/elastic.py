@@ -1,4 +1,4 @@
-"""Elastic: jobs with a range of GPUs use what is idle, and give it back when somebody comes.
+"""Elastic: jobs with a range of GPUs use what is idle, and give it back when a job waits.
 
 Theory of operation
 -------------------
@@ -267,7 +267,7 @@ class _Run:
                 yield ResizeTo(job_id=job.id, placement=target)
 
     def _worth(self, job: Job, note: Note, role: Role, before: int) -> int:
-        """Return the largest size below the present one that promises enough."""
+        """Return the largest size below the present one that would gain enough."""
         found = fit(note.sizes, job.progress.data_wait if job.progress is not None else None)
         for workers in range(note.workers - role.step, before, -role.step):
             if found is not None and found.gain(before, workers - before) >= self.rule.least_gain:

@@ -5,6 +5,7 @@ user's Python. It works without the daemon, too. It imports nothing of radrm but
 `elastic`, so it starts fast. `generations` says how a resize goes.
 
 The files, in the order in which they may import one another:
+    durable      files that are complete or absent, also after a crash
     shards       which samples each worker trains on, and what a checkpoint holds of them
     hub          the socket by which the workers take data, step and save
     placement    the tasks to run, and where each may

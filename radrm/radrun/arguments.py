@@ -99,7 +99,7 @@ def parse(words: list[str]) -> Options:
         name, equals, value = word.lstrip("-").partition("=")
         name = "module" if word == "-m" else "help" if word == "-h" else name.replace("_", "-")
         if not word.startswith("--") and word not in ("-m", "-h"):
-            raise UsageError(f"{word} is no option of radrun; see radrun --help")
+            raise UsageError(f"{word} is not an option of radrun; see radrun --help")
         if name in ("module", "no-python", "help", "standalone"):
             if equals:
                 raise UsageError(f"--{name} takes no value; leave out ={value}")
@@ -113,7 +113,7 @@ def parse(words: list[str]) -> Options:
         elif name in _REFUSED:
             raise UsageError(f"radrun has no --{name}: {_REFUSED[name]}")
         else:
-            raise UsageError(f"{word} is no option of radrun; see radrun --help")
+            raise UsageError(f"{word} is not an option of radrun; see radrun --help")
     roles_have_scripts = bool(options.roles) and all(each.script for each in options.roles)
     if left and not roles_have_scripts:
         options.script = left.pop(0)
@@ -158,7 +158,9 @@ def _role(text: str) -> Role:
     name, equals, script = text.partition("=")
     name, colon, count = name.partition(":")
     if not _NAME.fullmatch(name):
-        raise UsageError(f"--role={text}: {name!r} is no name; write NAME=SCRIPT, as in ps=ps.py")
+        raise UsageError(
+            f"--role={text}: {name!r} is not a name; write NAME=SCRIPT, as in ps=ps.py"
+        )
     if equals and not script:
         raise UsageError(f"--role={text}: no script follows the =; write {name}=SCRIPT")
     return Role(name, script or None, _count("role", count, 1, _MOST) if colon else 1)
@@ -191,7 +193,7 @@ def _visible_gpus() -> int:
 
 def _count(name: str, value: str, least: int, most: int) -> int:
     if not (value.isascii() and value.isdigit() and least <= int(value[:9]) <= most):
-        raise UsageError(f"--{name}={value} is no number from {least} to {most}")
+        raise UsageError(f"--{name}={value} is not a number from {least} to {most}")
     return int(value)
 
 

@@ -1,8 +1,8 @@
 """The files by which `radrun` and the daemon speak: `$RADRM_ELASTIC_DIR`, one folder an attempt.
 
     placement-G.json   the daemon: placement G of the attempt; 1 is there at its launch
-    begun-G            whoever makes it first decides: `radrun` begins the resize to G, or the
-                       daemon has withdrawn it
+    begun-G            its first maker decides: `radrun` begins the resize to G, or the daemon has
+                       withdrawn it
     resized-G.json     `radrun`: the tasks that run now, or why the resize failed
     shares.json        the daemon: the CPUs of each task, changed while it runs
     tasks.json         `radrun`: the process of each task, and how it ended
@@ -20,6 +20,7 @@ import re
 from typing import Any
 
 from radrm.radrun import placement
+from radrm.radrun.durable import sync_folder, write_durably
 from radrm.radrun.placement import VERSION, Placement
 
 MOST_BYTES = 256 * 1024
@@ -71,11 +72,11 @@ class Folder:
             json.dump({"version": VERSION, "by": "radrun"}, file)
             file.flush()
             os.fsync(fd)
-        self._sync()
+        sync_folder(self.path)
         return True
 
     def begun(self, number: int) -> bool:
-        """Whether somebody has decided about the resize to a placement."""
+        """Whether the resize to a placement has begun or was withdrawn."""
         return os.path.lexists(self._path(f"begun-{number}"))
 
     def is_answered(self, number: int) -> bool:
@@ -130,24 +131,4 @@ class Folder:
         return text
 
     def _write(self, name: str, document: dict[str, Any]) -> None:
-        path = self._path(name)
-        draft = self._path(f".{name}.{os.getpid()}")
-        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW
-        try:
-            with open(os.open(draft, flags, 0o600), "w") as file:
-                json.dump(document, file)
-                file.flush()
-                os.fsync(file.fileno())
-            os.rename(draft, path)
-        except OSError:
-            with contextlib.suppress(OSError):
-                os.unlink(draft)
-            raise
-        self._sync()
-
-    def _sync(self) -> None:
-        fd = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC | os.O_DIRECTORY)
-        try:
-            os.fsync(fd)
-        finally:
-            os.close(fd)
+        write_durably(self.path, name, json.dumps(document).encode())

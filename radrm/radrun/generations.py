@@ -7,15 +7,16 @@ together. At most one may hold GPUs. A resize replaces the generation as a whole
                 GPU. The old ones work undisturbed; if a standby fails, they go on and the resize
                 has failed.
     BEGUN       all standbys wait, the daemon's deadline has not come, and we have made `begun-G`:
-                who makes it first decides, so from here on the daemon cannot withdraw the resize.
-                The hub stops the old workers together at a step boundary; they save and leave. Who
-                has not left after the grace time is killed: work goes on from the last checkpoint.
+                its first maker decides, so from here on the daemon cannot withdraw the resize.
+                The hub stops the old workers together at a step boundary; they save and leave. A
+                worker that has not left after the grace time is killed: work goes on from the
+                last checkpoint.
                 The hub deals no data to a worker that is late.
     the switch  no process of the old generation lives. Only now the standbys may go, and the
                 daemon gets its answer, `resized-G.json`.
 
-A resize that is not begun can always be forgotten; one that is begun is always finished: also if
-standbys have died meanwhile, then their generation is started afresh.
+A resize that is not begun can always be forgotten; one that is begun is always finished. If
+standbys have died meanwhile, their generation is started afresh.
 
 A failure. If a worker of a synchronous job ends with an error, its whole generation is replaced by
 one at the same placement, from the last checkpoint, at most `max_restarts` times without a

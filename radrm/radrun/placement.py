@@ -83,9 +83,9 @@ def parse(text: bytes, number: int) -> Placement:
     try:
         fields = json.loads(text)
     except (ValueError, RecursionError):
-        raise ValueError("it is no JSON") from None
+        raise ValueError("it is not JSON") from None
     if not isinstance(fields, dict):
-        raise ValueError("it is no JSON object")
+        raise ValueError("it is not a JSON object")
     if fields.get("version") != VERSION:
         shown = str(fields.get("version"))[:20]
         raise ValueError(f"its version is {shown}, and this radrun reads version {VERSION}")
@@ -108,7 +108,7 @@ def parse(text: bytes, number: int) -> Placement:
 
 def _task(given: Any) -> Task:
     if not isinstance(given, dict):
-        raise ValueError("a task is no JSON object")
+        raise ValueError("a task is not a JSON object")
     role, number = given.get("role"), given.get("task")
     if not isinstance(role, str) or not _ROLE.fullmatch(role):
         raise ValueError("a task has no role")
@@ -116,12 +116,14 @@ def _task(given: Any) -> Task:
         raise ValueError(f"a task of role {role} has no number from 0 to {MOST_TASKS - 1}")
     gpus, environment = given.get("gpus", []), given.get("environment", {})
     if not isinstance(gpus, list) or not all(isinstance(each, str) for each in gpus):
-        raise ValueError(f"the GPUs of task {number} ({role}) are no list of names")
+        raise ValueError(f"the GPUs of task {number} ({role}) are not a list of names")
     if not isinstance(environment, dict) or not all(
         isinstance(value, str) and _VARIABLE.fullmatch(name) and "\0" not in value
         for name, value in environment.items()
     ):
-        raise ValueError(f"the environment of task {number} ({role}) has what is no variable")
+        raise ValueError(
+            f"the environment of task {number} ({role}) has an entry that is not a variable"
+        )
     return Task(role, number, tuple(gpus), cpus_of(given), environment)
 
 
@@ -136,5 +138,5 @@ def _optional(value: Any, name: str) -> float | None:
 
 def _number(value: Any, name: str, most: float) -> float:
     if type(value) not in (int, float) or not 0 <= value <= most or not math.isfinite(value):
-        raise ValueError(f"its {name} is no number from 0 on")
+        raise ValueError(f"its {name} is not a number from 0 on")
     return float(value)

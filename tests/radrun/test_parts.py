@@ -179,9 +179,12 @@ def test_any_placement_is_read_or_refused(text: bytes) -> None:
         ("{}", "has no role"),
         ('{"role": "main"}', "has no number"),
         ('{"role": "main", "task": true}', "has no number"),
-        ('{"role": "main", "task": 0, "gpus": 1}', "no list of names"),
-        ('{"role": "main", "task": 0, "cpus": -1}', "cpus is no number"),
-        ('{"role": "main", "task": 0, "environment": {"A=B": "x"}}', "what is no variable"),
+        ('{"role": "main", "task": 0, "gpus": 1}', "not a list of names"),
+        ('{"role": "main", "task": 0, "cpus": -1}', "cpus is not a number"),
+        (
+            '{"role": "main", "task": 0, "environment": {"A=B": "x"}}',
+            "an entry that is not a variable",
+        ),
     ],
 )
 def test_a_wrong_task_is_named(task: str, wrong: str) -> None:

@@ -16,7 +16,6 @@ fails      it answers that the resize has failed
 torn       its answer is half a file
 wrong      its answer names another task
 keeps      it says that a task is gone, which stays on its GPU
-takes      it says that the resize has failed, and has a task on each new GPU
 leave      at its end it says of its tasks what is in the file
 """
 
@@ -107,9 +106,6 @@ def resize(generation):
     if does("silent"):
         return
     if does("fails"):
-        return answer(generation, failed="no room for it")
-    if does("takes"):
-        start(generation, tasks)
         return answer(generation, failed="no room for it")
     try:
         begun = os.path.join(place, "begun-%d" % generation)

@@ -62,14 +62,14 @@ MUTANTS = (
     Mutant(
         "a cap by a planner takes CPUs from other jobs",
         "state/nodes.py",
-        "0 if promised is None else max(milli(promised), milli(share.cpus))",
-        "max(milli(promised), milli(share.cpus))",
+        "0 if needed is None else max(milli(needed), milli(share.cpus))",
+        "max(milli(needed), milli(share.cpus))",
     ),
     Mutant(
         "a job whose cap was lowered has lost its CPUs to others",
         "state/nodes.py",
-        "0 if promised is None else max(milli(promised), milli(share.cpus))",
-        "0 if promised is None else milli(share.cpus)",
+        "0 if needed is None else max(milli(needed), milli(share.cpus))",
+        "0 if needed is None else milli(share.cpus)",
     ),
     Mutant(
         "shares that failed for good are asked for again and again",

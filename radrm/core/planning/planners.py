@@ -55,8 +55,7 @@ _ENDS = (Preempt, Migrate, ResizeTo)
 """Those that can end the attempt. Who asked for it becomes the reason."""
 _NO_GROWTH = Refusal(
     "planner",
-    'no planner here grows jobs, or none says so; set planner = ["auto", "elastic"], or use '
-    "radrm resize",
+    'no planner here grows running jobs; set planner = ["auto", "elastic"], or use radrm resize',
 )
 
 Apply = Callable[[State, Proposal], None]

@@ -11,7 +11,7 @@ resize new processes stand by beside the old ones. Of CPUs the placement with th
 node counts, because the old and the new processes do not work at the same time: so tasks can
 exchange CPUs on a full node. A task never books fewer CPUs than it asked for: a planner that lowers
 its cap can raise it again. The CPUs of a task that asked for none are a cap by a planner: they are
-not promised to it, so not booked.
+not reserved for it, so not booked.
 
 Invariants:
 - Nothing is stored. Bookings follow from the records of jobs and attempts at each change, so a
@@ -62,8 +62,8 @@ def booked_by(job: Job | None, placements: Iterable[Placement]) -> dict[str, Amo
         for share in placement.shares:
             task = (share.node, share.role, share.task)
             if share.cpus is not None:
-                promised = asked.get(share.role, share.cpus)
-                of_task[task] = 0 if promised is None else max(milli(promised), milli(share.cpus))
+                needed = asked.get(share.role, share.cpus)
+                of_task[task] = 0 if needed is None else max(milli(needed), milli(share.cpus))
             if share.memory_mib is not None:
                 memory[task] = max(memory.get(task, 0), share.memory_mib)
         for node, total in _by_node(of_task).items():

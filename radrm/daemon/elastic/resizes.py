@@ -131,7 +131,7 @@ class Resizes:
             raise Refused("its launcher is not radrun, so its tasks cannot change while it runs")
         if not self._site.elastic.exists(action.serial):
             # Without it `radrun` knows of no resize, and begins none.
-            raise Refused("its folder in which radrun would be told is gone; its tasks stay")
+            raise Refused("its folder for radrun was removed, so its tasks cannot change")
         found = self._pending.get(action.serial)
         if found is None or found.action.generation != action.generation:
             text = None if action.withdrawn else self._text(action, job)

@@ -4,7 +4,7 @@ Theory of operation
 -------------------
 Idle GPUs are given one by one to the job whose next one saves the most time, less what its change
 costs. Time saved is the work left, at the fitted speeds (`scaling`) of both sizes. A job takes part
-while its speed is measured, and only with sizes that promise `least_gain` of what is added.
+while its speed is measured, and only with sizes that would gain `least_gain` of what is added.
 
 A change is proposed only if all of it saves `cost_factor` times its cost. A job that waits for data
 gets CPUs first: another GPU would wait, too.

@@ -10,7 +10,7 @@ else a resize (`ResizeTo`).
 Invariants:
 - A job is left alone while a resize, a change of shares or a save of it is under way. After a
   failure it is left alone for `interval_s`, twice as long after each further one.
-- After each change, whoever made it, a new count begins.
+- After each change, also one by a user, a new count begins.
 - No job grows while the first waiting job lacks CPUs. That is ours; the papers do not say it.
 - A job whose program cannot re-partition its parameters keeps its number of servers. `radrun` says
   so when it refuses a resize (`FIXED`).
@@ -195,7 +195,7 @@ class Steering(OrderPolicy):
             return ()
         left_s = note.retry_s - view.now.boot_s
         if note.asked is not None:
-            why = Refusal("size", "another size has been asked for")
+            why = Refusal("size", "a resize of it is under way")
         elif note.refused is not None:
             why = Refusal("size", note.refused)
         elif left_s > 0:

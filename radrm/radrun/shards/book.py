@@ -313,7 +313,9 @@ def _without(held: Ranges, ranges: Iterable[Sequence[int]]) -> Ranges:
             else:
                 left.append([start, end])
         if not found:
-            raise BookError("a worker consumed what it did not take; this is a bug of the program")
+            raise BookError(
+                "a worker consumed samples that it did not take; read them only by elastic.loader()"
+            )
         held = left
     return held
 

@@ -57,5 +57,5 @@ class Deal:
         return found
 
     def give_back(self, ranges: Ranges) -> None:
-        """Put back what somebody had taken."""
+        """Put back what a worker had taken."""
         self.todo = merged([*self.todo, *ranges])

@@ -15,6 +15,8 @@ import secrets
 from collections.abc import Collection
 from typing import Any
 
+from radrm.radrun.durable import write_durably
+
 VERSION = 1
 MOST_BYTES = 4 * 1024 * 1024
 MOST_FILES = 10_000
@@ -46,23 +48,7 @@ class Store:
             raise OSError(0, f"the state of the shards has {len(data)} bytes, at most {MOST_BYTES}")
         os.makedirs(self._folder, mode=0o700, exist_ok=True)
         os.makedirs(self._folder, mode=0o700, exist_ok=True)
-        path = self._path(identity)
-        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW
-        try:
-            with open(os.open(f"{path}.draft", flags, 0o600), "wb") as file:
-                file.write(data)
-                file.flush()
-                os.fsync(file.fileno())
-            os.rename(f"{path}.draft", path)
-        except OSError:
-            with contextlib.suppress(OSError):
-                os.unlink(f"{path}.draft")
-            raise
-        opened = os.open(self._folder, os.O_RDONLY | os.O_CLOEXEC)
-        try:
-            os.fsync(opened)
-        finally:
-            os.close(opened)
+        write_durably(self._folder, os.path.basename(self._path(identity)), data)
 
     def read(self, identity: str) -> dict[str, Any]:
         """Return a state. Raises BadState if it is missing, torn or of another version."""
@@ -107,7 +93,7 @@ class Store:
 def _check(state: dict[str, Any]) -> None:
     """Raise an error unless a state has the shape that the book reads."""
     if type(state["step"]) is not int or state["step"] < 0:
-        raise ValueError("its step is no number")
+        raise ValueError("its step is not a number")
     for each in state["datasets"].values():
         limit, before = each["samples"] * each["epochs"], 0
         for first, last in each["consumed"]:

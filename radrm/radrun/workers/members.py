@@ -24,7 +24,7 @@ class Stop(enum.Enum):
     FAILURE = enum.auto()
     """A worker has failed; it starts again from the last checkpoint."""
     END = enum.auto()
-    """The job is over, or somebody has asked it to end."""
+    """The job is over, or was asked to end."""
 
 
 class Generation:

@@ -234,7 +234,7 @@ def test_a_job_of_another_launcher_is_refused() -> None:
 def test_a_job_whose_folder_is_gone_keeps_its_tasks() -> None:
     place = Place(1, 2)
     place.folder.there = False
-    with pytest.raises(Refused, match="is gone; its tasks stay"):
+    with pytest.raises(Refused, match="was removed, so its tasks cannot change"):
         place.resizes.begin(place.action)
 
 
@@ -256,6 +256,14 @@ def test_a_job_that_stays_is_stopped(shrinks: Place) -> None:
     (event,) = shrinks.later(RELEASE_S)
     assert isinstance(event, ev.ActionFailed) and event.stops
     assert event.reason == "it has processes on GPU-1, 5 s after it gave that GPU back"
+
+
+def test_a_job_that_stays_after_a_failure_is_stopped(grows: Place) -> None:
+    failed = {"text": json.dumps({"version": 1, "generation": 2, "failed": "no room"})}
+    grows.answer(WRITTEN, failed)
+    grows.read("GPU-1", held=True)
+    (event,) = grows.later(RELEASE_S)
+    assert isinstance(event, ev.ActionFailed) and event.stops
 
 
 def test_a_gpu_that_is_not_read_takes_no_job_so_the_claim_counts(shrinks: Place) -> None:

@@ -18,7 +18,6 @@ def home(tmp_path: Path) -> Iterator[DaemonHome]:
     found.close()
 
 
-@pytest.mark.parametrize("seed", [1, 2])
-def test_every_sample_once_whatever_is_killed(home: DaemonHome, seed: int) -> None:
+def test_every_sample_once_whatever_is_killed(home: DaemonHome) -> None:
     """`python -m tests.daemon.elastic.random_kills` does it fifty times."""
-    random_kills.one(home, seed)
+    random_kills.one(home, seed=9)  # kills worker, `radrun` and daemon at once

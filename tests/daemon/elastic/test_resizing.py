@@ -117,24 +117,16 @@ def test_a_resize_that_has_begun_is_not_withdrawn(home: ElasticHome) -> None:
 # ------------------------------------------------------------------ claims
 
 
-@pytest.mark.parametrize("word", ["keeps", "takes"])
-def test_a_gpu_is_not_given_on_while_a_process_of_the_job_is_there(
-    home: ElasticHome, word: str
-) -> None:
+def test_a_gpu_is_not_given_on_while_a_process_of_the_job_is_there(home: ElasticHome) -> None:
     home.start()
     job = home.train("--requeue")
     home.resize(job, 2)
     home.wait_held(job, 2)
-    home.file(f"does-{word}", "")
-    waiting = ("--gpus=3", "--gpu-memory=2G", "--", "touch", "other")
-    if word == "keeps":
-        other = home.submit(*waiting)
-        home.resize(job, 1)
-    else:
-        home.resize(job, 3)
-        other = home.submit(*waiting)
+    home.file("does-keeps", "")
+    other = home.submit("--gpus=3", "--gpu-memory=2G", "--", "touch", "other")
+    home.resize(job, 1)
     wait_until(lambda: "after it gave that GPU back" in home.said(), home.said())
-    (home.work / f"does-{word}").unlink()
+    (home.work / "does-keeps").unlink()
     wait_until(lambda: home.job(job)["attempts"] == 2, "its next attempt")
     home.wait_end(other)
     assert "is stopped: it has processes on GPU-" in home.said()

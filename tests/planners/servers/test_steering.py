@@ -147,7 +147,7 @@ def test_a_failed_change_is_told_with_when_the_next_one_may_come() -> None:
     job = cluster.train()
     cluster.obey = False
     cluster.run(60)
-    assert why(cluster, job) == ["another size has been asked for"]
+    assert why(cluster, job) == ["a resize of it is under way"]
     (asked,) = cluster.asked(act.Resize, job)
     cluster.step(ev.ActionFailed(at=cluster.now, action=asked, reason="it hangs"))
     assert why(cluster, job) == ["its last change has failed; the next one may come in 1m00s"]
