@@ -27,6 +27,7 @@ _RUN_ANOTHER = frozenset(
     }
 )
 """Programs of which a later word may be the program that they run."""
+_MOST_MISSING = 50
 _ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\+?=")
 _PIECE = re.compile(
     r"""
@@ -91,6 +92,7 @@ def _commands(text: str) -> Iterator[list[str]]:
     words: list[str] = []
     word: str | None = None
     ends: list[str] = []
+    missing: set[str] = set()
     place = 0
     while found := _PIECE.match(text, place):
         place = found.end()
@@ -107,17 +109,24 @@ def _commands(text: str) -> Iterator[list[str]]:
             yield words
             words = []
             if found["cut"] == "\n" and ends:
-                place = _after_documents(text, place, ends)
+                place = _after_documents(text, place, ends, missing)
                 ends = []
     yield words if word is None else [*words, word]
 
 
-def _after_documents(text: str, place: int, ends: Sequence[str]) -> int:
+def _after_documents(text: str, place: int, ends: Sequence[str], missing: set[str]) -> int:
     """Return the place behind the here-documents that begin at `place`.
 
-    One without its last line is none: `<<` was a shift, as in `$((1 << n))`.
+    One without its last line is none: `<<` was a shift, as in `$((1 << n))`. `missing` keeps those
+    ends that no later line is, so that the text is not searched for them again; from
+    `_MOST_MISSING` on, none is searched for.
     """
     for end in ends:
+        if end in missing or len(missing) >= _MOST_MISSING:
+            continue
         found = re.compile(rf"^\t*{re.escape(end)}\r?$", re.MULTILINE).search(text, place)
-        place = place if found is None else found.end()
+        if found is None:
+            missing.add(end)
+        else:
+            place = found.end()
     return place

@@ -122,3 +122,5 @@ def test_a_long_script_is_read_quickly() -> None:
     ):
         text = "# radrun\n" + line * (200_000 // len(line))
         assert runs_radrun(text, ("/bin/sh",), ()) in (True, False)
+    many = "# radrun\n" + "".join(f"cat <<E{number}\n" for number in range(20_000))
+    assert not runs_radrun(many, ("/bin/sh",), ())

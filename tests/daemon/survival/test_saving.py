@@ -187,6 +187,9 @@ def test_a_daemon_killed_after_the_request_knows_what_was_saved(
 def test_a_request_that_its_daemon_may_not_have_sent_is_sent_by_the_next(
     home: DaemonHome, kind: str
 ) -> None:
+    home.stop()
+    home.settings = ["checkpoint.patience_s=60"]  # the next daemon may need longer than 2 s
+    home.start()
     job = begin(home, kind, "--saves")
     before = gpu(home, job)
     assert home.radrm("migrate", str(job), "--no-wait").returncode == 0
