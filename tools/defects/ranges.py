@@ -54,7 +54,7 @@ MUTANTS = (
     Mutant(
         "a here-document is part of the script",
         _LAUNCHERS,
-        "place = _after_documents(text, place, ends)",
+        "place = _after_documents(text, place, ends, missing)",
         "pass",
     ),
     Mutant(
