@@ -44,30 +44,12 @@ from radrm.planners.elasticity.giving import Giver, cpus_back, extra_cpus, gpus_
 from radrm.planners.elasticity.growing import Grower, deal, grower
 from radrm.planners.elasticity.notes import CPUS, GPUS, Note, can_change, elastic_role, setting_of
 from radrm.planners.elasticity.scaling import fit
+from radrm.planners.order_policy import OCCASIONS
 
 _MOST_INTERVAL_S, _MOST_FACTOR = 3600.0, 1000.0
 _SOON = 12.0
 """After a change the first report is looked for so many times in an interval."""
 _ROUNDING_S = 0.001
-_OCCASIONS = frozenset(
-    {
-        ev.JobSubmitted,
-        ev.EstimateReady,
-        ev.HoldRequested,
-        ev.RequeueRequested,
-        ev.EditRequested,
-        ev.DrainRequested,
-        ev.DevicesSeen,
-        ev.NodesSeen,
-        ev.ReadingsTaken,
-        ev.AttemptStarted,
-        ev.AttemptEnded,
-        ev.LaunchVoided,
-        ev.Resized,
-        ev.SharesApplied,
-        ev.ActionFailed,
-    }
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +68,7 @@ class Elastic(Planner):
     name: str = "elastic"
     version: int = 1
     starts_jobs: bool = False
-    listens: frozenset[type[ev.Event]] = _OCCASIONS
+    listens: frozenset[type[ev.Event]] = OCCASIONS | {ev.AttemptStarted}
 
     def __post_init__(self) -> None:
         if not 1 <= self.interval_s <= _MOST_INTERVAL_S:

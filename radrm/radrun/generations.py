@@ -22,7 +22,7 @@ A failure. If a worker of a synchronous job ends with an error, its whole genera
 one at the same placement, from the last checkpoint, at most `max_restarts` times without a
 save in between. Its GPUs are free of the old workers before the new ones go. If standbys of a
 resize are on their way, they come instead. In a job with roles, a worker is started again alone;
-a server (role `ps`) has state that nobody else has, so all go back to the last checkpoint (5.4).
+a server (role `ps`) has state that no other task has, so all go back to the last checkpoint (5.4).
 A worker that the kernel kills for its memory ends the job's attempt: another start would end
 alike, and the daemon gives the next attempt more.
 

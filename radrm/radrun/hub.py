@@ -190,7 +190,7 @@ def _listening(path: str) -> socket.socket:
     server = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         address = f"/proc/self/fd/{folder}/{name}"  # an address holds 107 bytes
-        os.fchmod(server.fileno(), _MODE)  # before `bind`: nobody else connects, not even briefly
+        os.fchmod(server.fileno(), _MODE)  # before `bind`: no other user can connect in between
         with contextlib.suppress(FileNotFoundError):
             if stat.S_ISSOCK(os.lstat(address).st_mode):
                 os.unlink(address)

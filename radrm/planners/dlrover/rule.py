@@ -8,9 +8,9 @@ what they use, and the plan for the job's quota of CPUs follows (`plans`). First
 scaled; then a worker is measured anew, and the workers are scaled. From then on (`stages`):
 
 - A *hot* server uses more than `hot` of its CPUs. It gets what it needs for these workers.
-- A *slow* one is no hot one: it has come to need `slow_factor` times the CPU time per step, unlike
-  the others. It is moved to the node with the most free CPUs (5.4). The paper does not say how it
-  is found.
+- A *slow* server is not hot. Its CPU time per step has grown by `slow_factor`, and that of the
+  others has not. It is moved to the node with the most free CPUs (5.4). The paper does not say how
+  such a server is found.
 - If all servers together are not hot, there are more workers, up to `worker_limit`. Those beyond
   the quota have the CPU weight `spare_weight`, and are the first to go when a waiting job, or
   another job within its quota, wants their CPUs.

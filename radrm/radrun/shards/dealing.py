@@ -2,7 +2,7 @@
 
 The first worker of a role decides with which checkpoint the generation begins: by its first
 `restore`, or by `open` without one, which is the beginning. The requests of others wait for that,
-and another worker must then name the same: of a newer one it is told that it is not usable. So no
+and another worker must then name the same checkpoint. A newer one is refused as not usable. So no
 two ranks begin with different states. Rounds are dealt when all ranks have opened the dataset, so
 all have loaded before the first step.
 

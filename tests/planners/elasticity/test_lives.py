@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -28,7 +30,9 @@ MOVES = st.lists(
 
 @given(MOVES)
 @settings(max_examples=40, deadline=None)
-def test_no_growth_keeps_a_job_waiting_that_could_start_without_it(moves: list[tuple]) -> None:  # type: ignore[type-arg]
+def test_no_growth_keeps_a_job_waiting_that_could_start_without_it(
+    moves: list[tuple[Any, ...]],
+) -> None:
     here = Trainings(GPUS)
     jobs: list[Job] = []
     elastic: set[int] = set()
