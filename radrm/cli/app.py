@@ -21,6 +21,7 @@ def make_app(only: str | None = None) -> typer.Typer:
         add_completion=False,
         pretty_exceptions_enable=False,
         rich_markup_mode=None,
+        context_settings={"help_option_names": ["--help", "-h"]},
     )
     app.callback()(_radrm)
     app.command(context_settings=_OWN_WORDS, add_help_option=False)(submit)

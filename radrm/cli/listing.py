@@ -55,6 +55,8 @@ GROUPS: dict[str, dict[str, str]] = {
     },
 }
 COMMANDS: dict[str, str] = {name: line for group in GROUPS.values() for name, line in group.items()}
+ALIASES = {"ps": "status", "ls": "status", "queue": "status", "kill": "cancel"}
+"""Other names of commands, for the fingers of people who come from other tools."""
 EVERYDAY = frozenset(
     {
         *("cancel", "checkpoint", "drain", "explain", "gpus", "hold", "logs", "migrate"),
@@ -79,6 +81,7 @@ def overview() -> str:
     lines += [
         "",
         "  radrm COMMAND --help    the options of a command",
+        "  radrm ps, ls, queue     status; kill is cancel",
         "  radrm --version         the version",
     ]
     return "\n".join(lines)

@@ -19,11 +19,13 @@ EXIT_USAGE, EXIT_INTERRUPTED, EXIT_NO_READER = 2, 130, 141
 
 def main() -> None:
     """`radrm`: answers help, version, mistakes and everyday commands without typer."""
-    from radrm.cli.listing import COMMANDS, EVERYDAY
+    from radrm.cli.listing import ALIASES, COMMANDS, EVERYDAY
 
     words = sys.argv[1:]
     if words[:1] == ["help"]:
         sys.argv[1:] = words = [*words[1:2], "--help"]
+    if words and words[0] in ALIASES:
+        sys.argv[1] = words[0] = ALIASES[words[0]]
     if words[:1] == ["submit"]:
         _end(_submit)
     if words and words[0] in EVERYDAY:
@@ -71,7 +73,7 @@ def _no_command() -> int:
     word = sys.argv[1] if len(sys.argv) > 1 else None
     if word == "--version":
         print(f"radrm {__version__}")
-    elif word is None or word == "--help":
+    elif word in (None, "--help", "-h"):
         print(overview())
     else:
         print(plain(unknown(word)), file=sys.stderr)

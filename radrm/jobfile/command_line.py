@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from radrm.errors import UsageError
 from radrm.jobfile.options import RawOptions
-from radrm.jobfile.parsing import is_option, raise_unknown, take_option, typed
+from radrm.jobfile.parsing import is_option, raise_unknown, spelled_out, take_option, typed
 from radrm.jobfile.record import Record
 
 TYPE_CHECKING = False
@@ -42,7 +42,7 @@ def parse_submit(argv: Sequence[str]) -> SubmitRequest:
     raw: RawOptions = {}
     files: list[str] = []
     flags: set[str] = set()
-    rest = iter(ours)
+    rest = map(spelled_out, ours)
     for word in rest:
         if is_option(word):
             take_option(word, rest, where, raw)
@@ -69,7 +69,7 @@ def parse_edit(argv: Sequence[str]) -> tuple[list[str], RawOptions]:
     where = "command line"
     raw: RawOptions = {}
     jobs: list[str] = []
-    rest = iter(argv)
+    rest = map(spelled_out, argv)
     for word in rest:
         if is_option(word):
             take_option(word, rest, where, raw)

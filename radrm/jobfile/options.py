@@ -105,7 +105,7 @@ OPTIONS: tuple[Option, ...] = (
         "start after that job; `none` drops earlier ones",
         **_many,
     ),
-    Option("array", "0-9[%N]", v.array_option, "one job per number, N of them at once"),
+    Option("array", "0-9[%N]", v.array_option, "a job per number (also 1,3,5 or 0-9:2), N at once"),
     Option("output", "PATH", v.log_path, "file of standard output; patterns: %j %x %u %A %a %t"),
     Option("error", "PATH", v.log_path, "file of standard error; the same patterns"),
     Option("chdir", "DIR", v.path, "run here instead of the submit directory"),

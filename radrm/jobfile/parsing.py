@@ -7,6 +7,8 @@ trusts no input: the daemon calls it for submissions that any user wrote.
 
 from __future__ import annotations
 
+import re
+
 from radrm.errors import UsageError
 from radrm.jobfile.options import BY_NAME, MOMENTS, Option, Options, RawOptions
 from radrm.jobfile.values import RoleOption, Span, shown
@@ -27,6 +29,13 @@ _OTHER_NAMES = {
     "t": "--time=TIME (a plain number is seconds)",
     "gres": "--gpus=N",
     "G": "--gpus=N",
+    "n": "--gpus=N, --cpus=N, or --name=NAME",
+    "ntasks": "--gpus=N or --cpus=N; programs start their own processes",
+    "N": "one server, so leave it out",
+    "nodes": "one server, so leave it out",
+    "p": "--gpu-type=TYPE, for there are no partitions",
+    "partition": "--gpu-type=TYPE, for there are no partitions",
+    "begin": "not available; hold the job (--hold) and release it",
     "gpus-per-node": "--gpus=N",
     "mem": "--memory=SIZE for the host's memory, --gpu-memory=SIZE for a GPU's",
     "mem-per-cpu": "--memory=SIZE, of the whole job",
@@ -91,6 +100,14 @@ def take_option(word: str, rest: Iterator[str], where: str, raw: RawOptions) -> 
         raise UsageError(f"{where}: --{name} is given twice; keep one of them")
     else:
         raw[name] = text if option.metavar is not None else True
+
+
+def spelled_out(word: str) -> str:
+    """Return `-g`, `-g2` and `-g=2` as `--gpus...`; other words as they are."""
+    if not re.fullmatch(r"-g(=?[0-9]+(-[0-9]+)?)?", word):
+        return word
+    value = word[2:].removeprefix("=")
+    return f"--gpus={value}" if value else "--gpus"
 
 
 def is_option(word: str) -> bool:

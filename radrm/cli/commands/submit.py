@@ -8,10 +8,12 @@ for the job's id. If the daemon dies in between, the ticket still names the job.
 from __future__ import annotations
 
 import json
+import os
 import sys
 
+from radrm.cli.show.submitted import understood, unit_notes
 from radrm.client.connection import Client, find_spool
-from radrm.errors import RadrmError, Unreachable
+from radrm.errors import RadrmError, Unreachable, UsageError
 from radrm.host.storage.spool import Spool
 from radrm.host.storage.submission import envelope_of, here, load
 from radrm.jobfile.command_line import SubmitRequest, parse_submit
@@ -20,6 +22,7 @@ from radrm.jobfile.radfile import read_job_file, wrap_command
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from typing import Any
 
     from radrm.host.storage.paths import Paths
@@ -44,6 +47,7 @@ def run(argv: list[str]) -> int:
 
         print(submit_help())
         return 0
+    _refuse_program(request.files)
     with Client() as client:
         paths, up = find_spool(client)
         results = _read_all(request, client if up else None)
@@ -68,6 +72,20 @@ def run(argv: list[str]) -> int:
 
 
 # ------------------------------------------------------------------ reading
+
+
+def _refuse_program(files: Sequence[str]) -> None:
+    """Raise `UsageError` for a command without `--` before it, before its arguments are submitted
+    as job files."""
+    if len(files) < 2 or "/" in files[0] or os.path.exists(files[0]):
+        return
+    from shutil import which  # only this mistake needs it
+
+    if which(files[0]) is not None:
+        import shlex
+
+        command = shlex.join(["radrm", "submit", "--", *files])
+        raise UsageError(f"{files[0]} is a program, not a job file; write: {command}")
 
 
 def _read_all(request: SubmitRequest, client: Client | None) -> list[dict[str, Any]]:
@@ -199,15 +217,16 @@ def _print(request: SubmitRequest, results: list[dict[str, Any]], unserved: Path
         if request.parsable:
             print(result["ticket"])
         elif not request.json:
-            for note in (*result["job_file"].notes, *_unknown_gpus(result)):
+            notes = (*result["job_file"].notes, *unit_notes(result["job_file"].raw))
+            for note in (*notes, *_unknown_gpus(result)):
                 where = result["file"] or result["name"]
                 print(f"radrm: note: {where}: {note}", file=sys.stderr)
-            due = _due(result)
+            asked = understood(result["job_file"].options, result["job_file"].raw)
             if result["id"] is not None:
                 what = f"job {result['id']} ({result['name']})"
-                print(f"Submitted {what}{_elements(result)}, ticket {result['ticket']}{due}")
+                print(f"Submitted {what}{_elements(result)}, ticket {result['ticket']}{asked}")
             else:
-                print(f"Submitted {result['name']}{_elements(result)} as {result['ticket']}{due}")
+                print(f"Submitted {result['name']}{_elements(result)} as {result['ticket']}{asked}")
     waiting = sum(1 for r in results if r["ticket"])
     if unserved is not None and waiting and not request.json:
         they = "the job waits" if waiting == 1 else f"the {waiting} jobs wait"
@@ -241,15 +260,9 @@ def _warn_if_late(result: dict[str, Any]) -> None:
         print(f"radrm: warning: {where}: {late}", file=sys.stderr)
 
 
-def _due(result: dict[str, Any]) -> str:
-    """When the job is due, as it was understood."""
-    job_file = result["job_file"]
-    return "" if job_file.options.due_s is None else f", due {job_file.raw['due']}"
-
-
 def _elements(result: dict[str, Any]) -> str:
     array = result["job_file"].options.array
     if array is None:
         return ""
-    count = array.last - array.first + 1
+    count = len(array.indices)
     return f", an array of {count}" if count > 1 else ", an array of one"

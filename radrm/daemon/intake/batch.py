@@ -50,7 +50,7 @@ class Batch:
 
     @property
     def size(self) -> int:
-        return 1 if self.array is None else self.array.last - self.array.first + 1
+        return 1 if self.array is None else len(self.array.indices)
 
     def events(
         self, done: int, first_id: int, next_id: int, now: Instant
@@ -62,7 +62,7 @@ class Batch:
         for place in range(done, self.size):
             element = None
             if self.array is not None:
-                index = self.array.first + place
+                index = self.array.indices[place]
                 element = ArrayElement(first_id, index, self.array.at_once)
             job = Job(
                 id=next_id + place - done,

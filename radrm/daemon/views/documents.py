@@ -65,10 +65,8 @@ class JobDocuments:
             reason = in_one_line(self._scheduler.snapshot, refusals or ())
         document = self._document(job, now, reason, behind, refusals)
         document["position"] = row.position
-        if row.last is not None and job.array is not None and row.last.array is not None:
-            first, last = job.array.index, row.last.array.index
-            document["label"] = f"{job.array.array_id}_[{first}-{last}]"
-            document["count"] = row.count
+        if row.last is not None:
+            document["label"], document["count"] = row.label, row.count
         return document
 
     def detailed(self, job: Job, now: Instant) -> Document:

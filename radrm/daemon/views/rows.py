@@ -19,25 +19,44 @@ class Row:
     """The place of the job in its line, 1 for the head."""
     last: Job | None = None
     count: int = 1
+    step: int = 1
+    """The difference of successive indices."""
 
     def takes(self, job: Job) -> bool:
         """Add the array's next waiting element to the row. False if `job` is not that."""
         first, next_ = self.job.array, job.array
         if first is None or next_ is None or first.array_id != next_.array_id:
             return False
-        mine, last = self.job, (self.last or self.job).array
+        mine, last = self.job, self.last or self.job
         alike = (
             mine.state is job.state is JobState.PENDING
-            and last is not None
+            and last.array is not None
             and mine.pause == job.pause
-            and last.index + 1 == next_.index
+            and self._follows(last.array.index, next_.index, job.id - last.id)
             and mine.held == job.held
             and mine.after == job.after
             and mine.spec.due_s == job.spec.due_s
         )
-        if alike:
+        if alike and last.array is not None:
+            self.step = next_.index - last.array.index
             self.last, self.count = job, self.count + 1
         return alike
+
+    def _follows(self, last: int, index: int, ids: int) -> bool:
+        """True if no element is missing before this index: one whose id is not the next, with a
+        larger step, may follow one that has ended."""
+        if self.last is not None:
+            return index - last == self.step
+        return index - last == 1 or (index > last and ids == 1)
+
+    @property
+    def label(self) -> str:
+        """As `12_[0-9]` or, with another step, `12_[0-8:2]`."""
+        first, last = self.job.array, (self.last or self.job).array
+        if first is None or last is None or self.last is None:
+            return self.job.label
+        step = "" if self.step == 1 else f":{self.step}"
+        return f"{first.array_id}_[{first.index}-{last.index}{step}]"
 
 
 Line: TypeAlias = "Row | int"

@@ -1,0 +1,47 @@
+"""What `radrm submit` says about a submitted job: the amounts as they were understood."""
+
+from __future__ import annotations
+
+import re
+
+from radrm.core.units import show_mib, show_seconds
+from radrm.jobfile.options import BY_NAME, MOMENTS
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from radrm.jobfile.options import Options, RawOptions
+
+_CLEAR_MIB, _CLEAR_S = 1024, 3600
+"""From these on a number without a unit is hardly meant in a larger one."""
+
+
+def understood(options: Options, raw: RawOptions) -> str:
+    """The sizes and times of a job: `, GPU memory 8.0G, time limit 2h00m, due ...`; "" for none."""
+    parts = []
+    if options.gpu_memory_mib is not None:
+        parts.append(f"GPU memory {show_mib(options.gpu_memory_mib)}")
+    if options.memory_mib is not None:
+        most = options.memory_max_mib
+        up_to = "" if most is None else f" to {show_mib(most)}"
+        parts.append(f"host memory {show_mib(options.memory_mib)}{up_to}")
+    if options.duration_s is not None:
+        parts.append(f"run time {show_seconds(options.duration_s)}")
+    if options.time_s is not None:
+        parts.append(f"time limit {show_seconds(options.time_s)}")
+    if options.due_s is not None:
+        parts.append(f"due {raw['due']}")
+    return "".join(f", {part}" for part in parts)
+
+
+def unit_notes(raw: RawOptions) -> list[str]:
+    """A note on each small amount without a unit, which may be meant in a larger unit."""
+    notes = []
+    for name, text in raw.items():
+        unit = "" if name in MOMENTS else BY_NAME[name].unit
+        if not unit or not isinstance(text, str) or not re.fullmatch(r"\d+(\.\d+)?", text):
+            continue
+        if unit == "_mib" and float(text) < _CLEAR_MIB:
+            notes.append(f"--{name}={text} is {text} MiB; for GiB write {text}G")
+        elif unit == "_s" and float(text) < _CLEAR_S:
+            notes.append(f"--{name}={text} is {text} seconds; for minutes write {text}m")
+    return notes
