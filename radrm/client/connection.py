@@ -42,27 +42,38 @@ class Client:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def connect(self) -> Paths:
-        """Connect to the first daemon that answers. Returns its paths. Raises `Unreachable`."""
-        if self._socket is None:
-            for paths in self.candidates:
-                if not os.path.exists(paths.socket):
-                    continue
-                # Imported here, because `submit` without a daemon needs no socket.
-                from radrm.host.sockets import connect
+    def connect(self, patient: bool = True) -> Paths:
+        """Connect to the first daemon that answers. Returns its paths. Raises `Unreachable`.
 
-                try:
-                    self._socket = connect(paths.socket, _LIMIT_S)
-                except (Unreachable, OSError):
-                    continue
-                self._lines = self._socket.makefile("rb")
-                self.paths = paths
-                break
-            else:
-                places = " or ".join(p.run for p in self.candidates)
-                raise Unreachable(f"no radrm daemon answers in {places}; start one: radrm daemon")
+        `patient`: wait for a daemon that is starting.
+        """
+        if not self._connected():
+            # Imported here, because few commands find no daemon.
+            from radrm.client.starting import not_reached, wait_for_start
+
+            if not (patient and wait_for_start(self.candidates, self._connected)):
+                raise not_reached(self.candidates, bool(os.environ.get("RADRM_HOME")))
         assert self.paths is not None
         return self.paths
+
+    def _connected(self) -> bool:
+        """True if there is a connection, or one can be made now."""
+        if self._socket is not None:
+            return True
+        for paths in self.candidates:
+            if not os.path.exists(paths.socket):
+                continue
+            # Imported here, because `submit` without a daemon needs no socket.
+            from radrm.host.sockets import connect
+
+            try:
+                self._socket = connect(paths.socket, _LIMIT_S)
+            except (Unreachable, OSError):
+                continue
+            self._lines = self._socket.makefile("rb")
+            self.paths = paths
+            return True
+        return False
 
     def ask(self, op: str, **words: Any) -> Any:
         """Send one request and return its result. A refusal is raised with the daemon's text."""
@@ -103,7 +114,7 @@ def find_spool(client: Client) -> tuple[Paths, bool]:
     """The paths of the daemon to submit to, and whether it answers. A user without an own daemon
     gets the system's paths if they exist."""
     try:
-        return client.connect(), True
+        return client.connect(patient=False), True
     except Unreachable:
         pass
     own = client.candidates[0]

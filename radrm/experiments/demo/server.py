@@ -146,7 +146,7 @@ class DemoServer:
 
     def _answers(self) -> bool:
         try:
-            self._client.connect()
+            self._client.connect(patient=False)
         except Unreachable:
             return False
         return True

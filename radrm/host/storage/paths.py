@@ -229,8 +229,8 @@ def _check(path: str) -> None:
     if found.st_uid != me or link.st_uid not in (me, 0):
         owner = found.st_uid if found.st_uid != me else link.st_uid
         raise StoreError(
-            f"{path} belongs to user {owner}, and this daemon runs as user {me}; "
-            "remove it, or set RADRM_HOME to a folder of your own"
+            f"{path} belongs to user {owner}, and you are user {me}; "
+            "unset RADRM_HOME, or set it to a folder of your own"
         )
     if found.st_mode & stat.S_IWOTH and not found.st_mode & stat.S_ISVTX:
         raise StoreError(
