@@ -9,6 +9,7 @@ that uses the option has its default.
 from __future__ import annotations
 
 from radrm.errors import UsageError
+from radrm.jobfile import relations as r
 from radrm.jobfile import values as v
 from radrm.jobfile.record import Record
 
@@ -101,11 +102,11 @@ OPTIONS: tuple[Option, ...] = (
     Option(
         "after",
         "ID[:ok|:any|:failed]",
-        v.after_option,
+        r.after_option,
         "start after that job; `none` drops earlier ones",
         **_many,
     ),
-    Option("array", "0-9[%N]", v.array_option, "a job per number (also 1,3,5 or 0-9:2), N at once"),
+    Option("array", "0-9[%N]", r.array_option, "a job per number (also 1,3,5 or 0-9:2), N at once"),
     Option("output", "PATH", v.log_path, "file of standard output; patterns: %j %x %u %A %a %t"),
     Option("error", "PATH", v.log_path, "file of standard error; the same patterns"),
     Option("chdir", "DIR", v.path, "run here instead of the submit directory"),
@@ -206,8 +207,8 @@ class Options(Record):
     time_s: float | None = None
     priority: int | None = None
     hold: bool | None = None
-    after: tuple[v.AfterOption, ...] = ()
-    array: v.ArrayOption | None = None
+    after: tuple[r.AfterOption, ...] = ()
+    array: r.ArrayOption | None = None
     output: str | None = None
     error: str | None = None
     chdir: str | None = None

@@ -14,11 +14,10 @@ from radrm.jobfile.record import Record
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
     from typing import Any
 
 MAX_GPUS = 1024
-MAX_ARRAY = 100_000
 MAX_TASKS = 256
 """The most tasks of a job with a range or with roles."""
 MAX_TEXT = 65_536
@@ -26,33 +25,6 @@ _MAX_MIB = 2**40
 _MAX_SECONDS = 10 * 366 * 86_400.0
 # Real values are shorter. Some patterns are slow on very long texts.
 _MAX_NUMBER_LENGTH = 32
-
-
-class AfterOption(Record):
-    """The value of `--after`: start after `job` (an id or a ticket) ended as `condition` says.
-
-    `condition` is `ok`, `any` or `failed`. The core's record is `Dependency`, which has the id
-    of an existing job.
-    """
-
-    job: str
-    condition: str
-
-
-class ArrayOption(Record):
-    """The value of `--array`: elements `first..last`, or those `listed`, which are sorted.
-
-    At most `at_once` at a time; None: no limit.
-    """
-
-    first: int
-    last: int
-    at_once: int | None
-    listed: tuple[int, ...] | None = None
-
-    @property
-    def indices(self) -> Sequence[int]:
-        return range(self.first, self.last + 1) if self.listed is None else self.listed
 
 
 class SignalOption(Record):
@@ -287,61 +259,7 @@ def variable(given: str) -> tuple[str, str]:
     return name, value
 
 
-# --------------------------------------------------------------------------- relations
-
-
-_SLURM_CONDITIONS = {
-    "after": ":any",
-    "afterok": "",
-    "afterany": ":any",
-    "afternotok": ":failed",
-    "aftercorr": "",
-}
-
-
-def after_option(given: str) -> AfterOption | None:
-    """Return the value; None for `none`, which removes earlier values, such as a job file's."""
-    if given == "none":
-        return None
-    found = re.fullmatch(
-        r"([0-9]{1,18}(?:_[0-9]{1,9})?|[0-9A-HJKMNP-TV-Z]{26})(?::(ok|any|failed))?", given
-    )
-    slurm = re.fullmatch(r"(after[a-z]*):([0-9_]{1,28}(?::[0-9_]{1,28})*)(?:\+[0-9]+)?", given)
-    if slurm and slurm[1] in _SLURM_CONDITIONS:
-        condition = _SLURM_CONDITIONS[slurm[1]]
-        ours = " ".join(f"--after={job}{condition}" for job in slurm[2].split(":")[:4])
-        raise ValueError(f"{shown(given)} is Slurm's; write {ours}")
-    if not found:
-        raise ValueError(
-            f"{shown(given)} is not ID, ID:ok, ID:any or ID:failed, with an id or a ticket"
-        )
-    return AfterOption(found[1], found[2] or "ok")
-
-
-def array_option(given: str) -> ArrayOption:
-    words, percent, most = given.partition("%")
-    spans = [
-        re.fullmatch(r"([0-9]{1,9})(?:-([0-9]{1,9})(?::([0-9]{1,9}))?)?", word)
-        for word in words.split(",")
-    ]
-    if None in spans or (percent and not re.fullmatch(r"[0-9]{1,9}", most)):
-        raise ValueError(
-            f"{shown(given)} is not FIRST-LAST, FIRST-LAST:STEP or a list, with %N or without, as "
-            "in 0-9%4 or 1,3,10-20:5"
-        )
-    at_once = int(most) if percent else None
-    if at_once == 0:
-        raise ValueError(f"{shown(given)} allows no element to run; write 1 or more after the %")
-    bounds = [(int(f[1]), int(f[2] or f[1]), int(f[3] or 1)) for f in spans if f is not None]
-    if any(step == 0 for _, _, step in bounds):
-        raise ValueError(f"{shown(given)} has a step of 0; write 1 or more after the colon")
-    ranges = [range(first, last + 1, step) for first, last, step in bounds]
-    if not all(ranges) or sum(map(len, ranges)) > MAX_ARRAY:
-        raise ValueError(f"{shown(given)} is not an array of 1 to {MAX_ARRAY} elements")
-    indices = sorted({index for each in ranges for index in each})
-    first, last = indices[0], indices[-1]
-    whole = len(indices) == last - first + 1
-    return ArrayOption(first, last, at_once, None if whole else tuple(indices))
+# --------------------------------------------------------------------------- tasks and signals
 
 
 _ROLE = "NAME:COUNT, as in ps:1-4 or worker:2-8,cpus=4,memory=8G,gpus=1"

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from radrm.errors import UsageError
 from radrm.jobfile.options import OPTIONS, Options
 from radrm.jobfile.parsing import MAX_REPEATS, merged, parse_words, typed, typed_whole
-from radrm.jobfile.values import AfterOption
+from radrm.jobfile.relations import AfterOption
 
 # ------------------------------------------------------------------ words
 

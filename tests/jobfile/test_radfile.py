@@ -14,7 +14,8 @@ from radrm.core.units import WHOLE_DEVICE_MIB
 from radrm.core.words import Collocation
 from radrm.errors import BadFile, UsageError
 from radrm.jobfile.radfile import MAX_BYTES, JobFile, read_job_file, wrap_command
-from radrm.jobfile.values import AfterOption, ArrayOption, SignalOption
+from radrm.jobfile.relations import AfterOption, ArrayOption
+from radrm.jobfile.values import SignalOption
 from tests.paths import SHARED_DATA
 
 PUBLISHED = SHARED_DATA / "jobs"

@@ -11,12 +11,12 @@ import json
 import os
 import sys
 
-from radrm.cli.show.submitted import understood, unit_notes
 from radrm.client.connection import Client, find_spool
 from radrm.errors import RadrmError, Unreachable, UsageError
 from radrm.host.storage.spool import Spool
 from radrm.host.storage.submission import envelope_of, here, load
 from radrm.jobfile.command_line import SubmitRequest, parse_submit
+from radrm.jobfile.confirmation import understood, unit_notes
 from radrm.jobfile.options import MOMENTS
 from radrm.jobfile.radfile import read_job_file, wrap_command
 

@@ -50,9 +50,9 @@ def age_s(job: Document) -> float | None:
     return found
 
 
-def why(job: Document) -> str:
-    """Why a job waits, or how it ended."""
-    reason = job["reason"] or ""
+def why(job: Document, short: bool = False) -> str:
+    """Why a job waits, or how it ended. `short`: for a column."""
+    reason = (short and job.get("reason_short")) or job["reason"] or ""
     if job["oom_count"] and job["state"] != "FAILED":
         times = "once" if job["oom_count"] == 1 else f"{job['oom_count']} times"
         recovered = f"recovered from out-of-memory {times}"
@@ -109,12 +109,11 @@ def job_rows(jobs: Sequence[Document], index: Mapping[str, int], now: float | No
     """
     dues = [due_text(job, time.time() if now is None else now) for job in jobs]
     due = any(dues)
-    alone = len({job["user"] for job in jobs}) < 2
     table = Rows(
         (
             Column("JOB", right=True),
             Column("NAME", least=14, most=28),
-            Column("USER", rank=9 if alone else 4, most=12),
+            Column("USER", rank=1, most=12),
             Column("STATE"),
             Column("GPU", least=3, most=8),
             Column("EST", right=True, rank=6),
@@ -137,7 +136,7 @@ def job_rows(jobs: Sequence[Document], index: Mapping[str, int], now: float | No
             show_mib(job["peak_mib"]),
             show_seconds(age_s(job)),
             *[its_due or "-"] * due,
-            "; ".join(filter(None, (why(job), _state_of_open(job, now)))),
+            "; ".join(filter(None, (why(job, short=True), _state_of_open(job, now)))),
         )
     return table
 

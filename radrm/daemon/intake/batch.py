@@ -21,7 +21,7 @@ from radrm.errors import RadrmError, Refused, StoreError
 from radrm.host.storage.spool import Arrival, Envelope
 from radrm.host.storage.submitted import parse_envelope
 from radrm.jobfile.radfile import JobFile, name_from
-from radrm.jobfile.values import AfterOption, ArrayOption
+from radrm.jobfile.relations import AfterOption, ArrayOption
 
 
 class Knows(Protocol):

@@ -14,7 +14,7 @@ from radrm.core.constraints.kinds import without_device
 from radrm.core.records import Attempt, EarlySignal, Instant, Job, Progress, Refusal
 from radrm.core.scheduler import Scheduler
 from radrm.core.snapshot import Snapshot
-from radrm.core.units import show_seconds
+from radrm.core.units import show_mib, show_seconds
 from radrm.core.words import ActionKind, Quantity, ReservationKind, Resizing
 from radrm.daemon.progress import Reports
 from radrm.daemon.views.cpu_shares import cpu_share, part
@@ -65,6 +65,7 @@ class JobDocuments:
             reason = in_one_line(self._scheduler.snapshot, refusals or ())
         document = self._document(job, now, reason, behind, refusals)
         document["position"] = row.position
+        document["reason_short"] = f"behind {behind}" if behind is not None else in_short(refusals)
         if row.last is not None:
             document["label"], document["count"] = row.label, row.count
         return document
@@ -127,6 +128,7 @@ class JobDocuments:
             "collocation": attempt.placement.collocation.value if attempt else None,
             "attempts": job.attempts,
             "exit_code": job.exit_code,
+            "reason_short": None,
             "reason": reason or job.reason or (_unused(snapshot, live, now) if live else None),
             "submitted_at": job.submitted.wall_s,
             "started_at": job.started.wall_s if job.started else None,
@@ -227,16 +229,30 @@ def in_one_line(snapshot: Snapshot, refusals: Sequence[Refusal]) -> str | None:
     general = [r for r in refusals if r.device is None and r.rule not in _ASIDE]
     if general:
         return general[0].message
-    devices = [r for r in refusals if r.device is not None]
+    devices = _that_could(refusals)
     if not devices:
         return refusals[0].message
-    devices = [r for r in devices if r.rule not in _PERMANENT] or devices
     first = devices[0]
     found = snapshot.device(first.device) if first.device is not None else None
     index = found.device.index if found is not None else 0
     others = len(devices) - 1
     more = f" (and {others} more {'GPU' if others == 1 else 'GPUs'})" if others else ""
     return f"GPU {index}: {first.message}{more}"
+
+
+def _that_could(refusals: Sequence[Refusal]) -> list[Refusal]:
+    """The refusals of devices that could take the job later; else those of all devices."""
+    devices = [r for r in refusals if r.device is not None]
+    return [r for r in devices if r.rule not in _PERMANENT] or devices
+
+
+def in_short(refusals: Sequence[Refusal] | None) -> str | None:
+    """Why a job waits, for a narrow column; None where `in_one_line` is short enough."""
+    general = [r for r in refusals or () if r.device is None and r.rule not in _ASIDE]
+    first = next(iter(() if general else _that_could(refusals or ())), None)
+    if first is None or first.rule != "memory" or None in (first.needed, first.available):
+        return None
+    return f"GPU memory: needs {show_mib(first.needed)}, {show_mib(first.available)} free"
 
 
 def _limit_at(job: Job, live: Attempt | None) -> float | None:

@@ -56,7 +56,7 @@ def test_without_a_daemon_it_is_on_disk(home: Path, capsys: pytest.CaptureFixtur
     assert (envelope.cwd, envelope.file) == (os.getcwd(), os.path.abspath("job.rad"))
     assert envelope.environment == dict(os.environ)
     said = capsys.readouterr()
-    assert said.out == f"Submitted a b as {envelope.ticket}\n"
+    assert said.out == f"Submitted a b as {envelope.ticket}, GPU memory 8.0G, time limit 4h00m\n"
     assert "no daemon is running" in said.err
 
 
