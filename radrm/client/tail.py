@@ -88,6 +88,28 @@ class Tail:
         return (now.st_dev, now.st_ino) != (found.st_dev, found.st_ino)
 
 
+def last_lines(path: str, most: int) -> list[str]:
+    """The last lines of a log that hold text, made plain; [] if it cannot be read.
+
+    Of a line that was overwritten (progress bars), the last text counts. It reads 64 KiB at most.
+    """
+    try:
+        fd = _open_regular(path)
+        if fd is None:
+            return []
+        try:
+            data = os.pread(fd, _CHUNK, max(0, os.fstat(fd).st_size - _CHUNK))
+        finally:
+            os.close(fd)
+    except (OSError, Refused):
+        return []
+    lines = (
+        line.rstrip("\r").rpartition("\r")[2] for line in data.decode(errors="replace").split("\n")
+    )
+    shown = [plain(line.expandtabs()).rstrip() for line in lines]
+    return [line for line in shown if line][-most:] if most else []
+
+
 def _open_regular(path: str) -> int | None:
     """Open a regular file; None if there is no file. Raises `Refused` for anything else."""
     try:

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from radrm.client.tail import Tail, harmless
+from radrm.client.tail import Tail, harmless, last_lines
 from radrm.errors import Refused
 
 PER_TEST = settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -167,3 +167,25 @@ def test_harmless_text_stays_as_it_is_however_it_is_cut() -> None:
     for byte in "épôque 1\t50%\r\n".encode():
         write(bytes([byte]))
     assert b"".join(written).decode() == "épôque 1\t50%\r\n"
+
+
+@pytest.mark.parametrize(
+    ("data", "most", "expected"),
+    [
+        (b"", 5, []),
+        (b"one\ntwo\n\n  \nthree", 2, ["two", "three"]),
+        (b"a\n 1%\r 50%\r100%\r\nb\x1b[2J\n", 5, ["a", "100%", "b\ufffd[2J"]),
+        (b"x" * 70_000 + b"\nlast\n", 1, ["last"]),
+        (b"\xff\n", 1, ["\ufffd"]),
+    ],
+)
+def test_the_last_lines_are_plain_and_bounded(
+    tmp_path: Path, data: bytes, most: int, expected: list[str]
+) -> None:
+    (tmp_path / "log").write_bytes(data)
+    assert last_lines(str(tmp_path / "log"), most) == expected
+
+
+def test_a_log_that_cannot_be_read_has_no_last_lines(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    assert last_lines(str(tmp_path / "pipe"), 5) == last_lines(str(tmp_path / "none"), 5) == []

@@ -17,6 +17,7 @@ _JOBS = f"{REFERENCES}; all jobs that have not ended by default."
 _ALL = "Also jobs that have ended (the latest 10000)."
 _STATE = "Only jobs in these states, as running,pending."
 _FOLLOW = "Show changes until Ctrl-C; of one job its log too."
+_LAST_LINES = 5
 PARAMETERS = (
     Parameter("jobs", WORDS, _JOBS, "JOB..."),
     Parameter("every", FLAG, _ALL, flags=("--all",)),
@@ -90,6 +91,7 @@ def _show(client: Client, words: Document, first: int, size: int) -> None:
 
 def _show_card(client: Client, job: Document, page: Document) -> None:
     from radrm.cli.show.card import card
+    from radrm.client.tail import last_lines
 
     attempts: list[Document] = []
     logs = None
@@ -100,7 +102,12 @@ def _show_card(client: Client, job: Document, page: Document) -> None:
             logs = client.ask("logs", jobs=[label(job)])
     except Refused:
         pass  # the daemon no longer has the job; the page still describes it
-    show(*card(job, page["now"], page["devices"], attempts, logs))
+    tails = (
+        {which: last_lines(logs[which], _LAST_LINES) for which in ("stdout", "stderr")}
+        if logs
+        else {}
+    )
+    show(*card(job, page["now"], page["devices"], attempts, logs, tails))
 
 
 def _next_page(words: Document, first: int, size: int) -> str:

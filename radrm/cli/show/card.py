@@ -40,9 +40,19 @@ def card(
     index: Mapping[str, int],
     attempts: Sequence[Document] = (),
     logs: Document | None = None,
+    tails: Mapping[str, Sequence[str]] = {},
 ) -> list[Part]:
-    """The card of a job. `attempts` are those of `explain`; `logs` is None before the start."""
-    lines = [*_who(job), *_asked(job), *_got(job, index, attempts), *_times(job, now)]
+    """The card of a job. `attempts` are those of `explain`; `logs` is None before the start.
+
+    `tails`: the last lines of its logs, by `stdout` and `stderr`.
+    """
+    error = tails.get("stderr") if job["state"] == "FAILED" else None
+    lines = [
+        *_who(job, error[-1] if error else ""),
+        *_asked(job),
+        *_got(job, index, attempts),
+        *_times(job, now),
+    ]
     if logs is not None:
         lines += [("stdout", plain(logs["stdout"])), ("stderr", plain(logs["stderr"]))]
     parts: list[Part] = [_title(job), *_fields(lines)]
@@ -50,7 +60,16 @@ def card(
         parts += [Styled(), attempts_table(job, attempts)]
     if len(job.get("tasks") or ()) > 1:
         parts += [Styled(), tasks_table(job["tasks"], index)]
+    if tails.get("stdout"):
+        parts += [Styled(), *_log(tails["stdout"])]
     return [*parts, Styled(), *_fields([("next", "   ".join(next_steps(job)))])]
+
+
+def _log(lines: Sequence[str]) -> Iterator[Styled]:
+    for at, line in enumerate(lines):
+        shown = Styled(f"  {'' if at else 'log':<12}", "dim", cut=True)
+        shown.append(line)
+        yield shown
 
 
 def headline(job: Document, index: Mapping[str, int]) -> Styled:
@@ -85,7 +104,8 @@ def _progress(job: Document) -> str:
     return f"for {spent}"
 
 
-def _who(job: Document) -> Iterator[_Line]:
+def _who(job: Document, error: str = "") -> Iterator[_Line]:
+    """Who the job is, and its state. `error`: the last line of its standard error."""
     state = state_text(job["state"])
     state.append(f" {_progress(job)}")
     if job["exit_code"] is not None:
@@ -93,8 +113,8 @@ def _who(job: Document) -> Iterator[_Line]:
     if job.get("held"):
         state.append(", held", "yellow")
     yield "state", state
-    if why(job):
-        yield "why", why(job)
+    if why(job) or error:
+        yield "why", ": ".join(filter(None, (why(job), error)))
     if job["position"] is not None:
         yield "position", f"{job['position']} in the {job['queue'] or 'main'} queue"
     for other in job.get("after") or []:
@@ -354,7 +374,9 @@ def next_steps(job: Document) -> list[str]:
         ahead = plain(str(job["behind"]))
         return [f"radrm explain {ahead}", f"radrm edit {name} --priority=N", f"radrm cancel {name}"]
     if state in WAITING:
-        return [f"radrm explain {name}", f"radrm cancel {name}"]
+        change = "--after=none" if job.get("after") else "--gpu-memory=SIZE"
+        edit = [f"radrm edit {name} {change}"] if job.get("after") or job.get("gpus") else []
+        return [f"radrm explain {name}", *edit, f"radrm cancel {name}"]
     if state not in FINAL:
         return [f"radrm logs {name} -f", f"radrm explain {name}"]
     if state == "COMPLETED":

@@ -203,3 +203,15 @@ def test_a_device_that_cannot_be_read_says_so() -> None:
 
 def test_the_documents_here_are_json() -> None:
     assert json.loads(json.dumps([job(), gpu()]))
+
+
+def test_a_card_ends_with_its_log_and_names_the_error() -> None:
+    failed = job(1, "FAILED", reason="exit code 1", exit_code=1)
+    tails = {"stdout": ["epoch 1", "epoch 2"], "stderr": ["Traceback", "ValueError: bad"]}
+    text = [line for part in card(failed, NOW, {}, tails=tails) for line in shown(part, 80)]
+    assert "  why         exit code 1: ValueError: bad" in text
+    at = text.index("  log         epoch 1")
+    assert text[at + 1].strip() == "epoch 2" and text[-1].startswith("  next")
+    running = job(1, "RUNNING")
+    text = [line for part in card(running, NOW, {}, tails=tails) for line in shown(part, 80)]
+    assert not any("ValueError" in line for line in text)
