@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 from radrm.config import values as v
@@ -30,6 +30,7 @@ from radrm.config.shapes import (
     Table,
     UnmanagedConfig,
 )
+from radrm.core.settings import CoreSettings
 from radrm.core.words import Collocation
 from radrm.errors import BadConfig
 
@@ -210,6 +211,11 @@ def _slots(value: Any, place: v.Place) -> SlotsConfig:
     return SlotsConfig(**v.known(v.table(value, place), _SLOTS, place))
 
 
+def _core(value: Any, place: v.Place) -> dict[str, float]:
+    given = v.table(value, place)
+    return v.known(given, {key: _CORE.get(key, v.number) for key in given}, place)
+
+
 def _daemon(value: Any, place: v.Place) -> DaemonConfig:
     return DaemonConfig(**v.known(v.table(value, place), {}, place))
 
@@ -259,6 +265,10 @@ _ENERGY: dict[str, v.Check] = {
     "wait_for_cheap": v.switch,
 }
 _SLOTS: dict[str, v.Check] = {"length_s": v.slot, "warn_s": v.between(0, 31_536_000)}
+_CORE: dict[str, v.Check] = {
+    each.name: v.switch for each in fields(CoreSettings) if isinstance(each.default, bool)
+}
+"""The switches of the core; its other settings are numbers."""
 _CHECKS: dict[str, v.Check] = {
     "goal": v.choice(*GOALS),
     "policy": v.name,
@@ -273,7 +283,7 @@ _CHECKS: dict[str, v.Check] = {
     "planners": _RULES,
     "estimators": _RULES,
     "recoveries": _RULES,
-    "core": v.every(v.number),
+    "core": _core,
     "gpus": _gpus,
     "mps": _mps,
     "readings": _readings,

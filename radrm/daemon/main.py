@@ -265,7 +265,7 @@ def find_devices(paths: Paths, config: Config, gpus: str | None, time_scale: flo
         gpus_here = open_gpus(config.readings)
     except DeviceError as error:
         raise DeviceError(
-            f"no NVIDIA GPU can be used ({error}); "
+            f"no NVIDIA GPU can be used: {error}; "
             "to run on simulated GPUs: radrm daemon --gpus sim:4xA100-40GB"
         ) from error
     mps = MpsService(

@@ -7,7 +7,9 @@
     sim:8xA100-40GB,nvlink=2,numa=4             NVLink links every 2 GPUs, 4 GPUs per NUMA node
     sim:5*2xV100-32GB/1xT4-16GB                 six servers, only for the simulator
 
-A type that is not in the table, such as `NAME-48GB`, gets the A100's power and MIG slices.
+A type of the table may leave out its size where there is only one (`4xH100`), and may be written
+as `rtx 4090` or `RTX-4090`. One that is not in the table, such as `NAME-48GB`, gets the A100's
+power and MIG slices.
 """
 
 from __future__ import annotations
@@ -44,28 +46,27 @@ class _GpuType:
     mig_slices: tuple[int, int] | None = None  # compute and memory slices
 
 
-_TYPES = {
-    known.name.casefold(): known
-    for known in (
-        _GpuType("A100-40GB", 40, A100_IDLE_W, A100_PEAK_W, (7, 8)),
-        _GpuType("A100-80GB", 80, 62, 300, (7, 8)),
-        _GpuType("H100-80GB", 80, 70, 700, (7, 8)),
-        _GpuType("H200-141GB", 141, 75, 700, (7, 8)),
-        _GpuType("A30-24GB", 24, 28, 165, (4, 4)),
-        _GpuType("A40-48GB", 48, 30, 300),
-        _GpuType("A10-24GB", 24, 16, 150),
-        _GpuType("L40S-48GB", 48, 35, 350),
-        _GpuType("L4-24GB", 24, 12, 72),
-        _GpuType("T4-16GB", 16, 10, 70),
-        _GpuType("V100-16GB", 16, 40, 300),
-        _GpuType("V100-32GB", 32, 42, 300),
-        _GpuType("P100-16GB", 16, 30, 250),
-        _GpuType("RTXA6000-48GB", 48, 22, 300),
-        _GpuType("RTX3090-24GB", 24, 20, 350),
-        _GpuType("RTX4090-24GB", 24, 20, 450),
-    )
-}
-_GROUP = re.compile(r"(?:(\d{1,4})x)?([a-z][a-z0-9_-]*-(\d{1,4})gb)(?::(.+))?", re.IGNORECASE)
+_TYPES = (
+    _GpuType("A100-40GB", 40, A100_IDLE_W, A100_PEAK_W, (7, 8)),
+    _GpuType("A100-80GB", 80, 62, 300, (7, 8)),
+    _GpuType("H100-80GB", 80, 70, 700, (7, 8)),
+    _GpuType("H200-141GB", 141, 75, 700, (7, 8)),
+    _GpuType("B200-180GB", 180, 140, 1000, (7, 8)),
+    _GpuType("A30-24GB", 24, 28, 165, (4, 4)),
+    _GpuType("A40-48GB", 48, 30, 300),
+    _GpuType("A10-24GB", 24, 16, 150),
+    _GpuType("L40S-48GB", 48, 35, 350),
+    _GpuType("L4-24GB", 24, 12, 72),
+    _GpuType("T4-16GB", 16, 10, 70),
+    _GpuType("V100-16GB", 16, 40, 300),
+    _GpuType("V100-32GB", 32, 42, 300),
+    _GpuType("P100-16GB", 16, 30, 250),
+    _GpuType("RTXA6000-48GB", 48, 22, 300),
+    _GpuType("RTX3090-24GB", 24, 20, 350),
+    _GpuType("RTX4090-24GB", 24, 20, 450),
+    _GpuType("RTX5090-32GB", 32, 25, 575),
+)
+_GROUP = re.compile(r"(?:(\d{1,4})x)?([a-z][a-z0-9 _-]*?)(?::(.+))?", re.IGNORECASE)
 _PROFILE = re.compile(r"(\d)g\.(\d{1,4})gb", re.IGNORECASE)
 _UNMANAGED = re.compile(r"unmanaged@(\d{1,4})=(\d{1,9})", re.IGNORECASE)
 _SERVERS = re.compile(r"(?:(\d{1,5})\s*\*)?(.*)", re.DOTALL)
@@ -163,13 +164,13 @@ def _server(spec: str, text: str) -> tuple[SimulatedDevice, ...]:
             continue
         found = _GROUP.fullmatch(item)
         if not found:
-            raise _wrong(spec, f"{item!r} is not COUNTxTYPE-SIZEGB")
+            raise _wrong(spec, f"{item!r} is not COUNTxTYPE")
         count = 1 if found[1] is None else int(found[1])
         if not 1 <= count <= _MOST_DEVICES:
             raise _wrong(spec, f"a group has 1 to {_MOST_DEVICES} GPUs, not {count}")
-        gpu_type = _gpu_type(spec, found[2], int(found[3]))
+        gpu_type = _gpu_type(spec, found[2])
         for gpu in range(gpus, gpus + count):
-            devices += _cut(spec, gpu_type, gpu, len(devices), found[4])
+            devices += _cut(spec, gpu_type, gpu, len(devices), found[3])
         gpus += count
         if len(devices) > _MOST_DEVICES:
             raise _wrong(spec, f"more than {_MOST_DEVICES} devices")
@@ -183,11 +184,23 @@ def _server(spec: str, text: str) -> tuple[SimulatedDevice, ...]:
     return tuple(devices)
 
 
-def _gpu_type(spec: str, name: str, memory_gb: int) -> _GpuType:
-    if memory_gb == 0:
+def _gpu_type(spec: str, name: str) -> _GpuType:
+    key, size = _key(name), re.search(r"-(\d{1,4})gb$", name, re.IGNORECASE)
+    known = [each for each in _TYPES if key in (_key(each.name), _key(each.name.split("-")[0]))]
+    if len(known) == 1:
+        return known[0]
+    if size is None:
+        listed = ", ".join(each.name for each in known or _TYPES)
+        cause = "has several sizes" if known else "has no size and is not known"
+        raise _wrong(spec, f"{name!r} {cause}: {listed}, or NAME-48GB for another")
+    if int(size[1]) == 0:
         raise _wrong(spec, f"{name!r} has no memory")
-    unknown = _GpuType(name, memory_gb, A100_IDLE_W, A100_PEAK_W, (7, 8))
-    return _TYPES.get(name.casefold(), unknown)
+    return _GpuType(name, int(size[1]), A100_IDLE_W, A100_PEAK_W, (7, 8))
+
+
+def _key(name: str) -> str:
+    """A name as it is compared: `RTX A6000-48GB` and `rtxa6000-48gb` are one."""
+    return re.sub("[ _-]", "", name).casefold()
 
 
 def _cut(

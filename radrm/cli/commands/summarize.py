@@ -58,6 +58,11 @@ def summarize(
       radrm summarize nets:make --batch-size=64 --input-shape=3x224x224
       radrm summarize nets:make -o net.model --python venv/bin/python
     """
+    if ":" not in factory:
+        raise UsageError(
+            f"{factory!r} is not MODULE:FUNCTION; name a function that returns the model, as in "
+            "nets:make or train.py:build_model"
+        )
     raw = parse_words([*context.args, f"--model-factory={factory}"], "command line")
     foreign = sorted(raw.keys() - {*_SETTINGS, "model-factory"})
     if foreign:

@@ -114,22 +114,27 @@ class _Refusals:
         self._word = word
         self._filtered = filtered
         self._first: JobResult | None = None
-        self._count = 0
+        """Of a job that has not ended, if there is one: the other jobs are hardly meant."""
+        self._count = self._ended = 0
 
     def add(self, job: Job | None, error: RadrmError) -> None:
+        ended = job is not None and job.state.final
+        if self._first is None or (self._ended == self._count and not ended):
+            if job is None:
+                self._first = JobResult(self._word, self._word, None, None, str(error))
+            else:
+                state = job.state.value
+                self._first = JobResult(job.id, job.label, job.spec.name, state, str(error))
         self._count += 1
-        if self._first is not None:
-            return
-        if job is None:
-            self._first = JobResult(self._word, self._word, None, None, str(error))
-        else:
-            state = job.state.value
-            self._first = JobResult(job.id, job.label, job.spec.name, state, str(error))
+        self._ended += ended
 
     def result(self) -> JobResult | None:
         """The first refusal, and how many more there are; None where nothing was refused."""
         if self._first is None and self._filtered:
             error = f"no job of {self._word[:80]!r} is of that user and state"
+            return JobResult(self._word, self._word, None, None, error)
+        if self._first is not None and self._count == self._ended > 1:
+            error = f"all {self._count} jobs of {self._word[:80]!r} have ended"
             return JobResult(self._word, self._word, None, None, error)
         if self._first is not None and self._count > 1:
             others = f" (and {self._count - 1} more of {self._word[:80]} likewise)"

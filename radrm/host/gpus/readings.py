@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import logging
 import re
+import shutil
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -220,7 +221,8 @@ def _base(source: str) -> GpuSource:
         if found.gpus is not None:
             return found.gpus
         reasons.append(found.reason or "NVML finds no GPU")
-    if source in ("auto", "nvidia-smi"):
+    # Without a driver there is no nvidia-smi either, and saying that twice helps nobody.
+    if source == "nvidia-smi" or (source == "auto" and shutil.which("nvidia-smi")):
         gpus = NvidiaSmi()
         try:
             gpus.devices()

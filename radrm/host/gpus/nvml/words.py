@@ -29,8 +29,7 @@ REBOOT = "reboot the server"
 LIBRARY_ERRORS = {
     UNINITIALIZED: "the NVIDIA driver has closed the connection; radrm opens it again",
     DRIVER_NOT_LOADED: "the NVIDIA driver is not loaded; load it with: modprobe nvidia",
-    LIBRARY_NOT_FOUND: "the NVIDIA driver's library libnvidia-ml.so.1 is not installed; "
-    "install the NVIDIA driver",
+    LIBRARY_NOT_FOUND: "the NVIDIA driver is not installed (no libnvidia-ml.so.1)",
     LIBRARY_MISMATCH: f"the NVIDIA driver was upgraded while its old version is loaded; {REBOOT}",
 }
 """Errors of the library as a whole: no device can be read."""
@@ -55,5 +54,7 @@ def device_message(number: int, otherwise: object) -> str:
 
 def library_message(number: int, otherwise: object) -> str:
     """Return the message of an error of the driver as a whole."""
+    if number == LIBRARY_NOT_FOUND:
+        return LIBRARY_ERRORS[number]  # without a driver nobody needs a number
     unknown = f"the NVIDIA driver does not answer: {otherwise}; check nvidia-smi"
     return f"{LIBRARY_ERRORS.get(number, unknown)} (NVML error {number})"

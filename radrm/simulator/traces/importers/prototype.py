@@ -35,6 +35,10 @@ def prototype(lines: Iterable[str], source: str, aids: Aids) -> Trace:
             jobs.append(job)
             guessed += [job.name] if guess else []
         else:
+            if source.endswith(".rad"):
+                raise BadFile(
+                    f"{source} is a job file, not a trace; submit it: radrm submit {source}"
+                )
             errors.add(line, f"{shown(text)} is neither `sleep N` nor `submit.py --task FILE`")
     errors.raise_any()
     return Trace(arranged(jobs, source).jobs, guesses(guessed))
