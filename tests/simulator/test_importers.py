@@ -95,6 +95,10 @@ def test_a_script_that_tells_too_little() -> None:
         read(SCRIPT, aids=Aids(job_file=job_file))
     with pytest.raises(BadFile, match=r"t line 2: 'rm -rf /' is neither"):
         read("sleep 5\nrm -rf /\n", "prototype")
+    with pytest.raises(
+        BadFile, match=r"^a\.rad is a job file, not a trace; submit it: radrm submit"
+    ):
+        read_any(["#!/bin/bash\n", "python train.py\n"], "a.rad", "prototype", None)
     with pytest.raises(BadFile, match="no folder to read it from"):
         read("python submit.py --task a.rad\n", aids=Aids({"a": Alone(5)}))
 

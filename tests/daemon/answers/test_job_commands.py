@@ -88,3 +88,19 @@ def test_by_state_and_user(server: DaemonHome) -> None:
     assert server.radrm("cancel", "--state", "nonsense").returncode == 2
     server.radrm("cancel", "--state", "pending,running,launching")
     server.wait_end(first)
+
+
+def test_a_refusal_is_about_jobs_that_have_not_ended(server: DaemonHome) -> None:
+    names = ("--name=old",)
+    ended = [server.submit(*names, "--", "true") for _ in range(2)]
+    for job in ended:
+        server.wait_end(job)
+    assert server.radrm("hold", "old").stderr == "radrm: all 2 jobs of 'old' have ended\n"
+    command = "test $RADRM_ARRAY_TASK_ID = 0 || sleep 999"
+    array = server.submit("--array=0-1", "--", "sh", "-c", command)
+    server.wait_end(f"{array}_0")
+    server.wait_state(f"{array}_1", "RUNNING")
+    said = server.radrm("hold", str(array)).stderr
+    assert said.startswith(f"radrm: job {array}_1 is RUNNING; only a waiting job can be held (and")
+    server.radrm("cancel", str(array))
+    assert server.wait_end(f"{array}_1")["state"] == "CANCELLED"
