@@ -210,6 +210,8 @@ def test_unmanaged_memory_is_counted(home: DaemonHome) -> None:
     home.start()
     gpus = home.ask("gpus")
     wait_until(lambda: home.ask("gpus")[0]["unmanaged_mib"] == 30000, "the first reading")
+    assert [gpu["state"] for gpu in home.ask("gpus")] == ["others", "idle"]
+    assert "in use by others" in home.radrm("gpus").stdout
     job = home.submit("--gpu-memory=20G", *simjob("20G", 0.2, 50))
     assert home.wait_end(job)["devices"] == [gpus[1]["uuid"]]
 

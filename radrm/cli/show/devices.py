@@ -22,6 +22,7 @@ _INDENT = 10
 _DEVICE_STYLE = {
     "busy": "cyan",
     "idle": "green",
+    "others": "yellow",
     "drained": "yellow",
     "unreadable": "bold red",
     "vanished": "bold red",
@@ -85,7 +86,7 @@ def devices_table(devices: Sequence[Document]) -> Rows:
         table.add(
             str(device["index"]),
             device_name(device),
-            Styled(device["state"], _DEVICE_STYLE.get(device["state"], "")),
+            device_state(device["state"]),
             memory_bar(device["used_mib"], device["total_mib"]),
             show_mib(device["used_mib"]),
             show_mib(device["reserved_mib"]),
@@ -98,6 +99,12 @@ def devices_table(devices: Sequence[Document]) -> Rows:
             plain(device["reason"] or ""),
         )
     return table
+
+
+def device_state(state: str) -> Styled:
+    return Styled(
+        "in use by others" if state == "others" else plain(state), _DEVICE_STYLE.get(state, "")
+    )
 
 
 def _power(device: Document) -> str:

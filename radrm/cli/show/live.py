@@ -18,13 +18,13 @@ from rich.live import Live
 
 from radrm.cli.show.amounts import show_smact, show_watts
 from radrm.cli.show.columns import Column, Rows
-from radrm.cli.show.devices import device_jobs, device_name, memory_bar
+from radrm.cli.show.devices import device_jobs, device_name, device_state, memory_bar
 from radrm.cli.show.jobs import counts_line, job_rows
 from radrm.cli.show.styled import Styled, console
 from radrm.client.connection import Client
 from radrm.client.text import Document
 from radrm.core.units import show_mib
-from radrm.errors import Unreachable, plain
+from radrm.errors import Unreachable
 
 _REFRESH_S = 1.0
 _FEWEST_JOBS = 5
@@ -158,7 +158,7 @@ def _bars(devices: Sequence[Document]) -> Rows:
             show_mib(device["total_mib"]),
             show_smact(device["smact"]),
             show_watts(device["power_w"]),
-            plain(device["state"]),
+            device_state(device["state"]),
             device_jobs(device),
         )
     return table

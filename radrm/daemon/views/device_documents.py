@@ -43,7 +43,7 @@ def _document(snapshot: Snapshot, found: DeviceSnapshot, now: Instant) -> Docume
     device, reading = found.device, found.reading
     unreadable = found.unreadable(now.boot_s)
     known = reading is not None and reading.error is None
-    condition = _condition(found)
+    condition = _condition(found, snapshot.settings.idle_unmanaged_mib)
     jobs = [job for job in map(snapshot.job, sorted(found.occupants)) if job is not None]
     return {
         "uuid": device.uuid,
@@ -94,8 +94,9 @@ def _booked(snapshot: Snapshot) -> list[tuple[float, float | None, int, int | No
     ]
 
 
-def _condition(found: DeviceSnapshot) -> str:
-    """The state of a device in one word."""
+def _condition(found: DeviceSnapshot, idle_unmanaged_mib: float) -> str:
+    """The state of a device in one word. `others`: only unmanaged processes use it, and more than
+    an idle device's monitor or desktop would."""
     if found.vanished:
         return "vanished"
     if found.drained is not None:
@@ -104,7 +105,9 @@ def _condition(found: DeviceSnapshot) -> str:
         return "unreadable"
     if found.reading.fault is not None:
         return "unhealthy"
-    return "busy" if found.occupants else "idle"
+    if found.occupants:
+        return "busy"
+    return "others" if (found.unmanaged_mib or 0) > idle_unmanaged_mib else "idle"
 
 
 def _yields(snapshot: Snapshot, unmanaged_mib: int | None) -> str | None:

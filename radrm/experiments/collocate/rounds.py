@@ -21,6 +21,8 @@ from radrm.experiments.demo.numbers import Meter
 
 Document = dict[str, Any]
 
+_FREE = ("idle", "others")
+"""States of a device without jobs. What other processes use of it is measured apart."""
 _PAUSE_S, _SHORTEST_PAUSE_S = 0.2, 0.03
 _PATIENCE_S = 60.0
 """Real seconds in which the GPU must become idle, and in which all copies must start."""
@@ -104,7 +106,7 @@ class Bench:
         deadline = time.monotonic() + _PATIENCE_S
         while True:
             devices = self._find()
-            busy = [d for d in devices if d["state"] != "idle" or d["used_mib"] is None]
+            busy = [d for d in devices if d["state"] not in _FREE or d["used_mib"] is None]
             if not busy:
                 return devices
             if time.monotonic() > deadline:
