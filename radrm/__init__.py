@@ -9,7 +9,7 @@ The layers, from the ground up; imports go down, or to earlier files of a folder
     4  daemon
     5  client
     6  experiments
-    7  cli
+    7  cli, __main__
 """
 
 __version__ = "0.2.0"

@@ -35,6 +35,8 @@ def main() -> None:
 
 def daemon() -> None:
     """`radrmd`: the same as `radrm daemon`."""
+    if sys.argv[1:] == ["--version"]:
+        _end(_no_command)
     sys.argv[1:1] = ["daemon"]
     _end(_others)
 

@@ -13,6 +13,7 @@ import sys
 import sysconfig
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 
 import radrm
 from radrm.core.actions import Launch
@@ -187,10 +188,10 @@ def job_environment(
         environment[FOLDER_VARIABLE] = site.elastic.of(action.serial)
         environment["RADRM_ELASTIC_PY"] = _ELASTIC_PY
     environment |= dict(options.env)
-    if job.spec.resizing is Resizing.LIVE:
-        # At the end, so that no other program is found there first.
-        path = environment.get("PATH", os.defpath)
-        environment["PATH"] = f"{path}{os.pathsep}{_folder_of_launcher()}"
+    # At the end, so that no other program is found there first.
+    path = environment.get("PATH") or os.defpath
+    if _folder_of_programs() not in path.split(os.pathsep):
+        environment["PATH"] = f"{path}{os.pathsep}{_folder_of_programs()}"
     return environment
 
 
@@ -257,8 +258,10 @@ def _device_variables(
     return found
 
 
-def _folder_of_launcher() -> str:
-    """Where `radrun` lies: beside the program of this daemon, or where scripts are installed."""
+@cache
+def _folder_of_programs() -> str:
+    """Where `radrun` and the other programs for jobs lie: beside the program of this daemon, or
+    where scripts are installed."""
     places = [os.path.dirname(os.path.abspath(sys.argv[0])), os.path.dirname(sys.executable)]
     places.append(sysconfig.get_path("scripts"))
     found = (place for place in places if os.access(os.path.join(place, _LAUNCHER), os.X_OK))
