@@ -157,11 +157,12 @@ def show_end(sharing: Run, alone: Run, console: Console) -> bool:
         f"(Time of the simulated clock, {TIME_SCALE:.0f} times as fast as yours; GPUs are models.)"
     )
     console.print(
-        "\nNext, with a daemon of your own (on a GPU server: radrm daemon):\n"
-        f"  radrm daemon --gpus {GPUS} --time-scale 60\n"
-        "  radrm submit --gpu-memory=8G -- radrm-simjob --gpu-memory 8G --seconds 300\n"
-        "  radrm gpus           each GPU's memory, SM activity and jobs\n"
-        "  radrm explain JOB    why a job waits: the rule, with both numbers\n"
-        "The tutorial goes on from here: docs/tutorial.md"
+        "\nNext, with a daemon of your own (on a GPU server without --gpus):\n"
+        f"  {radrm} daemon --gpus {GPUS} --time-scale 60 &\n"
+        f"  {radrm} submit --gpu-memory=8G -- radrm-simjob --gpu-memory 8G --seconds 300\n"
+        f"  {radrm} gpus         # each GPU's memory, SM activity and jobs\n"
+        f"  {radrm} explain @    # why a job waits: the rule, with both numbers\n"
+        "The tutorial goes on from here: docs/tutorial.md",
+        markup=False,
     )
     return True
