@@ -14,13 +14,13 @@ from benchmarks import (
     idle,
     launch,
     long_queue,
-    pages,
     readings,
     reports,
     saving,
 )
 from benchmarks.deadlines import calls
 from benchmarks.flowcon import steering
+from benchmarks.serving import pages
 from benchmarks.simulation import simulator
 from benchmarks.specon import runs as specon_runs
 from benchmarks.table import Row

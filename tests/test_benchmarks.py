@@ -17,7 +17,6 @@ from benchmarks import (
     idle,
     launch,
     long_queue,
-    pages,
     readings,
     reports,
     run,
@@ -27,6 +26,7 @@ from benchmarks.checkpoint import __main__ as checkpoint
 from benchmarks.checkpoint import measure as saves
 from benchmarks.deadlines import calls
 from benchmarks.flowcon import steering
+from benchmarks.serving import pages
 from benchmarks.simulation import simulator, waiting
 from benchmarks.specon import runs
 from benchmarks.table import Row, median_ms, p95_ms

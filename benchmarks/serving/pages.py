@@ -5,7 +5,7 @@ Every answer counts, from the moment at which its questions were due.
 First the connections ask in turn, then all at the same moment (as after a restart of the daemon).
 Meanwhile short jobs run one after another: each start and end changes the table of all jobs.
 
-    python -m benchmarks.pages
+    python -m benchmarks.serving.pages
 """
 
 from __future__ import annotations
