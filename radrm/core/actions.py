@@ -6,9 +6,10 @@ returns as an event.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
+from radrm.core.lazy import dataclass
 from radrm.core.records import Placement, Share
 
 

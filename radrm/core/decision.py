@@ -7,10 +7,11 @@ device's idle power and a planner's next wake-up are volatile; all else is durab
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TypeAlias
 
 from radrm.core.actions import Action
+from radrm.core.lazy import dataclass
 from radrm.core.proposals import Proposal
 from radrm.core.records import (
     Attempt,

@@ -6,10 +6,10 @@ actions are events too.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 from radrm.core.actions import Action
+from radrm.core.lazy import dataclass
 from radrm.core.proposals import Proposal
 from radrm.core.records import (
     Dependency,

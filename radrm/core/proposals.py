@@ -6,8 +6,7 @@ job's own limits before `step` carries it out.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from radrm.core.lazy import dataclass
 from radrm.core.records import Placement, Share
 
 

@@ -11,10 +11,10 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any, Protocol, TypeGuard
 
 from radrm.core.events import Event
+from radrm.core.lazy import dataclass
 from radrm.core.proposals import Proposal
 from radrm.core.records import Attempt, Job, OutOfMemory, Refusal
 from radrm.core.snapshot import Snapshot

@@ -28,7 +28,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -39,6 +38,7 @@ from radrm.core.adoption import Adoption
 from radrm.core.constraints.feasibility import hopeless
 from radrm.core.constraints.nodes import never_on_nodes
 from radrm.core.decision import Decision
+from radrm.core.lazy import dataclass
 from radrm.core.lifecycle import edits, usage
 from radrm.core.lifecycle.dependencies import is_open, settle
 from radrm.core.lifecycle.ending import ended, voided

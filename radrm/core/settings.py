@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from radrm.core.lazy import dataclass
 from radrm.core.words import Collocation
 
 

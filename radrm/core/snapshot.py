@@ -24,10 +24,11 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import islice
 from types import MappingProxyType
 
+from radrm.core.lazy import dataclass
 from radrm.core.records import (
     Attempt,
     Device,

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Any
 
 from radrm.core.actions import Think
 from radrm.core.events import PlanReady
+from radrm.core.lazy import dataclass
 from radrm.core.planning.asking import checked_wake, drawn
 from radrm.core.planning.shapes import plain
 from radrm.core.proposals import Proposal

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from radrm.core.lazy import dataclass
 from radrm.core.records.estimates import Progress
 from radrm.core.records.placement import Placement, Share
 from radrm.core.records.time import Instant

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from radrm.core.lazy import dataclass
 from radrm.core.records.estimates import DECLARED, Estimate, Profiled, Progress
 from radrm.core.records.needs import JobSpec, Role
 from radrm.core.records.placement import Placement

@@ -25,8 +25,8 @@ A restart knows the idle power (`DeviceStatus`), and reads everything else again
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
+from radrm.core.lazy import dataclass
 from radrm.core.records import DeviceEnergy, EnergyPart, Reading
 from radrm.core.state.holding import Holding
 

@@ -24,10 +24,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from math import exp, expm1, isfinite, log
 from typing import TypeAlias
 
+from radrm.core.lazy import dataclass
 from radrm.core.records import Attempt, Instant, Job, JobSpec, RecentUses, RuleState, Use, UserUse
 
 KIND = "use"

@@ -29,9 +29,9 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Callable, Hashable, Iterator
-from dataclasses import dataclass
 from typing import TypeAlias
 
+from radrm.core.lazy import dataclass
 from radrm.core.records import Job, Refusal
 from radrm.core.state.queue.by_due import ByDue
 from radrm.core.state.queue.line import ID, Key, WaitingQueue
