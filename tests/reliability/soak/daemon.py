@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -57,13 +56,18 @@ class Daemon:
         self.ground = ground
         self.log = ground.folder / "daemon.log"
         self.lives = 0
-        self.frozen = False
-        """It answers nobody, by the soak's own doing: who asks it would wait for himself."""
+        self.silent = False
+        """It answers nobody now, by the soak's own doing: it is frozen, or has just been started.
+        To ask it would keep the soak waiting."""
         self._process: subprocess.Popen[bytes] | None = None
 
-    def start(self) -> float:
-        """Start a daemon and wait until it answers. Returns how long that took, in seconds."""
-        began = time.monotonic()
+    def start(self) -> None:
+        """Start a daemon and wait until it answers."""
+        self.begin()
+        wait_until(self.answers, f"the daemon to answer; see {self.log}")
+
+    def begin(self) -> None:
+        """Start a daemon. It is silent until `answers` finds that it is not."""
         command = [sys.executable, "-m", "radrm.cli.main", "daemon", "--gpus", GPUS]
         command += ["--time-scale", str(SCALE)]
         for setting in SETTINGS:
@@ -74,26 +78,26 @@ class Daemon:
                 stderr=log, cwd="/",
             )  # fmt: skip
         self.lives += 1
-        self.frozen = False
-        wait_until(self._answers, f"the daemon to answer; see {self.log}")
-        return time.monotonic() - began
+        self.silent = True
 
-    def _answers(self) -> bool:
+    def answers(self) -> bool:
+        """True once it answers. Raises `AssertionError` if it has ended."""
         if self.ended is not None:
             raise AssertionError(f"the daemon ended at once; see {self.log}")
         try:
             self.ask("ping")
         except RadrmError:
             return False
+        self.silent = False
         return True
 
     def freeze(self) -> None:
-        self.frozen = True
+        self.silent = True
         self.send(signal.SIGSTOP)
 
     def thaw(self) -> None:
         self.send(signal.SIGCONT)
-        self.frozen = False
+        self.silent = False
 
     @property
     def pid(self) -> int:

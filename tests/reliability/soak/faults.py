@@ -24,6 +24,8 @@ from radrm.host.simulated.start_driver import SOCKET_NAME
 from tests.reliability.soak.daemon import Daemon
 from tests.reliability.soak.users import spawn
 
+_LOOK_S = 0.1
+
 
 class World(Protocol):
     """What a fault may use of the soak."""
@@ -72,11 +74,20 @@ def restart_daemon(world: World) -> bool:
 
 
 def _replace(world: World, number: int) -> None:
-    """End the daemon and start another. Until that answers nobody is served."""
-    began = time.monotonic()
-    world.daemon.end(number)
-    world.daemon.start()
-    world.disturb(began - time.monotonic())
+    """End the daemon and start another. Until that answers nobody is served; it may be killed
+    before it does."""
+    daemon, began = world.daemon, time.monotonic()
+    daemon.end(number)
+    daemon.begin()
+    life = daemon.lives
+
+    def look() -> None:
+        if daemon.lives == life and not daemon.answers():
+            world.later(_LOOK_S, look)
+        else:
+            world.disturb(began - time.monotonic())
+
+    world.later(_LOOK_S, look)
 
 
 def kill_driver(world: World) -> bool:
@@ -99,10 +110,12 @@ def kill_runner(world: World) -> bool:
 
 
 def freeze(world: World) -> bool:
-    seconds = world.chance.uniform(1.0, 5.0)
+    if world.daemon.silent:
+        return False
+    seconds, life = world.chance.uniform(1.0, 5.0), world.daemon.lives
     world.disturb(seconds)
     world.daemon.freeze()
-    world.later(seconds, world.daemon.thaw)
+    world.later(seconds, lambda: world.daemon.thaw() if world.daemon.lives == life else None)
     return True
 
 

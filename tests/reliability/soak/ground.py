@@ -24,7 +24,7 @@ from tests.paths import REPOSITORY
 
 USERS = (61001, 61002, 61003)
 """Three users that the machine need not know; the last one means harm."""
-DISK_MIB = 1024
+DISK_MIB = 256
 """The size of the disk of the daemon's state."""
 _HIERARCHIES = ("", "memory", "cpu", "cpuacct")
 

@@ -129,7 +129,7 @@ def links(ground: Ground, uid: int, chance: random.Random, until_s: float) -> No
     _rest(until_s)
     for path in made:
         with contextlib.suppress(OSError):
-            path.rmdir() if path.is_dir() and not path.is_symlink() else path.unlink()
+            path.unlink() if path.is_symlink() or not path.is_dir() else path.rmdir()
 
 
 def others_jobs(ground: Ground, uid: int, chance: random.Random, until_s: float) -> None:

@@ -3,10 +3,12 @@
 It is a process of its own, so that what the soak does meanwhile costs none of its time. Its file
 has a line for each question: when it was asked (seconds since the epoch), what, and the seconds
 until the answer, or `-`. Of a submission it writes the ticket; the witness tells the start.
+`machine` is the time of a shell that does nothing: how busy the machine is without radrm.
 """
 
 from __future__ import annotations
 
+import subprocess
 import time
 from typing import IO
 
@@ -19,6 +21,7 @@ from tests.reliability.soak.jobs import PROBE, script_of_probe
 from tests.reliability.soak.users import envelope
 
 EVERY_S = 1.0
+MACHINE = "machine"
 SUBMIT_EVERY = 3
 """One submission in so many rounds."""
 
@@ -29,6 +32,7 @@ def probe(ground: Ground, uid: int, until_s: float) -> None:
     with (ground.home_of(uid) / "probes").open("a", buffering=1) as file:
         turn = 0
         while time.time() < until_s:
+            _time_shell(file)
             _ask(client, file, "ping")
             _ask(client, file, "page", limit=50)
             if turn % SUBMIT_EVERY == 0:
@@ -44,6 +48,12 @@ def probe(ground: Ground, uid: int, until_s: float) -> None:
             turn += 1
             time.sleep(EVERY_S)
         client.close()
+
+
+def _time_shell(file: IO[str]) -> None:
+    at = time.time()
+    subprocess.run(["bash", "-c", ":"], check=True)
+    file.write(f"{at:.3f} {MACHINE} {time.time() - at:.4f}\n")
 
 
 def _ask(client: Client, file: IO[str], op: str, **words: object) -> None:

@@ -44,6 +44,8 @@ ACT_EVERY_S = 8.0
 COMMAND_EVERY_S = 4.0
 SETTLE_S = 3.0
 """After a fault the daemon has so long until its latency counts again."""
+_AGAIN_S = 1.0
+"""When a fault is tried again that found nothing to break."""
 END_S = 180.0
 """How long the last jobs may take once nothing is broken any more."""
 
@@ -161,21 +163,22 @@ class Soak:
         if self._quiet:
             self._after(self._quiet_s, lambda: self._break(fault, end_s))
             return
+        again = _AGAIN_S
         if fault.begin(self):
             self.seen.faults[fault.name] += 1
-        again = self.chance.expovariate(1.0 / fault.every_s)
+            again = self.chance.expovariate(1.0 / fault.every_s)
         self._after(again, lambda: self._break(fault, end_s))
 
     def _act(self, end_s: float) -> None:
         """Let the hostile user begin an act."""
         if not self._acts:
             self._acts = self.chance.sample(sorted(ACTS), len(ACTS))
-        name, uid, ground = self._acts.pop(), self._ground.hostile, self._ground
-        act, longest_s = ACTS[name]
+        uid, ground = self._ground.hostile, self._ground
         left_s = self._left_s - self._quiet_s
         if left_s > 1.0:
-            until_s = time.time() + min(longest_s, left_s)
-            self._spawn_act(act, ground, uid, until_s)
+            name = self._acts.pop()
+            act, longest_s = ACTS[name]
+            self._spawn_act(act, ground, uid, time.time() + min(longest_s, left_s))
             self.seen.acts[name] += 1
         if time.time() < end_s - 2 * self._quiet_s:
             self._after(self.chance.expovariate(1.0 / self._act_every_s), lambda: self._act(end_s))
@@ -191,7 +194,7 @@ class Soak:
 
     def _submit(self, end_s: float) -> None:
         """Submit some jobs of each user in turn."""
-        if not self.daemon.frozen:
+        if not self.daemon.silent:
             try:
                 self._open = self.daemon.ask("page", limit=1)["total"]
             except RadrmError:
@@ -211,7 +214,7 @@ class Soak:
 
     def _command(self, end_s: float) -> None:
         """Let a user cancel one of his jobs, or hold and release it, or ask it to save."""
-        if not self.daemon.frozen:
+        if not self.daemon.silent:
             try:
                 rows = self.daemon.ask("page", limit=50)["jobs"]
             except RadrmError:
@@ -232,8 +235,8 @@ class Soak:
 
     def _look(self, end_s: float) -> None:
         """Take the sample of this minute."""
-        if self.daemon.frozen:
-            self._after(0.5, lambda: self._look(end_s))
+        if self.daemon.silent or self._left_s < 0.1:
+            self._after(0.1, lambda: self._look(end_s))
             return
         try:
             sample = self._sample()
@@ -243,15 +246,15 @@ class Soak:
             self.seen.samples.append(sample)
             self._tell(_line(sample, self.seen))
         if time.time() < end_s - self._minute_s / 2:
-            self._after(self._minute_s, lambda: self._look(end_s))
+            self._after(self._left_s, lambda: self._look(end_s))
 
     # ------------------------------------------------------------- the end
 
     def _finish(self, first: Sample, before: dict[str, int]) -> None:
         """Let all jobs end, and count what is left."""
         seen, database = self.seen, Path(self._ground.paths.database)
-        for number in sorted(self._repairs):
-            self._repair(number)
+        while self._repairs:
+            self._repair(min(self._repairs))
         for uid in self._ground.users:
             seen.latencies += _latencies(self._ground.home_of(uid) / "probes", seen.ledger)
         left = _patiently(lambda: not unfinished(database), END_S)
@@ -345,7 +348,8 @@ def _line(sample: Sample, seen: Seen) -> str:
         f"{sample.at_s / 60:5.1f} min: {sample.submitted} submitted, {sample.ended} ended, "
         f"{sample.running} run, {sample.waiting} wait; {seen.faults.total()} faults, "
         f"{seen.acts.total()} hostile acts; daemon {sample.life}: {sample.rss_kib // 1024} MiB, "
-        f"{sample.descriptors} descriptors, {sample.threads} threads, store {sample.store_kib} KiB"
+        f"{sample.descriptors} descriptors, {sample.threads} threads, store {sample.store_kib} KiB; "
+        f"load {sample.load}"
     )
 
 

@@ -33,6 +33,8 @@ class Sample:
     waiting: int
     submitted: int
     ended: int
+    load: float
+    """The machine's load average of one minute."""
 
 
 def take(daemon: Daemon, began_s: float, submitted: int, ended: int) -> Sample:
@@ -54,6 +56,7 @@ def take(daemon: Daemon, began_s: float, submitted: int, ended: int) -> Sample:
         waiting=summary["total"] - running,
         submitted=submitted,
         ended=ended,
+        load=round(os.getloadavg()[0], 1),
     )
 
 

@@ -27,6 +27,7 @@ SAMPLE = Sample(
     waiting=0,
     submitted=0,
     ended=0,
+    load=0.0,
 )
 
 
@@ -109,6 +110,9 @@ def test_latency_that_drifts() -> None:
     assert verdict.drift({"ping": ([0.01] * 9, [0.04] * 9)}) == []
     assert len(verdict.drift({"ping": ([0.01] * 9, [0.09] * 9)})) == 1
     assert len(verdict.drift({"ping": ([], [0.09])})) == 1
+    busier = {"machine": ([0.002] * 9, [0.004] * 9)}
+    assert verdict.drift({"ping": ([0.02] * 9, [0.12] * 9), **busier}) == []
+    assert len(verdict.drift({"ping": ([0.02] * 9, [0.14] * 9), **busier})) == 1
 
 
 def test_only_what_a_fault_touches_does_not_count() -> None:
