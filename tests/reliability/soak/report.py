@@ -16,6 +16,8 @@ from tests.reliability.soak.verdict import Latency
 
 FIRST_PART = 1 / 6
 """The first and the last ten minutes of an hour are compared."""
+SHORTEST_PART_S = 90.0
+"""Shorter parts hold too few answers to judge a drift by."""
 
 
 def findings_of(seen: Seen, groups: list[str], latencies: list[Latency]) -> list[str]:
@@ -32,7 +34,7 @@ def findings_of(seen: Seen, groups: list[str], latencies: list[Latency]) -> list
         *verdict.orphaned(seen.processes, groups, seen.files, seen.reserved, seen.memory),
         *verdict.growth(seen.samples, seen.idle),
         *([] if seen.alone else verdict.unanswered(latencies)),
-        *verdict.drift(parts),
+        *(verdict.drift(parts) if long_s >= SHORTEST_PART_S else []),
     ]
 
 

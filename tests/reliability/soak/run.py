@@ -348,8 +348,8 @@ def _line(sample: Sample, seen: Seen) -> str:
         f"{sample.at_s / 60:5.1f} min: {sample.submitted} submitted, {sample.ended} ended, "
         f"{sample.running} run, {sample.waiting} wait; {seen.faults.total()} faults, "
         f"{seen.acts.total()} hostile acts; daemon {sample.life}: {sample.rss_kib // 1024} MiB, "
-        f"{sample.descriptors} descriptors, {sample.threads} threads, store {sample.store_kib} KiB; "
-        f"load {sample.load}"
+        f"{sample.descriptors} descriptors, {sample.threads} threads, "
+        f"store {sample.store_kib} KiB; load {sample.load}"
     )
 
 
