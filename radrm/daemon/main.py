@@ -20,7 +20,15 @@ from pathlib import Path
 import filelock
 
 from radrm import __version__
-from radrm.config import Config, contradictions, load_config, resolved, with_set
+from radrm.config import (
+    Config,
+    contradictions,
+    limits_of,
+    load_config,
+    resolved,
+    with_limits,
+    with_set,
+)
 from radrm.core.events import DevicesSeen
 from radrm.core.scheduler import Scheduler
 from radrm.daemon.answers.requests import Requests
@@ -97,6 +105,8 @@ def run(gpus: str | None, time_scale: float, settings: Sequence[str]) -> None:
     for setting in settings:
         config = with_set(config, setting)
     config = resolved(config)
+    limits = limits_of(config, system, os.getuid())
+    config = with_limits(config, limits)
     for cause in contradictions(config):
         log.warning("%s", cause)
     zone = site_zone()
@@ -118,6 +128,7 @@ def run(gpus: str | None, time_scale: float, settings: Sequence[str]) -> None:
             interval_s * devices.clock.scale,
             os.cpu_count(),
             patience_s=SHORTEST_PATIENCE_S * devices.clock.scale,
+            exempt=tuple(limits.exempt),
         )
         core = core.with_real_limits(devices.clock.scale)
         limit = RuleLimit()
