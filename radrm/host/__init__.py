@@ -4,6 +4,7 @@ The files, in the order in which they may import one another:
     clock       both clocks, scaled for simulated GPUs
     transient   which failures the server causes and may pass
     node        the CPUs and the host memory that jobs can have
+    notify      tells systemd how the daemon is doing
     sockets     AF_UNIX sockets at any path depth; the process at the other end
     storage     files of radrm on disk (a folder)
     processes   the identity of processes, and how to end them (a folder)
