@@ -15,6 +15,7 @@ The files, in the order in which they may import one another:
     workers     processes that compute for the daemon, one question at a time (a folder)
     estimation  runs estimators in processes of their own, with time limits (a folder)
     planning    runs slow planners in processes of their own (a folder)
+    service     radrm as a service of systemd (a folder)
     gpus        reading GPUs (a folder)
     mps         CUDA's MPS: control daemons kept alive, jobs as their clients (a folder)
     health      what `radrm doctor` checks (a folder)
