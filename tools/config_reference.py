@@ -30,6 +30,7 @@ from radrm.config import (
     NodeConfig,
     ProgressConfig,
     ReadingsConfig,
+    RetentionConfig,
     SlotsConfig,
     UnmanagedConfig,
 )
@@ -51,6 +52,7 @@ _TABLES: Mapping[str, type] = {
     "deadlines": DeadlinesConfig,
     "energy": EnergyConfig,
     "slots": SlotsConfig,
+    "retention": RetentionConfig,
     "daemon": DaemonConfig,
 }
 

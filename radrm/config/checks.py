@@ -26,6 +26,7 @@ from radrm.config.shapes import (
     NodeConfig,
     ProgressConfig,
     ReadingsConfig,
+    RetentionConfig,
     SlotsConfig,
     Table,
     UnmanagedConfig,
@@ -210,6 +211,10 @@ def _slots(value: Any, place: v.Place) -> SlotsConfig:
     return SlotsConfig(**v.known(v.table(value, place), _SLOTS, place))
 
 
+def _retention(value: Any, place: v.Place) -> RetentionConfig:
+    return RetentionConfig(**v.known(v.table(value, place), _RETENTION, place))
+
+
 def _daemon(value: Any, place: v.Place) -> DaemonConfig:
     return DaemonConfig(**v.known(v.table(value, place), {}, place))
 
@@ -259,6 +264,15 @@ _ENERGY: dict[str, v.Check] = {
     "wait_for_cheap": v.switch,
 }
 _SLOTS: dict[str, v.Check] = {"length_s": v.slot, "warn_s": v.between(0, 31_536_000)}
+_DAYS = v.none_or(v.between(1, 36_500))
+_RETENTION: dict[str, v.Check] = {
+    "finished_days": _DAYS,
+    "finished_jobs": v.none_or(v.whole(100, 10**9)),
+    "store_mib": v.none_or(v.whole(64, 1 << 30)),
+    "energy_days": _DAYS,
+    "refused_days": _DAYS,
+    "refused_mib": v.none_or(v.whole(1, 1 << 30)),
+}
 _CHECKS: dict[str, v.Check] = {
     "goal": v.choice(*GOALS),
     "policy": v.name,
@@ -285,5 +299,6 @@ _CHECKS: dict[str, v.Check] = {
     "deadlines": _deadlines,
     "energy": _energy,
     "slots": _slots,
+    "retention": _retention,
     "daemon": _daemon,
 }

@@ -61,6 +61,7 @@ from radrm.host.simulated.simulated_gpus import SimulatedGpus
 from radrm.host.simulated.start_driver import ensure_driver
 from radrm.host.storage.arrivals import Arrivals
 from radrm.host.storage.paths import Paths, paths_for, prepare, system_mode
+from radrm.host.storage.retention.sweep import Retention
 from radrm.host.watched.names import reserved
 from radrm.simulated.spec import parse
 from radrm.wiring import make_costs, make_rules, make_settings
@@ -124,6 +125,7 @@ def run(gpus: str | None, time_scale: float, settings: Sequence[str]) -> None:
         scheduler = Scheduler(rules, core, limit=limit)
         store = home.open_store()
         store.energy.zone = zone
+        store.rows.has_folder = lambda serial: os.path.lexists(f"{paths.attempts}/{serial}")
         # On cgroup v1 the groups cost 12 ms a launch, and only planners of running jobs need them.
         account = not set(config.planner) <= {"default", "backfill", "deadline"}
         launcher = Launcher(paths.state, devices.clock, controllers=controllers, account=account)
@@ -169,6 +171,7 @@ def run(gpus: str | None, time_scale: float, settings: Sequence[str]) -> None:
             costs=costs,
             limits=devices.limits,
             foresight=Foresight(scheduler, rules.planners, costs, limit),
+            retention=Retention(config.retention, store.rows, store.energy, paths),
             count_every_s=config.progress.interval_s,
             unmanaged=UnmanagedWatch(config.unmanaged, launcher.owner_of, os.getuid() == 0),
         )
