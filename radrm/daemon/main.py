@@ -1,9 +1,9 @@
 """Put the daemon together, and end it: one foreground process.
 
-Theory of operation. Settings are checked first, so that a mistake changes nothing on disk. Then
-the lock keeps other daemons of this home away, until this process ends. Only the holder of the
-lock opens the store. The socket answers before the loop adopts running attempts: requests wait
-in the queue until then.
+Theory of operation. Settings are checked first, so that a mistake changes nothing on disk, and
+whether a newer radrm has worked in this home (`host/newer.py`). Then the lock keeps other daemons
+of this home away, until this process ends. Only the holder of the lock opens the store. The
+socket answers before the loop adopts running attempts: requests wait in the queue until then.
 """
 
 from __future__ import annotations
@@ -53,6 +53,7 @@ from radrm.host.mps.interface import DaemonHooks, Mps
 from radrm.host.mps.mps_gpus import EnabledOnly, MpsGpus
 from radrm.host.mps.service import MpsService
 from radrm.host.mps.simulated import SimulatedMps
+from radrm.host.newer import refuse_newer
 from radrm.host.node import NodeWatch
 from radrm.host.planning.service import PlanningService
 from radrm.host.processes.controllers import prepare as prepare_controllers
@@ -105,6 +106,7 @@ def run(gpus: str | None, time_scale: float, settings: Sequence[str]) -> None:
     Asking(config)  # raises for a bad setting, before anything is locked or made
     if gpus is not None:
         parse(gpus)  # raises for a bad specification, before anything is locked or made
+    refuse_newer(paths)
     prepare(paths, system)
     with _lock(paths):
         home = Home(paths, system)

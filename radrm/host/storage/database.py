@@ -69,7 +69,8 @@ class Database:
         except UnknownVersion as unknown:
             raise StoreError(
                 f"the store {self.path} has version {unknown} and this radrm reads version "
-                f"{SCHEMA_VERSION}; run the radrm that wrote it"
+                f"{SCHEMA_VERSION}; run the radrm that wrote it, or go back as docs/dgx.md says "
+                "under Upgrades"
             ) from None
         if not self.gives_back and self.bytes_in_use <= SHRUNK_AT_START:
             with contextlib.suppress(sqlite3.OperationalError):  # a full disk: another start may
@@ -115,10 +116,9 @@ class Database:
         return self._pragma("freelist_count")
 
     def give_back(self, pages: int) -> None:
-        """Cut so many free pages off the file's end. Raises `StoreError`."""
-        with self.writing("vacuum"):
-            # Each step of this statement cuts off one page.
-            self.execute(f"PRAGMA incremental_vacuum({pages})").fetchall()
+        """Cut so many free pages off the file's end. Raises `sqlite3.Error`."""
+        # A script, since each step of this statement cuts off one page, and `execute` does one.
+        self.connection.executescript(f"PRAGMA incremental_vacuum({pages})")
 
     @contextlib.contextmanager
     def not_synced(self) -> Iterator[None]:

@@ -71,9 +71,13 @@ _OF_JOBS = " AND ".join(
 """The condition of runs that show the memory of jobs."""
 
 
-_WITH_ATTEMPTS = """runs LEFT JOIN attempts ON attempts.serial = runs.serial
-LEFT JOIN learned ON learned.serial = runs.serial"""
-_ATTEMPT = "coalesce(attempts.record, learned.record)"
+# The column and the join for the attempts of runs: those of present jobs, of removed ones, all.
+_PRESENT = "attempts.record", "JOIN attempts USING (serial)"
+_REMOVED = "learned.record", "JOIN learned USING (serial)"
+_ALL = (
+    "coalesce(attempts.record, learned.record)",
+    "LEFT JOIN attempts USING (serial) LEFT JOIN learned USING (serial)",
+)
 
 
 class PastRuns:
@@ -107,10 +111,10 @@ class PastRuns:
         """
         latest = "SELECT id FROM jobs WHERE name = ? ORDER BY id DESC LIMIT ?"
         condition = f"attempts.job_id IN ({latest}) AND runs.uid = ? AND {_OF_JOBS}"
-        found = self._read(condition, name, MOST_NAMED, uid, limit)
+        found = self._read(condition, name, MOST_NAMED, uid, limit, attempts=_PRESENT)
         if len(found) < limit:  # those of removed jobs
-            condition = f"learned.name = ? AND runs.uid = ? AND {_OF_JOBS}"
-            found += self._read(condition, name, uid, limit - len(found))
+            condition = f"name = ? AND runs.uid = ? AND {_OF_JOBS}"
+            found += self._read(condition, name, uid, limit - len(found), attempts=_REMOVED)
         return found
 
     def recent(self, device_kind: str | None, limit: int) -> tuple[PastRun, ...]:
@@ -127,7 +131,7 @@ class PastRuns:
         the version of CUDA: the user's own latest measurement, else the others' middle one."""
         first = context_mark(driver, "")
         rows = self._db.execute(
-            f"SELECT fingerprint, uid, {_ATTEMPT} FROM {_WITH_ATTEMPTS} "
+            f"SELECT fingerprint, uid, {_ALL[0]} FROM runs {_ALL[1]} "
             "WHERE fingerprint >= ? AND fingerprint < ? AND device_kind = ? "
             "ORDER BY runs.serial DESC LIMIT ?",
             (first, first[:-1] + chr(ord(first[-1]) + 1), device_kind, MOST_CONTEXTS),
@@ -143,10 +147,12 @@ class PastRuns:
             for cuda, by_user in found.items()
         }
 
-    def _read(self, condition: str, *arguments: Any) -> tuple[PastRun, ...]:
+    def _read(
+        self, condition: str, *arguments: Any, attempts: tuple[str, str] = _ALL
+    ) -> tuple[PastRun, ...]:
         """Without those that cannot be read: a job can be estimated without them."""
         query = (
-            f"SELECT device_kind, runs.record, {_ATTEMPT} FROM {_WITH_ATTEMPTS} "
+            f"SELECT device_kind, runs.record, {attempts[0]} FROM runs {attempts[1]} "
             f"WHERE {condition} ORDER BY runs.serial DESC LIMIT ?"
         )
         runs = []

@@ -174,10 +174,14 @@ class Retention:
         for uid in users:
             size[uid] = self._rows.bytes_of(uid)
             yield
+
+        def enough() -> bool:
+            return self._spent() or self._rows.bytes_in_use <= limit
+
         while users and self._rows.bytes_in_use > limit:
             most = max(users, key=size.__getitem__)
             before_s = now.wall_s - LEAST_AGE_S
-            count, place = self._rows.remove(most, before_s, users[most], self._spent)
+            count, place = self._rows.remove(most, before_s, users[most], enough)
             self._removed += count
             size[most] = self._rows.bytes_of(most)
             if place is None:
