@@ -26,6 +26,7 @@ from radrm.config import (
     EnergyConfig,
     EstimationConfig,
     GpusConfig,
+    LimitsConfig,
     MpsConfig,
     NodeConfig,
     ProgressConfig,
@@ -53,6 +54,7 @@ _TABLES: Mapping[str, type] = {
     "energy": EnergyConfig,
     "slots": SlotsConfig,
     "retention": RetentionConfig,
+    "limits": LimitsConfig,
     "daemon": DaemonConfig,
 }
 

@@ -22,6 +22,7 @@ from radrm.config.shapes import (
     EnergyConfig,
     EstimationConfig,
     GpusConfig,
+    LimitsConfig,
     MpsConfig,
     NodeConfig,
     ProgressConfig,
@@ -215,6 +216,10 @@ def _retention(value: Any, place: v.Place) -> RetentionConfig:
     return RetentionConfig(**v.known(v.table(value, place), _RETENTION, place))
 
 
+def _limits(value: Any, place: v.Place) -> LimitsConfig:
+    return LimitsConfig(**v.known(v.table(value, place), _LIMITS, place))
+
+
 def _daemon(value: Any, place: v.Place) -> DaemonConfig:
     return DaemonConfig(**v.known(v.table(value, place), {}, place))
 
@@ -273,6 +278,13 @@ _RETENTION: dict[str, v.Check] = {
     "refused_days": _DAYS,
     "refused_mib": v.none_or(v.whole(1, 1 << 30)),
 }
+_COUNT = v.whole(0, 1_000_000_000)
+_LIMITS: dict[str, v.Check] = {
+    **dict.fromkeys(("queued_jobs", "running_jobs", "gpus", "array_size"), _COUNT),
+    **dict.fromkeys(("environment_kib", "spool_files", "spool_mib", "connections"), _COUNT),
+    "priority_max": v.whole(-1000, 1000),
+    "requests_per_s": v.between(0, 1e6),
+}
 _CHECKS: dict[str, v.Check] = {
     "goal": v.choice(*GOALS),
     "policy": v.name,
@@ -300,5 +312,6 @@ _CHECKS: dict[str, v.Check] = {
     "energy": _energy,
     "slots": _slots,
     "retention": _retention,
+    "limits": _limits,
     "daemon": _daemon,
 }

@@ -29,6 +29,7 @@ from radrm.config import (
     Config,
     ConfigFile,
     EnergyConfig,
+    LimitsConfig,
     MpsConfig,
     RetentionConfig,
     parse_config,
@@ -148,6 +149,12 @@ configs = st.builds(
     device_ids=st.sampled_from(["uuid", "index"]),
     core=some_of(core_settings()),
     mps=st.builds(MpsConfig, st.booleans()),
+    limits=st.builds(
+        LimitsConfig,
+        running_jobs=st.integers(0, 10**9),
+        requests_per_s=st.floats(0, 1e6),
+        priority_max=st.integers(-1000, 1000),
+    ),
     energy=st.builds(
         EnergyConfig,
         price=st.floats(0, 9) | st.just({"00:00": 0.1, "06:30": 0.2}),
