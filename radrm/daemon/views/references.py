@@ -54,6 +54,10 @@ class Found:
     error: RadrmError | None = None
 
 
+class Removed(Refused):
+    """The job that a word means has ended, and its record is no longer there."""
+
+
 class References:
     """Looks up unfinished jobs in the scheduler, and jobs that have ended in the store.
 
@@ -147,7 +151,7 @@ class References:
         number = _ELEMENT.fullmatch(word) or _NUMBER.fullmatch(word)
         rows = self._store.rows
         if number is not None and rows.was_removed(int(number.group().partition("_")[0])):
-            return Refused(
+            return Removed(
                 f"job {word} has ended, and its record was removed ([retention] keeps: "
                 f"{rows.kept_for}); its logs are where it wrote them"
             )
