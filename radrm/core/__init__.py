@@ -1,7 +1,6 @@
 """Layer 0: the records and decisions of radrm. No clock, no file, no process, no randomness.
 
 Events go in, decisions come out. The files, in the order in which they may import one another:
-    lazy         `dataclass`, with methods that are compiled when they are first called
     units        sizes and durations as users write them
     words        states, outcomes, collocation modes
     records      jobs, attempts, devices, placements (a folder)

@@ -11,7 +11,6 @@ from dataclasses import field
 from typing import TypeAlias
 
 from radrm.core.actions import Action
-from radrm.core.lazy import dataclass
 from radrm.core.proposals import Proposal
 from radrm.core.records import (
     Attempt,
@@ -24,6 +23,7 @@ from radrm.core.records import (
     ReservationKey,
     RuleState,
 )
+from radrm.core.records.lazy import dataclass
 
 Record: TypeAlias = Job | Attempt | Reservation | DeviceStatus | RuleState
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 from typing import Any
 
 from radrm.core.actions import Action
-from radrm.core.lazy import dataclass
 from radrm.core.proposals import Proposal
 from radrm.core.records import (
     Dependency,
@@ -29,6 +28,7 @@ from radrm.core.records import (
     Reading,
     Share,
 )
+from radrm.core.records.lazy import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,9 +14,9 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Protocol, TypeGuard
 
 from radrm.core.events import Event
-from radrm.core.lazy import dataclass
 from radrm.core.proposals import Proposal
 from radrm.core.records import Attempt, Job, OutOfMemory, Refusal
+from radrm.core.records.lazy import dataclass
 from radrm.core.snapshot import Snapshot
 from radrm.core.state.queue.order import Order as Order
 from radrm.core.view import Offer, View

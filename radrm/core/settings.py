@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from math import inf
 
-from radrm.core.lazy import dataclass
+from radrm.core.records.lazy import dataclass
 from radrm.core.words import Collocation
 
 

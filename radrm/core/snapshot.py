@@ -28,7 +28,6 @@ from dataclasses import replace
 from itertools import islice
 from types import MappingProxyType
 
-from radrm.core.lazy import dataclass
 from radrm.core.records import (
     Attempt,
     Device,
@@ -40,6 +39,7 @@ from radrm.core.records import (
     Reservation,
     Usage,
 )
+from radrm.core.records.lazy import dataclass
 from radrm.core.settings import CoreSettings
 from radrm.core.state.holding import Holding, merged
 from radrm.core.state.ledger import DeviceLedger

@@ -41,8 +41,8 @@ from radrm.core.constraints.modes import mode_on
 from radrm.core.constraints.overlap import free_for, idle_for
 from radrm.core.constraints.placement import refuse_device
 from radrm.core.constraints.turns import is_contested
-from radrm.core.lazy import dataclass
 from radrm.core.records import Attempt, Device, Job, Refusal, Role
+from radrm.core.records.lazy import dataclass
 from radrm.core.state.ledger import DeviceLedger
 from radrm.core.state.state import State
 from radrm.core.words import Collocation, Quantity

@@ -17,10 +17,10 @@ from radrm.core.constraints.kinds import Rank
 from radrm.core.constraints.matching import shortage_of
 from radrm.core.constraints.modes import can_be_time_sliced
 from radrm.core.constraints.offers import OffersOfRole
-from radrm.core.lazy import dataclass
 from radrm.core.planning.hosts import put_on_nodes
 from radrm.core.planning.near import find_near
 from radrm.core.records import LOCAL_NODE, Device, Job, Placement, Refusal, Role, Share
+from radrm.core.records.lazy import dataclass
 from radrm.core.rules import Ask, Policy
 from radrm.core.view import Offer, View
 from radrm.core.words import Collocation

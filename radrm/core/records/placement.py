@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TypeAlias
 
-from radrm.core.lazy import dataclass
 from radrm.core.records.devices import LOCAL_NODE
+from radrm.core.records.lazy import dataclass
 from radrm.core.records.time import Instant
 from radrm.core.words import Collocation, ReservationKind
 

@@ -26,8 +26,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from radrm.core.lazy import dataclass
 from radrm.core.records import DeviceEnergy, EnergyPart, Reading
+from radrm.core.records.lazy import dataclass
 from radrm.core.state.holding import Holding
 
 ASSUMED_IDLE_W = 50.0

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import field
 
-from radrm.core.lazy import dataclass
 from radrm.core.records import Beside, Usage
+from radrm.core.records.lazy import dataclass
 from radrm.core.words import Collocation
 
 

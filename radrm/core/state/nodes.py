@@ -29,8 +29,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import TypeAlias
 
-from radrm.core.lazy import dataclass
 from radrm.core.records import LOCAL_NODE, Attempt, Job, Node, NodeUse, Placement
+from radrm.core.records.lazy import dataclass
 from radrm.core.units import milli
 from radrm.core.words import ActionKind
 

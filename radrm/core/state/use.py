@@ -28,8 +28,8 @@ from dataclasses import field, replace
 from math import exp, expm1, isfinite, log
 from typing import TypeAlias
 
-from radrm.core.lazy import dataclass
 from radrm.core.records import Attempt, Instant, Job, JobSpec, RecentUses, RuleState, Use, UserUse
+from radrm.core.records.lazy import dataclass
 
 KIND = "use"
 """The kind of the stored records."""

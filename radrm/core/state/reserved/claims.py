@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from radrm.core.lazy import dataclass
+from radrm.core.records.lazy import dataclass
 
 FOREVER = float("inf")
 

@@ -49,9 +49,14 @@ else:
 
 def _compiled_later(cls: type, name: str, frozen: bool) -> Callable[..., Any]:
     def method(self: object, *values: Any, **named: Any) -> Any:
-        described = [(f.name, f.type, _copy(f)) for f in dataclasses.fields(cls)]
         options: dict[str, Any] = {**_NO_METHOD, **_OPTIONS[name], "frozen": frozen}
-        twin = dataclasses.make_dataclass(cls.__name__, described, **options)
+        fields = dataclasses.fields(cls)
+        body = {
+            "__module__": cls.__module__,
+            "__annotations__": {field.name: field.type for field in fields},
+            **{field.name: _copy(field) for field in fields},
+        }
+        twin: type = dataclasses.dataclass(**options)(type(cls.__name__, (), body))
         compiled = vars(twin)[name]
         compiled.__qualname__ = f"{cls.__qualname__}.{name}"
         setattr(cls, name, compiled)
