@@ -8,6 +8,7 @@
 #   make bench-deadlines   the published figures of due times and costs, beside ours (an hour)
 #   make bench-elastic     the published figures of elastic jobs, beside ours (some minutes)
 #   make elastic-kills     kill what runs elastic jobs, fifty times, and count their samples (ten minutes)
+#   make soak       a real daemon under faults and hostile users for HOURS=1 (see docs/reliability.md)
 #   make mutants    break rules of the core on purpose and see that tests/core notices
 #   make gpu-test   the tests that need a real GPU (PyTorch: RADRM_GPU_TEST_PYTHON=/path/to/python)
 #   make venv       only the virtual environment, with all that developing needs
@@ -19,13 +20,16 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
-.PHONY: demo test lint check bench bench-deadlines bench-elastic elastic-kills mutants gpu-test venv
+.PHONY: demo test lint check bench bench-deadlines bench-elastic elastic-kills soak mutants gpu-test venv
 .DELETE_ON_ERROR:
+# Tests start some thousand processes, which would each compile what they import.
+unexport PYTHONDONTWRITEBYTECODE
 
 demo: $(VENV)/.runtime
 	@$(BIN)/radrm demo
 
 test: $(VENV)/.dev
+	$(BIN)/python -m compileall -q radrm
 	$(BIN)/python -m pytest
 
 lint: $(VENV)/.dev
@@ -46,6 +50,12 @@ bench-elastic: $(VENV)/.dev
 
 elastic-kills: $(VENV)/.dev
 	@$(BIN)/python -m tests.daemon.elastic.random_kills
+
+HOURS ?= 1
+SEED ?=
+
+soak: $(VENV)/.dev
+	@$(BIN)/python -m tests.reliability.soak --hours $(HOURS) $(if $(SEED),--seed $(SEED))
 
 mutants: $(VENV)/.dev
 	@$(BIN)/python -m tools.mutants

@@ -15,6 +15,7 @@ attempt's. A restart finds it by its folder.
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 
 from radrm.core import events as ev
 from radrm.core.records import Attempt, HostUse, Job
@@ -28,6 +29,7 @@ from radrm.errors import StoreError
 from radrm.host.attempts.evidence import Ended, Lost, Running, Saved, Started, Void
 from radrm.host.attempts.launcher import Launcher
 from radrm.host.clock import Clock
+from radrm.host.crossings import crossed
 from radrm.host.mps.interface import Mps
 from radrm.host.processes.counted import Counted
 from radrm.host.storage.store import Store
@@ -57,12 +59,16 @@ class Attempts:
         self._mps = mps
         self._reports = reports
 
-    def adopt(self) -> list[ev.Event]:
-        """Adopt the attempts that an earlier daemon left; return what became of them."""
-        self._forget_ended()
+    def adopt(self, alive: Callable[[], None]) -> list[ev.Event]:
+        """Adopt the attempts that an earlier daemon left; return what became of them.
+
+        `alive` is called between two of them, because a thousand take long.
+        """
+        self._forget_ended(alive)
         events: list[ev.Event] = []
         adopted: list[tuple[Job, Attempt, Void | Running | Ended | Lost]] = []
         for job, attempt in self._scheduler.snapshot.running:
+            alive()
             found = self._launcher.adopt(attempt.serial, job.id)
             what = _ADOPTED[type(found)]
             log.info("re-adopted job %d (attempt %d): %s", job.id, attempt.number, what)
@@ -76,6 +82,7 @@ class Attempts:
                 mib = memory_of(job, shares)
                 if mib is not None:
                     self._launcher.set_memory(attempt.serial, mib, most_memory_of(job))
+            crossed("attempt adopted", type(found).__name__)
             if isinstance(found, Lost) and not found.began:
                 found = Void()  # daemon and runner both died in the launch: nothing ran
             adopted.append((job, attempt, found))
@@ -100,10 +107,11 @@ class Attempts:
                 )
         return events
 
-    def _forget_ended(self) -> None:
+    def _forget_ended(self, alive: Callable[[], None]) -> None:
         """Remove the folders of ended attempts that an earlier daemon had no time to remove."""
         live = {attempt.serial for _, attempt in self._scheduler.snapshot.running}
         for serial in self._launcher.serials():
+            alive()
             if serial in live:
                 continue
             if self._store.has_attempt(serial):

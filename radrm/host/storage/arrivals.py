@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterable
 from itertools import islice
 from typing import Any
 
+from radrm.host.crossings import crossed
 from radrm.host.storage.files import fsync_folder, open_folder
 from radrm.host.storage.spool import (
     DRAFT,
@@ -160,6 +161,11 @@ class Arrivals:
         self._tell_foreign()
         return False
 
+    @property
+    def listing(self) -> bool:
+        """True while a listing is under way."""
+        return self._listing is not None
+
     def _end_listing(self) -> None:
         if self._listing is not None:
             self._listing.close()
@@ -217,7 +223,9 @@ class Arrivals:
         folder = open_folder(self.path)
         try:
             if _is_same(folder, arrival):
+                crossed("envelope taken in")
                 os.unlink(arrival.name, dir_fd=folder)
+                crossed("envelope removed")
         except FileNotFoundError:
             pass
         finally:

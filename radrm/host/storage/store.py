@@ -26,6 +26,7 @@ from radrm.core.records import Attempt, DeviceStatus, Job, Kept, Reservation, Ru
 from radrm.core.words import JobState
 from radrm.host.storage.database import Database, encoded
 from radrm.host.storage.energy import EnergyBook
+from radrm.host.storage.retention.rows import Rows
 from radrm.host.storage.runs import PastRuns, Run
 from radrm.host.storage.submitted import Edits, Submission, Submissions
 
@@ -51,14 +52,21 @@ class Taken:
 class Store:
     """One open database. Used by one thread only. Raises `StoreError`, with the next step."""
 
-    def __init__(self, path: str, cover: Callable[[int, int], None] | None = None) -> None:
-        """`cover` hears the highest job id and serial of a transaction before it begins."""
+    def __init__(
+        self,
+        path: str,
+        cover: Callable[[int, int], None] | None = None,
+        alive: Callable[[], None] | None = None,
+    ) -> None:
+        """`cover` hears the highest job id and serial of a transaction before it begins. `alive`
+        is called again and again during long work."""
         self.path = path
         self._cover = cover
-        self._db = Database(path)
+        self._db = Database(path, alive)
         self.submissions = Submissions(self._db)
         self.runs = PastRuns(self._db)
         self.energy = EnergyBook(self._db)
+        self.rows = Rows(self._db)
         self._volatile: Volatile = {}
 
     def close(self) -> None:
@@ -85,7 +93,7 @@ class Store:
             self._note_energy(decisions)
             return
         self._cover_numbers(decisions)
-        with self._db.writing():
+        with self._db.writing("decisions"):
             for submission in handed_in:
                 self.submissions.insert(submission)
             for decision in decisions:
@@ -108,7 +116,7 @@ class Store:
     def save_volatile(self) -> None:
         """Write the volatile records and the energy that wait, if there are any."""
         if self._volatile or self.energy.waits:
-            with self._db.writing():
+            with self._db.writing("volatile"):
                 for record in self._volatile.values():
                     self._save_record(record)
                 self.energy.write()
@@ -187,7 +195,7 @@ class Store:
 
     def begin_numbers(self, job_id: int, serial: int) -> None:
         """Have the next job and attempt get these numbers, and later ones the following."""
-        with self._db.writing():
+        with self._db.writing("numbers"):
             for table, first in (("jobs", job_id), ("attempts", serial)):
                 self._db.execute("DELETE FROM sqlite_sequence WHERE name = ?", (table,))
                 self._db.execute("INSERT INTO sqlite_sequence VALUES (?, ?)", (table, first - 1))
