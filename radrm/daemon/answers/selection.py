@@ -50,7 +50,9 @@ def select_jobs(loop: Loop, request: Request, by_filter: bool) -> Work[Selection
     keep = filters(words) if by_filter else None
     if keep is None or words.get("jobs"):
         look_up = References(
-            loop.scheduler, loop.store, None if is_administrator(uid) else uid, others=False
+            *(loop.scheduler, loop.store, None if is_administrator(uid) else uid),
+            others=False,
+            me=uid,
         )
         found = yield from look_up.find(references(words))
         selection = Selection(found, keep, uid)

@@ -5,6 +5,7 @@
     01ARZ3ND...   the job or array that was submitted under this ticket
     resnet50      the jobs of this name
     sweep-*       the jobs whose names match
+    @, @~1        the client's latest submission, the one before
 
 A name means the client's own jobs before those of others, and unfinished jobs before those
 that have ended. All names and globs of a request are looked up in one pass over the jobs.
@@ -27,9 +28,13 @@ from radrm.host.storage.store import Store
 from radrm.host.storage.tickets import is_ticket
 from radrm.jobfile.values import shown
 
+_ROWS = 500
 MAX_FOUND = 200_000
 """Jobs that one request may be about."""
 
+_MOST_LOOKED = 100_000
+"""Jobs among which `@` looks for those of the client."""
+_LATEST = re.compile(r"@(?:~([0-9]{1,4}))?", re.ASCII)
 _NUMBER = re.compile(r"[0-9]{1,18}", re.ASCII)
 _PLAIN = re.compile(r"[\w.*?-]{1,60}")
 _ELEMENT = re.compile(r"([0-9]{1,18})_([0-9]{1,9})", re.ASCII)
@@ -62,15 +67,22 @@ class References:
     """Looks up unfinished jobs in the scheduler, and jobs that have ended in the store.
 
     `uid` is the client: a name means the client's own jobs. If there are none and `others` is
-    set, it means those of other users. `uid` None: a name means the jobs of all users.
+    set, it means those of other users. `uid` None: a name means the jobs of all users. `me` is the
+    client for `@`, which root has, too.
     """
 
     def __init__(
-        self, scheduler: Scheduler, store: Store, uid: int | None = None, others: bool = True
+        self,
+        scheduler: Scheduler,
+        store: Store,
+        uid: int | None = None,
+        others: bool = True,
+        me: int | None = None,
     ) -> None:
         self._scheduler = scheduler
         self._store = store
         self._uid = uid
+        self._me = uid if me is None else me
         self._others = others or uid is None
 
     def target(self, word: str) -> Target:
@@ -104,12 +116,20 @@ class References:
         found: dict[str, Sequence[int]] = {}
         count = 0
         for word in dict.fromkeys(words):
-            found[word] = self._exact(word)
+            latest = _LATEST.fullmatch(word)
+            if latest:
+                found[word] = yield from self._latest(int(latest[1] or 0), pace)
+            else:
+                found[word] = self._exact(word)
             count += len(found[word])
             check_count(count)
             if pace.spent:
                 yield from pace.rest()
-        wanted = [word for word, ids in found.items() if not ids and len(word) <= MAX_PATTERN]
+        wanted = [
+            word
+            for word, ids in found.items()
+            if not ids and len(word) <= MAX_PATTERN and not _LATEST.fullmatch(word)
+        ]
         known: Mapping[str, Sequence[int]] = {}
         if wanted:
             names = Names(wanted)
@@ -148,6 +168,8 @@ class References:
 
     def _no_job(self, word: str) -> Refused:
         """The error for a word that means no job; it says so if the job was there."""
+        if _LATEST.fullmatch(word):
+            return Refused(f"you have no job that {word} could mean; see radrm status --all")
         number = _ELEMENT.fullmatch(word) or _NUMBER.fullmatch(word)
         rows = self._store.rows
         if number is not None and rows.was_removed(int(number.group().partition("_")[0])):
@@ -169,6 +191,25 @@ class References:
             return [stored] if stored is not None else []
         if is_ticket(word.upper()):
             return self._store.of_ticket(word.upper())
+        return []
+
+    def _latest(self, back: int, pace: Pace) -> Work[Sequence[int]]:
+        """The jobs of the client's latest submission but `back`; none if there is none."""
+        seen: dict[int, None] = {}
+        before, looked = 2**62, 0
+        while looked < _MOST_LOOKED:
+            rows = self._store.owners_before(before, _ROWS)
+            for job_id, array_id, owner in rows:
+                if owner == self._me:
+                    seen[job_id if array_id is None else array_id] = None
+                if len(seen) > back:
+                    latest = next(reversed(seen))
+                    return [latest] if array_id is None else self._store.of_array(latest)
+            if len(rows) < _ROWS:
+                break
+            before, looked = rows[-1][0], looked + len(rows)
+            if pace.spent:
+                yield from pace.rest()
         return []
 
     def _look_up(self, names: Names, uid: int | None, pace: Pace) -> Work[None]:

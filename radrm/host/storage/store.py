@@ -272,6 +272,14 @@ class Store:
         )
         return self._db.execute(query, (job_id, limit)).fetchall()
 
+    def owners_before(self, job_id: int, limit: int) -> list[tuple[int, int | None, int]]:
+        """Id, array and owner of the `limit` jobs before this id, the latest first."""
+        query = (
+            "SELECT id, array_id, uid FROM jobs JOIN submissions USING (ticket) "
+            "WHERE id < ? ORDER BY id DESC LIMIT ?"
+        )
+        return self._db.execute(query, (job_id, limit)).fetchall()
+
     def finished(self, limit: int, before: int | None = None) -> list[int]:
         """The ids of the latest `limit` jobs that have ended (before this id), oldest first."""
         query = (

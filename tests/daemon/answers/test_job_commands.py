@@ -104,3 +104,16 @@ def test_a_refusal_is_about_jobs_that_have_not_ended(server: DaemonHome) -> None
     assert said.startswith(f"radrm: job {array}_1 is RUNNING; only a waiting job can be held (and")
     server.radrm("cancel", str(array))
     assert server.wait_end(f"{array}_1")["state"] == "CANCELLED"
+
+
+def test_the_last_jobs_by_no_name(server: DaemonHome) -> None:
+    first = server.submit("--hold", "--", "true")
+    array = server.submit("--hold", "--array=0-2", "--", "true")
+    assert [job["id"] for job in server.json("status", "@~1")] == [first]
+    assert [job["label"] for job in server.json("status", "@")] == [
+        f"{array}_{i}" for i in range(3)
+    ]
+    assert f"Job {first} " in server.radrm("explain", "@~1").stdout
+    assert len(server.json("cancel", "@", "@~1")) == 4
+    assert "no job that @~999 could mean" in server.radrm("hold", "@~999").stderr
+    assert server.radrm("submit", "--after=@", "--", "true").returncode == 2

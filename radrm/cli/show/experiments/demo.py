@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import shlex
+import shutil
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -156,6 +160,7 @@ def show_end(sharing: Run, alone: Run, console: Console) -> bool:
     console.print(
         f"(Time of the simulated clock, {TIME_SCALE:.0f} times as fast as yours; GPUs are models.)"
     )
+    radrm = "radrm" if shutil.which("radrm") else shlex.quote(os.path.relpath(sys.argv[0]))
     console.print(
         "\nNext, with a daemon of your own (on a GPU server without --gpus):\n"
         f"  {radrm} daemon --gpus {GPUS} --time-scale 60 &\n"
