@@ -45,13 +45,14 @@ class Client:
     def connect(self, patient: bool = True) -> Paths:
         """Connect to the first daemon that answers. Returns its paths. Raises `Unreachable`.
 
-        `patient`: wait for a daemon that is starting.
+        It waits for a daemon that is starting. `patient`: look for one more than once.
         """
         if not self._connected():
             # Imported here, because few commands find no daemon.
-            from radrm.client.starting import not_reached, wait_for_start
+            from radrm.client.starting import LOOKS, not_reached, wait_for_start
 
-            if not (patient and wait_for_start(self.candidates, self._connected)):
+            looks = LOOKS if patient else 1
+            if not wait_for_start(self.candidates, self._connected, looks):
                 raise not_reached(self.candidates, bool(os.environ.get("RADRM_HOME")))
         assert self.paths is not None
         return self.paths

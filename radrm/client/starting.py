@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 PATIENCE_S = 3.0
 _LOOK_S = 0.05
-_LOOKS = 2
+LOOKS = 2
 """Looks in turn that find no daemon: a process that is being started has no command line yet."""
 _YOUNG_S = 10.0
 """A process older than this is no daemon that starts: one of another home, or one that hangs."""
@@ -29,15 +29,22 @@ _MOST_BYTES = 1 << 20
 _PROGRAMS = ("radrm", "radrm.cli.main")
 
 
-def wait_for_start(candidates: Sequence[Paths], connect: Callable[[], bool]) -> bool:
-    """Call `connect` until it succeeds, as long as a daemon of these places starts; 3 s at most."""
+def wait_for_start(
+    candidates: Sequence[Paths], connect: Callable[[], bool], looks: int = LOOKS
+) -> bool:
+    """Call `connect` until it succeeds, as long as a daemon of these places starts; 3 s at most.
+
+    `looks`: how many in turn must find no daemon.
+    """
     until, missed = time.monotonic() + PATIENCE_S, 0
-    while time.monotonic() < until and missed < _LOOKS:
+    while time.monotonic() < until and missed < looks:
         missed = 0 if _starts(candidates) else missed + 1
+        if missed == looks:
+            break
         if connect():
             return True
         time.sleep(_LOOK_S)
-    return False
+    return connect()
 
 
 def _starts(candidates: Sequence[Paths]) -> bool:

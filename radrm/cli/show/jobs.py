@@ -121,7 +121,7 @@ def job_rows(jobs: Sequence[Document], index: Mapping[str, int], now: float | No
             Column("PEAK", right=True, rank=5),
             Column("TIME", right=True, rank=3),
             *[Column("DUE", rank=2)] * due,
-            Column("WHY", least=28),
+            Column("WHY", least=36),
         )
     )
     for job, its_due in zip(jobs, dues, strict=True):
