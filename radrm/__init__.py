@@ -12,4 +12,4 @@ The layers, from the ground up; imports go down, or to earlier files of a folder
     7  cli
 """
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"

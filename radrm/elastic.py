@@ -255,7 +255,8 @@ def _state_path(identity: str) -> str:
 def _checkpoints() -> list[str]:
     """The ids of the complete checkpoints, the newest first."""
     names = os.listdir(_folder()) if os.path.isdir(_folder()) else []
-    return sorted((found[1] for found in map(_FILE.fullmatch, names) if found), reverse=True)
+    found = [match[1] for match in map(_FILE.fullmatch, names) if match]
+    return sorted(found, key=lambda identity: int(identity.split("-")[0]), reverse=True)
 
 
 def _put(draft: str, path: str) -> None:

@@ -161,7 +161,8 @@ def _run(
         start_up_s=START_S, ramp_s=0.0, hold_s=0.0, spread=0.0, work_sd=0.0, restart_s=START_S
     )
     config = Config(policy="rr", order="fifo", planner=("default",), core={"smact_warm_s": 0.0})
-    scenario = Scenario(parse(f"sim:{workers}xA100-80GB"), config, life=life)
+    devices = parse(f"sim:{workers}xA100-80GB")
+    scenario = Scenario(devices, config, life=life, cpus_per_device=True)
     made, alone = make_rules(config), Exclusive()
     planners: tuple[Any, ...] = (OrderPolicy(policy, alone),)
     if specon is not None:
@@ -169,11 +170,6 @@ def _run(
     rules = Rules(made.order, planners, made.recovery, made.fallback)
     settings = replace(make_settings(config), checkpoint_limit_s=300.0)
     tasks, history = tasks_of(jobs, scenario), History(jobs)
-    loop = ReportingLoop(
-        *(scenario.devices, True, rules, settings, tasks, history),
-        life=life,
-        cpus=None,
-        cpus_per_device=True,
-    )
+    loop = ReportingLoop(scenario, rules, settings, tasks, history)
     loop.run()
     return history.run(loop.world.device_runs())

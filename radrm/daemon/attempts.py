@@ -28,6 +28,7 @@ from radrm.errors import StoreError
 from radrm.host.attempts.evidence import Ended, Lost, Running, Saved, Started, Void
 from radrm.host.attempts.launcher import Launcher
 from radrm.host.clock import Clock
+from radrm.host.crossings import crossed
 from radrm.host.mps.interface import Mps
 from radrm.host.processes.counted import Counted
 from radrm.host.storage.store import Store
@@ -76,6 +77,7 @@ class Attempts:
                 mib = memory_of(job, shares)
                 if mib is not None:
                     self._launcher.set_memory(attempt.serial, mib, most_memory_of(job))
+            crossed("attempt adopted", type(found).__name__)
             if isinstance(found, Lost) and not found.began:
                 found = Void()  # daemon and runner both died in the launch: nothing ran
             adopted.append((job, attempt, found))

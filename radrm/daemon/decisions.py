@@ -28,6 +28,7 @@ from radrm.core.scheduler import Scheduler
 from radrm.daemon.effects import Effects
 from radrm.daemon.past_runs import runs_of
 from radrm.errors import StoreError
+from radrm.host.crossings import crossed
 from radrm.host.storage.runs import Run
 from radrm.host.storage.store import Store
 from radrm.host.storage.submitted import Edits, Submission
@@ -117,6 +118,7 @@ class Decisions:
                 self._events.insert(0, self._effects.delayed())
             for decision in saved.decisions:
                 self._effects.clear_ended(decision)
+                crossed("ended attempts cleared")
                 for action in decision.actions:
                     self._events += self.carry_out(action)
             if saved.runs:

@@ -41,6 +41,7 @@ from radrm.host.attempts.elastic import names
 from radrm.host.attempts.elastic.folders import Done
 from radrm.host.attempts.launcher import Launcher
 from radrm.host.clock import Clock, boot_id
+from radrm.host.crossings import crossed
 from radrm.host.planning.service import PlanningService
 from radrm.host.storage.runs import Run
 from radrm.host.storage.store import Store
@@ -102,7 +103,9 @@ class Effects:
         if self._is_over(action):
             return []
         try:
+            crossed("action begins", type(action).__name__)
             done = self._handlers[type(action)](action)
+            crossed("action done", type(action).__name__)
         except Exception as error:
             reason = str(error)
             if isinstance(error, (RadrmError, OSError, ValueError)):
@@ -178,6 +181,7 @@ class Effects:
         if site.mps is not None:
             client = action.placement.collocation is Collocation.MPS
             site.mps.prepare(action.placement.devices, client)
+        crossed("launch planned")
         self._launcher.launch(plan)
         log.info(
             "job %s (%s) starts on %s, %s",

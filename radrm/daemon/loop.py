@@ -37,6 +37,7 @@ from radrm.daemon.wakeups import Wakeups
 from radrm.deadlines.costs import Costs
 from radrm.host.attempts.launcher import Launcher
 from radrm.host.clock import Clock
+from radrm.host.crossings import crossed
 from radrm.host.estimation.service import Estimated
 from radrm.host.gpus.power_limit import PowerLimits
 from radrm.host.gpus.unmanaged_watch import UnmanagedWatch
@@ -202,12 +203,15 @@ class Loop:
         self._wakeups.watch_folder(self.parts.arrivals.path)
         self.process([ev.Restored(at=first.at, kept=self.store.kept())])
         # All ends come before timers and planners, so that no ended job runs into its limit.
+        crossed("records restored")
         adopted = self._attempts.adopt()
+        crossed("attempts adopted")
         nodes = ev.NodesSeen(at=first.at, nodes=(self.parts.node.look(),))
         self.process([nodes, first, *adopted, ev.AttemptsAdopted(at=self.clock.now())])
         self.parts.site.checkpoints.remove_left(self.store.ended_owner)
         self.reports.adopt(self.scheduler.snapshot.running)
         self.parts.site.elastic.remove_left(self.parts.launcher.live)
+        crossed("left folders removed")
         self._monitor.start(first.devices)
         while not self.stopping:
             self._wait()

@@ -1,6 +1,7 @@
 """Layer 3: the real world. Clocks, processes, files, sockets and GPUs.
 
 The files, in the order in which they may import one another:
+    crossings   names for the moments at which a kill must be survived
     clock       both clocks, scaled for simulated GPUs
     transient   which failures the server causes and may pass
     node        the CPUs and the host memory that jobs can have

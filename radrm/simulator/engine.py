@@ -88,12 +88,10 @@ def simulate(jobs: Sequence[TraceJob], scenario: Scenario) -> Run:
         auto = None
         if scenario.estimator == AUTO:
             auto = AutoEstimates(scenario.config, scenario.devices, jobs)
-        parts = (scenario.devices, scenario.mps, rules, settings, tasks, history, auto)
-        loop = OwnLoop(*parts)
+        kind = OwnLoop
         if scenario.cpus is not None or any(map(_reports, jobs)):
-            cpus, each = scenario.cpus, scenario.cpus_per_device
             kind = ElasticLoop if any(job.elastic for job in jobs) else ReportingLoop
-            loop = kind(*parts, life=scenario.life, cpus=cpus, cpus_per_device=each)
+        loop = kind(scenario, rules, settings, tasks, history, auto)
     with _few_collections():
         loop.run()
     return history.run(loop.world.device_runs())

@@ -9,7 +9,7 @@ rising mean lets no job start. Between readings the windows are exact (`window`)
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import ceil
 
@@ -33,10 +33,10 @@ from radrm.core.settings import CoreSettings
 from radrm.core.words import Collocation, Outcome
 from radrm.errors import RadrmError
 from radrm.estimators.history import WAITING
-from radrm.simulated.spec import SimulatedDevice
 from radrm.simulator.auto import AutoEstimates
 from radrm.simulator.courses import Course, Task, pace_on
 from radrm.simulator.history import History
+from radrm.simulator.scenario import Scenario
 from radrm.simulator.traces.job import TraceJob
 from radrm.simulator.window import PiecewiseWindow
 from radrm.simulator.world import LiveAttempt, Stage, World, WorldEvent
@@ -69,29 +69,28 @@ class _Wake:
 
 
 class OwnLoop:
-    """One server from the first arrival to the last end."""
+    """The servers of a scenario from the first arrival to the last end."""
 
     def __init__(
         self,
-        devices: Sequence[SimulatedDevice],
-        mps: bool,
+        scenario: Scenario,
         rules: Rules,
         settings: CoreSettings,
         tasks: Sequence[Task],
         history: History,
         auto: AutoEstimates | None = None,
-        world_of: Callable[[Sequence[SimulatedDevice], float], World] = World,
     ) -> None:
+        self._scenario = scenario
         # No reading is stale: an old one still holds, since nothing has changed since.
         self._settings = replace(settings, stale_after_s=float("inf"))
         # The daemon sees settled memory at its first reading after `settle_s`.
-        self._world = world_of(devices, self._settings.settle_s + READING_INTERVAL_S)
+        self._world = self._make_world(self._settings.settle_s + READING_INTERVAL_S)
         self._scheduler = Scheduler(rules, self._settings, self._window)
         self._planners, self._tasks = rules.planners, tasks
         self._history = history
         self._auto = auto
         self._devices = tuple(
-            simulated.under_mps() if mps else simulated.device for simulated in devices
+            each.under_mps() if scenario.mps else each.device for each in scenario.devices
         )
         self._place = {device.uuid: at for at, device in enumerate(self._devices)}
         self._live: dict[int, LiveAttempt] = {}
@@ -105,6 +104,9 @@ class OwnLoop:
         self._windows = [
             PiecewiseWindow(length_s, READING_INTERVAL_S, gpu, world) for gpu in world.gpus
         ]
+
+    def _make_world(self, settle_s: float) -> World:
+        return World(self._scenario.devices, settle_s)
 
     def _window(self, device: Device) -> PiecewiseWindow:
         """Return the window of a device's ledger, which needs no readings."""

@@ -11,6 +11,11 @@ if TYPE_CHECKING:
     from radrm.client.text import Document
 
 
+def number(value: float) -> str:
+    """A number without an exponent: `1234567`, `2.5`."""
+    return f"{value:.0f}" if abs(value) >= 1e5 else f"{value:g}"
+
+
 def when(epoch_s: float | None, now: float) -> str:
     """A time as local time, and its distance from now."""
     if epoch_s is None:

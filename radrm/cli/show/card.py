@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from radrm.cli.show.amounts import (
+    number,
     sane_mib,
     show_joules,
     show_smact,
@@ -237,8 +238,8 @@ def _times(job: Document, now: float) -> Iterator[_Line]:
     progress = job.get("progress") or {}
     parts = [advance(job, now)]
     if progress.get("work_done") is not None and progress.get("step") is not None:
-        of = f" of {progress['total']:g}" if progress.get("total") is not None else ""
-        parts.append(f"step {progress['step']:g}{of}")
+        of = f" of {number(progress['total'])}" if progress.get("total") is not None else ""
+        parts.append(f"step {number(progress['step'])}{of}")
     if progress.get("loss") is not None:
         parts.append(f"loss {progress['loss']:.4g}")
     if any(parts):

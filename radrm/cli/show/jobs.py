@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from radrm.cli.show.amounts import due_text, sane_mib
+from radrm.cli.show.amounts import due_text, number, sane_mib
 from radrm.cli.show.columns import Column, Rows
 from radrm.cli.show.sizes import size_text
 from radrm.cli.show.styled import Styled
@@ -75,9 +75,9 @@ def advance(job: Document, now: float | None = None) -> str:
     if progress.get("work_done") is not None:
         found.append(f"{int(progress['work_done'] * 100)} %")
     elif progress.get("step") is not None:
-        found.append(f"step {progress['step']:g}")
+        found.append(f"step {number(progress['step'])}")
     elif progress.get("epoch") is not None:
-        found.append(f"epoch {progress['epoch']:g}")
+        found.append(f"epoch {number(progress['epoch'])}")
     ends = job.get("expected_end_at") is not None and job["state"] not in WAITING
     if now is not None and found and ends:
         found.append(f"{show_seconds(max(0.0, job['expected_end_at'] - now))} left")

@@ -22,6 +22,7 @@ from radrm.daemon.views.arguments import Words, references
 from radrm.daemon.views.device_documents import summary
 from radrm.daemon.views.documents import Document, JobDocuments
 from radrm.errors import RadrmError, Refused, UsageError
+from radrm.host.crossings import crossed
 from radrm.host.sockets import Peer
 from radrm.host.storage.spool import SUFFIX
 
@@ -46,7 +47,10 @@ class Requests:
         """The work of a request, which ends with its answer. It raises nothing that a client
         can cause: a bad request is refused in one line."""
         try:
-            request.answer((yield from self._answer(loop, request)))
+            answer = yield from self._answer(loop, request)
+            crossed("request carried out")
+            request.answer(answer)
+            crossed("request answered")
         except RadrmError as error:
             request.refuse(error)
 

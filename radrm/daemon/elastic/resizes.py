@@ -53,6 +53,7 @@ from radrm.host.attempts.elastic.answers import read_answer
 from radrm.host.attempts.elastic.folders import Done, Step
 from radrm.host.attempts.launcher import Launcher
 from radrm.host.clock import Clock, boot_id
+from radrm.host.crossings import crossed
 from radrm.host.storage.store import Store
 
 log = logging.getLogger("radrm")
@@ -248,6 +249,7 @@ class Resizes:
             resize.begun = "error" not in kept
         elif steps:
             resize.text = None
+            crossed("placement written")
             if "error" in steps[0]:
                 self._withdraw(resize, f"its folder takes no placement: {steps[0]['error']}")
         if error is not None:
@@ -262,6 +264,7 @@ class Resizes:
         """Have the next look withdraw a resize, which comes at once."""
         if resize.withdraws is None:
             resize.withdraws, resize.next_s = why, 0.0
+            crossed("resize withdrawn")
             log.info("job %d: its resize is withdrawn if it can be: %s", resize.action.job_id, why)
 
     def _note(self, resize: _Resize, failed: str | None) -> None:
@@ -269,6 +272,7 @@ class Resizes:
         before, after = set(resize.before.devices), set(resize.action.target.devices)
         gives_up = sorted(before - after if failed is None else after - before)
         resize.known = _Known(failed, tuple(gives_up), self._clock.now())
+        crossed("resize answered")
         if gives_up:
             self._read_soon()
 
@@ -294,6 +298,7 @@ class Resizes:
         if known.failed is not None:
             log.warning("job %d keeps its tasks: %s", action.job_id, known.failed)
             return ev.ActionFailed(at=now, action=action, reason=known.failed)
+        crossed("resize believed")
         serial, target = action.serial, action.target
         self._site.elastic.act(
             serial, [("drop", *_files_before(action.generation))], lambda _: None

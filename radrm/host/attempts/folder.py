@@ -20,11 +20,13 @@ loaded anyway.
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import json
 import os
 import time
 
+from radrm.host.crossings import crossed
 from radrm.host.processes.identity import Identity, boot_id
 from radrm.host.storage.files import open_folder, write_all, write_durably
 
@@ -45,6 +47,11 @@ EXIT = "exit.json"
 
 MOST_READ = 64 << 20
 """Bytes of one record: the longest envelope, with every character of it escaped."""
+
+EXIT_RECORD_PATIENCE_S = 60.0
+"""How long a full disk may keep the exit record waiting before the attempt is lost."""
+_SHORT_TAIL = 4096
+"""Characters, each up to 6 bytes in the record: two such tails fit into the lock file's room."""
 
 RUNNER = "runner"
 DAEMON = "daemon"
@@ -139,9 +146,11 @@ def remove_folder(parent: str, name: str) -> None:
             own = sorted(filter(is_own_name, os.listdir(folder)), key=LAUNCH.__ne__)
             for each in own:
                 os.unlink(each, dir_fd=folder)
+                crossed("attempt's file removed", each)
         finally:
             os.close(folder)
         os.rmdir(name, dir_fd=above)
+        crossed("attempt's folder removed")
     finally:
         os.close(above)
 
@@ -149,6 +158,27 @@ def remove_folder(parent: str, name: str) -> None:
 def write_record(folder: str, name: str, fields: Fields) -> None:
     """Write a record durably, for its owner's eyes only."""
     write_durably(os.path.join(folder, name), _encode(fields))
+
+
+def write_exit(folder: str, lock: int, end: Fields) -> bool:
+    """Write the exit record, patiently: without it the attempt is lost. `lock`: the descriptor of
+    the lock file, which keeps room for it. False if it cannot be written."""
+    record = {**NO_END, **end, **now()}
+    deadline = time.monotonic() + EXIT_RECORD_PATIENCE_S
+    while True:
+        try:
+            write_record(folder, EXIT, record)
+            return True
+        except OSError:
+            if time.monotonic() > deadline or not os.path.isdir(folder):
+                return False
+        # On a full disk, what the lock file has kept makes room for a shorter record.
+        with contextlib.suppress(OSError):
+            os.ftruncate(lock, 0)
+        for tail in ("stderr_tail", "stdout_tail"):
+            record[tail] = record[tail] and record[tail][-_SHORT_TAIL:]
+        record["tasks"] = None
+        time.sleep(0.2)
 
 
 def read_record(folder: str, name: str) -> tuple[Fields | None, str | None]:
@@ -220,8 +250,10 @@ class Claim:
         except FileExistsError:
             return False
         try:
+            crossed("claim made", by)
             named = {"pid": who.pid, "start_ticks": who.start_ticks, "boot_id": who.boot_id}
             write_all(fd, _encode({"by": by, **named}))
+            crossed("claim written", by)
         finally:
             os.close(fd)
         return True

@@ -35,6 +35,7 @@ from radrm.host.attempts.live import Ending, Live, readable
 from radrm.host.attempts.owners import LiveAttempt, PidOwners
 from radrm.host.attempts.plan import LaunchPlan, cannot_launch, launch_record, remove_groups
 from radrm.host.clock import Clock
+from radrm.host.crossings import crossed
 from radrm.host.processes import limits
 from radrm.host.processes.controllers import Controllers
 from radrm.host.processes.counted import Counted, counted
@@ -96,12 +97,12 @@ class Launcher:
 
     def _prepare(self, plan: LaunchPlan) -> Live:
         folder = self._folder(plan.serial)
-        real_s = self._clock.real_s
-        graces = real_s(plan.grace_s), real_s(plan.kill_grace_s)
+        graces = map(self._clock.real_s, (plan.grace_s, plan.kill_grace_s))
         record = launch_record(plan, *graces, self.controllers, self.account)
         try:
             os.makedirs(self._attempts, 0o711, exist_ok=True)
             os.mkdir(folder)
+            crossed("attempt's folder made")
         except OSError as error:
             raise cannot_launch(plan.serial, error) from error
         try:
@@ -109,6 +110,7 @@ class Launcher:
             os.chmod(folder, 0o700 if plan.uid is None else 0o711)
             attempts.write_record(folder, attempts.LAUNCH, record)
             fsync_folder(self._attempts)
+            crossed("attempt prepared")
         except OSError as error:
             self._remove_folder(plan.serial)
             raise cannot_launch(plan.serial, error) from error
@@ -142,6 +144,7 @@ class Launcher:
             raise
         finally:
             os.close(announce)
+        crossed("runner started")
         live.announcement = announcement
         live.runner = identify(live.child)
         try:
@@ -232,7 +235,8 @@ class Launcher:
         ended = live.evidence.ended()
         if ended is not None:
             return ended
-        return live.evidence.lost("its runner was killed") if self._end_tree(live) else None
+        gone = self._outlived_by(live, live.kill_remains())
+        return live.evidence.lost("its runner was killed") if gone else None
 
     @property
     def live(self) -> set[int]:
@@ -363,10 +367,6 @@ class Launcher:
         ending, live.ending = live.ending, None
         self._retire(ending.done)
         return self._outlived_by(live, ending.survivors())
-
-    def _end_tree(self, live: Live) -> bool:
-        """KILL what a dead runner has left; False while some of it survives that."""
-        return self._outlived_by(live, live.kill_remains())
 
     def _outlived_by(self, live: Live, survivors: list[int]) -> bool:
         """Take the survivors of a KILL; True when there are none."""

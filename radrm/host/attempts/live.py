@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from radrm.errors import Refused
 from radrm.host.attempts.containers import Containers
 from radrm.host.attempts.evidence import Evidence
+from radrm.host.crossings import crossed
 from radrm.host.processes import cgroups, limits
 from radrm.host.processes.identity import Identity, alive, identify, open_pidfd
 from radrm.host.processes.limits import Limits
@@ -91,7 +92,9 @@ class Live:
         """KILL what a dead runner has left; return descriptors of those that survive that."""
         users = () if self.uid is None else (self.uid,)
         while True:
+            crossed("runner found dead")
             left = kill_tree(self.token, None, self._members(), self.cgroup, users=users)
+            crossed("remains killed")
             opened = [fd for fd in map(_pidfd_of, left) if fd is not None]
             if opened or not left:
                 return opened

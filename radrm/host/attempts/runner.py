@@ -35,6 +35,7 @@ if not __package__:
 from radrm.host.attempts import folder as attempts
 from radrm.host.attempts import job_process, saved, tails
 from radrm.host.attempts.elastic import exits
+from radrm.host.crossings import crossed
 from radrm.host.processes import cgroups
 from radrm.host.processes.identity import Identity, identify
 from radrm.host.processes.limits import Limits
@@ -60,13 +61,9 @@ PASSED_ON = range(signal.SIGRTMIN + 1, signal.SIGRTMAX + 1)
 CONTROL = frozenset({signal.SIGTERM, signal.SIGINT, signal.SIGUSR2, *PASSED_ON})
 _WAKING = CONTROL | {signal.SIGCHLD}
 
-EXIT_RECORD_PATIENCE_S = 60.0
-"""How long a full disk may keep the exit record waiting before the attempt is lost."""
 _RESERVE = b" " * 65536
 _LAST_LOOK_S = 1.0
 """How long the end of an attempt waits for the watcher's last look."""
-_SHORT_TAIL = 4096
-"""Characters, each up to 6 bytes in the record: two such tails fit into the reserve."""
 
 
 def main(folder: str, membership: Membership | None = None) -> int:
@@ -91,6 +88,7 @@ def _main(folder: str, membership: Membership | None) -> int:
     me = identify(os.getpid())
     assert me is not None
     lock = attempts.take_lock(folder)
+    crossed("runner has its lock")
     if not attempts.Claim.take(folder, attempts.RUNNER, me):
         return 0
     with contextlib.suppress(OSError):
@@ -100,7 +98,9 @@ def _main(folder: str, membership: Membership | None) -> int:
         end: Fields = {"never_started": reason or f"{attempts.LAUNCH} is missing"}
     else:
         end = Runner(folder, lock, me, launch, reaper, membership).run()
-    return 0 if _write_exit(folder, lock, end) else 1
+    written = attempts.write_exit(folder, lock, end)
+    crossed("runner is done")
+    return 0 if written else 1
 
 
 class Runner:
@@ -150,13 +150,16 @@ class Runner:
                 self._wait(None)
         else:
             self._supervise()
+            crossed("job ended")
             self._end_watcher()
             self._end_leftovers()
+            crossed("job's tree ended")
             end = self._how_it_ended(errors)
             end["exceeded_mib"] = self._limits.exceeded_mib()
             end |= saved.read_saved(self._launch) | exits.read_exits(self._launch)
         for group in filter(None, (self._cgroup, *self._limits.groups)):
             cgroups.remove(group)
+        crossed("end known")
         return end
 
     def _start(self) -> int:
@@ -170,6 +173,7 @@ class Runner:
             os.close(begin)
             os.close(self._lock)  # it says that the runner lives
             job_process.become_job(self._launch, script, go, tell)
+        crossed("job forked")
         os.close(go)
         os.close(tell)
         try:
@@ -177,16 +181,20 @@ class Runner:
             if self._limits.wanted():
                 its = self._limits.enclose(self._job, self._launch["cgroup"])
                 self._cgroup, not_limited = its
+                crossed("job limited")
             if self._launch.get("progress") is not None:
                 # Here, for most jobs need no such import.
                 from radrm.host.attempts import log_watcher
 
                 groups = [*filter(None, (self._cgroup,)), *self._limits.wanted()]
                 self._watcher = log_watcher.start(self._launch, groups, os.getpid())
+                crossed("log watcher started")
             self._write_start(not_limited)
+            crossed("start announced")
             # The job may have died already, of a log that it cannot write to.
             with contextlib.suppress(BrokenPipeError):
                 os.write(begin, b"\n")
+            crossed("job begun")
         finally:
             os.close(begin)
             if self._membership is not None and self._membership.leave() and grouped:
@@ -323,9 +331,11 @@ class Runner:
         if number in (signal.SIGTERM, signal.SIGINT):
             # Earlier releases wrote no `grace_s`.
             self._begin_stop(self._launch.get("grace_s") or self._launch["kill_grace_s"])
+            crossed("stop begun")
         elif number == signal.SIGUSR2:
             self._killing = True
             self._kill_all()
+            crossed("job killed")
         elif number is not None and number in PASSED_ON:
             marks = self._token, self._me, self._grouped(), self._users
             signal_catchers(number - signal.SIGRTMIN, *marks)
@@ -366,26 +376,6 @@ class Runner:
         if end.get("code") != 0:
             end |= tails.read_tails(self._launch, begins)
         return end
-
-
-def _write_exit(folder: str, lock: int, end: Fields) -> bool:
-    """Write the exit record, patiently: without it the attempt is lost."""
-    record = {**attempts.NO_END, **end, **attempts.now()}
-    deadline = time.monotonic() + EXIT_RECORD_PATIENCE_S
-    while True:
-        try:
-            attempts.write_record(folder, attempts.EXIT, record)
-            return True
-        except OSError:
-            if time.monotonic() > deadline or not os.path.isdir(folder):
-                return False
-        # On a full disk, what the lock file has kept makes room for a shorter record.
-        with contextlib.suppress(OSError):
-            os.ftruncate(lock, 0)
-        for tail in ("stderr_tail", "stdout_tail"):
-            record[tail] = record[tail] and record[tail][-_SHORT_TAIL:]
-        record["tasks"] = None
-        time.sleep(0.2)
 
 
 def _close_inherited() -> None:

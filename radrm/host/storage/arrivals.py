@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterable
 from itertools import islice
 from typing import Any
 
+from radrm.host.crossings import crossed
 from radrm.host.storage.files import fsync_folder, open_folder
 from radrm.host.storage.spool import (
     DRAFT,
@@ -217,7 +218,9 @@ class Arrivals:
         folder = open_folder(self.path)
         try:
             if _is_same(folder, arrival):
+                crossed("envelope taken in")
                 os.unlink(arrival.name, dir_fd=folder)
+                crossed("envelope removed")
         except FileNotFoundError:
             pass
         finally:

@@ -20,6 +20,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from radrm.errors import StoreError
+from radrm.host.crossings import crossed
 from radrm.host.storage.schema import SCHEMA_VERSION, UnknownVersion, bring_up_to_date
 
 LOG_RESERVE = 8 * 2**20
@@ -89,12 +90,18 @@ class Database:
     # ------------------------------------------------------------- writing
 
     @contextlib.contextmanager
-    def writing(self) -> Iterator[None]:
-        """A transaction: all of it is on disk afterwards, or nothing of it stays."""
+    def writing(self, what: str = "") -> Iterator[None]:
+        """A transaction: all of it is on disk afterwards, or nothing of it stays.
+
+        `what` names it for the fault points.
+        """
         try:
             self.execute("BEGIN IMMEDIATE")
+            crossed("transaction begun", what)
             yield
+            crossed("transaction written", what)
             self.execute("COMMIT")
+            crossed("transaction committed", what)
         except BaseException as error:
             if self.connection.in_transaction:
                 with contextlib.suppress(sqlite3.Error):

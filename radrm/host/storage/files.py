@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import os
 
+from radrm.host.crossings import crossed
+
 
 def write_durably(path: str | os.PathLike[str], data: bytes, mode: int = 0o600) -> None:
     """Put `data` into the file `path`, with exactly the permissions `mode`.
@@ -23,14 +25,18 @@ def write_durably(path: str | os.PathLike[str], data: bytes, mode: int = 0o600) 
         try:
             os.fchmod(fd, mode)  # open's own mode is cut by the umask
             write_all(fd, data)
+            crossed("file written", name)
             os.fsync(fd)
         finally:
             os.close(fd)
+        crossed("file synced", name)
         os.rename(temporary, path)
     except BaseException:
         os.unlink(temporary)
         raise
+    crossed("file renamed", name)
     fsync_folder(folder or ".")
+    crossed("file durable", name)
 
 
 def open_folder(path: str | os.PathLike[str]) -> int:

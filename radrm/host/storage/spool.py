@@ -17,6 +17,7 @@ import os
 import stat
 
 from radrm.errors import BadFile, Refused, StoreError
+from radrm.host.crossings import crossed
 from radrm.host.storage.files import open_folder
 from radrm.host.storage.tickets import is_ticket
 from radrm.jobfile.record import Record
@@ -208,6 +209,7 @@ class Spool:
             for envelope in envelopes:
                 self._put(folder, envelope)
             os.fsync(folder)
+            crossed("envelope durable")
         except OSError as error:
             raise StoreError(
                 f"cannot write to the spool {self.path}: {error.strerror}; nothing is lost that "
@@ -254,8 +256,11 @@ class Spool:
             with open(handle, "wb") as file:
                 file.write(envelope.to_bytes())
                 file.flush()
+                crossed("envelope written")
                 os.fsync(file.fileno())
+            crossed("envelope synced")
             os.rename(draft, envelope.ticket + SUFFIX, src_dir_fd=folder, dst_dir_fd=folder)
+            crossed("envelope renamed")
         except OSError:
             try:
                 os.unlink(draft, dir_fd=folder)

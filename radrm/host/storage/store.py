@@ -85,7 +85,7 @@ class Store:
             self._note_energy(decisions)
             return
         self._cover_numbers(decisions)
-        with self._db.writing():
+        with self._db.writing("decisions"):
             for submission in handed_in:
                 self.submissions.insert(submission)
             for decision in decisions:
@@ -108,7 +108,7 @@ class Store:
     def save_volatile(self) -> None:
         """Write the volatile records and the energy that wait, if there are any."""
         if self._volatile or self.energy.waits:
-            with self._db.writing():
+            with self._db.writing("volatile"):
                 for record in self._volatile.values():
                     self._save_record(record)
                 self.energy.write()
@@ -187,7 +187,7 @@ class Store:
 
     def begin_numbers(self, job_id: int, serial: int) -> None:
         """Have the next job and attempt get these numbers, and later ones the following."""
-        with self._db.writing():
+        with self._db.writing("numbers"):
             for table, first in (("jobs", job_id), ("attempts", serial)):
                 self._db.execute("DELETE FROM sqlite_sequence WHERE name = ?", (table,))
                 self._db.execute("INSERT INTO sqlite_sequence VALUES (?, ?)", (table, first - 1))

@@ -29,17 +29,16 @@ from radrm.core.scheduler import Rules
 from radrm.core.settings import CoreSettings
 from radrm.core.words import Resizing
 from radrm.interference.model import Demand
-from radrm.simulated.spec import SimulatedDevice
 from radrm.simulator.auto import AutoEstimates
 from radrm.simulator.courses import Course, Task
 from radrm.simulator.elastic.world import ElasticWorld
 from radrm.simulator.history import History
 from radrm.simulator.reporting.loop import ReportingLoop
-from radrm.simulator.scenario import Life
+from radrm.simulator.scenario import Scenario
 from radrm.simulator.scheduling import SIGNATURE
 from radrm.simulator.traces.job import TraceJob
 from radrm.simulator.traces.steps import StepTimes, step_times
-from radrm.simulator.world import LiveAttempt
+from radrm.simulator.world import LiveAttempt, World
 
 _REPORT_S = 10.0
 """The seconds between two reports of a job whose trace does not say."""
@@ -86,33 +85,28 @@ class _Workers:
 
 
 class ElasticLoop(ReportingLoop):
-    """One server, or several, with jobs that grow and shrink."""
+    """The servers of a scenario, with jobs that grow and shrink."""
 
     def __init__(
         self,
-        devices: Sequence[SimulatedDevice],
-        mps: bool,
+        scenario: Scenario,
         rules: Rules,
         settings: CoreSettings,
         tasks: Sequence[Task],
         history: History,
         auto: AutoEstimates | None = None,
-        *,
-        life: Life,
-        cpus: float | None,
-        cpus_per_device: bool,
     ) -> None:
-        super().__init__(
-            *(devices, mps, rules, settings, tasks, history, auto),
-            life=life,
-            cpus=cpus,
-            cpus_per_device=cpus_per_device,
-            world_type=ElasticWorld,
-        )
-        assert isinstance(self._world, ElasticWorld)
-        self._elastic_world = self._world
+        super().__init__(scenario, rules, settings, tasks, history, auto)
         self._resizes: dict[LiveAttempt, _Resize] = {}
         self._workers: dict[LiveAttempt, _Workers] = {}
+
+    def _make_world(self, settle_s: float) -> World:
+        found = self._scenario
+        self._elastic_world = ElasticWorld(
+            found.devices, settle_s, found.cpus, found.cpus_per_device
+        )
+        self._cpu_world = self._elastic_world
+        return self._elastic_world
 
     # ------------------------------------------------------------- jobs
 

@@ -16,7 +16,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from math import exp
 
 from radrm.core import actions as act
@@ -25,15 +24,14 @@ from radrm.core.records import LOCAL_NODE, Checkpoint, HostUse, Job, Node, Progr
 from radrm.core.scheduler import Rules
 from radrm.core.settings import CoreSettings
 from radrm.core.words import CheckpointKind
-from radrm.simulated.spec import SimulatedDevice
 from radrm.simulator.auto import AutoEstimates
 from radrm.simulator.courses import Course, Task
 from radrm.simulator.history import History
 from radrm.simulator.reporting.cpus import CpuWorld
-from radrm.simulator.scenario import Life
+from radrm.simulator.scenario import Scenario
 from radrm.simulator.scheduling import OwnLoop
 from radrm.simulator.traces.job import TraceJob
-from radrm.simulator.world import LiveAttempt, Stage, WorldEvent
+from radrm.simulator.world import LiveAttempt, Stage, World, WorldEvent
 
 _STEPS = 1000.0
 """The steps that a job counts from its beginning to its end."""
@@ -54,35 +52,31 @@ class _Saved:
 
 
 class ReportingLoop(OwnLoop):
-    """One server with `cpus` CPUs (None: no limit), or as many CPUs for each device."""
+    """The servers of a scenario, with CPUs that jobs share."""
 
     def __init__(
         self,
-        devices: Sequence[SimulatedDevice],
-        mps: bool,
+        scenario: Scenario,
         rules: Rules,
         settings: CoreSettings,
         tasks: Sequence[Task],
         history: History,
         auto: AutoEstimates | None = None,
-        *,
-        life: Life,
-        cpus: float | None,
-        cpus_per_device: bool,
-        world_type: type[CpuWorld] = CpuWorld,
     ) -> None:
-        world_of = partial(world_type, cpus=cpus, per_device=cpus_per_device)
-        super().__init__(devices, mps, rules, settings, tasks, history, auto, world_of)
-        assert isinstance(self._world, CpuWorld)
-        self._cpu_world = self._world
-        self._cpus = None if cpus_per_device else cpus
-        self._life = life
+        super().__init__(scenario, rules, settings, tasks, history, auto)
+        self._life = scenario.life
         self._saved_s: dict[int, float] = {}
         """The work that each job has saved."""
 
+    def _make_world(self, settle_s: float) -> World:
+        found = self._scenario
+        self._cpu_world = CpuWorld(found.devices, settle_s, found.cpus, found.cpus_per_device)
+        return self._cpu_world
+
     def _begin(self) -> None:
         names = dict.fromkeys([LOCAL_NODE, *(device.node for device in self._devices)])
-        nodes = tuple(Node(name, cpus=self._cpus) for name in names)
+        cpus = None if self._scenario.cpus_per_device else self._scenario.cpus
+        nodes = tuple(Node(name, cpus=cpus) for name in names)
         self._step(ev.NodesSeen(at=self._now, nodes=nodes))
         super()._begin()
 

@@ -128,6 +128,8 @@ def test_a_row_says_where_and_why() -> None:
             "50 %, 14m00s left, saved 3m00s ago",
         ),
         ({"progress": {"step": 120.0, "work_done": None}}, "step 120"),
+        ({"progress": {"step": 1234567.0, "work_done": None}}, "step 1234567"),
+        ({"progress": {"epoch": 2.5, "work_done": None}}, "epoch 2.5"),
         ({"progress": {"epoch": 2.5, "work_done": None}}, "epoch 2.5"),
         ({"expected_end_at": NOW + 840}, ""),
         ({"saved_at": NOW + 5}, "saved 0s ago"),

@@ -48,6 +48,16 @@ def alone(farm: Farm, program: Path, *arguments: str, **environment: str) -> Any
     return json.loads(found.stdout)
 
 
+def test_the_newest_checkpoint_has_the_highest_number(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RADRM_CHECKPOINT_DIR", str(tmp_path))
+    for number in ("999999", "1000000", "000007"):
+        (tmp_path / f"elastic-{number}-0123abcd").touch()
+    found = [name.split("-")[0] for name in elastic._checkpoints()]
+    assert found == ["1000000", "999999", "000007"]
+
+
 def test_rounds_alone_and_again(farm: Farm) -> None:
     """It saves at the end, in a folder of its own; another run has nothing left to do."""
     found = alone(farm, LOCKSTEP, asking(every_s=0.0))

@@ -49,11 +49,6 @@ def played(jobs: Sequence[TraceJob], found: Scenario, planner: Puppet) -> Run:
     rules = Rules(rules.order, (*rules.planners, planner), rules.recovery, rules.fallback)
     tasks, settings = tasks_of(jobs, found), make_settings(found.config)
     kind = ElasticLoop if any(job.elastic for job in jobs) else ReportingLoop
-    loop = kind(
-        *(found.devices, True, rules, settings, tasks, history),
-        life=found.life,
-        cpus=found.cpus,
-        cpus_per_device=False,
-    )
+    loop = kind(found, rules, settings, tasks, history)
     loop.run()
     return history.run(loop.world.device_runs())

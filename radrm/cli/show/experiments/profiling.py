@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from radrm.cli.show.amounts import number
 from radrm.cli.show.columns import Column, Rows
 from radrm.core.units import show_seconds
 from radrm.errors import plain
@@ -27,7 +28,7 @@ def table(found: Sequence[Probed]) -> Rows:
             each.kind,
             str(each.gpus),
             "-" if each.step_s is None else f"{each.step_s:.4g}",
-            "-" if each.total is None else f"{each.total:g}",
+            "-" if each.total is None else number(each.total),
             show_seconds(each.whole_s),
             plain(each.why or ""),
         )

@@ -32,6 +32,7 @@ from typing import Any, TypeAlias
 from radrm.errors import plain
 from radrm.host.attempts.elastic import acting
 from radrm.host.attempts.elastic.names import MOST_BYTES
+from radrm.host.crossings import crossed
 from radrm.host.storage.files import write_durably
 
 log = logging.getLogger("radrm")
@@ -65,6 +66,7 @@ class ElasticFolders:
             os.chmod(self.path, 0o711 if self._give_away else 0o700)
         folder = self.of(serial)
         os.mkdir(folder, 0o700)
+        crossed("radrun's folder made")
         for name, text in files.items():
             write_durably(os.path.join(folder, name), text.encode())
             if self._give_away:
@@ -126,8 +128,10 @@ class ElasticFolders:
             found = answers[0] if answers else {"error": "it could not be looked into"}
             if not found.get("left"):
                 break
+        crossed("radrun's folder cleared")
         try:
             os.rmdir(folder)
+            crossed("radrun's folder removed")
         except FileNotFoundError:
             pass
         except OSError as error:

@@ -69,7 +69,7 @@ def test_a_full_disk_delays_the_exit_record(
     monkeypatch.setattr(runner.time, "sleep", lambda _: None)
     tail = "\u20ac" * 60000 + "CUDA out of memory"
     end = {"code": 7, "stderr_tail": tail, "stdout_tail": tail}
-    assert runner._write_exit(str(tmp_path), lock, end)
+    assert attempts.write_exit(str(tmp_path), lock, end)
     fields, _ = attempts.read_record(str(tmp_path), attempts.EXIT)
     assert fields is not None and fields["code"] == 7
     assert fields["stderr_tail"].endswith("CUDA out of memory")
@@ -84,8 +84,8 @@ def test_a_disk_that_stays_full_loses_the_attempt(
 
     lock = attempts.take_lock(str(tmp_path))
     monkeypatch.setattr(attempts, "write_record", full)
-    monkeypatch.setattr(runner, "EXIT_RECORD_PATIENCE_S", -1.0)
-    assert not runner._write_exit(str(tmp_path), lock, {"code": 7})
+    monkeypatch.setattr(attempts, "EXIT_RECORD_PATIENCE_S", -1.0)
+    assert not attempts.write_exit(str(tmp_path), lock, {"code": 7})
     os.close(lock)
 
 
