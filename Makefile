@@ -8,6 +8,7 @@
 #   make bench-deadlines   the published figures of due times and costs, beside ours (an hour)
 #   make bench-elastic     the published figures of elastic jobs, beside ours (some minutes)
 #   make elastic-kills     kill what runs elastic jobs, fifty times, and count their samples (ten minutes)
+#   make fuzz       hostile inputs for all parsers and a real daemon (half an hour; FUZZ="--hours 8")
 #   make mutants    break rules of the core on purpose and see that tests/core notices
 #   make gpu-test   the tests that need a real GPU (PyTorch: RADRM_GPU_TEST_PYTHON=/path/to/python)
 #   make venv       only the virtual environment, with all that developing needs
@@ -19,7 +20,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
-.PHONY: demo test lint check bench bench-deadlines bench-elastic elastic-kills mutants gpu-test venv
+.PHONY: demo test lint check bench bench-deadlines bench-elastic elastic-kills fuzz mutants gpu-test \
+  venv
 .DELETE_ON_ERROR:
 
 demo: $(VENV)/.runtime
@@ -46,6 +48,9 @@ bench-elastic: $(VENV)/.dev
 
 elastic-kills: $(VENV)/.dev
 	@$(BIN)/python -m tests.daemon.elastic.random_kills
+
+fuzz: $(VENV)/.dev
+	@$(BIN)/python -m tests.reliability.fuzz $(FUZZ)
 
 mutants: $(VENV)/.dev
 	@$(BIN)/python -m tools.mutants

@@ -34,6 +34,8 @@ def with_set(config: Config, setting: str) -> Config:
     for depth, word in enumerate(words[:-1], start=1):
         table = table.setdefault(word, {})
         if not isinstance(table, dict):
-            raise BadConfig(f"{source}: '{in_short('.'.join(words[:depth]))}' is one value, not a table")
+            raise BadConfig(
+                f"{source}: '{in_short('.'.join(words[:depth]))}' is one value, not a table"
+            )
     table[words[-1]] = toml_value(value.strip())
     return parse_table(whole, source)

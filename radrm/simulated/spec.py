@@ -245,8 +245,9 @@ def _layout(spec: str, gpu_type: _GpuType, layout: str) -> list[tuple[str, int, 
     for written in layout.split("+"):
         profile = written.strip().lower()
         if profile not in known:
+            only = " ".join(known)
             raise _wrong(
-                spec, f"the {gpu_type.name} has no MIG profile {written!r}, only {' '.join(known)}"
+                spec, f"the {gpu_type.name} has no MIG profile {_shown(written)}, only {only}"
             )
         compute, memory = known[profile]
         compute_used += compute
@@ -290,7 +291,9 @@ def _overhead_mib(total_mib: int) -> int:
 
 
 def _wrong(spec: str, cause: str, example: str = _EXAMPLE) -> UsageError:
-    return UsageError(f"{_shown(spec)} names no simulated GPUs: {cause}; write for example {example}")
+    return UsageError(
+        f"{_shown(spec)} names no simulated GPUs: {cause}; write for example {example}"
+    )
 
 
 def _shown(text: str) -> str:

@@ -67,7 +67,11 @@ class Store:
                 raise ValueError("another version or id")
             _check(state)
         except (OSError, *_DAMAGE) as error:
-            cause = error.strerror if isinstance(error, OSError) else f"it is damaged ({str(error)[:_MOST_SHOWN]})"
+            cause = (
+                error.strerror
+                if isinstance(error, OSError)
+                else f"it is damaged ({str(error)[:_MOST_SHOWN]})"
+            )
             raise BadState(f"cannot use {path}: {cause}") from None
         return dict(state)
 

@@ -1,4 +1,4 @@
-"""Many inputs for one target. Each finding is made smaller, and saved with the command to repeat it.
+"""Many inputs for one target. Each finding is made smaller, and saved with a command to repeat it.
 
     NAME-HASH.input     the input, as bytes; words of a command line as a JSON list
     NAME-HASH.txt       what is wrong, and the command that repeats it
@@ -53,8 +53,10 @@ def run(
                 begin()
                 result.inputs += 1
                 found = judge(target, given)
-                if found is not None:
+                if isinstance(found, Finding):
                     _keep(result, found)
+                else:
+                    result.accepted += found
                 if len(result.findings) >= MOST_FINDINGS or time.monotonic() > until_s:
                     break
     finally:
@@ -68,7 +70,8 @@ def try_one(target: Target, given: Any) -> Finding | None:
     """Return what is wrong with how a target takes this input; None if nothing is."""
     with hangs_end() as begin:
         begin()
-        return judge(target, given)
+        found = judge(target, given)
+        return found if isinstance(found, Finding) else None
 
 
 def _keep(result: Result, found: Finding) -> None:

@@ -34,7 +34,9 @@ class Target:
     - `call`: uses the parser as radrm does. It gets a `str`, with `as_bytes` the same as bytes, or
       a list of words.
     - `allowed`: the errors that the parser may raise.
-    - `most`: characters of an input at most. The default is enough for what has no limit of its own.
+    - `part`: how many inputs it gets for each input of a parser: less than one for what is slow
+      and more than a parser, such as a store.
+    - `most`: characters of an input at most: of a parser with a limit, some more than that.
     """
 
     name: str
@@ -43,6 +45,7 @@ class Target:
     allowed: tuple[type[Exception], ...] = (RadrmError,)
     bytes: bool = False
     most: int = 1 << 17
+    part: float = 1.0
 
     def inputs(self, seed: str, most: int | None = None) -> Iterator[Any]:
         """Yield hostile inputs without end, the same ones for the same seed."""
@@ -69,12 +72,16 @@ class _Hang(BaseException):
     """No `Exception`, so that no parser takes it for one of its input's."""
 
 
-def judge(target: Target, given: Any) -> Finding | None:
-    """Return what is wrong with how a target takes one input; None if nothing is."""
-    began_s = time.process_time()
+def judge(target: Target, given: Any) -> Finding | bool:
+    """Return what is wrong with how a target takes one input.
+
+    If nothing is: whether it took the input for a valid one.
+    """
+    began_s, valid = time.process_time(), False
     wrong: tuple[str, str] | None = None
     try:
         target.call(given)
+        valid = True
     except target.allowed as error:
         why = _why_bad(str(error))
         if why is not None:
@@ -86,7 +93,7 @@ def judge(target: Target, given: Any) -> Finding | None:
     used_s = time.process_time() - began_s
     if wrong is None and used_s > MOST_CPU_S:
         wrong = "slow", f"{used_s:.1f} s of CPU time for {_length(given)} characters"
-    return Finding(target.name, *wrong, given) if wrong is not None else None
+    return Finding(target.name, *wrong, given) if wrong is not None else valid
 
 
 @contextmanager

@@ -20,7 +20,7 @@ from typing import Any
 USUAL_CHARACTERS = 16 * 1024
 """Characters of most inputs. Some are repeated up to the limit of their target."""
 _MOST_CHANGES = 5
-_AMPLIFIED = 0.004
+_AMPLIFIED = 0.001
 """The part of inputs in which one piece is repeated up to the target's limit."""
 _MOST_NODES = 400
 """Values of a document among which one is chosen."""
@@ -170,7 +170,9 @@ class Mutator:
         elif kind == 3:
             lines[at] = self.random.choice(self._lines)
         else:
-            lines[at : to + 1] = [self.random.choice((" ", "", "\t", "\r")).join(lines[at : to + 1])]
+            lines[at : to + 1] = [
+                self.random.choice((" ", "", "\t", "\r")).join(lines[at : to + 1])
+            ]
         return "\n".join(lines)
 
     def _splice(self, text: str) -> str:

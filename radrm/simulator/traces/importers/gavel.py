@@ -93,8 +93,8 @@ def gavel(lines: Iterable[str], source: str, aids: Aids) -> Trace:
     errors.raise_any()
     if unknown and not jobs:
         raise BadFile(
-            f"{source}: the steps a second of {shown(next(iter(unknown)))} are unknown, as of all jobs; "
-            "add --profile=FILE with Gavel's simulation_throughputs.json"
+            f"{source}: the steps a second of {shown(next(iter(unknown)))} are unknown, as of all "
+            "jobs; add --profile=FILE with Gavel's simulation_throughputs.json"
         )
     notes = [aids.fill.note(len(jobs), len(jobs))]
     if never:

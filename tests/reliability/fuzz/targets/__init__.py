@@ -1,15 +1,15 @@
 """The table of all targets. A new parser is one row in the file of its area.
 
-    job_files   what users submit, and what their jobs print
-    settings    the configuration
-    summaries   model summaries
-    traces      traces of jobs
-    monitors    what programs print that measure GPUs
-    kernel      /proc and control groups
-    attempts    what attempts leave
-    workers     what `radrun` reads
-    requests    requests and answers of other processes
-    storage     what lies on disk
+job_files   what users submit, and what their jobs print
+settings    the configuration
+summaries   model summaries
+traces      traces of jobs
+monitors    what programs print that measure GPUs
+kernel      /proc and control groups
+attempts    what attempts leave
+workers     what `radrun` reads
+requests    requests and answers of other processes
+storage     what lies on disk
 """
 
 from __future__ import annotations

@@ -38,8 +38,13 @@ _LAUNCH: dict[str, Any] = {
 }  # fmt: skip
 _CLAIM = {"version": 1, "by": "runner", "pid": 4711, "start_ticks": 99, "boot_id": boot_id()}
 _START = {
-    **{"version": 1, "pid": 4712, "start_ticks": 100, "runner_pid": 4711},
-    **{"runner_start_ticks": 99, "not_limited": "no group", **_NOW},
+    "version": 1,
+    "pid": 4712,
+    "start_ticks": 100,
+    "runner_pid": 4711,
+    "runner_start_ticks": 99,
+    "not_limited": "no group",
+    **_NOW,
 }
 _EXIT: dict[str, Any] = {
     "version": 1, "code": 1, "signal": None, "never_started": None, "stderr_tail": "x\n",
@@ -138,7 +143,11 @@ def _report(data: bytes) -> None:
 def _look(data: bytes) -> None:
     report = looking._checked(data)
     if report is not None:
-        lines = [*report.notes, report.error or "", *(word for pair in report.refused for word in pair)]
+        lines = [
+            *report.notes,
+            report.error or "",
+            *(word for pair in report.refused for word in pair),
+        ]
         assert all(line.isprintable() or not line for line in lines)
 
 

@@ -23,7 +23,7 @@ from radrm.oom import classify
 from radrm.progress_lines import Finder, Lines, progress_pattern
 from tests.reliability.fuzz.judging import Target
 
-_SCRIPT = """#!/bin/bash -l
+SCRIPT = """#!/bin/bash -l
 #RAD --name=train --gpus=2 --gpu-memory=12G
 #RAD --time=4:00:00 --retries=2 --requeue
 #RAD --output='logs/%x-%j.out' --env=A=1 --env="B=two words"
@@ -32,7 +32,7 @@ set -euo pipefail
 radrun python train.py --lr 0.1 <<END
 END
 """
-_ROLES = """#!/usr/bin/env bash
+ROLES = """#!/usr/bin/env bash
 #RAD --gpus=0 --role=ps:1-2,cpus=2 --role=worker:2-4,gpus=1,cpus=1-4
 #RAD --memory=8G-64G --checkpoint=signal --checkpoint-signal=USR2 --checkpoint-cost=30s
 #RAD --due=2030-01-31T18:00:00+01:00 --weight=2.5 --after=12:ok --array=0-9%4
@@ -142,11 +142,11 @@ def _output(text: str) -> None:
     assert found is None or found.requested_mib is None or found.requested_mib > 0
 
 
-_ENVELOPE: dict[str, Any] = {
+ENVELOPE: dict[str, Any] = {
     "radrm_envelope": 1,
     "ticket": "01M80TA4D4JDCEV010A4H87B41",
     "file": "/home/ann/train.sh",
-    "script": _SCRIPT,
+    "script": SCRIPT,
     "command": None,
     "options": {"priority": "3", "env": ["C=1", "D=2"], "hold": True},
     "cwd": "/home/ann",
@@ -156,7 +156,7 @@ _ENVELOPE: dict[str, Any] = {
     "summary": "Sequential(\n  (0): Linear(in_features=2, out_features=3, bias=True)\n)",
     "sources": "train.py 12 abc",
 }
-_COMMAND = {**_ENVELOPE, "script": None, "file": None, "command": ["radrun", "a.py", "--x=1"]}
+COMMAND = {**ENVELOPE, "script": None, "file": None, "command": ["radrun", "a.py", "--x=1"]}
 _LOG = """Epoch 1/3
  62%|██████▏   | 62/100 [00:10<00:06, 6.1it/s, loss=0.31]
 {'loss': 0.42, 'epoch': 1.5, 'global_step': 30, 'max_steps': 90}
@@ -167,7 +167,7 @@ torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.50 GiB. GPU 0 ha
 """
 
 TARGETS = (
-    Target("job-file", (_SCRIPT, _ROLES), _job_file, bytes=True, most=(1 << 20) + 64),
+    Target("job-file", (SCRIPT, ROLES), _job_file, bytes=True, most=(1 << 20) + 64),
     Target("prototype-file", (_PROTOTYPE,), _job_file, bytes=True, most=(1 << 20) + 64),
     Target(
         "submit",
@@ -226,8 +226,8 @@ TARGETS = (
         ("4G", "4096 MiB", "0.5t", "90", "1:30", "1-00:00:00.5", "1d 2h 5m 90s", "1e3"),
         _quantity,
     ),
-    Target("launcher", (_SCRIPT, _ROLES, "cat <<-'A' <<B\nA\nB\nradrun x"), _launcher, most=1 << 20),
-    Target("envelope", (_ENVELOPE, _COMMAND), _envelope, bytes=True, most=(8 << 20) + 64),
+    Target("launcher", (SCRIPT, ROLES, "cat <<-'A' <<B\nA\nB\nradrun x"), _launcher, most=1 << 20),
+    Target("envelope", (ENVELOPE, COMMAND), _envelope, bytes=True, most=(8 << 20) + 64),
     Target("progress-lines", (_LOG,), _progress_lines, bytes=True),
     Target(
         "progress-pattern",

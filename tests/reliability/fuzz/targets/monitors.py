@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-
 from radrm.host.gpus.dcgm import Dmon, parse_discovery, parse_hierarchy
 from radrm.host.gpus.exporter import Pages, parse_metrics
 from radrm.host.gpus.nvidia_smi.instances import Report, parse_instances
@@ -134,8 +133,6 @@ def _compute_modes(data: bytes) -> None:
         assert isinstance(mode, int)
 
     ComputeModes(str(file), lambda _: 0, put).restore()
-
-
 
 
 TARGETS = (

@@ -53,8 +53,10 @@ _DRIVER = (
     {"op": "devices"},
 )
 _ANSWER = {
-    **{"proposals": [["Preempt", {"job_id": 7, "reason": "x"}]], "state": {"a": 1}},
-    **{"wake_at": 5.0, "error": None},
+    "proposals": [["Preempt", {"job_id": 7, "reason": "x"}]],
+    "state": {"a": 1},
+    "wake_at": 5.0,
+    "error": None,
 }
 
 
@@ -94,7 +96,9 @@ def _thought(text: str) -> None:
     try:
         fields = json.loads(text)
         if isinstance(fields, dict) and isinstance(fields.get("proposals"), list):
-            fields["proposals"] = [tuple(p) if isinstance(p, list) else p for p in fields["proposals"]]
+            fields["proposals"] = [
+                tuple(p) if isinstance(p, list) else p for p in fields["proposals"]
+            ]
         data = msgspec.msgpack.encode(fields)
     except (ValueError, RecursionError, OverflowError, UnicodeError):
         data = text.encode("utf-8", "surrogatepass")
@@ -104,7 +108,9 @@ def _thought(text: str) -> None:
 TARGETS = (
     Target("request", _REQUESTS, _request, bytes=True, most=(512 << 10) + 64),
     Target("globs", ("train-*\n[abc]?", "*[!a-z]*\n]", "a**b?\n[[]x"), _globs, most=1 << 14),
-    Target("spool-name", ("01M80TA4D4JDCEV010A4H87B41.job", ".01M80TA4D4JDCEV010A4H87B41"), kind_of),
+    Target(
+        "spool-name", ("01M80TA4D4JDCEV010A4H87B41.job", ".01M80TA4D4JDCEV010A4H87B41"), kind_of
+    ),
     Target("driver-request", _DRIVER, _driver, bytes=True, most=1 << 16),
     Target("planner-answer", (_ANSWER,), _thought, (EOFError,)),
 )

@@ -82,7 +82,11 @@ TARGETS = (
     ),
     Target(
         "gpus-spec",
-        ("sim:4xA100-40GB", "sim:2xA6000-48GB,1xV100-32GB", "sim:1xA100-40GB:3g.20gb+2g.10gb,unmanaged@0=8000"),
+        (
+            "sim:4xA100-40GB",
+            "sim:2xA6000-48GB,1xV100-32GB",
+            "sim:1xA100-40GB:3g.20gb+2g.10gb,unmanaged@0=8000",
+        ),
         parse_spec,
     ),
 )

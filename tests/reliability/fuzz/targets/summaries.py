@@ -12,6 +12,7 @@ from radrm.estimators.summaries.read import read_summary
 from radrm.estimators.summary import Summary
 from radrm.estimators.trace import Trace
 from radrm.estimators.traces.traced import Traced
+from tests.estimators.summary_texts import BERT
 from tests.reliability.fuzz.judging import Target
 
 _TORCHSUMMARY = """----------------------------------------------------------------
@@ -66,22 +67,7 @@ _KERAS_DRAWN = """┏━━━━━━━━━━━━━━━━━━━�
  Total params: 216,650 (846.29 KB)
  Trainable params: 216,650 (846.29 KB)
 """
-_MODULES = """BertModel(
-  (embeddings): BertEmbeddings(
-    (word_embeddings): Embedding(5000, 256, padding_idx=0)
-    (LayerNorm): LayerNorm((256,), eps=1e-12, elementwise_affine=True)
-  )
-  (layer): ModuleList(
-    (0-3): 4 x BertLayer(
-      (query): Linear(in_features=256, out_features=256, bias=True)
-      (key): Linear(in_features=256, out_features=256, bias=True)
-      (value): Linear(in_features=256, out_features=256, bias=True)
-      (dense): Linear(in_features=256, out_features=1024, bias=True), 263,168 params
-    )
-  )
-)
-Total params: 2,333,000
-"""
+_SMALL_BERT = BERT.replace("(0-3): 4 x ", "(0): ")
 _TRACED = Traced(1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8, guesses=("batch size: 8",)).to_text()
 
 DESCRIPTION = Description(
@@ -93,7 +79,10 @@ DESCRIPTION = Description(
 
 
 def _summary(text: str) -> None:
-    read_summary(text)
+    read_summary(text, 8)
+
+
+def _estimate(text: str) -> None:
     job = replace(DESCRIPTION, summary=text)
     for estimator in (Summary(), Horus(), GPUMemNet()):
         for each in estimator.estimate(job):
@@ -111,6 +100,14 @@ TARGETS = (
     Target("torchsummary", (_TORCHSUMMARY,), _summary, most=1 << 20),
     Target("torchinfo", (_TORCHINFO,), _summary, most=1 << 20),
     Target("keras", (_KERAS, _KERAS_DRAWN), _summary, most=1 << 20),
-    Target("modules", (_MODULES, f"model = {_MODULES}"), _summary, most=1 << 20),
+    Target(
+        "modules",
+        (BERT, BERT.replace("bias=True)", "bias=True), 65,792 params", 2)),
+        _summary,
+        most=1 << 20,
+    ),
+    Target(
+        "summary-estimate", (_TORCHSUMMARY, _TORCHINFO, _KERAS, _SMALL_BERT), _estimate, part=0.2
+    ),
     Target("traced-text", (_TRACED, f"{_TORCHSUMMARY}\n{_TRACED}"), _traced, most=1 << 20),
 )

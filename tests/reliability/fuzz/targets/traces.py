@@ -12,19 +12,22 @@ from radrm.simulator.traces.importers.profiles import Alone, read_profile, read_
 from radrm.simulator.traces.trace import fitting, read_trace, trace_lines
 from tests.reliability.fuzz.judging import Target
 
-_OWN = """submit_s,name,gpus,duration_s,memory_mib,smact,horus_mib,user,priority,due_s,weight,batch_size
+_OWN = """submit_s,name,gpus,duration_s,memory_mib,smact,horus_mib,user,\
+priority,due_s,weight,batch_size
 0,resnet,1,3600,10240,0.62,12000,ann,0,7200,2.5,64
 10.5,"a, b",2,60,512,0.1,,bob,-5,,,
 20,tiny,1,5,100,0,1,,,,,
 """
-_ELASTIC = """submit_s,name,gpus,duration_s,memory_mib,smact,gpus_max,cpus,cpus_max,io_s,compute_s,sync_s,saves
+_ELASTIC = """submit_s,name,gpus,duration_s,memory_mib,smact,\
+gpus_max,cpus,cpus_max,io_s,compute_s,sync_s,saves
 0,a,1,3600,10240,0.62,4,2,8,0.1,1,0.05,1
 5,ps,0,600,1,0,,2,8,0.1,1,0.05,0
 """
 _TIMED = """submit_s,name,gpus,duration_s,memory_mib,smact,duration_s@V100,duration_s@2xV100
 0,a,1,3600,10240,0.62,3600,2000
 """
-_PUBLISHED = """submit_s,model,job_name,dataset,batch_size,num_gpus,exclusive_duration_s,memory_mb,horus_mb
+_PUBLISHED = """submit_s,model,job_name,dataset,batch_size,num_gpus,\
+exclusive_duration_s,memory_mb,horus_mb
 0,resnet50,resnet50_cifar,cifar10,64,1,300.5,8000,40000
 """
 _PROTOTYPE = """#!/bin/bash
@@ -43,11 +46,13 @@ _SLURM = """JobID|JobName|User|Submit|Elapsed|State|AllocTRES|TRESUsageInMax|TRE
 13|prep|bob|2024-01-31T18:00:10|00:10:00|CANCELLED by 5|cpu=1||
 14|old|bob|2024-02-01T18:00:10|00:10:00|COMPLETED|gpu:a100:1(IDX:0)||
 """
-_ALIBABA_2020 = """job_name,task_name,inst_num,status,start_time,end_time,plan_cpu,plan_mem,plan_gpu,gpu_type
+_ALIBABA_2020 = """job_name,task_name,inst_num,status,start_time,end_time,\
+plan_cpu,plan_mem,plan_gpu,gpu_type
 a,worker,2,Terminated,100,500,600,29,50,V100
 b,tf,1,Terminated,120,900,600,29,100,T4
 """
-_ALIBABA_2023 = """name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec,qos,pod_phase,creation_time,deletion_time,scheduled_time
+_ALIBABA_2023 = """name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec,\
+qos,pod_phase,creation_time,deletion_time,scheduled_time
 p1,1000,4096,1,460,,LS,Succeeded,0,500,10
 p2,1000,4096,2,1000,V100,BE,Succeeded,5,900,20
 """

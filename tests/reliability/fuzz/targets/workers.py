@@ -28,18 +28,33 @@ _SHARES = {"version": 1, "tasks": [{"role": "worker", "task": 0, "cpus": 2.0}]}
 _STATE: dict[str, Any] = {
     "version": 1, "id": _ID, "step": 12, "failures": [["train", 0, 1]],
     "datasets": {
-        "train": {"samples": 100, "shard": 10, "epochs": 2, "seed": 7, "consumed": [[0, 30], [40, 50]]}
+        "train": {
+            "samples": 100, "shard": 10, "epochs": 2, "seed": 7, "consumed": [[0, 30], [40, 50]],
+        }
     },
 }  # fmt: skip
 _HELLO = {"do": "hello", "version": 1, "role": "worker", "task": 0, "generation": 1}
 _OPEN = {
-    **{"do": "open", "dataset": "train", "samples": 100, "shard": 10, "epochs": 2, "seed": 7},
-    **{"way": "rounds", "batch": 8},
+    "do": "open",
+    "dataset": "train",
+    "samples": 100,
+    "shard": 10,
+    "epochs": 2,
+    "seed": 7,
+    "way": "rounds",
+    "batch": 8,
 }
 _SHARDS = {**_OPEN, "way": "shards"}
 _STEP = {
-    **{"do": "step", "step": 1, "read": {"train": [[0, 4]]}, "seen": False, "ask": True},
-    **{"loss": 0.5, "total": 10, "data_wait": 0.1, "modules": ["torch"]},
+    "do": "step",
+    "step": 1,
+    "read": {"train": [[0, 4]]},
+    "seen": False,
+    "ask": True,
+    "loss": 0.5,
+    "total": 10,
+    "data_wait": 0.1,
+    "modules": ["torch"],
 }
 _ROUNDS = [
     [0, _HELLO], [1, {**_HELLO, "task": 1}], [0, {"do": "restore", "id": None}],
@@ -163,9 +178,11 @@ def _say(
 
 
 TARGETS = (
-    Target("placement", (_PLACEMENT,), _placement, (ValueError,), bytes=True, most=(256 << 10) + 64),
+    Target(
+        "placement", (_PLACEMENT,), _placement, (ValueError,), bytes=True, most=(256 << 10) + 64
+    ),
     Target("shares", (_SHARES,), _shares, (ValueError,), bytes=True, most=(256 << 10) + 64),
     Target("hub-lines", (_HELLO, _STEP), _line, (Gone,), bytes=True, most=1 << 16),
     Target("shards-state", (_STATE,), _state, (BadState, BookError), bytes=True),
-    Target("hub-messages", (_ROUNDS, _ASYNCHRONOUS), _messages, ()),
+    Target("hub-messages", (_ROUNDS, _ASYNCHRONOUS), _messages, (), part=0.4),
 )
