@@ -26,10 +26,12 @@ from radrm.config import (
     EnergyConfig,
     EstimationConfig,
     GpusConfig,
+    LimitsConfig,
     MpsConfig,
     NodeConfig,
     ProgressConfig,
     ReadingsConfig,
+    RetentionConfig,
     SlotsConfig,
     UnmanagedConfig,
 )
@@ -51,6 +53,8 @@ _TABLES: Mapping[str, type] = {
     "deadlines": DeadlinesConfig,
     "energy": EnergyConfig,
     "slots": SlotsConfig,
+    "retention": RetentionConfig,
+    "limits": LimitsConfig,
     "daemon": DaemonConfig,
 }
 

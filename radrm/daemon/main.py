@@ -1,13 +1,14 @@
 """Put the daemon together, and end it: one foreground process.
 
-Theory of operation. Settings are checked first, so that a mistake changes nothing on disk. Then
-the lock keeps other daemons of this home away, until this process ends. Only the holder of the
-lock opens the store. The socket answers before the loop adopts running attempts: requests wait
-in the queue until then.
+Theory of operation. Settings are checked first, so that a mistake changes nothing on disk, and
+whether a newer radrm has worked in this home (`host/newer.py`). Then the lock keeps other daemons
+of this home away, until this process ends. Only the holder of the lock opens the store. The
+socket answers before the loop adopts running attempts: requests wait in the queue until then.
 """
 
 from __future__ import annotations
 
+import faulthandler
 import logging
 import os
 import signal
@@ -20,7 +21,15 @@ from pathlib import Path
 import filelock
 
 from radrm import __version__
-from radrm.config import Config, contradictions, load_config, resolved, with_set
+from radrm.config import (
+    Config,
+    contradictions,
+    limits_of,
+    load_config,
+    resolved,
+    with_limits,
+    with_set,
+)
 from radrm.core.events import DevicesSeen
 from radrm.core.scheduler import Scheduler
 from radrm.daemon.answers.requests import Requests
@@ -53,7 +62,9 @@ from radrm.host.mps.interface import DaemonHooks, Mps
 from radrm.host.mps.mps_gpus import EnabledOnly, MpsGpus
 from radrm.host.mps.service import MpsService
 from radrm.host.mps.simulated import SimulatedMps
+from radrm.host.newer import refuse_newer
 from radrm.host.node import NodeWatch
+from radrm.host.notify import ServiceManager
 from radrm.host.planning.service import PlanningService
 from radrm.host.processes.controllers import prepare as prepare_controllers
 from radrm.host.progress.receiver import Receiver
@@ -61,6 +72,7 @@ from radrm.host.simulated.simulated_gpus import SimulatedGpus
 from radrm.host.simulated.start_driver import ensure_driver
 from radrm.host.storage.arrivals import Arrivals
 from radrm.host.storage.paths import Paths, paths_for, prepare, system_mode
+from radrm.host.storage.retention.sweep import Retention
 from radrm.host.watched.names import reserved
 from radrm.simulated.spec import parse
 from radrm.wiring import make_costs, make_rules, make_settings
@@ -91,12 +103,16 @@ class Devices:
 
 def run(gpus: str | None, time_scale: float, settings: Sequence[str]) -> None:
     """Serve until TERM or INT; jobs run on. Raises `RadrmError` if the daemon cannot start."""
+    faulthandler.enable()  # systemd ends a loop that hangs with ABRT: the log then shows where
+    manager = ServiceManager(os.environ)  # before anything is started that would inherit
     system = system_mode(os.environ, os.getuid())
     paths = paths_for(os.environ, os.getuid())
     config = load_config(os.environ, system)
     for setting in settings:
         config = with_set(config, setting)
     config = resolved(config)
+    limits = limits_of(config, system, os.getuid())
+    config = with_limits(config, limits)
     for cause in contradictions(config):
         log.warning("%s", cause)
     zone = site_zone()
@@ -104,6 +120,7 @@ def run(gpus: str | None, time_scale: float, settings: Sequence[str]) -> None:
     Asking(config)  # raises for a bad setting, before anything is locked or made
     if gpus is not None:
         parse(gpus)  # raises for a bad specification, before anything is locked or made
+    refuse_newer(paths)
     prepare(paths, system)
     with _lock(paths):
         home = Home(paths, system)
@@ -111,6 +128,7 @@ def run(gpus: str | None, time_scale: float, settings: Sequence[str]) -> None:
         not_enforced = controllers.why_not("cpu", "memory")
         if not_enforced is not None:
             log.warning("%s", not_enforced)
+        manager.begins("looks for the GPUs")
         devices = find_devices(paths, config, gpus, time_scale)
         interval_s = max(SHORTEST_INTERVAL_S, devices.clock.real_s(1.0))
         core = make_settings(
@@ -118,12 +136,15 @@ def run(gpus: str | None, time_scale: float, settings: Sequence[str]) -> None:
             interval_s * devices.clock.scale,
             os.cpu_count(),
             patience_s=SHORTEST_PATIENCE_S * devices.clock.scale,
+            exempt=tuple(limits.exempt),
         )
         core = core.with_real_limits(devices.clock.scale)
         limit = RuleLimit()
         scheduler = Scheduler(rules, core, limit=limit)
-        store = home.open_store()
+        manager.begins("opens the store")
+        store = home.open_store(manager.alive)
         store.energy.zone = zone
+        store.rows.has_folder = lambda serial: os.path.lexists(f"{paths.attempts}/{serial}")
         # On cgroup v1 the groups cost 12 ms a launch, and only planners of running jobs need them.
         account = not set(config.planner) <= {"default", "backfill", "deadline"}
         launcher = Launcher(paths.state, devices.clock, controllers=controllers, account=account)
@@ -169,7 +190,9 @@ def run(gpus: str | None, time_scale: float, settings: Sequence[str]) -> None:
             costs=costs,
             limits=devices.limits,
             foresight=Foresight(scheduler, rules.planners, costs, limit),
+            retention=Retention(config.retention, store.rows, store.energy, paths),
             count_every_s=config.progress.interval_s,
+            manager=manager,
             unmanaged=UnmanagedWatch(config.unmanaged, launcher.owner_of, os.getuid() == 0),
         )
         about = {
@@ -203,6 +226,7 @@ def run(gpus: str | None, time_scale: float, settings: Sequence[str]) -> None:
         try:
             loop.run(first)
         finally:
+            manager.stopping()
             server.close()
             watching.close()
             service.close()

@@ -14,7 +14,7 @@ import contextlib
 import os
 import sqlite3
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, TypeVar
 
 import msgspec
@@ -29,6 +29,11 @@ _WAL_BYTES = 64 * 2**20
 """The write-ahead log is cut back to this once its pages are in the database."""
 FILE_DAMAGE = (sqlite3.DatabaseError, UnicodeDecodeError)
 """What SQLite raises for a file that a disk has changed: its own messages may not be UTF-8."""
+SHRUNK_AT_START = 256 * 2**20
+"""Bytes in use up to which a store of an earlier release is written anew at a start (a second or
+two), so that free pages can go back to the disk from then on."""
+_STEPS = 100_000
+"""Instructions of SQLite between two calls of `alive`: some milliseconds."""
 DAMAGE = (msgspec.MsgspecError, zlib.error, ValueError, TypeError, KeyError, AttributeError)
 """What is raised for a row that a person or a disk has changed."""
 
@@ -42,11 +47,14 @@ class DamagedRow(StoreError):
 class Database:
     """One open file. Used by one thread only. Raises `StoreError`, with the next step."""
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, alive: Callable[[], None] | None = None) -> None:
+        """`alive` is called again and again during a long statement, as in a migration. It must
+        not raise."""
         self.path = path
         try:
             self.connection = sqlite3.connect(path, isolation_level=None, timeout=1.0)
             self.connection.text_factory = _text
+            self.connection.set_progress_handler(alive, _STEPS)
             os.chmod(path, 0o600)
             self._prepare()
             self._keep_room()
@@ -59,6 +67,7 @@ class Database:
             raise StoreError(f"cannot open the store {path}: {error.strerror}") from None
 
     def _prepare(self) -> None:
+        self.execute("PRAGMA auto_vacuum = INCREMENTAL")  # of a new file: before all else
         self.execute("PRAGMA journal_mode = WAL")
         self.execute("PRAGMA synchronous = FULL")
         self.execute("PRAGMA foreign_keys = ON")
@@ -68,8 +77,12 @@ class Database:
         except UnknownVersion as unknown:
             raise StoreError(
                 f"the store {self.path} has version {unknown} and this radrm reads version "
-                f"{SCHEMA_VERSION}; run the radrm that wrote it"
+                f"{SCHEMA_VERSION}; run the radrm that wrote it, or go back as docs/dgx.md says "
+                "under Upgrades"
             ) from None
+        if not self.gives_back and self.bytes_in_use <= SHRUNK_AT_START:
+            with contextlib.suppress(sqlite3.OperationalError):  # a full disk: another start may
+                self.execute("VACUUM")
 
     def _keep_room(self) -> None:
         """Allocate space for the log of transactions now: on a full disk they still fit in.
@@ -89,6 +102,40 @@ class Database:
 
     def close(self) -> None:
         self.connection.close()
+
+    # ------------------------------------------------------------- size
+
+    def _pragma(self, name: str) -> int:
+        return int(self.execute(f"PRAGMA {name}").fetchone()[0])
+
+    @property
+    def gives_back(self) -> bool:
+        """True for a file whose free pages can go back to the disk."""
+        return self._pragma("auto_vacuum") == 2
+
+    @property
+    def bytes_in_use(self) -> int:
+        """The file's size without its free pages."""
+        return (self._pragma("page_count") - self.free_pages) * self._pragma("page_size")
+
+    @property
+    def free_pages(self) -> int:
+        """Pages that hold nothing: the next rows use them."""
+        return self._pragma("freelist_count")
+
+    def give_back(self, pages: int) -> None:
+        """Cut so many free pages off the file's end. Raises `sqlite3.Error`."""
+        # A script, since each step of this statement cuts off one page, and `execute` does one.
+        self.connection.executescript(f"PRAGMA incremental_vacuum({pages})")
+
+    @contextlib.contextmanager
+    def not_synced(self) -> Iterator[None]:
+        """Transactions that a power failure may undo, in their order: they cost no sync each."""
+        self.execute("PRAGMA synchronous = NORMAL")
+        try:
+            yield
+        finally:
+            self.execute("PRAGMA synchronous = FULL")
 
     # ------------------------------------------------------------- writing
 
