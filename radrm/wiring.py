@@ -16,8 +16,7 @@ from importlib import import_module
 from inspect import Parameter, signature
 from typing import Any
 
-from radrm.config import Config, resolved
-from radrm.config.values import shown
+from radrm.config import Config, resolved, shown
 from radrm.core.records import DECLARED, Estimate
 from radrm.core.rules import (
     Order,

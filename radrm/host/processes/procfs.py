@@ -144,8 +144,12 @@ def status_of(pid: int, key: bytes, proc: str = "/proc") -> bytes:
     A process names itself, and the kernel escapes only `\\n` there. So nothing else ends a line: a
     name such as `\\rUid: 0` would be believed.
     """
-    text = b"\n" + start_of(f"{proc}/{pid}/status")
-    return text.partition(b"\n%b:" % key)[2].partition(b"\n")[0].strip()
+    return value_of(start_of(f"{proc}/{pid}/status"), key)
+
+
+def value_of(status: bytes, key: bytes) -> bytes:
+    """The value of a key in the text of a /proc/PID/status."""
+    return (b"\n" + status).partition(b"\n%b:" % key)[2].partition(b"\n")[0].strip()
 
 
 def groups_of_process(folder: str = "/proc/self") -> list[tuple[str, str, str]]:

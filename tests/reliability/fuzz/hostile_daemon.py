@@ -37,6 +37,7 @@ from tests.reliability.fuzz.judging import LONGEST_MESSAGE
 from tests.reliability.fuzz.mutations import Mutator, as_bytes
 from tests.reliability.fuzz.targets.attempts import TARGETS as OF_ATTEMPTS
 from tests.reliability.fuzz.targets.job_files import COMMAND, ENVELOPE, ROLES, SCRIPT
+from tests.reliability.fuzz.targets.requests import REQUESTS
 from tests.waiting import wait_until
 
 MOST_GROWN_MIB = 64.0
@@ -49,41 +50,6 @@ _SENDERS = 8
 _MOST_CHARACTERS = 100_000
 _INSIDE = "RADRM_FUZZ_NAMESPACE"
 
-_JOBS = ["1", "2", "3_1", "held*", "01M80TA4D4JDCEV010A4H87B41"]
-_REQUESTS: tuple[dict[str, Any], ...] = (
-    {"op": "ping"},
-    {"op": "status", "jobs": _JOBS, "user": "nobody", "state": "RUNNING,PENDING", "after": 0},
-    {"op": "status", "all": True, "after": 3},
-    {"op": "page", "offset": 0, "limit": 50, "all": False},
-    {"op": "explain", "jobs": ["1"]},
-    {"op": "logs", "jobs": ["1"], "attempt": 1},
-    {"op": "runs", "fingerprint": "ab:cd", "name": "train"},
-    {"op": "gpus"},
-    {"op": "health"},
-    {"op": "mps"},
-    {"op": "shares"},
-    {"op": "energy", "by": "user", "since": 1.9e9, "until": 1.91e9},
-    {"op": "check", "needs": [{"gpus": "2", "gpu-memory": "10G"}, {"role": ["a:1-2"]}]},
-    {"op": "intake", "jobs": ["01M80TA4D4JDCEV010A4H87B41"]},
-    {"op": "spool"},
-    {"op": "cancel", "jobs": ["held*", "7"], "user": None, "state": "PENDING"},
-    {"op": "hold", "jobs": _JOBS},
-    {"op": "release", "jobs": ["2"]},
-    {"op": "requeue", "jobs": ["1"]},
-    {"op": "checkpoint", "jobs": ["1"]},
-    {"op": "migrate", "jobs": ["1"], "to": ["GPU-1", "1"]},
-    {"op": "resize", "jobs": ["1"], "gpus": 2, "cpus": 1.5, "size": {"worker": 2}},
-    {
-        "op": "edit",
-        "jobs": ["2", "3_1"],
-        "options": {"priority": "7", "time": "60", "env": ["A=1"]},
-    },
-    {"op": "drain", "devices": ["0"], "reason": "a fan"},
-    {"op": "resume", "devices": ["0", "GPU-1"]},
-    {"op": "mps-start"},
-    {"op": "mps-stop", "devices": ["0"]},
-    {"op": "limits"},
-)
 _HELD_SCRIPTS = tuple(
     text.replace("#RAD ", "#RAD --hold\n#RAD ", 1).replace(" --hold", "", text.count("--hold") > 1)
     for text in (SCRIPT, ROLES, "#!/bin/sh\n#RAD --gpus=0 --name=held\ntrue\n")
@@ -145,7 +111,7 @@ class Attack:
 
 def _requests(attack: Attack, count: int) -> None:
     """Requests of every kind, whole and half, of the hostile user and a tenth of the owner."""
-    mutator = Mutator(attack.random, _REQUESTS, _MOST_CHARACTERS)
+    mutator = Mutator(attack.random, REQUESTS, _MOST_CHARACTERS)
     path = paths_for(attack.home.environment, os.getuid()).socket
     _submit_targets(attack)
     talker: socket.socket | None = None

@@ -14,12 +14,12 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from radrm.errors import BadFile
+from radrm.errors import BadFile, plain
 from radrm.simulator.traces.fill import Typical
 from radrm.simulator.traces.importers.aids import Aids
 from radrm.simulator.traces.importers.profiles import Alone, gavel_name
 from radrm.simulator.traces.job import TraceJob
-from radrm.simulator.traces.table import MAX_ROWS, LineErrors, shown
+from radrm.simulator.traces.table import MAX_ROWS, LineErrors
 from radrm.simulator.traces.trace import (
     MAX_GPUS,
     MAX_SECONDS,
@@ -93,7 +93,7 @@ def gavel(lines: Iterable[str], source: str, aids: Aids) -> Trace:
     errors.raise_any()
     if unknown and not jobs:
         raise BadFile(
-            f"{source}: the steps a second of {shown(next(iter(unknown)))} are unknown, as of all "
+            f"{source}: the steps a second of {plain(next(iter(unknown)))} are unknown, as of all "
             "jobs; add --profile=FILE with Gavel's simulation_throughputs.json"
         )
     notes = [aids.fill.note(len(jobs), len(jobs))]
@@ -102,7 +102,7 @@ def gavel(lines: Iterable[str], source: str, aids: Aids) -> Trace:
     if unknown:
         notes.append(
             f"{sum(unknown.values())} jobs are left out, since the steps a second of their type "
-            f"on their GPUs are unknown (the first: {shown(next(iter(unknown)))})"
+            f"on their GPUs are unknown (the first: {plain(next(iter(unknown)))})"
         )
     return Trace(arranged(jobs, source, sort_quietly=True).jobs, tuple(notes))
 

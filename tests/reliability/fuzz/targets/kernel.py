@@ -63,9 +63,13 @@ def _stat(data: bytes) -> None:
 
 
 def _status(data: bytes) -> None:
-    with scratch.proc_shows(procfs, data), scratch.proc_shows(containers, data):
+    with (
+        scratch.proc_shows(procfs, data),
+        scratch.proc_shows(containers, data),
+        scratch.proc_shows(unmanaged, data[:4096]),
+    ):
         uid = procfs.uid_of(1)
-        assert unmanaged._status(1)[0] == uid
+        assert unmanaged._status(1)[0] == uid or len(data) > 4096
         tree.has_signal(1, 10, b"SigCgt")
         containers.Containers()._begins(1)
     file = scratch.file("proc/4711/status", data)

@@ -10,6 +10,7 @@ import fnmatch
 import json
 import os
 from collections.abc import Callable
+from typing import Any
 
 import msgspec
 
@@ -27,11 +28,40 @@ from radrm.simulated.model import Model, Reader
 from radrm.simulated.spec import parse
 from tests.reliability.fuzz.judging import Target
 
-_REQUESTS = (
-    {"op": "status", "jobs": ["7", "8_3", "train*"], "user": "ann", "state": "RUNNING,PENDING"},
-    {"op": "page", "offset": 0, "limit": 50, "after": 12},
-    {"op": "edit", "jobs": ["7"], "options": {"priority": "5", "env": ["A=1"]}},
+_JOBS = ["1", "2", "3_1", "held*", "01M80TA4D4JDCEV010A4H87B41"]
+REQUESTS: tuple[dict[str, Any], ...] = (
+    {"op": "ping"},
+    {"op": "status", "jobs": _JOBS, "user": "nobody", "state": "RUNNING,PENDING", "after": 0},
+    {"op": "status", "all": True, "after": 3},
+    {"op": "page", "offset": 0, "limit": 50, "all": False},
+    {"op": "explain", "jobs": ["1"]},
+    {"op": "logs", "jobs": ["1"], "attempt": 1},
+    {"op": "runs", "fingerprint": "ab:cd", "name": "train"},
+    {"op": "gpus"},
+    {"op": "health"},
+    {"op": "mps"},
+    {"op": "shares"},
+    {"op": "energy", "by": "user", "since": 1.9e9, "until": 1.91e9},
+    {"op": "check", "needs": [{"gpus": "2", "gpu-memory": "10G"}, {"role": ["a:1-2"]}]},
+    {"op": "intake", "jobs": ["01M80TA4D4JDCEV010A4H87B41"]},
+    {"op": "spool"},
+    {"op": "cancel", "jobs": ["held*", "7"], "user": None, "state": "PENDING"},
+    {"op": "hold", "jobs": _JOBS},
+    {"op": "release", "jobs": ["2"]},
+    {"op": "requeue", "jobs": ["1"]},
+    {"op": "checkpoint", "jobs": ["1"]},
+    {"op": "migrate", "jobs": ["1"], "to": ["GPU-1", "1"]},
+    {"op": "resize", "jobs": ["1"], "gpus": 2, "cpus": 1.5, "size": {"worker": 2}},
+    {
+        "op": "edit",
+        "jobs": ["2", "3_1"],
+        "options": {"priority": "7", "time": "60", "env": ["A=1"]},
+    },
     {"op": "drain", "devices": ["0", "GPU-1"], "reason": "a fan"},
+    {"op": "resume", "devices": ["0", "GPU-1"]},
+    {"op": "mps-start"},
+    {"op": "mps-stop", "devices": ["0"]},
+    {"op": "limits"},
 )
 _CHECKS: tuple[tuple[str, Callable[[arguments.Words], object]], ...] = (
     ("jobs", arguments.references),
@@ -106,7 +136,7 @@ def _thought(text: str) -> None:
 
 
 TARGETS = (
-    Target("request", _REQUESTS, _request, bytes=True, most=(512 << 10) + 64),
+    Target("request", REQUESTS, _request, bytes=True, most=(512 << 10) + 64),
     Target("globs", ("train-*\n[abc]?", "*[!a-z]*\n]", "a**b?\n[[]x"), _globs, most=1 << 14),
     Target(
         "spool-name", ("01M80TA4D4JDCEV010A4H87B41.job", ".01M80TA4D4JDCEV010A4H87B41"), kind_of
