@@ -22,11 +22,14 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
 .PHONY: demo test lint check bench bench-deadlines bench-elastic elastic-kills soak mutants gpu-test venv
 .DELETE_ON_ERROR:
+# Tests start some thousand processes, which would each compile what they import.
+unexport PYTHONDONTWRITEBYTECODE
 
 demo: $(VENV)/.runtime
 	@$(BIN)/radrm demo
 
 test: $(VENV)/.dev
+	$(BIN)/python -m compileall -q radrm
 	$(BIN)/python -m pytest
 
 lint: $(VENV)/.dev
