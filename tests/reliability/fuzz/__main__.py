@@ -20,7 +20,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -107,7 +107,8 @@ def _rows(names: Sequence[str], inputs: int, seed: str, findings: Path, jobs: in
         return Row(**json.loads(lines[-1]))
 
     with ThreadPoolExecutor(jobs) as pool:
-        yield from pool.map(run, [name for name in names if name in BY_NAME])
+        begun = [pool.submit(run, name) for name in names if name in BY_NAME]
+        yield from (done.result() for done in as_completed(begun))
     yield from map(run, [name for name in names if name in WAYS])
 
 
