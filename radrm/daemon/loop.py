@@ -16,6 +16,7 @@ from collections.abc import Callable, Generator, Iterable
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from radrm.config import UserLimits
 from radrm.core import events as ev
 from radrm.core.planning.thinking import ready
 from radrm.core.records import Device
@@ -79,6 +80,7 @@ class Parts:
     count_every_s: float
     """Seconds between two looks at what jobs have used of the server."""
     manager: ServiceManager
+    users: UserLimits
 
 
 class Loop:
@@ -96,7 +98,7 @@ class Loop:
         self._inbox: queue.SimpleQueue[News] = queue.SimpleQueue()
         self._wakeups = Wakeups()
         self._monitor = parts.monitor(self.post)
-        self._scan = Scan(self, parts.arrivals, parts.estimation)
+        self._scan = Scan(self, parts.arrivals, parts.estimation, users=parts.users)
         self._attempts = Attempts(
             parts.clock,
             parts.scheduler,
@@ -131,6 +133,8 @@ class Loop:
         self._rescan_at = 0.0
         self._count_at = 0.0
         self.stopping = False
+        self.connections_of: Callable[[int], int] = lambda uid: 0
+        """Returns the number of a user's open connections; `main` sets it."""
 
     # ------------------------------------------------------------- from other threads
 

@@ -7,6 +7,7 @@ The files, in the order in which they may import one another:
     sizes        ranges, roles and tasks of a job
     jobs         rows of jobs, and the words that describe a job
     devices      rows of GPUs
+    limits       rows of limits, with what counts for them
     shares       rows of users with their recent GPU time
     energy       the energy report
     card         one job with all its facts
