@@ -119,9 +119,10 @@ def requeue(loop: Loop, request: Request) -> Work[list[JobResult]]:
 
 def _check_priority(loop: Loop, request: Request, job: Job) -> None:
     """Raise `Refused` for a job whose priority is beyond the client's limit."""
-    why = refuse_priority(loop.parts.users.of(request.client.uid), job.spec.priority)
-    if why is not None:
-        raise Refused(f"job {job.label}: {why}: radrm edit {job.label} --priority=N")
+    advice = f"lower it: radrm edit {job.label} --priority=N"
+    mine = loop.parts.users.of(request.client.uid)
+    if (why := refuse_priority(mine, job.spec.priority, advice)) is not None:
+        raise Refused(f"job {job.label}: {why}")
 
 
 def _as_new(loop: Loop, job: Job) -> Job:

@@ -98,12 +98,14 @@ def refuse_job(limits: LimitsConfig, priority: int, elements: int, environment: 
     )
 
 
-def refuse_priority(limits: LimitsConfig, priority: int) -> str | None:
+def refuse_priority(
+    limits: LimitsConfig, priority: int, advice: str = "lower --priority"
+) -> str | None:
     """Return that a priority is beyond the limit; None if it is not."""
     if priority <= limits.priority_max:
         return None
     most = limits.priority_max
-    return f"limits.priority_max: its priority is {priority}, the limit is {most}; lower --priority"
+    return f"limits.priority_max: its priority is {priority}, the limit is {most}; {advice}"
 
 
 def refuse_more(limits: LimitsConfig, queued: int, more: int) -> str | None:

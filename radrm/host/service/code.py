@@ -12,7 +12,8 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Iterable
+import sysconfig
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from radrm.errors import Refused, plain
@@ -42,9 +43,12 @@ class Code:
     files: tuple[str, ...]
 
 
-def script(executable: str = sys.executable) -> str:
-    """The path of `radrmd` beside this Python. Raises `Refused` if a unit cannot start it."""
-    path = os.path.join(os.path.dirname(executable), "radrmd")
+def script(folders: Sequence[str] = ()) -> str:
+    """The path of this radrm's `radrmd`: in `folders`, by default beside its Python or where pip
+    puts scripts. Raises `Refused` if a unit cannot start it."""
+    folders = folders or (os.path.dirname(sys.executable), sysconfig.get_path("scripts"))
+    paths = [os.path.join(folder, "radrmd") for folder in folders]
+    path = next(filter(os.path.exists, paths), paths[0])
     if not _PLAIN_PATH.fullmatch(path):
         raise Refused(
             f"{path!r} has characters that a unit file cannot hold; install radrm in a folder "

@@ -206,6 +206,11 @@ class Arrivals:
         """What a user had in the spool at the last listing."""
         return self._uses.get(uid) or SpoolUse()
 
+    @property
+    def listing(self) -> bool:
+        """True while a listing is under way."""
+        return self._listing is not None
+
     def _end_listing(self) -> None:
         if self._listing is not None:
             self._listing.close()

@@ -78,16 +78,23 @@ def test_a_script_that_names_no_python(tmp_path: Path, first: str) -> None:
         interpreter(made(tmp_path / "radrmd", first))
 
 
+def test_the_script_lies_where_pip_put_it(tmp_path: Path) -> None:
+    """Debian's pip puts scripts into /usr/local/bin, and Python is in /usr/bin."""
+    radrmd = made(tmp_path / "local" / "radrmd", "#!/usr/bin/python3")
+    assert script([str(tmp_path), f"{tmp_path}/local"]) == radrmd
+    assert os.path.basename(script()) == "radrmd"
+
+
 def test_a_script_that_is_not_there(tmp_path: Path) -> None:
     with pytest.raises(Refused, match="cannot be read: No such file"):
-        script(f"{tmp_path}/python3")
+        script([str(tmp_path)])
 
 
 @pytest.mark.parametrize("folder", ["a b", "50%", "a$b", "a\nb", "a'b", "a\\b"])
 def test_a_path_that_no_unit_can_hold(tmp_path: Path, folder: str) -> None:
     made(tmp_path / folder / "radrmd", "#!/usr/bin/python3")
     with pytest.raises(Refused, match="characters that a unit file cannot hold"):
-        script(f"{tmp_path}/{folder}/python3")
+        script([f"{tmp_path}/{folder}"])
 
 
 def test_a_python_without_radrm(tmp_path: Path) -> None:
