@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from radrm.cli.parameters import JSON, TEXT, Parameter
-from radrm.cli.show.limits import limits_page
+from radrm.cli.show.shares import limits_page
 from radrm.cli.show.styled import show
 from radrm.client.connection import Client
 from radrm.client.text import print_json

@@ -40,19 +40,17 @@ log = logging.getLogger("radrm")
 ELEMENTS_AT_ONCE = 1000
 """Elements of a long array that are taken in before other envelopes have their turn again."""
 LOOK_S = 0.25
-"""Seconds of one look, so that a question is answered within a second. The last envelope of a
-look may take as long again."""
+"""Seconds of one look, to answer questions in a second. The last envelope may take as long again.
+"""
 LOOK_BYTES = 1024 * 1024
-"""Bytes after which a look reads no more: 200 usual envelopes, or one of the largest. That one
-takes 0.1 s, and 60 MiB of memory until it is saved."""
+"""Bytes after which a look reads no more: 200 usual envelopes, or one of the largest (0.1 s)."""
 RELIST_S = 60.0
-"""Seconds between two lists of the spool: network file systems do not notify, and the kernel's
-queue of notices may overflow."""
+"""Seconds between two lists of the spool: notices may be lost (network file systems, overflow)."""
 SHORTEST_PAUSE_S = 1.0
 LONGEST_PAUSE_S = 60.0
 """Pause after an error of the machine; it doubles each time."""
 RESTS_S = 1.0
-"""Pause until the next look for users with as many queued jobs as they may have."""
+"""Pause until the next look, while users rest (`admission`)."""
 LONGEST_REASON = 300
 MACHINE = (sqlite3.Error, StoreError, OSError, MemoryError)
 """Errors of the machine, not of an envelope's content: the next look may succeed."""
@@ -131,8 +129,6 @@ class Scan:
         self._room = 0
         self._read = 0
 
-    # ------------------------------------------------------------- a look
-
     def notice(self, names: Iterable[str]) -> None:
         """Note files for the next look: new ones, or those that a client asks for."""
         try:
@@ -180,7 +176,7 @@ class Scan:
         return self._next_look_s(more)
 
     def _look(self, now_s: float, first: int | None) -> bool:
-        """Take in envelopes until the budget is spent. True if there is more to take in now."""
+        """Take in envelopes until the budget is spent. True if there is more now."""
         turns = self._arrivals.turns
         self._next_id = self._loop.store.next_job_id()
         for name, uid in list(self._paused.items()):
@@ -193,15 +189,15 @@ class Scan:
         listing = self._arrivals.list_on()
         if first is not None:
             turns.first(first)
-        rests = self._admission.rests
-        while (turn := turns.take(rests)) is not None:
+        while (turn := turns.take(rests := self._admission.rests)) is not None:
             self._take_turn(*turn)
             spent = self._tick() - now_s >= LOOK_S or self._read >= LOOK_BYTES
             if self._loop.unsaved or spent:
                 break
         self._save()
-        filling = any(name in self._filling and not rests(uid) for name, uid in self._later)
-        ready = turns.any_of(rests) or filling
+        ready = turns.any_of(rests) or any(
+            name in self._filling and not rests(uid) for name, uid in self._later
+        )
         # An envelope that waits for another's ticket may be ready now that others are saved.
         return listing or ready or (self._has_followers and self._has_saved)
 

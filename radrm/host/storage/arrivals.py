@@ -203,8 +203,27 @@ class Arrivals:
         return False
 
     def use_of(self, uid: int) -> SpoolUse:
-        """What a user had in the spool at the last listing."""
-        return self._uses.get(uid) or SpoolUse()
+        """What a user has in the spool; if many names are there, what the last listing found."""
+        found = SpoolUse()
+        try:
+            folder = open_folder(self.path)
+        except OSError:
+            return self._uses.get(uid) or found
+        try:
+            with os.scandir(folder) as entries:
+                for number, entry in enumerate(entries):
+                    if number >= LISTED_AT_ONCE:
+                        return self._uses.get(uid) or SpoolUse()
+                    if kind_of(entry.name) is ENVELOPE:
+                        try:
+                            here = entry.stat(follow_symlinks=False)
+                        except FileNotFoundError:
+                            continue
+                        found.files += here.st_uid == uid
+                        found.size += here.st_size * (here.st_uid == uid)
+        finally:
+            os.close(folder)
+        return found
 
     @property
     def listing(self) -> bool:

@@ -108,7 +108,7 @@ def test_what_is_too_much_in_the_spool_is_moved_away_unread(
     assert (len(place.waiting()), place.refused()) == (2, 3)
     (said,) = [r.getMessage() for r in caplog.records if "too much" in r.getMessage()]
     assert said.startswith(f"uid {ME} has too much in the spool: limits.spool_files is 3")
-    assert place.arrivals.use_of(ME).files == 3
+    assert place.arrivals.use_of(ME).files == 2
 
 
 def test_bytes_count_too(place: Place) -> None:
