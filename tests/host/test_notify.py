@@ -126,7 +126,9 @@ def test_a_watchdog_is_fed_in_each_third_of_its_time(
     assert systemd.heard() == ([] if every_s is None else [{"WATCHDOG": "1"}])
 
 
-def test_what_systemd_does_not_take_now_it_gets_later(systemd: Systemd) -> None:
+def test_what_systemd_does_not_take_now_it_gets_later(
+    systemd: Systemd, caplog: pytest.LogCaptureFixture
+) -> None:
     """Its queue is full: nothing waits for it, and READY is not lost."""
     systemd.fill()
     manager = systemd.manager(WATCHDOG_USEC="9000000")
@@ -136,6 +138,7 @@ def test_what_systemd_does_not_take_now_it_gets_later(systemd: Systemd) -> None:
     systemd.now_s += 3.0
     manager.alive()
     assert systemd.heard() == [{"STATUS": "up", "READY": "1", "WATCHDOG": "1"}]
+    assert not caplog.records
 
 
 def test_a_systemd_that_is_gone_is_logged_once(
