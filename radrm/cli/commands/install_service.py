@@ -55,8 +55,8 @@ def install_service(
         edited = [file for file, state in states if state is State.EDITED]
         for file in edited:
             show(difference(file, where.root))
+        fault = fault_of(code_of(radrmd), Ownership(lasting=True))
         ownership = Ownership()
-        fault = fault_of(code_of(radrmd), ownership)
         for file, _ in states:
             check_folder(file, where, ownership)
     if fault is not None:

@@ -45,6 +45,23 @@ def test_everything_that_the_service_runs_is_named(
     assert all(path.startswith("/") for path in (*code.folders, *code.files))
 
 
+def test_an_editable_package_is_named(tmp_path: Path) -> None:
+    """A rule of third parties may be one; pip's import hook names its folder."""
+    plugin = tmp_path / "plugin"
+    (tmp_path / "__editable___plugin_finder.py").write_text(
+        f"MAPPING = {{'plugin': '{plugin}'}}\nNAMESPACES = {{'many': ['{plugin}s']}}\n"
+    )
+    python = tmp_path / "python"
+    python.write_text(
+        f'#!/bin/sh\nexec {sys.executable} -c \'import sys; sys.path.append("{tmp_path}")\n'
+        "import __editable___plugin_finder\n"
+        'exec(sys.argv[2])\' "$@"\n'
+    )
+    python.chmod(0o755)
+    radrmd = made(tmp_path / "radrmd", f"#!{python}")
+    assert {str(plugin), f"{plugin}s"} <= set(code_of(radrmd).folders)
+
+
 @pytest.mark.parametrize("wrong", ["bin/radrmd", "lib/site/new.pth", "lib/site", "bin"])
 def test_one_writable_place_is_enough(tmp_path: Path, wrong: str) -> None:
     for name in ("bin/radrmd", "lib/site/new.pth"):

@@ -66,7 +66,7 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Machine:
     monkeypatch.setattr(steps.run_all, "__defaults__", (run,))
     monkeypatch.setattr("radrm.cli.service.os.geteuid", lambda: 0)
     for name, what in {
-        "Ownership": lambda: ownership,
+        "Ownership": lambda lasting=False: ownership,
         "code_of": lambda _: code.Code((), ()),
     }.items():
         monkeypatch.setattr(f"radrm.cli.commands.install_service.{name}", what)

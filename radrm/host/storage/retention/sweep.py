@@ -128,7 +128,7 @@ class Retention:
             before = int(now.wall_s - self._config.energy_days * _DAY_S) - HOUR_S
             while self._energy.drop_before(before, _HOURS):
                 yield
-        self._remove_refused(now, trusted)
+        yield from self._remove_refused(now, trusted)
         yield
         while self._rows.give_back(_PAGES, _FREE_PAGES):
             yield
@@ -190,9 +190,10 @@ class Retention:
                 users[most] = place
             yield
 
-    def _remove_refused(self, now: Instant, trusted: bool) -> None:
+    def _remove_refused(self, now: Instant, trusted: bool) -> Generator[None, None, None]:
         days, mib = self._config.refused_days, self._config.refused_mib
         before_s = now.wall_s - days * _DAY_S if trusted and days else float("-inf")
-        count = remove_old(self._paths.refused, before_s, mib * _MIB if mib else float("inf"))
+        most_bytes = mib * _MIB if mib else float("inf")
+        count = yield from remove_old(self._paths.refused, before_s, most_bytes, self._spent)
         if count:
             log.info("%d old file(s) are removed from %s", count, self._paths.refused)

@@ -17,6 +17,7 @@ from radrm.core.words import JobState
 from radrm.errors import StoreError
 from radrm.host.storage.database import LOG_RESERVE
 from radrm.host.storage.paths import Paths, prepare
+from radrm.host.storage.retention import refused
 from radrm.host.storage.retention import rows as limits
 from radrm.host.storage.retention.steady import Steady
 from radrm.host.storage.retention.sweep import EVERY_S, Retention
@@ -360,6 +361,25 @@ def test_old_refused_files_go_and_nothing_else(
     newer.write_bytes(b"x" * 900_000)
     site.sweep(refused_mib=1, refused_days=0)
     assert not young.exists() and newer.exists()
+
+
+def test_a_flood_of_refused_files_goes_in_pieces_the_oldest_first(
+    site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Any user can have any number of files refused."""
+    monkeypatch.setattr(refused, "MOST_HELD", 8)
+    (tmp_path / "refused").mkdir(mode=0o700)
+    files = [
+        tmp_path / "refused" / f"{ticket_of(NOW_S - days * DAY_S, monkeypatch)}.job"
+        for days in range(20, 0, -1)
+    ]
+    for file in files:
+        file.write_bytes(b"x" * 200_000)
+    most = 4 * 512 * files[0].stat().st_blocks
+    for left in (12, 4, 4):
+        pieces = refused.remove_old(str(tmp_path / "refused"), 0.0, most, lambda: True)
+        assert len(list(pieces)) >= left, "one file a piece"
+        assert sorted((tmp_path / "refused").iterdir()) == files[-left:]
 
 
 def test_nothing_has_a_limit_of_zero(site: Site) -> None:
