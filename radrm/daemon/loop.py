@@ -16,6 +16,7 @@ from collections.abc import Callable, Generator, Iterable
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from radrm.config import UserLimits
 from radrm.core import events as ev
 from radrm.core.planning.thinking import ready
 from radrm.core.records import Device
@@ -81,6 +82,7 @@ class Parts:
     count_every_s: float
     """Seconds between two looks at what jobs have used of the server."""
     manager: ServiceManager
+    users: UserLimits
 
 
 class Loop:
@@ -98,7 +100,7 @@ class Loop:
         self._inbox: queue.SimpleQueue[News] = queue.SimpleQueue()
         self._wakeups = Wakeups()
         self._monitor = parts.monitor(self.post)
-        self._scan = Scan(self, parts.arrivals, parts.estimation)
+        self._scan = Scan(self, parts.arrivals, parts.estimation, users=parts.users)
         self._attempts = Attempts(
             parts.clock,
             parts.scheduler,
@@ -134,6 +136,8 @@ class Loop:
         self._count_at = 0.0
         self._emptied = False
         self.stopping = False
+        self.connections_of: Callable[[int], int] = lambda uid: 0
+        """Returns the number of a user's open connections; `main` sets it."""
 
     # ------------------------------------------------------------- from other threads
 

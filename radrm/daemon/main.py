@@ -27,6 +27,7 @@ from radrm.config import (
     limits_of,
     load_config,
     resolved,
+    spool_room,
     with_limits,
     with_set,
 )
@@ -159,7 +160,9 @@ def run(gpus: str | None, time_scale: float, settings: Sequence[str]) -> None:
             clock=devices.clock,
             scheduler=scheduler,
             store=store,
-            arrivals=Arrivals(paths.spool, paths.refused, lambda name: reserved(name, system)),
+            arrivals=Arrivals(
+                paths.spool, paths.refused, lambda name: reserved(name, system), spool_room(limits)
+            ),
             launcher=launcher,
             monitor=lambda post: Monitor(
                 devices.source, devices.clock, launcher.owner_of, post, interval_s, devices.renew
@@ -193,6 +196,7 @@ def run(gpus: str | None, time_scale: float, settings: Sequence[str]) -> None:
             retention=Retention(config.retention, store.rows, store.energy, paths),
             count_every_s=config.progress.interval_s,
             manager=manager,
+            users=limits,
             unmanaged=UnmanagedWatch(config.unmanaged, launcher.owner_of, os.getuid() == 0),
         )
         about = {
@@ -209,7 +213,8 @@ def run(gpus: str | None, time_scale: float, settings: Sequence[str]) -> None:
         if devices.mps is not None:
             daemon = DaemonHooks(launcher.owner_of, loop.read_soon, loop.devices_seen, core.grace_s)
             devices.mps.begin(daemon)
-        server = Server(paths.socket, system, loop.post)
+        server = Server(paths.socket, system, loop.post, limits)
+        loop.connections_of = server.connections_of
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: loop.stop())
         server.start()
