@@ -17,7 +17,6 @@ from radrm.core.words import JobState
 from radrm.errors import StoreError
 from radrm.host.storage.database import LOG_RESERVE
 from radrm.host.storage.paths import Paths, prepare
-from radrm.host.storage.retention import refused
 from radrm.host.storage.retention import rows as limits
 from radrm.host.storage.retention.steady import Steady
 from radrm.host.storage.retention.sweep import EVERY_S, FIRST_AFTER_S, Retention
@@ -27,6 +26,7 @@ from radrm.host.storage.store import Store
 from radrm.host.storage.submitted import Submission
 from radrm.host.storage.tickets import new_ticket
 from tests.host.storage.envelopes import envelope
+from tests.host.storage.retention.test_refused import ticket_of
 from tests.host.storage.stores import ended_attempt
 from tests.world import World, gpus
 
@@ -353,13 +353,6 @@ def test_old_hours_of_energy_go(site: Site) -> None:
     assert site.count("energy") == 250 and site.store.energy.first_hour_s() == young
 
 
-def ticket_of(wall_s: float, monkeypatch: pytest.MonkeyPatch) -> str:
-    with monkeypatch.context() as patched:
-        patched.setattr("time.time", lambda: wall_s)
-        patched.setattr("radrm.host.storage.tickets._last", 0)
-        return new_ticket()
-
-
 def test_old_refused_files_go_and_nothing_else(
     site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -379,25 +372,6 @@ def test_old_refused_files_go_and_nothing_else(
     newer.write_bytes(b"x" * 900_000)
     site.sweep(refused_mib=1, refused_days=0)
     assert not young.exists() and newer.exists()
-
-
-def test_a_flood_of_refused_files_goes_in_pieces_the_oldest_first(
-    site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Any user can have any number of files refused."""
-    monkeypatch.setattr(refused, "MOST_HELD", 8)
-    (tmp_path / "refused").mkdir(mode=0o700)
-    files = [
-        tmp_path / "refused" / f"{ticket_of(NOW_S - days * DAY_S, monkeypatch)}.job"
-        for days in range(20, 0, -1)
-    ]
-    for file in files:
-        file.write_bytes(b"x" * 200_000)
-    most = 4 * 512 * files[0].stat().st_blocks
-    for left in (12, 4, 4):
-        pieces = refused.remove_old(str(tmp_path / "refused"), 0.0, most, lambda: True)
-        assert len(list(pieces)) >= left, "one file a piece"
-        assert sorted((tmp_path / "refused").iterdir()) == files[-left:]
 
 
 def test_nothing_has_a_limit_of_zero(site: Site) -> None:
