@@ -88,6 +88,11 @@ def test_a_mode_that_lets_others_write_is_found(
     assert found.why.startswith(who)
 
 
+def test_a_sticky_file_is_as_open_as_any(place: Path) -> None:
+    (place / WAYS[0]).chmod(0o1666)
+    assert Ownership(ME).way(str(place / WAYS[0])) is not None
+
+
 def test_a_sticky_folder_may_lie_on_the_way_and_may_not_hold_code(place: Path) -> None:
     folder = place / "real"
     folder.chmod(0o1777)
@@ -97,6 +102,22 @@ def test_a_sticky_folder_may_lie_on_the_way_and_may_not_hold_code(place: Path) -
     assert found == Fault(str(folder), "anybody can add files to it (mode 1777)")
     theirs = Ownership(ME, owned(folder / "package"))
     assert theirs.way(str(folder / "package" / "code.py")) is not None
+
+
+def test_what_must_last_lies_below_no_sticky_folder(place: Path) -> None:
+    """After a reboot or a clean-up of such a folder anybody can make what lay there."""
+    folder = place / "real"
+    folder.chmod(0o1777)
+
+    def lstat(path: str) -> os.stat_result:  # the tests themselves may lie in /tmp
+        found = os.lstat(path)
+        above = os.path.join(place, "").startswith(os.path.join(path, ""))
+        return os.stat_result((found.st_mode & ~0o022, *found[1:])) if above else found
+
+    found = Ownership(ME, lstat, lasting=True).way(str(folder / "package" / "code.py"))
+    assert found == Fault(str(folder), "what is removed from it, anybody can replace (mode 1777)")
+    folder.chmod(0o755)
+    assert Ownership(ME, lstat, lasting=True).way(str(folder / "package" / "code.py")) is None
 
 
 def test_what_does_not_exist_must_not_be_made_by_others(place: Path) -> None:
