@@ -198,6 +198,6 @@ class Retention:
         days, mib = self._config.refused_days, self._config.refused_mib
         before_s = now.wall_s - days * _DAY_S if trusted and days else float("-inf")
         most_bytes = mib * _MIB if mib else float("inf")
-        count = yield from remove_old(self._paths.refused, before_s, most_bytes, self._spent)
+        count = yield from remove_old(self._paths.refused, before_s, most_bytes)
         if count:
             log.info("%d old file(s) are removed from %s", count, self._paths.refused)
