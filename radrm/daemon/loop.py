@@ -214,7 +214,7 @@ class Loop:
         # All ends come before timers and planners, so that no ended job runs into its limit.
         crossed("records restored")
         manager = self.parts.manager
-        manager.begins(f"re-adopts {len(self.scheduler.snapshot.running)} jobs")
+        manager.begins(f"re-adopts running jobs: {len(self.scheduler.snapshot.running)}")
         adopted = self._attempts.adopt(manager.alive)
         crossed("attempts adopted")
         nodes = ev.NodesSeen(at=first.at, nodes=(self.parts.node.look(),))
@@ -224,10 +224,10 @@ class Loop:
         self.parts.site.elastic.remove_left(self.parts.launcher.live)
         crossed("left folders removed")
         self._monitor.start(first.devices)
-        manager.ready(self._status)
+        manager.ready()
         while not self.stopping:
             self._wait()
-            manager.alive()
+            manager.alive(self._status)
             self._gather()
         self._monitor.stop()
         self._decisions.save_volatile()
@@ -254,7 +254,7 @@ class Loop:
         if self.unsaved:
             return "the store cannot be written: jobs run on, nothing new starts; see the log"
         snapshot = self.scheduler.snapshot
-        return f"{len(snapshot.running)} jobs run, {snapshot.waiting} wait"
+        return f"jobs: {len(snapshot.running)} running, {snapshot.waiting} waiting"
 
     def _gather(self) -> None:
         """Process everything that has happened since the last round."""
