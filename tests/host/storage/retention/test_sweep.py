@@ -372,11 +372,6 @@ def test_old_refused_files_go_and_nothing_else(
     newer.write_bytes(b"x" * 900_000)
     site.sweep(refused_mib=1, refused_days=0)
     assert not young.exists() and newer.exists()
-    monkeypatch.setattr("radrm.host.storage.retention.refused.MOST_FILES", 1)
-    newest = refused / f"{ticket_of(NOW_S, monkeypatch)}.job"
-    newest.touch()
-    site.sweep()
-    assert not newer.exists() and newest.exists()
 
 
 def test_nothing_has_a_limit_of_zero(site: Site) -> None:
