@@ -83,7 +83,7 @@ def test_a_folder_for_job_files_is_given_to_whom_the_kernel_names(
     watching = Watching(paths, system)
     words = {"op": "spool", "uid": 0, "user": "root"}
     request = Request(json.dumps(words).encode(), Peer(os.getpid(), OTHER_USER, OTHER_USER))
-    loop = SimpleNamespace(broken=False)
+    loop = SimpleNamespace(broken=False, store=SimpleNamespace(path=""))
     finish(Requests({}, watching.folder_of).answer(loop, request))  # type: ignore[arg-type]
     answer = request.wait(0.0)
     assert answer is not None
