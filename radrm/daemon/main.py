@@ -74,6 +74,7 @@ from radrm.host.simulated.start_driver import ensure_driver
 from radrm.host.storage.arrivals import Arrivals
 from radrm.host.storage.paths import Paths, paths_for, prepare, system_mode
 from radrm.host.storage.retention.sweep import Retention
+from radrm.host.storage.spool import has_envelope
 from radrm.host.watched.names import reserved
 from radrm.simulated.spec import parse
 from radrm.wiring import make_costs, make_rules, make_settings
@@ -146,6 +147,7 @@ def run(gpus: str | None, time_scale: float, settings: Sequence[str]) -> None:
         store = home.open_store(manager.alive)
         store.energy.zone = zone
         store.rows.has_folder = lambda serial: os.path.lexists(f"{paths.attempts}/{serial}")
+        store.rows.has_envelope = lambda ticket: has_envelope(paths.spool, ticket)
         # On cgroup v1 the groups cost 12 ms a launch, and only planners of running jobs need them.
         account = not set(config.planner) <= {"default", "backfill", "deadline"}
         launcher = Launcher(paths.state, devices.clock, controllers=controllers, account=account)
