@@ -36,6 +36,13 @@ MAX_WAITING = 10_000
 daemon takes in hundreds a second, so that many only wait where it is down or has errors."""
 MAX_WAITING_BYTES = 256 * 1024 * 1024
 """The same in bytes: 10,000 usual envelopes take a fifth of it."""
+MOST_FILES = 50_000
+"""Envelopes of one user with those that come: `radrm submit` puts no more there. The least value of
+`limits.spool_files`, so that no daemon moves away what was acknowledged."""
+MOST_BYTES = 1024 * 1024 * 1024
+"""The same in bytes, for `limits.spool_mib`."""
+_FEW = 64
+"""So few envelopes cannot exceed `MOST_BYTES` beside `MAX_WAITING_BYTES`."""
 SUFFIX = ".job"
 _MARK = b'{"radrm_envelope": '
 """What every envelope begins with: see `Envelope.to_bytes`."""
@@ -205,7 +212,7 @@ class Spool:
                 "start the daemon once to set it up: radrm daemon"
             ) from None
         try:
-            self._refuse_flood(folder)
+            self._refuse_flood(folder, envelopes)
             for envelope in envelopes:
                 self._put(folder, envelope)
             os.fsync(folder)
@@ -218,9 +225,8 @@ class Spool:
         finally:
             os.close(folder)
 
-    def _refuse_flood(self, folder: int) -> None:
-        """Raise `Refused` while too much of this user waits. What comes now does not count: a
-        user with nothing in the spool may submit any number at once."""
+    def _refuse_flood(self, folder: int, coming: list[Envelope]) -> None:
+        """Raise `Refused` while too much of this user waits, or if too much comes at once."""
         count = size = 0
         me = os.geteuid()
         with os.scandir(folder) as entries:
@@ -239,6 +245,15 @@ class Spool:
                 f"{count} of your submissions ({size >> 20} MiB) wait in the spool {self.path} "
                 f"already, and the most is {MAX_WAITING} ({MAX_WAITING_BYTES >> 20} MiB); wait "
                 "until the daemon has taken some in, or start it: radrm daemon"
+            )
+        count += len(coming)
+        if len(coming) > _FEW:
+            size += sum(len(each.to_bytes()) for each in coming)
+        if count > MOST_FILES or size > MOST_BYTES:
+            raise Refused(
+                f"{count} submissions of you ({size >> 20} MiB) would be in the spool {self.path}, "
+                f"and the most is {MOST_FILES} ({MOST_BYTES >> 20} MiB); nothing was submitted: "
+                "submit them in parts, or as an array"
             )
 
     def drop_draft(self, ticket: str) -> None:
