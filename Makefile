@@ -8,6 +8,7 @@
 #   make bench-deadlines   the published figures of due times and costs, beside ours (an hour)
 #   make bench-elastic     the published figures of elastic jobs, beside ours (some minutes)
 #   make elastic-kills     kill what runs elastic jobs, fifty times, and count their samples (ten minutes)
+#   make systemd    the service under a real systemd, in namespaces (root, some minutes; see systemd/README.md)
 #   make fuzz       hostile inputs for all parsers and a real daemon (half an hour; FUZZ="--hours 8")
 #   make soak       a real daemon under faults and hostile users for HOURS=1 (see docs/reliability.md)
 #   make mutants    break rules of the core on purpose and see that tests/core notices
@@ -22,8 +23,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
-.PHONY: demo test lint check bench bench-deadlines bench-elastic elastic-kills fuzz soak mutants properties \
-  gpu-test venv
+.PHONY: demo test lint check bench bench-deadlines bench-elastic elastic-kills fuzz soak systemd mutants \
+  properties gpu-test venv
 .DELETE_ON_ERROR:
 # Tests start some thousand processes, which would each compile what they import.
 unexport PYTHONDONTWRITEBYTECODE
@@ -62,6 +63,9 @@ SEED ?=
 
 soak: $(VENV)/.dev
 	@$(BIN)/python -m tests.reliability.soak --hours $(HOURS) $(if $(SEED),--seed $(SEED))
+
+systemd: $(VENV)/.dev
+	@$(BIN)/python -m tests.reliability.systemd.run
 
 mutants: $(VENV)/.dev
 	@$(BIN)/python -m tools.mutants
