@@ -1,0 +1,43 @@
+"""What a run of the crash matrix found, as a few lines and as JSON."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any
+
+from tests.reliability.crash.account import KINDS
+from tests.reliability.crash.matrix import Tally
+
+_SHOWN = 20
+
+
+def report(tally: Tally, seconds: float) -> Iterator[str]:
+    """The lines that tell what was killed and what came of it."""
+    kills = tally.kills.total()
+    yield f"{kills} kills over {tally.jobs} jobs, {tally.starts} daemons, {seconds:.0f} s"
+    found = {kind: tally.wrong.get(kind, []) for kind in KINDS}
+    yield ", ".join(f"{kind}: {len(lines)}" for kind, lines in found.items())
+    for kind, lines in found.items():
+        yield from (f"  {kind}: {line}" for line in lines[:_SHOWN])
+    yield "kills at each fault point (and turns in which it was not crossed):"
+    for point in sorted(tally.reached | set(tally.kills)):
+        yield f"  {tally.kills[point]:5} ({tally.misses[point]})  {point}"
+
+
+def as_json(tally: Tally) -> dict[str, Any]:
+    """Return the figures of a tally as JSON."""
+    return {
+        "kills": tally.kills,
+        "misses": tally.misses,
+        "reached": sorted(tally.reached),
+        "jobs": tally.jobs,
+        "starts": tally.starts,
+        "wrong": tally.wrong,
+    }
+
+
+def from_json(fields: dict[str, Any]) -> Tally:
+    """Return the tally of `as_json`."""
+    kills, misses = Counter(fields.pop("kills")), Counter(fields.pop("misses"))
+    return Tally(kills, misses, set(fields.pop("reached")), **fields)
