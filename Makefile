@@ -7,6 +7,7 @@
 #   make bench      how fast it is, beside its limits
 #   make bench-deadlines   the published figures of due times and costs, beside ours (an hour)
 #   make bench-elastic     the published figures of elastic jobs, beside ours (some minutes)
+#   make crash      kill -9 at every fault point, 2,000 times, and account for each job (half an hour)
 #   make elastic-kills     kill what runs elastic jobs, fifty times, and count their samples (ten minutes)
 #   make mutants    break rules of the core on purpose and see that tests/core notices
 #   make gpu-test   the tests that need a real GPU (PyTorch: RADRM_GPU_TEST_PYTHON=/path/to/python)
@@ -19,7 +20,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
-.PHONY: demo test lint check bench bench-deadlines bench-elastic elastic-kills mutants gpu-test venv
+.PHONY: demo test lint check bench bench-deadlines bench-elastic crash elastic-kills mutants gpu-test venv
 .DELETE_ON_ERROR:
 
 demo: $(VENV)/.runtime
@@ -43,6 +44,9 @@ bench-deadlines: $(VENV)/.dev
 
 bench-elastic: $(VENV)/.dev
 	@$(BIN)/python -m benchmarks.elastic
+
+crash: $(VENV)/.dev
+	@$(BIN)/python -m tests.reliability.crash
 
 elastic-kills: $(VENV)/.dev
 	@$(BIN)/python -m tests.daemon.elastic.random_kills

@@ -38,6 +38,11 @@ class Account:
         """Note that something is wrong."""
         self.wrong[kind].append(line)
 
+    def add(self, other: Account) -> None:
+        """Add what is wrong by another account."""
+        for kind, lines in other.wrong.items():
+            self.wrong[kind] += lines
+
     @property
     def counts(self) -> Counter[str]:
         """How much is wrong, by kind."""

@@ -40,7 +40,7 @@ echo "$RADRM_ATTEMPT $code" >>"ends/$name"
 exit "$code"
 """
 
-SAMPLES, BATCH = 400, 8
+SAMPLES, BATCH = 1600, 8
 """Of the training of an elastic job."""
 _SUMMARY = """\
 Layer (type:depth-idx)    Output Shape    Param #
@@ -118,6 +118,9 @@ _DEAR = ("elastic", "restart", "saves", "sim")
 """At most one of each at a time: they start Python."""
 
 
+KINDS = tuple(_OPTIONS)
+
+
 class Jobs:
     """Makes the jobs of one home, in the current folder, which is that of their work."""
 
@@ -149,8 +152,9 @@ class Jobs:
         chance, name = self._chance, f"{kind}{len(self.all)}"
         code = chance.choice((0, 0, 1, 42)) if kind in ("light", "gpu", "array", "tree") else 0
         options: RawOptions = {**_OPTIONS[kind], "name": name}
-        if kind == "after" and self.all:
-            options["after"] = [f"{chance.choice(self.all[-5:]).ticket}:any"]
+        there = [job.ticket for job in self.all[-5:] if job.acknowledged]
+        if kind == "after" and there:
+            options["after"] = [f"{chance.choice(there)}:any"]
         seconds = f"{chance.choice((0.01, 0.05, 0.2, 0.5))}"
         runs = _RUNS.get(kind)
         command = ["sh", "witness.sh", _DOES.get(kind, "run" if runs else "end"), seconds]

@@ -15,12 +15,15 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 from radrm.errors import RadrmError, Unreachable
+from tests.reliability.crash import leading
 from tests.reliability.crash.account import Account, account_of
-from tests.reliability.crash.jobs import Jobs, Submitted
+from tests.reliability.crash.jobs import KINDS, Jobs, Submitted
 from tests.reliability.crash.place import Failed, Place
 from tests.reliability.crash.requests import Requests
+from tests.reliability.crash.watcher import shoot_attempts
 
 ANY_MOMENT = "daemon: any moment"
+RUNNERS = "runner: any moment"
 REBOOT = "reboot: all processes"
 _REBOOTS = 0.03
 """How often the server goes down with the daemon."""
@@ -41,7 +44,10 @@ _VARIANTS = (
     ("recovery=ladder", "planner=backfill"),
 )
 """Settings of homes, in turn."""
-_MOST_UNFINISHED = 14
+_MOST_UNFINISHED = 10
+_PAUSE_S = 0.02
+"""Real seconds between two submissions."""
+_TOUR_S = 4.0
 _PATIENCE_S = 3.0
 """Real seconds for which a shot waits for its point."""
 _LOOK_S = 0.25
@@ -64,6 +70,8 @@ class Tally:
     kills: Counter[str] = field(default_factory=Counter)
     """How often a process was killed at each point."""
     misses: Counter[str] = field(default_factory=Counter)
+    cuts: Counter[str] = field(default_factory=Counter)
+    """How often the power failed at each point."""
     reached: set[str] = field(default_factory=set)
     jobs: int = 0
     starts: int = 0
@@ -73,6 +81,7 @@ class Tally:
         """Add the figures of another one."""
         self.kills += other.kills
         self.misses += other.misses
+        self.cuts += other.cuts
         self.reached |= other.reached
         self.jobs += other.jobs
         self.starts += other.starts
@@ -83,102 +92,154 @@ class Tally:
 class Matrix:
     """One home from its first daemon to its account."""
 
-    def __init__(self, seed: int, before: Tally, keep: bool = False) -> None:
+    def __init__(
+        self,
+        seed: int,
+        before: Tally,
+        keep: bool = False,
+        power: bool = False,
+        defect: str | None = None,
+    ) -> None:
         self.tally = Tally()
         self._before = before
-        self._chance = random.Random(seed)
-        self.place = Place([*_COMMON, *_VARIANTS[seed % len(_VARIANTS)]], keep)
+        self.chance = random.Random(seed)
+        self._settings = (*_COMMON, *_VARIANTS[seed % len(_VARIANTS)])
+        self.place = Place(self._settings, keep, power, defect)
         os.chdir(self.place.work)
-        self._jobs = Jobs(self._chance, self.place.job_environment())
-        self._requests = Requests(self.place, self._chance)
+        self.jobs = Jobs(self.chance, self.place.job_environment())
+        self._requests = Requests(self.place, self.chance)
         self._unfinished: set[str] = set()
         self._untold: set[str] = set()
         """Jobs that were submitted since the last look at what is unfinished."""
-        self._look_at = 0.0
+        self._look_at = self._submit_at = 0.0
 
     def run(self, kills: int) -> Account:
         """Kill so often, let all jobs end, and account for them. Raises `Failed`."""
         failed = True
         try:
+            self.tour()
             while self.tally.kills.total() < kills:
                 self._shoot()
-            self._drain()
-            account = account_of(self.place, self._jobs.all)
+            self.drain()
+            account = account_of(self.place, self.jobs.all)
             self.tally.wrong = account.wrong
             failed = bool(account.counts.total())
             return account
         finally:
-            self.tally.reached = self.place.reached()
-            self.tally.jobs = sum(job.elements for job in self._jobs.all)
-            self.tally.starts = self.place.starts
-            os.chdir("/")
-            self.place.close(failed)
+            self.finish(failed)
+
+    def finish(self, failed: bool) -> None:
+        """Close the home, and complete its figures."""
+        self.tally.reached = self.place.reached()
+        self.tally.jobs = sum(job.elements for job in self.jobs.all)
+        self.tally.starts = self.place.starts
+        os.chdir("/")
+        self.place.close(failed)
+
+    def tour(self) -> None:
+        """Have one job of each kind, and commands about them: so most points become known."""
+        self.place.start()
+        for kind in KINDS:
+            self._submit(False, kind)
+        until = time.monotonic() + _TOUR_S
+        while time.monotonic() < until:
+            self._keep_busy("resize")
 
     # ------------------------------------------------------------- shots
 
     def _shoot(self) -> None:
-        chance, point = self._chance, self._point()
+        chance, point = self.chance, self.point()
         process = point.partition(":")[0]
         others, weights = zip(*_VICTIMS, strict=True)
         (victims,) = chance.choices(others, weights)
         if process == "runner" and chance.random() < 0.3:
             victims = (*victims, "daemon")
-        self.place.aim(point, chance.choice((1, 1, 1, 1, 2, 3)), victims)
-        if self.place.pid == 0:
-            self.place.start()
-        until = time.monotonic() + _PATIENCE_S
-        while not self.place.has_fired() and time.monotonic() < until:
-            self._keep_busy(watched=process == "client")
-            if self.place.is_down():
-                break
-        if not self.place.withdraw():
-            self.tally.kills[point] += 1
-            if process == "daemon" or "daemon" in victims:
-                self.place.kill()  # it is dying; this reaps it
-                self._while_down()
+        self.lead_to(point)
+        if self._has_killed(point, victims):
             return
         self.tally.misses[point] += 1
-        if process == "daemon":
-            self.tally.kills[ANY_MOMENT] += 1
-            self.place.kill()
-            self._while_down()
 
-    def _point(self) -> str:
+    def _has_killed(self, point: str, victims: tuple[str, ...] = ()) -> bool:
+        """Aim at a point, have work come, and return whether the shot has killed."""
+        rare = leading.job_for(point) is not None or leading.is_at_a_start(point)
+        nth = 1 if rare else self.chance.choice((1, 1, 1, 2, 3))
+        self.place.aim(point, nth, victims)
+        if self.place.pid == 0:
+            self.place.start()
+        self.busy_until_fired(point)
+        if self.place.withdraw():
+            return False
+        self.tally.kills[point] += 1
+        if point.startswith("daemon") or "daemon" in victims:
+            self.place.kill()  # it is dying; this reaps it
+            self._while_down()
+        return True
+
+    def lead_to(self, point: str) -> None:
+        """Do what must come before a point can be crossed."""
+        if leading.needs_cut_launch(point):
+            self._has_killed("daemon: attempt prepared")
+        if leading.needs_dead_runner(point) and self.place.pid:
+            until = time.monotonic() + _PATIENCE_S
+            while not shoot_attempts(self.place.folder, "runners") and time.monotonic() < until:
+                self._keep_busy(None)
+            self.tally.kills[RUNNERS] += 1
+        if leading.is_at_a_start(point) and self.place.pid:
+            self.place.kill()
+            self.tally.kills[ANY_MOMENT] += 1
+
+    def busy_until_fired(self, point: str) -> None:
+        """Have jobs and commands come until the shot has fired, or it takes too long."""
+        until = time.monotonic() + _PATIENCE_S
+        while not self.place.has_fired() and time.monotonic() < until:
+            self._keep_busy(point)
+            if self.place.is_down():
+                break
+
+    def point(self) -> str:
         """The point that was killed at least often, of those that were ever reached."""
         known = self._before.reached | self.place.reached()
+        known = {point for point in known if leading.fits(point, self._settings)}
         if not known:
             return "daemon: records restored"
 
         def times(point: str) -> float:
             both = self.tally, self._before
-            kills, misses = (sum(getattr(t, n)[point] for t in both) for n in ("kills", "misses"))
-            return kills + misses + self._chance.random() * 3
+            turns = sum(t.kills[point] + 2 * t.misses[point] + t.cuts[point] for t in both)
+            return turns + self.chance.random() * 3
 
         return min(sorted(known), key=times)
 
     def _while_down(self) -> None:
         """What happens while no daemon runs."""
-        if self._chance.random() < _REBOOTS:
-            self.place.reboot(keeps_run=self._chance.random() < 0.5)
+        if self.chance.random() < _REBOOTS:
+            self.place.reboot(keeps_run=self.chance.random() < 0.5)
             self.tally.kills[REBOOT] += 1
-        if self._chance.random() < 0.2:
+        if self.chance.random() < 0.2:
             self._submit(watched=False)
-        if self._chance.random() < 0.2:
-            time.sleep(self._chance.random() * 0.3)  # some jobs end now
+        if self.chance.random() < 0.2:
+            time.sleep(self.chance.random() * 0.3)  # some jobs end now
 
     # ------------------------------------------------------------- load
 
-    def _keep_busy(self, watched: bool) -> None:
+    def _keep_busy(self, point: str | None) -> None:
+        """Submit a job or send a command, if it is time; those that lead to the point first."""
         self._look()
-        if len(self._unfinished) < _MOST_UNFINISHED:
-            self._submit(watched or self._chance.random() < 0.05)
-        if self._chance.random() < 0.4:
-            now = [job for job in self._jobs.all if job.name in self._unfinished]
-            self._requests.send(now or self._jobs.all[-3:])
+        kind = leading.job_for(point or "")
+        wanted = [j for j in self.jobs.all if j.kind == kind and j.name in self._unfinished]
+        now_s = time.monotonic()
+        if kind is not None and not wanted:
+            self._submit(False, kind)
+        elif len(self._unfinished) < _MOST_UNFINISHED and now_s >= self._submit_at:
+            self._submit(bool(point and point.startswith("client")) or self.chance.random() < 0.05)
+            self._submit_at = now_s + _PAUSE_S
+        if self.chance.random() < 0.15:
+            now = [job for job in self.jobs.all if job.name in self._unfinished]
+            self._requests.send(wanted or now or self.jobs.all[-3:])
         time.sleep(0.005)
 
-    def _submit(self, watched: bool) -> None:
-        job, envelope = self._jobs.make(self._unfinished)
+    def _submit(self, watched: bool, kind: str | None = None) -> None:
+        job, envelope = self.jobs.of_kind(kind) if kind else self.jobs.make(self._unfinished)
         job.acknowledged = self.place.put(envelope, watched)
         self._unfinished.add(job.name)
         self._untold.add(job.name)
@@ -200,7 +261,7 @@ class Matrix:
 
     # ------------------------------------------------------------- the end
 
-    def _drain(self) -> None:
+    def drain(self) -> None:
         """Let all jobs end, and end those that do not by themselves."""
         if self.place.is_down():
             self.place.start()
@@ -223,7 +284,7 @@ class Matrix:
     def _nudge(self) -> None:
         """Release what is held, and cancel what is endless."""
         names = self._unended()
-        for job in self._jobs.all:
+        for job in self.jobs.all:
             if job.name not in names:
                 continue
             if job.endless and not job.cancelled:

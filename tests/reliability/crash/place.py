@@ -32,10 +32,12 @@ from radrm.host.storage.paths import paths_for, prepare
 from radrm.host.storage.spool import Envelope, Spool
 from tests.paths import REPOSITORY
 from tests.reliability.crash import runner
+from tests.reliability.crash.defects import put_in
 from tests.reliability.crash.synced import TOLD, keep_shadow
 from tests.reliability.crash.watcher import (
     BOOT,
     DAEMON,
+    DEFECT,
     FIRED,
     GROUPS,
     KILLED,
@@ -64,12 +66,21 @@ class Failed(AssertionError):
 class Place:
     """A home in a folder of its own."""
 
-    def __init__(self, settings: Sequence[str], keep: bool = False, power: bool = False) -> None:
-        """`power`: what is synced is noted, for a power failure."""
+    def __init__(
+        self,
+        settings: Sequence[str],
+        keep: bool = False,
+        power: bool = False,
+        defect: str | None = None,
+    ) -> None:
+        """`power`: what is synced is noted, for a power failure. `defect`: see `defects`."""
         above = _MEMORY if os.access(_MEMORY, os.W_OK) else None
         self.folder = tempfile.mkdtemp(prefix="radrm-crash-", dir=above)
         self.settings = list(settings)
         self.keep = keep
+        self.defect = defect
+        if defect is not None:
+            Path(self.folder, DEFECT).write_text(defect)
         self.work = os.path.join(self.folder, "work")
         os.mkdir(self.work)
         programs = os.path.join(self.folder, "bin")
@@ -136,6 +147,8 @@ class Place:
         crossings.watch(Watcher(self.folder, "daemon"))
         note_groups(self.folder)
         set_boot(self.folder)
+        if self.defect is not None:
+            put_in(self.folder, "daemon")
         daemon.set_up_logging()
         daemon.run(GPUS, SCALE, self.settings)
 
@@ -172,8 +185,11 @@ class Place:
             shoot_attempts(self.folder, victim)
         wait_until(self._all_gone, "the end of all processes")
         self._end_driver()
+        for group in self.groups():
+            with contextlib.suppress(FileNotFoundError):
+                os.rmdir(group)
         if not keeps_run:
-            shutil.rmtree(self.paths.run)
+            shutil.rmtree(self.paths.run, ignore_errors=True)
         self._boots += 1
         with open(f"{self.folder}/{BOOT}", "w") as file:
             file.write(f"{self._boots:08d}-0000-0000-0000-000000000000")
@@ -227,18 +243,19 @@ class Place:
 
     def reached(self) -> set[str]:
         """The fault points that any process of this home has crossed."""
-        return set(self._lines(REACHED))
+        return set(self.lines(REACHED))
 
     def killed(self, victim: str) -> set[int]:
         """The serials of the attempts whose `runners` or `jobs` were killed."""
-        words = (line.split() for line in self._lines(KILLED))
+        words = (line.split() for line in self.lines(KILLED))
         return {int(serial) for kind, serial in words if kind == victim}
 
     def groups(self) -> set[str]:
         """The control groups that were made, whether they are there or not."""
-        return set(self._lines(GROUPS))
+        return set(self.lines(GROUPS))
 
-    def _lines(self, name: str) -> list[str]:
+    def lines(self, name: str) -> list[str]:
+        """The lines of a file of notes."""
         try:
             with open(f"{self.folder}/{name}") as file:
                 return file.read().splitlines()

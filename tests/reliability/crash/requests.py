@@ -28,16 +28,16 @@ class Requests:
 
     def _command(self, job: Submitted) -> None:
         chance, name = self._chance, job.name
-        if job.kind in ("saves", "restart", "elastic") and chance.random() < 0.8:
+        if job.kind in ("saves", "restart", "elastic") and chance.random() < 0.9:
             if job.kind != "saves" and chance.random() < 0.7:
                 self._ask("resize", name, gpus=chance.choice((1, 2, 3, 4)))
             else:
                 self._ask(chance.choice(("checkpoint", "migrate")), name)
         elif job.kind == "held":
             self._ask("release", name)
-        elif job.endless or chance.random() < 0.15:
+        elif job.endless or chance.random() < 0.05:
             self.cancel(job)
-        elif chance.random() < 0.1:
+        elif chance.random() < 0.05:
             job.again = True
             self._ask("requeue", name)
         elif chance.random() < 0.3:

@@ -10,7 +10,7 @@ if not __package__:
 
 from radrm.host import crossings
 from radrm.host.attempts import start_runner
-from tests.reliability.crash.watcher import SHADOW, Watcher, note_groups, set_boot
+from tests.reliability.crash.watcher import DEFECT, SHADOW, Watcher, note_groups, set_boot
 
 
 def main(folder: str, group: str | None) -> int:
@@ -23,6 +23,10 @@ def main(folder: str, group: str | None) -> int:
         from tests.reliability.crash.synced import keep_shadow
 
         keep_shadow(place)
+    if os.path.exists(os.path.join(place, DEFECT)):
+        from tests.reliability.crash.defects import put_in
+
+        put_in(place, "runner")
     return start_runner.main(folder, group)
 
 

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 SHOT, FIRED, REACHED, KILLED, DAEMON = "shot", "fired", "reached", "killed", "daemon.pid"
 BOOT, POWER, SHADOW = "boot", "power", "shadow"
+DEFECT = "defect"
 GROUPS = "groups"
 """The control groups that were made."""
 _NUMBERS = re.compile("[0-9]+")
