@@ -9,6 +9,7 @@
 #   make bench-elastic     the published figures of elastic jobs, beside ours (some minutes)
 #   make crash      kill -9 at every fault point, 2,000 times, and account for each job (half an hour)
 #   make elastic-kills     kill what runs elastic jobs, fifty times, and count their samples (ten minutes)
+#   make soak       a real daemon under faults and hostile users for HOURS=1 (see docs/reliability.md)
 #   make mutants    break rules of the core on purpose and see that tests/core notices
 #   make gpu-test   the tests that need a real GPU (PyTorch: RADRM_GPU_TEST_PYTHON=/path/to/python)
 #   make venv       only the virtual environment, with all that developing needs
@@ -20,7 +21,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
-.PHONY: demo test lint check bench bench-deadlines bench-elastic crash elastic-kills mutants gpu-test venv
+.PHONY: demo test lint check bench bench-deadlines bench-elastic crash elastic-kills soak
+.PHONY: mutants gpu-test venv
 .DELETE_ON_ERROR:
 
 demo: $(VENV)/.runtime
@@ -50,6 +52,12 @@ crash: $(VENV)/.dev
 
 elastic-kills: $(VENV)/.dev
 	@$(BIN)/python -m tests.daemon.elastic.random_kills
+
+HOURS ?= 1
+SEED ?=
+
+soak: $(VENV)/.dev
+	@$(BIN)/python -m tests.reliability.soak --hours $(HOURS) $(if $(SEED),--seed $(SEED))
 
 mutants: $(VENV)/.dev
 	@$(BIN)/python -m tools.mutants

@@ -40,7 +40,7 @@ def _first_instruction(home: DaemonHome) -> float:
     (ticket,), acknowledged = submit(home, _NOW)
     wait_until(lambda: len(os.listdir(home.work)) > logs, "the job's log")
     home.wait_end(ticket)
-    (began,) = _printed_times(home, ticket)
+    (began,) = printed_times(home, ticket)
     return began - acknowledged
 
 
@@ -49,9 +49,10 @@ def _between(home: DaemonHome, jobs: int) -> list[float]:
     tickets, _ = submit(home, _NOW_AND_SOON, jobs)
     home.ask("intake", jobs=tickets)  # answered once they are taken in
     wait_until(lambda: not home.ask("status"), "the jobs' end")
-    times = [_printed_times(home, ticket) for ticket in tickets]
+    times = [printed_times(home, ticket) for ticket in tickets]
     return [later[0] - earlier[1] for earlier, later in pairwise(times)]
 
 
-def _printed_times(home: DaemonHome, ticket: str) -> list[float]:
+def printed_times(home: DaemonHome, ticket: str) -> list[float]:
+    """The times that a job has printed, in epoch seconds."""
     return [float(line) for line in home.output(home.job(ticket)["id"]).split()]

@@ -39,16 +39,18 @@ def running_daemon(devices: int = 1) -> Iterator[DaemonHome]:
         yield home
 
 
-def submit(home: DaemonHome, command: Sequence[str], jobs: int = 1) -> tuple[list[str], float]:
-    """Submit the same command several times. Returns the tickets and the time of their
-    acknowledgement."""
+def submit(
+    home: DaemonHome, command: Sequence[str], jobs: int = 1, **options: str
+) -> tuple[list[str], float]:
+    """Submit the same command several times, with these options. Returns the tickets and the
+    time of their acknowledgement."""
     envelopes = [
         Envelope(
             ticket=new_ticket(),
             file=None,
             script=None,
             command=tuple(command),
-            options={},
+            options=options,
             cwd=str(home.work),
             umask=0o022,
             environment={"PATH": os.defpath},

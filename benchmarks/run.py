@@ -7,15 +7,26 @@ import sys
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks import bulk, commands, events, idle, launch, long_queue, readings, reports, saving
+from benchmarks import (
+    bulk,
+    commands,
+    events,
+    idle,
+    launch,
+    long_queue,
+    readings,
+    reports,
+    saving,
+)
 from benchmarks.deadlines import calls
 from benchmarks.flowcon import steering
+from benchmarks.serving import pages
 from benchmarks.simulation import simulator
 from benchmarks.specon import runs as specon_runs
 from benchmarks.table import Row
 
 BENCHMARKS = (
-    *(commands, launch, bulk, long_queue, readings, saving, reports, idle, simulator),
+    *(commands, launch, bulk, long_queue, pages, readings, saving, reports, idle, simulator),
     *(steering, specon_runs, calls),
 )
 

@@ -92,6 +92,9 @@ _NOT_CORE_SETTINGS = {
     "overcommit": "it follows from the policy: conditions = false in the policy's table",
     "gpu_order": "write [gpus] order = [...]",
     "honours_slowdown": "it follows from the policy",
+    "user_running_jobs": "write [limits] running_jobs = ...",
+    "user_gpus": "write [limits] gpus = ...",
+    "exempt_users": "root and the daemon's user have no limits",
     "whole_devices": 'it follows from the policy: policy = "exclusive"',
 }
 
@@ -301,8 +304,9 @@ def make_settings(
     reading_interval_s: float = 1.0,
     cpus: int | None = None,
     patience_s: float = 0.0,
+    exempt: tuple[int, ...] = (),
 ) -> CoreSettings:
-    """Return the core's settings.
+    """Return the core's settings. `exempt`: the users (uids) without limits.
 
     A reading is stale only after `READINGS_MISSED` rounds and `patience_s`.
     `overcommit` and `whole_devices` follow from the policy. They cannot be set: with a policy
@@ -322,6 +326,9 @@ def make_settings(
         "honours_slowdown": getattr(policy, "honours_slowdown", False) is True,
         "gpu_order": config.gpus.order,
         "checkpoint_limit_s": config.checkpoint.patience_s,
+        "user_running_jobs": config.limits.running_jobs,
+        "user_gpus": config.limits.gpus,
+        "exempt_users": exempt,
     }
     settings = CoreSettings(**{**given, **follows})
     stale_after_s = max(settings.stale_after_s, READINGS_MISSED * reading_interval_s, patience_s)

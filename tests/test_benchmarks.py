@@ -26,6 +26,7 @@ from benchmarks.checkpoint import __main__ as checkpoint
 from benchmarks.checkpoint import measure as saves
 from benchmarks.deadlines import calls
 from benchmarks.flowcon import steering
+from benchmarks.serving import pages
 from benchmarks.simulation import simulator, waiting
 from benchmarks.specon import runs
 from benchmarks.table import Row, median_ms, p95_ms
@@ -36,6 +37,7 @@ SMALL: dict[str, Callable[[], list[Row]]] = {
     "launch": lambda: launch.measure(jobs=2),
     "bulk": lambda: bulk.measure(jobs=3, rounds=1),
     "long_queue": lambda: long_queue.measure(jobs=5, decisions=2),
+    "pages": lambda: pages.measure(jobs=50, connections=2, starts=2),
     "idle": lambda: idle.measure(seconds=0.1, devices=1),
     "simulator": lambda: simulator.measure(tries=1, counts=(5, 10)),
     "saving": lambda: saving.measure(seconds=2),

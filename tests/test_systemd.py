@@ -13,8 +13,11 @@ import pytest
 from typer.main import get_command
 
 from radrm.cli.app import make_app
+from radrm.daemon.loop import LONGEST_WAIT_S
+from radrm.host.notify import EXTENSION_S, LONGEST_S
 from radrm.host.processes import cgroups
 from tests.paths import REPOSITORY
+from tools.units import copies
 
 UNITS = REPOSITORY / "systemd"
 SYSTEM, USER = UNITS / "radrmd.service", UNITS / "radrmd-user.service"
@@ -98,6 +101,27 @@ def test_the_units_folders_are_the_daemons() -> None:
     assert f"/run/{found['RuntimeDirectory']}" == paths.run
     assert found["StateDirectoryMode"] == "0711"
     assert found["RuntimeDirectoryMode"] == "0755"
+    lines = [line.split() for line in (UNITS / "radrm.conf").read_text().splitlines()]
+    made = {words[1]: words[2] for words in lines if words[0] == "d"}
+    assert made == {
+        f"/etc/{found['ConfigurationDirectory']}": "0755",
+        paths.state: found["StateDirectoryMode"],
+        paths.run: found["RuntimeDirectoryMode"],
+    }
+
+
+def test_the_copies_are_what_the_command_installs() -> None:
+    written = {name: (UNITS / name).read_text() for name in copies()}
+    assert written == copies(), "run: python -m tools.units"
+
+
+@BOTH
+def test_systemd_hears_that_it_serves_and_lives(unit: Path) -> None:
+    """The watchdog is longer than what a busy disk may take for one write."""
+    found = service(unit)
+    assert found["Type"] == "notify"
+    assert (found["WatchdogSec"], found["TimeoutStartSec"]) == ("5min", "5min")
+    assert EXTENSION_S >= 300 > LONGEST_WAIT_S + LONGEST_S
 
 
 @BOTH
@@ -129,7 +153,9 @@ def test_systemd_accepts_the_unit(unit: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize("guide", GUIDES, ids=lambda guide: guide.name)
 def test_every_command_of_a_guide_exists(guide: Path) -> None:
     commands = {"submit", *get_command(make_app()).commands}  # type: ignore[attr-defined]
-    named = set(re.findall(r"(?:`|^ +|sudo )radrm ([a-z]+)", guide.read_text(), re.MULTILINE))
+    named = set(
+        re.findall(r"(?:`|^ +|sudo |/bin/)radrm ([a-z-]+)", guide.read_text(), re.MULTILINE)
+    )
     assert named
     assert named <= commands
 

@@ -26,6 +26,7 @@ from radrm.config import (
     EnergyConfig,
     EstimationConfig,
     GpusConfig,
+    LimitsConfig,
     MpsConfig,
     NodeConfig,
     ProgressConfig,
@@ -51,6 +52,7 @@ _TABLES: Mapping[str, type] = {
     "deadlines": DeadlinesConfig,
     "energy": EnergyConfig,
     "slots": SlotsConfig,
+    "limits": LimitsConfig,
     "daemon": DaemonConfig,
 }
 

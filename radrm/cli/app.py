@@ -27,8 +27,9 @@ def make_app(only: str | None = None) -> typer.Typer:
     for name in (only,) if only in COMMANDS else COMMANDS:
         if name == "submit":
             continue
-        module = import_module(f"radrm.cli.commands.{name}")
-        command = getattr(module, str(name))
+        python_name = name.replace("-", "_")
+        module = import_module(f"radrm.cli.commands.{python_name}")
+        command = getattr(module, python_name)
         if name in EVERYDAY:
             app.command()(typed(command, module.PARAMETERS))
         elif isinstance(command, typer.Typer):

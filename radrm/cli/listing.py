@@ -52,9 +52,12 @@ GROUPS: dict[str, dict[str, str]] = {
         "doctor": "Check this machine, the configuration and the daemon.",
         "config": "Show or check the configuration, without a daemon.",
         "demo": "Show it all once on simulated GPUs, in less than a minute.",
+        "install-service": "Make the daemon a service of systemd.",
+        "uninstall-service": "Stop the service and remove its files; jobs stay.",
     },
 }
 COMMANDS: dict[str, str] = {name: line for group in GROUPS.values() for name, line in group.items()}
+_LONG = 12
 EVERYDAY = frozenset(
     {
         *("cancel", "checkpoint", "drain", "explain", "gpus", "hold", "logs", "migrate"),
@@ -67,7 +70,8 @@ EVERYDAY = frozenset(
 
 def overview() -> str:
     """The text of `radrm --help`."""
-    width = max(map(len, COMMANDS)) + 2
+    # The few names that are longer move their own line only: it still fits a terminal.
+    width = max(len(name) for name in COMMANDS if len(name) <= _LONG)
     lines = [
         "Usage: radrm COMMAND [ARGS]...",
         "",
@@ -75,7 +79,7 @@ def overview() -> str:
     ]
     for title, commands in GROUPS.items():
         lines += ["", f"{title}:"]
-        lines += [f"  {name:{width}}{line}" for name, line in commands.items()]
+        lines += [f"  {name:{width}}  {line}" for name, line in commands.items()]
     lines += [
         "",
         "  radrm COMMAND --help    the options of a command",

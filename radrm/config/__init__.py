@@ -7,12 +7,14 @@ The files, in the order in which they may import one another:
     old_names  names of an earlier release that still work
     checks     checks of tables, and of contradictory settings
     changing   changes one setting, for `--set`
+    limits     whom the limits hold for
     reading    finds and reads the file
 """
 
 from radrm.config.changing import with_set
 from radrm.config.checks import Examined, contradictions, examine_config, parse_config, parse_table
 from radrm.config.goals import AUTO, GOALS, resolved
+from radrm.config.limits import NO_LIMITS, UserLimits, limits_of, with_limits
 from radrm.config.reading import ConfigFile, config_path, find_config, load_config, read_config
 from radrm.config.shapes import (
     CheckpointConfig,
@@ -22,6 +24,7 @@ from radrm.config.shapes import (
     EnergyConfig,
     EstimationConfig,
     GpusConfig,
+    LimitsConfig,
     MpsConfig,
     NodeConfig,
     ProgressConfig,
@@ -35,6 +38,7 @@ from radrm.config.shapes import (
 __all__ = [
     "AUTO",
     "GOALS",
+    "NO_LIMITS",
     "CheckpointConfig",
     "Config",
     "ConfigFile",
@@ -44,6 +48,7 @@ __all__ = [
     "EstimationConfig",
     "Examined",
     "GpusConfig",
+    "LimitsConfig",
     "MpsConfig",
     "NodeConfig",
     "ProgressConfig",
@@ -52,14 +57,17 @@ __all__ = [
     "SlotsConfig",
     "Table",
     "UnmanagedConfig",
+    "UserLimits",
     "config_path",
     "contradictions",
     "examine_config",
     "find_config",
+    "limits_of",
     "load_config",
     "parse_config",
     "parse_table",
     "read_config",
     "resolved",
+    "with_limits",
     "with_set",
 ]

@@ -22,6 +22,7 @@ from radrm.config.shapes import (
     EnergyConfig,
     EstimationConfig,
     GpusConfig,
+    LimitsConfig,
     MpsConfig,
     NodeConfig,
     ProgressConfig,
@@ -210,6 +211,10 @@ def _slots(value: Any, place: v.Place) -> SlotsConfig:
     return SlotsConfig(**v.known(v.table(value, place), _SLOTS, place))
 
 
+def _limits(value: Any, place: v.Place) -> LimitsConfig:
+    return LimitsConfig(**v.known(v.table(value, place), _LIMITS, place))
+
+
 def _daemon(value: Any, place: v.Place) -> DaemonConfig:
     return DaemonConfig(**v.known(v.table(value, place), {}, place))
 
@@ -259,6 +264,13 @@ _ENERGY: dict[str, v.Check] = {
     "wait_for_cheap": v.switch,
 }
 _SLOTS: dict[str, v.Check] = {"length_s": v.slot, "warn_s": v.between(0, 31_536_000)}
+_COUNT = v.whole(0, 1_000_000_000)
+_LIMITS: dict[str, v.Check] = {
+    **dict.fromkeys(("queued_jobs", "running_jobs", "gpus", "array_size"), _COUNT),
+    **dict.fromkeys(("environment_kib", "spool_files", "spool_mib", "connections"), _COUNT),
+    "priority_max": v.whole(-1000, 1000),
+    "requests_per_s": v.between(0, 1e6),
+}
 _CHECKS: dict[str, v.Check] = {
     "goal": v.choice(*GOALS),
     "policy": v.name,
@@ -285,5 +297,6 @@ _CHECKS: dict[str, v.Check] = {
     "deadlines": _deadlines,
     "energy": _energy,
     "slots": _slots,
+    "limits": _limits,
     "daemon": _daemon,
 }

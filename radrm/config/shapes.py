@@ -191,6 +191,38 @@ class SlotsConfig:
 
 
 @dataclass(frozen=True, slots=True)
+class LimitsConfig:
+    """What each user may have of the daemon of the whole server. `0`: no limit. Root has none, and
+    a user's own daemon applies none. A changed limit stops nothing that runs."""
+
+    queued_jobs: int = 100_000
+    """Jobs that wait, held ones included; each element of an array counts. Further submissions wait
+    in the spool."""
+    running_jobs: int = 0
+    """Jobs that run at a time. Without this limit, the GPUs, and `core.gpuless_at_once`, bound
+    them."""
+    gpus: int = 0
+    """GPUs that all running jobs have together. Each job counts its GPUs: one that two jobs share
+    counts twice. A MIG instance counts as one."""
+    array_size: int = 100_000
+    """Elements of an array."""
+    environment_kib: int = 512
+    """The environment that a job is submitted with, in KiB."""
+    priority_max: int = 1000
+    """The highest `--priority`, -1000 to 1000."""
+    spool_files: int = 50_000
+    """Submissions that wait in the spool. The daemon moves what is beyond to the folder `refused`.
+    `radrm submit` adds nothing while 10,000 wait."""
+    spool_mib: int = 1024
+    """The same in MiB; `radrm submit` adds nothing while 256 MiB wait."""
+    connections: int = 64
+    """Open connections to the daemon, which has 256 in all."""
+    requests_per_s: float = 100.0
+    """Mean rate of requests to the daemon, after a burst of ten times as many. More of them wait;
+    one that would wait for more than 10 s is refused."""
+
+
+@dataclass(frozen=True, slots=True)
 class DaemonConfig:
     """This table has no settings yet."""
 
@@ -239,6 +271,7 @@ class Config:
     deadlines: DeadlinesConfig = DeadlinesConfig()
     energy: EnergyConfig = EnergyConfig()
     slots: SlotsConfig = SlotsConfig()
+    limits: LimitsConfig = LimitsConfig()
     daemon: DaemonConfig = DaemonConfig()
 
     @property

@@ -22,7 +22,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from radrm.core.constraints.feasibility import hopeless, suitable, wants_idle
+from radrm.core.constraints.feasibility import never_here, suitable, wants_idle
 from radrm.core.constraints.matching import shortage
 from radrm.core.constraints.need import effective_need_mib
 from radrm.core.lifecycle.final import fail_waiting
@@ -53,7 +53,7 @@ def judge(state: State, job: Job) -> Aside | None:
     """Return why a job stands aside; None if it could start on idle devices in service."""
     # An MPS daemon that is down can return, so jobs that ask for MPS must not fail.
     wish = job.spec.collocation
-    never = hopeless(state, job, Collocation.AUTO if wish is Collocation.MPS else wish)
+    never = never_here(state, job, Collocation.AUTO if wish is Collocation.MPS else wish)
     if never is not None:
         return Aside(Refusal("service", never), never)
     if not state.known_devices():

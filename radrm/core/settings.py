@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from math import inf
 
 from radrm.core.words import Collocation
 
@@ -85,9 +86,20 @@ class CoreSettings:
     sets this."""
     gpu_order: tuple[str, ...] = ()
     """GPUs that jobs use rather than others, best first. `wiring` sets this from `[gpus]`."""
+    user_running_jobs: int = 0
+    """The most jobs that a user may run at a time; 0: any number. `wiring` sets these three from
+    `[limits]`."""
+    user_gpus: int = 0
+    """The most GPUs that the running jobs of a user may have together; 0: any number."""
+    exempt_users: tuple[int, ...] = ()
+    """The users (uids) without limits."""
     collocation: Collocation = Collocation.AUTO
     """How jobs share a device if they do not say. AUTO is MPS where it is enabled, else time-
     slicing."""
+
+    def most_gpus(self, uid: int) -> float:
+        """Return how many GPUs a user may have at a time; infinity: any number."""
+        return inf if uid in self.exempt_users or not self.user_gpus else self.user_gpus
 
     def with_real_limits(self, scale: float) -> CoreSettings:
         """Return the settings for a clock that runs `scale` times as fast.

@@ -244,6 +244,14 @@ class View:
             return None
         return head if refuse_size(self._state, head) is not None else None
 
+    def refuse_gpus(self, job: Job, gpus: int) -> Refusal | None:
+        """Return which limit of its user a job with so many GPUs would exceed; None if none."""
+        return self._state.users.refuse(job, gpus)
+
+    def spare_gpus(self, job: Job) -> int | None:
+        """Return how many more GPUs the limit of a job's user allows; None: any number."""
+        return self._state.users.spare_gpus(job.spec.uid)
+
     def precedes(self, job: Job, running: Job) -> bool:
         """Return whether a waiting job is served before a live one that goes behind all others."""
         state = self._state

@@ -15,6 +15,7 @@ attempt's. A restart finds it by its folder.
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 
 from radrm.core import events as ev
 from radrm.core.records import Attempt, HostUse, Job
@@ -58,12 +59,16 @@ class Attempts:
         self._mps = mps
         self._reports = reports
 
-    def adopt(self) -> list[ev.Event]:
-        """Adopt the attempts that an earlier daemon left; return what became of them."""
-        self._forget_ended()
+    def adopt(self, alive: Callable[[], None]) -> list[ev.Event]:
+        """Adopt the attempts that an earlier daemon left; return what became of them.
+
+        `alive` is called between two of them, because a thousand take long.
+        """
+        self._forget_ended(alive)
         events: list[ev.Event] = []
         adopted: list[tuple[Job, Attempt, Void | Running | Ended | Lost]] = []
         for job, attempt in self._scheduler.snapshot.running:
+            alive()
             found = self._launcher.adopt(attempt.serial, job.id)
             what = _ADOPTED[type(found)]
             log.info("re-adopted job %d (attempt %d): %s", job.id, attempt.number, what)
@@ -102,10 +107,11 @@ class Attempts:
                 )
         return events
 
-    def _forget_ended(self) -> None:
+    def _forget_ended(self, alive: Callable[[], None]) -> None:
         """Remove the folders of ended attempts that an earlier daemon had no time to remove."""
         live = {attempt.serial for _, attempt in self._scheduler.snapshot.running}
         for serial in self._launcher.serials():
+            alive()
             if serial in live:
                 continue
             if self._store.has_attempt(serial):

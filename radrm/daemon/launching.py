@@ -25,6 +25,7 @@ from radrm.host.attempts.elastic.folders import ElasticFolders
 from radrm.host.attempts.elastic.names import FOLDER_VARIABLE
 from radrm.host.attempts.plan import LaunchPlan
 from radrm.host.mps.interface import Access, Mps
+from radrm.host.notify import VARIABLES
 from radrm.host.storage.submitted import Submission
 from radrm.jobfile.options import Options
 
@@ -40,6 +41,8 @@ _DEVICE_VARIABLES = frozenset(
         "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE",
     }
 )
+# These belong to the service that submitted (a notebook server, for one), not to its jobs.
+_OF_THE_SUBMITTER = _DEVICE_VARIABLES | frozenset(VARIABLES)
 # Frameworks that take the whole GPU prevent sharing. A job that sets these keeps its values.
 _SHARING_VARIABLES = {
     "TF_FORCE_GPU_ALLOW_GROWTH": "true",
@@ -163,7 +166,7 @@ def job_environment(
     progress: str,
 ) -> dict[str, str]:
     """The environment of one attempt. `devices` are those of its placement, in order."""
-    environment = {k: v for k, v in submitted.items() if k not in _DEVICE_VARIABLES}
+    environment = {k: v for k, v in submitted.items() if k not in _OF_THE_SUBMITTER}
     if action.shared:
         environment = {**_SHARING_VARIABLES, **environment}
     placement = action.placement

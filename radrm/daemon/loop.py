@@ -42,6 +42,7 @@ from radrm.host.estimation.service import Estimated
 from radrm.host.gpus.power_limit import PowerLimits
 from radrm.host.gpus.unmanaged_watch import UnmanagedWatch
 from radrm.host.node import NodeWatch
+from radrm.host.notify import ServiceManager
 from radrm.host.planning.service import Planned, PlanningService
 from radrm.host.storage.arrivals import Arrivals
 from radrm.host.storage.store import Store
@@ -77,6 +78,7 @@ class Parts:
     foresight: Foresight
     count_every_s: float
     """Seconds between two looks at what jobs have used of the server."""
+    manager: ServiceManager
 
 
 class Loop:
@@ -204,7 +206,9 @@ class Loop:
         self.process([ev.Restored(at=first.at, kept=self.store.kept())])
         # All ends come before timers and planners, so that no ended job runs into its limit.
         crossed("records restored")
-        adopted = self._attempts.adopt()
+        manager = self.parts.manager
+        manager.begins(f"re-adopts {len(self.scheduler.snapshot.running)} jobs")
+        adopted = self._attempts.adopt(manager.alive)
         crossed("attempts adopted")
         nodes = ev.NodesSeen(at=first.at, nodes=(self.parts.node.look(),))
         self.process([nodes, first, *adopted, ev.AttemptsAdopted(at=self.clock.now())])
@@ -213,8 +217,10 @@ class Loop:
         self.parts.site.elastic.remove_left(self.parts.launcher.live)
         crossed("left folders removed")
         self._monitor.start(first.devices)
+        manager.ready(self._status)
         while not self.stopping:
             self._wait()
+            manager.alive()
             self._gather()
         self._monitor.stop()
         self._decisions.save_volatile()
@@ -232,7 +238,15 @@ class Loop:
             seconds = max(0.0, self.clock.real_s(until - self.clock.now().boot_s))
         # While the store is full, no result of an end could be saved; the wait would not sleep.
         processes = () if self.unsaved else self.parts.launcher.fds()
-        self._wakeups.wait(min(seconds, LONGEST_WAIT_S), processes)
+        longest_s = min(LONGEST_WAIT_S, self.parts.manager.wait_s())
+        self._wakeups.wait(min(seconds, longest_s), processes)
+
+    def _status(self) -> str:
+        """The line that `systemctl status` shows."""
+        if self.unsaved:
+            return "the store cannot be written: jobs run on, nothing new starts; see the log"
+        snapshot = self.scheduler.snapshot
+        return f"{len(snapshot.running)} jobs run, {snapshot.waiting} wait"
 
     def _gather(self) -> None:
         """Process everything that has happened since the last round."""

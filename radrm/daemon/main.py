@@ -8,6 +8,7 @@ in the queue until then.
 
 from __future__ import annotations
 
+import faulthandler
 import logging
 import os
 import signal
@@ -20,7 +21,15 @@ from pathlib import Path
 import filelock
 
 from radrm import __version__
-from radrm.config import Config, contradictions, load_config, resolved, with_set
+from radrm.config import (
+    Config,
+    contradictions,
+    limits_of,
+    load_config,
+    resolved,
+    with_limits,
+    with_set,
+)
 from radrm.core.events import DevicesSeen
 from radrm.core.scheduler import Scheduler
 from radrm.daemon.answers.requests import Requests
@@ -54,6 +63,7 @@ from radrm.host.mps.mps_gpus import EnabledOnly, MpsGpus
 from radrm.host.mps.service import MpsService
 from radrm.host.mps.simulated import SimulatedMps
 from radrm.host.node import NodeWatch
+from radrm.host.notify import ServiceManager
 from radrm.host.planning.service import PlanningService
 from radrm.host.processes.controllers import prepare as prepare_controllers
 from radrm.host.progress.receiver import Receiver
@@ -91,12 +101,16 @@ class Devices:
 
 def run(gpus: str | None, time_scale: float, settings: Sequence[str]) -> None:
     """Serve until TERM or INT; jobs run on. Raises `RadrmError` if the daemon cannot start."""
+    faulthandler.enable()  # systemd ends a loop that hangs with ABRT: the log then shows where
+    manager = ServiceManager(os.environ)  # before anything is started that would inherit
     system = system_mode(os.environ, os.getuid())
     paths = paths_for(os.environ, os.getuid())
     config = load_config(os.environ, system)
     for setting in settings:
         config = with_set(config, setting)
     config = resolved(config)
+    limits = limits_of(config, system, os.getuid())
+    config = with_limits(config, limits)
     for cause in contradictions(config):
         log.warning("%s", cause)
     zone = site_zone()
@@ -111,6 +125,7 @@ def run(gpus: str | None, time_scale: float, settings: Sequence[str]) -> None:
         not_enforced = controllers.why_not("cpu", "memory")
         if not_enforced is not None:
             log.warning("%s", not_enforced)
+        manager.begins("looks for the GPUs")
         devices = find_devices(paths, config, gpus, time_scale)
         interval_s = max(SHORTEST_INTERVAL_S, devices.clock.real_s(1.0))
         core = make_settings(
@@ -118,11 +133,13 @@ def run(gpus: str | None, time_scale: float, settings: Sequence[str]) -> None:
             interval_s * devices.clock.scale,
             os.cpu_count(),
             patience_s=SHORTEST_PATIENCE_S * devices.clock.scale,
+            exempt=tuple(limits.exempt),
         )
         core = core.with_real_limits(devices.clock.scale)
         limit = RuleLimit()
         scheduler = Scheduler(rules, core, limit=limit)
-        store = home.open_store()
+        manager.begins("opens the store")
+        store = home.open_store(manager.alive)
         store.energy.zone = zone
         # On cgroup v1 the groups cost 12 ms a launch, and only planners of running jobs need them.
         account = not set(config.planner) <= {"default", "backfill", "deadline"}
@@ -170,6 +187,7 @@ def run(gpus: str | None, time_scale: float, settings: Sequence[str]) -> None:
             limits=devices.limits,
             foresight=Foresight(scheduler, rules.planners, costs, limit),
             count_every_s=config.progress.interval_s,
+            manager=manager,
             unmanaged=UnmanagedWatch(config.unmanaged, launcher.owner_of, os.getuid() == 0),
         )
         about = {
@@ -203,6 +221,7 @@ def run(gpus: str | None, time_scale: float, settings: Sequence[str]) -> None:
         try:
             loop.run(first)
         finally:
+            manager.stopping()
             server.close()
             watching.close()
             service.close()

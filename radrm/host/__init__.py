@@ -5,6 +5,7 @@ The files, in the order in which they may import one another:
     clock       both clocks, scaled for simulated GPUs
     transient   which failures the server causes and may pass
     node        the CPUs and the host memory that jobs can have
+    notify      tells systemd how the daemon is doing
     sockets     AF_UNIX sockets at any path depth; the process at the other end
     storage     files of radrm on disk (a folder)
     processes   the identity of processes, and how to end them (a folder)
@@ -15,6 +16,7 @@ The files, in the order in which they may import one another:
     workers     processes that compute for the daemon, one question at a time (a folder)
     estimation  runs estimators in processes of their own, with time limits (a folder)
     planning    runs slow planners in processes of their own (a folder)
+    service     radrm as a service of systemd (a folder)
     gpus        reading GPUs (a folder)
     mps         CUDA's MPS: control daemons kept alive, jobs as their clients (a folder)
     health      what `radrm doctor` checks (a folder)

@@ -136,9 +136,12 @@ class Home:
 
     # ------------------------------------------------------------- numbers
 
-    def open_store(self) -> Store:
-        """The store. It uses no job id and no serial that was used before."""
-        store = Store(self._paths.database, self.cover)
+    def open_store(self, alive: Callable[[], None] | None = None) -> Store:
+        """The store. It uses no job id and no serial that was used before.
+
+        `alive` is called again and again while the store works, because that may take long.
+        """
+        store = Store(self._paths.database, self.cover, alive)
         self._store_id = store.identity()
         jobs, serials = store.next_job_id(), store.next_serial()
         if self._has_replaced_store(jobs, serials):

@@ -287,7 +287,8 @@ class _Run:
             else:
                 growers.append(found)
         idle = self._idle(growers)
-        why = deal(growers, len(idle), self.rule.least_gain, self.rule.cost_factor)
+        spare = {each.job.spec.uid: view.spare_gpus(each.job) for each in growers}
+        why = deal(growers, len(idle), self.rule.least_gain, self.rule.cost_factor, spare)
         for each in growers:
             self._say(each.job.id, why.get(each.job.id))
         for each in sorted(growers, key=lambda one: one.job.id):

@@ -19,7 +19,7 @@ def adopted(world: World, found: object) -> Any:
     clock = SimpleNamespace(now=lambda: world.now)
     others: Any = {"mps": None, "reports": Mock()}
     attempts = Attempts(clock, world.scheduler, Mock(), launcher, **others)  # type: ignore[arg-type]
-    attempts.adopt()
+    attempts.adopt(lambda: None)
     return launcher
 
 

@@ -36,4 +36,6 @@ The files, in the order in which they may import one another:
     replay      `radrm replay`
     config      `radrm config`
     doctor      `radrm doctor`
+    install_service    `radrm install-service`
+    uninstall_service  `radrm uninstall-service`
 """

@@ -52,14 +52,14 @@ class Styled:
         """This text cut to this number of terminal columns, including an ellipsis."""
         from rich.cells import set_cell_size
 
-        short, left = Styled(), width - 1
-        for text, style in self.pieces:
-            wide = cell_width(text)
-            if wide > left:
-                short.append(set_cell_size(text, left) + "…", style)
+        short, kept = Styled(), set_cell_size(self.plain, width - 1) + "…"
+        at, last = 0, len(self.pieces) - 1
+        for number, (text, style) in enumerate(self.pieces):
+            end = len(kept) if number == last else at + len(text)
+            short.append(kept[at:end], style)
+            at = end
+            if at >= len(kept):
                 break
-            short.append(text, style)
-            left -= wide
         return short
 
     def __rich__(self) -> Text:

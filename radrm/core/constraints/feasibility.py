@@ -18,8 +18,13 @@ from radrm.core.units import show_mib
 from radrm.core.words import Collocation
 
 
-def hopeless(state: State, job: Job, wish: Collocation | None = None) -> str | None:
-    """Return why this job can never run here; None if it can, or without known devices.
+def hopeless(state: State, job: Job) -> str | None:
+    """Return why this job can never run here, or never by a limit of its user; None if it can."""
+    return state.users.never(job) or never_here(state, job)
+
+
+def never_here(state: State, job: Job, wish: Collocation | None = None) -> str | None:
+    """Return why no job with this need can ever run here; None if it can, or without known devices.
 
     A vanished GPU may return, so it counts. `wish`: judge the job as if it asked for this
     collocation mode.

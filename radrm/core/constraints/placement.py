@@ -49,7 +49,8 @@ def refuse_device(
 
 def refuse_gpuless(state: State) -> Refusal | None:
     """Return why no further job without a GPU can start now; None if one can."""
-    running, most = state.gpuless_running(), state.settings.gpuless_at_once
+    running = sum(1 for a in state.attempts.values() if not a.placement.devices)
+    most = state.settings.gpuless_at_once
     if running < most:
         return None
     why = f"limit of jobs without a GPU ({most}) reached"
@@ -71,6 +72,7 @@ def check_placement(
     roles = {role.name: role for role in job.spec.roles}
     refusal = (
         _check_shape(roles, placement)
+        or (state.users.any_limit and state.users.refuse(job, len(placement.devices)))
         or _check_shares(state, job, roles, placement, present)
         or refuse_bookings(state, job, placement)
     )

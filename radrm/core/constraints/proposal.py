@@ -48,7 +48,8 @@ def check(state: State, proposal: Proposal) -> Refusal | None:
 def _check_waiting(state: State, job: Job, proposal: Start | Hopeless) -> Refusal | None:
     # In the queue, or aside because no device in service could run it.
     if job.id not in state.waiting and state.waiting.why_aside(job.id) is None:
-        return Refusal("job", f"job {job.id} is not waiting to start")
+        beyond = state.users.refuse(job, job.gpus)
+        return beyond or Refusal("job", f"job {job.id} is not waiting to start")
     if isinstance(proposal, Hopeless):
         return None
     if state.launch_error is not None:

@@ -9,6 +9,7 @@ from radrm.core.lifecycle.dependencies import waits_for
 from radrm.core.planning.planners import Planners
 from radrm.core.records import Instant, Job, Refusal
 from radrm.core.state.state import State
+from radrm.core.state.users import GPUS, RUNNING_JOBS
 from radrm.core.units import show_seconds
 from radrm.core.words import JobState, Resizing
 
@@ -55,4 +56,22 @@ def _outside_queue(state: State, job: Job, now: Instant) -> Refusal | None:
     if array is not None and array.at_once is not None and array.stands_aside(job.id):
         return Refusal("array", f"array limit ({array.at_once}) reached")
     aside = state.waiting.why_aside(job.id)
-    return None if aside is None else aside.refusal
+    return _no_place(state, job) if aside is None else aside.refusal
+
+
+def _no_place(state: State, job: Job) -> Refusal | None:
+    """Return why a waiting job has no place among those of its user; None if it lacks none."""
+    first_id = state.waiting.next_of_user(job)
+    if first_id is None:
+        return None
+    refusal = state.users.refuse(job, job.gpus)
+    if refusal is not None:
+        return refusal
+    most_jobs, most_gpus = state.users.limits(job.spec.uid)
+    use, who = state.users.of(job.spec.uid), job.spec.user
+    first = f"job {state.jobs[first_id].label} comes first"
+    if most_jobs:
+        why = f"limits.running_jobs: {who} runs {use.running} of at most {most_jobs}, and {first}"
+        return Refusal(RUNNING_JOBS, why)
+    why = f"limits.gpus: {who} uses {use.gpus} of at most {most_gpus}, and {first}"
+    return Refusal(GPUS, why)

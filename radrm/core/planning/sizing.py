@@ -38,6 +38,11 @@ def find_size(
     if unknown:
         names = ", ".join(role.name for role in roles)
         return Refusal("role", f"the job has no role {unknown[0]}; it has {names}")
+    had = before.tasks()
+    gpus = sum(counts.get(r.name, had.get(r.name, 0)) * r.needs.gpus for r in roles)
+    beyond = view.refuse_gpus(job, gpus)
+    if beyond is not None:
+        return beyond
     shares: list[Share] = []
     for role in roles:
         mine = [share for share in before.shares if share.role == role.name]

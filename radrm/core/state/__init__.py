@@ -13,6 +13,7 @@ The files, in the order in which they may import one another:
     ledger     the occupants and reservations of a device
     nodes      the CPUs and the host memory of nodes
     isolation  a failed rule rests, and a default replaces it
+    users      what users run now, and their limits
     use        the recent GPU time of users and groups
     queue      the waiting jobs in the order of service (a folder)
     followers  an index from a job to its followers

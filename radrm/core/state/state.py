@@ -9,8 +9,7 @@ Invariants:
 - A record changes only through a `put_*` method, `reserve` or `unreserve`. Each one also updates
   the indices and notes the record for the step's `Decision`.
 - Only `put_progress`, `put_usage`, `put_host_use`, `put_idle_power` and `put_rule_state` note a
-  record as volatile.
-  It is the same record that a restart would load, but for these figures.
+  record as volatile: the same that a restart would load, but for these figures.
 - A job's state changes only in `move`, by a row of the transition table.
 - `version` grows with each noted change, so a slow planner's view can be compared with it.
 - Ended jobs are forgotten at the end of their step; the store keeps them.
@@ -57,6 +56,7 @@ from radrm.core.state.queue.safe_order import SafeOrder
 from radrm.core.state.reserved.of_planners import Planned
 from radrm.core.state.timers import ORDER_KEY, RESERVATION_OVER, RULES_AGAIN, Timer, Timers
 from radrm.core.state.use import Uses
+from radrm.core.state.users import Users
 from radrm.core.state.window import SmactWindow, Window
 from radrm.core.transitions import Trigger, after
 from radrm.core.words import DeviceKind, JobState, Queue
@@ -92,6 +92,8 @@ class State:
         self.queue = JobQueue(safe_order, self.jobs, self.wake, ranks)
         self.waiting = self.queue.lines
         self.nodes = Nodes()
+        self.users = Users(settings)
+        self.waiting.room = self.users.room if self.users.any_limit else None
         self.ledgers: dict[str, DeviceLedger] = {}
         self.listed: list[Device] = []
         """The devices that have not vanished, by node and index."""
@@ -189,8 +191,13 @@ class State:
         elif job.after:
             self._followers.add(job)
         self.queue.update(job)
-        self.nodes.update(job, self.attempts.get(job.id))
+        self._count(job, self.attempts.get(job.id))
         return job
+
+    def _count(self, job: Job | None, attempt: Attempt | None) -> None:
+        self.nodes.update(job, attempt)
+        if job is not None and self.users.update(job, attempt):
+            self.waiting.use_changed(job.spec.uid)
 
     def put_progress(self, job: Job, progress: Progress) -> None:
         """Note what a job reports: volatile, and no change for plans and tables of jobs."""
@@ -239,8 +246,9 @@ class State:
         else:
             self.attempts.pop(attempt.job_id, None)
         self._note("attempt", attempt.serial, attempt)
-        self.nodes.update(self.jobs.get(attempt.job_id), attempt)
-        self.uses.update(self.jobs.get(attempt.job_id), attempt)
+        job = self.jobs.get(attempt.job_id)
+        self._count(job, attempt)
+        self.uses.update(job, attempt)
         return attempt
 
     def put_usage(self, attempt: Attempt, usage: tuple[Usage, ...]) -> None:
@@ -390,7 +398,3 @@ class State:
         """Yield the jobs with a live attempt, by id."""
         for job_id in sorted(self.attempts):
             yield self.jobs[job_id], self.attempts[job_id]
-
-    def gpuless_running(self) -> int:
-        """Return the number of live attempts without a GPU."""
-        return sum(1 for a in self.attempts.values() if not a.placement.devices)

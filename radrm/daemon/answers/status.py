@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 from radrm.daemon.loop import Loop
 from radrm.daemon.serving.turns import Pace, Work
@@ -77,7 +78,11 @@ def _documents(
         row = _row(loop, line)
         if row is None:
             continue
-        document = documents.detailed(row.job, now) if in_full else documents.row(row, now)
+        if in_full:
+            document = documents.detailed(row.job, now)
+        else:
+            version = loop.scheduler.snapshot.jobs_version
+            document = loop.tables.document(row, version, partial(documents.row, row, now))
         most_bytes -= _size(document)
         if most_bytes < 0 and found:
             return found, True

@@ -57,6 +57,9 @@ class _User:
         so that old users do not wait until the new one has caught up."""
         self.waiting: deque[Request] = deque()
         self.begun: deque[tuple[Request, Work[None]]] = deque()
+        self.goes_on = False
+        """True if the next turn is for begun work: new requests and begun work alternate, so that
+        a client that asks again and again does not delay its user's long requests for ever."""
 
 
 class Turns:
@@ -103,7 +106,8 @@ class Turns:
                 del self._users[uid]
 
     def _work_for(self, user: _User) -> None:
-        if user.waiting and len(user.begun) < AT_ONCE:
+        user.goes_on = not user.goes_on and bool(user.begun)
+        if user.waiting and len(user.begun) < AT_ONCE and not user.goes_on:
             request = user.waiting.popleft()
             if request.begin():
                 user.begun.appendleft((request, self._answer(request)))

@@ -48,15 +48,20 @@ def job_id(line: Line) -> int:
     return line if isinstance(line, int) else line.job.id
 
 
-def collapse(lines: Iterable[Line]) -> list[Line]:
-    """The lines, with waiting elements of an array that are alike in one row."""
-    found: list[Line] = []
-    last: Row | None = None
-    for line in lines:
-        if isinstance(line, int):
-            last = None
-            found.append(line)
-        elif last is None or not last.takes(line.job):
-            last = Row(line.job, line.position)
-            found.append(last)
-    return found
+class Collapsing:
+    """Appends lines to `lines`, with waiting elements of an array that are alike in one row."""
+
+    def __init__(self, lines: list[Line]) -> None:
+        self.lines = lines
+        self._last: Row | None = None
+        """The last row if it is of an array: a copy, which may grow."""
+
+    def add(self, lines: Iterable[Line]) -> None:
+        """Add the next lines in the order of display."""
+        for line in lines:
+            if isinstance(line, int) or line.job.array is None:
+                self._last = None
+                self.lines.append(line)
+            elif self._last is None or not self._last.takes(line.job):
+                self._last = Row(line.job, line.position)
+                self.lines.append(self._last)

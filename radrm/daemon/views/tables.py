@@ -1,8 +1,9 @@
 """The rows of `status`: which jobs, in which order, and how many are in which state.
 
-A table is gathered once for all clients that ask the same, until a job changes. A page then
-costs only its own rows. The record of an ended job is read from the store only when its row is
-shown.
+A table is gathered once for all clients that ask the same, until a job changes. While it is
+gathered, each client that waits for it does the next piece in its own turn: so none waits for
+another's turn, and a client that leaves stops nothing. A page then costs only its own rows. The
+record of an ended job is read from the store only when its row is shown.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 import time
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -20,8 +21,9 @@ from radrm.core.scheduler import Scheduler
 from radrm.core.words import JobState
 from radrm.daemon.serving.turns import Pace, Work
 from radrm.daemon.views.arguments import MAX_FINISHED, Words, filters, references, states
+from radrm.daemon.views.documents import Document
 from radrm.daemon.views.references import References
-from radrm.daemon.views.rows import Line, Row, collapse, job_id
+from radrm.daemon.views.rows import Collapsing, Line, Row, job_id
 from radrm.host.storage.store import Store
 
 _MOST_TABLES = 16
@@ -32,27 +34,27 @@ _GOOD_S = 1.0
 """Seconds for which a long table is reused after a job has changed."""
 _LONG = 2000
 """Lines from which on a table is long, because gathering it takes long."""
+_SHOWN_S = 0.2
+"""Seconds for which the document of a row is reused while no job changes."""
+_MOST_SHOWN = 500
 _BATCH = 500
 _STATES_AT_ONCE = 500
 
 
 @dataclass
 class Table:
-    """`lines`: one for each job, in the order of display. `states`: the jobs in each state.
-    `since`: when the table was gathered."""
+    """`lines`: one for each job, in the order of display. `collapsed`: the same, with waiting
+    elements of an array that are alike in one row. `states`: the jobs in each state. `since`:
+    when the table was gathered."""
 
     lines: list[Line] = field(default_factory=list)
+    collapsed: list[Line] = field(default_factory=list)
     states: Counter[JobState] = field(default_factory=Counter)
     since: float = 0.0
 
     @property
     def counts(self) -> dict[str, int]:
         return {state.value: count for state, count in self.states.items()}
-
-    @cached_property
-    def collapsed(self) -> list[Line]:
-        """The lines, with waiting elements of an array that are alike in one row."""
-        return collapse(self.lines)
 
     @cached_property
     def by_id(self) -> list[Line]:
@@ -78,8 +80,13 @@ class Tables:
         self._clock = clock
         self._known: dict[Any, tuple[int, Table]] = {}
         """Each table with the version of the jobs at which it was gathered."""
+        self._coming: dict[Any, _Coming] = {}
+        """The tables that are being gathered, while somebody waits for them."""
         self._commanded: dict[int, int] = {}
         """The version of the jobs at each user's last command."""
+        self._shown: dict[tuple[int, int | None, int], Document] = {}
+        self._shown_at = (-1, 0.0)
+        """The version of the jobs, and the time, of the oldest document in `_shown`."""
         self.built = 0
         """The number of tables gathered so far."""
 
@@ -87,8 +94,27 @@ class Tables:
         """Note that a user has given a command or submitted a job."""
         if len(self._commanded) >= _MOST_USERS:
             self._known.clear()
+            self._coming.clear()
             self._commanded.clear()
         self._commanded[uid] = scheduler.snapshot.jobs_version
+        self._shown.clear()
+
+    def document(self, row: Row, version: int, make: Callable[[], Document]) -> Document:
+        """The document of a row. It is made once for the requests of one moment."""
+        now = self._clock()
+        shown, since = self._shown_at
+        if (
+            shown != version
+            or not since <= now < since + _SHOWN_S
+            or len(self._shown) >= _MOST_SHOWN
+        ):
+            self._shown.clear()
+            self._shown_at = (version, now)
+        key = (row.job.id, row.position, row.count)
+        document = self._shown.get(key)
+        if document is None:
+            document = self._shown[key] = make()
+        return document
 
     def get(self, scheduler: Scheduler, store: Store, words: Words, uid: int) -> Work[Table]:
         """The table that this request asks for. Raises `RadrmError` for an unusable argument and
@@ -101,18 +127,24 @@ class Tables:
         table = self._good(version, key, uid)
         if table is not None:
             return table
-        self.built += 1
-        gathering = _Gathering(scheduler, store, keep, wanted)
-        if jobs:
-            yield from gathering.named(jobs, uid)
-        else:
-            yield from gathering.unfinished()
-            if words.get("all") or any(each.final for each in wanted):
-                yield from gathering.finished(store.finished(MAX_FINISHED))
-                gathering.table.lines.sort(key=job_id)
+        coming = self._coming.get(key)
+        if coming is None or not coming.is_good(version, self._commanded.get(uid, 0)):
+            self.built += 1
+            gathering = _Gathering(scheduler, store, keep, wanted)
+            work = gathering.all(jobs, uid, bool(words.get("all")))
+            coming = _Coming(version, gathering.table, self._kept(version, key, gathering, work))
+            self._coming[key] = coming
+        try:
+            yield from coming.wait()
+        finally:
+            if not coming.needed and self._coming.get(key) is coming:
+                del self._coming[key]
+        return coming.table
+
+    def _kept(self, version: int, key: Any, gathering: _Gathering, work: Work[None]) -> Work[None]:
+        yield from work
         gathering.table.since = self._clock()
         self._keep(version, key, gathering.table)
-        return gathering.table
 
     def _good(self, version: int, key: Any, uid: int) -> Table | None:
         gathered, table = self._known.get(key, (-1, None))
@@ -134,6 +166,46 @@ class Tables:
             self._known[key] = (version, table)
 
 
+class _Coming:
+    """A table that is being gathered. Each request that waits for it does pieces of the work."""
+
+    def __init__(self, version: int, table: Table, work: Work[None]) -> None:
+        self.version = version
+        self.table = table
+        self._work = work
+        self._waiting = 0
+        self._over = False
+        self._error: Exception | None = None
+
+    @property
+    def needed(self) -> bool:
+        """True while it is not complete and a request waits for it."""
+        return self._waiting > 0 and not self._over
+
+    def is_good(self, version: int, commanded: int) -> bool:
+        """True if a request may wait for it, as for a complete one; see `Tables`."""
+        long = len(self.table.lines) > _LONG
+        return self.version == version or (long and self.version >= commanded)
+
+    def wait(self) -> Work[None]:
+        """Gather until the table is complete. Raises the error of the request that met one."""
+        self._waiting += 1
+        try:
+            while not self._over:
+                try:
+                    next(self._work)
+                except StopIteration:
+                    self._over = True
+                except Exception as error:
+                    self._over, self._error = True, error
+                else:
+                    yield
+        finally:
+            self._waiting -= 1
+        if self._error is not None:
+            raise self._error
+
+
 _BY_ID = {id(state): state for state in JobState}
 """For counting by `id`: the hash of an enumeration takes ten times as long."""
 
@@ -152,6 +224,22 @@ class _Gathering:
         self._keep = keep
         self._wanted = wanted
         self._pace = Pace()
+
+    def all(self, words: Sequence[str], uid: int, ended: bool) -> Work[None]:
+        """Gather the jobs that are named; without names the unfinished ones, and the latest that
+        have ended if `ended` is set or a state of theirs is wanted."""
+        if words:
+            yield from self.named(words, uid)
+        else:
+            yield from self.unfinished()
+            if ended or any(each.final for each in self._wanted):
+                yield from self.finished(self._store.finished(MAX_FINISHED))
+                self.table.lines.sort(key=job_id)
+        collapsing = Collapsing(self.table.collapsed)
+        for i in range(0, len(self.table.lines), _BATCH):
+            collapsing.add(self.table.lines[i : i + _BATCH])
+            if self._pace.spent:
+                yield from self._pace.rest()
 
     def named(self, words: Iterable[str], uid: int) -> Work[None]:
         """Gather the jobs that are named, each once, in the order of the words."""

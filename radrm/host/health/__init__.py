@@ -12,6 +12,7 @@ The files, in the order in which they may import one another:
     job_files    the folder whose `.rad` files become jobs
     gpus         the driver, its GPUs, MPS, SM activity
     services     systemd, DCGM, Docker, the time service, the tracer's limits
+    unit         the files of radrm's service, and who can change its code
     served       the running daemon's reports about its GPUs
     daemon       whether a daemon answers, and which one
     checks       all checks in their order

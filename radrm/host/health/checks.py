@@ -15,7 +15,7 @@ from typing import Any
 from radrm.config import Config, examine_config, find_config
 from radrm.errors import BadConfig
 from radrm.host.gpus import nvml
-from radrm.host.health import gpus, kernel, places, served, services, software
+from radrm.host.health import gpus, kernel, places, served, services, software, unit
 from radrm.host.health.daemon import ask, ask_daemons, daemon, examined
 from radrm.host.health.finding import Check, Finding, fail, ok, warn
 from radrm.host.health.job_files import job_files
@@ -26,6 +26,7 @@ FindErrors = Callable[[str, str], list[str]]
 """A function that returns the errors of a configuration's text, one line each, for its source."""
 _DAEMON_LIMIT_S = 20.0
 _STORE_LIMIT_S = 120.0
+_CODE_LIMIT_S = 60.0
 _REAL_GPUS = ("NVML", "nvidia-smi")
 """The names that a daemon gives to its source of readings if its GPUs are real."""
 
@@ -69,6 +70,9 @@ def _checks_of(
     pid = about.get("pid") if about is not None else None
     pid = pid if type(pid) is int and os.path.isdir(f"/proc/{pid}") else None
     yield Check("systemd", lambda: services.systemd(system, pid))
+    if system and unit.is_installed():
+        yield Check("service files", unit.files)
+        yield Check("service code", unit.code, _CODE_LIMIT_S)
     for wanted in places.folders(paths, system):
         look = functools.partial(places.folder, wanted, owner, served=about is not None)
         yield Check(wanted.name, look)

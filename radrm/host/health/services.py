@@ -23,11 +23,12 @@ UNIT = "radrmd.service"
 LIMIT_S = 5.0
 """Real seconds for one command."""
 _UNIT_FACTS = (
-    "LoadState", "UnitFileState", "ActiveState", "Result", "MainPID", "Delegate", "KillMode"
+    "LoadState", "UnitFileState", "ActiveState", "Result", "MainPID", "Delegate", "KillMode",
+    "Type", "WatchdogUSec", "NeedDaemonReload",
 )  # fmt: skip
 _TIME_FACTS = ("CanNTP", "NTP", "NTPSynchronized")
 _STARTS_BY_ITSELF = ("enabled", "enabled-runtime", "static", "linked", "generated", "alias")
-_INSTALL = "install it as systemd/README.md says, or start the daemon by hand: radrm daemon"
+_INSTALL = 'install it: sudo "$(command -v radrm)" install-service'
 _LOG = f"see why: journalctl -u {UNIT} -n 50"
 _TRACES = (
     "allow user namespaces (sysctl user.max_user_namespaces, and on Ubuntu "
@@ -112,6 +113,15 @@ def _unit(facts: Mapping[str, str], daemon: int | None) -> Finding:
             f"{UNIT} may not make control groups for jobs; they are ended process by process",
             "set Delegate=yes in it, then: systemctl daemon-reload",
         )
+    if facts.get("NeedDaemonReload") == "yes":
+        changed = f"{UNIT} has changed since systemd read it"
+        return warn(name, changed, "systemctl daemon-reload; systemctl restart radrmd")
+    if facts.get("Type", "notify") not in ("notify", "notify-reload"):
+        blind = f"Type={facts['Type']} in {UNIT}: systemd does not know when the daemon serves"
+        return warn(name, blind, _INSTALL)
+    if facts.get("WatchdogUSec", "5min") in ("0", "infinity"):
+        hangs = f"{UNIT} has no WatchdogSec: systemd does not restart a daemon that hangs"
+        return warn(name, hangs, _INSTALL)
     return ok(name, f"{UNIT} runs and starts at boot")
 
 

@@ -21,12 +21,13 @@ from radrm.host.processes.procfs import Stat, is_of, read_stat, start_of, token_
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
 ENVIRONS_BYTES = 256 << 20
 """Bytes of environments that one look at all processes reads, the short ones first. Only an
 attempt's own user can make it run out, and could as well remove the token."""
 _LOOKS_AT_THE_NEWEST = 20
+_MOST_NEW_PIDS = 1000
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
 
 
@@ -156,12 +157,26 @@ def kill_tree(
 def _signal_all(number: int, pids: set[int], ours: set[int], everything: dict[int, Stat]) -> None:
     """Signal these pids, and the process groups that hold only `ours`: no member of a group
     escapes its signal by forking."""
-    unmanaged = {stat.group for pid, stat in everything.items() if pid not in ours}
-    for group in {everything[pid].group for pid in pids} - unmanaged - {0, os.getpgrp()}:
+    groups = {everything[pid].group for pid in pids} - {0, os.getpgrp()}
+    for pid, stat in everything.items():
+        # One that ended before its environment could be read is of no other attempt.
+        if stat.group in groups and pid not in ours and _lives(pid, stat):
+            groups.discard(stat.group)
+    for group in groups:
         with contextlib.suppress(OSError):
             os.killpg(group, number)
     for pid in pids:
         send_signal(pid, everything[pid].start_ticks, number)
+
+
+def _lives(pid: int, stat: Stat) -> bool:
+    now = read_stat(pid)
+    return now is not None and not now.dead and now.start_ticks == stat.start_ticks
+
+
+def _newest_pid() -> int:
+    """The pid that the kernel gave last, to a process or a thread."""
+    return int(start_of("/proc/loadavg").split()[-1])
 
 
 def _gather(everything: dict[int, Stat], root: Identity | None, known: Iterable[int]) -> set[int]:
@@ -202,39 +217,43 @@ class Census:
 
     def take(self) -> dict[int, Stat]:
         """By pid."""
-        everything: dict[int, Stat] = {}
-
-        def look(pid: int) -> None:
-            stat = read_stat(pid)
-            if stat is not None and not stat.dead:
-                everything[pid] = stat
-
-        for name in os.listdir("/proc"):
-            if name.isdigit():
-                look(int(name))
-        # What forks and exits all the time is gone before its turn comes: it is the newest.
-        for _ in range(_LOOKS_AT_THE_NEWEST):
-            newest = int(start_of("/proc/loadavg").split()[-1])
-            look(newest)
-            look(newest + 1)
-        if self._token is not None:
-            self._mark(everything)
-        return everything
-
-    def _mark(self, everything: dict[int, Stat]) -> None:
+        marked_before, self._marked = self._marked, {}
         left = ENVIRONS_BYTES
-        seen = {}
-        for pid, stat in sorted(everything.items(), key=lambda each: each[1].environ_bytes):
-            if not stat.environ_bytes:
-                continue  # one of the kernel's own, or hidden from us
+
+        def mark(pid: int, stat: Stat) -> None:
+            nonlocal left
+            if self._token is None or not stat.environ_bytes:
+                return  # or one of the kernel's own, or hidden from us
             key = pid, stat.start_ticks, stat.environ
-            marked = self._marked.get(key)
+            marked = marked_before.get(key)
             if marked is None:
                 if left <= 0:
-                    continue
+                    return
                 marked = False
                 if is_of(pid, self._users):
                     left -= stat.environ_bytes
                     marked = token_of(pid, most=stat.environ_bytes) == self._token
-            seen[key] = stat.marked = marked
-        self._marked = seen
+            self._marked[key] = stat.marked = marked
+
+        newest = _newest_pid()
+        everything = dict(_living(int(name) for name in os.listdir("/proc") if name.isdigit()))
+        for pid, stat in sorted(everything.items(), key=lambda each: each[1].environ_bytes):
+            mark(pid, stat)
+        # What forks and exits all the time is gone before its turn comes, but its child has a
+        # newer pid. Once no pid was given meanwhile, whatever lives has been looked at.
+        for _ in range(_LOOKS_AT_THE_NEWEST):
+            known, newest = newest, _newest_pid()
+            if newest == known:
+                break
+            first = known + 1 if newest > known else 1  # pids start anew after the greatest
+            for pid, stat in _living(range(max(first, newest - _MOST_NEW_PIDS), newest + 1)):
+                everything[pid] = stat
+                mark(pid, stat)
+        return everything
+
+
+def _living(pids: Iterable[int]) -> Iterator[tuple[int, Stat]]:
+    for pid in pids:
+        stat = read_stat(pid)
+        if stat is not None and not stat.dead:
+            yield pid, stat

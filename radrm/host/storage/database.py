@@ -14,7 +14,7 @@ import contextlib
 import os
 import sqlite3
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, TypeVar
 
 import msgspec
@@ -27,6 +27,8 @@ LOG_RESERVE = 8 * 2**20
 """Bytes for SQLite's log: it is written back after 4 MiB, the rest is for a full disk."""
 _WAL_BYTES = 64 * 2**20
 """The write-ahead log is cut back to this once its pages are in the database."""
+_STEPS = 100_000
+"""Instructions of SQLite between two calls of `alive`: some milliseconds."""
 DAMAGE = (msgspec.MsgspecError, zlib.error, ValueError, TypeError, KeyError, AttributeError)
 """What is raised for a row that a person or a disk has changed."""
 
@@ -40,10 +42,13 @@ class DamagedRow(StoreError):
 class Database:
     """One open file. Used by one thread only. Raises `StoreError`, with the next step."""
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, alive: Callable[[], None] | None = None) -> None:
+        """`alive` is called again and again during a long statement, as in a migration. It must
+        not raise."""
         self.path = path
         try:
             self.connection = sqlite3.connect(path, isolation_level=None, timeout=1.0)
+            self.connection.set_progress_handler(alive, _STEPS)
             os.chmod(path, 0o600)
             self._prepare()
             self._keep_room()

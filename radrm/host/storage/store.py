@@ -51,11 +51,17 @@ class Taken:
 class Store:
     """One open database. Used by one thread only. Raises `StoreError`, with the next step."""
 
-    def __init__(self, path: str, cover: Callable[[int, int], None] | None = None) -> None:
-        """`cover` hears the highest job id and serial of a transaction before it begins."""
+    def __init__(
+        self,
+        path: str,
+        cover: Callable[[int, int], None] | None = None,
+        alive: Callable[[], None] | None = None,
+    ) -> None:
+        """`cover` hears the highest job id and serial of a transaction before it begins. `alive`
+        is called again and again during long work."""
         self.path = path
         self._cover = cover
-        self._db = Database(path)
+        self._db = Database(path, alive)
         self.submissions = Submissions(self._db)
         self.runs = PastRuns(self._db)
         self.energy = EnergyBook(self._db)

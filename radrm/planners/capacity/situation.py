@@ -273,7 +273,8 @@ class _Reader:
         learns = self._rules.profile and live is None and job.fingerprint is not None
         hope = _HOPE if learns else 1.0
         times = run_times(job, live, self._now, kinds, self._here(live), unknown_s, hope)
-        return {pair: s for pair, s in times.items() if pair[1] <= most[pair[0]]}
+        limit = self._snapshot.settings.most_gpus(job.spec.uid)
+        return {pair: s for pair, s in times.items() if pair[1] <= min(limit, most[pair[0]])}
 
     def _allows(self, job: Job, kind: int) -> bool:
         """Return whether a job can run on a kind of device."""

@@ -12,7 +12,7 @@ gets CPUs first: another GPU would wait, too.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from radrm.core.records import Attempt, Instant, Job, Refusal, Role
@@ -89,16 +89,21 @@ def _left_s(job: Job, attempt: Attempt, note: Note, now: Instant) -> float:
 
 
 def deal(
-    growers: Sequence[Grower], idle: int, least_gain: float, cost_factor: float
+    growers: Sequence[Grower],
+    idle: int,
+    least_gain: float,
+    cost_factor: float,
+    spare: Mapping[int, int | None],
 ) -> dict[int, Refusal]:
     """Give `idle` GPUs to the jobs, in `Grower.workers`; return why the others get none, by id.
 
-    A job whose change would not pay gets none, and the GPUs go to the next one.
+    A job whose change would not pay gets none, and the GPUs go to the next one. `spare`: how many
+    more GPUs each user may have, by uid; None: any number.
     """
     why: dict[int, Refusal] = {}
     rest = list(growers)
     while rest:
-        _give(rest, idle, least_gain, why)
+        _give(rest, idle, least_gain, why, dict(spare))
         failed = next((each for each in rest if not _pays(each, cost_factor, why)), None)
         if failed is None:
             break
@@ -109,7 +114,13 @@ def deal(
     return why
 
 
-def _give(growers: Sequence[Grower], idle: int, least_gain: float, why: dict[int, Refusal]) -> None:
+def _give(
+    growers: Sequence[Grower],
+    idle: int,
+    least_gain: float,
+    why: dict[int, Refusal],
+    spare: dict[int, int | None],
+) -> None:
     while True:
         found: list[tuple[float, int, Grower, int]] = []
         for each in growers:
@@ -126,12 +137,23 @@ def _give(growers: Sequence[Grower], idle: int, least_gain: float, why: dict[int
                 if each.workers == each.note.workers:
                     why[each.job.id] = Refusal("idle", "no GPU is idle", None, gpus, idle)
                 continue
+            most = spare.get(each.job.spec.uid)
+            if most is not None and gpus > most:
+                if each.workers == each.note.workers:
+                    name = each.job.spec.user
+                    beyond = f"limits.gpus: {name} may have {most} more GPUs now"
+                    why[each.job.id] = Refusal("limits.gpus", beyond, None, gpus, most)
+                continue
             more_s = each.saved_s(larger) - each.saved_s(each.workers)
             found.append((more_s / gpus, -each.job.id, each, larger))
         if not found:
             return
         _, _, best, larger = max(found, key=lambda each: each[:2])
-        idle -= (larger - best.workers) * best.role.needs.gpus
+        taken = (larger - best.workers) * best.role.needs.gpus
+        idle -= taken
+        left = spare.get(best.job.spec.uid)
+        if left is not None:
+            spare[best.job.spec.uid] = left - taken
         best.workers = larger
 
 

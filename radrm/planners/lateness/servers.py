@@ -71,6 +71,7 @@ def options(
     """
     now, least = view.now, job.spec.gpus
     can = [n for n in sizes(job) or {least} if n <= least + most]
+    can = [n for n in can if n == least or view.refuse_gpus(job, n) is None]
     here = None if live is None else (live[1], len(live[0].placement.devices))
     for server in servers(view):
         ready = sorted(forecast.ready_s[uuid] for uuid in server.uuids)

@@ -25,7 +25,7 @@ from radrm.cli.settings import (
     rule_settings,
 )
 from radrm.cli.toml_text import toml_text, toml_value
-from radrm.config import Config, ConfigFile, EnergyConfig, MpsConfig, parse_config
+from radrm.config import Config, ConfigFile, EnergyConfig, LimitsConfig, MpsConfig, parse_config
 from radrm.core.words import Collocation
 from radrm.wiring import REGISTRIES, make_estimating, make_rules, make_settings
 
@@ -141,6 +141,12 @@ configs = st.builds(
     device_ids=st.sampled_from(["uuid", "index"]),
     core=some_of(core_settings()),
     mps=st.builds(MpsConfig, st.booleans()),
+    limits=st.builds(
+        LimitsConfig,
+        running_jobs=st.integers(0, 10**9),
+        requests_per_s=st.floats(0, 1e6),
+        priority_max=st.integers(-1000, 1000),
+    ),
     energy=st.builds(
         EnergyConfig,
         price=st.floats(0, 9) | st.just({"00:00": 0.1, "06:30": 0.2}),

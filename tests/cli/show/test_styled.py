@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 from rich.console import Console
@@ -84,6 +84,7 @@ def test_lines_and_bars_are_measured_without_rich() -> None:
         assert cell_width(chr(code)) == cell_len(chr(code)) == 1
 
 
+@example("00", "\u10670", 3)  # a mark that takes no column, at the cut
 @given(st.text(max_size=20).map(plain), st.text(max_size=5).map(plain), st.integers(1, 20))
 def test_a_text_is_shortened_as_rich_does(first: str, second: str, width: int) -> None:
     styled = Styled(first, "bold")

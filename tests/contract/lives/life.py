@@ -318,7 +318,8 @@ class Life:
             assert {f"job:{i}" for i in ledger.holdings} == {r.owner for r in here}
         for uuid in state.ledgers.keys() - {d.uuid for d in world.devices}:
             assert state.ledgers[uuid].holdings, "a device that is gone is not forgotten"
-        assert state.gpuless_running() <= CORE.gpuless_at_once
+        gpuless = sum(not each.placement.devices for each in state.attempts.values())
+        assert gpuless <= CORE.gpuless_at_once
 
     def every_deadline_has_its_timer(self) -> None:
         state = self.world.scheduler.state

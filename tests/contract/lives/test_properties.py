@@ -212,7 +212,7 @@ def test_an_event_costs_no_more_calls_than_it_did() -> None:
         "a submission": 260,
         "a round of readings": 480,
         "a cancel": 210,
-        "an end and the next start": 1560,
+        "an end and the next start": 1610,
         "a wake-up": 70,
         "an explanation": 190,
     }

@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -20,10 +21,12 @@ from radrm.daemon.answers.requests import Requests
 from radrm.daemon.serving.replies import encoded
 from radrm.daemon.serving.server import Request
 from radrm.daemon.serving.turns import MOST_EVENTS, Pace, finish
+from radrm.daemon.views import tables
 from radrm.daemon.views.documents import JobDocuments
 from radrm.daemon.views.expected import Foresight
 from radrm.daemon.views.globs import MAX_GLOBS, Globs
 from radrm.daemon.views.tables import Tables
+from radrm.errors import StoreError
 from radrm.host.clock import Clock
 from radrm.host.processes.controllers import Controllers
 from radrm.host.sockets import Peer
@@ -223,9 +226,14 @@ def test_a_page_costs_what_its_rows_cost(server: Server, monkeypatch: pytest.Mon
     monkeypatch.setattr(
         JobDocuments, "row", lambda self, *given: shown.append(1) or row(self, *given)
     )
+    now = 0.0
+    server.loop.tables = Tables(lambda: now)
     pages = [server.ask(uid, op="page", limit=2) for uid in range(50)]
     assert server.loop.tables.built == 1, "for all who ask"
-    assert len(shown) == 100, "rows that nobody sees are not made"
+    assert len(shown) == 2, "rows that nobody sees are not made, the others once for all"
+    now = 0.3
+    server.ask(op="page", limit=2)
+    assert len(shown) == 4, "and again a moment later"
     assert pages[0]["total"] == 3 and pages[0]["counts"] == {"RUNNING": 1, "PENDING": 501}
     server.world.read()
     server.ask(op="page", limit=2)
@@ -253,6 +261,48 @@ def test_a_long_table_is_good_for_a_second_but_not_for_him_who_has_changed_it(
     assert (page["total"], server.loop.tables.built) == (5, 2), "others a second later"
     now = 1.5
     assert server.ask(other, op="page")["total"] == 7
+
+
+def test_requests_for_one_table_gather_it_together(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tables, "_LONG", 50)
+    monkeypatch.setattr(tables, "_BATCH", 10)
+    monkeypatch.setattr(Pace, "spent", property(lambda self: True))
+    server.array(100)
+    asked = [server.begin(uid, op="page") for uid in range(5)]
+    first, *others = (work for _, work in asked)
+    for _ in range(8):
+        next(first)
+    server.world.submit(39_000)  # what is being gathered is as good as what was
+    assert [next(work) for work in others] == [None] * 4
+    first.close()  # type: ignore[attr-defined]
+    for work in others:
+        finish(work)  # type: ignore[arg-type]
+    totals = {(request.wait(0) or {})["result"]["total"] for request, _ in asked[1:]}
+    assert server.loop.tables.built == 1 and totals == {3}
+    request, work = server.begin(0, op="page", all=True)
+    next(work)
+    server.ask(0, op="hold", jobs=["1000_3"])
+    assert server.ask(0, op="page", all=True)["total"] == 6, "he sees what he has done"
+    finish(work)  # type: ignore[arg-type]
+    assert (request.wait(0) or {})["ok"] and not server.loop.tables._coming
+
+
+def test_a_table_that_cannot_be_gathered_is_an_error_for_each_who_waits(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Pace, "spent", property(lambda self: True))
+    monkeypatch.setattr(tables, "_BATCH", 10)
+    server.array(100)
+    monkeypatch.setattr(server.store, "finished", Mock(side_effect=StoreError("the disk is full")))
+    asked = [server.begin(uid, op="page", all=True) for uid in range(2)]
+    for _, work in asked:
+        next(work)
+    for request, work in asked:
+        finish(work)  # type: ignore[arg-type]
+        assert request.wait(0) == {"ok": False, "error": "the disk is full", "code": 1}
+    assert not server.loop.tables._coming
 
 
 def test_a_long_answer_comes_in_pages(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -65,6 +65,23 @@ def test_only_a_few_of_one_user_are_under_way_and_a_quick_one_passes_long_ones()
     assert late[-1].withdraw(), "nobody has begun with it"
 
 
+def test_quick_requests_that_never_end_do_not_starve_a_long_one_of_their_user() -> None:
+    class Asking(Bench):
+        def answer(self, request: Request) -> Iterator[None]:
+            if not request.line.startswith(b"again"):
+                return (yield from super().answer(request))
+            self.now += ROUND_S / 3
+            self.add("again", 1)
+
+    bench = Asking()
+    long = bench.add("long", 1, 3)
+    for _ in range(AT_ONCE):
+        bench.add("again", 1)
+    for _ in range(4):
+        bench.turns.run()
+    assert long.wait(0) is not None, bench.worked
+
+
 def test_what_was_not_begun_is_withdrawn_and_never_happens() -> None:
     bench = Bench()
     request = bench.add("order", 1)

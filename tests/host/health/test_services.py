@@ -47,6 +47,8 @@ def unit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Facts:
         "UnitFileState": "enabled",
         "Delegate": "yes",
         "KillMode": "process",
+        "Type": "notify",
+        "WatchdogUSec": "5min",
     }
 
     def say(there: bool = True, mode: str = "ok", **facts: str) -> None:
@@ -74,7 +76,7 @@ def test_a_unit_in_order(tmp_path: Path, unit: Facts) -> None:
 
 def test_no_unit(tmp_path: Path, unit: Facts) -> None:
     unit(there=False)
-    judged(services.systemd(True, 77, which, ask, tmp_path), "warn", "systemd/README.md")
+    judged(services.systemd(True, 77, which, ask, tmp_path), "warn", 'radrm)" install-service')
     judged(services.systemd(False, 77, which, ask, tmp_path), "ok", "your own")
 
 
@@ -92,6 +94,11 @@ def test_no_unit(tmp_path: Path, unit: Facts) -> None:
         ({"UnitFileState": "disabled"}, "warn", "systemctl enable radrmd.service"),
         ({"UnitFileState": "static"}, "ok", "starts at boot"),
         ({"Delegate": "no"}, "warn", "Delegate=yes"),
+        ({"NeedDaemonReload": "yes"}, "warn", "systemctl daemon-reload"),
+        ({"Type": "exec"}, "warn", "Type=exec"),
+        ({"Type": "notify-reload"}, "ok", "starts at boot"),
+        ({"WatchdogUSec": "0"}, "warn", "WatchdogSec"),
+        ({"WatchdogUSec": "infinity"}, "warn", "WatchdogSec"),
     ],
 )
 def test_a_unit_that_is_not(

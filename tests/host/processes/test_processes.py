@@ -200,6 +200,17 @@ while time.monotonic() < end:
             os.killpg(bomb.pid, signal.SIGKILL)
 
 
+def test_a_look_finds_what_began_during_it(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where other processes got newer pids since then."""
+    begun = run(SLEEP, token=TOKEN)
+    wait_until(lambda: attempt_processes(TOKEN, None) == {begun.pid})
+    given = [begun.pid - 1, begun.pid + 30]
+    monkeypatch.setattr(proc, "_newest_pid", lambda: given.pop(0) if given[1:] else given[0])
+    listed = [name for name in os.listdir("/proc") if name != str(begun.pid)]
+    monkeypatch.setattr(proc.os, "listdir", lambda folder: listed)
+    assert attempt_processes(TOKEN, None) == {begun.pid}
+
+
 def group_of(leader: int) -> set[int]:
     """The living processes of a group; stopped for that, so that none can hide."""
     with contextlib.suppress(ProcessLookupError):

@@ -5,6 +5,7 @@ The files, in the order in which they may import one another:
     safe_order  an order's answers, safe for a sorted queue
     line        jobs sorted by the order
     ranked      the same, by the ranks of their users first
+    places      the first jobs of a line, so many as there are places
     by_due      a line in two parts: jobs with a due time, and the others
     waiting     the two lines, and the jobs that stand aside
     arrays      the elements of an array that may be in a line

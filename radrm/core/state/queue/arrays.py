@@ -8,7 +8,7 @@ others stand aside here. So a limited array of any length costs an event no more
 job, and jobs behind it pass.
 
 Invariants:
-- `_next` is the head of `_ready`, one element per free place. No other element is in the queue.
+- The first elements of `_ready`, one per free place, are next. No other element is in the queue.
 - Elements that are held, paused, being estimated or waiting for other jobs take no place.
 - If more elements are live than there are places (after a requeue, say), none is next.
 
@@ -22,7 +22,7 @@ live elements are put first (`core/adoption.py`).
 from __future__ import annotations
 
 from radrm.core.records import Job
-from radrm.core.state.queue.line import WaitingQueue
+from radrm.core.state.queue.places import Places
 from radrm.core.state.queue.waiting import OrderKey
 
 
@@ -34,9 +34,7 @@ class Array:
         self.unfinished: set[int] = set()
         self._live: set[int] = set()
         self._order_key = order_key
-        self._ready = WaitingQueue()
-        self._next: set[int] = set()
-        """The elements in the queue: the first ones of `_ready`, one per free place."""
+        self._ready = Places()
 
     def put(self, job: Job, eligible: bool) -> tuple[list[int], list[int]]:
         """Take in an element's changed record. Returns the ids that leave and enter the queue.
@@ -45,27 +43,13 @@ class Array:
         """
         (self.unfinished.discard if job.state.final else self.unfinished.add)(job.id)
         (self._live.add if job.state.live else self._live.discard)(job.id)
-        left = [job.id]
-        entered: list[int] = []
-        self._next.discard(job.id)
         self._ready.discard(job.id)
-        if eligible:
-            self._ready.put(job, self._order_key(job))
-            if (self._ready.position(job.id) or 0) < len(self._next):
-                self._next.add(job.id)
-                entered.append(job.id)
-        places = len(self._ready) if self.at_once is None else self.at_once - len(self._live)
-        while len(self._next) > max(0, places):
-            last = self._ready.at(len(self._next) - 1)
-            self._next.discard(last)
-            left.append(last)
-        while len(self._next) < min(places, len(self._ready)):
-            following = self._ready.at(len(self._next))
-            self._next.add(following)
-            entered.append(following)
+        mine = [job.id] if eligible and self._ready.put(job, self._order_key(job)) else []
+        free = None if self.at_once is None else self.at_once - len(self._live)
+        left, entered = self._ready.fill(free)
         # The changed element may have entered as the last one, and left again.
-        return left, [i for i in entered if i in self._next]
+        return [job.id, *left], [i for i in (*mine, *entered) if i not in left]
 
     def stands_aside(self, job_id: int) -> bool:
         """Return whether only the array's limit keeps an element out of the queue."""
-        return job_id in self._ready and job_id not in self._next
+        return self._ready.stands_aside(job_id)

@@ -11,7 +11,7 @@ from radrm.core.records import Job
 Key: TypeAlias = "tuple[Any, ...]"
 """`(not recovering, -priority, the order's key, id, spec)`. Ids differ, so nothing behind them is
 compared."""
-ID, SPEC = -2, -1
+ORDER_KEY, ID, SPEC = 2, -2, -1
 """The places in a key."""
 
 

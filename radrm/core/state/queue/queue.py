@@ -28,7 +28,7 @@ class JobQueue:
         ranks: Ranks,
     ) -> None:
         self.order = order
-        self.lines = Lines(order.key, ranks if order.ranks else None)
+        self.lines = Lines(jobs, order.key, ranks if order.ranks else None)
         self.arrays: dict[int, Array] = {}
         """Arrays with unfinished elements, by the id of the array."""
         self._ranks = ranks

@@ -12,12 +12,16 @@ Whether a job stands aside depends only on its *need* (roles, size class of memo
 nodes lack) and on the devices in service. So the verdict is made once for each need, when its
 first job comes, and again when devices come, go or change service.
 
+A user with a limit (`state/users.py`) has places in the lines, for each number of GPUs apart: so
+many jobs as could start at once. The user's other jobs stand aside until there is room.
+
 Invariants:
-- A job is in exactly one of `gpu`, `gpuless` and `aside`; one in `gpu` is also in its user's line
-  (`of_user`, for turns on MPS servers). A job that is held, paused, being estimated or waiting
-  for other jobs is in none of them; `State` ensures that.
+- A job is in exactly one of `gpu`, `gpuless` and `aside`, or has no place; one in `gpu` is also in
+  its user's line (`of_user`, for turns on MPS servers). A job that is held, paused, being estimated
+  or waiting for other jobs is in none of them; `State` ensures that.
 - All jobs of one need are on the same side.
-- An event costs the logarithm of the queue's length; a change of the devices costs the needs.
+- An event costs the logarithm of the queue's length; a change of the devices costs the needs; a
+  start or an end of a user with a limit costs the numbers of GPUs for which the user's jobs ask.
 
 What may interleave: an order may return another key for a job at each call. So the key of a
 job is kept until the job's record changes, or until the time that the order has named.
@@ -28,13 +32,14 @@ What a restart sees: nothing of this is stored. The lines follow from the record
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Collection, Hashable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
 from radrm.core.records import Job, Refusal
 from radrm.core.state.queue.by_due import ByDue
-from radrm.core.state.queue.line import ID, Key, WaitingQueue
+from radrm.core.state.queue.line import ID, ORDER_KEY, Key, WaitingQueue
+from radrm.core.state.queue.places import Places
 from radrm.core.state.queue.ranked import RankedQueue, RankOf
 
 Line: TypeAlias = WaitingQueue | RankedQueue
@@ -71,8 +76,11 @@ class Lines:
     once for all jobs of the same need.
     """
 
-    def __init__(self, order_key: OrderKey, rank_of: RankOf | None = None) -> None:
-        """`rank_of` returns a user's rank; None: users do not matter."""
+    def __init__(
+        self, jobs: Mapping[int, Job], order_key: OrderKey, rank_of: RankOf | None = None
+    ) -> None:
+        """`jobs` has the record of each job. `rank_of` returns a user's rank; None: users do not
+        matter."""
         self.gpu = _line(rank_of)
         self.gpuless = _line(rank_of)
         self.aside = WaitingQueue()
@@ -81,6 +89,9 @@ class Lines:
         self.judge: Callable[[Job], Aside | None] = lambda job: None
         self.never_on_nodes: Callable[[Job], str | None] = lambda job: None
         """Returns why the nodes can never give a job its CPUs and host memory."""
+        self.room: Callable[[int, int], int | None] | None = None
+        """Returns how many jobs of so many GPUs a user may start now, None for any number. None: no
+        user has a limit."""
         self.sizes: tuple[int, ...] = ()
         """Sizes of the known devices in MiB, ascending. Needs between two neighbours are alike."""
         self._rank_of = rank_of
@@ -89,6 +100,11 @@ class Lines:
         self._alike: dict[Hashable, _Alike] = {}
         self._need_of: dict[int, Hashable] = {}
         self._uid_of: dict[int, int] = {}
+        self._jobs = jobs
+        self._places: dict[int, dict[int, Places]] = {}
+        """By uid and number of GPUs: the jobs of users with a limit that do not stand aside."""
+        self._class_of: dict[int, tuple[int, int]] = {}
+        """The uid and the number of GPUs of each of these jobs."""
 
     @property
     def lines(self) -> tuple[Line, Line]:
@@ -101,7 +117,7 @@ class Lines:
 
     def put(self, job: Job) -> None:
         """Put a job into its line, or aside."""
-        self.discard(job.id)
+        freed = self._remove(job.id)
         need = self._need(job)
         alike = self._alike.get(need)
         if alike is None:
@@ -112,30 +128,97 @@ class Lines:
         key = self._order_key(job)
         if alike.aside is not None:
             self.aside.put(job, key)
-            return
-        alike.line.put(job, key)
-        if alike.line is self.gpu:
-            self._line_of_user(job.spec.uid).put(job, key)
-            if self._by_due is not None:
-                self._by_due.put(job, key)
+        else:
+            self._enter(job, key)
+        if freed is not None:
+            self._fill(*freed)
 
     def discard(self, job_id: int) -> None:
         """Remove a job from its line, or from those aside."""
+        freed = self._remove(job_id)
+        if freed is not None:
+            self._fill(*freed)
+
+    def _remove(self, job_id: int) -> tuple[int, int] | None:
+        """Remove a job. Returns whose places, and for how many GPUs, it was in, if in any."""
         need = self._need_of.pop(job_id, None)
         if need is None:
-            return
+            return None
         alike = self._alike[need]
         alike.members.discard(job_id)
         if not alike.members:
             del self._alike[need]
         self.aside.discard(job_id)
-        alike.line.discard(job_id)
+        self._leave(alike.line, job_id)
+        del self._uid_of[job_id]
+        freed = self._class_of.pop(job_id, None)
+        if freed is not None:
+            self._places[freed[0]][freed[1]].discard(job_id)
+        return freed
+
+    def _enter(self, job: Job, key: Key) -> None:
+        """Put a job that does not stand aside into its line, if its user has a place for it."""
+        uid, gpus = job.spec.uid, job.gpus
+        if self.room is None or self.room(uid, gpus) is None:
+            self._join(job, key)
+            return
+        self._class_of[job.id] = uid, gpus
+        if self._places.setdefault(uid, {}).setdefault(gpus, Places()).put(job, key):
+            self._join(job, key)
+        self._fill(uid, gpus)
+
+    def _fill(self, uid: int, gpus: int) -> None:
+        """Let so many jobs of a user into the line as could start at once."""
+        places = self._places.get(uid, {}).get(gpus)
+        if places is None or self.room is None:
+            return
+        self._exchange(places, *places.fill(self.room(uid, gpus)))
+        if not len(places):
+            del self._places[uid][gpus]
+            if not self._places[uid]:
+                del self._places[uid]
+
+    def _exchange(self, places: Places, left: list[int], entered: list[int]) -> None:
+        """Put those who have got a place into their line, and remove those who have lost one."""
+        for job_id in left:
+            self._leave(self.line_of_job(self._jobs[job_id]), job_id)
+        for job_id in entered:
+            key = places.key_of(job_id)
+            assert key is not None
+            self._join(self._jobs[job_id], key[ORDER_KEY])
+
+    def _join(self, job: Job, key: Key) -> None:
+        """Put a job into its line."""
+        line = self.line_of_job(job)
+        line.put(job, key)
+        if line is self.gpu:
+            self._line_of_user(job.spec.uid).put(job, key)
+            if self._by_due is not None:
+                self._by_due.put(job, key)
+
+    def _leave(self, line: Line, job_id: int) -> None:
+        """Remove a job from its line, if it is there."""
+        line.discard(job_id)
         if self._by_due is not None:
             self._by_due.discard(job_id)
-        uid = self._uid_of.pop(job_id)
+        uid = self._uid_of[job_id]
         if uid in self.of_user:
             self.of_user[uid].discard(job_id)
             self._drop_empty(uid)
+
+    def use_changed(self, uid: int) -> None:
+        """Give a user's places on after a change of what the user runs."""
+        for gpus in list(self._places.get(uid, ())):
+            self._fill(uid, gpus)
+
+    def next_of_user(self, job: Job) -> int | None:
+        """Return the first job of this one's user and number of GPUs, which has or gets the place
+        that this one lacks; None if this one lacks none."""
+        where = self._class_of.get(job.id)
+        if where is None:
+            return None
+        places = self._places[where[0]][where[1]]
+        return places.first() if places.stands_aside(job.id) else None
 
     def precedes(self, job_id: int, other_id: int) -> bool:
         """Return whether a job in a line is served before one in the same or the other line."""
@@ -215,6 +298,8 @@ class Lines:
     def _move(self, alike: _Alike, into_line: bool) -> None:
         """Move the jobs of one need into their line, or aside, with their old keys."""
         line, job_ids = alike.line, alike.members
+        if self.room is not None:
+            self._move_limited(alike, into_line)
         source, target = (self.aside, line) if into_line else (line, self.aside)
         keys = source.take(job_ids)
         target.add(keys)
@@ -222,12 +307,39 @@ class Lines:
         if line is not self.gpu:
             return
         self._by_due = None  # made again when it is asked for
-        for uid in {uid_of[job_id] for job_id in job_ids}:
+        for uid in {uid_of[key[ID]] for key in keys}:
             if into_line:
                 self._line_of_user(uid).add([key for key in keys if uid_of[key[ID]] == uid])
             else:
                 self.of_user[uid].take(job_ids)
                 self._drop_empty(uid)
+
+    def _move_limited(self, alike: _Alike, into_line: bool) -> None:
+        """Move the jobs of users with limits, for which only those with a place are in the line."""
+        assert self.room is not None
+        gpus, of_user = self._jobs[next(iter(alike.members))].gpus, self._of_users(alike.members)
+        for uid, job_ids in of_user.items():
+            if self.room(uid, gpus) is None:
+                continue
+            if into_line:
+                self._class_of.update(dict.fromkeys(job_ids, (uid, gpus)))
+                places = self._places.setdefault(uid, {}).setdefault(gpus, Places())
+                self._exchange(places, *places.add(self.aside.take(job_ids)))
+            else:
+                for job_id in job_ids:
+                    del self._class_of[job_id]
+                places = self._places[uid][gpus]
+                left, keys = places.take(job_ids)
+                self._exchange(places, left, [])
+                self.aside.add(keys)
+            self._fill(uid, gpus)
+
+    def _of_users(self, job_ids: Collection[int]) -> dict[int, set[int]]:
+        """Return these jobs by their users."""
+        found: dict[int, set[int]] = {}
+        for job_id in job_ids:
+            found.setdefault(self._uid_of[job_id], set()).add(job_id)
+        return found
 
     def _line_of_user(self, uid: int) -> WaitingQueue:
         return self.of_user.setdefault(uid, WaitingQueue())

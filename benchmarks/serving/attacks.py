@@ -1,6 +1,6 @@
 """Measure the effect of attacks on the daemon: answer times for other users, and memory.
 
-    sudo .venv/bin/python -m benchmarks.attacks [JOBS [ELEMENTS]]
+    sudo .venv/bin/python -m benchmarks.serving.attacks [JOBS [ELEMENTS]]
 
 Needs root, to connect as several users. Each attack lasts some seconds; meanwhile another user
 continuously asks for a page of `status`. It is not part of `make bench`, because it takes minutes
@@ -373,7 +373,7 @@ def _on_disk(home: DaemonHome) -> int:
 
 def main() -> int:
     if os.geteuid() != 0:
-        print("benchmarks.attacks needs root, to connect as several users", file=sys.stderr)
+        print("benchmarks.serving.attacks needs root, to connect as several users", file=sys.stderr)
         return 2
     rows = measure(*map(int, sys.argv[1:]))
     Console(width=160).print(table(rows))

@@ -1,0 +1,77 @@
+"""`radrm install-service`: make the daemon a service of systemd."""
+
+from __future__ import annotations
+
+import os
+from typing import Annotated
+
+import typer
+
+import radrm
+from radrm.cli.service import DryRun, Root, be_root, install_lines, one_line, show, shown_source
+from radrm.errors import Refused
+from radrm.host.service.code import code_of, fault_of, script
+from radrm.host.service.files import State, difference, files_of
+from radrm.host.service.ownership import Ownership
+from radrm.host.service.steps import (
+    code_refusal,
+    install_commands,
+    run_all,
+    site,
+    states_of,
+    write,
+)
+
+
+def install_service(
+    dry_run: DryRun = False,
+    no_start: Annotated[
+        bool, typer.Option("--no-start", help="Start the daemon at the next boot, not now.")
+    ] = False,
+    replace: Annotated[
+        bool, typer.Option("--replace", help="Overwrite files that were changed by hand.")
+    ] = False,
+    root: Root = None,
+) -> None:
+    """Make the daemon a service of systemd.
+
+    The service is for all users of this server. The command shows its steps, then takes them:
+    a unit, radrm's folders, and a link to radrm in /usr/local/bin. A second run changes nothing.
+    It refuses code that others than root can change, because the service runs it as root.
+
+    \b
+    Examples:
+      sudo "$(command -v radrm)" install-service
+      radrm install-service --dry-run
+    """
+    where = site(root)
+    be_root(dry_run)
+    radrmd = script()
+    with one_line("cannot look at"):
+        states = states_of(files_of(radrmd), where)
+        commands = install_commands(where, not no_start)
+        show(install_lines(states, commands, where))
+        edited = [file for file, state in states if state is State.EDITED]
+        for file in edited:
+            show(difference(file, where.root))
+        ownership = Ownership()
+        fault = fault_of(code_of(radrmd), ownership)
+    if fault is not None:
+        raise code_refusal(fault, shown_source(os.path.dirname(radrm.__file__)))
+    if edited and not replace:
+        raise Refused(
+            f"{edited[0].path} is not as radrm writes it (see above), and nothing is done; put "
+            "your changes into: sudo systemctl edit radrmd; then overwrite it: --replace"
+        )
+    if dry_run:
+        return
+    for file, state in states:
+        if state is not State.SAME:
+            with one_line(f"cannot write {file.path}: at"):
+                write(file, where, ownership)
+    run_all(commands)
+    if where.offline or no_start:
+        return
+    show(["radrm serves this machine and starts at boot; check it: radrm doctor"])
+    if states[0][1] not in (State.NEW, State.SAME):
+        show(["To use the new unit: sudo systemctl restart radrmd; running jobs go on"])

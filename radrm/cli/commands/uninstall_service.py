@@ -1,0 +1,42 @@
+"""`radrm uninstall-service`: remove what `radrm install-service` has installed."""
+
+from __future__ import annotations
+
+from radrm.cli.service import DryRun, Root, be_root, one_line, removal_lines, show
+from radrm.host.service.code import script
+from radrm.host.service.files import UNIT_PATH, State, files_of
+from radrm.host.service.steps import remove, run_all, site, states_of, uninstall_commands
+
+_KEPT = (
+    "Running jobs go on. Kept are /var/lib/radrm (the queue, checkpoints) and /etc/radrm.",
+    "To remove them, once no job runs: sudo rm -r /var/lib/radrm /run/radrm /etc/radrm",
+)
+
+
+def uninstall_service(dry_run: DryRun = False, root: Root = None) -> None:
+    """Stop the service and remove its files; jobs stay.
+
+    The command shows its steps, then takes them. The jobs' data and the configuration stay, and
+    so does a file that was changed by hand.
+
+    \b
+    Example:
+      sudo radrm uninstall-service
+    """
+    where = site(root)
+    be_root(dry_run)
+    with one_line("cannot look at"):
+        states = states_of(files_of(script()), where)
+    before, after = uninstall_commands(states, where)
+    show(removal_lines(states, before, after, where))
+    if dry_run:
+        return
+    run_all(before)
+    for file, _ in states:
+        with one_line(f"cannot remove {file.path}: at"):
+            remove(file, where)
+    run_all(after)
+    if states[0][1] is State.EDITED:
+        by_hand = f"sudo systemctl disable --now radrmd && sudo rm {UNIT_PATH}"
+        show([f"{UNIT_PATH} is not as radrm writes it, and stays. To remove it: {by_hand}"])
+    show(_KEPT)

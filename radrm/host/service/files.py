@@ -1,0 +1,139 @@
+"""The files of the service: rendered, marked as ours, and compared with what is there.
+
+A file's first line is a mark with the digest of the rest. So a file that is ours and unchanged can
+be replaced or removed, and one that an administrator has edited is never lost.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import stat
+from dataclasses import dataclass
+from difflib import unified_diff
+from enum import Enum
+from pathlib import Path
+
+from radrm.errors import Refused
+
+UNIT = "radrmd.service"
+UNIT_PATH = f"/etc/systemd/system/{UNIT}"
+TMPFILES_PATH = "/etc/tmpfiles.d/radrm.conf"
+COMMAND_PATH = "/usr/local/bin/radrm"
+_ON_EVERY_PATH = ("/usr/local/bin", "/usr/bin", "/bin")
+_TEMPLATES = Path(__file__).parent / "templates"
+_LARGEST = 1 << 20
+_MARK = "# Written by radrm install-service. To change it: sudo systemctl edit radrmd. sha256:"
+_MARKED = re.compile(re.escape(_MARK) + r"([0-9a-f]{64})\n")
+_EARLIER = frozenset({"232211cd6f52dfa07c3f650ec588eeed120191b4a7d3fe692f46645082bb54cc"})
+"""Digests of units without a mark: that of release 0.1.0, which was copied by hand."""
+
+
+class State(str, Enum):
+    """What is at a path, compared with what this release writes there."""
+
+    NEW = "new"
+    SAME = "same"
+    OLDER = "older"
+    """Ours and unchanged, of another release or another place."""
+    EDITED = "edited"
+    """Not ours, or changed since we wrote it."""
+
+
+@dataclass(frozen=True, slots=True)
+class File:
+    """A file or link that belongs to the service. Of `text` and `leads_to`, one is given."""
+
+    path: str
+    text: str | None = None
+    leads_to: str | None = None
+
+
+def files_of(radrmd: str) -> tuple[File, ...]:
+    """The files for the service that starts the script `radrmd`. Its folder becomes reachable as
+    `radrm` on every PATH, unless it is there already."""
+    found = [
+        File(UNIT_PATH, text=unit(radrmd)),
+        File(TMPFILES_PATH, text=_marked((_TEMPLATES / "radrm.conf").read_text())),
+    ]
+    folder = os.path.dirname(radrmd)
+    if folder not in _ON_EVERY_PATH:
+        found.append(File(COMMAND_PATH, leads_to=f"{folder}/radrm"))
+    return tuple(found)
+
+
+def unit(radrmd: str) -> str:
+    """The unit that starts the script `radrmd`, an absolute path without odd characters."""
+    return _marked((_TEMPLATES / UNIT).read_text().replace("@RADRMD@", radrmd))
+
+
+def _marked(text: str) -> str:
+    return f"{_MARK}{_digest(text)}\n{text}"
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode("utf-8", "surrogateescape")).hexdigest()
+
+
+# ------------------------------------------------------------------ what is there
+
+
+def state_of(file: File, root: str = "/") -> State:
+    """What is at the file's path below `root`. Raises OSError."""
+    now = current(under(root, file.path))
+    if now is None:
+        return State.NEW
+    if (now.text, now.leads_to) == (file.text, file.leads_to):
+        return State.SAME
+    # A link that leads elsewhere has no mark: nothing proves that it is ours.
+    return State.OLDER if now.text is not None and is_unchanged(now.text) else State.EDITED
+
+
+def current(path: str) -> File | None:
+    """What is at `path`: a text or a link; None for nothing. Raises OSError, and `Refused` for
+    anything else."""
+    try:
+        found = os.lstat(path)
+    except FileNotFoundError:
+        return None
+    if stat.S_ISLNK(found.st_mode):
+        return File(path, leads_to=os.readlink(path))
+    if not stat.S_ISREG(found.st_mode) or found.st_size > _LARGEST:
+        raise Refused(f"{path} is no file that radrm knows; move it away")
+    with open(path, "rb", opener=_no_link) as file:
+        return File(path, text=file.read(_LARGEST).decode("utf-8", "surrogateescape"))
+
+
+def _no_link(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_NOFOLLOW | os.O_CLOEXEC)
+
+
+def is_unchanged(text: str) -> bool:
+    """True for a text that radrm has written and nobody has changed."""
+    mark = _MARKED.match(text)
+    if mark is None:
+        return _digest(text) in _EARLIER
+    return _digest(text[mark.end() :]) == mark[1]
+
+
+def under(root: str, path: str) -> str:
+    """The place of an absolute path in the system whose files are below `root`."""
+    return os.path.join(root, path.lstrip("/"))
+
+
+def difference(file: File, root: str) -> list[str]:
+    """The lines of a diff from what is there to what this release writes."""
+    path = under(root, file.path)
+    now = current(path)
+    old = [] if now is None else _lines(now)
+    return [
+        line.rstrip("\n")
+        for line in unified_diff(old, _lines(file), f"{path} (now)", f"{path} (this release)", n=1)
+    ]
+
+
+def _lines(file: File) -> list[str]:
+    if file.text is None:
+        return [f"a link to {file.leads_to}\n"]
+    return file.text.splitlines(keepends=True)

@@ -1,0 +1,166 @@
+"""Install and uninstall the service: which files are written or removed, which commands run.
+
+Each step can be repeated, and a second run completes one that was cut off.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+import subprocess
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+from radrm.errors import Refused
+from radrm.host.service.files import TMPFILES_PATH, UNIT, UNIT_PATH, File, State, state_of, under
+from radrm.host.service.ownership import Fault, Ownership
+from radrm.host.storage.files import fsync_folder, write_durably
+
+BOOTED = "/run/systemd/system"
+"""This folder is there if systemd is process 1."""
+_LIMIT_S = 900.0
+"""Real seconds for one command: a start re-adopts running jobs before it is ready."""
+
+Command = list[str]
+Run = Callable[[Sequence[str]], int]
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """The system whose files are below `root`. If `offline`, it does not run now."""
+
+    root: str = "/"
+    offline: bool = False
+
+    def systemctl(self, *words: str) -> Command:
+        return ["systemctl", *([f"--root={self.root}"] if self.offline else []), *words]
+
+
+def site(root: str | None, booted: str = BOOTED) -> Site:
+    """The site that a command line names. Raises `Refused` without systemd, or for no folder."""
+    if root is None:
+        if not os.path.isdir(booted):
+            raise Refused(
+                f"this machine does not run systemd ({booted} does not exist); let its service "
+                "manager start: radrm daemon; or write the files of an image: --root DIR"
+            )
+        return Site()
+    if not os.path.isdir(root):
+        raise Refused(f"--root={root} is not a folder; give the top folder of a system's files")
+    return Site(os.path.realpath(root), offline=True)
+
+
+def states_of(files: Iterable[File], where: Site) -> list[tuple[File, State]]:
+    """The files, and what is there now. Raises OSError."""
+    return [(file, state_of(file, where.root)) for file in files]
+
+
+def command_text(command: Sequence[str]) -> str:
+    return " ".join(map(shlex.quote, command))
+
+
+# ------------------------------------------------------------------ install
+
+
+def code_refusal(fault: Fault, source: str) -> Refused:
+    """Why a service of this code would give root's rights away. `source`: what pip can install."""
+    if fault.mode_only:
+        step = f"sudo chmod go-w {shlex.quote(fault.path)}"
+    else:
+        step = (
+            "install radrm as root: sudo python3 -m venv /opt/radrm && "
+            f"sudo /opt/radrm/bin/pip install {shlex.quote(source)} && "
+            "sudo /opt/radrm/bin/radrm install-service"
+        )
+    return Refused(f"{fault.path}: {fault.why}, and the service would run it as root; {step}")
+
+
+def install_commands(where: Site, start: bool) -> list[Command]:
+    """What runs after the files are written."""
+    if where.offline:
+        return [where.systemctl("enable", UNIT)]
+    return [
+        ["systemd-tmpfiles", "--create", TMPFILES_PATH],
+        where.systemctl("daemon-reload"),
+        where.systemctl("enable", *(["--now"] if start else []), UNIT),
+    ]
+
+
+def write(file: File, where: Site, ownership: Ownership) -> None:
+    """Write one file or link over what is there. Raises OSError, and `Refused` for a folder that
+    others can change, or that leads out of the root."""
+    path = under(where.root, file.path)
+    folder = os.path.dirname(path)
+    fault = ownership.way(folder)
+    if fault is not None:
+        raise Refused(
+            f"{path} is not written: {fault.path}: {fault.why}; correct its owner and mode first"
+        )
+    if os.path.commonpath([os.path.realpath(folder), where.root]) != where.root:
+        raise Refused(f"{folder} leads out of {where.root}, so nothing is written there")
+    os.makedirs(folder, 0o755, exist_ok=True)
+    if file.text is not None:
+        write_durably(path, file.text.encode(), 0o644)
+    elif file.leads_to is not None:
+        if os.path.lexists(path):
+            os.unlink(path)
+        os.symlink(file.leads_to, path)
+        fsync_folder(folder)
+
+
+# ------------------------------------------------------------------ uninstall
+
+
+def uninstall_commands(
+    states: Iterable[tuple[File, State]], where: Site
+) -> tuple[list[Command], list[Command]]:
+    """What runs before the files are removed, and after. Nothing if there is no unit of ours."""
+    if not any(file.path == UNIT_PATH and is_ours(state) for file, state in states):
+        return [], []
+    if where.offline:
+        return [where.systemctl("disable", UNIT)], []
+    return [where.systemctl("disable", "--now", UNIT)], [where.systemctl("daemon-reload")]
+
+
+def is_ours(state: State) -> bool:
+    """True for a file that may be removed."""
+    return state in (State.SAME, State.OLDER)
+
+
+def remove(file: File, where: Site) -> None:
+    """Remove one file, unless it has been edited meanwhile. Raises OSError."""
+    if is_ours(state_of(file, where.root)):
+        path = under(where.root, file.path)
+        os.unlink(path)
+        fsync_folder(os.path.dirname(path))
+
+
+# ------------------------------------------------------------------ commands
+
+
+def run(command: Sequence[str]) -> int:
+    """Run a command, which prints for itself, and return its exit code. Raises `Refused` if it is
+    not there or does not end."""
+    program = shutil.which(command[0])
+    if program is None:
+        raise Refused(f"{command[0]} is not on PATH; run it yourself: {command_text(command)}")
+    try:
+        done = subprocess.run(
+            [program, *command[1:]], stdin=subprocess.DEVNULL, timeout=_LIMIT_S, check=False
+        )
+    except subprocess.TimeoutExpired:
+        late = f"{command_text(command)} did not end within {_LIMIT_S:.0f} s"
+        raise Refused(f"{late}; see why: journalctl -u {UNIT} -n 50") from None
+    return done.returncode
+
+
+def run_all(commands: Iterable[Sequence[str]], run: Run = run) -> None:
+    """Run commands in their order. Raises `Refused` for the first that fails."""
+    for command in commands:
+        code = run(command)
+        if code != 0:
+            raise Refused(
+                f"{command_text(command)} failed with exit code {code}; see why: journalctl -u "
+                f"{UNIT} -n 50; then run this command again"
+            )

@@ -1,0 +1,133 @@
+"""The soak finds what it promises to find: each defect is made by hand and must be told."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from tests.reliability.soak import verdict
+from tests.reliability.soak.jobs import KINDS, PROBE
+from tests.reliability.soak.ledger import Acknowledged, Ended, Line
+from tests.reliability.soak.samples import Sample
+
+ACKNOWLEDGED = {"T1": Acknowledged("T1", "quick", 1.0)}
+ENDED = Ended(1, "T1", "COMPLETED", None, {1: "completed"})
+LINES = [Line("begun", 1, 1, 2.0, "T1"), Line("ended", 1, 1, 3.0, "T1")]
+SAMPLE = Sample(
+    at_s=0.0,
+    life=1,
+    rss_kib=50_000,
+    descriptors=20,
+    threads=8,
+    store_kib=200,
+    home_kib=10,
+    attempts=0,
+    running=0,
+    waiting=0,
+    submitted=0,
+    ended=0,
+    load=0.0,
+)
+
+
+def test_a_job_that_was_run_once_is_no_finding() -> None:
+    assert verdict.lost(ACKNOWLEDGED, [ENDED], LINES, ()) == []
+    assert verdict.doubled([ENDED], LINES) == []
+
+
+@pytest.mark.parametrize(
+    ("ended", "lines", "why"),
+    [
+        ([], LINES, "0 of its 1 jobs"),
+        ([replace(ENDED, state="FAILED", reason="it broke")], LINES, "it broke"),
+        ([replace(ENDED, state="CANCELLED")], LINES, "is CANCELLED"),
+        ([ENDED], LINES[:1], "never ended"),
+    ],
+)
+def test_what_is_lost(ended: list[Ended], lines: list[Line], why: str) -> None:
+    (finding,) = verdict.lost(ACKNOWLEDGED, ended, lines, ())
+    assert finding.startswith("lost") and why in finding
+
+
+def test_a_cancelled_job_may_be_cancelled() -> None:
+    cancelled = replace(ENDED, state="CANCELLED")
+    assert verdict.lost(ACKNOWLEDGED, [cancelled], LINES, {1}) == []
+
+
+def test_an_element_of_an_array_is_missed() -> None:
+    array = {"T1": Acknowledged("T1", "array", 1.0)}
+    four = [replace(ENDED, id=i) for i in range(1, 5)]
+    ended = [Line("ended", i, 1, 3.0, "T1") for i in range(1, 5)]
+    (finding,) = verdict.lost(array, four, ended, ())
+    assert "4 of its 5 jobs" in finding
+
+
+@pytest.mark.parametrize(
+    ("ended", "lines", "why"),
+    [
+        (ENDED, [*LINES, Line("begun", 1, 1, 4.0, "T1")], "attempt 1 of job 1 began 2 times"),
+        (
+            replace(ENDED, outcomes={1: "lost", 2: "completed"}),
+            [*LINES, Line("doubled", 1, 2, 2.5, "T1")],
+            "beside another one",
+        ),
+        (replace(ENDED, outcomes={1: "completed", 2: "completed"}), LINES, "completed in attempts"),
+        (ENDED, [*LINES, Line("begun", 1, 2, 4.0, "T1")], "that the store lacks"),
+    ],
+)
+def test_what_is_doubled(ended: Ended, lines: list[Line], why: str) -> None:
+    (finding,) = verdict.doubled([ended], lines)
+    assert finding.startswith("doubled") and why in finding
+
+
+def test_what_is_orphaned() -> None:
+    found = verdict.orphaned(
+        ["42 sleep"], ["/g"], ["/a/1"], ["{}"], {"GPU-0": (5, 9), "GPU-1": (5, 5)}
+    )
+    assert len(found) == 5 and found[-1] == "orphaned: 4 MiB of GPU-0"
+
+
+def lives(*rss: int) -> list[Sample]:
+    return [replace(SAMPLE, rss_kib=kib) for kib in rss]
+
+
+def test_memory_that_grows_is_found_and_memory_that_settles_is_not() -> None:
+    (finding,) = verdict.growth(lives(*range(50_000, 95_000, 5_000)), None)
+    assert "daemon 1 holds" in finding
+    assert verdict.growth(lives(40_000, 50_000, 60_000, *[62_000] * 6), None) == []
+
+
+@pytest.mark.parametrize(
+    "more", [{"descriptors": 30}, {"threads": 20}, {"ended": 1000, "store_kib": 40_000}]
+)
+def test_what_the_idle_daemon_keeps(more: dict[str, int]) -> None:
+    assert verdict.growth([], (SAMPLE, SAMPLE)) == []
+    assert len(verdict.growth([], (SAMPLE, replace(SAMPLE, **more)))) == 1
+
+
+def test_latency_that_drifts() -> None:
+    assert verdict.drift({"ping": ([0.01] * 9, [0.04] * 9)}) == []
+    assert len(verdict.drift({"ping": ([0.01] * 9, [0.09] * 9)})) == 1
+    assert len(verdict.drift({"ping": ([], [0.09])})) == 1
+    busier = {"machine": ([0.002] * 9, [0.004] * 9)}
+    assert verdict.drift({"ping": ([0.02] * 9, [0.12] * 9), **busier}) == []
+    assert len(verdict.drift({"ping": ([0.02] * 9, [0.14] * 9), **busier})) == 1
+
+
+def test_only_what_a_fault_touches_does_not_count() -> None:
+    asked = [(1.0, "ping", 0.1), (5.0, "ping", 2.0), (8.0, "ping", None), (20.0, "ping", None)]
+    assert verdict.calm(asked, [(6.0, 9.0)]) == [asked[0], asked[3]]
+    assert verdict.unanswered(asked[3:]) == ["unanswered: ping at 20"]
+    assert verdict.split(asked, 2.0, 5.0) == {"ping": ([0.1], [2.0])}
+
+
+def test_what_was_never_tried_proves_nothing() -> None:
+    kinds = [kind.name for kind in KINDS]
+    assert verdict.untried([*kinds, PROBE], 5, {"a fault": 1}) == []
+    found = verdict.untried(kinds, 0, {"a fault": 0})
+    assert found == [
+        "untried: a fault",
+        "untried: no job has ended",
+        f"untried: no job of kind {PROBE!r}",
+    ]

@@ -1,0 +1,24 @@
+"""Write systemd/: copies of what `radrm install-service` installs, for radrm in /opt/radrm.
+
+python -m tools.units
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from radrm.host.service.files import files_of
+
+RADRMD = "/opt/radrm/bin/radrmd"
+FOLDER = Path(__file__).parents[1] / "systemd"
+
+
+def copies() -> dict[str, str]:
+    """The text of each file in systemd/ that is a copy, by its name."""
+    files = files_of(RADRMD)
+    return {Path(file.path).name: file.text for file in files if file.text is not None}
+
+
+if __name__ == "__main__":
+    for name, text in copies().items():
+        (FOLDER / name).write_text(text)
