@@ -104,6 +104,8 @@ _OPTIONS: Mapping[str, RawOptions] = {
     "saves": _SAVES,
     "restart": {**_SAVES, "gpus": "1-2", "retries": "9"},
     "elastic": {**_SAVES, "gpus": "1-4", "gpu-memory": "2G", "retries": "9"},
+    # It has put a folder where `radrun` answers, so its resizes are withdrawn.
+    "spoiled": {**_SAVES, "gpus": "1-4", "gpu-memory": "2G"},
 }
 _DOES = {"tree": "tree", "oom": "oom", "retry": "retry", "limit": "stay", "stay": "stay"}
 _DOES |= {"stubborn": "stubborn", "progress": "progress"}
@@ -113,8 +115,9 @@ _RUNS = {
 }
 _RUNS["restart"] = f"{_RUNS['saves']} --gpus all"
 _RADRUN = f"radrun train.py {SAMPLES} {BATCH} 0.01"
+_SPOILS = f"mkdir $RADRM_ELASTIC_DIR/resized-2.json; exec {_RADRUN}"
 _WEIGHTS = {"light": 6, "gpu": 4, "array": 2, "after": 2, "saves": 3, "stay": 2, "oom": 2}
-_DEAR = ("elastic", "restart", "saves", "sim")
+_DEAR = ("elastic", "spoiled", "restart", "saves", "sim")
 """At most one of each at a time: they start Python."""
 
 
@@ -159,8 +162,9 @@ class Jobs:
         runs = _RUNS.get(kind)
         command = ["sh", "witness.sh", _DOES.get(kind, "run" if runs else "end"), seconds]
         command += [str(code), *(runs.split() if runs else [])]
-        if kind == "elastic":
-            command, options["chdir"] = [*_RADRUN.split()], self._folder_of(name)
+        if kind in ("elastic", "spoiled"):
+            command = _RADRUN.split() if kind == "elastic" else ["sh", "-c", _SPOILS]
+            options["chdir"] = self._folder_of(name)
         job_file = wrap_command(command, options)
         envelope = envelope_of(job_file, None, None, options, environment=self._environment)
         made = Submitted(name, kind, code, envelope.ticket, 4 if kind == "array" else 1)

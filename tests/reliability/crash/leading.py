@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 _JOBS = {
+    "resize withdrawn": "spoiled",
     "Resize": "elastic",
     "resize": "elastic",
     "placement": "elastic",

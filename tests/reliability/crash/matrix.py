@@ -47,9 +47,10 @@ _VARIANTS = (
 _MOST_UNFINISHED = 10
 _PAUSE_S = 0.02
 """Real seconds between two submissions."""
-_TOUR_S = 4.0
+_TOUR_S = 10.0
 _PATIENCE_S = 3.0
 """Real seconds for which a shot waits for its point."""
+_ELASTIC = ("elastic", "spoiled")
 _LOOK_S = 0.25
 """Real seconds between two looks at what has ended."""
 _DRAIN_S = 120.0
@@ -139,11 +140,17 @@ class Matrix:
     def tour(self) -> None:
         """Have one job of each kind, and commands about them: so most points become known."""
         self.place.start()
+        until = time.monotonic() + _TOUR_S
+        while time.monotonic() < until and not self._has_resized():
+            self._keep_busy("resize")
         for kind in KINDS:
             self._submit(False, kind)
-        until = time.monotonic() + _TOUR_S
+        until = time.monotonic() + _TOUR_S / 4
         while time.monotonic() < until:
-            self._keep_busy("resize")
+            self._keep_busy("")
+
+    def _has_resized(self) -> bool:
+        return any("resize believed" in point for point in self.place.reached())
 
     # ------------------------------------------------------------- shots
 
@@ -190,7 +197,8 @@ class Matrix:
 
     def busy_until_fired(self, point: str) -> None:
         """Have jobs and commands come until the shot has fired, or it takes too long."""
-        until = time.monotonic() + _PATIENCE_S
+        patience_s = _PATIENCE_S * (3 if leading.job_for(point) in _ELASTIC else 1)
+        until = time.monotonic() + patience_s
         while not self.place.has_fired() and time.monotonic() < until:
             self._keep_busy(point)
             if self.place.is_down():
@@ -230,6 +238,8 @@ class Matrix:
         now_s = time.monotonic()
         if kind is not None and not wanted:
             self._submit(False, kind)
+        elif kind in _ELASTIC:
+            pass  # other jobs on the GPUs would delay its resizes
         elif len(self._unfinished) < _MOST_UNFINISHED and now_s >= self._submit_at:
             self._submit(bool(point and point.startswith("client")) or self.chance.random() < 0.05)
             self._submit_at = now_s + _PAUSE_S

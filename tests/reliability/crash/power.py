@@ -18,6 +18,7 @@ from tests.reliability.crash.matrix import Matrix, Tally
 from tests.reliability.crash.place import Place
 from tests.reliability.crash.synced import COPIES, TOLD
 from tests.reliability.crash.watcher import KILLED, POWER, append
+from tests.waiting import wait_until
 
 MODELS = ("all", "synced")
 
@@ -61,6 +62,8 @@ class PowerFailures:
         matrix.busy_until_fired(point)
         if not place.withdraw():
             self.tally.cuts[point] += 1
+            copies = f"{place.folder}/{COPIES}/{self.tally.cuts.total() - 1}"
+            wait_until(lambda: os.path.exists(copies), "the copy of the home")
         else:
             self.tally.misses[point] += 1
         if point.startswith("daemon:") and matrix.chance.random() < 0.3:

@@ -28,7 +28,7 @@ class Requests:
 
     def _command(self, job: Submitted) -> None:
         chance, name = self._chance, job.name
-        if job.kind in ("saves", "restart", "elastic") and chance.random() < 0.9:
+        if job.kind in ("saves", "restart", "elastic", "spoiled") and chance.random() < 0.9:
             if job.kind != "saves" and chance.random() < 0.7:
                 self._ask("resize", name, gpus=chance.choice((1, 2, 3, 4)))
             else:

@@ -14,6 +14,7 @@ import pytest
 
 from radrm.host import crossings
 from tests.paths import REPOSITORY
+from tests.reliability.crash import account
 from tests.reliability.crash.account import account_of
 from tests.reliability.crash.jobs import Submitted
 from tests.reliability.crash.place import Place
@@ -93,7 +94,8 @@ class Home(Place):
 
 
 @pytest.fixture
-def place() -> Any:
+def place(monkeypatch: pytest.MonkeyPatch) -> Any:
+    monkeypatch.setattr(account, "_REMOVAL_S", 0.0)
     found = Home()
     yield found
     found.store.close()
