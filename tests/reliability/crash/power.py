@@ -15,9 +15,9 @@ import shutil
 from tests.reliability.crash.account import Account, account_of
 from tests.reliability.crash.jobs import Submitted
 from tests.reliability.crash.matrix import Matrix, Tally
-from tests.reliability.crash.place import Place
+from tests.reliability.crash.place import Failed, Place
 from tests.reliability.crash.synced import COPIES, TOLD
-from tests.reliability.crash.watcher import KILLED, POWER, append
+from tests.reliability.crash.watcher import ERRORS, KILLED, POWER, append
 from tests.waiting import wait_until
 
 MODELS = ("all", "synced")
@@ -63,7 +63,9 @@ class PowerFailures:
         if not place.withdraw():
             self.tally.cuts[point] += 1
             copies = f"{place.folder}/{COPIES}/{self.tally.cuts.total() - 1}"
-            wait_until(lambda: os.path.exists(copies), "the copy of the home")
+            wait_until(lambda: os.path.exists(copies) or place.lines(ERRORS), "the copy")
+            if place.lines(ERRORS):
+                raise Failed(f"the home cannot be copied: {place.lines(ERRORS)}")
         else:
             self.tally.misses[point] += 1
         if point.startswith("daemon:") and matrix.chance.random() < 0.3:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 SHOT, FIRED, REACHED, KILLED, DAEMON = "shot", "fired", "reached", "killed", "daemon.pid"
 BOOT, POWER, SHADOW = "boot", "power", "shadow"
-DEFECT = "defect"
+DEFECT, ERRORS = "defect", "errors"
 GROUPS = "groups"
 """The control groups that were made."""
 _NUMBERS = re.compile("[0-9]+")
@@ -96,7 +96,10 @@ class Watcher:
         except FileNotFoundError:
             return  # another process was first
         if shot["victims"] == [POWER]:
-            self._copy()
+            try:
+                self._copy()
+            except Exception as error:  # radrm must not see it
+                append(self._folder, ERRORS, f"{type(error).__name__}: {error}")
             return
         for victim in shot["victims"]:
             if victim == "daemon":
@@ -109,15 +112,14 @@ class Watcher:
 
 
 def runners(folder: str) -> set[int]:
-    """The pids of the runners of a home that have a claim."""
-    attempts, found = os.path.join(folder, "home", "attempts"), set()
-    for serial in os.listdir(attempts):
+    """The pids of the runners of a home, and of jobs that they have forked and not let begin."""
+    mark, found = os.path.join(folder, "home", "attempts", ""), set()
+    for name in filter(str.isdigit, os.listdir("/proc")):
         try:
-            fields = json.loads(_read(os.path.join(attempts, serial, "claim")))
+            if mark in _read(f"/proc/{name}/cmdline"):
+                found.add(int(name))
         except (OSError, ValueError):
-            continue
-        if fields["by"] == "runner" and serial in _read(f"/proc/{fields['pid']}/cmdline"):
-            found.add(fields["pid"])
+            continue  # it has ended meanwhile, or is no process of ours
     return found
 
 
