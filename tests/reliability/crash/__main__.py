@@ -24,7 +24,7 @@ from tests.reliability.crash.points import RECORD, all_points, never_reached
 from tests.reliability.crash.power import PowerFailures
 from tests.reliability.crash.report import as_json, from_json, report
 
-_KILLS_OF_ONE_HOME = 60
+_KILLS_OF_ONE_HOME = 100
 _HOMES_OF_A_CUT = 5
 """After so many homes, the power of one is cut `_CUTS` times."""
 _CUTS = 10
@@ -96,8 +96,9 @@ def one_home(
     except (AssertionError, RadrmError) as error:
         home.tally.wrong.setdefault("lost", []).append(f"{type(error).__name__}: {error}")
         wrong = 1
-    if wrong:
-        print(f"seed {seed}: {home.place.folder} is kept", flush=True)
+    kept = f"; {home.place.folder} is kept" if wrong else ""
+    kills, cuts = home.tally.kills.total(), home.tally.cuts.total()
+    print(f"seed {seed}: {kills} kills, {cuts} power failures, {wrong} wrong{kept}", flush=True)
     done.add(home.tally)
     return home.tally
 

@@ -41,6 +41,7 @@ from tests.reliability.crash.watcher import (
     FIRED,
     GROUPS,
     KILLED,
+    MARK,
     REACHED,
     SHOT,
     Watcher,
@@ -53,8 +54,6 @@ from tests.waiting import wait_until
 
 GPUS = "sim:4xA100-40GB"
 SCALE = 50.0
-MARK = "RADRM_CRASH_PLACE"
-"""The variable by which a job's processes are known to be of this home."""
 _MEMORY = "/dev/shm"
 _START_S = 60.0
 

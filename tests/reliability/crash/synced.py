@@ -70,7 +70,6 @@ def copy_all(place: str) -> None:
         if os.path.exists(os.path.join(place, name)):
             shutil.copy(os.path.join(place, name), target)
     _copy_home(os.path.join(place, "home"), target, torn=(0, 1, 100)[number % 3])
-    # Later than the home: jobs run on, and a note may be newer than a checkpoint, not older.
     shutil.copytree(os.path.join(place, "work"), f"{target}/work", symlinks=True)
     os.rename(target, os.path.join(copies, str(number)))
 

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 SHOT, FIRED, REACHED, KILLED, DAEMON = "shot", "fired", "reached", "killed", "daemon.pid"
 BOOT, POWER, SHADOW = "boot", "power", "shadow"
 DEFECT, ERRORS = "defect", "errors"
+MARK = "RADRM_CRASH_PLACE"
+"""The variable by which a job's processes are known to be of a home."""
 GROUPS = "groups"
 """The control groups that were made."""
 _NUMBERS = re.compile("[0-9]+")
@@ -81,13 +83,11 @@ class Watcher:
         """Copy the home as a power failure would leave it now."""
         from tests.reliability.crash import synced  # here, for few processes need it
 
-        daemon = int(_read(os.path.join(self._folder, DAEMON)))
-        others = {daemon, *runners(self._folder)} - {self._pid}
-        _signal(others, signal.SIGSTOP)
+        stopped = stop_all(self._folder)
         try:
             synced.copy_all(self._folder)
         finally:
-            _signal(others, signal.SIGCONT)
+            _signal(stopped, signal.SIGCONT)
 
     def _fire(self) -> None:
         shot, self._shot = self._shot, {}
@@ -111,15 +111,24 @@ class Watcher:
         os.kill(self._pid, signal.SIGKILL)
 
 
-def runners(folder: str) -> set[int]:
-    """The pids of the runners of a home, and of jobs that they have forked and not let begin."""
-    mark, found = os.path.join(folder, "home", "attempts", ""), set()
+def stop_all(folder: str) -> set[int]:
+    """Stop the daemon, the runners and the jobs of a home, but this process. Returns their pids."""
+    stopped: set[int] = set()
+    while more := _processes(folder) - stopped - {os.getpid()}:  # they may have forked meanwhile
+        _signal(more, signal.SIGSTOP)
+        stopped |= more
+    return stopped
+
+
+def _processes(folder: str) -> set[int]:
+    mark, job = os.path.join(folder, "home", "attempts", ""), f"{MARK}={folder}\0"
+    found = {int(_read(os.path.join(folder, DAEMON)))}
     for name in filter(str.isdigit, os.listdir("/proc")):
         try:
-            if mark in _read(f"/proc/{name}/cmdline"):
+            if mark in _read(f"/proc/{name}/cmdline") or job in _read(f"/proc/{name}/environ"):
                 found.add(int(name))
         except (OSError, ValueError):
-            continue  # it has ended meanwhile, or is no process of ours
+            continue  # it has ended meanwhile
     return found
 
 
@@ -171,7 +180,7 @@ def append(folder: str, name: str, line: str) -> None:
 
 
 def _read(path: str) -> str:
-    with open(path) as file:
+    with open(path, errors="replace") as file:
         return file.read()
 
 
