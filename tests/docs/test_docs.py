@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from typer.main import get_command
 
@@ -46,3 +48,13 @@ def test_the_error_tree_is_the_docstrings() -> None:
     for error in (c for c in classes if issubclass(c, RadrmError)):
         line = next(x for x in (errors.__doc__ or "").splitlines() if f" {error.__name__} " in x)
         assert line.rstrip().endswith(str(error.exit_code))
+
+
+def test_the_tests_that_prove_the_security_are_there() -> None:
+    named = set(re.findall(r"`(test_\w+)`", (DOCS / "security.md").read_text()))
+    there = {
+        found[1]
+        for path in (REPOSITORY / "tests").rglob("test_*.py")
+        for found in re.finditer(r"^def (test_\w+)", path.read_text(), re.MULTILINE)
+    }
+    assert len(named) > 50 and named <= there, sorted(named - there)

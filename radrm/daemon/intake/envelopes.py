@@ -13,6 +13,7 @@ _LARGEST_STRING = 32 * os.sysconf("SC_PAGE_SIZE")
 _LARGEST_OF_ALL = 6 * 1024 * 1024
 _SMALLEST_OF_ALL = 128 * 1024
 _POINTER = 8
+_NOGROUP = 65534
 
 
 def too_large_to_start(envelope: Envelope) -> str | None:
@@ -43,11 +44,15 @@ def too_large_to_start(envelope: Envelope) -> str | None:
 
 def group_of(uid: int, claimed: int) -> int:
     """The group of a submission's jobs: the envelope's, if its owner is a member, else the
-    owner's login group. (A setgid folder gives its files a group that the writer may lack.)"""
+    owner's login group. (A setgid folder gives its files a group that the writer may lack.)
+
+    A user without an entry in the password database is a member of nothing that can be proven:
+    their jobs get the group `nogroup`, unless the daemon is that user's own.
+    """
     try:
         user = pwd.getpwuid(uid)
     except KeyError:
-        return claimed
+        return claimed if uid == os.geteuid() else _NOGROUP
     return claimed if claimed in os.getgrouplist(user.pw_name, user.pw_gid) else user.pw_gid
 
 

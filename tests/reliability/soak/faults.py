@@ -22,6 +22,7 @@ from radrm.errors import RadrmError
 from radrm.host.simulated.client import DriverClient
 from radrm.host.simulated.start_driver import SOCKET_NAME
 from tests.reliability.soak.daemon import Daemon
+from tests.reliability.soak.samples import FILLER
 from tests.reliability.soak.users import spawn
 
 _LOOK_S = 0.1
@@ -32,6 +33,8 @@ class World(Protocol):
 
     daemon: Daemon
     chance: random.Random
+    full_until_s: float
+    """Until when (seconds since the epoch) the disk may be full."""
 
     def later(self, seconds: float, undo: Callable[[], None]) -> None:
         """Have this called after so many seconds."""
@@ -60,24 +63,24 @@ class Fault:
 
 
 def kill_daemon(world: World) -> bool:
-    if _filler(world).exists():
-        return False  # a daemon cannot begin on a full disk
     _replace(world, signal.SIGKILL)
     return True
 
 
 def restart_daemon(world: World) -> bool:
-    if _filler(world).exists():
-        return False
     _replace(world, signal.SIGTERM)
     return True
 
 
 def _replace(world: World, number: int) -> None:
-    """End the daemon and start another. Until that answers nobody is served; it may be killed
-    before it does."""
+    """End the daemon and start another, which may be killed before it answers."""
+    world.daemon.end(number)
+    begin(world)
+
+
+def begin(world: World) -> None:
+    """Start a daemon. Until it answers nobody is served."""
     daemon, began = world.daemon, time.monotonic()
-    daemon.end(number)
     daemon.begin()
     life = daemon.lives
 
@@ -93,8 +96,6 @@ def _replace(world: World, number: int) -> None:
 def kill_driver(world: World) -> bool:
     """All jobs on GPUs lose their memory, as after a crash of a real driver. Only a new daemon
     starts a simulated driver, so the daemon is killed, too."""
-    if _filler(world).exists():
-        return False
     with contextlib.suppress(RadrmError), world.daemon.driver() as driver:
         os.kill(driver.hello().pid, signal.SIGKILL)
     return kill_daemon(world)
@@ -122,7 +123,10 @@ def freeze(world: World) -> bool:
 def fill_disk(world: World) -> bool:
     filler = _filler(world)
     seconds = world.chance.uniform(2.0, 6.0)
+    if filler.exists():
+        return False
     world.disturb(seconds + 5.0)  # the daemon tries to save again every 5 s
+    world.full_until_s = time.time() + seconds + 5.0
     handle = os.open(filler, os.O_WRONLY | os.O_CREAT, 0o600)
     with os.fdopen(handle, "wb", buffering=0) as file:
         with contextlib.suppress(OSError):
@@ -136,7 +140,7 @@ def fill_disk(world: World) -> bool:
 
 
 def _filler(world: World) -> Path:
-    return Path(world.daemon.ground.paths.state) / "filler"
+    return Path(world.daemon.ground.paths.state) / FILLER
 
 
 def break_gpu(world: World) -> bool:

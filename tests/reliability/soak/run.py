@@ -24,7 +24,7 @@ from radrm.daemon.intake.envelopes import user_name
 from radrm.errors import RadrmError
 from tests.reliability.soak import samples
 from tests.reliability.soak.daemon import Daemon, Process, descendants
-from tests.reliability.soak.faults import FAULTS, Fault
+from tests.reliability.soak.faults import FAULTS, Fault, begin
 from tests.reliability.soak.ground import Ground
 from tests.reliability.soak.hostile import ACTS, Act
 from tests.reliability.soak.jobs import KINDS, PROBE, draw
@@ -85,6 +85,7 @@ class Soak:
     ) -> None:
         self.daemon = Daemon(ground)
         self.chance = random.Random(seed)
+        self.full_until_s = 0.0
         self.seen = Seen(time.time(), alone=not ground.system)
         self._ground = ground
         self._seconds = seconds
@@ -146,9 +147,17 @@ class Soak:
         time.sleep(max(0.0, at_s - time.time()))
         self._reap()
         if self.daemon.ended is not None:
-            self.seen.wrong.append(f"the daemon ended by itself with status {self.daemon.ended}")
-            self.daemon.start()
+            self._start_again()
         what()
+
+    def _start_again(self) -> None:
+        """Start a daemon that has ended, as a service manager does. It may refuse to start on a
+        full disk; anything else is a finding."""
+        if self.daemon.silent and time.time() < self.full_until_s:
+            self.seen.commands["start on a full disk, refused"] += 1
+        else:
+            self.seen.wrong.append(f"the daemon ended by itself with status {self.daemon.ended}")
+        begin(self)
 
     def _first_s(self, fault: Fault) -> float:
         """When a fault comes first: also in a short soak, and within its part of it."""
@@ -255,6 +264,9 @@ class Soak:
         seen, database = self.seen, Path(self._ground.paths.database)
         while self._repairs:
             self._repair(min(self._repairs))
+        if self.daemon.ended is not None:
+            self._start_again()
+        _patiently(self.daemon.answers, 60.0)
         for uid in self._ground.users:
             seen.latencies += _latencies(self._ground.home_of(uid) / "probes", seen.ledger)
         left = _patiently(lambda: not unfinished(database), END_S)

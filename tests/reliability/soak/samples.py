@@ -10,6 +10,9 @@ from pathlib import Path
 from radrm.client.states import LIVE
 from tests.reliability.soak.daemon import Daemon
 
+FILLER = "filler"
+"""The file in the home by which the soak fills the disk."""
+
 
 @dataclass(frozen=True, slots=True)
 class Sample:
@@ -61,11 +64,13 @@ def take(daemon: Daemon, began_s: float, submitted: int, ended: int) -> Sample:
 
 
 def size_kib(folder: Path, without: tuple[Path, ...]) -> int:
-    """The sizes of all files below a folder."""
+    """The sizes of all files below a folder, but for what fills the disk."""
     total = 0
     for place, folders, files in os.walk(folder):
         folders[:] = [name for name in folders if Path(place, name) not in without]
         for name in files:
+            if name == FILLER:
+                continue
             try:
                 total += os.lstat(os.path.join(place, name)).st_size
             except FileNotFoundError:

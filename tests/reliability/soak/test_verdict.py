@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import subprocess
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from tests.reliability.soak import verdict
 from tests.reliability.soak.jobs import KINDS, PROBE
-from tests.reliability.soak.ledger import Acknowledged, Ended, Line
+from tests.reliability.soak.ledger import Acknowledged, Ended, Line, witnessed
 from tests.reliability.soak.samples import Sample
 
 ACKNOWLEDGED = {"T1": Acknowledged("T1", "quick", 1.0)}
@@ -79,6 +83,24 @@ def test_an_element_of_an_array_is_missed() -> None:
 def test_what_is_doubled(ended: Ended, lines: list[Line], why: str) -> None:
     (finding,) = verdict.doubled([ended], lines)
     assert finding.startswith("doubled") and why in finding
+
+
+def test_the_witness_sees_two_attempts_at_once(tmp_path: Path) -> None:
+    (tmp_path / "locks").mkdir()
+    witness = (Path(verdict.__file__).parent / "witness.sh").read_text()
+    environment = {**os.environ, "SOAK": str(tmp_path), "RADRM_JOB_ID": "7", "SOAK_TICKET": "T"}
+    # The first one lives on in a process that it has left behind.
+    for attempt, body in ((1, "sleep 60 & echo $!"), (2, ":")):
+        done = subprocess.run(
+            ["bash", "-c", f"{witness}{body}\nsay ended"],
+            env={**environment, "RADRM_ATTEMPT": str(attempt)},
+            stdout=(tmp_path / f"out-{attempt}").open("w"),
+            check=True,
+        )
+        assert done.returncode == 0
+    os.kill(int((tmp_path / "out-1").read_text()), signal.SIGKILL)
+    lines = [(line.word, line.attempt) for line in witnessed(tmp_path / "lines")]
+    assert lines == [("begun", 1), ("ended", 1), ("doubled", 2), ("ended", 2)]
 
 
 def test_what_is_orphaned() -> None:

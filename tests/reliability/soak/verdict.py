@@ -19,7 +19,7 @@ RSS_GROWTH = 0.10
 RSS_SLACK_KIB = 6 * 1024
 """Resident memory of one daemon is flat if its last third needs at most 10 % and 6 MiB more
 than its second third."""
-SLACK = 6
+SLACK = 3
 """Descriptors and threads that the idle daemon may have more than at its start."""
 STORE_KIB_PER_JOB = 16.0
 DRIFT = 2.0
