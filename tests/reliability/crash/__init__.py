@@ -10,8 +10,7 @@ The files:
     requests  commands that come while jobs run
     leading   what leads to a fault point
     matrix    kills at one point after the other, until a home has had enough
-    synced    what a power failure leaves of a home
-    power     cuts the power at fault points, and starts from what is left
+    power     power failures: what is synced, and what comes of it (a folder)
     defects   what the matrix must find
     account   what is lost, doubled, orphaned or untrue at the end
     points    all fault points of the source, and those that no daemon on simulated GPUs reaches

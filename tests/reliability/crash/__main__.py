@@ -21,7 +21,7 @@ from radrm.errors import RadrmError
 from tests.reliability.crash.defects import DEFECTS
 from tests.reliability.crash.matrix import Matrix, Tally
 from tests.reliability.crash.points import RECORD, all_points, never_reached
-from tests.reliability.crash.power import PowerFailures
+from tests.reliability.crash.power.failures import PowerFailures
 from tests.reliability.crash.report import as_json, from_json, report
 
 _KILLS_OF_ONE_HOME = 100

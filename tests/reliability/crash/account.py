@@ -192,7 +192,7 @@ def shown(attempt: dict[str, Any]) -> str:
 
 def left_behind(place: Place) -> Iterator[str]:
     """What a home without live jobs should not have."""
-    for pid, words in processes_of(place.folder):
+    for pid, words in processes_of(place.folder, place.pid):
         yield f"process {pid} is left: {words}"
     state, run = place.paths.state, place.paths.run
     for pattern in (

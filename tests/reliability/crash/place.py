@@ -26,6 +26,7 @@ from radrm.daemon import main as daemon
 from radrm.errors import DeviceError, RadrmError, Unreachable
 from radrm.host import crossings
 from radrm.host.attempts import start_runner
+from radrm.host.processes.procfs import read_stat
 from radrm.host.simulated.client import DriverClient
 from radrm.host.simulated.start_driver import SOCKET_NAME
 from radrm.host.storage.paths import paths_for, prepare
@@ -33,7 +34,7 @@ from radrm.host.storage.spool import Envelope, Spool
 from tests.paths import REPOSITORY
 from tests.reliability.crash import runner
 from tests.reliability.crash.defects import put_in
-from tests.reliability.crash.synced import TOLD, keep_shadow
+from tests.reliability.crash.power.synced import TOLD, keep_shadow
 from tests.reliability.crash.watcher import (
     BOOT,
     DAEMON,
@@ -321,14 +322,18 @@ class Place:
         return {**kept, MARK: self.folder}
 
 
-def processes_of(place: str) -> Iterator[tuple[int, str]]:
-    """The processes of a home's runners and jobs."""
-    mark, folder = f"{MARK}={place}\0".encode(), place.encode()
+def processes_of(place: str, daemon: int = 0) -> Iterator[tuple[int, str]]:
+    """The processes of a home: runners, jobs, and what daemons have started but the driver.
+
+    Those that `daemon` itself has started are left out.
+    """
+    home, folder = f"HOME={place}\0".encode(), f"{place}/home/attempts/".encode()
     for name in filter(str.isdigit, os.listdir("/proc")):
-        with contextlib.suppress(OSError), open(f"/proc/{name}/cmdline", "rb") as file:
-            words = file.read(4096)
-            with open(f"/proc/{name}/environ", "rb") as variables:
-                marked = mark in variables.read(1 << 20) + b"\0"
-            of_runner = folder in words and b"/attempts/" in words
-            if marked or of_runner:
+        with contextlib.suppress(OSError):
+            words = Path("/proc", name, "cmdline").read_bytes()
+            marked = home in Path("/proc", name, "environ").read_bytes() + b"\0"
+            stat = read_stat(int(name))
+            if stat is None or stat.dead or b"simulated.driver" in words:
+                continue
+            if folder in words or (marked and not (daemon and stat.parent == daemon)):
                 yield int(name), words.replace(b"\0", b" ").decode(errors="replace")

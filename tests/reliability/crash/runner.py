@@ -20,7 +20,7 @@ def main(folder: str, group: str | None) -> int:
     note_groups(place)
     set_boot(place)
     if os.path.isdir(os.path.join(place, SHADOW)):
-        from tests.reliability.crash.synced import keep_shadow
+        from tests.reliability.crash.power.synced import keep_shadow
 
         keep_shadow(place)
     if os.path.exists(os.path.join(place, DEFECT)):

@@ -81,7 +81,7 @@ class Watcher:
 
     def _copy(self) -> None:
         """Copy the home as a power failure would leave it now."""
-        from tests.reliability.crash import synced  # here, for few processes need it
+        from tests.reliability.crash.power import synced  # here, for few processes need it
 
         stopped = stop_all(self._folder)
         try:

@@ -16,7 +16,7 @@ from tests.reliability.crash.account import Account, account_of
 from tests.reliability.crash.jobs import Submitted
 from tests.reliability.crash.matrix import Matrix, Tally
 from tests.reliability.crash.place import Failed, Place
-from tests.reliability.crash.synced import COPIES, TOLD
+from tests.reliability.crash.power.synced import COPIES, TOLD
 from tests.reliability.crash.watcher import ERRORS, KILLED, POWER, append
 from tests.waiting import wait_until
 
