@@ -9,6 +9,7 @@
 #   make bench-elastic     the published figures of elastic jobs, beside ours (some minutes)
 #   make crash      kill -9 at every fault point, 2,000 times, and account for each job (half an hour)
 #   make elastic-kills     kill what runs elastic jobs, fifty times, and count their samples (ten minutes)
+#   make fuzz       hostile inputs for all parsers and a real daemon (half an hour; FUZZ="--hours 8")
 #   make soak       a real daemon under faults and hostile users for HOURS=1 (see docs/reliability.md)
 #   make mutants    break rules of the core on purpose and see that tests/core notices
 #   make properties EXAMPLES=20    the properties of the core, rules and shards, with 20 times the examples
@@ -22,8 +23,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
-.PHONY: demo test lint check bench bench-deadlines bench-elastic crash elastic-kills soak
-.PHONY: mutants properties gpu-test venv
+.PHONY: demo test lint check bench bench-deadlines bench-elastic crash elastic-kills fuzz soak \
+  mutants properties gpu-test venv
 .DELETE_ON_ERROR:
 # Tests start some thousand processes, which would each compile what they import.
 unexport PYTHONDONTWRITEBYTECODE
@@ -56,6 +57,9 @@ crash: $(VENV)/.dev
 
 elastic-kills: $(VENV)/.dev
 	@$(BIN)/python -m tests.daemon.elastic.random_kills
+
+fuzz: $(VENV)/.dev
+	@$(BIN)/python -m tests.reliability.fuzz $(FUZZ)
 
 HOURS ?= 1
 SEED ?=
