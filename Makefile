@@ -9,6 +9,7 @@
 #   make bench-elastic     the published figures of elastic jobs, beside ours (some minutes)
 #   make crash      kill -9 at every fault point, 2,000 times, and account for each job (half an hour)
 #   make elastic-kills     kill what runs elastic jobs, fifty times, and count their samples (ten minutes)
+#   make systemd    the service under a real systemd, in namespaces (root, some minutes; see systemd/README.md)
 #   make fuzz       hostile inputs for all parsers and a real daemon (half an hour; FUZZ="--hours 8")
 #   make soak       a real daemon under faults and hostile users for HOURS=1 (see docs/reliability.md)
 #   make mutants    break rules of the core on purpose and see that tests/core notices
@@ -24,7 +25,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
 .PHONY: demo test lint check bench bench-deadlines bench-elastic crash elastic-kills fuzz soak \
-  mutants properties gpu-test venv
+  systemd mutants properties gpu-test venv
 .DELETE_ON_ERROR:
 # Tests start some thousand processes, which would each compile what they import.
 unexport PYTHONDONTWRITEBYTECODE
@@ -66,6 +67,9 @@ SEED ?=
 
 soak: $(VENV)/.dev
 	@$(BIN)/python -m tests.reliability.soak --hours $(HOURS) $(if $(SEED),--seed $(SEED))
+
+systemd: $(VENV)/.dev
+	@$(BIN)/python -m tests.reliability.systemd.run
 
 mutants: $(VENV)/.dev
 	@$(BIN)/python -m tools.mutants
