@@ -260,6 +260,7 @@ def test_set_changes_one_thing_and_not_the_original() -> None:
         ("mps.enabled=yes", ("mps.enabled", "true or false", "'yes'")),
         ("collocation=mpz", ("did you mean 'mps'",)),
         ("policy=\udcff", ("not UTF-8",)),
+        ("mps.a\nb=1", ("unknown key 'mps.a\ufffdb'",)),
         ("daemon.x=1", ("'daemon.x'", "no settings")),
     ],
 )

@@ -22,7 +22,9 @@ LONGEST_MESSAGE = 500
 MOST_CPU_S = 2.0
 """CPU seconds of one input, whatever its length. Most need less than a millisecond."""
 HANG_S = 20.0
-"""Real seconds after which an input is stopped: it hangs."""
+"""CPU seconds after which an input is stopped: it hangs."""
+WAIT_S = 600.0
+"""Real seconds after which it is stopped, too: it waits for something."""
 
 
 @dataclass(frozen=True)
@@ -87,7 +89,8 @@ def judge(target: Target, given: Any) -> Finding | bool:
         if why is not None:
             wrong = f"message of {type(error).__name__}: {why}", repr(str(error))[:400]
     except _Hang as hang:
-        wrong = "hang", f"it takes more than {HANG_S:g} s, in {_place(hang)}"
+        limits = f"more than {HANG_S:g} s of CPU time or {WAIT_S:g} s"
+        wrong = "hang", f"it takes {limits}, in {_place(hang)}"
     except (Exception, RecursionError) as error:
         wrong = f"{type(error).__name__} in {_place(error)}", one_line(error)
     used_s = time.process_time() - began_s
@@ -104,14 +107,17 @@ def hangs_end() -> Iterator[Callable[[], None]]:
         raise _Hang
 
     def begin() -> None:
-        signal.setitimer(signal.ITIMER_REAL, HANG_S)
+        signal.setitimer(signal.ITIMER_PROF, HANG_S)
+        signal.setitimer(signal.ITIMER_REAL, WAIT_S)
 
-    before = signal.signal(signal.SIGALRM, stop)
+    before = [(each, signal.signal(each, stop)) for each in (signal.SIGPROF, signal.SIGALRM)]
     try:
         yield begin
     finally:
+        signal.setitimer(signal.ITIMER_PROF, 0)
         signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
+        for number, handler in before:
+            signal.signal(number, handler)
 
 
 def _why_bad(message: str) -> str | None:
