@@ -104,7 +104,7 @@ def bad_envelopes(ground: Ground, uid: int, chance: random.Random, until_s: floa
         draft = spool / f".{ticket}"
         with contextlib.suppress(OSError):
             draft.write_bytes(data)
-            draft.chmod(chance.choice((0o600, 0o600, 0o644, 0o000)))
+            draft.chmod(chance.choice((0o600, 0o600, 0o644, 0o400)))
             draft.rename(spool / f"{ticket}.job")
 
 
