@@ -10,6 +10,7 @@
 #   make elastic-kills     kill what runs elastic jobs, fifty times, and count their samples (ten minutes)
 #   make soak       a real daemon under faults and hostile users for HOURS=1 (see docs/reliability.md)
 #   make mutants    break rules of the core on purpose and see that tests/core notices
+#   make properties EXAMPLES=20    the properties of the core, rules and shards, with 20 times the examples
 #   make gpu-test   the tests that need a real GPU (PyTorch: RADRM_GPU_TEST_PYTHON=/path/to/python)
 #   make venv       only the virtual environment, with all that developing needs
 #
@@ -20,13 +21,16 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
-.PHONY: demo test lint check bench bench-deadlines bench-elastic elastic-kills soak mutants gpu-test venv
+.PHONY: demo test lint check bench bench-deadlines bench-elastic elastic-kills soak mutants properties gpu-test venv
 .DELETE_ON_ERROR:
+# Tests start some thousand processes, which would each compile what they import.
+unexport PYTHONDONTWRITEBYTECODE
 
 demo: $(VENV)/.runtime
 	@$(BIN)/radrm demo
 
 test: $(VENV)/.dev
+	$(BIN)/python -m compileall -q radrm
 	$(BIN)/python -m pytest
 
 lint: $(VENV)/.dev
@@ -56,6 +60,11 @@ soak: $(VENV)/.dev
 
 mutants: $(VENV)/.dev
 	@$(BIN)/python -m tools.mutants
+
+EXAMPLES ?= 20
+properties: $(VENV)/.dev
+	RADRM_EXAMPLES=$(EXAMPLES) $(BIN)/python -m pytest -m "not daemon" tests/core tests/contract \
+	  tests/planners tests/radrun/shards tests/jobfile tests/estimators
 
 gpu-test: $(VENV)/.dev
 	$(BIN)/python -m pytest -n0 -m gpu -rs tests/gpu

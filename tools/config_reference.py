@@ -31,6 +31,7 @@ from radrm.config import (
     NodeConfig,
     ProgressConfig,
     ReadingsConfig,
+    RetentionConfig,
     SlotsConfig,
     UnmanagedConfig,
 )
@@ -52,6 +53,7 @@ _TABLES: Mapping[str, type] = {
     "deadlines": DeadlinesConfig,
     "energy": EnergyConfig,
     "slots": SlotsConfig,
+    "retention": RetentionConfig,
     "limits": LimitsConfig,
     "daemon": DaemonConfig,
 }

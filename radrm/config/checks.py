@@ -27,6 +27,7 @@ from radrm.config.shapes import (
     NodeConfig,
     ProgressConfig,
     ReadingsConfig,
+    RetentionConfig,
     SlotsConfig,
     Table,
     UnmanagedConfig,
@@ -211,6 +212,10 @@ def _slots(value: Any, place: v.Place) -> SlotsConfig:
     return SlotsConfig(**v.known(v.table(value, place), _SLOTS, place))
 
 
+def _retention(value: Any, place: v.Place) -> RetentionConfig:
+    return RetentionConfig(**v.known(v.table(value, place), _RETENTION, place))
+
+
 def _limits(value: Any, place: v.Place) -> LimitsConfig:
     return LimitsConfig(**v.known(v.table(value, place), _LIMITS, place))
 
@@ -264,6 +269,15 @@ _ENERGY: dict[str, v.Check] = {
     "wait_for_cheap": v.switch,
 }
 _SLOTS: dict[str, v.Check] = {"length_s": v.slot, "warn_s": v.between(0, 31_536_000)}
+_DAYS = v.none_or(v.between(1, 36_500))
+_RETENTION: dict[str, v.Check] = {
+    "finished_days": _DAYS,
+    "finished_jobs": v.none_or(v.whole(100, 10**9)),
+    "store_mib": v.none_or(v.whole(64, 1 << 30)),
+    "energy_days": _DAYS,
+    "refused_days": _DAYS,
+    "refused_mib": v.none_or(v.whole(1, 1 << 30)),
+}
 _COUNT = v.whole(0, 1_000_000_000)
 _LIMITS: dict[str, v.Check] = {
     **dict.fromkeys(("queued_jobs", "running_jobs", "gpus", "array_size"), _COUNT),
@@ -297,6 +311,7 @@ _CHECKS: dict[str, v.Check] = {
     "deadlines": _deadlines,
     "energy": _energy,
     "slots": _slots,
+    "retention": _retention,
     "limits": _limits,
     "daemon": _daemon,
 }

@@ -191,6 +191,37 @@ class SlotsConfig:
 
 
 @dataclass(frozen=True, slots=True)
+class RetentionConfig:
+    """What goes when it is old, or when there is too much of it; 0: never. Unfinished jobs, what
+    estimators have learned, and users' files stay."""
+
+    finished_days: float = 180.0
+    """Time for which finished jobs are kept, 1 to 36500. An array counts from its last end."""
+    finished_jobs: int = 100_000
+    """Finished jobs of one user that are kept, from 100: the newest. None goes in its first
+    hour."""
+    store_mib: int = 4096
+    """Size of the store, from 64. Above it, jobs of the user who takes most go, the oldest first,
+    but none in its first hour."""
+    energy_days: float = 1100.0
+    """Time for which the hours of the energy book are kept, 1 to 36500."""
+    refused_days: float = 30.0
+    """Time for which files are kept that lay in the spool and were no envelopes, 1 to 36500."""
+    refused_mib: int = 1024
+    """Size of all these files together, from 1. The oldest go."""
+
+    @property
+    def words(self) -> str:
+        """For how long finished jobs are kept, for users."""
+        limits = [
+            f"{self.finished_days:g} days" if self.finished_days else "",
+            f"the newest {self.finished_jobs} of a user" if self.finished_jobs else "",
+            f"{self.store_mib} MiB" if self.store_mib else "",
+        ]
+        return ", ".join(filter(None, limits)) or "no limit now"
+
+
+@dataclass(frozen=True, slots=True)
 class LimitsConfig:
     """What each user may have of the daemon of the whole server. `0`: no limit. Root has none, and
     a user's own daemon applies none. A changed limit stops nothing that runs."""
@@ -271,6 +302,7 @@ class Config:
     deadlines: DeadlinesConfig = DeadlinesConfig()
     energy: EnergyConfig = EnergyConfig()
     slots: SlotsConfig = SlotsConfig()
+    retention: RetentionConfig = RetentionConfig()
     limits: LimitsConfig = LimitsConfig()
     daemon: DaemonConfig = DaemonConfig()
 

@@ -184,6 +184,17 @@ def whole(low: int, high: int) -> Callable[[Any, Place], int]:
     return check
 
 
+def none_or(check: Check) -> Check:
+    """Return a check that also takes 0, which stands for no limit."""
+
+    def check_value(value: Any, place: Place) -> Any:
+        if type(value) in (int, float) and value == 0:
+            return type(value)(0)
+        return check(value, place)
+
+    return check_value
+
+
 def grace(value: Any, place: Place) -> float:
     seconds = None if isinstance(value, bool) else number(value, place)
     if seconds is None or not 0 <= seconds <= _LONGEST_GRACE_S:

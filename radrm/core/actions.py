@@ -6,10 +6,11 @@ returns as an event.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from radrm.core.records import Placement, Share
+from radrm.core.records.lazy import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

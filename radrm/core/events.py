@@ -6,7 +6,6 @@ actions are events too.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 from radrm.core.actions import Action
@@ -29,6 +28,7 @@ from radrm.core.records import (
     Reading,
     Share,
 )
+from radrm.core.records.lazy import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

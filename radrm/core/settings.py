@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import inf
 
+from radrm.core.records.lazy import dataclass
 from radrm.core.words import Collocation
 
 

@@ -45,6 +45,7 @@ from radrm.host.node import NodeWatch
 from radrm.host.notify import ServiceManager
 from radrm.host.planning.service import Planned, PlanningService
 from radrm.host.storage.arrivals import Arrivals
+from radrm.host.storage.retention.sweep import Retention
 from radrm.host.storage.store import Store
 from radrm.host.storage.submitted import Edits, Submission
 
@@ -76,6 +77,7 @@ class Parts:
     costs: Costs
     limits: PowerLimits | None
     foresight: Foresight
+    retention: Retention
     count_every_s: float
     """Seconds between two looks at what jobs have used of the server."""
     manager: ServiceManager
@@ -130,6 +132,7 @@ class Loop:
         self.reports = parts.site.reports
         self._rescan_at = 0.0
         self._count_at = 0.0
+        self._emptied = False
         self.stopping = False
 
     # ------------------------------------------------------------- from other threads
@@ -236,6 +239,7 @@ class Loop:
             due = (self._rescan_at, self._decisions.wake_at, self.reports.due_s, resizes_s)
             until = min(each for each in due if each is not None)
             seconds = max(0.0, self.clock.real_s(until - self.clock.now().boot_s))
+            seconds = min(seconds, self.parts.retention.due_in_s)
         # While the store is full, no result of an end could be saved; the wait would not sleep.
         processes = () if self.unsaved else self.parts.launcher.fds()
         longest_s = min(LONGEST_WAIT_S, self.parts.manager.wait_s())
@@ -277,6 +281,9 @@ class Loop:
         if wake_at is not None and now.boot_s >= wake_at:
             self.process([ev.Tick(at=now)])
         self._decisions.save_volatile(self.clock.real_s(now.boot_s))
+        if not self.unsaved:
+            self._emptied = self._emptied or self._scan.empty
+            self.parts.retention.work(now, self._emptied)
 
     def _take(self, news: News) -> None:
         """Handle one post of another thread."""

@@ -1,9 +1,9 @@
 """Put the daemon together, and end it: one foreground process.
 
-Theory of operation. Settings are checked first, so that a mistake changes nothing on disk. Then
-the lock keeps other daemons of this home away, until this process ends. Only the holder of the
-lock opens the store. The socket answers before the loop adopts running attempts: requests wait
-in the queue until then.
+Theory of operation. Settings are checked first, so that a mistake changes nothing on disk, and
+whether a newer radrm has worked in this home (`host/newer.py`). Then the lock keeps other daemons
+of this home away, until this process ends. Only the holder of the lock opens the store. The
+socket answers before the loop adopts running attempts: requests wait in the queue until then.
 """
 
 from __future__ import annotations
@@ -62,6 +62,7 @@ from radrm.host.mps.interface import DaemonHooks, Mps
 from radrm.host.mps.mps_gpus import EnabledOnly, MpsGpus
 from radrm.host.mps.service import MpsService
 from radrm.host.mps.simulated import SimulatedMps
+from radrm.host.newer import refuse_newer
 from radrm.host.node import NodeWatch
 from radrm.host.notify import ServiceManager
 from radrm.host.planning.service import PlanningService
@@ -71,6 +72,7 @@ from radrm.host.simulated.simulated_gpus import SimulatedGpus
 from radrm.host.simulated.start_driver import ensure_driver
 from radrm.host.storage.arrivals import Arrivals
 from radrm.host.storage.paths import Paths, paths_for, prepare, system_mode
+from radrm.host.storage.retention.sweep import Retention
 from radrm.host.watched.names import reserved
 from radrm.simulated.spec import parse
 from radrm.wiring import make_costs, make_rules, make_settings
@@ -118,6 +120,7 @@ def run(gpus: str | None, time_scale: float, settings: Sequence[str]) -> None:
     Asking(config)  # raises for a bad setting, before anything is locked or made
     if gpus is not None:
         parse(gpus)  # raises for a bad specification, before anything is locked or made
+    refuse_newer(paths)
     prepare(paths, system)
     with _lock(paths):
         home = Home(paths, system)
@@ -141,6 +144,7 @@ def run(gpus: str | None, time_scale: float, settings: Sequence[str]) -> None:
         manager.begins("opens the store")
         store = home.open_store(manager.alive)
         store.energy.zone = zone
+        store.rows.has_folder = lambda serial: os.path.lexists(f"{paths.attempts}/{serial}")
         # On cgroup v1 the groups cost 12 ms a launch, and only planners of running jobs need them.
         account = not set(config.planner) <= {"default", "backfill", "deadline"}
         launcher = Launcher(paths.state, devices.clock, controllers=controllers, account=account)
@@ -186,6 +190,7 @@ def run(gpus: str | None, time_scale: float, settings: Sequence[str]) -> None:
             costs=costs,
             limits=devices.limits,
             foresight=Foresight(scheduler, rules.planners, costs, limit),
+            retention=Retention(config.retention, store.rows, store.energy, paths),
             count_every_s=config.progress.interval_s,
             manager=manager,
             unmanaged=UnmanagedWatch(config.unmanaged, launcher.owner_of, os.getuid() == 0),

@@ -26,6 +26,7 @@ from typing import Any
 
 from radrm.errors import StoreError
 from radrm.host.attempts import folder as attempts
+from radrm.host.newer import MARKER_VERSION, marker_of
 from radrm.host.storage.files import open_folder, write_durably
 from radrm.host.storage.paths import Paths
 from radrm.host.storage.spool import FOREIGN, kind_of
@@ -63,7 +64,7 @@ class Home:
 
     def __init__(self, paths: Paths, system: bool) -> None:
         self._paths = paths
-        self._marker = f"{paths.state}/radrm-home.json"
+        self._marker = marker_of(paths)
         self._store_id: int | None = None
         self._jobs = Reserved()
         self._serials = Reserved()
@@ -178,7 +179,7 @@ class Home:
     def _reserve(self, job_id: int, serial: int) -> None:
         jobs, serials = Reserved(job_id, job_id + BLOCK), Reserved(serial, serial + BLOCK)
         document = {
-            "version": 1,
+            "version": MARKER_VERSION,
             "folders": self._folders,
             "numbers": {
                 "store": self._store_id,
@@ -217,7 +218,7 @@ class Home:
         except (OSError, ValueError, RecursionError) as error:
             log.warning("%s cannot be read, so radrm replaces it: %s", self._marker, error)
             return {}
-        if not isinstance(document, dict) or document.get("version") != 1:
+        if not isinstance(document, dict) or document.get("version") != MARKER_VERSION:
             log.warning("%s has another version, so radrm replaces it", self._marker)
             return {}
         return document

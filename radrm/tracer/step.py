@@ -31,6 +31,7 @@ _OURS = (
 
 def traced(asked: argparse.Namespace) -> dict[str, Any]:
     """Trace the step. Return the document without version and seconds. Raises `Problem`."""
+    gc.freeze()  # PyTorch's own objects are no garbage: looking for it would take most of the time
     pretend.begin(asked.gpus)
     # The user's modules may have the names of these files: forget ours before their import.
     for name in _OURS:

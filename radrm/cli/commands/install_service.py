@@ -14,6 +14,7 @@ from radrm.host.service.code import code_of, fault_of, script
 from radrm.host.service.files import State, difference, files_of
 from radrm.host.service.ownership import Ownership
 from radrm.host.service.steps import (
+    check_folder,
     code_refusal,
     install_commands,
     run_all,
@@ -54,8 +55,10 @@ def install_service(
         edited = [file for file, state in states if state is State.EDITED]
         for file in edited:
             show(difference(file, where.root))
+        fault = fault_of(code_of(radrmd), Ownership(lasting=True))
         ownership = Ownership()
-        fault = fault_of(code_of(radrmd), ownership)
+        for file, _ in states:
+            check_folder(file, where, ownership)
     if fault is not None:
         raise code_refusal(fault, shown_source(os.path.dirname(radrm.__file__)))
     if edited and not replace:
@@ -68,7 +71,7 @@ def install_service(
     for file, state in states:
         if state is not State.SAME:
             with one_line(f"cannot write {file.path}: at"):
-                write(file, where, ownership)
+                write(file, where)
     run_all(commands)
     if where.offline or no_start:
         return

@@ -8,7 +8,8 @@ from radrm.host.service.files import UNIT_PATH, State, files_of
 from radrm.host.service.steps import remove, run_all, site, states_of, uninstall_commands
 
 _KEPT = (
-    "Running jobs go on. Kept are /var/lib/radrm (the queue, checkpoints) and /etc/radrm.",
+    "Running jobs go on. Kept are /var/lib/radrm (the queue, checkpoints), /etc/radrm, and what",
+    "was set with systemctl edit.",
     "To remove them, once no job runs: sudo rm -r /var/lib/radrm /run/radrm /etc/radrm",
 )
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from radrm.core.records.lazy import dataclass
 from radrm.core.records.time import Instant
 from radrm.core.words import Quantity
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from radrm.core.records.lazy import dataclass
 from radrm.core.words import CheckpointKind, Collocation, Resizing
 
 _SIGUSR1, _SIGTERM = 10, 15

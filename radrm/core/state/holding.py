@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from radrm.core.records import Beside, Usage
+from radrm.core.records.lazy import dataclass
 from radrm.core.words import Collocation
 
 

@@ -16,7 +16,7 @@ from radrm.core.records import ArrayElement, Dependency, Instant, Job, JobSpec
 from radrm.core.words import Condition
 from radrm.daemon.intake.envelopes import group_name, group_of, too_large_to_start, user_name
 from radrm.daemon.intake.estimation import NOTHING_KNOWN, Knowledge
-from radrm.daemon.views.references import Target
+from radrm.daemon.views.references import Removed, Target
 from radrm.errors import RadrmError, Refused, StoreError
 from radrm.host.storage.spool import Arrival, Envelope
 from radrm.host.storage.submitted import parse_envelope
@@ -130,6 +130,10 @@ def dependencies(wanted: tuple[AfterOption, ...], find: FindTarget) -> tuple[Dep
         condition = Condition(each.condition)
         try:
             target = find(each.job)
+        except Removed as error:
+            if condition is Condition.ANY:
+                continue
+            raise Refused(f"--after={each.job}: {error}") from None
         except Refused as error:
             raise Refused(f"--after={each.job}: {error}") from None
         ends = [state for state in target.states if state.final]

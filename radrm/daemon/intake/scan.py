@@ -135,6 +135,12 @@ class Scan:
             self._pause_all(error)
             self.list_soon()  # the listing finds them again
 
+    @property
+    def empty(self) -> bool:
+        """True while no envelope waits that was found so far, after at least one listing."""
+        waits = self._paused or self._later or self._filling or self._arrivals.turns
+        return not waits and not self._arrivals.listing and self._list_at_s > float("-inf")
+
     def list_soon(self) -> None:
         """Have the next look list the whole folder."""
         self._list_at_s = float("-inf")

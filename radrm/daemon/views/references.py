@@ -54,6 +54,10 @@ class Found:
     error: RadrmError | None = None
 
 
+class Removed(Refused):
+    """The job that a word means has ended, and its record is no longer there."""
+
+
 class References:
     """Looks up unfinished jobs in the scheduler, and jobs that have ended in the store.
 
@@ -75,9 +79,11 @@ class References:
         job_id = self._first(word)
         job = self.current(job_id) if job_id is not None else None
         if job is None:
-            raise _no_job(word)
+            raise self._no_job(word)
         array = job.array
         if array is not None and (array.array_id == job.id and not _ELEMENT.fullmatch(word)):
+            if self._store.rows.was_removed(array.array_id):  # some elements are gone already
+                raise self._no_job(word)
             what = f"one of array {array.array_id} ({job.spec.name})"
             return Target(array.array_id, True, what, self._store.array_states(array.array_id))
         return Target(job.id, False, f"job {job.label} ({job.spec.name})", {job.state: 1})
@@ -115,7 +121,7 @@ class References:
             check_count(count + sum(map(len, known.values())))
             found |= known
         return [
-            Found(word, ids, None if ids or word in known else _no_job(word))
+            Found(word, ids, None if ids or word in known else self._no_job(word))
             for word, ids in found.items()
         ]
 
@@ -129,7 +135,7 @@ class References:
             raise found.error
         last = self.current(found.ids[-1])
         if last is None:
-            raise _no_job(word)
+            raise self._no_job(word)
         if len(found.ids) > 1 and not (_is_name(word) and last.state.final):
             first = self.current(found.ids[0]) or last
             what = f"{_quoted(word)} is" if _is_name(word) else f"array {word} has"
@@ -139,6 +145,17 @@ class References:
     def current(self, job_id: int) -> Job | None:
         """A job as it is now; None if there is no job with this id."""
         return self._scheduler.snapshot.job(job_id) or self._store.job(job_id)
+
+    def _no_job(self, word: str) -> Refused:
+        """The error for a word that means no job; it says so if the job was there."""
+        number = _ELEMENT.fullmatch(word) or _NUMBER.fullmatch(word)
+        rows = self._store.rows
+        if number is not None and rows.was_removed(int(number.group().partition("_")[0])):
+            return Removed(
+                f"job {word} has ended, and its record was removed ([retention] keeps: "
+                f"{rows.kept_for}); its logs are where it wrote them"
+            )
+        return Refused(f"there is no job {_quoted(word)}; `radrm status --all` lists them")
 
     def _exact(self, word: str) -> Sequence[int]:
         """The jobs of an id, element or ticket; empty for a name."""
@@ -174,10 +191,6 @@ def check_count(count: int) -> None:
             f"the request is about {count} jobs or more, and {MAX_FOUND} is the most; "
             "name fewer at a time"
         )
-
-
-def _no_job(word: str) -> Refused:
-    return Refused(f"there is no job {_quoted(word)}; `radrm status --all` lists them")
 
 
 def _quoted(word: str) -> str:

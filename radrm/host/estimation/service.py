@@ -12,6 +12,7 @@ Theory of operation:
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import threading
 import time
@@ -33,6 +34,9 @@ log = logging.getLogger("radrm")
 
 TRACES_AT_ONCE = 2
 REMEMBERED = 1000
+PREPARED_AFTER_S = 3.0
+"""Real seconds until the estimators' process starts without a question: the daemon's own start,
+and the jobs that it finds, come first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,16 +78,19 @@ class EstimationService:
         self._closed = threading.Event()
         self._thinking = ThreadPoolExecutor(1, "estimate")
         self._tracing = ThreadPoolExecutor(TRACES_AT_ONCE, "trace")
+        self._preparing = threading.Timer(PREPARED_AFTER_S, self._prepare)
+        self._preparing.daemon = True
 
     def begin(self) -> None:
-        """Start the estimators before the first question, and clean up after an earlier daemon."""
-        self._thinking.submit(self._thinker.prepare)
+        """Start the estimators soon, also without a question; clean up after an earlier daemon."""
+        self._preparing.start()
         if self._leftovers is not None:
             self._tracing.submit(self._end_leftovers, self._leftovers)
 
     def close(self) -> None:
         """End running traces and questions. The next daemon asks again."""
         self._closed.set()
+        self._preparing.cancel()
         self._thinker.close()
         for pool in (self._tracing, self._thinking):
             pool.shutdown(wait=True, cancel_futures=True)
@@ -109,6 +116,10 @@ class EstimationService:
             self._tracing.submit(self._trace, key, wanted.job, wanted.trace, asked)
         else:
             self._thinking.submit(self._think, key, wanted.job, None, ())
+
+    def _prepare(self) -> None:
+        with contextlib.suppress(RuntimeError):  # the pool is closed
+            self._thinking.submit(self._thinker.prepare)
 
     def _end_leftovers(self, leftovers: Leftovers) -> None:
         try:

@@ -49,7 +49,7 @@ def code(radrmd: str | None = None, ownership: Ownership | None = None) -> Findi
     """Whether only root can change the code that the service runs."""
     name = "service code"
     try:
-        fault = fault_of(code_of(radrmd or script()), ownership or Ownership())
+        fault = fault_of(code_of(radrmd or script()), ownership or Ownership(lasting=True))
     except Refused as error:
         return warn(name, str(error), "run the doctor of the radrm that the service starts")
     except OSError as error:

@@ -2,7 +2,8 @@
 
 Theory of operation. A new Python says which folders it searches and which files it has loaded once
 the daemon is imported. It starts as systemd starts one, without variables of a shell. Those folders
-are checked whole, because a later import may take any file of them.
+are checked whole, because a later import may take any file of them. So are packages that were
+installed as editable, which lie in none of them.
 """
 
 from __future__ import annotations
@@ -12,7 +13,8 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Iterable
+import sysconfig
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from radrm.errors import Refused, plain
@@ -29,7 +31,11 @@ files = {getattr(module, "__file__", None) for module in list(sys.modules.values
 with open("/proc/self/maps") as maps:
     files |= {line.split(None, 5)[5].rstrip() for line in maps if line.count("/")}
 files = sorted(file for file in files if file and file.startswith("/"))
-own = [path for module in (radrm,) for path in module.__path__]
+own = list(radrm.__path__)
+for module in list(sys.modules.values()):
+    if module.__name__.startswith("__editable__"):
+        own += getattr(module, "MAPPING", {}).values()
+        own += sum(getattr(module, "NAMESPACES", {}).values(), [])
 json.dump({"folders": [*sys.path[1:], *own], "files": files, "prefix": sys.prefix}, sys.stdout)
 """
 
@@ -42,9 +48,12 @@ class Code:
     files: tuple[str, ...]
 
 
-def script(executable: str = sys.executable) -> str:
-    """The path of `radrmd` beside this Python. Raises `Refused` if a unit cannot start it."""
-    path = os.path.join(os.path.dirname(executable), "radrmd")
+def script(folders: Sequence[str] = ()) -> str:
+    """The path of this radrm's `radrmd`: in `folders`, by default beside its Python or where pip
+    puts scripts. Raises `Refused` if a unit cannot start it."""
+    folders = folders or (os.path.dirname(sys.executable), sysconfig.get_path("scripts"))
+    paths = [os.path.join(folder, "radrmd") for folder in folders]
+    path = next(filter(os.path.exists, paths), paths[0])
     if not _PLAIN_PATH.fullmatch(path):
         raise Refused(
             f"{path!r} has characters that a unit file cannot hold; install radrm in a folder "

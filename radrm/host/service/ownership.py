@@ -2,8 +2,9 @@
 
 Theory of operation. A path is followed one component at a time, links included, as the kernel
 follows it. Each folder, link and file on that way must belong to root, and nobody else may write
-it. A sticky folder (such as /tmp) may lie on the way, because only the owner of an entry can
-replace it; but not where Python looks for code, because anybody can add a file there.
+it. In a sticky folder (such as /tmp) only the owner of an entry can replace it. But a reboot, or
+whoever removes old files there, may take the entry away, and then anybody can make another. So a
+sticky folder may lie on the way to what is used once, and not on the way to what must last.
 
 POSIX ACLs are covered: a write entry shows in the group bits of the mode (acl(5)). NFSv4 ACLs,
 the server behind a network file system, and capabilities are not looked at.
@@ -34,15 +35,18 @@ class Fault:
 
 
 class Ownership:
-    """Checks places, and remembers which are sound. `trusted`: the users who may write them."""
+    """Checks places, and remembers which are sound. `trusted`: the users who may write them.
+    `lasting`: no sticky folder may lie on the way."""
 
     def __init__(
         self,
         trusted: frozenset[int] = frozenset({0}),
         lstat: Callable[[str], os.stat_result] = os.lstat,
+        lasting: bool = False,
     ) -> None:
         self._trusted = trusted
         self._lstat = lstat
+        self._lasting = lasting
         self._sound: dict[str, os.stat_result] = {}
         self._searched: set[str] = set()
         self._entries = 0
@@ -117,6 +121,8 @@ class Ownership:
         if not stat.S_ISLNK(kind) and kind & _OTHERS_WRITE and not sticky:
             who = "everybody" if kind & stat.S_IWOTH else f"group {found.st_gid}"
             return Fault(entry, f"{who} can write it ({_mode(found)})", mode_only=True)
+        if sticky and kind & _OTHERS_WRITE and self._lasting:
+            return Fault(entry, f"what is removed from it, anybody can replace ({_mode(found)})")
         self._sound[entry] = found
         return None
 

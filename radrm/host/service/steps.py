@@ -87,18 +87,26 @@ def install_commands(where: Site, start: bool) -> list[Command]:
     ]
 
 
-def write(file: File, where: Site, ownership: Ownership) -> None:
-    """Write one file or link over what is there. Raises OSError, and `Refused` for a folder that
-    others can change, or that leads out of the root."""
-    path = under(where.root, file.path)
-    folder = os.path.dirname(path)
-    fault = ownership.way(folder)
+def check_folder(file: File, where: Site, ownership: Ownership) -> None:
+    """Raise `Refused` if the folder of a file leads out of the root, or if others can change it.
+
+    They may change that of a link (Debian's /usr/local/bin belongs to its group `staff`): the
+    service does not run what it leads to. Raises OSError.
+    """
+    folder = os.path.dirname(under(where.root, file.path))
+    fault = ownership.way(folder) if file.text is not None else None
     if fault is not None:
         raise Refused(
-            f"{path} is not written: {fault.path}: {fault.why}; correct its owner and mode first"
+            f"{folder} is not written to: {fault.path}: {fault.why}; correct its owner and mode"
         )
     if os.path.commonpath([os.path.realpath(folder), where.root]) != where.root:
         raise Refused(f"{folder} leads out of {where.root}, so nothing is written there")
+
+
+def write(file: File, where: Site) -> None:
+    """Write one file or link over what is there. Raises OSError."""
+    path = under(where.root, file.path)
+    folder = os.path.dirname(path)
     os.makedirs(folder, 0o755, exist_ok=True)
     if file.text is not None:
         write_durably(path, file.text.encode(), 0o644)

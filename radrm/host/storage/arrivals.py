@@ -161,6 +161,11 @@ class Arrivals:
         self._tell_foreign()
         return False
 
+    @property
+    def listing(self) -> bool:
+        """True while a listing is under way."""
+        return self._listing is not None
+
     def _end_listing(self) -> None:
         if self._listing is not None:
             self._listing.close()

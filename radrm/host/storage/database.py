@@ -27,6 +27,9 @@ LOG_RESERVE = 8 * 2**20
 """Bytes for SQLite's log: it is written back after 4 MiB, the rest is for a full disk."""
 _WAL_BYTES = 64 * 2**20
 """The write-ahead log is cut back to this once its pages are in the database."""
+SHRUNK_AT_START = 256 * 2**20
+"""Bytes in use up to which a store of an earlier release is written anew at a start (a second or
+two), so that free pages can go back to the disk from then on."""
 _STEPS = 100_000
 """Instructions of SQLite between two calls of `alive`: some milliseconds."""
 DAMAGE = (msgspec.MsgspecError, zlib.error, ValueError, TypeError, KeyError, AttributeError)
@@ -70,6 +73,7 @@ class Database:
             raise StoreError(f"cannot open the store {path}: {error.strerror}") from None
 
     def _prepare(self) -> None:
+        self.execute("PRAGMA auto_vacuum = INCREMENTAL")  # of a new file: before all else
         self.execute("PRAGMA journal_mode = WAL")
         self.execute("PRAGMA synchronous = FULL")
         self.execute("PRAGMA foreign_keys = ON")
@@ -79,8 +83,12 @@ class Database:
         except UnknownVersion as unknown:
             raise StoreError(
                 f"the store {self.path} has version {unknown} and this radrm reads version "
-                f"{SCHEMA_VERSION}; run the radrm that wrote it"
+                f"{SCHEMA_VERSION}; run the radrm that wrote it, or go back as docs/dgx.md says "
+                "under Upgrades"
             ) from None
+        if not self.gives_back and self.bytes_in_use <= SHRUNK_AT_START:
+            with contextlib.suppress(sqlite3.OperationalError):  # a full disk: another start may
+                self.execute("VACUUM")
 
     def _keep_room(self) -> None:
         """Allocate space for the log of transactions now: on a full disk they still fit in.
@@ -100,6 +108,40 @@ class Database:
 
     def close(self) -> None:
         self.connection.close()
+
+    # ------------------------------------------------------------- size
+
+    def _pragma(self, name: str) -> int:
+        return int(self.execute(f"PRAGMA {name}").fetchone()[0])
+
+    @property
+    def gives_back(self) -> bool:
+        """True for a file whose free pages can go back to the disk."""
+        return self._pragma("auto_vacuum") == 2
+
+    @property
+    def bytes_in_use(self) -> int:
+        """The file's size without its free pages."""
+        return (self._pragma("page_count") - self.free_pages) * self._pragma("page_size")
+
+    @property
+    def free_pages(self) -> int:
+        """Pages that hold nothing: the next rows use them."""
+        return self._pragma("freelist_count")
+
+    def give_back(self, pages: int) -> None:
+        """Cut so many free pages off the file's end. Raises `sqlite3.Error`."""
+        # A script, since each step of this statement cuts off one page, and `execute` does one.
+        self.connection.executescript(f"PRAGMA incremental_vacuum({pages})")
+
+    @contextlib.contextmanager
+    def not_synced(self) -> Iterator[None]:
+        """Transactions that a power failure may undo, in their order: they cost no sync each."""
+        self.execute("PRAGMA synchronous = NORMAL")
+        try:
+            yield
+        finally:
+            self.execute("PRAGMA synchronous = FULL")
 
     # ------------------------------------------------------------- writing
 

@@ -89,6 +89,17 @@ class EnergyBook:
         self._added = 0 if count >= _LOOK_EVERY else count
         self._waiting.clear()
 
+    def drop_before(self, hour_s: int, most: int) -> bool:
+        """Remove the oldest rows, at most so many, of hours that began before then (epoch
+        seconds); False when there are none. Raises `StoreError`."""
+        oldest = "SELECT hour, device, job_id FROM energy WHERE hour < ? ORDER BY hour LIMIT ?"
+        rows = self._db.execute(oldest, (hour_s, most)).fetchall()
+        if rows:
+            with self._db.not_synced(), self._db.writing("retention"):
+                delete = "DELETE FROM energy WHERE hour = ? AND device = ? AND job_id = ?"
+                self._db.execute_many(delete, rows)
+        return bool(rows)
+
     def _add(self, key: tuple[int, str, int], *amounts: float) -> None:
         sums = self._waiting.setdefault(key, [0.0, 0.0, 0.0])
         for at, amount in enumerate(amounts):

@@ -3,7 +3,8 @@
 What an attempt used (peak memory, SM activity, energy, time) is stored in one place, the
 attempt's own record (`Attempt.usage`). A run names such an attempt by its serial and adds what
 the attempt does not know: the fingerprint of what ran, the kind of GPU, what the
-estimators had said. `PastRun` is put together from both when it is read.
+estimators had said. `PastRun` is put together from both when it is read. The attempts of jobs that
+retention has removed are in the table `learned`, with the job's name.
 """
 
 from __future__ import annotations
@@ -70,6 +71,15 @@ _OF_JOBS = " AND ".join(
 """The condition of runs that show the memory of jobs."""
 
 
+# The column and the join for the attempts of runs: those of present jobs, of removed ones, all.
+_PRESENT = "attempts.record", "JOIN attempts USING (serial)"
+_REMOVED = "learned.record", "JOIN learned USING (serial)"
+_ALL = (
+    "coalesce(attempts.record, learned.record)",
+    "LEFT JOIN attempts USING (serial) LEFT JOIN learned USING (serial)",
+)
+
+
 class PastRuns:
     """The table `runs`."""
 
@@ -101,7 +111,11 @@ class PastRuns:
         """
         latest = "SELECT id FROM jobs WHERE name = ? ORDER BY id DESC LIMIT ?"
         condition = f"attempts.job_id IN ({latest}) AND runs.uid = ? AND {_OF_JOBS}"
-        return self._read(condition, name, MOST_NAMED, uid, limit)
+        found = self._read(condition, name, MOST_NAMED, uid, limit, attempts=_PRESENT)
+        if len(found) < limit:  # those of removed jobs
+            condition = f"name = ? AND runs.uid = ? AND {_OF_JOBS}"
+            found += self._read(condition, name, uid, limit - len(found), attempts=_REMOVED)
+        return found
 
     def recent(self, device_kind: str | None, limit: int) -> tuple[PastRun, ...]:
         """The latest runs of all users, on GPUs of one kind (None: of any), the latest first.
@@ -117,9 +131,9 @@ class PastRuns:
         the version of CUDA: the user's own latest measurement, else the others' middle one."""
         first = context_mark(driver, "")
         rows = self._db.execute(
-            "SELECT fingerprint, uid, attempts.record FROM runs JOIN attempts USING (serial) "
+            f"SELECT fingerprint, uid, {_ALL[0]} FROM runs {_ALL[1]} "
             "WHERE fingerprint >= ? AND fingerprint < ? AND device_kind = ? "
-            "ORDER BY serial DESC LIMIT ?",
+            "ORDER BY runs.serial DESC LIMIT ?",
             (first, first[:-1] + chr(ord(first[-1]) + 1), device_kind, MOST_CONTEXTS),
         )
         found: dict[str, dict[int, int]] = {}
@@ -133,11 +147,13 @@ class PastRuns:
             for cuda, by_user in found.items()
         }
 
-    def _read(self, condition: str, *arguments: Any) -> tuple[PastRun, ...]:
+    def _read(
+        self, condition: str, *arguments: Any, attempts: tuple[str, str] = _ALL
+    ) -> tuple[PastRun, ...]:
         """Without those that cannot be read: a job can be estimated without them."""
         query = (
-            "SELECT device_kind, runs.record, attempts.record FROM runs "
-            f"JOIN attempts USING (serial) WHERE {condition} ORDER BY serial DESC LIMIT ?"
+            f"SELECT device_kind, runs.record, {attempts[0]} FROM runs {attempts[1]} "
+            f"WHERE {condition} ORDER BY runs.serial DESC LIMIT ?"
         )
         runs = []
         for device_kind, said, attempt in self._db.execute(query, arguments):

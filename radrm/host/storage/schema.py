@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import sqlite3
 
-SCHEMA_VERSION = 8
+SCHEMA_VERSION = 9
 
 _SUBMISSIONS = """
 CREATE TABLE submissions (
@@ -104,6 +104,30 @@ INSERT INTO reservations SELECT owner, json_extract(record, '$.kind'), device, r
     FROM old_reservations;
 DROP TABLE old_reservations;
 """
+# A record that cannot be read has no end and no user: it is never removed.
+ENDED = "CASE WHEN json_valid(record) THEN json_extract(record, '$.ended.wall_s') END"
+OWNER = "CASE WHEN json_valid(record) THEN json_extract(record, '$.spec.uid') END"
+# What retention needs (`retention/rows.py`): who has the oldest ends, which ids have gone, which
+# attempts are kept for their runs, how many bytes of submissions a user has.
+_RETENTION = f"""
+CREATE INDEX IF NOT EXISTS jobs_ended ON jobs ({OWNER}, {ENDED}) WHERE final;
+CREATE INDEX IF NOT EXISTS array_ends ON jobs (array_id, {ENDED})
+    WHERE final AND array_id IS NOT NULL;
+CREATE INDEX IF NOT EXISTS submissions_environment ON submissions (environment);
+CREATE TABLE IF NOT EXISTS removed (first INTEGER PRIMARY KEY, last INTEGER NOT NULL);
+CREATE TABLE IF NOT EXISTS learned (
+    serial INTEGER PRIMARY KEY, name TEXT NOT NULL, record TEXT NOT NULL
+);
+CREATE INDEX IF NOT EXISTS learned_named ON learned (name, serial);
+CREATE TABLE IF NOT EXISTS stored (uid INTEGER PRIMARY KEY, bytes INTEGER NOT NULL);
+CREATE TABLE IF NOT EXISTS marks (name TEXT PRIMARY KEY, record TEXT NOT NULL);
+"""
+BYTES = "(length(envelope) + coalesce(length(job_file), 0))"
+_COUNT_BYTES = f"""
+INSERT OR IGNORE INTO stored SELECT uid, sum({BYTES}) FROM submissions GROUP BY uid;
+UPDATE stored SET bytes = bytes + coalesce((SELECT sum(length(data)) FROM blobs WHERE digest IN
+    (SELECT environment FROM submissions WHERE submissions.uid = stored.uid)), 0);
+"""
 _MOVE_JOBS = """
 UPDATE sqlite_sequence SET seq = (SELECT seq FROM sqlite_sequence WHERE name = 'old_jobs')
     WHERE name = 'jobs';
@@ -112,7 +136,7 @@ DROP TABLE old_jobs;
 # Version 1 knew no arrays: its envelope stood in the job's own row. Version 2 had no states,
 # version 3 kept no runs, version 4 kept what was edited with every job, version 5 kept no parsed
 # job files: those are read from their envelopes. Version 6 had one reservation of an owner
-# on a device, version 7 had no energy book.
+# on a device, version 7 had no energy book, version 8 (release 0.1.0) removed nothing.
 _MIGRATIONS = {
     1: f"""
 ALTER TABLE jobs RENAME TO old_jobs;
@@ -146,6 +170,7 @@ INSERT INTO jobs SELECT id, ticket, array_id, array_index, name, json_extract(re
     5: _ADD_JOB_FILES + _ADD_KINDS + _ENERGY,
     6: _ADD_KINDS + _ENERGY,
     7: _ENERGY,
+    8: "",
 }
 
 
@@ -160,12 +185,12 @@ def bring_up_to_date(db: sqlite3.Connection) -> None:
     """
     (version,) = db.execute("PRAGMA user_version").fetchone()
     if version == 0:
-        _run(db, _SCHEMA + _INDEXES + _RUNS + _EDITS + _ENERGY)
+        _run(db, _SCHEMA + _INDEXES + _RUNS + _EDITS + _ENERGY + _RETENTION)
     elif version in _MIGRATIONS:
         db.execute("PRAGMA foreign_keys = OFF")
         db.execute("PRAGMA legacy_alter_table = ON")
         db.create_function("digest", 1, digest_of, deterministic=True)
-        _run(db, _MIGRATIONS[version])
+        _run(db, _MIGRATIONS[version] + _RETENTION + _COUNT_BYTES)
         db.execute("PRAGMA legacy_alter_table = OFF")
         db.execute("PRAGMA foreign_keys = ON")
     elif version != SCHEMA_VERSION:

@@ -26,6 +26,7 @@ from radrm.core.records import Attempt, DeviceStatus, Job, Kept, Reservation, Ru
 from radrm.core.words import JobState
 from radrm.host.storage.database import Database, encoded
 from radrm.host.storage.energy import EnergyBook
+from radrm.host.storage.retention.rows import Rows
 from radrm.host.storage.runs import PastRuns, Run
 from radrm.host.storage.submitted import Edits, Submission, Submissions
 
@@ -65,6 +66,7 @@ class Store:
         self.submissions = Submissions(self._db)
         self.runs = PastRuns(self._db)
         self.energy = EnergyBook(self._db)
+        self.rows = Rows(self._db)
         self._volatile: Volatile = {}
 
     def close(self) -> None:

@@ -68,6 +68,11 @@ def parse_envelope(envelope: Envelope) -> JobFile:
     return dated.with_summary(envelope.summary)
 
 
+_ADD_BYTES = """
+INSERT INTO stored VALUES (?, ?) ON CONFLICT (uid) DO UPDATE SET bytes = bytes + excluded.bytes
+"""
+
+
 class Submissions:
     """The tables `submissions`, `blobs` (environments) and `edits`."""
 
@@ -83,18 +88,16 @@ class Submissions:
         environment = json.dumps(document.pop("environment"), sort_keys=True)
         digest = digest_of(environment)
         packed = zlib.compress(environment.encode("ascii"), 1)
-        self._db.execute("INSERT OR IGNORE INTO blobs VALUES (?, ?)", (digest, packed))
-        self._db.execute(
-            "INSERT OR IGNORE INTO submissions VALUES (?, ?, ?, ?, ?, ?)",
-            (
-                envelope.ticket,
-                submission.uid,
-                submission.gid,
-                json.dumps(document),
-                digest,
-                _encoded(submission.parsed, envelope) if submission.parsed is not None else None,
-            ),
-        )
+        new = self._db.execute("INSERT OR IGNORE INTO blobs VALUES (?, ?)", (digest, packed))
+        size = len(packed) * new.rowcount
+        text = json.dumps(document)
+        parsed = submission.parsed
+        job_file = _encoded(parsed, envelope) if parsed is not None else None
+        row = envelope.ticket, submission.uid, submission.gid, text, digest, job_file
+        new = self._db.execute("INSERT OR IGNORE INTO submissions VALUES (?, ?, ?, ?, ?, ?)", row)
+        size += (len(text) + len(job_file or "")) * new.rowcount
+        if size:
+            self._db.execute(_ADD_BYTES, (submission.uid, size))
 
     def edit(self, changed: Sequence[tuple[int, dict[str, Any]]]) -> None:
         """Store edits, those that several jobs share once; remove what no job has any more."""

@@ -29,3 +29,11 @@ def new_ticket() -> str:
 
 def is_ticket(text: str) -> bool:
     return len(text) == LENGTH and _LETTERS.issuperset(text) and text[0] <= "7"
+
+
+def drawn_s(ticket: str) -> float:
+    """When a ticket was drawn, in epoch seconds, by the clock of the process that drew it."""
+    number = 0
+    for letter in ticket:
+        number = number << 5 | _ALPHABET.index(letter)
+    return (number >> 80) / 1000

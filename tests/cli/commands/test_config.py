@@ -25,7 +25,15 @@ from radrm.cli.settings import (
     rule_settings,
 )
 from radrm.cli.toml_text import toml_text, toml_value
-from radrm.config import Config, ConfigFile, EnergyConfig, LimitsConfig, MpsConfig, parse_config
+from radrm.config import (
+    Config,
+    ConfigFile,
+    EnergyConfig,
+    LimitsConfig,
+    MpsConfig,
+    RetentionConfig,
+    parse_config,
+)
 from radrm.core.words import Collocation
 from radrm.wiring import REGISTRIES, make_estimating, make_rules, make_settings
 
@@ -151,6 +159,13 @@ configs = st.builds(
         EnergyConfig,
         price=st.floats(0, 9) | st.just({"00:00": 0.1, "06:30": 0.2}),
         node_watts=st.just({}) | st.just({"V100": (530.0, 700.0), "T4": (400.0,)}),
+    ),
+    retention=st.builds(
+        RetentionConfig,
+        finished_days=st.just(0.0) | st.floats(1, 36_500),
+        finished_jobs=st.just(0) | st.integers(100, 10**9),
+        store_mib=st.just(0) | st.integers(64, 1 << 30),
+        refused_mib=st.just(0) | st.integers(1, 1 << 30),
     ),
 )
 

@@ -12,6 +12,7 @@ import pytest
 from radrm.config import Config, EstimationConfig
 from radrm.core.records import Estimate
 from radrm.core.words import Quantity
+from radrm.host.estimation import service as service_module
 from radrm.host.estimation.asking import Answer
 from radrm.host.estimation.service import Estimated, EstimationService, Wanted
 from radrm.host.estimation.thinker import NoAnswer, Thinker
@@ -61,6 +62,22 @@ def service(inbox: Inbox, thinker: Answers) -> Iterator[EstimationService]:
     yield service
     thinker.may.set()
     service.close()
+
+
+def test_the_worker_starts_without_a_question_unless_the_daemon_ends_first(
+    inbox: Inbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    prepared = threading.Event()
+    monkeypatch.setattr(Thinker, "prepare", lambda _: prepared.set())
+    early = EstimationService(HASTY, inbox.posted.put, Thinker(Config()))
+    early.begin()
+    early.close()
+    assert early._preparing.finished.is_set() and not prepared.is_set()
+    monkeypatch.setattr(service_module, "PREPARED_AFTER_S", 0.0)
+    late = EstimationService(HASTY, inbox.posted.put, Thinker(Config()))
+    late.begin()
+    assert prepared.wait(60)
+    late.close()
 
 
 def test_all_jobs_of_a_submission_share_one_answer(

@@ -41,6 +41,23 @@ def test_everything_that_the_service_runs_is_named() -> None:
     assert all(path.startswith("/") for path in (*code.folders, *code.files))
 
 
+def test_an_editable_package_is_named(tmp_path: Path) -> None:
+    """A rule of third parties may be one; pip's import hook names its folder."""
+    plugin = tmp_path / "plugin"
+    (tmp_path / "__editable___plugin_finder.py").write_text(
+        f"MAPPING = {{'plugin': '{plugin}'}}\nNAMESPACES = {{'many': ['{plugin}s']}}\n"
+    )
+    python = tmp_path / "python"
+    python.write_text(
+        f'#!/bin/sh\nexec {sys.executable} -c \'import sys; sys.path.append("{tmp_path}")\n'
+        "import __editable___plugin_finder\n"
+        'exec(sys.argv[2])\' "$@"\n'
+    )
+    python.chmod(0o755)
+    radrmd = made(tmp_path / "radrmd", f"#!{python}")
+    assert {str(plugin), f"{plugin}s"} <= set(code_of(radrmd).folders)
+
+
 @pytest.mark.parametrize("wrong", ["bin/radrmd", "lib/site/new.pth", "lib/site", "bin"])
 def test_one_writable_place_is_enough(tmp_path: Path, wrong: str) -> None:
     for name in ("bin/radrmd", "lib/site/new.pth"):
@@ -78,16 +95,23 @@ def test_a_script_that_names_no_python(tmp_path: Path, first: str) -> None:
         interpreter(made(tmp_path / "radrmd", first))
 
 
+def test_the_script_lies_where_pip_put_it(tmp_path: Path) -> None:
+    """Debian's pip puts scripts into /usr/local/bin, and Python is in /usr/bin."""
+    radrmd = made(tmp_path / "local" / "radrmd", "#!/usr/bin/python3")
+    assert script([str(tmp_path), f"{tmp_path}/local"]) == radrmd
+    assert os.path.basename(script()) == "radrmd"
+
+
 def test_a_script_that_is_not_there(tmp_path: Path) -> None:
     with pytest.raises(Refused, match="cannot be read: No such file"):
-        script(f"{tmp_path}/python3")
+        script([str(tmp_path)])
 
 
 @pytest.mark.parametrize("folder", ["a b", "50%", "a$b", "a\nb", "a'b", "a\\b"])
 def test_a_path_that_no_unit_can_hold(tmp_path: Path, folder: str) -> None:
     made(tmp_path / folder / "radrmd", "#!/usr/bin/python3")
     with pytest.raises(Refused, match="characters that a unit file cannot hold"):
-        script(f"{tmp_path}/{folder}/python3")
+        script([f"{tmp_path}/{folder}"])
 
 
 def test_a_python_without_radrm(tmp_path: Path) -> None:

@@ -99,6 +99,22 @@ def test_a_sticky_folder_may_lie_on_the_way_and_may_not_hold_code(place: Path) -
     assert theirs.way(str(folder / "package" / "code.py")) is not None
 
 
+def test_what_must_last_lies_below_no_sticky_folder(place: Path) -> None:
+    """After a reboot or a clean-up of such a folder anybody can make what lay there."""
+    folder = place / "real"
+    folder.chmod(0o1777)
+
+    def lstat(path: str) -> os.stat_result:  # the tests themselves may lie in /tmp
+        found = os.lstat(path)
+        above = os.path.join(place, "").startswith(os.path.join(path, ""))
+        return os.stat_result((found.st_mode & ~0o022, *found[1:])) if above else found
+
+    found = Ownership(ME, lstat, lasting=True).way(str(folder / "package" / "code.py"))
+    assert found == Fault(str(folder), "what is removed from it, anybody can replace (mode 1777)")
+    folder.chmod(0o755)
+    assert Ownership(ME, lstat, lasting=True).way(str(folder / "package" / "code.py")) is None
+
+
 def test_what_does_not_exist_must_not_be_made_by_others(place: Path) -> None:
     assert Ownership(ME).way(str(place / "none" / "deeper")) is None
     assert Ownership(ME).tree(str(place / "none")) is None

@@ -15,7 +15,7 @@ from radrm.errors import Refused
 from radrm.host.service import code, steps
 from radrm.host.service.files import TMPFILES_PATH, UNIT_PATH, State, files_of, under
 from radrm.host.service.ownership import Ownership
-from radrm.host.service.steps import Site, install_commands, site, states_of, write
+from radrm.host.service.steps import Site, check_folder, install_commands, site, states_of
 
 ME = frozenset({0, os.getuid()})
 RADRMD = f"{os.path.dirname(sys.executable)}/radrmd"
@@ -66,7 +66,7 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Machine:
     monkeypatch.setattr(steps.run_all, "__defaults__", (run,))
     monkeypatch.setattr("radrm.cli.service.os.geteuid", lambda: 0)
     for name, what in {
-        "Ownership": lambda: ownership,
+        "Ownership": lambda lasting=False: ownership,
         "code_of": lambda _: code.Code((), ()),
     }.items():
         monkeypatch.setattr(f"radrm.cli.commands.install_service.{name}", what)
@@ -163,6 +163,15 @@ def test_code_that_others_can_change_is_not_installed(
     assert (machine.tree(), machine.ran) == ({}, [])
 
 
+def test_an_image_that_leads_out_of_itself_is_left_as_it_is(
+    machine: Machine, tmp_path: Path
+) -> None:
+    (machine.root / "usr").symlink_to(tmp_path)
+    refused = machine.radrm("install-service")
+    assert "leads out of" in str(refused.exception)
+    assert (list(machine.tree()), machine.ran) == (["usr"], [])
+
+
 def test_only_root_installs(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("radrm.cli.service.os.geteuid", lambda: 1000)
     monkeypatch.setattr(sys, "argv", ["/opt/my radrm/bin/radrm", "install-service", "--no-start"])
@@ -181,9 +190,11 @@ def test_a_folder_of_others_is_not_written_to(tmp_path: Path) -> None:
     file = files_of(RADRMD)[0]
     (tmp_path / "etc").mkdir()
     (tmp_path / "etc").chmod(0o777)
-    with pytest.raises(Refused, match=r"is not written: .*/etc: everybody can write it"):
-        write(file, Site(str(tmp_path), offline=True), Ownership(ME))
-    assert list((tmp_path / "etc").iterdir()) == []
+    where = Site(str(tmp_path), offline=True)
+    with pytest.raises(Refused, match=r"is not written to: .*/etc: everybody can write it"):
+        check_folder(file, where, Ownership(ME))
+    link = files_of("/opt/radrm/bin/radrmd")[2]
+    check_folder(type(link)("/etc/bin/radrm", leads_to=link.leads_to), where, Ownership(ME))
 
 
 def test_a_link_out_of_the_image_is_not_followed(tmp_path: Path) -> None:
@@ -191,9 +202,10 @@ def test_a_link_out_of_the_image_is_not_followed(tmp_path: Path) -> None:
     (tmp_path / "image").mkdir()
     (tmp_path / "outside").mkdir()
     (tmp_path / "image" / "etc").symlink_to(tmp_path / "outside")
+    where = Site(str(tmp_path / "image"), offline=True)
     with pytest.raises(Refused, match="leads out of"):
-        write(files_of(RADRMD)[0], Site(str(tmp_path / "image"), offline=True), Ownership(ME))
-    assert list((tmp_path / "outside").iterdir()) == []
+        check_folder(files_of(RADRMD)[0], where, Ownership(ME))
+    check_folder(files_of(RADRMD)[0], Site(str(tmp_path), offline=True), Ownership(ME))
 
 
 def test_a_site(tmp_path: Path) -> None:

@@ -7,7 +7,8 @@ end. One without length is the moment of its start.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+
+from radrm.core.records.lazy import dataclass
 
 FOREVER = float("inf")
 
