@@ -72,7 +72,7 @@ from radrm.host.simulated.simulated_gpus import SimulatedGpus
 from radrm.host.simulated.start_driver import ensure_driver
 from radrm.host.storage.arrivals import Arrivals
 from radrm.host.storage.paths import Paths, paths_for, prepare, system_mode
-from radrm.host.storage.retention.sweep import Retention
+from radrm.host.storage.retention.sweep import EVERY_S, Retention
 from radrm.host.watched.names import reserved
 from radrm.simulated.spec import parse
 from radrm.wiring import make_costs, make_rules, make_settings
@@ -190,7 +190,13 @@ def run(gpus: str | None, time_scale: float, settings: Sequence[str]) -> None:
             costs=costs,
             limits=devices.limits,
             foresight=Foresight(scheduler, rules.planners, costs, limit),
-            retention=Retention(config.retention, store.rows, store.energy, paths),
+            retention=Retention(
+                config.retention,
+                store.rows,
+                store.energy,
+                paths,
+                every_s=devices.clock.real_s(EVERY_S),
+            ),
             count_every_s=config.progress.interval_s,
             manager=manager,
             unmanaged=UnmanagedWatch(config.unmanaged, launcher.owner_of, os.getuid() == 0),
