@@ -27,6 +27,7 @@ from radrm.config import (
     limits_of,
     load_config,
     resolved,
+    spool_room,
     with_limits,
     with_set,
 )
@@ -73,6 +74,7 @@ from radrm.host.simulated.start_driver import ensure_driver
 from radrm.host.storage.arrivals import Arrivals
 from radrm.host.storage.paths import Paths, paths_for, prepare, system_mode
 from radrm.host.storage.retention.sweep import EVERY_S, Retention
+from radrm.host.storage.spool import has_envelope
 from radrm.host.watched.names import reserved
 from radrm.simulated.spec import parse
 from radrm.wiring import make_costs, make_rules, make_settings
@@ -145,6 +147,7 @@ def run(gpus: str | None, time_scale: float, settings: Sequence[str]) -> None:
         store = home.open_store(manager.alive)
         store.energy.zone = zone
         store.rows.has_folder = lambda serial: os.path.lexists(f"{paths.attempts}/{serial}")
+        store.rows.has_envelope = lambda ticket: has_envelope(paths.spool, ticket)
         # On cgroup v1 the groups cost 12 ms a launch, and only planners of running jobs need them.
         account = not set(config.planner) <= {"default", "backfill", "deadline"}
         launcher = Launcher(paths.state, devices.clock, controllers=controllers, account=account)
@@ -159,7 +162,9 @@ def run(gpus: str | None, time_scale: float, settings: Sequence[str]) -> None:
             clock=devices.clock,
             scheduler=scheduler,
             store=store,
-            arrivals=Arrivals(paths.spool, paths.refused, lambda name: reserved(name, system)),
+            arrivals=Arrivals(
+                paths.spool, paths.refused, lambda name: reserved(name, system), spool_room(limits)
+            ),
             launcher=launcher,
             monitor=lambda post: Monitor(
                 devices.source, devices.clock, launcher.owner_of, post, interval_s, devices.renew
@@ -199,6 +204,7 @@ def run(gpus: str | None, time_scale: float, settings: Sequence[str]) -> None:
             ),
             count_every_s=config.progress.interval_s,
             manager=manager,
+            users=limits,
             unmanaged=UnmanagedWatch(config.unmanaged, launcher.owner_of, os.getuid() == 0),
         )
         about = {
@@ -215,7 +221,8 @@ def run(gpus: str | None, time_scale: float, settings: Sequence[str]) -> None:
         if devices.mps is not None:
             daemon = DaemonHooks(launcher.owner_of, loop.read_soon, loop.devices_seen, core.grace_s)
             devices.mps.begin(daemon)
-        server = Server(paths.socket, system, loop.post)
+        server = Server(paths.socket, system, loop.post, limits)
+        loop.connections_of = server.connections_of
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: loop.stop())
         server.start()

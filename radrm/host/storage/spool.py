@@ -317,6 +317,14 @@ def _open_file(folder: int, name: str) -> tuple[int, os.stat_result] | None:
     return handle, found
 
 
+def has_envelope(spool: str, ticket: str) -> bool:
+    """Return whether the spool holds a file that may be the envelope of this ticket."""
+    try:
+        return is_single_file(os.lstat(f"{spool}/{ticket}{SUFFIX}"))
+    except OSError:
+        return False
+
+
 def which_file(found: os.stat_result) -> tuple[int, int, int]:
     """Names one file as it was written: an inode is given out again, with a new change time."""
     return found.st_dev, found.st_ino, found.st_ctime_ns

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from radrm.config import NOBODY
 from radrm.core.words import JobState
 from radrm.daemon.answers.requests import Requests
 from radrm.daemon.serving.replies import encoded
@@ -47,6 +48,7 @@ def asked(tmp_path: Path, client_uid: int, **words: Any) -> tuple[dict[str, Any]
         tables=Tables(),
         reports=None,
         parts=SimpleNamespace(
+            users=NOBODY,
             launcher=SimpleNamespace(controllers=Controllers()),
             foresight=Foresight(world.scheduler),
         ),

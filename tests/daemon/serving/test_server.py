@@ -49,7 +49,7 @@ class Door:
 
     def __init__(self) -> None:
         self.now = 100.0
-        self.slots: Slots[Guest] = Slots(10, 4, 2, lambda: self.now)
+        self.slots: Slots[Guest] = Slots(10, lambda uid: 4, 2, lambda: self.now)
 
     def come(self, uid: int, silent: bool = True) -> tuple[Guest, str | None]:
         guest = Guest(uid, self.now, silent)
@@ -65,7 +65,9 @@ def test_one_user_has_so_many_and_his_silent_ones_give_way() -> None:
     door = Door()
     first, *_ = [door.come(7)[0] for _ in range(4)]
     _, why = door.come(7)
-    assert why == "you have 4 connections to the daemon, and more are not allowed"
+    assert why == (
+        "limits.connections: you have 4 connections to the daemon, the limit is 4; close some"
+    )
     door.now += 2
     assert door.come(7)[1] is None and first.ended
     assert door.come(8)[1] is None
@@ -197,7 +199,9 @@ def test_a_client_that_is_turned_away_hears_why(place: Place) -> None:
             place.request(each, op="ping")
         answer = line(stack.enter_context(place.connect()))
         assert answer == refusal(
-            "you have 64 connections to the daemon, and more are not allowed", 1
+            "limits.connections: you have 64 connections to the daemon, the limit is 64; "
+            "close some",
+            1,
         )
 
 

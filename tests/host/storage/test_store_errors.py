@@ -11,7 +11,7 @@ import pytest
 
 from radrm.core.words import JobState
 from radrm.errors import StoreError
-from radrm.host.storage.database import LOG_RESERVE
+from radrm.host.storage.database import LOG_RESERVE, Database
 from radrm.host.storage.store import Store
 from tests.host.storage.stores import saved_world, submission_of
 from tests.world import World, gpus
@@ -160,3 +160,14 @@ def test_storing_an_envelope_copies_nothing_deep(
     monkeypatch.setattr(copy, "deepcopy", never)
     monkeypatch.setattr(dataclasses, "asdict", never)
     saved_world(Store(path))
+
+
+def test_long_work_gives_signs_of_life(path: str) -> None:
+    """systemd would end a daemon that brings a large store up to date in silence."""
+    signs: list[None] = []
+    db = Database(path, lambda: signs.append(None))
+    before = len(signs)
+    count = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n LIMIT 100000)"
+    assert db.ids(f"{count} SELECT count(*) FROM n") == [100_000]
+    assert len(signs) - before > 3
+    db.close()

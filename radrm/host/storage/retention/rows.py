@@ -6,7 +6,8 @@ A piece is one transaction of at most `AT_ONCE` jobs, so a kill leaves all of a 
 
 Invariants:
 - Only what has ended goes. An array goes once its last element is old enough, its first
-  element last. A job whose attempt still has a folder stays: something of it may run.
+  element last. A job whose attempt still has a folder stays: something of it may run. So does one
+  whose envelope lies in the spool: without its row it would become a second job.
 - No id and no serial is given twice: the sequences keep the highest ones. `removed` has the ids
   that have gone, as ranges, so that users are told that the job has ended.
 - Estimators lose nothing that they read. A run is kept, with its attempt in `learned`, unless
@@ -71,6 +72,8 @@ class Rows:
         self.kept_for = ""
         self.has_folder: Callable[[int], bool] = lambda _: False
         """Whether an attempt's folder is still there."""
+        self.has_envelope: Callable[[str], bool] = lambda _: False
+        """Whether the envelope of a ticket still lies in the spool."""
 
     # ------------------------------------------------------------- asking
 
@@ -165,6 +168,8 @@ class Rows:
         query = "SELECT serial, live FROM attempts WHERE job_id = ?"
         attempts = execute(query, (job_id,)).fetchall()
         if any(live or self.has_folder(serial) for serial, live in attempts):
+            return None
+        if self.has_envelope(ticket):
             return None
         for serial, _ in attempts:
             self._keep_run(serial, name)

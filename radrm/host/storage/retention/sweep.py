@@ -7,8 +7,9 @@ as long. No piece begins while a decision is not on disk. A piece that fails (a 
 its sweep; the next one begins anew, since a sweep remembers nothing.
 
 A sweep begins only after the spool was empty once, because an envelope of before the daemon's
-start may follow a job (`--after`) that would go. Before a sweep the spool's folder is synced: an
-envelope whose job goes cannot return after a power failure, so no job is made twice.
+start may follow a job (`--after`) that would go. But a user with too many envelopes must not keep
+all old jobs in the store, so it waits for an hour at most. Before a sweep the spool's folder is
+synced: an envelope whose job goes cannot return after a power failure, so no job is made twice.
 
 By age nothing goes unless the clock is trusted (`steady.py`). By number and size the oldest go,
 but none that ended in the last hour, whose user may still wait for the result. A job that ended
@@ -43,6 +44,8 @@ PIECE_S = 0.004
 _REST = 10
 """A rest is so many times as long as the piece before it."""
 _SHORTEST_REST_S = 0.02
+PATIENCE_S = 3600.0
+"""Real seconds that a sweep waits for an empty spool."""
 LEAST_AGE_S = 3600.0
 """No job goes sooner after its end, whatever the limits."""
 _DAY_S = 86400.0
@@ -76,6 +79,7 @@ class Retention:
         self._every_s = every_s
         self._sweep: Generator[None, None, None] | None = None
         self._due_s = tick() + FIRST_AFTER_S
+        self._patient_s = tick() + PATIENCE_S
         self._began_s = 0.0
         self._removed = 0
         rows.kept_for = config.words
@@ -91,7 +95,7 @@ class Retention:
         if self._began_s < self._due_s:
             return
         if self._sweep is None:
-            if not ready:
+            if not ready and self._began_s < self._patient_s:
                 self._due_s = self._began_s + 1.0
                 return
             self._sweep = self._pieces(now)

@@ -17,15 +17,16 @@ from radrm.core.words import JobState
 from radrm.errors import StoreError
 from radrm.host.storage.database import LOG_RESERVE
 from radrm.host.storage.paths import Paths, prepare
-from radrm.host.storage.retention import refused
 from radrm.host.storage.retention import rows as limits
 from radrm.host.storage.retention.steady import Steady
-from radrm.host.storage.retention.sweep import EVERY_S, Retention
+from radrm.host.storage.retention.sweep import EVERY_S, FIRST_AFTER_S, Retention
 from radrm.host.storage.runs import Run, Said
+from radrm.host.storage.spool import Spool, has_envelope
 from radrm.host.storage.store import Store
 from radrm.host.storage.submitted import Submission
 from radrm.host.storage.tickets import new_ticket
 from tests.host.storage.envelopes import envelope
+from tests.host.storage.retention.test_refused import ticket_of
 from tests.host.storage.stores import ended_attempt
 from tests.world import World, gpus
 
@@ -170,6 +171,17 @@ def test_an_attempt_that_has_a_folder_keeps_its_job(site: Site) -> None:
     assert site.ids() == [1]
 
 
+def test_an_envelope_in_the_spool_keeps_its_job(site: Site) -> None:
+    """It would become a second job. Names that are no envelopes do not count."""
+    jobs = [site.job(n, 200) for n in (1, 2)]
+    site.save([*jobs, *array(site, 10, [300, 300])])
+    site.store.rows.has_envelope = lambda ticket: has_envelope(site.paths.spool, ticket)
+    Spool(site.paths.spool).put([envelope(ticket=jobs[0].ticket)])
+    os.mkdir(f"{site.paths.spool}/{jobs[1].ticket}.job")
+    site.sweep()
+    assert site.ids() == [1]
+
+
 def test_estimators_read_the_same_as_before(site: Site) -> None:
     jobs = [site.job(n, 500 - n) for n in range(1, 41)]
     runs = [Run(n, 1000, "net", "A100", Said(told={"n": float(n)})) for n in range(1, 31)]
@@ -266,10 +278,16 @@ def test_a_new_store_waits_for_a_day_too(tmp_path: Path) -> None:
 
 def test_nothing_goes_before_the_spool_was_empty_once(site: Site) -> None:
     site.save([site.job(1, 300)])
-    retention = Retention(RetentionConfig(), site.store.rows, site.store.energy, site.paths)
-    retention._due_s = 0.0
-    retention.work(site.now, ready=False)
-    assert site.ids() == [1] and 0 < retention.due_in_s <= 1.0
+    at_s, parts = 0.0, (site.store.rows, site.store.energy, site.paths)
+    retention = Retention(RetentionConfig(), *parts, lambda: at_s)
+    while at_s < HOUR_S:
+        assert site.ids() == [1] and retention.due_in_s <= FIRST_AFTER_S
+        at_s += retention.due_in_s
+        retention.work(site.now, ready=False)
+    while retention.due_in_s < EVERY_S / 2:
+        at_s += retention.due_in_s + 1e-6
+        retention.work(site.now, ready=False)
+    assert site.ids() == [], "a user with too many envelopes does not keep all for ever"
 
 
 def dump(site: Site) -> list[str]:
@@ -335,13 +353,6 @@ def test_old_hours_of_energy_go(site: Site) -> None:
     assert site.count("energy") == 250 and site.store.energy.first_hour_s() == young
 
 
-def ticket_of(wall_s: float, monkeypatch: pytest.MonkeyPatch) -> str:
-    with monkeypatch.context() as patched:
-        patched.setattr("time.time", lambda: wall_s)
-        patched.setattr("radrm.host.storage.tickets._last", 0)
-        return new_ticket()
-
-
 def test_old_refused_files_go_and_nothing_else(
     site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -361,25 +372,6 @@ def test_old_refused_files_go_and_nothing_else(
     newer.write_bytes(b"x" * 900_000)
     site.sweep(refused_mib=1, refused_days=0)
     assert not young.exists() and newer.exists()
-
-
-def test_a_flood_of_refused_files_goes_in_pieces_the_oldest_first(
-    site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Any user can have any number of files refused."""
-    monkeypatch.setattr(refused, "MOST_HELD", 8)
-    (tmp_path / "refused").mkdir(mode=0o700)
-    files = [
-        tmp_path / "refused" / f"{ticket_of(NOW_S - days * DAY_S, monkeypatch)}.job"
-        for days in range(20, 0, -1)
-    ]
-    for file in files:
-        file.write_bytes(b"x" * 200_000)
-    most = 4 * 512 * files[0].stat().st_blocks
-    for left in (12, 4, 4):
-        pieces = refused.remove_old(str(tmp_path / "refused"), 0.0, most, lambda: True)
-        assert len(list(pieces)) >= left, "one file a piece"
-        assert sorted((tmp_path / "refused").iterdir()) == files[-left:]
 
 
 def test_nothing_has_a_limit_of_zero(site: Site) -> None:
