@@ -8,6 +8,8 @@
 #   make bench-deadlines   the published figures of due times and costs, beside ours (an hour)
 #   make bench-elastic     the published figures of elastic jobs, beside ours (some minutes)
 #   make elastic-kills     kill what runs elastic jobs, fifty times, and count their samples (ten minutes)
+#   make systemd    the service under a real systemd, in namespaces (root, some minutes; see systemd/README.md)
+#   make fuzz       hostile inputs for all parsers and a real daemon (half an hour; FUZZ="--hours 8")
 #   make soak       a real daemon under faults and hostile users for HOURS=1 (see docs/reliability.md)
 #   make mutants    break rules of the core on purpose and see that tests/core notices
 #   make properties EXAMPLES=20    the properties of the core, rules and shards, with 20 times the examples
@@ -21,7 +23,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
-.PHONY: demo test lint check bench bench-deadlines bench-elastic elastic-kills soak mutants properties gpu-test venv
+.PHONY: demo test lint check bench bench-deadlines bench-elastic elastic-kills fuzz soak systemd mutants \
+  properties gpu-test venv
 .DELETE_ON_ERROR:
 # Tests start some thousand processes, which would each compile what they import.
 unexport PYTHONDONTWRITEBYTECODE
@@ -52,11 +55,17 @@ bench-elastic: $(VENV)/.dev
 elastic-kills: $(VENV)/.dev
 	@$(BIN)/python -m tests.daemon.elastic.random_kills
 
+fuzz: $(VENV)/.dev
+	@$(BIN)/python -m tests.reliability.fuzz $(FUZZ)
+
 HOURS ?= 1
 SEED ?=
 
 soak: $(VENV)/.dev
 	@$(BIN)/python -m tests.reliability.soak --hours $(HOURS) $(if $(SEED),--seed $(SEED))
+
+systemd: $(VENV)/.dev
+	@$(BIN)/python -m tests.reliability.systemd.run
 
 mutants: $(VENV)/.dev
 	@$(BIN)/python -m tools.mutants

@@ -56,7 +56,7 @@ def read_past(path: str, since_s: float) -> list[tuple[Job, tuple[Attempt, ...]]
         raise StoreError(
             f"cannot read the store {path}: {error}; only its owner can, as a rule"
         ) from None
-    except msgspec.MsgspecError as error:
+    except (msgspec.MsgspecError, ValueError, TypeError) as error:
         raise StoreError(f"the store {path} holds a record that cannot be read: {error}") from None
     finally:
         db.close()
