@@ -35,6 +35,7 @@ from radrm.config.shapes import (
     Table,
     UnmanagedConfig,
 )
+from radrm.config.values import shown
 
 __all__ = [
     "AUTO",
@@ -71,6 +72,7 @@ __all__ = [
     "parse_table",
     "read_config",
     "resolved",
+    "shown",
     "spool_room",
     "with_limits",
     "with_set",

@@ -46,6 +46,7 @@ from radrm.host.node import NodeWatch
 from radrm.host.notify import ServiceManager
 from radrm.host.planning.service import Planned, PlanningService
 from radrm.host.storage.arrivals import Arrivals
+from radrm.host.storage.retention.refused import RefusedFiles
 from radrm.host.storage.retention.sweep import Retention
 from radrm.host.storage.store import Store
 from radrm.host.storage.submitted import Edits, Submission
@@ -79,6 +80,7 @@ class Parts:
     limits: PowerLimits | None
     foresight: Foresight
     retention: Retention
+    refused: RefusedFiles
     count_every_s: float
     """Seconds between two looks at what jobs have used of the server."""
     manager: ServiceManager
@@ -244,6 +246,7 @@ class Loop:
             until = min(each for each in due if each is not None)
             seconds = max(0.0, self.clock.real_s(until - self.clock.now().boot_s))
             seconds = min(seconds, self.parts.retention.due_in_s)
+        seconds = min(seconds, self.parts.refused.due_in_s)
         # While the store is full, no result of an end could be saved; the wait would not sleep.
         processes = () if self.unsaved else self.parts.launcher.fds()
         longest_s = min(LONGEST_WAIT_S, self.parts.manager.wait_s())
@@ -285,6 +288,7 @@ class Loop:
         if wake_at is not None and now.boot_s >= wake_at:
             self.process([ev.Tick(at=now)])
         self._decisions.save_volatile(self.clock.real_s(now.boot_s))
+        self.parts.refused.work()
         if not self.unsaved:
             self._emptied = self._emptied or self._scan.empty
             self.parts.retention.work(now, self._emptied)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import faulthandler
 import logging
+import math
 import os
 import signal
 import sys
@@ -73,6 +74,7 @@ from radrm.host.simulated.simulated_gpus import SimulatedGpus
 from radrm.host.simulated.start_driver import ensure_driver
 from radrm.host.storage.arrivals import Arrivals
 from radrm.host.storage.paths import Paths, paths_for, prepare, system_mode
+from radrm.host.storage.retention.refused import RefusedFiles
 from radrm.host.storage.retention.sweep import Retention
 from radrm.host.storage.spool import has_envelope
 from radrm.host.watched.names import reserved
@@ -126,6 +128,12 @@ def run(gpus: str | None, time_scale: float, settings: Sequence[str]) -> None:
     prepare(paths, system)
     with _lock(paths):
         home = Home(paths, system)
+        arrivals = Arrivals(
+            paths.spool, paths.refused, lambda name: reserved(name, system), spool_room(limits)
+        )
+        most = config.retention.refused_mib << 20 or math.inf
+        refused = RefusedFiles(paths.refused, most, lambda: arrivals.refused_bytes)
+        refused.finish()
         controllers = prepare_controllers()  # before anything is started
         not_enforced = controllers.why_not("cpu", "memory")
         if not_enforced is not None:
@@ -162,9 +170,7 @@ def run(gpus: str | None, time_scale: float, settings: Sequence[str]) -> None:
             clock=devices.clock,
             scheduler=scheduler,
             store=store,
-            arrivals=Arrivals(
-                paths.spool, paths.refused, lambda name: reserved(name, system), spool_room(limits)
-            ),
+            arrivals=arrivals,
             launcher=launcher,
             monitor=lambda post: Monitor(
                 devices.source, devices.clock, launcher.owner_of, post, interval_s, devices.renew
@@ -196,6 +202,7 @@ def run(gpus: str | None, time_scale: float, settings: Sequence[str]) -> None:
             limits=devices.limits,
             foresight=Foresight(scheduler, rules.planners, costs, limit),
             retention=Retention(config.retention, store.rows, store.energy, paths),
+            refused=refused,
             count_every_s=config.progress.interval_s,
             manager=manager,
             users=limits,

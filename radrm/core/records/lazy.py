@@ -30,6 +30,7 @@ else:
 
         def made(cls: type) -> type:
             own = set(vars(cls))
+            cls.__doc__ = cls.__doc__ or cls.__name__  # or `dataclasses` would make one, slowly
             cls = dataclasses.dataclass(**_NO_METHOD, slots=slots, kw_only=kw_only)(cls)
             methods = ["__init__", "__repr__"]
             if eq:
@@ -52,6 +53,7 @@ def _compiled_later(cls: type, name: str, frozen: bool) -> Callable[..., Any]:
         options: dict[str, Any] = {**_NO_METHOD, **_OPTIONS[name], "frozen": frozen}
         fields = dataclasses.fields(cls)
         body = {
+            "__doc__": cls.__doc__,
             "__module__": cls.__module__,
             "__annotations__": {field.name: field.type for field in fields},
             **{field.name: _copy(field) for field in fields},

@@ -152,6 +152,8 @@ class Arrivals:
         self._foreign = 0
         self._example = ""
         self._reported = 0
+        self.refused_bytes = 0
+        """The bytes that were refused since the start."""
 
     # ------------------------------------------------------------- finding
 
@@ -339,6 +341,7 @@ class Arrivals:
             if _is_same(folder, arrival):
                 name = f"{new_ticket()}{SUFFIX}"
                 os.rename(arrival.name, name, src_dir_fd=folder, dst_dir_fd=refused)
+                self.refused_bytes += arrival.size
         except FileNotFoundError:
             pass
         finally:

@@ -107,6 +107,14 @@ class Envelope(Record):
             raise BadFile(f"it is not an envelope: {error}") from None
         if not isinstance(document, dict) or document.pop("radrm_envelope", None) != VERSION:
             raise BadFile("it is not an envelope of this version of radrm")
+        envelope = Envelope.from_document(document)
+        if not is_ticket(envelope.ticket):
+            raise BadFile("its field 'ticket' is missing or of the wrong kind")
+        return envelope
+
+    @staticmethod
+    def from_document(document: dict[str, Any]) -> Envelope:
+        """Raises `BadFile` unless every field is there and of the right kind."""
         for name, check in _SHAPES.items():
             if not check(document.get(name)):
                 raise BadFile(f"its field {name!r} is missing or of the wrong kind")
@@ -157,7 +165,7 @@ def _number(value: object) -> bool:
 
 
 _SHAPES: dict[str, Callable[[Any], bool]] = {
-    "ticket": lambda v: _text(v) and is_ticket(v),
+    "ticket": _text,
     "file": lambda v: v is None or _text(v),
     "script": lambda v: v is None or _text(v),
     "command": lambda v: v is None or _words(v),

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import json
 import os
+import pwd
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
 from radrm.config import NO_LIMITS, NOBODY, UserLimits
 from radrm.core.words import JobState
+from radrm.daemon.answers.limits import limits
 from radrm.daemon.answers.requests import Requests
 from radrm.daemon.serving.replies import encoded
 from radrm.daemon.serving.server import Request
@@ -21,7 +24,7 @@ from radrm.daemon.views.expected import Foresight
 from radrm.daemon.views.references import References
 from radrm.daemon.views.tables import Tables
 from radrm.daemon.watching import Watching
-from radrm.errors import plain
+from radrm.errors import Refused, plain
 from radrm.host.clock import Clock
 from radrm.host.processes.controllers import Controllers
 from radrm.host.sockets import Peer
@@ -121,7 +124,7 @@ def test_a_folder_for_job_files_is_given_to_whom_the_kernel_names(
     watching = Watching(paths, system)
     words = {"op": "spool", "uid": 0, "user": "root"}
     request = Request(json.dumps(words).encode(), Peer(os.getpid(), OTHER_USER, OTHER_USER))
-    loop = SimpleNamespace(broken=False)
+    loop = SimpleNamespace(broken=False, store=SimpleNamespace(path=""))
     finish(Requests({}, watching.folder_of).answer(loop, request))  # type: ignore[arg-type]
     answer = request.wait(0.0)
     assert answer is not None
@@ -138,6 +141,16 @@ def test_nobody_else_may_whatever_he_says_he_is(tmp_path: Path, words: dict[str,
     (result,) = answer["result"]
     assert result["error"] == "job 1 is ann's, not yours"
     assert world.state(1) is JobState.RUNNING
+
+
+@pytest.mark.parametrize("name", ["root", "0", "nobody-has-this-name", ["root"], 7])
+def test_no_name_of_another_user_is_looked_up_for_a_client(
+    name: object, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A directory service that does not answer would keep the loop waiting for each of them."""
+    monkeypatch.setattr(pwd, "getpwnam", Mock(side_effect=AssertionError))
+    with pytest.raises(Refused, match="only root may see the limits of another user"):
+        limits(Mock(), {"user": name}, OTHER_USER)
 
 
 def test_everybody_sees_the_queue_but_no_environment(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from radrm.core.words import JobState
 from radrm.errors import StoreError
-from radrm.host.storage.database import LOG_RESERVE, Database
+from radrm.host.storage.database import LOG_RESERVE, Database, damage_told
 from radrm.host.storage.store import Store
 from tests.host.storage.stores import saved_world, submission_of
 from tests.world import World, gpus
@@ -117,6 +117,8 @@ def test_a_damaged_row_is_one_line_with_the_next_step(
         "UPDATE submissions SET envelope = '{'",
         "UPDATE submissions SET envelope = '{}'",
         "UPDATE submissions SET envelope = '[]'",
+        "UPDATE submissions SET envelope = json_set(envelope, '$.file', 7)",
+        "UPDATE submissions SET envelope = json_set(envelope, '$.options', '[]')",
         "UPDATE blobs SET data = x'00'",
         "UPDATE edits SET options = '{'",
         "UPDATE edits SET options = '[1]'",
@@ -135,6 +137,25 @@ def test_a_damaged_submission_is_one_line(path: str, change: str) -> None:
     raw.close()
     with pytest.raises(StoreError, match="the submission of job 1, which cannot be read"):
         store.submissions.of_job(min(world.jobs))
+
+
+def test_a_damaged_file_is_one_line(path: str) -> None:
+    store = Store(path)
+    saved_world(store)
+    store._db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    size = os.path.getsize(path)
+    (root,) = store._db.execute("SELECT rootpage FROM sqlite_master WHERE name = 'jobs'").fetchone()
+    store.close()
+    with open(path, "r+b") as file:
+        file.seek((root - 1) * 4096)
+        file.write(b"\xff" * 64)
+    assert os.path.getsize(path) == size
+    damaged = Store(path)
+    with (
+        pytest.raises(StoreError, match=r"cannot be read: .* stop the daemon and restore"),
+        damage_told(path),
+    ):
+        damaged.kept()
 
 
 def test_storing_an_envelope_copies_nothing_deep(

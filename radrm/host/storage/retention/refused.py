@@ -11,15 +11,81 @@ of the files that are too much only the oldest `MOST_HELD` are held and removed 
 from __future__ import annotations
 
 import heapq
+import logging
+import math
 import os
 import stat
+import time
 from collections.abc import Callable, Generator
 
 from radrm.host.storage.files import open_folder
 from radrm.host.storage.spool import ENVELOPE, SUFFIX, kind_of
 from radrm.host.storage.tickets import drawn_s
 
+log = logging.getLogger("radrm")
+
 MOST_HELD = 10_000
+PIECE_S = 0.004
+"""Real seconds of a piece. What has begun is finished."""
+_REST_S = 0.04
+
+
+class RefusedFiles:
+    """Keeps the folder within its size between two sweeps, also while the store cannot be written:
+    refused files may be what fills its disk. `came`: the bytes that were refused so far."""
+
+    def __init__(
+        self,
+        path: str,
+        most_bytes: float,
+        came: Callable[[], int],
+        tick: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._path = path
+        self._most_bytes = most_bytes
+        self._came = came
+        self._tick = tick
+        self._seen = 0
+        self._until_s = self._due_s = 0.0
+        self._pieces: Generator[None, None, int] | None = None
+
+    @property
+    def due_in_s(self) -> float:
+        """Real seconds until the next piece; infinite without one."""
+        return math.inf if self._pieces is None else max(0.0, self._due_s - self._tick())
+
+    def work(self) -> None:
+        """Do a piece if one is due. A quarter of the size is refused before the next look."""
+        if self._pieces is None:
+            if self._came() - self._seen <= self._most_bytes / 4:
+                return
+            self._seen = self._came()
+            self._pieces = remove_old(self._path, -math.inf, self._most_bytes, self._spent)
+        now_s = self._tick()
+        if now_s >= self._due_s:
+            self._until_s, self._due_s = now_s + PIECE_S, now_s + _REST_S
+            self._step()
+
+    def finish(self) -> None:
+        """Remove what is too much now, at once: a start needs room on the disk."""
+        self._until_s = math.inf
+        self._pieces = remove_old(self._path, -math.inf, self._most_bytes, self._spent)
+        self._step()
+
+    def _step(self) -> None:
+        assert self._pieces is not None
+        try:
+            next(self._pieces)
+            return
+        except StopIteration as end:
+            if end.value:
+                log.warning("%d refused file(s) were too much in %s", end.value, self._path)
+        except OSError as error:
+            log.error("refused files cannot be removed from %s: %s", self._path, error.strerror)
+        self._pieces = None
+
+    def _spent(self) -> bool:
+        return self._tick() >= self._until_s
 
 
 def remove_old(

@@ -174,9 +174,11 @@ class Retention:
         if not limit or self._rows.bytes_in_use <= limit:
             return
         users: dict[int, Place] = dict.fromkeys(self._rows.users(), Place())
+        jobs: dict[int, int] = {}
         size: dict[int, int] = {}
         for uid in users:
-            size[uid] = self._rows.bytes_of(uid)
+            jobs[uid] = self._rows.jobs_of(uid)
+            size[uid] = self._rows.bytes_of(uid, jobs[uid])
             yield
 
         def enough() -> bool:
@@ -187,7 +189,8 @@ class Retention:
             before_s = now.wall_s - LEAST_AGE_S
             count, place = self._rows.remove(most, before_s, users[most], enough)
             self._removed += count
-            size[most] = self._rows.bytes_of(most)
+            jobs[most] -= count
+            size[most] = self._rows.bytes_of(most, jobs[most])
             if place is None:
                 del users[most]
             else:
