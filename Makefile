@@ -7,9 +7,13 @@
 #   make bench      how fast it is, beside its limits
 #   make bench-deadlines   the published figures of due times and costs, beside ours (an hour)
 #   make bench-elastic     the published figures of elastic jobs, beside ours (some minutes)
+#   make crash      kill -9 at every fault point, 2,000 times, and account for each job (half an hour)
 #   make elastic-kills     kill what runs elastic jobs, fifty times, and count their samples (ten minutes)
+#   make systemd    the service under a real systemd, in namespaces (root, some minutes; see systemd/README.md)
+#   make fuzz       hostile inputs for all parsers and a real daemon (half an hour; FUZZ="--hours 8")
 #   make soak       a real daemon under faults and hostile users for HOURS=1 (see docs/reliability.md)
 #   make mutants    break rules of the core on purpose and see that tests/core notices
+#   make properties EXAMPLES=20    the properties of the core, rules and shards, with 20 times the examples
 #   make gpu-test   the tests that need a real GPU (PyTorch: RADRM_GPU_TEST_PYTHON=/path/to/python)
 #   make venv       only the virtual environment, with all that developing needs
 #
@@ -20,7 +24,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
-.PHONY: demo test lint check bench bench-deadlines bench-elastic elastic-kills soak mutants gpu-test venv
+.PHONY: demo test lint check bench bench-deadlines bench-elastic crash elastic-kills fuzz soak \
+  systemd mutants properties gpu-test venv
 .DELETE_ON_ERROR:
 # Tests start some thousand processes, which would each compile what they import.
 unexport PYTHONDONTWRITEBYTECODE
@@ -48,8 +53,14 @@ bench-deadlines: $(VENV)/.dev
 bench-elastic: $(VENV)/.dev
 	@$(BIN)/python -m benchmarks.elastic
 
+crash: $(VENV)/.dev
+	@$(BIN)/python -m tests.reliability.crash
+
 elastic-kills: $(VENV)/.dev
 	@$(BIN)/python -m tests.daemon.elastic.random_kills
+
+fuzz: $(VENV)/.dev
+	@$(BIN)/python -m tests.reliability.fuzz $(FUZZ)
 
 HOURS ?= 1
 SEED ?=
@@ -57,8 +68,16 @@ SEED ?=
 soak: $(VENV)/.dev
 	@$(BIN)/python -m tests.reliability.soak --hours $(HOURS) $(if $(SEED),--seed $(SEED))
 
+systemd: $(VENV)/.dev
+	@$(BIN)/python -m tests.reliability.systemd.run
+
 mutants: $(VENV)/.dev
 	@$(BIN)/python -m tools.mutants
+
+EXAMPLES ?= 20
+properties: $(VENV)/.dev
+	RADRM_EXAMPLES=$(EXAMPLES) $(BIN)/python -m pytest -m "not daemon" tests/core tests/contract \
+	  tests/planners tests/radrun/shards tests/jobfile tests/estimators
 
 gpu-test: $(VENV)/.dev
 	$(BIN)/python -m pytest -n0 -m gpu -rs tests/gpu

@@ -14,6 +14,8 @@ import codecs
 import re
 import warnings
 
+from radrm.errors import message_of, plain
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -63,7 +65,7 @@ def compiled(pattern: str) -> re.Pattern[str]:
             warnings.simplefilter("ignore")  # of what another Python may read otherwise
             return re.compile(pattern)
     except (re.error, OverflowError, RecursionError) as error:
-        raise ValueError(f"it is no regular expression: {error}") from None
+        raise ValueError(f"it is no regular expression: {plain(message_of(error))}") from None
 
 
 def progress_pattern(text: str) -> re.Pattern[str] | None:
@@ -151,8 +153,9 @@ def _named(line: str) -> dict[str, float]:
     """Return what `name=value`, `name: value`, `'name': value` and `name 3/10` tell."""
     found: dict[str, float] = {}
     for name, number, of in _NAMED.findall(line):
-        key = _MEANS[name.lower()]
-        found[key] = float(number)
+        key, value = _MEANS[name.lower()], float(number)
+        if value - value == 0:  # 1e999 is no number
+            found[key] = value
         if of and key == "step":
             found["total"] = float(of)
     return found

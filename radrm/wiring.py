@@ -16,7 +16,7 @@ from importlib import import_module
 from inspect import Parameter, signature
 from typing import Any
 
-from radrm.config import Config, resolved
+from radrm.config import Config, resolved, shown
 from radrm.core.records import DECLARED, Estimate
 from radrm.core.rules import (
     Order,
@@ -121,7 +121,7 @@ def find_rule(kind: str, name: str) -> Callable[..., Any]:
             loaded: Callable[..., Any] = offered[name].load()
         return loaded
     names = sorted([*known, *offered])
-    raise BadConfig(f"there is no rule {name!r} among {kind}{_nearest(name, names)}")
+    raise BadConfig(f"there is no rule {shown(name)} among {kind}{_nearest(name, names)}")
 
 
 def _make(
@@ -180,7 +180,7 @@ def _checked(where: str, rule: Callable[..., Any], given: Mapping[str, Any]) -> 
     for key, value in given.items():
         if key not in settings:
             hint = _nearest(key, sorted(settings))
-            raise BadConfig(f"[{where}] has no setting {key!r}{hint}")
+            raise BadConfig(f"[{where}] has no setting {shown(key)}{hint}")
         _check_kind(f"{where}.{key}", settings[key], value)
     return dict(given)
 
@@ -196,13 +196,15 @@ def _check_kind(where: str, setting: Field[Any], value: Any) -> None:
     elif kind is float:
         right = isinstance(value, (int, float))
         if right and not _finite(value):
-            raise BadConfig(f"{where} = {value!r} is not a finite number")
+            raise BadConfig(f"{where} = {shown(value)} is not a finite number")
     else:
         right = isinstance(value, kind)
     if not right:
-        raise BadConfig(f"{where} = {value!r} is of the wrong kind; {default!r} is its default")
+        raise BadConfig(
+            f"{where} = {shown(value)} is of the wrong kind; {default!r} is its default"
+        )
     if isinstance(value, (int, float)) and value < 0:
-        raise BadConfig(f"{where} = {value!r} is below zero")
+        raise BadConfig(f"{where} = {shown(value)} is below zero")
 
 
 def _finite(value: float) -> bool:

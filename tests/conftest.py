@@ -12,6 +12,7 @@ import pytest
 from hypothesis import settings
 
 from tests.daemon.harness import DaemonHome
+from tests.examples import FACTOR
 from tests.standins.nvml_library import (
     nvml,
     nvml_driver,
@@ -23,7 +24,7 @@ from tests.standins.nvml_library import (
 __all__ = ["nvml", "nvml_driver", "nvml_library", "old_nvml", "old_nvml_library"]
 
 # How long an example takes is the machine's affair: speed is judged by benchmarks.
-settings.register_profile("untimed", deadline=None)
+settings.register_profile("untimed", deadline=None, max_examples=50 * FACTOR)
 settings.load_profile("untimed")
 
 # A shell ignores SIGINT in its background jobs, and programs under test would inherit that.

@@ -34,6 +34,7 @@ GROUPS: dict[str, dict[str, str]] = {
         "resume": "Let drained GPUs take jobs again.",
         "mps": "CUDA MPS: jobs of one user share a GPU, each with a memory cap.",
         "shares": "Show the recent GPU time of users, and whose job is next.",
+        "limits": "Show your limits, and what counts for them now.",
         "report": "Show the energy that users, jobs or GPUs have used, and its cost.",
         "bench": "Measure on this server.",
         "profile": "Run a few steps of a job on each free kind and number of GPUs.",
@@ -63,7 +64,17 @@ _LONG = 12
 EVERYDAY = frozenset(
     {
         *("cancel", "checkpoint", "drain", "explain", "gpus", "hold", "logs", "migrate"),
-        *("progress", "release", "report", "requeue", "resize", "resume", "shares", "status"),
+        *(
+            "limits",
+            "progress",
+            "release",
+            "report",
+            "requeue",
+            "resize",
+            "resume",
+            "shares",
+            "status",
+        ),
         "wait",
     }
 )

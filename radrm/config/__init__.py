@@ -14,7 +14,7 @@ The files, in the order in which they may import one another:
 from radrm.config.changing import with_set
 from radrm.config.checks import Examined, contradictions, examine_config, parse_config, parse_table
 from radrm.config.goals import AUTO, GOALS, resolved
-from radrm.config.limits import NO_LIMITS, UserLimits, limits_of, with_limits
+from radrm.config.limits import NO_LIMITS, NOBODY, UserLimits, limits_of, spool_room, with_limits
 from radrm.config.reading import ConfigFile, config_path, find_config, load_config, read_config
 from radrm.config.shapes import (
     CheckpointConfig,
@@ -35,10 +35,12 @@ from radrm.config.shapes import (
     Table,
     UnmanagedConfig,
 )
+from radrm.config.values import shown
 
 __all__ = [
     "AUTO",
     "GOALS",
+    "NOBODY",
     "NO_LIMITS",
     "CheckpointConfig",
     "Config",
@@ -70,6 +72,8 @@ __all__ = [
     "parse_table",
     "read_config",
     "resolved",
+    "shown",
+    "spool_room",
     "with_limits",
     "with_set",
 ]

@@ -7,6 +7,7 @@ import logging
 from radrm.config.checks import parse_table, toml_value
 from radrm.config.old_names import OLD_TABLES, notice
 from radrm.config.shapes import Config
+from radrm.config.values import in_short
 from radrm.errors import BadConfig
 
 log = logging.getLogger("radrm")
@@ -17,7 +18,7 @@ def with_set(config: Config, setting: str) -> Config:
 
     VALUE is TOML; a value that is not TOML is text. Raises `BadConfig`.
     """
-    source = f"--set {setting}"
+    source = f"--set {in_short(setting)}"
     key, equals, value = setting.partition("=")
     words = [word.strip() for word in key.split(".")]
     if not equals or not all(words):
@@ -33,6 +34,8 @@ def with_set(config: Config, setting: str) -> Config:
     for depth, word in enumerate(words[:-1], start=1):
         table = table.setdefault(word, {})
         if not isinstance(table, dict):
-            raise BadConfig(f"{source}: '{'.'.join(words[:depth])}' is one value, not a table")
+            raise BadConfig(
+                f"{source}: '{in_short('.'.join(words[:depth]))}' is one value, not a table"
+            )
     table[words[-1]] = toml_value(value.strip())
     return parse_table(whole, source)

@@ -291,7 +291,9 @@ _RETENTION: dict[str, v.Check] = {
 _COUNT = v.whole(0, 1_000_000_000)
 _LIMITS: dict[str, v.Check] = {
     **dict.fromkeys(("queued_jobs", "running_jobs", "gpus", "array_size"), _COUNT),
-    **dict.fromkeys(("environment_kib", "spool_files", "spool_mib", "connections"), _COUNT),
+    **dict.fromkeys(("environment_kib", "connections"), _COUNT),
+    "spool_files": v.none_or_from(50_000),
+    "spool_mib": v.none_or_from(1024),
     "priority_max": v.whole(-1000, 1000),
     "requests_per_s": v.between(0, 1e6),
 }

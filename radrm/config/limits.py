@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from radrm.config.shapes import Config, LimitsConfig
@@ -32,9 +33,23 @@ class UserLimits:
         return self.limits if self.shared and uid not in self.exempt else NO_LIMITS
 
 
+NOBODY = UserLimits(NO_LIMITS, shared=False)
+"""No user has a limit."""
+
+
 def limits_of(config: Config, system: bool, uid: int) -> UserLimits:
     """Return the limits that a daemon of this user applies. `system`: that of the whole server."""
     return UserLimits(config.limits if system else NO_LIMITS, frozenset({0, uid}), system)
+
+
+def spool_room(limits: UserLimits) -> Callable[[int], tuple[int, int]]:
+    """Return what gives the files and the bytes that a user may have in the spool; 0: any."""
+
+    def room(uid: int) -> tuple[int, int]:
+        mine = limits.of(uid)
+        return mine.spool_files, mine.spool_mib << 20
+
+    return room
 
 
 def with_limits(config: Config, limits: UserLimits) -> Config:

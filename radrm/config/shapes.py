@@ -242,15 +242,15 @@ class LimitsConfig:
     priority_max: int = 1000
     """The highest `--priority`, -1000 to 1000."""
     spool_files: int = 50_000
-    """Submissions that wait in the spool. The daemon moves what is beyond to the folder `refused`.
-    `radrm submit` adds nothing while 10,000 wait."""
+    """Submissions that wait in the spool, from 50,000: `radrm submit` puts no more there. The
+    daemon moves what is beyond to the folder `refused`."""
     spool_mib: int = 1024
-    """The same in MiB; `radrm submit` adds nothing while 256 MiB wait."""
+    """The same in MiB, from 1024."""
     connections: int = 64
     """Open connections to the daemon, which has 256 in all."""
-    requests_per_s: float = 100.0
-    """Mean rate of requests to the daemon, after a burst of ten times as many. More of them wait;
-    one that would wait for more than 10 s is refused."""
+    requests_per_s: float = 200.0
+    """Mean rate of requests and connections to the daemon, after a burst of ten times as many.
+    More of them wait; one that would wait for more than 10 s is refused."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 
 from radrm.config.shapes import Table
 from radrm.core.units import parse_mib
-from radrm.errors import BadConfig
+from radrm.errors import BadConfig, plain
 
 _SHORTEST_UUID = 8
 _LONGEST_GRACE_S = 365 * 86400
@@ -21,11 +21,13 @@ _SHORTEST_SLOT_S = 60
 _MOST_PRICE = 1e6
 _MOST_WATTS = 1e6
 _MOST_GPUS = 1024
+_MOST_COUNT = 1_000_000_000
 MOST_CPUS = 65536
 MOST_MEMORY_MIB = 1 << 30
 _MOST_PLANNERS = 16
 _MOST_SHOWN = 120
 """Characters of a wrong value that an error shows."""
+_LONGEST_KEY = 60
 _JOINS = frozenset("+,")
 """The characters that join or separate planners on the command line."""
 
@@ -42,6 +44,7 @@ class Place:
         return f"{self.source}: {self.key}"
 
     def at(self, key: str) -> Place:
+        key = in_short(key)
         return Place(self.source, self.errors, f"{self.key}.{key}" if self.key else key)
 
 
@@ -55,6 +58,11 @@ A check of a table adds the errors inside the table to the place's list, and ret
 def wrong(place: Place, expected: str, value: object) -> BadConfig:
     """Return the error for a value that is not what the key expects."""
     return BadConfig(f"{place} must be {expected}, not {shown(value)}")
+
+
+def in_short(text: str) -> str:
+    """Return the beginning of a key or a setting, on one line."""
+    return plain(text if len(text) <= _LONGEST_KEY else f"{text[:_LONGEST_KEY]}...")
 
 
 def shown(value: object) -> str:
@@ -193,6 +201,15 @@ def none_or(check: Check) -> Check:
         return check(value, place)
 
     return check_value
+
+
+def none_or_from(least: int) -> Callable[[Any, Place], int]:
+    def check(value: Any, place: Place) -> int:
+        if type(value) is not int or (value != 0 and not least <= value <= _MOST_COUNT):
+            raise wrong(place, f"0 (no limit) or a whole number from {least} on", value)
+        return value
+
+    return check
 
 
 def grace(value: Any, place: Place) -> float:

@@ -28,6 +28,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -54,12 +55,12 @@ from radrm.core.planning.requests import Requested, answer
 from radrm.core.planning.reserving import end_planned
 from radrm.core.proposals import Proposal
 from radrm.core.records import Attempt, Dependency, Device, Instant, Job, Refusal
-from radrm.core.records.lazy import dataclass
 from radrm.core.rules import Order, Planner, Recovery, SlowPlanner
 from radrm.core.settings import CoreSettings
 from radrm.core.snapshot import Snapshot, Snapshots
 from radrm.core.state import timers
 from radrm.core.state.state import State
+from radrm.core.state.users import UserUse
 from radrm.core.state.window import Window
 from radrm.core.view import View
 
@@ -172,10 +173,7 @@ class Scheduler:
         return False
 
     def _live(self, job_id: int, serial: int) -> tuple[Job | None, Attempt | None]:
-        """Return a job, and its live attempt if that has this serial, else None.
-
-        An event can be about an older attempt.
-        """
+        """Return a job, and its live attempt if that has this serial: an event may be late."""
         return self.state.jobs.get(job_id), self.state.live_attempt(job_id, serial)
 
     # ------------------------------------------------------------- questions from outside
@@ -223,6 +221,10 @@ class Scheduler:
     def hopeless(self, job: Job) -> str | None:
         """Return why a job can never run here; None if it can."""
         return hopeless(self.state, job)
+
+    def use_of(self, uid: int) -> UserUse:
+        """Return what a user has now."""
+        return self.state.users.of(uid)
 
     def device_kind(self) -> str | None:
         """Return the model name of all devices; None if they differ, or without devices."""

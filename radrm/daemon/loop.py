@@ -16,6 +16,7 @@ from collections.abc import Callable, Generator, Iterable
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from radrm.config import UserLimits
 from radrm.core import events as ev
 from radrm.core.planning.thinking import ready
 from radrm.core.records import Device
@@ -45,6 +46,7 @@ from radrm.host.node import NodeWatch
 from radrm.host.notify import ServiceManager
 from radrm.host.planning.service import Planned, PlanningService
 from radrm.host.storage.arrivals import Arrivals
+from radrm.host.storage.retention.refused import RefusedFiles
 from radrm.host.storage.retention.sweep import Retention
 from radrm.host.storage.store import Store
 from radrm.host.storage.submitted import Edits, Submission
@@ -78,9 +80,11 @@ class Parts:
     limits: PowerLimits | None
     foresight: Foresight
     retention: Retention
+    refused: RefusedFiles
     count_every_s: float
     """Seconds between two looks at what jobs have used of the server."""
     manager: ServiceManager
+    users: UserLimits
 
 
 class Loop:
@@ -98,7 +102,7 @@ class Loop:
         self._inbox: queue.SimpleQueue[News] = queue.SimpleQueue()
         self._wakeups = Wakeups()
         self._monitor = parts.monitor(self.post)
-        self._scan = Scan(self, parts.arrivals, parts.estimation)
+        self._scan = Scan(self, parts.arrivals, parts.estimation, users=parts.users)
         self._attempts = Attempts(
             parts.clock,
             parts.scheduler,
@@ -134,6 +138,8 @@ class Loop:
         self._count_at = 0.0
         self._emptied = False
         self.stopping = False
+        self.connections_of: Callable[[int], int] = lambda uid: 0
+        """Returns the number of a user's open connections; `main` sets it."""
 
     # ------------------------------------------------------------- from other threads
 
@@ -210,7 +216,7 @@ class Loop:
         # All ends come before timers and planners, so that no ended job runs into its limit.
         crossed("records restored")
         manager = self.parts.manager
-        manager.begins(f"re-adopts {len(self.scheduler.snapshot.running)} jobs")
+        manager.begins(f"re-adopts running jobs: {len(self.scheduler.snapshot.running)}")
         adopted = self._attempts.adopt(manager.alive)
         crossed("attempts adopted")
         nodes = ev.NodesSeen(at=first.at, nodes=(self.parts.node.look(),))
@@ -220,10 +226,10 @@ class Loop:
         self.parts.site.elastic.remove_left(self.parts.launcher.live)
         crossed("left folders removed")
         self._monitor.start(first.devices)
-        manager.ready(self._status)
+        manager.ready()
         while not self.stopping:
             self._wait()
-            manager.alive()
+            manager.alive(self._status)
             self._gather()
         self._monitor.stop()
         self._decisions.save_volatile()
@@ -240,6 +246,7 @@ class Loop:
             until = min(each for each in due if each is not None)
             seconds = max(0.0, self.clock.real_s(until - self.clock.now().boot_s))
             seconds = min(seconds, self.parts.retention.due_in_s)
+        seconds = min(seconds, self.parts.refused.due_in_s)
         # While the store is full, no result of an end could be saved; the wait would not sleep.
         processes = () if self.unsaved else self.parts.launcher.fds()
         longest_s = min(LONGEST_WAIT_S, self.parts.manager.wait_s())
@@ -250,7 +257,7 @@ class Loop:
         if self.unsaved:
             return "the store cannot be written: jobs run on, nothing new starts; see the log"
         snapshot = self.scheduler.snapshot
-        return f"{len(snapshot.running)} jobs run, {snapshot.waiting} wait"
+        return f"jobs: {len(snapshot.running)} running, {snapshot.waiting} waiting"
 
     def _gather(self) -> None:
         """Process everything that has happened since the last round."""
@@ -281,6 +288,7 @@ class Loop:
         if wake_at is not None and now.boot_s >= wake_at:
             self.process([ev.Tick(at=now)])
         self._decisions.save_volatile(self.clock.real_s(now.boot_s))
+        self.parts.refused.work()
         if not self.unsaved:
             self._emptied = self._emptied or self._scan.empty
             self.parts.retention.work(now, self._emptied)

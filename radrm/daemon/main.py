@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import faulthandler
 import logging
+import math
 import os
 import signal
 import sys
@@ -27,6 +28,7 @@ from radrm.config import (
     limits_of,
     load_config,
     resolved,
+    spool_room,
     with_limits,
     with_set,
 )
@@ -72,7 +74,9 @@ from radrm.host.simulated.simulated_gpus import SimulatedGpus
 from radrm.host.simulated.start_driver import ensure_driver
 from radrm.host.storage.arrivals import Arrivals
 from radrm.host.storage.paths import Paths, paths_for, prepare, system_mode
-from radrm.host.storage.retention.sweep import Retention
+from radrm.host.storage.retention.refused import RefusedFiles
+from radrm.host.storage.retention.sweep import EVERY_S, Retention
+from radrm.host.storage.spool import has_envelope
 from radrm.host.watched.names import reserved
 from radrm.simulated.spec import parse
 from radrm.wiring import make_costs, make_rules, make_settings
@@ -124,6 +128,12 @@ def run(gpus: str | None, time_scale: float, settings: Sequence[str]) -> None:
     prepare(paths, system)
     with _lock(paths):
         home = Home(paths, system)
+        arrivals = Arrivals(
+            paths.spool, paths.refused, lambda name: reserved(name, system), spool_room(limits)
+        )
+        most = config.retention.refused_mib << 20 or math.inf
+        refused = RefusedFiles(paths.refused, most, lambda: arrivals.refused_bytes)
+        refused.finish()
         controllers = prepare_controllers()  # before anything is started
         not_enforced = controllers.why_not("cpu", "memory")
         if not_enforced is not None:
@@ -145,6 +155,7 @@ def run(gpus: str | None, time_scale: float, settings: Sequence[str]) -> None:
         store = home.open_store(manager.alive)
         store.energy.zone = zone
         store.rows.has_folder = lambda serial: os.path.lexists(f"{paths.attempts}/{serial}")
+        store.rows.has_envelope = lambda ticket: has_envelope(paths.spool, ticket)
         # On cgroup v1 the groups cost 12 ms a launch, and only planners of running jobs need them.
         account = not set(config.planner) <= {"default", "backfill", "deadline"}
         launcher = Launcher(paths.state, devices.clock, controllers=controllers, account=account)
@@ -159,7 +170,7 @@ def run(gpus: str | None, time_scale: float, settings: Sequence[str]) -> None:
             clock=devices.clock,
             scheduler=scheduler,
             store=store,
-            arrivals=Arrivals(paths.spool, paths.refused, lambda name: reserved(name, system)),
+            arrivals=arrivals,
             launcher=launcher,
             monitor=lambda post: Monitor(
                 devices.source, devices.clock, launcher.owner_of, post, interval_s, devices.renew
@@ -190,9 +201,17 @@ def run(gpus: str | None, time_scale: float, settings: Sequence[str]) -> None:
             costs=costs,
             limits=devices.limits,
             foresight=Foresight(scheduler, rules.planners, costs, limit),
-            retention=Retention(config.retention, store.rows, store.energy, paths),
+            retention=Retention(
+                config.retention,
+                store.rows,
+                store.energy,
+                paths,
+                every_s=devices.clock.real_s(EVERY_S),
+            ),
+            refused=refused,
             count_every_s=config.progress.interval_s,
             manager=manager,
+            users=limits,
             unmanaged=UnmanagedWatch(config.unmanaged, launcher.owner_of, os.getuid() == 0),
         )
         about = {
@@ -209,7 +228,8 @@ def run(gpus: str | None, time_scale: float, settings: Sequence[str]) -> None:
         if devices.mps is not None:
             daemon = DaemonHooks(launcher.owner_of, loop.read_soon, loop.devices_seen, core.grace_s)
             devices.mps.begin(daemon)
-        server = Server(paths.socket, system, loop.post)
+        server = Server(paths.socket, system, loop.post, limits)
+        loop.connections_of = server.connections_of
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: loop.stop())
         server.start()

@@ -4,11 +4,11 @@ The files, in the order in which they may import one another:
     crossings   names for the moments at which a kill must be survived
     clock       both clocks, scaled for simulated GPUs
     transient   which failures the server causes and may pass
-    node        the CPUs and the host memory that jobs can have
     notify      tells systemd how the daemon is doing
     sockets     AF_UNIX sockets at any path depth; the process at the other end
     storage     files of radrm on disk (a folder)
     processes   the identity of processes, and how to end them (a folder)
+    node        the CPUs and the host memory that jobs can have
     progress    the sockets that take what jobs report (a folder)
     attempts    one launch of a job (a folder)
     watched     folders whose `.rad` files become jobs (a folder)

@@ -16,6 +16,7 @@ import psutil
 from radrm.config import NodeConfig
 from radrm.core.records import LOCAL_NODE, Node
 from radrm.core.units import parse_mib
+from radrm.host.processes import procfs
 
 LOOK_EVERY_S = 60.0
 """Real seconds between two looks."""
@@ -84,19 +85,16 @@ def _groups(proc: str, controller: str) -> Iterator[str]:
     In a container the path may lead out of what is mounted; then the mounted part counts.
     """
     own: dict[str, str] = {}
-    for line in _read(proc, "cgroup").splitlines():
-        number, controllers, group = line.split(":", 2)
+    for number, controllers, group in procfs.groups_of_process(proc):
         own.update(dict.fromkeys(controllers.split(",") if number != "0" else [""], group))
-    for line in _read(proc, "mountinfo").splitlines():
-        words = line.split(" ")
-        kind, options = words[words.index("-") + 1], words[-1].split(",")
+    for root, mounted, kind, options in procfs.mounts_of(proc):
         path: str | None = None
         if kind == "cgroup2":
             path = own.get("")
-        elif kind == "cgroup" and controller in options:
+        elif kind == "cgroup" and controller in options.split(","):
             path = own.get(controller)
         if path is not None:
-            yield from _upwards(words[4], words[3], path)
+            yield from _upwards(mounted, root, path)
 
 
 def _upwards(mounted: str, root: str, path: str) -> Iterator[str]:
@@ -112,5 +110,5 @@ def _read(folder: str, name: str) -> str:
     try:
         with open(os.path.join(folder, name), encoding="utf-8", errors="replace") as file:
             return file.read().strip()
-    except OSError:
+    except (OSError, ValueError):
         return ""

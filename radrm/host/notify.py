@@ -48,7 +48,7 @@ class ServiceManager:
         self._watchdog = watchdog_s is not None
         self._every_s = min(LONGEST_S, math.inf if watchdog_s is None else watchdog_s / 3)
         self._due_s = -math.inf
-        self._status: Callable[[], str] | None = None
+        self._is_ready = False
         self._said = ""
         self._unsent: dict[str, str] = {}
         self._failed = False
@@ -64,26 +64,26 @@ class ServiceManager:
         self._say(what)
         self.alive()
 
-    def ready(self, status: Callable[[], str]) -> None:
-        """Say that the daemon serves. From now on `status` gives the line that `systemctl` shows,
-        and `alive` feeds the watchdog."""
-        self._status = status
+    def ready(self) -> None:
+        """Say that the daemon serves. From now on `alive` feeds the watchdog."""
+        self._is_ready = True
         self._unsent["READY"] = "1"
         self._due_s = -math.inf
         self.alive()
 
-    def alive(self) -> None:
+    def alive(self, status: Callable[[], str] | None = None) -> None:
         """Say that the loop's thread makes progress. Sends nothing before the next message is
-        due, so it may be called often."""
+        due, so it may be called often. `status` gives the line that `systemctl` shows."""
         now_s = self._now_s()
         if self._socket is None or now_s < self._due_s:
             return
         self._due_s = now_s + self._every_s
-        if self._status is None:
+        if status is not None:
+            self._say(status())
+        if not self._is_ready:
             self._unsent["EXTEND_TIMEOUT_USEC"] = str(int(EXTENSION_S * 1e6))
         else:
             self._unsent.pop("EXTEND_TIMEOUT_USEC", None)
-            self._say(self._status())
             if self._watchdog:
                 self._unsent["WATCHDOG"] = "1"
         self._send()

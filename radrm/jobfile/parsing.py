@@ -166,6 +166,8 @@ def dated(raw: RawOptions, here: Here, where: str, past: bool = False) -> RawOpt
 
 def _without_overridden(name: str, words: list[str]) -> list[str]:
     """Drop the words that a later word overrides, so that repeated edits do not add up."""
+    if not all(isinstance(word, str) for word in words):
+        return words  # `typed` refuses them
     if name == "env":
         return list({word.partition("=")[0]: word for word in words}.values())
     if name == "role":

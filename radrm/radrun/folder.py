@@ -113,9 +113,9 @@ class Folder:
         if not isinstance(fields, dict) or fields.get("version") != VERSION:
             raise ValueError(f"it is not of version {VERSION}")
         tasks = fields.get("tasks")
-        if not isinstance(tasks, list) or not all(isinstance(each, dict) for each in tasks):
+        if not isinstance(tasks, list) or not all(map(_names_a_task, tasks)):
             raise ValueError("it has no list of tasks")
-        return {(str(t.get("role")), t.get("task", -1)): placement.cpus_of(t) for t in tasks}
+        return {(each["role"], each["task"]): placement.cpus_of(each) for each in tasks}
 
     # ---------------------------------------------------------------- one file
 
@@ -132,3 +132,9 @@ class Folder:
 
     def _write(self, name: str, document: dict[str, Any]) -> None:
         write_durably(self.path, name, json.dumps(document).encode())
+
+
+def _names_a_task(each: object) -> bool:
+    if not isinstance(each, dict):
+        return False
+    return isinstance(each.get("role"), str) and type(each.get("task")) is int

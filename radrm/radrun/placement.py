@@ -7,7 +7,6 @@ options. It may hold anything, because the job's user owns the folder: every fie
 from __future__ import annotations
 
 import json
-import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -17,6 +16,7 @@ VERSION = 1
 MOST_TASKS = 256
 USUAL_GRACE_S = 30.0
 _LONGEST_GRACE_S = 24 * 3600.0
+_MOST = 1e15
 _ROLE = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,31}")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,255}")
 
@@ -87,7 +87,7 @@ def parse(text: bytes, number: int) -> Placement:
     if not isinstance(fields, dict):
         raise ValueError("it is not a JSON object")
     if fields.get("version") != VERSION:
-        shown = str(fields.get("version"))[:20]
+        shown = ascii(fields.get("version"))[:20]
         raise ValueError(f"its version is {shown}, and this radrun reads version {VERSION}")
     if fields.get("generation") != number:
         raise ValueError(f"its generation is not {number}, as its name says")
@@ -133,10 +133,10 @@ def cpus_of(given: dict[str, Any]) -> float | None:
 
 
 def _optional(value: Any, name: str) -> float | None:
-    return None if value is None else _number(value, name, math.inf)
+    return None if value is None else _number(value, name, _MOST)
 
 
 def _number(value: Any, name: str, most: float) -> float:
-    if type(value) not in (int, float) or not 0 <= value <= most or not math.isfinite(value):
+    if type(value) not in (int, float) or not 0 <= value <= most:  # NaN is not, either
         raise ValueError(f"its {name} is not a number from 0 on")
     return float(value)

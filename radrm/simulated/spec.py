@@ -29,6 +29,8 @@ _SEVERAL = "sim:5*2xV100-32GB/5*1xT4-16GB"
 _MOST_DEVICES = 256
 _MOST_SERVERS, _MOST_OF_ALL = 1000, 4096
 """Limits of several servers together."""
+_MOST_SHOWN = 100
+"""Characters of a wrong specification that an error shows."""
 _NAMESPACE = uuid.UUID("6c1d1b7e-0a5e-5d0c-9f0e-7b1f3c5a9d42")
 
 # An A100-40GB gives jobs 40,536 of its 40,960 MiB. Every simulated device keeps the same part.
@@ -164,7 +166,7 @@ def _server(spec: str, text: str) -> tuple[SimulatedDevice, ...]:
             continue
         found = _GROUP.fullmatch(item)
         if not found:
-            raise _wrong(spec, f"{item!r} is not COUNTxTYPE")
+            raise _wrong(spec, f"{_shown(item)} is not COUNTxTYPE")
         count = 1 if found[1] is None else int(found[1])
         if not 1 <= count <= _MOST_DEVICES:
             raise _wrong(spec, f"a group has 1 to {_MOST_DEVICES} GPUs, not {count}")
@@ -192,9 +194,9 @@ def _gpu_type(spec: str, name: str) -> _GpuType:
     if size is None:
         listed = ", ".join(each.name for each in known or _TYPES)
         cause = "has several sizes" if known else "has no size and is not known"
-        raise _wrong(spec, f"{name!r} {cause}: {listed}, or NAME-48GB for another")
+        raise _wrong(spec, f"{_shown(name)} {cause}: {listed}, or NAME-48GB for another")
     if int(size[1]) == 0:
-        raise _wrong(spec, f"{name!r} has no memory")
+        raise _wrong(spec, f"{_shown(name)} has no memory")
     return _GpuType(name, int(size[1]), A100_IDLE_W, A100_PEAK_W, (7, 8))
 
 
@@ -256,8 +258,9 @@ def _layout(spec: str, gpu_type: _GpuType, layout: str) -> list[tuple[str, int, 
     for written in layout.split("+"):
         profile = written.strip().lower()
         if profile not in known:
+            only = " ".join(known)
             raise _wrong(
-                spec, f"the {gpu_type.name} has no MIG profile {written!r}, only {' '.join(known)}"
+                spec, f"the {gpu_type.name} has no MIG profile {_shown(written)}, only {only}"
             )
         compute, memory = known[profile]
         compute_used += compute
@@ -301,4 +304,10 @@ def _overhead_mib(total_mib: int) -> int:
 
 
 def _wrong(spec: str, cause: str, example: str = _EXAMPLE) -> UsageError:
-    return UsageError(f"{spec!r} names no simulated GPUs: {cause}; write for example {example}")
+    return UsageError(
+        f"{_shown(spec)} names no simulated GPUs: {cause}; write for example {example}"
+    )
+
+
+def _shown(text: str) -> str:
+    return repr(text if len(text) <= _MOST_SHOWN else f"{text[:_MOST_SHOWN]}...")

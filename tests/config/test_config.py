@@ -21,7 +21,7 @@ from radrm.config import (
     with_set,
 )
 from radrm.core.words import Collocation
-from radrm.errors import BadConfig
+from radrm.errors import BadConfig, plain
 from radrm.wiring import make_rules
 from tools import config_reference as reference
 
@@ -260,6 +260,7 @@ def test_set_changes_one_thing_and_not_the_original() -> None:
         ("mps.enabled=yes", ("mps.enabled", "true or false", "'yes'")),
         ("collocation=mpz", ("did you mean 'mps'",)),
         ("policy=\udcff", ("not UTF-8",)),
+        ("mps.a\nb=1", ("unknown key 'mps.a\ufffdb'",)),
         ("daemon.x=1", ("'daemon.x'", "no settings")),
     ],
 )
@@ -267,7 +268,7 @@ def test_a_wrong_set_is_one_clear_line(setting: str, words: tuple[str, ...]) -> 
     with pytest.raises(BadConfig) as error:
         with_set(Config(), setting)
     message = str(error.value)
-    assert message.startswith(f"--set {setting}")
+    assert message.startswith(f"--set {plain(setting)}")
     for word in words:
         assert word in message
 

@@ -19,7 +19,10 @@ def adopted(world: World, found: object) -> Any:
     clock = SimpleNamespace(now=lambda: world.now)
     others: Any = {"mps": None, "reports": Mock()}
     attempts = Attempts(clock, world.scheduler, Mock(), launcher, **others)  # type: ignore[arg-type]
-    attempts.adopt(lambda: None)
+    alive = Mock()
+    attempts.adopt(alive)
+    # Between two of them, for a thousand take long and systemd waits for a sign.
+    assert len(alive.mock_calls) == len(world.scheduler.snapshot.running)
     return launcher
 
 

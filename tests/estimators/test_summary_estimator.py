@@ -304,6 +304,13 @@ def as_submitted(name: str) -> Description:
     return describe(replace(job_file, summary=summary.read_text() if summary else None))
 
 
+@pytest.mark.parametrize("first", ["(a): Dropout(p=0.1, inplace=False)", "(a): ReLU()"])
+def test_what_stands_before_the_first_layer_costs_nothing(first: str) -> None:
+    before = BERT.replace("(\n", f"(\n  {first}\n", 1)
+    job = described(BERT, sequence_length=128)
+    assert memory(described(before, sequence_length=128)) == memory(job)
+
+
 @pytest.mark.skipif(not JOBS.is_dir(), reason="the published job files are not here")
 def test_the_published_cnn_jobs() -> None:
     """MobileNet's CIFAR jobs name EfficientNet's summary and MNIST's is of another model."""

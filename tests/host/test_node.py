@@ -28,7 +28,8 @@ def place(tmp_path: Path, own: str, mounts: list[str], files: dict[str, str]) ->
     proc.mkdir()
     (proc / "cgroup").write_text(own)
     lines = [mount.replace("@", str(tmp_path / "tree")) for mount in mounts]
-    (proc / "mountinfo").write_text("\n".join(lines) + "\n")
+    text = "\n".join(lines) + "\n"
+    (proc / "mountinfo").write_bytes(text.encode("utf-8", "surrogateescape"))
     return NodeWatch(NodeConfig(), str(proc))
 
 
@@ -36,6 +37,9 @@ V2 = "41 31 0:38 / @ rw,relatime shared:1 - cgroup2 cgroup2 rw"
 CPU = "32 31 0:29 / @/cpu rw,relatime - cgroup cgroup rw,cpu,cpuacct"
 MEMORY = "35 31 0:32 / @/memory rw,relatime - cgroup cgroup rw,memory"
 INSIDE = "35 31 0:32 /docker/1 @/memory rw,relatime - cgroup cgroup rw,memory"
+ODD = [  # users mount on folders of any name
+    f"90 31 0:50 / /home/ann/a{end}b rw - fuse.x y rw" for end in "\r\x0b\x1c\x85\u2028\udcff"
+]
 TREES = [  # the process's groups, the mounts, the files; CPUs and MiB, None: all that there is
     ("0::/a/b\n", [V2], {}, None, None),
     ("0::/a/b\n", [V2], {"a/b/cpu.max": "max 100000", "a/b/memory.max": "max"}, None, None),
@@ -70,6 +74,7 @@ TREES = [  # the process's groups, the mounts, the files; CPUs and MiB, None: al
     ("4:memory:/docker/1\n", [INSIDE], {"memory/memory.limit_in_bytes": str(MIB)}, None, 1),
     ("4:memory:/docker/1\n", [MEMORY], {"memory/memory.limit_in_bytes": str(MIB)}, None, 1),
     ("0::/a\n", [V2], {"a/cpu.max": "100 0", "a/memory.max": "nonsense"}, None, None),
+    ("x\n0::/a\n", [*ODD, V2], {"a/memory.max": str(300 * MIB)}, None, 300),
 ]
 
 

@@ -74,13 +74,16 @@ def test_a_whole_life(systemd: Systemd) -> None:
     systemd.now_s += 3.0
     manager.alive()
     assert systemd.heard() == [{"EXTEND_TIMEOUT_USEC": "300000000"}]
-    manager.ready(lambda: "2 jobs run")
-    assert systemd.heard() == [{"READY": "1", "STATUS": "2 jobs run", "WATCHDOG": "1"}]
-    manager.alive()
+    manager.ready()
+    assert systemd.heard() == [{"READY": "1", "WATCHDOG": "1"}]
+    manager.alive(lambda: "too early")
     assert (systemd.heard(), manager.wait_s()) == ([], 3.0)
     systemd.now_s += 3.0
     assert manager.wait_s() == 0.0
-    manager.alive()
+    manager.alive(lambda: "2 jobs run")
+    assert systemd.heard() == [{"STATUS": "2 jobs run", "WATCHDOG": "1"}]
+    systemd.now_s += 3.0
+    manager.alive(lambda: "2 jobs run")
     assert systemd.heard() == [{"WATCHDOG": "1"}]
     manager.stopping()
     assert systemd.heard() == [{"STOPPING": "1", "STATUS": "ends; running jobs run on"}]
@@ -91,9 +94,9 @@ def test_a_whole_life(systemd: Systemd) -> None:
 
 def test_the_status_is_one_line(systemd: Systemd) -> None:
     manager = systemd.manager()
-    manager.ready(lambda: "a\nREADY=0\x1b" + "x" * 1000)
+    manager.alive(lambda: "a\nREADY=0\x1b" + "x" * 1000)
     (said,) = systemd.heard()
-    assert set(said) == {"READY", "STATUS"}
+    assert set(said) == {"EXTEND_TIMEOUT_USEC", "STATUS"}
     assert said["STATUS"].startswith("a\ufffdREADY=0\ufffdxx")
     assert len(said["STATUS"]) == 200
 
@@ -117,7 +120,7 @@ def test_a_watchdog_is_fed_in_each_third_of_its_time(
     systemd: Systemd, usec: str, pid: str, every_s: float | None
 ) -> None:
     manager = systemd.manager(WATCHDOG_USEC=usec, WATCHDOG_PID=pid)
-    manager.ready(lambda: "")
+    manager.ready()
     (first,) = systemd.heard()
     assert ("WATCHDOG" in first) == (every_s is not None)
     assert manager.wait_s() == (every_s or LONGEST_S)
@@ -126,16 +129,19 @@ def test_a_watchdog_is_fed_in_each_third_of_its_time(
     assert systemd.heard() == ([] if every_s is None else [{"WATCHDOG": "1"}])
 
 
-def test_what_systemd_does_not_take_now_it_gets_later(systemd: Systemd) -> None:
+def test_what_systemd_does_not_take_now_it_gets_later(
+    systemd: Systemd, caplog: pytest.LogCaptureFixture
+) -> None:
     """Its queue is full: nothing waits for it, and READY is not lost."""
     systemd.fill()
     manager = systemd.manager(WATCHDOG_USEC="9000000")
     manager.begins("starts")
-    manager.ready(lambda: "up")
+    manager.ready()
     assert {name for said in systemd.heard() for name in said} == {"X"}
     systemd.now_s += 3.0
     manager.alive()
-    assert systemd.heard() == [{"STATUS": "up", "READY": "1", "WATCHDOG": "1"}]
+    assert systemd.heard() == [{"STATUS": "starts", "READY": "1", "WATCHDOG": "1"}]
+    assert not caplog.records
 
 
 def test_a_systemd_that_is_gone_is_logged_once(
@@ -144,7 +150,7 @@ def test_a_systemd_that_is_gone_is_logged_once(
     manager = ServiceManager({"NOTIFY_SOCKET": f"{tmp_path}/none"}, PID)
     with caplog.at_level(logging.WARNING):
         manager.begins("starts")
-        manager.ready(lambda: "up")
+        manager.ready()
         manager.stopping()
     assert [record.getMessage() for record in caplog.records] == [
         "systemd cannot be told how radrm is doing: No such file or directory"
@@ -159,8 +165,8 @@ def test_without_systemd_nothing_is_said(address: str) -> None:
     manager = ServiceManager({"NOTIFY_SOCKET": address, "WATCHDOG_USEC": "1"}, PID)
     calls: tuple[Callable[[], object], ...] = (
         lambda: manager.begins("starts"),
-        lambda: manager.ready(never),
-        manager.alive,
+        manager.ready,
+        lambda: manager.alive(never),
         manager.stopping,
     )
     for call in calls:

@@ -90,6 +90,12 @@ def test_the_command_line_takes_back_what_a_file_waits_for() -> None:
     assert typed(both).after == (AfterOption("2", "ok"),)
 
 
+@pytest.mark.parametrize("name", ["env", "role", "after"])
+def test_values_of_the_wrong_kind_are_refused_also_after_others(name: str) -> None:
+    with pytest.raises(UsageError, match=f"--{name} holds a value of the wrong kind"):
+        typed(merged({name: ["A=1"]}, {name: [1]}))
+
+
 @pytest.mark.parametrize(
     ("raw", "message"),
     [

@@ -181,6 +181,7 @@ def test_any_placement_is_read_or_refused(text: bytes) -> None:
         ('{"role": "main", "task": true}', "has no number"),
         ('{"role": "main", "task": 0, "gpus": 1}', "not a list of names"),
         ('{"role": "main", "task": 0, "cpus": -1}', "cpus is not a number"),
+        (f'{{"role": "main", "task": 0, "cpus": 1{"0" * 400}}}', "cpus is not a number"),
         (
             '{"role": "main", "task": 0, "environment": {"A=B": "x"}}',
             "an entry that is not a variable",

@@ -16,6 +16,7 @@ The files, in the order in which they may import one another:
     progress    `radrm progress`
     edit        `radrm edit`
     gpus        `radrm gpus`
+    limits      `radrm limits`
     shares      `radrm shares`
     report      `radrm report`
     drain       `radrm drain`

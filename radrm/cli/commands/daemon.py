@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Annotated
 
 import typer
@@ -27,6 +28,9 @@ def daemon(
         raise UsageError(f"--time-scale={time_scale:g} is not above 0 and at most 10000")
     # Imported here, so that the imports for the help text stay few.
     from radrm.daemon.main import run, set_up_logging
+    from radrm.host.storage.database import damage_told
+    from radrm.host.storage.paths import paths_for
 
     set_up_logging()
-    run(gpus, time_scale, settings or [])
+    with damage_told(paths_for(os.environ, os.getuid()).database):
+        run(gpus, time_scale, settings or [])

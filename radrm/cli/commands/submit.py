@@ -33,10 +33,11 @@ _BATCH = 1000
 _NEEDS = frozenset(
     {
         *("gpus", "gpu-memory", "cpus", "memory", "role", "mig-profile", "gpu-type"),
-        "collocation",
+        *("collocation", "array", "priority"),
     }
 )
-"""The options that decide whether a job can ever run on a server."""
+"""The options that decide whether a job can ever run on a server, and whether its user may submit
+it."""
 
 
 def run(argv: list[str]) -> int:
@@ -132,17 +133,23 @@ def _result(name: str | None, load: Any, request: SubmitRequest, here_now: Any) 
 
 
 def _refuse_hopeless(client: Client, results: list[dict[str, Any]]) -> None:
-    """Mark jobs that can never run on this server. Marked jobs are not submitted."""
+    """Mark jobs that can never run on this server, or exceed a limit. They are not submitted."""
     sound = [r for r in results if r["error"] is None]
     for batch in _batches(sound):
         needs = [
             {name: r["job_file"].raw[name] for name in _NEEDS & r["job_file"].raw.keys()}
             for r in batch
         ]
-        for result, why in zip(batch, client.ask("check", needs=needs), strict=True):
+        environment = batch[0]["envelope"].environment.items()
+        size = sum(
+            len(os.fsencode(name)) + len(os.fsencode(value)) + 2 for name, value in environment
+        )
+        found = client.ask("check", needs=needs, environment=size)
+        for result, why in zip(batch, found, strict=True):
             if why is not None:
-                what = result["file"] or result["name"]
-                result["error"] = f"{what}: it can never run: {why}{_to_lower(result['job_file'])}"
+                if not why.startswith("limits."):
+                    why = f"it can never run: {why}{_to_lower(result['job_file'])}"
+                result["error"] = f"{result['file'] or result['name']}: {why}"
 
 
 def _to_lower(job_file: JobFile) -> str:

@@ -7,7 +7,7 @@ The files, in the order in which they may import one another:
     sizes        ranges, roles and tasks of a job
     jobs         rows of jobs, and the words that describe a job
     devices      rows of GPUs
-    shares       rows of users with their recent GPU time
+    shares       rows of users with their recent GPU time, and of limits
     energy       the energy report
     card         one job with all its facts
     explanation  why a job waits, device by device

@@ -4,6 +4,7 @@ The files, in the order in which they may import one another:
     selection        which jobs a command is about
     status           the questions about many jobs, in pages
     energy           what jobs used of the energy
+    limits           the limits of a user, and what counts for them
     questions        all questions
     followers        which jobs can never start once others are cancelled
     device_commands  the commands about devices and MPS

@@ -6,6 +6,7 @@ for each job for which that is possible. It refuses the command only if there is
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, TypeAlias
@@ -20,6 +21,7 @@ from radrm.daemon.answers.followers import Followers
 from radrm.daemon.answers.resizing import resize
 from radrm.daemon.answers.saving import checkpoint, migrate
 from radrm.daemon.answers.selection import select_jobs
+from radrm.daemon.intake.admission import refuse_more, refuse_priority
 from radrm.daemon.intake.batch import dependencies
 from radrm.daemon.intake.envelopes import user_name
 from radrm.daemon.loop import Loop
@@ -84,6 +86,7 @@ def release(loop: Loop, request: Request) -> Work[list[JobResult]]:
     def make_event(job: Job) -> ev.Event:
         if job.state.final or not (job.held or job.pause):
             raise Refused(f"job {job.label} is {job.state.value} and not held")
+        _check_priority(loop, request, job)
         return ev.HoldRequested(at=loop.clock.now(), job_id=job.id, held=False)
 
     selection = yield from select_jobs(loop, request, by_filter=True)
@@ -92,15 +95,35 @@ def release(loop: Loop, request: Request) -> Work[list[JobResult]]:
 
 def requeue(loop: Loop, request: Request) -> Work[list[JobResult]]:
     """Run jobs again from their start: running jobs, and jobs that have ended."""
+    coming: Counter[int] = Counter()
+    """By user: the jobs of this command that the scheduler has not queued yet."""
 
     def make_event(job: Job) -> ev.Event:
         if job.state.waiting or job.state is JobState.STOPPING:
             raise Refused(f"job {job.label} is {job.state.value}; there is nothing to run again")
+        _check_priority(loop, request, job)
+        mine = loop.parts.users.of(request.client.uid)
+        queued = loop.scheduler.use_of(job.spec.uid).queued
+        if (why := refuse_more(mine, queued + coming[job.spec.uid], 1)) is not None:
+            raise Refused(why)
+        coming[job.spec.uid] += 1
         by = user_name(request.client.uid)
         return ev.RequeueRequested(at=loop.clock.now(), job=_as_new(loop, job), by=by)
 
+    def carry_out(done: list[JobResult], events: list[ev.Event]) -> None:
+        coming.clear()
+        loop.process(events)
+
     selection = yield from select_jobs(loop, request, by_filter=True)
-    return (yield from for_each_job(loop, request, selection, make_event))
+    return (yield from for_each_job(loop, request, selection, make_event, carry_out))
+
+
+def _check_priority(loop: Loop, request: Request, job: Job) -> None:
+    """Raise `Refused` for a job whose priority is beyond the client's limit."""
+    advice = f"lower it: radrm edit {job.label} --priority=N"
+    mine = loop.parts.users.of(request.client.uid)
+    if (why := refuse_priority(mine, job.spec.priority, advice)) is not None:
+        raise Refused(f"job {job.label}: {why}")
 
 
 def _as_new(loop: Loop, job: Job) -> Job:
@@ -111,7 +134,10 @@ def _as_new(loop: Loop, job: Job) -> Job:
     """
     if not job.state.final or job.attempts:
         return job
-    wanted = loop.store.submissions.of_job(job.id).job_file().options.after
+    submission = loop.store.submissions.of_job(job.id)
+    wanted = submission.job_file().options.after
+    if job.state is JobState.FAILED and submission.parsed is None:
+        raise Refused(f"job {job.label} was refused: {job.reason}; submit it again")
     try:
         after = dependencies(wanted, References(loop.scheduler, loop.store).target)
     except RadrmError as error:

@@ -12,6 +12,7 @@ from radrm.core import events as ev
 from radrm.core.records import Dependency, Job, JobSpec
 from radrm.daemon.answers.each_job import JobResult, for_each_job
 from radrm.daemon.answers.selection import select_jobs
+from radrm.daemon.intake.admission import refuse_priority
 from radrm.daemon.intake.batch import dependencies
 from radrm.daemon.intake.estimation import Knowledge
 from radrm.daemon.loop import Loop
@@ -89,6 +90,9 @@ def edit(loop: Loop, request: Request) -> Work[list[JobResult]]:
         edited = known[alike]
         if isinstance(edited, RadrmError):
             raise edited
+        mine = loop.parts.users.of(request.client.uid)
+        if "priority" in changes and (why := refuse_priority(mine, edited.spec.priority)):
+            raise Refused(why)
         knowledge = edited.knowledge
         event = ev.EditRequested(
             at=loop.clock.now(),

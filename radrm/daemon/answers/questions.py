@@ -10,7 +10,9 @@ from typing import Any, TypeAlias
 from radrm.core.records import Instant, Job, JobSpec
 from radrm.core.words import Collocation
 from radrm.daemon.answers.energy import energy
+from radrm.daemon.answers.limits import limits
 from radrm.daemon.answers.status import paged, status
+from radrm.daemon.intake.admission import refuse_job, refuse_more
 from radrm.daemon.intake.estimation import SAME_RUNS
 from radrm.daemon.launching import log_paths
 from radrm.daemon.loop import Loop
@@ -27,6 +29,7 @@ from radrm.estimators.learning.learned import MOST_RUNS
 from radrm.estimators.learning.profile import profile_of
 from radrm.host.clock import Clock
 from radrm.host.gpus.power_limit import PowerLimits
+from radrm.jobfile.options import Options
 from radrm.jobfile.parsing import typed
 from radrm.jobfile.sizes import memory_range, roles_of
 
@@ -172,25 +175,36 @@ def mps(loop: Loop, words: Words, uid: int) -> list[Document]:
 
 
 def check(loop: Loop, words: Words, uid: int) -> Work[list[str | None]]:
-    """Why each of these needs can never be met here; null where it can."""
-    needs = words.get("needs")
-    if not isinstance(needs, list) or len(needs) > MAX_REFERENCES:
+    """Why each of these jobs can never run here, or exceeds a limit of its user; null if neither.
+
+    `environment`: the bytes of the environment that all of them have.
+    """
+    needs, environment = words.get("needs"), words.get("environment", 0)
+    if not isinstance(needs, list) or len(needs) > MAX_REFERENCES or type(environment) is not int:
         raise UsageError("the request 'check' takes a list of needs")
-    found, pace = [], Pace()
+    mine, queued = loop.parts.users.of(uid), loop.scheduler.use_of(uid).queued
+    found: list[str | None] = []
+    pace, more = Pace(), 0
     for each in needs:
-        found.append(loop.scheduler.hopeless(_imagined(each)))
+        asked = typed(each, "these needs")
+        elements = 1 if asked.array is None else asked.array.last - asked.array.first + 1
+        more += elements
+        found.append(
+            refuse_job(mine, asked.priority or 0, elements, environment)
+            or loop.scheduler.hopeless(_imagined(asked, uid))
+            or refuse_more(mine, queued, more)
+        )
         if pace.spent:
             yield from pace.rest()
     return found
 
 
-def _imagined(needs: Any) -> Job:
-    """A job with these needs (raw options), to ask the scheduler about. It is never submitted."""
-    asked = typed(needs, "these needs")
+def _imagined(asked: Options, uid: int) -> Job:
+    """A job with these options, to ask the scheduler about. It is never submitted."""
     spec = JobSpec(
         name="",
         user="",
-        uid=-1,
+        uid=uid,
         collocation=Collocation(asked.collocation or "auto"),
         gpu_types=asked.gpu_type or (),
         roles=roles_of(asked),
@@ -211,4 +225,5 @@ QUESTIONS: dict[str, Question] = {
     "shares": shares,
     "energy": energy,
     "check": check,
+    "limits": limits,
 }

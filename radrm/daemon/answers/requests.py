@@ -24,6 +24,7 @@ from radrm.daemon.views.documents import Document, JobDocuments
 from radrm.errors import RadrmError, Refused, UsageError
 from radrm.host.crossings import crossed
 from radrm.host.sockets import Peer
+from radrm.host.storage.database import damage_told
 from radrm.host.storage.spool import SUFFIX
 
 log = logging.getLogger("radrm")
@@ -59,8 +60,9 @@ class Requests:
         word = str(request.words.get("op"))
         try:
             try:
-                answer = self._of_word(word, loop, request)
-                return (yield from answer) if isinstance(answer, Generator) else answer
+                with damage_told(loop.store.path):
+                    answer = self._of_word(word, loop, request)
+                    return (yield from answer) if isinstance(answer, Generator) else answer
             finally:
                 if word in COMMANDS or word == "intake":
                     loop.tables.note_command(loop.scheduler, request.client.uid)

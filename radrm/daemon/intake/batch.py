@@ -10,10 +10,12 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Protocol, TypeAlias
 
+from radrm.config import NO_LIMITS, LimitsConfig
 from radrm.core.events import JobSubmitted
 from radrm.core.lifecycle.dependencies import unmet
 from radrm.core.records import ArrayElement, Dependency, Instant, Job, JobSpec
 from radrm.core.words import Condition
+from radrm.daemon.intake.admission import environment_bytes, refuse_job
 from radrm.daemon.intake.envelopes import group_name, group_of, too_large_to_start, user_name
 from radrm.daemon.intake.estimation import NOTHING_KNOWN, Knowledge
 from radrm.daemon.views.references import Removed, Target
@@ -86,10 +88,12 @@ def take_in(
     estimation: Knows,
     find: FindTarget,
     parsed: JobFile | None = None,
+    limits: LimitsConfig = NO_LIMITS,
 ) -> Batch:
     """Convert an envelope to a batch of jobs. An error in it becomes the reason of refusal.
 
-    `parsed` is its job file, if an earlier slice of its array has stored that. Raises
+    `parsed` is its job file, if an earlier slice of its array has stored that: then the user's
+    `limits` have admitted it. Raises
     `StoreError` and SQLite's errors, because a failing store is no error of the envelope.
     """
     user = user_name(arrival.uid)
@@ -98,6 +102,8 @@ def take_in(
     except RadrmError as error:
         return refused_batch(arrival, envelope, str(error))
     if (reason := too_large_to_start(envelope)) is not None:
+        return refused_batch(arrival, envelope, reason)
+    if parsed is None and (reason := _beyond(limits, job_file, envelope)) is not None:
         return refused_batch(arrival, envelope, reason)
     known = estimation.known_at_once(job_file, envelope, arrival.uid)
     group = group_name(group_of(arrival.uid, arrival.gid))
@@ -115,6 +121,13 @@ def take_in(
         raise
     except RadrmError as error:
         return replace(batch, refused=str(error))
+
+
+def _beyond(limits: LimitsConfig, job_file: JobFile, envelope: Envelope) -> str | None:
+    """Which limit of its user a submission exceeds; None if none."""
+    array, size = job_file.options.array, environment_bytes(envelope.environment)
+    elements = 1 if array is None else array.last - array.first + 1
+    return refuse_job(limits, job_file.options.priority or 0, elements, size)
 
 
 def refused_batch(arrival: Arrival, envelope: Envelope, reason: str) -> Batch:

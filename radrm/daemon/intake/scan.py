@@ -18,8 +18,10 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Protocol
 
+from radrm.config import NOBODY, UserLimits
 from radrm.core import events as ev
 from radrm.core.scheduler import Scheduler
+from radrm.daemon.intake.admission import Admission
 from radrm.daemon.intake.batch import Batch, Knows, refused_batch, take_in
 from radrm.daemon.intake.envelopes import group_of
 from radrm.daemon.views.references import References, Target
@@ -38,17 +40,17 @@ log = logging.getLogger("radrm")
 ELEMENTS_AT_ONCE = 1000
 """Elements of a long array that are taken in before other envelopes have their turn again."""
 LOOK_S = 0.25
-"""Seconds of one look, so that a question is answered within a second. The last envelope of a
-look may take as long again."""
+"""Seconds of one look, to answer questions in a second. The last envelope may take as long again.
+"""
 LOOK_BYTES = 1024 * 1024
-"""Bytes after which a look reads no more: 200 usual envelopes, or one of the largest. That one
-takes 0.1 s, and 60 MiB of memory until it is saved."""
+"""Bytes after which a look reads no more: 200 usual envelopes, or one of the largest (0.1 s)."""
 RELIST_S = 60.0
-"""Seconds between two lists of the spool: network file systems do not notify, and the kernel's
-queue of notices may overflow."""
+"""Seconds between two lists of the spool: notices may be lost (network file systems, overflow)."""
 SHORTEST_PAUSE_S = 1.0
 LONGEST_PAUSE_S = 60.0
 """Pause after an error of the machine; it doubles each time."""
+RESTS_S = 1.0
+"""Pause until the next look, while users rest (`admission`)."""
 LONGEST_REASON = 300
 MACHINE = (sqlite3.Error, StoreError, OSError, MemoryError)
 """Errors of the machine, not of an envelope's content: the next look may succeed."""
@@ -102,11 +104,13 @@ class Scan:
         arrivals: Arrivals,
         estimation: Knows,
         tick: Callable[[], float] = time.monotonic,
+        users: UserLimits = NOBODY,
     ) -> None:
         self._loop = loop
         self._arrivals = arrivals
         self._estimation = estimation
         self._tick = tick
+        self._admission = Admission(users, loop.scheduler, tick)
         self._list_at_s = float("-inf")
         self._paused: dict[str, int] = {}
         """Envelopes that wait after an error, and their users."""
@@ -124,8 +128,6 @@ class Scan:
         self._next_id = 0
         self._room = 0
         self._read = 0
-
-    # ------------------------------------------------------------- a look
 
     def notice(self, names: Iterable[str]) -> None:
         """Note files for the next look: new ones, or those that a client asks for."""
@@ -174,7 +176,7 @@ class Scan:
         return self._next_look_s(more)
 
     def _look(self, now_s: float, first: int | None) -> bool:
-        """Take in envelopes until the budget is spent. True if there is more to take in now."""
+        """Take in envelopes until the budget is spent. True if there is more now."""
         turns = self._arrivals.turns
         self._next_id = self._loop.store.next_job_id()
         for name, uid in list(self._paused.items()):
@@ -187,15 +189,17 @@ class Scan:
         listing = self._arrivals.list_on()
         if first is not None:
             turns.first(first)
-        while (turn := turns.take()) is not None:
+        while (turn := turns.take(rests := self._admission.rests)) is not None:
             self._take_turn(*turn)
             spent = self._tick() - now_s >= LOOK_S or self._read >= LOOK_BYTES
             if self._loop.unsaved or spent:
                 break
         self._save()
-        filling = not self._filling.keys() <= self._paused.keys()
+        ready = turns.any_of(rests) or any(
+            name in self._filling and not rests(uid) for name, uid in self._later
+        )
         # An envelope that waits for another's ticket may be ready now that others are saved.
-        return listing or bool(turns) or filling or (self._has_followers and self._has_saved)
+        return listing or ready or (self._has_followers and self._has_saved)
 
     def _take_turn(self, name: str, uid: int) -> None:
         """Take in one envelope. Its own error pauses it alone; an error of the store is raised."""
@@ -267,6 +271,7 @@ class Scan:
         if more:
             return 0.0
         due = [self._pauses[name].until_s for name in self._paused]
+        due += [now_s + RESTS_S] * bool(self._arrivals.turns)  # of users who rest
         return max(0.0, min([self._list_at_s, *due]) - now_s)
 
     # ------------------------------------------------------------- one envelope
@@ -287,14 +292,18 @@ class Scan:
         first_id = taken.first_id if taken else self._next_id
         room = 1 - min(made, 1)
         if batch.array is not None:
+            admitted = self._admission.room(arrival.uid)
             room = max(0, min(self._room, batch.size - made))
+            room = room if admitted is None else min(room, admitted)
             self._room -= room
         at = self._loop.clock.now()
         events = list(islice(batch.events(made, first_id, self._next_id, at), room))
         if taken is None and room:
             gid = group_of(arrival.uid, arrival.gid)
+            envelope = self._admission.kept(arrival.uid, envelope)
             self._held.submissions.append(Submission(arrival.uid, gid, envelope, batch.parsed))
         self._held.events += events
+        self._admission.note(arrival.uid, events, batch.refused is not None)
         self._next_id += room
         if made + room >= batch.size:
             self._finish(arrival)
@@ -311,6 +320,7 @@ class Scan:
                 self._estimation,
                 lambda word: self._find(word, arrival.name),
                 parsed,
+                self._admission.users.of(arrival.uid),
             )
         except (_NotYet, *MACHINE):
             raise
@@ -353,6 +363,7 @@ class Scan:
 
     def _save(self) -> None:
         held, self._held = self._held, _Held()
+        self._admission.forget_read()
         self._has_saved = self._has_saved or bool(held.events)
         try:
             self._loop.process(held.events, held.submissions)
@@ -375,6 +386,7 @@ class Scan:
         """Let the next look read again what this look could not save."""
         self._later += [(arrival.name, arrival.uid) for arrival in self._held.done]
         self._held = _Held()
+        self._admission.forget_read()
 
 
 class _NotYet(Exception):

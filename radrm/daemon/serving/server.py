@@ -20,6 +20,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+from radrm.config import NOBODY, UserLimits
+from radrm.daemon.serving.rates import LONGEST_WAIT_S, Rates
 from radrm.daemon.serving.replies import Held, encoded, refusal, weight
 from radrm.daemon.serving.slots import Slots
 from radrm.errors import RadrmError
@@ -140,10 +142,19 @@ class Connection:
 class Server:
     """Listens at `path`; calls `submit` with each request, from threads of its own."""
 
-    def __init__(self, path: str, everybody: bool, submit: Callable[[Request], None]) -> None:
+    def __init__(
+        self,
+        path: str,
+        everybody: bool,
+        submit: Callable[[Request], None],
+        users: UserLimits = NOBODY,
+    ) -> None:
         self._socket = listen(path, 0o666 if everybody else 0o600, _BACKLOG)
         self._submit = submit
         self._slots: Slots[Connection] = Slots()
+        if users.shared:
+            self._slots = Slots(of_one_user=lambda uid: users.of(uid).connections)
+        self._rates = Rates(lambda uid: users.of(uid).requests_per_s)
         self._held: Held[Connection] = Held()
         self._closing = False
         self._pause = threading.Event()
@@ -193,9 +204,13 @@ class Server:
     def _serve(self, connection: Connection) -> None:
         try:
             with connection.socket, connection.socket.makefile("rb") as lines:
+                # A connection counts as a request: else to connect and leave would cost nothing.
+                if (too_many := self._wait_turn(connection)) is not None:
+                    self._send(too_many, connection)
+                    return
                 while line := lines.readline(MAX_REQUEST + 1):
                     connection.silent = False
-                    answer = self._ask(line, connection)
+                    answer = self._wait_turn(connection) or self._ask(line, connection)
                     if answer is None:
                         return
                     connection.since, connection.silent = time.monotonic(), True
@@ -217,6 +232,20 @@ class Server:
         with self._held.while_sent(connection, max(len(first), weight(answer))):
             for data in itertools.chain((first,), pieces):
                 connection.socket.sendall(data)
+
+    def connections_of(self, uid: int) -> int:
+        """Return the number of a user's open connections. Safe in any thread."""
+        return self._slots.of(uid)
+
+    def _wait_turn(self, connection: Connection) -> dict[str, Any] | None:
+        """Wait if this user makes many requests. Returns a refusal if that would take too long."""
+        uid = connection.client.uid
+        wait_s = self._rates.take(uid)
+        if wait_s > LONGEST_WAIT_S:
+            return refusal(self._rates.refusal(uid, wait_s), 1)
+        if wait_s:
+            self._pause.wait(wait_s)
+        return None
 
     def _ask(self, line: bytes, connection: Connection) -> dict[str, Any] | None:
         """The answer; None when the client has gone."""

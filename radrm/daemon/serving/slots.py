@@ -43,10 +43,11 @@ class Slots(Generic[G]):
     def __init__(
         self,
         most: int = MAX_CONNECTIONS,
-        of_one_user: int = MAX_OF_ONE_USER,
+        of_one_user: Callable[[int], int] = lambda uid: MAX_OF_ONE_USER,
         kept: int = KEPT,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
+        """`of_one_user` returns the limit of a user; 0: none."""
         self._most = most
         self._most_of_one = of_one_user
         self._kept = kept
@@ -60,9 +61,12 @@ class Slots(Generic[G]):
         """Give a connection a place. Returns None, or one line that says why it gets none."""
         uid = guest.client.uid
         with self._lock:
-            mine = len(self._guests.get(uid, ()))
-            if mine >= self._most_of_one and not self._end_silent(uid):
-                return f"you have {mine} connections to the daemon, and more are not allowed"
+            mine, most = len(self._guests.get(uid, ())), self._most_of_one(uid)
+            if 0 < most <= mine and not self._end_silent(uid):
+                return (
+                    f"limits.connections: you have {mine} connections to the daemon, the limit is "
+                    f"{most}; close some"
+                )
             if self._count >= self._most and not self._has_kept(uid):
                 greedy = max(self._guests, key=lambda user: len(self._guests[user]))
                 mine = len(self._guests.get(uid, ()))
@@ -73,6 +77,11 @@ class Slots(Generic[G]):
             self._guests.setdefault(uid, {})[guest] = None
             self._count += 1
         return None
+
+    def of(self, uid: int) -> int:
+        """Return the number of a user's connections."""
+        with self._lock:
+            return len(self._guests.get(uid, ()))
 
     def leave(self, guest: G) -> None:
         """Forget a connection that has ended."""

@@ -11,6 +11,7 @@ from typing import Any
 from radrm.core.records import Job
 from radrm.core.words import JobState
 from radrm.errors import UsageError
+from radrm.jobfile.values import shown
 
 Words = dict[str, Any]
 """A request: one JSON object."""
@@ -78,7 +79,7 @@ def states(words: Words) -> frozenset[JobState]:
     names = found.upper().split(",") if isinstance(found, str) else []
     if not names or not all(name in JobState.__members__ for name in names):
         known = ", ".join(JobState.__members__)
-        raise UsageError(f"{found!r} is not a state; the states are {known}")
+        raise UsageError(f"{shown(str(found))} is not a state; the states are {known}")
     return frozenset(JobState[name] for name in names)
 
 

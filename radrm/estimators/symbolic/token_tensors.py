@@ -147,13 +147,15 @@ class TokenTensors:
         self.residual = output
 
     def dropout(self, node: Node) -> None:
-        if _never(node.layer.attributes.get("p", "0.1")):
-            return
+        if _never(node.layer.attributes.get("p", "0.1")) or not self.network.sizes:
+            return  # before the first layer there is no tensor of the model's
         size = self.network.sizes[self.current]
         mask = size // self.precision.activation
         self.put(Operation((self.current,), self.network.tensor(size), extra=(mask,)))
 
     def activation(self, node: Node) -> None:
+        if not self.network.sizes:
+            return
         source = self.current
         size = self.network.sizes[source]
         output = self.network.tensor(size)

@@ -61,7 +61,8 @@ def groups_of(text: str) -> dict[str, tuple[str | None, str]]:
     `text` is a /proc/PID/cgroup. Of several hierarchies the unified one (cgroup v2) is
     believed first; of the others, the first that names a container.
     """
-    lines = [line.split(":", 2) for line in text.splitlines()]
+    # Nothing else ends a line: a group's name may hold all other characters.
+    lines = [line.split(":", 2) for line in text.split("\n")]
     lines = [line for line in lines if len(line) == 3]
     for hierarchy, controllers, path in sorted(lines, key=lambda line: line[0] != "0"):
         found = dict(_containers_in(f"{hierarchy}:{controllers}:", path))

@@ -246,7 +246,7 @@ def _tasks_in(record: Mapping[str, Any]) -> tuple[TaskExit, ...]:
             TaskExit(str(role), int(number), Exit(code, signal), host_oom is True)
             for role, number, code, signal, host_oom in found or ()
         )
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         return ()
 
 

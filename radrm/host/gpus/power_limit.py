@@ -31,6 +31,7 @@ from radrm.host.storage.files import write_durably
 
 log = logging.getLogger("radrm")
 
+_MOST_MW = 10**8
 _PUT_BACK_S = 2.0
 """Seconds that a driver may take to answer at the end."""
 
@@ -175,10 +176,10 @@ class PowerLimits:
         try:
             with open(self._file, "rb") as file:
                 found = json.loads(file.read())
-            return {str(uuid): (int(before), int(mine)) for uuid, (before, mine) in found.items()}
+            return {uuid: (_mw(before), _mw(mine)) for uuid, (before, mine) in found.items()}
         except FileNotFoundError:
             return {}
-        except (OSError, ValueError, AttributeError, TypeError) as error:
+        except (OSError, ValueError, AttributeError, TypeError, RecursionError) as error:
             log.error(
                 "%s cannot be read (%s), so no power limit is put back; check: "
                 "nvidia-smi -q -d POWER",
@@ -217,6 +218,12 @@ class _SetByOthers(Exception):
             f"it is {now_mw / 1000:g} W, which somebody has set since; to have radrm's again, "
             "restart the daemon"
         )
+
+
+def _mw(value: object) -> int:
+    if type(value) is not int or not 0 <= value <= _MOST_MW:
+        raise ValueError(f"a power limit is not a number from 0 to {_MOST_MW} mW")
+    return value
 
 
 def _reason(error: Exception) -> str:

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 
 from radrm.core.records import UnmanagedProcess
 from radrm.errors import plain
-from radrm.host.processes.procfs import read_stat, start_of
+from radrm.host.processes.procfs import read_stat, start_of, value_of
 
 MOST = 32
 """Number of processes that are described per device: those with most memory."""
@@ -74,13 +74,12 @@ def clean(text: str) -> str:
 
 def _status(pid: int) -> tuple[int | None, str | None]:
     """Return the real user id and the short name."""
-    uid, name = None, None
-    for line in start_of(f"/proc/{pid}/status", _LOOKED_AT).splitlines():
-        if line.startswith(b"Uid:"):
-            uid = int(line.split()[1])
-        elif line.startswith(b"Name:"):
-            name = clean(line[5:].strip().decode("utf-8", "replace"))
-    return uid, name
+    status = start_of(f"/proc/{pid}/status", _LOOKED_AT)
+    uid, name = value_of(status, b"Uid").split()[:1], value_of(status, b"Name")
+    return (
+        int(uid[0]) if uid and uid[0].isdigit() else None,
+        clean(name.decode("utf-8", "replace")) if name else None,
+    )
 
 
 def _command(pid: int) -> str | None:

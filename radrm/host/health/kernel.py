@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import inotify_simple
 
 from radrm.host.health.finding import Finding, fail, ok, warn
 from radrm.host.processes import cgroups
-from radrm.host.processes.procfs import start_of
+from radrm.host.processes.procfs import groups_of_process, mounts_of, start_of
 
 MPS_OPEN_FILES = 16384
 """The number that NVIDIA recommends with MPS (MPS guide, "File descriptor limit")."""
@@ -62,11 +62,11 @@ def served_group(pid: int, uid: int | None, proc: Path = Path("/proc")) -> Findi
     It is process `pid` of user `uid`, None if unknown.
     """
     name = "cgroup"
-    lines = start_of(f"{proc}/{pid}/cgroup").decode("utf-8", "replace").splitlines()
-    path = next((cgroups.above(line[3:]) for line in lines if line.startswith("0::/")), None)
+    own = groups_of_process(f"{proc}/{pid}")
+    path = next((cgroups.above(path) for number, _, path in own if number == "0"), None)
     if path is None:
         return tree_kill(None)
-    group = _folder_of(path, (proc / "self/mountinfo").read_text())
+    group = _folder_of(path, mounts_of(f"{proc}/self"))
     try:
         owner = group.stat().st_uid if group is not None else None
     except OSError:
@@ -86,13 +86,13 @@ def served_group(pid: int, uid: int | None, proc: Path = Path("/proc")) -> Findi
     return ok(name, f"the daemon makes groups in {path}")
 
 
-def _folder_of(group: str, mountinfo: str) -> Path | None:
+def _folder_of(group: str, mounts: Sequence[tuple[str, str, str, str]]) -> Path | None:
     """The folder of a group of cgroup v2; None if this process cannot see it."""
-    for fields in (line.split(" ") for line in mountinfo.splitlines()):
-        root = fields[3].rstrip("/") + "/"
+    for top, mounted, kind, _ in mounts:
+        root = top.rstrip("/") + "/"
         seen = (group + "/").startswith(root) and ".." not in group.split("/")
-        if fields[fields.index("-") + 1] == "cgroup2" and seen:
-            return Path(fields[4]) / group[len(root) :]
+        if kind == "cgroup2" and seen:
+            return Path(mounted) / group[len(root) :]
     return None
 
 

@@ -6,13 +6,14 @@ import os
 import re
 import sqlite3
 import stat
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from urllib.parse import quote
 
 from radrm.host.health.finding import Finding, fail, ok, warn
+from radrm.host.processes.procfs import mounts_of
 from radrm.host.storage.paths import Paths
 from radrm.host.storage.schema import SCHEMA_VERSION
 from radrm.host.storage.spool import ENVELOPE, FOREIGN, kind_of
@@ -179,7 +180,7 @@ def file_system(path: str, proc: Path = Path("/proc")) -> Finding:
     """Whether the file system of `path` is safe for the store. Raises OSError without a list of
     mounts."""
     name = "file system"
-    kind = _kind_of(os.path.realpath(_existing(path)), (proc / "self/mountinfo").read_text())
+    kind = _kind_of(os.path.realpath(_existing(path)), mounts_of(f"{proc}/self"))
     elsewhere = "set RADRM_HOME to a folder on a local disk"
     if kind is None:
         return warn(name, f"unknown for {path}", elsewhere)
@@ -202,15 +203,14 @@ def _existing(path: str) -> str:
     return path
 
 
-def _kind_of(path: str, mountinfo: str) -> str | None:
+def _kind_of(path: str, mounts: Iterable[tuple[str, str, str, str]]) -> str | None:
     """The kind of the file system that holds `path`; of two mounts at one place, the later one."""
     best, kind = "", None
-    for line in mountinfo.splitlines():
-        fields = line.split(" ")
-        point = _OCTAL.sub(lambda m: chr(int(m[1], 8)), fields[4])
+    for _, place, named, _ in mounts:
+        point = _OCTAL.sub(lambda m: chr(int(m[1], 8)), place)
         inside = path == point or path.startswith(point.rstrip("/") + "/")
         if inside and len(point) >= len(best):
-            best, kind = point, fields[fields.index("-") + 1]
+            best, kind = point, named
     return kind
 
 

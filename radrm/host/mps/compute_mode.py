@@ -21,6 +21,7 @@ from radrm.host.storage.files import write_durably
 log = logging.getLogger("radrm")
 
 DEFAULT, EXCLUSIVE_PROCESS = 0, 3
+_MODES = range(4)
 
 
 class ComputeModes:
@@ -75,10 +76,10 @@ class ComputeModes:
         try:
             with open(self._file, "rb") as file:
                 found = json.loads(file.read())
-            return {str(uuid): int(mode) for uuid, mode in found.items()}
+            return {uuid: _mode(mode) for uuid, mode in found.items()}
         except FileNotFoundError:
             return {}
-        except (OSError, ValueError, AttributeError, TypeError) as error:
+        except (OSError, ValueError, AttributeError, TypeError, RecursionError) as error:
             log.error(
                 "%s cannot be read (%s), so no mode is restored; check: nvidia-smi -q -d COMPUTE",
                 self._file,
@@ -95,6 +96,12 @@ class ComputeModes:
         elif os.path.exists(self._file):
             os.unlink(self._file)
         self._before = before
+
+
+def _mode(value: object) -> int:
+    if type(value) is not int or value not in _MODES:
+        raise ValueError("a compute mode is not a number from 0 to 3")
+    return value
 
 
 def driver_compute_modes(file: str) -> ComputeModes:

@@ -13,8 +13,11 @@ from __future__ import annotations
 import itertools
 import os
 
+from radrm.host.processes import procfs
+
 OWN = "radrm-daemon"
 """The name of the daemon's own group. `DelegateSubgroup=` of the systemd units has it, too."""
+_MOST_DIGITS = 20
 _MOST_GROUPS = 10_000
 """Below one attempt's that are looked at: a job that is let make groups may make many."""
 
@@ -55,7 +58,7 @@ def processes(path: str) -> set[int]:
         try:
             with open(os.path.join(folder, "cgroup.procs")) as procs:
                 found.update(int(line) for line in procs)
-        except OSError:
+        except (OSError, ValueError):
             continue  # it went away, or holds threads of a process that another group lists
     found.discard(0)  # a process of another pid namespace
     return found
@@ -82,7 +85,7 @@ def counts(path: str, name: str) -> dict[str, int]:
     try:
         with open(os.path.join(path, name)) as file:
             pairs = [line.split() for line in file]
-        return {key: int(number) for key, number in pairs}
+        return {key: int(number) for key, number in pairs if len(number) <= _MOST_DIGITS}
     except (OSError, ValueError):
         return {}
 
@@ -107,19 +110,12 @@ def own_group(controller: str = "", proc: str = "/proc") -> str | None:
 
     It is the group of cgroup v2, or with a `controller` that of its hierarchy of version 1.
     """
-    try:
-        with open(f"{proc}/self/cgroup") as groups:
-            lines = [line.rstrip("\n").split(":", 2) for line in groups]
-        with open(f"{proc}/self/mountinfo") as mounts:
-            tables = [line.rstrip("\n").split(" ") for line in mounts]
-    except OSError:
-        return None
-    own = next((path for _, names, path in lines if controller in names.split(",")), None)
+    groups = procfs.groups_of_process(f"{proc}/self")
+    own = next((path for _, names, path in groups if controller in names.split(",")), None)
     if own is None or ".." in own.split("/"):
         return None  # no such hierarchy, or our group lies outside what we can see
-    for table in tables:
-        root, mounted = table[3].rstrip("/"), table[4]
-        kind, _, options = table[table.index("-") + 1 :][:3]
+    for top, mounted, kind, options in procfs.mounts_of(f"{proc}/self"):
+        root = top.rstrip("/")
         if controller:
             right = kind == "cgroup" and controller in options.split(",")
         else:

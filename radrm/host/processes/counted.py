@@ -15,6 +15,7 @@ from radrm.host.processes.limits import Limits
 _MIB = 1 << 20
 _MOST = 1 << 16
 """Bytes of one file that are read."""
+_MOST_DIGITS = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,12 +54,16 @@ def _block_bytes(tree: str | None) -> int | None:
     if text is None:
         return None
     pairs = (word.partition("=") for word in text.split())
-    return sum(int(n) for key, _, n in pairs if key in ("rbytes", "wbytes") and n.isdecimal())
+    return sum(_whole(n) or 0 for key, _, n in pairs if key in ("rbytes", "wbytes"))
 
 
 def _number(group: str, name: str) -> int | None:
-    text = (_text(group, name) or "").strip()
-    return int(text) if text.isdecimal() else None
+    return _whole((_text(group, name) or "").strip())
+
+
+def _whole(text: str) -> int | None:
+    """Return a number of at most 64 bits, as the kernel writes it."""
+    return int(text) if text.isdecimal() and len(text) <= _MOST_DIGITS else None
 
 
 def _text(group: str, name: str) -> str | None:

@@ -21,6 +21,8 @@ MOST_READ = 1 << 20
 LONGEST_ENVIRON = 6 << 20
 """Bytes of an environment that are looked at: a program is never started with more, its
 arguments included (execve(2)). What is longer was made so later, by the process itself."""
+MOST_MOUNTS = 16 << 20
+"""Bytes of a list of mounts: users may mount, too."""
 _CHUNK = 1 << 16
 _LONGEST_TOKEN = 256
 
@@ -112,7 +114,10 @@ class Stat:
 def read_stat(pid: int, proc: str = "/proc") -> Stat | None:
     """None when there is no such process."""
     text = start_of(f"{proc}/{pid}/stat")
-    return Stat(text) if text else None
+    try:
+        return Stat(text) if text else None
+    except (ValueError, IndexError):  # no kernel's, and no reason to end a daemon
+        return None
 
 
 def is_of(pid: int, users: Collection[int], proc: str = "/proc") -> bool:
@@ -129,7 +134,45 @@ def is_of(pid: int, users: Collection[int], proc: str = "/proc") -> bool:
 
 def uid_of(pid: int, proc: str = "/proc") -> int | None:
     """The real user of a process, as the kernel has it; None when the process is gone."""
-    for line in start_of(f"{proc}/{pid}/status").splitlines():
-        if line.startswith(b"Uid:"):
-            return int(line.split()[1])
-    return None
+    words = status_of(pid, b"Uid", proc).split()
+    return int(words[0]) if words and words[0].isdigit() else None
+
+
+def status_of(pid: int, key: bytes, proc: str = "/proc") -> bytes:
+    """The value of a key in /proc/PID/status; nothing when the process is gone.
+
+    A process names itself, and the kernel escapes only `\\n` there. So nothing else ends a line: a
+    name such as `\\rUid: 0` would be believed.
+    """
+    return value_of(start_of(f"{proc}/{pid}/status"), key)
+
+
+def value_of(status: bytes, key: bytes) -> bytes:
+    """The value of a key in the text of a /proc/PID/status."""
+    return (b"\n" + status).partition(b"\n%b:" % key)[2].partition(b"\n")[0].strip()
+
+
+def groups_of_process(folder: str = "/proc/self") -> list[tuple[str, str, str]]:
+    """Hierarchy, controllers and path of each control group of a process, by its folder."""
+    lines = (line.split(":", 2) for line in _lines(f"{folder}/cgroup", MOST_READ))
+    return [(words[0], words[1], words[2]) for words in lines if len(words) == 3]
+
+
+def mounts_of(folder: str = "/proc/self") -> list[tuple[str, str, str, str]]:
+    """Root, place, file system and its options of each mount that a process sees, by its folder."""
+    found = []
+    for line in _lines(f"{folder}/mountinfo", MOST_MOUNTS):
+        words = line.split(" ")
+        if "-" in words[6:-3]:  # optional fields, of any number, stand before it
+            kind = words[words.index("-", 6) + 1]
+            found.append((words[3], words[4], kind, words[-1]))
+    return found
+
+
+def _lines(path: str, most: int) -> list[str]:
+    """The lines of a file in which the kernel escapes blanks and `\\n`, and no other character.
+
+    Users choose the names of groups and mounts: these need not be UTF-8, and may have characters
+    that Python takes for the end of a line.
+    """
+    return start_of(path, most).decode("utf-8", "surrogateescape").split("\n")

@@ -21,7 +21,7 @@ from radrm.host.processes.tree import has_signal
 def signal_topmost(members: Mapping[int, Stat], number: int) -> int:
     """Send a signal to the topmost of these processes that handle it. Returns how many got it."""
     parents = {pid: stat.parent for pid, stat in members.items()}
-    handling = {pid for pid in members if has_signal(pid, number, b"SigCgt:")}
+    handling = {pid for pid in members if has_signal(pid, number, b"SigCgt")}
     asked, _ = topmost(parents, handling, set(filter(is_shell, members)))
     return sum(send_signal(pid, members[pid].start_ticks, number) for pid in asked)
 

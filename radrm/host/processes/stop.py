@@ -137,7 +137,7 @@ def topmost(
 
 
 def _handles(pid: int) -> bool:
-    return has_signal(pid, signal.SIGTERM, b"SigCgt:", b"SigBlk:")
+    return has_signal(pid, signal.SIGTERM, b"SigCgt", b"SigBlk")
 
 
 def is_shell(pid: int) -> bool:

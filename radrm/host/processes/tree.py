@@ -17,7 +17,14 @@ import time
 
 from radrm.host.processes import cgroups
 from radrm.host.processes.identity import Identity, alive, send_signal
-from radrm.host.processes.procfs import Stat, is_of, read_stat, start_of, token_of
+from radrm.host.processes.procfs import (
+    Stat,
+    is_of,
+    read_stat,
+    start_of,
+    status_of,
+    token_of,
+)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -90,17 +97,20 @@ def signal_catchers(
     Returns how many got it.
     """
     found = attempt_stats(token, root, known, users)
-    catching = [pid for pid in found if has_signal(pid, number, b"SigCgt:")]
+    catching = [pid for pid in found if has_signal(pid, number, b"SigCgt")]
     return sum(send_signal(pid, found[pid].start_ticks, number) for pid in catching)
 
 
 def has_signal(pid: int, number: int, *sets: bytes) -> bool:
-    """True if one of these sets of a process's signals (`SigCgt:`: the caught ones) has this."""
-    return any(
-        int(line.split()[1], 16) >> (number - 1) & 1
-        for line in start_of(f"/proc/{pid}/status").splitlines()
-        if line.startswith(sets)
-    )
+    """True if one of these sets of a process's signals (`SigCgt`: the caught ones) has this."""
+    return any(_has(status_of(pid, each), number) for each in sets)
+
+
+def _has(signals: bytes, number: int) -> bool:
+    try:
+        return bool(int(signals, 16) >> (number - 1) & 1)
+    except ValueError:  # the process is gone
+        return False
 
 
 def kill_tree(

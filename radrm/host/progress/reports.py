@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from math import isfinite
 
 from radrm.core.records import Instant, Progress, TaskUse
+from radrm.errors import plain
 
 MOST_BYTES = 512
 """The longest datagram."""
@@ -96,7 +97,7 @@ def _task_use(key: str, text: str) -> TaskUse:
     words = text.split(",")
     if len(words) not in (2, 3):
         raise BadReport(f"{_shown(key)} is not CPU_S,MIB or CPU_S,MIB,NETWORK")
-    cpu_s, mib, *network = (_number(key, word) for word in words)
+    cpu_s, mib, *network = (_number(plain(key), word) for word in words)
     if not 0 <= cpu_s <= _MOST_CPU_S or not 0 <= mib <= _MOST_MIB:
         raise BadReport(f"{_shown(key)}={_shown(text)} is not a use of CPUs and memory")
     if network and not 0 <= network[0] <= 1:

@@ -13,8 +13,9 @@ import heapq
 import logging
 import os
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
@@ -42,6 +43,22 @@ KEPT_OF_ONE_USER = 10_000
 listing, once these have been taken in."""
 DRAFT_AGE_S = 24 * 3600.0
 """To write a draft takes milliseconds; one that is a day old was left by a killed `submit`."""
+
+
+MOVED_AT_ONCE = 1000
+"""Envelopes beyond a user's limit that a piece of a listing moves away: 50 ms."""
+
+
+@dataclass(slots=True)
+class SpoolUse:
+    """A user's envelopes in the spool: their number, and their bytes."""
+
+    files: int = 0
+    size: int = 0
+
+
+def _any(uid: int) -> tuple[int, int]:
+    return 0, 0
 
 
 class Turns:
@@ -81,19 +98,27 @@ class Turns:
             self._users.remove(uid)
             self._users.appendleft(uid)
 
-    def take(self) -> tuple[str, int] | None:
-        """The name whose turn it is, and its user; None when none waits."""
-        if not self._users:
-            return None
-        uid = self._users.popleft()
-        names = self._waiting[uid]
-        name = heapq.heappop(names)
-        self._names.remove(name)
-        if names:
-            self._users.append(uid)
-        else:
-            del self._waiting[uid]
-        return name, uid
+    def take(self, rests: Callable[[int], bool] = lambda uid: False) -> tuple[str, int] | None:
+        """The name whose turn it is, and its user; None when none waits but those of users who
+        rest."""
+        for _ in range(len(self._users)):
+            uid = self._users.popleft()
+            if rests(uid):
+                self._users.append(uid)
+                continue
+            names = self._waiting[uid]
+            name = heapq.heappop(names)
+            self._names.remove(name)
+            if names:
+                self._users.append(uid)
+            else:
+                del self._waiting[uid]
+            return name, uid
+        return None
+
+    def any_of(self, rests: Callable[[int], bool]) -> bool:
+        """True if a name of a user waits who does not rest."""
+        return any(not rests(uid) for uid in self._users)
 
 
 class Arrivals:
@@ -104,17 +129,31 @@ class Arrivals:
     """
 
     def __init__(
-        self, path: str, refused: str, leave: Callable[[str], bool] = lambda _: False
+        self,
+        path: str,
+        refused: str,
+        leave: Callable[[str], bool] = lambda _: False,
+        room: Callable[[int], tuple[int, int]] = _any,
     ) -> None:
+        """`room` returns how many files and bytes a user may have in the spool; 0: any number."""
         self.path = path
         self.turns = Turns()
         self._refused = refused
         self._leave = leave
+        self._room = room
+        self._uses: dict[int, SpoolUse] = {}
+        """The envelopes of each user, as the last whole listing found them."""
+        self._counted: dict[int, SpoolUse] = {}
+        """The same in the listing under way."""
+        self._moved: Counter[int] = Counter()
+        self._left_to_move = 0
         self._listing: Any = None
         """What `os.scandir` returned, while a listing is under way."""
         self._foreign = 0
         self._example = ""
         self._reported = 0
+        self.refused_bytes = 0
+        """The bytes that were refused since the start."""
 
     # ------------------------------------------------------------- finding
 
@@ -139,6 +178,7 @@ class Arrivals:
         finally:
             os.close(folder)
         self._foreign, self._example = 0, ""
+        self._counted, self._moved = {}, Counter()
         self.turns.left_out = False
 
     def list_on(self) -> bool:
@@ -146,6 +186,7 @@ class Arrivals:
         if self._listing is None:
             return False
         folder = open_folder(self.path)
+        self._left_to_move = MOVED_AT_ONCE
         try:
             piece = list(islice(self._listing, LISTED_AT_ONCE))
             for entry in piece:
@@ -158,8 +199,33 @@ class Arrivals:
         if len(piece) == LISTED_AT_ONCE:
             return True
         self._end_listing()
+        self._uses = self._counted
         self._tell_foreign()
+        self._tell_moved()
         return False
+
+    def use_of(self, uid: int) -> SpoolUse:
+        """What a user has in the spool; if many names are there, what the last listing found."""
+        found = SpoolUse()
+        try:
+            folder = open_folder(self.path)
+        except OSError:
+            return self._uses.get(uid) or found
+        try:
+            with os.scandir(folder) as entries:
+                for number, entry in enumerate(entries):
+                    if number >= LISTED_AT_ONCE:
+                        return self._uses.get(uid) or SpoolUse()
+                    if kind_of(entry.name) is ENVELOPE:
+                        try:
+                            here = entry.stat(follow_symlinks=False)
+                        except FileNotFoundError:
+                            continue
+                        found.files += here.st_uid == uid
+                        found.size += here.st_size * (here.st_uid == uid)
+        finally:
+            os.close(folder)
+        return found
 
     @property
     def listing(self) -> bool:
@@ -175,23 +241,53 @@ class Arrivals:
         """One name of a listing. What is not radrm's costs its name, and is never opened."""
         kind = kind_of(name)
         if kind is ENVELOPE:
-            if name not in self.turns:
-                self._add(folder, name)
+            self._add(folder, name, counts=True)
         elif kind is DRAFT and is_draft(folder, name, time.time() - DRAFT_AGE_S):
             log.info("the spool's draft %r is removed: the submit that wrote it was killed", name)
             os.unlink(name, dir_fd=folder)
         elif kind is not DRAFT and not self._leave(name):
             self._note_foreign(name)
 
-    def _add(self, folder: int, name: str) -> None:
+    def _add(self, folder: int, name: str, counts: bool = False) -> None:
+        """Have an envelope wait, unless it `counts` and is beyond its user's limit."""
         try:
             found = os.stat(name, dir_fd=folder, follow_symlinks=False)
         except FileNotFoundError:
             return
         if is_single_file(found):
-            self.turns.add(name, found.st_uid)
+            if not (counts and self._is_beyond(found) and self._move(folder, name, found)):
+                self.turns.add(name, found.st_uid)
         else:
             self._note_foreign(name)
+
+    def _is_beyond(self, found: os.stat_result) -> bool:
+        """Count an envelope of a listing; True if its user has too much with it."""
+        use = self._counted.setdefault(found.st_uid, SpoolUse())
+        files, size = self._room(found.st_uid)
+        if 0 < files <= use.files or 0 < size < use.size + found.st_size:
+            return True
+        use.files += 1
+        use.size += found.st_size
+        return False
+
+    def _move(self, folder: int, name: str, found: os.stat_result) -> bool:
+        """Move what is beyond a limit to the refused files. False if that has to wait."""
+        if not self._left_to_move:
+            return False
+        self._left_to_move -= 1
+        uid, gid, size = found.st_uid, found.st_gid, found.st_size
+        self.refuse(Arrival(name, uid, gid, None, "it is too much", which_file(found), size))
+        self._moved[uid] += 1
+        return True
+
+    def _tell_moved(self) -> None:
+        for uid, count in sorted(self._moved.items()):
+            files, size = self._room(uid)
+            log.warning(
+                "uid %d has too much in the spool: limits.spool_files is %d, limits.spool_mib %d; "
+                "%d submissions were moved to %s",
+                *(uid, files, size >> 20, count, self._refused),
+            )
 
     def _note_foreign(self, name: str) -> None:
         self._foreign += 1
@@ -245,6 +341,7 @@ class Arrivals:
             if _is_same(folder, arrival):
                 name = f"{new_ticket()}{SUFFIX}"
                 os.rename(arrival.name, name, src_dir_fd=folder, dst_dir_fd=refused)
+                self.refused_bytes += arrival.size
         except FileNotFoundError:
             pass
         finally:

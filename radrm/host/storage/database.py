@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from radrm.errors import StoreError
+from radrm.errors import StoreError, message_of, plain
 from radrm.host.crossings import crossed
 from radrm.host.storage.schema import SCHEMA_VERSION, UnknownVersion, bring_up_to_date
 
@@ -27,6 +27,8 @@ LOG_RESERVE = 8 * 2**20
 """Bytes for SQLite's log: it is written back after 4 MiB, the rest is for a full disk."""
 _WAL_BYTES = 64 * 2**20
 """The write-ahead log is cut back to this once its pages are in the database."""
+FILE_DAMAGE = (sqlite3.DatabaseError, UnicodeDecodeError)
+"""What SQLite raises for a file that a disk has changed: its own messages may not be UTF-8."""
 SHRUNK_AT_START = 256 * 2**20
 """Bytes in use up to which a store of an earlier release is written anew at a start (a second or
 two), so that free pages can go back to the disk from then on."""
@@ -34,6 +36,9 @@ _STEPS = 100_000
 """Instructions of SQLite between two calls of `alive`: some milliseconds."""
 DAMAGE = (msgspec.MsgspecError, zlib.error, ValueError, TypeError, KeyError, AttributeError)
 """What is raised for a row that a person or a disk has changed."""
+
+_FULL = ("is full", "disk I/O error")
+"""What SQLite says on a full disk, which also keeps it from making its index of the log."""
 
 T = TypeVar("T")
 
@@ -51,14 +56,21 @@ class Database:
         self.path = path
         try:
             self.connection = sqlite3.connect(path, isolation_level=None, timeout=1.0)
+            self.connection.text_factory = _text
             self.connection.set_progress_handler(alive, _STEPS)
             os.chmod(path, 0o600)
             self._prepare()
             self._keep_room()
-        except sqlite3.DatabaseError as error:
+        except FILE_DAMAGE as error:
+            if any(words in str(error) for words in _FULL):  # Python 3.10 gives no error code
+                raise StoreError(
+                    f"cannot use the disk of the store {path}: {error} "
+                    f"({_free_kib(path)} KiB are free); free some space, or repair the disk, and "
+                    "start the daemon again: jobs run on"
+                ) from None
             raise StoreError(
-                f"cannot read the store {path}: {error}; it is left as it is. Move it aside to "
-                "start with an empty one, or restore a copy"
+                f"cannot read the store {path}: {plain(message_of(error))}; it is left as it is. "
+                "Move it aside to start with an empty one, or restore a copy"
             ) from None
         except OSError as error:
             raise StoreError(f"cannot open the store {path}: {error.strerror}") from None
@@ -180,17 +192,39 @@ class Database:
             try:
                 found.append(msgspec.json.decode(text, type=kind))
             except DAMAGE as error:
-                what = f"the record of a {kind.__name__.lower()} ({str(text)[:40]!r}...)"
+                what = f"the record of a {kind.__name__.lower()} ({ascii(text)[:40]}...)"
                 raise self.damaged(what, error) from None
         return found
 
     def damaged(self, what: str, error: Exception) -> DamagedRow:
         """The error for a row that cannot be read."""
-        why = f"{type(error).__name__}: {error}"[:200]
+        why = plain(f"{type(error).__name__}: {message_of(error)}"[:200])
         return DamagedRow(
             f"the store {self.path} holds {what}, which cannot be read ({why}); stop the daemon "
             "and restore a copy, or move the store aside to start with an empty one"
         )
+
+
+def _free_kib(path: str) -> int:
+    found = os.statvfs(os.path.dirname(path))
+    return found.f_bavail * found.f_frsize // 1024
+
+
+@contextlib.contextmanager
+def damage_told(path: str) -> Iterator[None]:
+    """Raise `StoreError` where SQLite finds that the store's file is damaged."""
+    try:
+        yield
+    except FILE_DAMAGE as error:
+        raise StoreError(
+            f"the store {path} cannot be read: {plain(message_of(error))}; stop the daemon and "
+            "restore a copy, or move the store aside to start with an empty one"
+        ) from None
+
+
+def _text(data: bytes) -> str:
+    """A text as it is in the file; what a disk has damaged is found by those who read the row."""
+    return data.decode("utf-8", "surrogateescape")
 
 
 def encoded(record: Any) -> str:

@@ -36,6 +36,13 @@ MAX_WAITING = 10_000
 daemon takes in hundreds a second, so that many only wait where it is down or has errors."""
 MAX_WAITING_BYTES = 256 * 1024 * 1024
 """The same in bytes: 10,000 usual envelopes take a fifth of it."""
+MOST_FILES = 50_000
+"""Envelopes of one user with those that come: `radrm submit` puts no more there. The least value of
+`limits.spool_files`, so that no daemon moves away what was acknowledged."""
+MOST_BYTES = 1024 * 1024 * 1024
+"""The same in bytes, for `limits.spool_mib`."""
+_FEW = 64
+"""So few envelopes cannot exceed `MOST_BYTES` beside `MAX_WAITING_BYTES`."""
 SUFFIX = ".job"
 _MARK = b'{"radrm_envelope": '
 """What every envelope begins with: see `Envelope.to_bytes`."""
@@ -100,6 +107,14 @@ class Envelope(Record):
             raise BadFile(f"it is not an envelope: {error}") from None
         if not isinstance(document, dict) or document.pop("radrm_envelope", None) != VERSION:
             raise BadFile("it is not an envelope of this version of radrm")
+        envelope = Envelope.from_document(document)
+        if not is_ticket(envelope.ticket):
+            raise BadFile("its field 'ticket' is missing or of the wrong kind")
+        return envelope
+
+    @staticmethod
+    def from_document(document: dict[str, Any]) -> Envelope:
+        """Raises `BadFile` unless every field is there and of the right kind."""
         for name, check in _SHAPES.items():
             if not check(document.get(name)):
                 raise BadFile(f"its field {name!r} is missing or of the wrong kind")
@@ -150,7 +165,7 @@ def _number(value: object) -> bool:
 
 
 _SHAPES: dict[str, Callable[[Any], bool]] = {
-    "ticket": lambda v: _text(v) and is_ticket(v),
+    "ticket": _text,
     "file": lambda v: v is None or _text(v),
     "script": lambda v: v is None or _text(v),
     "command": lambda v: v is None or _words(v),
@@ -197,7 +212,7 @@ class Spool:
                 "start the daemon once to set it up: radrm daemon"
             ) from None
         try:
-            self._refuse_flood(folder)
+            self._refuse_flood(folder, envelopes)
             for envelope in envelopes:
                 self._put(folder, envelope)
             os.fsync(folder)
@@ -210,9 +225,8 @@ class Spool:
         finally:
             os.close(folder)
 
-    def _refuse_flood(self, folder: int) -> None:
-        """Raise `Refused` while too much of this user waits. What comes now does not count: a
-        user with nothing in the spool may submit any number at once."""
+    def _refuse_flood(self, folder: int, coming: list[Envelope]) -> None:
+        """Raise `Refused` while too much of this user waits, or if too much comes at once."""
         count = size = 0
         me = os.geteuid()
         with os.scandir(folder) as entries:
@@ -231,6 +245,15 @@ class Spool:
                 f"{count} of your submissions ({size >> 20} MiB) wait in the spool {self.path} "
                 f"already, and the most is {MAX_WAITING} ({MAX_WAITING_BYTES >> 20} MiB); wait "
                 "until the daemon has taken some in, or start it: radrm daemon"
+            )
+        count += len(coming)
+        if len(coming) > _FEW:
+            size += sum(len(each.to_bytes()) for each in coming)
+        if count > MOST_FILES or size > MOST_BYTES:
+            raise Refused(
+                f"{count} submissions of you ({size >> 20} MiB) would be in the spool {self.path}, "
+                f"and the most is {MOST_FILES} ({MOST_BYTES >> 20} MiB); nothing was submitted: "
+                "submit them in parts, or as an array"
             )
 
     def drop_draft(self, ticket: str) -> None:
@@ -315,6 +338,14 @@ def _open_file(folder: int, name: str) -> tuple[int, os.stat_result] | None:
         os.close(handle)
         return None
     return handle, found
+
+
+def has_envelope(spool: str, ticket: str) -> bool:
+    """Return whether the spool holds a file that may be the envelope of this ticket."""
+    try:
+        return is_single_file(os.lstat(f"{spool}/{ticket}{SUFFIX}"))
+    except OSError:
+        return False
 
 
 def which_file(found: os.stat_result) -> tuple[int, int, int]:

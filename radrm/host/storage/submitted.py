@@ -20,7 +20,7 @@ from typing import Any, TypeAlias
 
 import msgspec
 
-from radrm.errors import StoreError
+from radrm.errors import BadFile, StoreError
 from radrm.host.storage.database import DAMAGE, Database
 from radrm.host.storage.schema import digest_of
 from radrm.host.storage.spool import Envelope
@@ -133,13 +133,11 @@ class Submissions:
             raise StoreError(f"the store {self._db.path} has no job {job_id}")
         uid, gid, text, data, job_file, options = row
         try:
-            document = json.loads(text)
-            if document["command"] is not None:
-                document["command"] = tuple(document["command"])
-            envelope = Envelope(**document, environment=json.loads(zlib.decompress(data)))
+            environment = json.loads(zlib.decompress(data))
+            envelope = Envelope.from_document({**json.loads(text), "environment": environment})
             parsed = _decoded(job_file, envelope) if job_file is not None else None
             edits = dict(json.loads(options)) if options is not None else {}
-        except DAMAGE as error:
+        except (*DAMAGE, BadFile) as error:
             raise self._db.damaged(f"the submission of job {job_id}", error) from None
         return Submission(uid, gid, envelope, parsed, edits)
 

@@ -57,11 +57,11 @@ class Terms:
         for name in ("samples", "shard", "epochs"):
             value = getattr(self, name)
             if type(value) is not int or value < 1:
-                raise BookError(f"{name} must be a whole number from 1, not {value!r}")
+                raise BookError(f"{name} must be a whole number from 1, not {ascii(value)[:40]}")
         if self.samples * self.epochs > LARGEST:
             raise BookError(f"samples times epochs must be at most {LARGEST}")
         if self.seed is not None and type(self.seed) is not int:
-            raise BookError(f"the seed must be a whole number or None, not {self.seed!r}")
+            raise BookError(f"the seed must be a whole number or None, not {ascii(self.seed)[:40]}")
 
 
 @dataclass(frozen=True)

@@ -46,7 +46,8 @@ def reads(message: Message) -> dict[str, Ranges]:
     found = message.get("read", {})
     if not isinstance(found, dict):
         raise BookError("the message's 'read' is no object")
-    for ranges in found.values():
+    for dataset, ranges in found.items():
+        name({"read": dataset}, "read")
         if not isinstance(ranges, list) or not all(_is_range(each) for each in ranges):
             raise BookError("the message's 'read' has no ranges")
     return found

@@ -292,7 +292,7 @@ class Service:
         return self._stop_wanted and bool(self._granted)
 
     def _check_writer(self, member: Member, message: Message) -> None:
-        if member.worker != self._writer or message.get("id") != self._id:
+        if member.worker != self._writer or not self._id or message.get("id") != self._id:
             raise BookError("this worker does not write a checkpoint now")
 
     def _finish(self, answer: Message) -> None:

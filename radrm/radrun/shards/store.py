@@ -16,12 +16,15 @@ from collections.abc import Collection
 from typing import Any
 
 from radrm.radrun.durable import write_durably
+from radrm.radrun.shards.book import BookError, Terms
 
 VERSION = 1
 MOST_BYTES = 4 * 1024 * 1024
 MOST_FILES = 10_000
+_MOST_SHOWN = 200
 _NAME = re.compile(r"state-((\d{6,12})-[0-9a-f]{8})\.json")
 _ID = re.compile(r"\d{6,12}-[0-9a-f]{8}")
+_DAMAGE = (ValueError, LookupError, TypeError, AttributeError, RecursionError, BookError)
 
 
 class BadState(Exception):
@@ -63,8 +66,12 @@ class Store:
             if len(data) > MOST_BYTES or state["version"] != VERSION or state["id"] != identity:
                 raise ValueError("another version or id")
             _check(state)
-        except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
-            cause = error.strerror if isinstance(error, OSError) else f"it is damaged ({error})"
+        except (OSError, *_DAMAGE) as error:
+            cause = (
+                error.strerror
+                if isinstance(error, OSError)
+                else f"it is damaged ({str(error)[:_MOST_SHOWN]})"
+            )
             raise BadState(f"cannot use {path}: {cause}") from None
         return dict(state)
 
@@ -95,7 +102,8 @@ def _check(state: dict[str, Any]) -> None:
     if type(state["step"]) is not int or state["step"] < 0:
         raise ValueError("its step is not a number")
     for each in state["datasets"].values():
-        limit, before = each["samples"] * each["epochs"], 0
+        terms = Terms(each["samples"], each["shard"], each["epochs"], each["seed"])
+        limit, before = terms.samples * terms.epochs, 0
         for first, last in each["consumed"]:
             if not (type(first) is type(last) is int and before <= first < last <= limit):
                 raise ValueError("its ranges are not in order")

@@ -33,10 +33,10 @@ class Process(NamedTuple):
 Census = dict[int, Process]
 
 
-def read(pid: int) -> Process | None:
+def read(pid: int, proc: str = "/proc") -> Process | None:
     """A living process; None if it has ended, a zombie too."""
     try:
-        fd = os.open(f"/proc/{pid}/stat", os.O_RDONLY | os.O_CLOEXEC)
+        fd = os.open(f"{proc}/{pid}/stat", os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
         return None
     try:
@@ -46,11 +46,15 @@ def read(pid: int) -> Process | None:
     finally:
         os.close(fd)
     # The command's name stands in parentheses and may itself hold any character.
-    fields = text[text.rindex(b")") + 2 :].split()
-    if fields[0] in (b"Z", b"X") and int(fields[17]) <= 1:
+    fields = text.rpartition(b")")[2].split()
+    try:
+        numbers = list(map(int, fields[1:22]))
+        if fields[0] in (b"Z", b"X") and numbers[16] <= 1:
+            return None
+        cpu_s = sum(numbers[10:14]) * _TICKS_S
+        return Process(numbers[0], numbers[2], numbers[18], cpu_s, numbers[20] * _PAGE)
+    except (ValueError, IndexError):  # no kernel's
         return None
-    cpu_s = sum(map(int, fields[11:15])) * _TICKS_S
-    return Process(int(fields[1]), int(fields[3]), int(fields[19]), cpu_s, int(fields[21]) * _PAGE)
 
 
 def census() -> Census:
@@ -100,26 +104,26 @@ def kill(everything: Census, pids: Iterable[int], number: int = signal.SIGKILL) 
                 os.close(fd)
 
 
-def handles(pid: int, number: int) -> bool:
+def handles(pid: int, number: int, proc: str = "/proc") -> bool:
     """Whether a process has a handler for a signal."""
     try:
-        with open(f"/proc/{pid}/status", "rb") as file:
+        with open(f"{proc}/{pid}/status", "rb") as file:
             text = file.read(1 << 16)
-    except OSError:
+        # In a process's own name the kernel escapes nothing but `\\n`.
+        line = text.partition(b"\nSigCgt:")[2].partition(b"\n")[0]
+        return bool(int(line, 16) >> (number - 1) & 1)
+    except (OSError, ValueError):
         return False
-    _, found, rest = text.partition(b"SigCgt:")
-    return bool(found) and bool(int(rest.split(None, 1)[0], 16) >> (number - 1) & 1)
 
 
 def out_of_memory_kills() -> int:
     """How often the kernel has killed in this process's own memory group; 0 if nobody counts."""
     try:
         with open("/proc/self/cgroup", "rb") as file:
-            lines = file.read(1 << 16).decode("utf-8", "replace").splitlines()
+            lines = file.read(1 << 16).decode("utf-8", "surrogateescape").split("\n")
     except OSError:
         return 0
-    for line in lines:
-        _, controllers, path = line.split(":", 2)
+    for _, controllers, path in (line.split(":", 2) for line in lines if line.count(":") > 1):
         if not controllers:
             name = f"/sys/fs/cgroup{path}/memory.events"
         elif "memory" in controllers.split(","):

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from radrm.core.records import (
@@ -22,6 +22,7 @@ from radrm.core.words import Condition
 from radrm.policies.magm import Magm
 from radrm.policies.rr import RoundRobin
 from tests.contract.lives.life import Life
+from tests.examples import lives
 from tests.world import GIB, ORDERS, gpus
 
 SERVERS = (
@@ -87,7 +88,7 @@ moves = st.one_of(
 )
 
 
-@settings(max_examples=250, derandomize=True, report_multiple_bugs=False)
+@lives(100)
 @given(
     server=st.sampled_from(SERVERS),
     policy=st.sampled_from(POLICIES),

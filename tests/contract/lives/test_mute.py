@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from radrm.core.records import Device
@@ -18,6 +18,7 @@ from radrm.planners.slots import Slots
 from radrm.policies.magm import Magm
 from tests.contract.lives.mute import PROPOSALS, Mute
 from tests.contract.lives.test_fuzz import move
+from tests.examples import lives
 from tests.world import default_planner, gpus
 
 SERVERS = (gpus(2), gpus(3), gpus(2, kind=DeviceKind.MIG, profile="1g.5gb"))
@@ -57,7 +58,7 @@ moves = st.one_of(
 )
 
 
-@settings(max_examples=250, derandomize=True, report_multiple_bugs=False)
+@lives(100)
 @given(
     server=st.sampled_from(SERVERS),
     planners=st.sampled_from([None, WITH_SLOTS]),

@@ -11,7 +11,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from radrm.core import actions as act
@@ -22,6 +22,7 @@ from radrm.core.rules import Order
 from radrm.core.words import Resizing
 from radrm.policies.first_fit import FirstFit
 from tests.core.placements import SAVES, SLICE, propose
+from tests.examples import lives
 from tests.world import GIB, ORDERS, World, gpus
 
 CPUS = [None, 0.1, 0.3, 1.0, 2.5, 4.0]
@@ -237,7 +238,7 @@ moves = st.one_of(
 )
 
 
-@settings(max_examples=150, derandomize=True, report_multiple_bugs=False)
+@lives(70)
 @given(order=st.sampled_from(ORDERS), moves=st.lists(moves, min_size=10, max_size=30))
 def test_nothing_of_a_node_is_booked_twice(
     order: Order, moves: list[Callable[[Life], None]]

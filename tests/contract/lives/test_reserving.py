@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from radrm.core import events as ev
@@ -20,6 +20,7 @@ from radrm.core.words import Collocation, ReservationKind
 from radrm.policies.magm import Magm
 from tests.contract.lives.life import Life
 from tests.contract.lives.test_fuzz import SERVERS, move, moves, picks
+from tests.examples import lives
 from tests.world import GIB, ORDERS
 
 GONE = Device(uuid="GPU-99", index=99, name="gone", total_mib=40 * GIB)
@@ -175,7 +176,7 @@ PARTS = (moves, with_limit, with_limit, good_wishes, good_wishes, others)
 more_moves = st.sampled_from(range(len(PARTS))).flatmap(lambda part: PARTS[part])
 
 
-@settings(max_examples=150, derandomize=True, report_multiple_bugs=False)
+@lives(70)
 @given(
     server=st.sampled_from(SERVERS),
     order=st.sampled_from(ORDERS),

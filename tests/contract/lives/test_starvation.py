@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from radrm.core import events as ev
@@ -19,6 +19,7 @@ from radrm.policies.best_fit import BestFit
 from radrm.policies.exclusive import Exclusive
 from radrm.policies.magm import Magm
 from radrm.policies.rr import RoundRobin
+from tests.examples import lives
 from tests.world import GIB, ORDERS, World
 
 POLICIES = (Magm(), BestFit(), Exclusive(), RoundRobin())
@@ -164,7 +165,7 @@ moves = st.one_of(
 )
 
 
-@settings(max_examples=150, derandomize=True, report_multiple_bugs=False)
+@lives(70)
 @given(
     devices=servers(),
     policy=st.sampled_from(POLICIES),

@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from radrm.config import NO_LIMITS, UserLimits, spool_room
 from radrm.core import events as ev
 from radrm.core.decision import Decision
 from radrm.core.records import Job
@@ -61,6 +63,13 @@ class Place:
         self.arrivals = Arrivals(self.spool.path, str(folder / "refused"))
         self.known = Nothing()
         self.scan = Scan(self, self.arrivals, self.known, tick=lambda: self.now_s)
+
+    def limit(self, **limits: Any) -> None:
+        """Begin anew with limits of every user."""
+        users = UserLimits(replace(NO_LIMITS, **limits))
+        refused = str(self.folder / "refused")
+        self.arrivals = Arrivals(self.spool.path, refused, room=spool_room(users))
+        self.scan = Scan(self, self.arrivals, self.known, lambda: self.now_s, users)
 
     @property
     def unsaved(self) -> bool:

@@ -63,10 +63,10 @@ def test_the_life_of_a_service(home: DaemonHome, systemd: Systemd) -> None:
     home.start()
     wait_until(lambda: systemd.heard.count("WATCHDOG=1") > 3, "signs of life")
     heard = list(systemd.heard)
-    phases = ["STATUS=opens the store", "STATUS=re-adopts 1 jobs", "READY=1", "WATCHDOG=1"]
+    phases = ["STATUS=opens the store", "STATUS=re-adopts running jobs: 1", "READY=1", "WATCHDOG=1"]
     assert sorted(phases, key=heard.index) == phases
     assert systemd.adopted_before_ready
-    assert "STATUS=1 jobs run, 0 wait" in heard
+    assert "STATUS=jobs: 1 running, 0 waiting" in heard
     assert heard.index("EXTEND_TIMEOUT_USEC=300000000") < heard.index("READY=1")
     assert home.stop() == 0
     wait_until(lambda: "STOPPING=1" in systemd.heard, "the last message")

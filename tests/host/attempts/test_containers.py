@@ -75,7 +75,15 @@ WORDS = st.sampled_from(["0", ":", "/", "docker", f"docker-{A}.scope", A, "\n", 
 @given(st.one_of(st.text(), st.lists(WORDS).map("".join)))
 def test_whatever_stands_there_a_group_is_the_beginning_of_a_line(text: str) -> None:
     for group in groups_of(text):
-        assert any(f"{line}/".startswith(f"{group}/") for line in text.splitlines())
+        assert any(f"{line}/".startswith(f"{group}/") for line in text.split("\n"))
+
+
+@pytest.mark.parametrize("end", ["\r", "\x0b", "\x1c", "\x85", "\u2028"])
+def test_a_groups_name_cannot_stand_for_another_container(end: str) -> None:
+    """A user may call a group so. Only `\\n` ends a line there, and no name can have one."""
+    theirs = f"0::/docker/{A}"
+    assert theirs in groups_of(f"{theirs}\n")
+    assert theirs not in groups_of(f"0::/user.slice/x{end}{theirs}\n")
 
 
 # ------------------------------------------------------------------ recorded processes

@@ -143,7 +143,9 @@ def test_mig_instances_have_that_of_their_gpu(mocker: MockerFixture, tmp_path: P
     assert parent.power_limit_mw == 300_000 and mine.of == {"GPU-m": 300.0}
 
 
-@pytest.mark.parametrize("text", ["", "{", "[]", '{"a": 3}', "3"])
+@pytest.mark.parametrize(
+    "text", ["", "{", "[]", '{"a": 3}', "3", '{"a": [Infinity, 3]}', '{"a": [1e9, 3]}', "[" * 9999]
+)
 def test_a_damaged_file_is_said(
     tmp_path: Path, text: str, caplog: pytest.LogCaptureFixture
 ) -> None:

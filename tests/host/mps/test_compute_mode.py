@@ -43,7 +43,9 @@ def test_a_mode_that_cannot_be_set_is_said_once_and_stops_nothing(
     assert driver.modes[ONE] == 0
 
 
-@pytest.mark.parametrize("text", ["", "{", "[]", '{"a": "b"}', "3"])
+@pytest.mark.parametrize(
+    "text", ["", "{", "[]", '{"a": "b"}', "3", '{"a": Infinity}', '{"a": 4}', "[" * 9999]
+)
 def test_a_damaged_memory_of_modes_is_said(
     tmp_path: Path, text: str, caplog: pytest.LogCaptureFixture
 ) -> None:

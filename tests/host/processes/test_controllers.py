@@ -31,7 +31,9 @@ class Tree:
         (self.proc / "self").mkdir(parents=True)
         (self.proc / "self/cgroup").write_text(f"1:name=systemd:/x\n0::{own}\n")
         mounted = f"30 23 0:27 / {self.mount} rw,nosuid shared:9 - cgroup2 cgroup2 rw\n"
-        (self.proc / "self/mountinfo").write_text(f"20 1 0:5 / / rw - ext4 /dev/sda1 rw\n{mounted}")
+        odd = b"19 1 0:4 / /home/ann/\xff\xe2\x80\xa8\r rw - fuse.x y rw\n"  # a user's, of any name
+        others = odd + b"20 1 0:5 / / rw - ext4 /dev/sda1 rw\n"
+        (self.proc / "self/mountinfo").write_bytes(others + mounted.encode())
         self.own = self.group(own)
 
     def group(self, path: str, procs: str = "", controllers: str = "cpu io memory pids") -> Path:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -18,7 +19,8 @@ from radrm.host.attempts import folder as attempts
 from radrm.host.attempts.owners import LiveAttempt, PidOwners
 from radrm.host.processes import procfs
 from radrm.host.processes.procfs import LONGEST_ENVIRON, is_of, read_stat, token_of, uid_of
-from radrm.host.processes.tree import attempt_processes, kill_tree
+from radrm.host.processes.tree import attempt_processes, has_signal, kill_tree
+from radrm.radrun.workers.proc import handles
 from tests.paths import STANDINS
 from tests.waiting import wait_until
 
@@ -141,6 +143,24 @@ def test_an_environment_is_read_of_the_attempts_user_alone(
     assert owners.owner_of(pid) == (1, 1)
     assert attempt_processes(TOKEN, None, users=[SOMEBODY]) == {pid}
     assert pid in read
+
+
+@pytest.mark.parametrize(
+    "name", [b"\rUid:\t0", b"\rUid:", b"\rSigCgt: zz", b"SigCgt:ffff", b")(\n"]
+)
+def test_a_process_cannot_name_itself_another_users(name: bytes) -> None:
+    code = f"import ctypes, sys; ctypes.CDLL(None).prctl(15, {name!r}); print(flush=True); input()"
+    command = [sys.executable, "-I", "-S", "-c", code]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None and process.stdout.readline() == b"\n"
+        assert uid_of(process.pid) == os.getuid()
+        stat = read_stat(process.pid)
+        assert stat is not None and stat.parent == os.getpid()
+        for number in (signal.SIGINT, signal.SIGUSR2):  # Python handles the first one only
+            caught = number == signal.SIGINT
+            assert has_signal(process.pid, number, b"SigCgt") is caught
+            assert handles(process.pid, number) is caught
+        process.kill()
 
 
 def test_a_program_with_roots_rights_is_known_by_who_started_it() -> None:

@@ -23,8 +23,11 @@ def made(path: Path, first: str) -> str:
     return str(path)
 
 
-def test_everything_that_the_service_runs_is_named() -> None:
-    """By this very Python, which has radrm and its packages. The script only names it."""
+def test_everything_that_the_service_runs_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By this very Python, as systemd starts it: without the variables of a shell."""
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     radrmd = f"{os.path.dirname(sys.executable)}/radrmd"
     code = code_of(radrmd)
     package = os.path.dirname(radrm.__file__)
@@ -37,7 +40,8 @@ def test_everything_that_the_service_runs_is_named() -> None:
     assert os.path.dirname(os.__file__) in code.folders
     assert {radrmd, f"{package}/daemon/main.py", msgspec.__file__} <= set(code.files)
     assert any(file.endswith("/pyvenv.cfg") for file in code.files)
-    assert "" not in code.folders
+    assert any(folder.endswith(".zip") for folder in code.folders)  # the first that it searches
+    assert not {"", str(tmp_path)} & set(code.folders)
     assert all(path.startswith("/") for path in (*code.folders, *code.files))
 
 

@@ -88,6 +88,11 @@ def test_a_mode_that_lets_others_write_is_found(
     assert found.why.startswith(who)
 
 
+def test_a_sticky_file_is_as_open_as_any(place: Path) -> None:
+    (place / WAYS[0]).chmod(0o1666)
+    assert Ownership(ME).way(str(place / WAYS[0])) is not None
+
+
 def test_a_sticky_folder_may_lie_on_the_way_and_may_not_hold_code(place: Path) -> None:
     folder = place / "real"
     folder.chmod(0o1777)

@@ -147,6 +147,17 @@ def test_what_was_edited_by_hand_is_shown_and_stays(machine: Machine) -> None:
     assert "RestartSec=5s" in machine.unit().read_text()
 
 
+def test_a_link_to_another_radrm_stays_until_it_is_to_be_replaced(machine: Machine) -> None:
+    (machine.root / "usr/local/bin").mkdir(parents=True)
+    link = machine.root / "usr/local/bin/radrm"
+    link.symlink_to("/home/anna/bin/radrm")
+    refused = machine.radrm("install-service")
+    assert "-a link to /home/anna/bin/radrm" in refused.stdout
+    assert os.readlink(link) == "/home/anna/bin/radrm"
+    assert machine.radrm("install-service", "--replace").exit_code == 0
+    assert os.readlink(link) == f"{os.path.dirname(RADRMD)}/radrm"
+
+
 def test_code_that_others_can_change_is_not_installed(
     machine: Machine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -225,6 +225,20 @@ def test_of_a_flood_only_the_oldest_are_held(monkeypatch: pytest.MonkeyPatch) ->
     assert turns.take() == ("0001", 1)
 
 
+@pytest.mark.parametrize("most", ["MOST_FILES", "MOST_BYTES"])
+def test_what_comes_at_once_counts_before_anything_is_written(
+    spool: Spool, most: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(spools, "_FEW", 0)
+    size = len(envelope().to_bytes())
+    monkeypatch.setattr(spools, most, 3 if most == "MOST_FILES" else 4 * size - 1)
+    spool.put([envelope()])
+    with pytest.raises(Refused, match=r"4 submissions of you.*nothing was submitted.*an array"):
+        spool.put([envelope() for _ in range(3)])
+    assert len(names(spool)) == 1
+    spool.put([envelope() for _ in range(2)])
+
+
 @pytest.mark.parametrize("most", ["MAX_WAITING", "MAX_WAITING_BYTES"])
 def test_a_user_with_too_much_waiting_is_refused_at_submission(
     spool: Spool, most: str, monkeypatch: pytest.MonkeyPatch

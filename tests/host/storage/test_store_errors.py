@@ -11,7 +11,7 @@ import pytest
 
 from radrm.core.words import JobState
 from radrm.errors import StoreError
-from radrm.host.storage.database import LOG_RESERVE
+from radrm.host.storage.database import LOG_RESERVE, Database, damage_told
 from radrm.host.storage.store import Store
 from tests.host.storage.stores import saved_world, submission_of
 from tests.world import World, gpus
@@ -77,6 +77,17 @@ def test_on_a_full_disk_there_is_room_for_what_frees_things(small_disk: Path) ->
     assert found.job(1).state is JobState.CANCELLED  # type: ignore[union-attr]
 
 
+def test_a_store_that_a_full_disk_keeps_closed_is_not_called_damaged(small_disk: Path) -> None:
+    """Nobody may be told to move a whole store aside."""
+    Store(str(small_disk / "radrm.sqlite")).close()
+    fill(small_disk)
+    with pytest.raises(StoreError, match=r"cannot use the disk .*\(0 KiB are free") as told:
+        Store(str(small_disk / "radrm.sqlite"))
+    assert "aside" not in str(told.value)
+    (small_disk / "filler").unlink()
+    Store(str(small_disk / "radrm.sqlite")).close()
+
+
 def test_the_room_is_kept_and_a_store_without_it_works(path: str) -> None:
     store = Store(path)
     assert os.stat(f"{path}-wal").st_size >= LOG_RESERVE
@@ -117,6 +128,8 @@ def test_a_damaged_row_is_one_line_with_the_next_step(
         "UPDATE submissions SET envelope = '{'",
         "UPDATE submissions SET envelope = '{}'",
         "UPDATE submissions SET envelope = '[]'",
+        "UPDATE submissions SET envelope = json_set(envelope, '$.file', 7)",
+        "UPDATE submissions SET envelope = json_set(envelope, '$.options', '[]')",
         "UPDATE blobs SET data = x'00'",
         "UPDATE edits SET options = '{'",
         "UPDATE edits SET options = '[1]'",
@@ -137,6 +150,25 @@ def test_a_damaged_submission_is_one_line(path: str, change: str) -> None:
         store.submissions.of_job(min(world.jobs))
 
 
+def test_a_damaged_file_is_one_line(path: str) -> None:
+    store = Store(path)
+    saved_world(store)
+    store._db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    size = os.path.getsize(path)
+    (root,) = store._db.execute("SELECT rootpage FROM sqlite_master WHERE name = 'jobs'").fetchone()
+    store.close()
+    with open(path, "r+b") as file:
+        file.seek((root - 1) * 4096)
+        file.write(b"\xff" * 64)
+    assert os.path.getsize(path) == size
+    damaged = Store(path)
+    with (
+        pytest.raises(StoreError, match=r"cannot be read: .* stop the daemon and restore"),
+        damage_told(path),
+    ):
+        damaged.kept()
+
+
 def test_storing_an_envelope_copies_nothing_deep(
     path: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -149,3 +181,14 @@ def test_storing_an_envelope_copies_nothing_deep(
     monkeypatch.setattr(copy, "deepcopy", never)
     monkeypatch.setattr(dataclasses, "asdict", never)
     saved_world(Store(path))
+
+
+def test_long_work_gives_signs_of_life(path: str) -> None:
+    """systemd would end a daemon that brings a large store up to date in silence."""
+    signs: list[None] = []
+    db = Database(path, lambda: signs.append(None))
+    before = len(signs)
+    count = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n LIMIT 100000)"
+    assert db.ids(f"{count} SELECT count(*) FROM n") == [100_000]
+    assert len(signs) - before > 3
+    db.close()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from heapq import heappop, heappush
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from radrm.core import actions as act
@@ -17,6 +17,7 @@ from radrm.planners.slots import Slots
 from radrm.policies.exclusive import Exclusive
 from radrm.policies.lug import Lug
 from radrm.policies.magm import Magm
+from tests.examples import lives
 from tests.planners.slots.server import CORE, EXIT, NONE, SIGNAL, Server
 from tests.world import GIB, gpus
 
@@ -110,7 +111,7 @@ slots = st.sampled_from([(200.0, 100.0), (200.0, 0.0), (1000.0, 60.0)]).map(
 )
 
 
-@settings(max_examples=60, derandomize=True, report_multiple_bugs=False)
+@lives(40)
 @given(
     devices=st.integers(1, 3),
     slots=slots,
@@ -133,7 +134,7 @@ kinds = st.sampled_from([SIGNAL, EXIT, NONE])
 any_jobs = st.tuples(jobs, kinds, st.sampled_from([0.0, 1.0, 3.0]), st.integers(0, 1))
 
 
-@settings(max_examples=60, derandomize=True, report_multiple_bugs=False)
+@lives(40)
 @given(devices=st.integers(1, 3), slots=slots, trace=st.lists(any_jobs, min_size=2, max_size=12))
 def test_only_jobs_that_can_save_are_asked_and_only_for_others(
     devices: int, slots: Slots, trace: list[tuple[Any, CheckpointKind, float, int]]

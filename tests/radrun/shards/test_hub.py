@@ -18,7 +18,7 @@ import pytest
 from radrm.elastic import LONGEST_LINE
 from radrm.radrun import hub as hubs
 from radrm.radrun.hub import Hub
-from radrm.radrun.shards.store import Store
+from radrm.radrun.shards.store import BadState, Store
 from tests.radrun.shards.farm import Heard
 from tests.waiting import wait_until
 
@@ -169,6 +169,8 @@ def test_what_is_no_message_ends_the_connection_only(job: Job, bad: bytes) -> No
         {"do": "step", "step": 1, "read": {"train": [[5, 1]]}},
         {"do": "step", "step": 1, "read": {"train": [["a", 1]]}},
         {"do": "step", "step": 1, "read": []},
+        {"do": "step", "step": 1, "read": {"a\nb": [[0, 1]]}},
+        {"do": "open", "way": "rounds", "batch": 10, **TERMS, "seed": {"x": "y" * 5000}},
         {"do": "store", "id": "../../x"},
         {"do": "saved", "id": None, "keep": ["x"]},
     ],
@@ -220,6 +222,19 @@ def test_an_id_is_greater_than_that_of_every_checkpoint(job: Job) -> None:
     store.write("000012-0000aaaa", {"step": 1, "datasets": {}, "failures": []})
     assert store.new_id("000009-0000aaaa").startswith("000013-")
     assert store.new_id("../../9").startswith("000013-")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"datasets": 7}, {"datasets": {"a": {}}}, {"datasets": {"a": {"samples": 1, "epochs": [[]]}}}],
+)
+def test_a_state_that_somebody_has_changed_is_not_used(job: Job, change: dict[str, Any]) -> None:
+    Store(job.states).write(
+        "000001-0000aaaa", {"step": 1, "datasets": {}, "failures": [], **change}
+    )
+    with pytest.raises(BadState, match="it is damaged") as told:
+        Store(job.states).read("000001-0000aaaa")
+    assert len(str(told.value)) < 500
 
 
 def test_restore_takes_no_path(job: Job) -> None:

@@ -6,7 +6,8 @@ A piece is one transaction of at most `AT_ONCE` jobs, so a kill leaves all of a 
 
 Invariants:
 - Only what has ended goes. An array goes once its last element is old enough, its first
-  element last. A job whose attempt still has a folder stays: something of it may run.
+  element last. A job whose attempt still has a folder stays: something of it may run. So does one
+  whose envelope lies in the spool: without its row it would become a second job.
 - No id and no serial is given twice: the sequences keep the highest ones. `removed` has the ids
   that have gone, as ranges, so that users are told that the job has ended.
 - Estimators lose nothing that they read. A run is kept, with its attempt in `learned`, unless
@@ -71,6 +72,8 @@ class Rows:
         self.kept_for = ""
         self.has_folder: Callable[[int], bool] = lambda _: False
         """Whether an attempt's folder is still there."""
+        self.has_envelope: Callable[[str], bool] = lambda _: False
+        """Whether the envelope of a ticket still lies in the spool."""
 
     # ------------------------------------------------------------- asking
 
@@ -93,12 +96,15 @@ class Rows:
         row = self._db.execute(_NEWEST, (uid, count)).fetchone()
         return None if row is None else row[0]
 
-    def bytes_of(self, uid: int) -> int:
-        """What a user's finished jobs take, roughly."""
+    def jobs_of(self, uid: int) -> int:
+        """The number of a user's finished jobs. It takes 10 ms for 100,000."""
         query = f"SELECT count(*) FROM jobs WHERE final AND {OWNER} = ?"
-        (jobs,) = self._db.execute(query, (uid,)).fetchone()
+        return int(self._db.execute(query, (uid,)).fetchone()[0])
+
+    def bytes_of(self, uid: int, jobs: int) -> int:
+        """What so many finished jobs of a user take, roughly."""
         row = self._db.execute("SELECT bytes FROM stored WHERE uid = ?", (uid,)).fetchone()
-        return int(jobs) * JOB_BYTES + (int(row[0]) if row else 0)
+        return jobs * JOB_BYTES + (int(row[0]) if row else 0)
 
     @property
     def bytes_in_use(self) -> int:
@@ -165,6 +171,8 @@ class Rows:
         query = "SELECT serial, live FROM attempts WHERE job_id = ?"
         attempts = execute(query, (job_id,)).fetchall()
         if any(live or self.has_folder(serial) for serial, live in attempts):
+            return None
+        if self.has_envelope(ticket):
             return None
         for serial, _ in attempts:
             self._keep_run(serial, name)

@@ -7,8 +7,9 @@ as long. No piece begins while a decision is not on disk. A piece that fails (a 
 its sweep; the next one begins anew, since a sweep remembers nothing.
 
 A sweep begins only after the spool was empty once, because an envelope of before the daemon's
-start may follow a job (`--after`) that would go. Before a sweep the spool's folder is synced: an
-envelope whose job goes cannot return after a power failure, so no job is made twice.
+start may follow a job (`--after`) that would go. But a user with too many envelopes must not keep
+all old jobs in the store, so it waits for an hour at most. Before a sweep the spool's folder is
+synced: an envelope whose job goes cannot return after a power failure, so no job is made twice.
 
 By age nothing goes unless the clock is trusted (`steady.py`). By number and size the oldest go,
 but none that ended in the last hour, whose user may still wait for the result. A job that ended
@@ -37,12 +38,14 @@ log = logging.getLogger("radrm")
 FIRST_AFTER_S = 10.0
 """Real seconds from the start to the first sweep."""
 EVERY_S = 3600.0
-"""Real seconds between two sweeps."""
+"""Seconds between two sweeps, of the same clock as all ages."""
 PIECE_S = 0.004
 """Real seconds of a piece. What has begun is finished."""
 _REST = 10
 """A rest is so many times as long as the piece before it."""
 _SHORTEST_REST_S = 0.02
+PATIENCE_S = 3600.0
+"""Real seconds that a sweep waits for an empty spool."""
 LEAST_AGE_S = 3600.0
 """No job goes sooner after its end, whatever the limits."""
 _DAY_S = 86400.0
@@ -56,7 +59,8 @@ _HOURS = 200
 
 
 class Retention:
-    """Used by the loop's thread. `tick` is a monotonic clock in real seconds."""
+    """Used by the loop's thread. `tick` is a monotonic clock in real seconds, `every_s` the real
+    seconds between two sweeps."""
 
     def __init__(
         self,
@@ -65,14 +69,17 @@ class Retention:
         energy: EnergyBook,
         paths: Paths,
         tick: Callable[[], float] = time.monotonic,
+        every_s: float = EVERY_S,
     ) -> None:
         self._config = config
         self._rows = rows
         self._energy = energy
         self._paths = paths
         self._tick = tick
+        self._every_s = every_s
         self._sweep: Generator[None, None, None] | None = None
         self._due_s = tick() + FIRST_AFTER_S
+        self._patient_s = tick() + PATIENCE_S
         self._began_s = 0.0
         self._removed = 0
         rows.kept_for = config.words
@@ -88,7 +95,7 @@ class Retention:
         if self._began_s < self._due_s:
             return
         if self._sweep is None:
-            if not ready:
+            if not ready and self._began_s < self._patient_s:
                 self._due_s = self._began_s + 1.0
                 return
             self._sweep = self._pieces(now)
@@ -102,7 +109,7 @@ class Retention:
         except (StoreError, sqlite3.Error, OSError) as error:
             log.error("old records are not removed now: %s", error)
         self._sweep = None
-        self._due_s = self._tick() + EVERY_S
+        self._due_s = self._tick() + self._every_s
 
     def _spent(self) -> bool:
         return self._tick() - self._began_s >= PIECE_S
@@ -128,7 +135,7 @@ class Retention:
             before = int(now.wall_s - self._config.energy_days * _DAY_S) - HOUR_S
             while self._energy.drop_before(before, _HOURS):
                 yield
-        self._remove_refused(now, trusted)
+        yield from self._remove_refused(now, trusted)
         yield
         while self._rows.give_back(_PAGES, _FREE_PAGES):
             yield
@@ -170,9 +177,11 @@ class Retention:
         if not limit or self._rows.bytes_in_use <= limit:
             return
         users: dict[int, Place] = dict.fromkeys(self._rows.users(), Place())
+        jobs: dict[int, int] = {}
         size: dict[int, int] = {}
         for uid in users:
-            size[uid] = self._rows.bytes_of(uid)
+            jobs[uid] = self._rows.jobs_of(uid)
+            size[uid] = self._rows.bytes_of(uid, jobs[uid])
             yield
 
         def enough() -> bool:
@@ -183,16 +192,18 @@ class Retention:
             before_s = now.wall_s - LEAST_AGE_S
             count, place = self._rows.remove(most, before_s, users[most], enough)
             self._removed += count
-            size[most] = self._rows.bytes_of(most)
+            jobs[most] -= count
+            size[most] = self._rows.bytes_of(most, jobs[most])
             if place is None:
                 del users[most]
             else:
                 users[most] = place
             yield
 
-    def _remove_refused(self, now: Instant, trusted: bool) -> None:
+    def _remove_refused(self, now: Instant, trusted: bool) -> Generator[None, None, None]:
         days, mib = self._config.refused_days, self._config.refused_mib
         before_s = now.wall_s - days * _DAY_S if trusted and days else float("-inf")
-        count = remove_old(self._paths.refused, before_s, mib * _MIB if mib else float("inf"))
+        most_bytes = mib * _MIB if mib else float("inf")
+        count = yield from remove_old(self._paths.refused, before_s, most_bytes, self._spent)
         if count:
             log.info("%d old file(s) are removed from %s", count, self._paths.refused)

@@ -14,7 +14,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from radrm.errors import BadFile
+from radrm.errors import BadFile, plain
 from radrm.simulator.traces.fill import Typical
 from radrm.simulator.traces.importers.aids import Aids
 from radrm.simulator.traces.importers.profiles import Alone, gavel_name
@@ -93,8 +93,8 @@ def gavel(lines: Iterable[str], source: str, aids: Aids) -> Trace:
     errors.raise_any()
     if unknown and not jobs:
         raise BadFile(
-            f"{source}: the steps a second of {next(iter(unknown))} are unknown, as of all jobs; "
-            "add --profile=FILE with Gavel's simulation_throughputs.json"
+            f"{source}: the steps a second of {plain(next(iter(unknown)))} are unknown, as of all "
+            "jobs; add --profile=FILE with Gavel's simulation_throughputs.json"
         )
     notes = [aids.fill.note(len(jobs), len(jobs))]
     if never:
@@ -102,7 +102,7 @@ def gavel(lines: Iterable[str], source: str, aids: Aids) -> Trace:
     if unknown:
         notes.append(
             f"{sum(unknown.values())} jobs are left out, since the steps a second of their type "
-            f"on their GPUs are unknown (the first: {next(iter(unknown))})"
+            f"on their GPUs are unknown (the first: {plain(next(iter(unknown)))})"
         )
     return Trace(arranged(jobs, source, sort_quietly=True).jobs, tuple(notes))
 

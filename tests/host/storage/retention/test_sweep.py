@@ -19,12 +19,14 @@ from radrm.host.storage.database import LOG_RESERVE
 from radrm.host.storage.paths import Paths, prepare
 from radrm.host.storage.retention import rows as limits
 from radrm.host.storage.retention.steady import Steady
-from radrm.host.storage.retention.sweep import EVERY_S, Retention
+from radrm.host.storage.retention.sweep import EVERY_S, FIRST_AFTER_S, Retention
 from radrm.host.storage.runs import Run, Said
+from radrm.host.storage.spool import Spool, has_envelope
 from radrm.host.storage.store import Store
 from radrm.host.storage.submitted import Submission
 from radrm.host.storage.tickets import new_ticket
 from tests.host.storage.envelopes import envelope
+from tests.host.storage.retention.test_refused import ticket_of
 from tests.host.storage.stores import ended_attempt
 from tests.world import World, gpus
 
@@ -169,6 +171,17 @@ def test_an_attempt_that_has_a_folder_keeps_its_job(site: Site) -> None:
     assert site.ids() == [1]
 
 
+def test_an_envelope_in_the_spool_keeps_its_job(site: Site) -> None:
+    """It would become a second job. Names that are no envelopes do not count."""
+    jobs = [site.job(n, 200) for n in (1, 2)]
+    site.save([*jobs, *array(site, 10, [300, 300])])
+    site.store.rows.has_envelope = lambda ticket: has_envelope(site.paths.spool, ticket)
+    Spool(site.paths.spool).put([envelope(ticket=jobs[0].ticket)])
+    os.mkdir(f"{site.paths.spool}/{jobs[1].ticket}.job")
+    site.sweep()
+    assert site.ids() == [1]
+
+
 def test_estimators_read_the_same_as_before(site: Site) -> None:
     jobs = [site.job(n, 500 - n) for n in range(1, 41)]
     runs = [Run(n, 1000, "net", "A100", Said(told={"n": float(n)})) for n in range(1, 31)]
@@ -265,10 +278,16 @@ def test_a_new_store_waits_for_a_day_too(tmp_path: Path) -> None:
 
 def test_nothing_goes_before_the_spool_was_empty_once(site: Site) -> None:
     site.save([site.job(1, 300)])
-    retention = Retention(RetentionConfig(), site.store.rows, site.store.energy, site.paths)
-    retention._due_s = 0.0
-    retention.work(site.now, ready=False)
-    assert site.ids() == [1] and 0 < retention.due_in_s <= 1.0
+    at_s, parts = 0.0, (site.store.rows, site.store.energy, site.paths)
+    retention = Retention(RetentionConfig(), *parts, lambda: at_s)
+    while at_s < HOUR_S:
+        assert site.ids() == [1] and retention.due_in_s <= FIRST_AFTER_S
+        at_s += retention.due_in_s
+        retention.work(site.now, ready=False)
+    while retention.due_in_s < EVERY_S / 2:
+        at_s += retention.due_in_s + 1e-6
+        retention.work(site.now, ready=False)
+    assert site.ids() == [], "a user with too many envelopes does not keep all for ever"
 
 
 def dump(site: Site) -> list[str]:
@@ -332,13 +351,6 @@ def test_old_hours_of_energy_go(site: Site) -> None:
     site.store._db.execute_many("INSERT INTO energy VALUES (?, ?, ?, ?, ?, ?, ?, ?)", rows)
     site.sweep()
     assert site.count("energy") == 250 and site.store.energy.first_hour_s() == young
-
-
-def ticket_of(wall_s: float, monkeypatch: pytest.MonkeyPatch) -> str:
-    with monkeypatch.context() as patched:
-        patched.setattr("time.time", lambda: wall_s)
-        patched.setattr("radrm.host.storage.tickets._last", 0)
-        return new_ticket()
 
 
 def test_old_refused_files_go_and_nothing_else(

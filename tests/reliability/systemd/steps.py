@@ -1,0 +1,141 @@
+"""What happens in the machine: install, a job, a daemon that hangs, a restart, uninstall.
+
+Run by systemd's unit, with a Python that has no packages: steps.py REPOSITORY. Each step is a line
+of the report. It ends with the first that fails.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+HOME = Path("/opt/radrm")
+RADRM = f"{HOME}/bin/radrm"
+DROP_IN = Path("/etc/systemd/system/radrmd.service.d/try.conf")
+PATIENCE_S = 60.0
+_SCRIPT = "#!{python}\nimport sys\nfrom radrm.cli.main import {name}\nsys.exit({name}())\n"
+# The daemon of the try: it adopts slowly once, and hangs once a file is there.
+_SLOW = """
+import os, time
+from radrm.daemon import main
+from radrm.daemon.attempts import Attempts
+from radrm.daemon.loop import Loop
+adopt, gather = Attempts.adopt, Loop._gather
+def slowly(self, alive):
+    for _ in range(8):
+        time.sleep(1)
+        alive()
+    return adopt(self, alive)
+def hanging(self):
+    if os.path.exists("/run/hang"):
+        os.unlink("/run/hang")
+        time.sleep(1e6)
+    gather(self)
+Attempts.adopt, Loop._gather = slowly, hanging
+main.set_up_logging()
+main.run("sim:2xA100-40GB", 20, [])
+"""
+
+
+def run(*words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=120, check=False
+    )
+
+
+def step(what: str, passed: object, said: str = "") -> None:
+    """Report a step; end if it has not passed."""
+    print(f"{'ok' if passed else 'FAILED':8}{what}", flush=True)
+    if not passed:
+        print(said or run("journalctl", "-n", "60", "--no-pager").stdout)
+        raise SystemExit(1)
+
+
+def soon(condition: Callable[[], object]) -> bool:
+    until = time.monotonic() + PATIENCE_S
+    while not condition():
+        if time.monotonic() > until:
+            return False
+        time.sleep(0.2)
+    return True
+
+
+def fact(name: str) -> str:
+    return run("systemctl", "show", "radrmd", "-p", name, "--value").stdout.strip()
+
+
+def job_process() -> str:
+    """The pid of the job's program; empty if it does not run."""
+    return run("pgrep", "-x", "sleep").stdout.strip()
+
+
+def install(repository: Path) -> None:
+    """A copy of radrm and its packages that only root can change."""
+    python, site = HOME / "bin/python3", None
+    run(sys.executable, "-m", "venv", "--without-pip", str(HOME))
+    site = next((HOME / "lib").glob("python3*")) / "site-packages"
+    packages = next((repository / ".venv/lib").glob("python3*")) / "site-packages"
+    ignored = shutil.ignore_patterns("*radrm*", "__pycache__")
+    shutil.copytree(packages, site, dirs_exist_ok=True, ignore=ignored)
+    shutil.copytree(repository / "radrm", site / "radrm")
+    for script, name in (("radrm", "main"), ("radrmd", "daemon")):
+        path = HOME / "bin" / script
+        path.write_text(_SCRIPT.format(python=python, name=name))
+        path.chmod(0o755)
+    for path in (HOME, *HOME.rglob("*")):
+        os.chown(path, 0, 0, follow_symlinks=False)
+        if not path.is_symlink():
+            path.chmod(path.stat().st_mode & 0o755)
+    (HOME / "slow.py").write_text(_SLOW)
+
+
+def main(repository: Path) -> None:
+    install(repository)
+    DROP_IN.parent.mkdir()
+    DROP_IN.write_text(
+        f"[Service]\nExecStart=\nExecStart={HOME}/bin/python3 {HOME}/slow.py\n"
+        "WatchdogSec=3s\nTimeoutStartSec=4s\n"
+    )
+    done = run(RADRM, "install-service")
+    step("install-service starts a daemon that takes 8 s, with 4 s to start", not done.returncode,
+         done.stdout)  # fmt: skip
+    step("Type=notify, and it serves", (fact("Type"), fact("ActiveState")) == ("notify", "active"))
+    step("systemctl status shows the jobs", soon(lambda: "0 running" in fact("StatusText")))
+    again = run(RADRM, "install-service").stdout
+    step("a second run changes nothing", again.count("same  ") == 3, again)
+    submitted = run(RADRM, "submit", "--gpus=1", "--name=one", "--", "sleep", "1000")
+    step("a job is submitted", not submitted.returncode, submitted.stdout)
+    step("it runs", soon(lambda: job_process() and "1 running" in fact("StatusText")))
+    job = job_process()
+    variables = Path(f"/proc/{job}/environ").read_bytes()
+    named = b"NOTIFY_SOCKET" in variables or b"WATCHDOG" in variables
+    step("it has none of systemd's variables", not named)
+    Path("/run/hang").touch()
+    step("the watchdog restarts a loop that hangs", soon(lambda: fact("NRestarts") == "1"))
+    step("it re-adopts the job", soon(lambda: "1 running" in fact("StatusText")))
+    log = run("journalctl", "-u", "radrmd", "-o", "cat", "--no-pager").stdout
+    step("the log shows where it hung", "in hanging" in log, log)
+    os.kill(int(fact("MainPID")), signal.SIGKILL)
+    step("systemd restarts a killed daemon", soon(lambda: fact("NRestarts") == "2"))
+    step("it re-adopts the job", soon(lambda: "1 running" in fact("StatusText")))
+    step("systemctl restart works", not run("systemctl", "restart", "radrmd").returncode)
+    found = run(RADRM, "doctor").stdout
+    for check in ("systemd", "service files", "service code"):
+        step(f"radrm doctor: {check}", f"ok    {check}: " in found, found)
+    removed = run(RADRM, "uninstall-service")
+    left = [p for p in ("/etc/systemd/system/radrmd.service", "/usr/local/bin/radrm",
+                        "/etc/tmpfiles.d/radrm.conf") if os.path.lexists(p)]  # fmt: skip
+    step("uninstall-service removes its files", not removed.returncode and not left,
+         removed.stdout)  # fmt: skip
+    step("the job runs on", job and job_process() == job)
+    print("all steps passed", flush=True)
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))
