@@ -28,6 +28,8 @@ _RUN_ANOTHER = frozenset(
 )
 """Programs of which a later word may be the program that they run."""
 _MOST_MISSING = 50
+_MOST_PIECES = 100_000
+"""Pieces of a script that are read, in 0.1 s: a launcher stands before more of them."""
 _ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\+?=")
 _PIECE = re.compile(
     r"""
@@ -94,7 +96,10 @@ def _commands(text: str) -> Iterator[list[str]]:
     ends: list[str] = []
     missing: set[str] = set()
     place = 0
-    while found := _PIECE.match(text, place):
+    for _ in range(_MOST_PIECES):
+        found = _PIECE.match(text, place)
+        if found is None:
+            break
         place = found.end()
         kind = found.lastgroup
         if kind in ("single", "double", "escaped", "plain"):

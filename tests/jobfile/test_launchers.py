@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from radrm.jobfile import launchers
 from radrm.jobfile.launchers import runs_radrun
 
 YES = [
@@ -124,3 +125,10 @@ def test_a_long_script_is_read_quickly() -> None:
         assert runs_radrun(text, ("/bin/sh",), ()) in (True, False)
     many = "# radrun\n" + "".join(f"cat <<E{number}\n" for number in range(20_000))
     assert not runs_radrun(many, ("/bin/sh",), ())
+
+
+def test_a_script_is_read_for_a_bounded_number_of_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Any user's script is read in the daemon's loop: a MiB of `\\a` took most of a second."""
+    monkeypatch.setattr(launchers, "_MOST_PIECES", 100)
+    assert runs_radrun("\\a" * 90 + "\nradrun train.py\n", ("/bin/sh",), ())
+    assert not runs_radrun("\\a" * 110 + "\nradrun train.py\n", ("/bin/sh",), ())
