@@ -13,6 +13,7 @@ from unittest.mock import Mock
 
 import pytest
 
+from radrm.config import NOBODY
 from radrm.core import events as ev
 from radrm.core.records import ArrayElement, Dependency, Job
 from radrm.core.words import Condition, JobState
@@ -52,6 +53,7 @@ class Server:
             tables=Tables(),
             reports=None,
             parts=SimpleNamespace(
+                users=NOBODY,
                 unmanaged=SimpleNamespace(notes=lambda state: []),
                 launcher=SimpleNamespace(controllers=Controllers()),
                 foresight=Foresight(self.world.scheduler),

@@ -13,7 +13,7 @@ from unittest.mock import Mock
 
 import pytest
 
-from radrm.config import NOBODY
+from radrm.config import NO_LIMITS, NOBODY, UserLimits
 from radrm.core.words import JobState
 from radrm.daemon.answers.limits import limits
 from radrm.daemon.answers.requests import Requests
@@ -36,10 +36,17 @@ from tests.world import World, gpus
 OWNER, OTHER_USER = 1000, 1001
 
 
-def asked(tmp_path: Path, client_uid: int, **words: Any) -> tuple[dict[str, Any], World]:
-    """The answer to a client of this uid, in a world where job 1 is OWNER's and runs."""
+def asked(
+    tmp_path: Path, client_uid: int, users: UserLimits = NOBODY, waiting: int = 0, **words: Any
+) -> tuple[dict[str, Any], World]:
+    """The answer to a client of this uid, in a world where job 1 is OWNER's and runs.
+
+    `waiting`: so many further jobs of OWNER wait.
+    """
     world = World(gpus(1))
     world.submit(1000)
+    for _ in range(waiting):
+        world.hold(world.submit(1000))
     store = Store(str(tmp_path / "radrm.sqlite"))
     store.save(world.decisions, [submission_of(job) for job in world.jobs.values()])
     loop = SimpleNamespace(
@@ -51,7 +58,7 @@ def asked(tmp_path: Path, client_uid: int, **words: Any) -> tuple[dict[str, Any]
         tables=Tables(),
         reports=None,
         parts=SimpleNamespace(
-            users=NOBODY,
+            users=users,
             launcher=SimpleNamespace(controllers=Controllers()),
             foresight=Foresight(world.scheduler),
         ),
@@ -70,6 +77,40 @@ def test_its_owner_root_and_the_daemons_user_may_cancel_a_job(tmp_path: Path, ui
     told["error"] = None
     assert answer == {"ok": True, "result": [told]}
     assert world.state(1) is JobState.CANCELLED
+
+
+@pytest.mark.parametrize(
+    ("op", "waiting", "limits", "said"),
+    [
+        (
+            *("requeue", 0, {"priority_max": -1}),
+            "job 1: limits.priority_max: its priority is 0, the limit is -1; "
+            "lower it: radrm edit 1 --priority=N",
+        ),
+        (
+            *("requeue", 2, {"queued_jobs": 2}),
+            "limits.queued_jobs: you have 2 queued jobs, 1 more would exceed the limit of 2; "
+            "wait until some have started, or cancel some",
+        ),
+        (
+            *("release", 1, {"priority_max": -1}),
+            "job 2: limits.priority_max: its priority is 0, the limit is -1; "
+            "lower it: radrm edit 2 --priority=N",
+        ),
+    ],
+)
+def test_a_command_puts_nothing_beyond_a_limit_into_the_queue(
+    tmp_path: Path, op: str, waiting: int, limits: dict[str, int], said: str
+) -> None:
+    users = UserLimits(replace(NO_LIMITS, **limits), frozenset({0}))
+    words = {"op": op, "jobs": ["2" if op == "release" else "1"]}
+    answer, world = asked(tmp_path, OWNER, users, waiting, **words)
+    (result,) = answer["result"]
+    assert result["error"] == said
+    assert world.state(1) is JobState.RUNNING
+    (tmp_path / "root").mkdir()
+    answer, _ = asked(tmp_path / "root", 0, users, waiting, **words)
+    assert answer["result"][0]["error"] is None
 
 
 @pytest.mark.parametrize("system", [False, True])
