@@ -20,7 +20,7 @@ RSS_GROWTH = 0.10
 RSS_SLACK_KIB = 6 * 1024
 """Resident memory of one daemon is flat if its last third needs at most 10 % and 6 MiB more
 than its second third."""
-SLACK = 3
+SLACK = 5
 """Descriptors and threads that the idle daemon may have more than at its start."""
 STORE_GROWTH = 0.25
 STORE_SLACK_KIB = 1024
