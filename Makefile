@@ -7,6 +7,7 @@
 #   make bench      how fast it is, beside its limits
 #   make bench-deadlines   the published figures of due times and costs, beside ours (an hour)
 #   make bench-elastic     the published figures of elastic jobs, beside ours (some minutes)
+#   make crash      kill -9 at every fault point, 2,000 times, and account for each job (half an hour)
 #   make elastic-kills     kill what runs elastic jobs, fifty times, and count their samples (ten minutes)
 #   make systemd    the service under a real systemd, in namespaces (root, some minutes; see systemd/README.md)
 #   make fuzz       hostile inputs for all parsers and a real daemon (half an hour; FUZZ="--hours 8")
@@ -23,8 +24,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
-.PHONY: demo test lint check bench bench-deadlines bench-elastic elastic-kills fuzz soak systemd mutants \
-  properties gpu-test venv
+.PHONY: demo test lint check bench bench-deadlines bench-elastic crash elastic-kills fuzz soak \
+  systemd mutants properties gpu-test venv
 .DELETE_ON_ERROR:
 # Tests start some thousand processes, which would each compile what they import.
 unexport PYTHONDONTWRITEBYTECODE
@@ -51,6 +52,9 @@ bench-deadlines: $(VENV)/.dev
 
 bench-elastic: $(VENV)/.dev
 	@$(BIN)/python -m benchmarks.elastic
+
+crash: $(VENV)/.dev
+	@$(BIN)/python -m tests.reliability.crash
 
 elastic-kills: $(VENV)/.dev
 	@$(BIN)/python -m tests.daemon.elastic.random_kills

@@ -248,9 +248,9 @@ class LimitsConfig:
     """The same in MiB, from 1024."""
     connections: int = 64
     """Open connections to the daemon, which has 256 in all."""
-    requests_per_s: float = 100.0
-    """Mean rate of requests to the daemon, after a burst of ten times as many. More of them wait;
-    one that would wait for more than 10 s is refused."""
+    requests_per_s: float = 200.0
+    """Mean rate of requests and connections to the daemon, after a burst of ten times as many.
+    More of them wait; one that would wait for more than 10 s is refused."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,11 +6,10 @@ returns as an event.
 
 from __future__ import annotations
 
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any
 
 from radrm.core.records import Placement, Share
-from radrm.core.records.lazy import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,7 +7,7 @@ device's idle power and a planner's next wake-up are volatile; all else is durab
 
 from __future__ import annotations
 
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from radrm.core.actions import Action
@@ -23,7 +23,6 @@ from radrm.core.records import (
     ReservationKey,
     RuleState,
 )
-from radrm.core.records.lazy import dataclass
 
 Record: TypeAlias = Job | Attempt | Reservation | DeviceStatus | RuleState
 

@@ -6,6 +6,7 @@ actions are events too.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 from radrm.core.actions import Action
@@ -28,7 +29,6 @@ from radrm.core.records import (
     Reading,
     Share,
 )
-from radrm.core.records.lazy import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

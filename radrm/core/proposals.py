@@ -6,8 +6,9 @@ job's own limits before `step` carries it out.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from radrm.core.records import Placement, Share
-from radrm.core.records.lazy import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

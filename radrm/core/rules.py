@@ -11,12 +11,12 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol, TypeGuard
 
 from radrm.core.events import Event
 from radrm.core.proposals import Proposal
 from radrm.core.records import Attempt, Job, OutOfMemory, Refusal
-from radrm.core.records.lazy import dataclass
 from radrm.core.snapshot import Snapshot
 from radrm.core.state.queue.order import Order as Order
 from radrm.core.view import Offer, View

@@ -28,6 +28,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -54,7 +55,6 @@ from radrm.core.planning.requests import Requested, answer
 from radrm.core.planning.reserving import end_planned
 from radrm.core.proposals import Proposal
 from radrm.core.records import Attempt, Dependency, Device, Instant, Job, Refusal
-from radrm.core.records.lazy import dataclass
 from radrm.core.rules import Order, Planner, Recovery, SlowPlanner
 from radrm.core.settings import CoreSettings
 from radrm.core.snapshot import Snapshot, Snapshots

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from math import inf
 
-from radrm.core.records.lazy import dataclass
 from radrm.core.words import Collocation
 
 

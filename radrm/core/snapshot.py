@@ -24,7 +24,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import islice
 from types import MappingProxyType
 
@@ -39,7 +39,6 @@ from radrm.core.records import (
     Reservation,
     Usage,
 )
-from radrm.core.records.lazy import dataclass
 from radrm.core.settings import CoreSettings
 from radrm.core.state.holding import Holding, merged
 from radrm.core.state.ledger import DeviceLedger

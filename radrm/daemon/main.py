@@ -75,7 +75,7 @@ from radrm.host.simulated.start_driver import ensure_driver
 from radrm.host.storage.arrivals import Arrivals
 from radrm.host.storage.paths import Paths, paths_for, prepare, system_mode
 from radrm.host.storage.retention.refused import RefusedFiles
-from radrm.host.storage.retention.sweep import Retention
+from radrm.host.storage.retention.sweep import EVERY_S, Retention
 from radrm.host.storage.spool import has_envelope
 from radrm.host.watched.names import reserved
 from radrm.simulated.spec import parse
@@ -201,7 +201,13 @@ def run(gpus: str | None, time_scale: float, settings: Sequence[str]) -> None:
             costs=costs,
             limits=devices.limits,
             foresight=Foresight(scheduler, rules.planners, costs, limit),
-            retention=Retention(config.retention, store.rows, store.energy, paths),
+            retention=Retention(
+                config.retention,
+                store.rows,
+                store.energy,
+                paths,
+                every_s=devices.clock.real_s(EVERY_S),
+            ),
             refused=refused,
             count_every_s=config.progress.interval_s,
             manager=manager,

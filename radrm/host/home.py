@@ -16,6 +16,7 @@ Theory of operation:
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
 import os
@@ -27,7 +28,7 @@ from typing import Any
 from radrm.errors import StoreError
 from radrm.host.attempts import folder as attempts
 from radrm.host.newer import MARKER_VERSION, marker_of
-from radrm.host.storage.files import open_folder, write_durably
+from radrm.host.storage.files import open_folder, remove_drafts, write_durably
 from radrm.host.storage.paths import Paths
 from radrm.host.storage.spool import FOREIGN, kind_of
 from radrm.host.storage.store import Store
@@ -37,6 +38,8 @@ log = logging.getLogger("radrm")
 BLOCK = 1000
 """Numbers that one write reserves. After the loss of a store at most this many stay unused."""
 _LARGEST_NUMBER = 10**15
+_WRITTEN = ("radrm-home.json", "power-limits.json", "compute-modes.json")
+"""What daemons write into the state folder itself."""
 _LARGEST_MARKER = 1 << 20
 _ELSEWHERE = "move it away and radrm makes a new one, or set RADRM_HOME to a folder of your own"
 
@@ -68,6 +71,9 @@ class Home:
         self._store_id: int | None = None
         self._jobs = Reserved()
         self._serials = Reserved()
+        for name in _WRITTEN:
+            with contextlib.suppress(OSError):  # a read-only disk is told of elsewhere
+                remove_drafts(f"{paths.state}/{name}")  # of killed daemons
         known = self._read_marker()
         self.had_store = os.path.isfile(paths.database)
         """Whether a store existed here before this daemon started."""

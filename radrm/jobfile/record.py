@@ -30,9 +30,9 @@ class _Described:
             (name, kind, field(default=vars(cls).get(name, MISSING)))
             for name, kind in cls.__annotations__.items()
         ]
-        cls.__dataclass_fields__ = vars(make_dataclass(cls.__name__, described))[
-            "__dataclass_fields__"
-        ]
+        options: dict[str, Any] = {"init": False, "repr": False, "eq": False}
+        made = make_dataclass(cls.__name__, described, namespace={"__doc__": "-"}, **options)
+        cls.__dataclass_fields__ = vars(made)["__dataclass_fields__"]
         return cls.__dataclass_fields__
 
 

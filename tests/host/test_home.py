@@ -49,6 +49,18 @@ def make_jobs(store: Store, count: int) -> list[int]:
 # ------------------------------------------------------------------ folders
 
 
+def test_drafts_of_killed_daemons_go_and_nothing_else(paths: Paths) -> None:
+    start(paths)
+    state, drawn = Path(paths.state), "0123456789ab"
+    left = {f".radrm-home.json.{drawn}.tmp", f".power-limits.json.{drawn}.tmp"}
+    kept = {f".radrm-home.json.{drawn}x.tmp", ".radrm-home.json.tmp", f".mine.{drawn}.tmp"}
+    for name in left | kept:
+        (state / name).touch()
+    start(paths)
+    names = set(os.listdir(state))
+    assert not left & names and kept <= names
+
+
 @pytest.mark.parametrize("name", ["spool", "store", "attempts"])
 def test_a_link_is_refused_in_one_line_and_nothing_is_touched(
     paths: Paths, tmp_path: Path, name: str

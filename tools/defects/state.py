@@ -138,4 +138,28 @@ MUTANTS = (
         "if not state.live and state is not JobState.COMPLETED:",
         "if state is JobState.PENDING:",
     ),
+    Mutant(
+        "a user with as many running jobs as allowed starts one more",
+        "state/users.py",
+        "use.running >= most_jobs",
+        "use.running > most_jobs",
+    ),
+    Mutant(
+        "a resize does not count for its user",
+        "state/users.py",
+        "ways = (attempt.placement, attempt.target, job.target)",
+        "ways = (attempt.placement, None, job.target)",
+    ),
+    Mutant(
+        "a place that has become free stays empty",
+        "state/state.py",
+        "            self.waiting.use_changed(job.spec.uid)\n",
+        "            pass\n",
+    ),
+    Mutant(
+        "exempt users have limits",
+        "state/users.py",
+        "(0, 0) if uid in self._exempt else",
+        "(0, 0) if False else",
+    ),
 )

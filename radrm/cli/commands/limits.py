@@ -15,7 +15,7 @@ PARAMETERS = (
 
 
 def limits(user: str, as_json: bool) -> None:
-    """Show your limits on this server, and what counts for them now.
+    """Show your limits, and what counts for them now.
 
     The administrator sets them in the table [limits] of the configuration. Each job counts its
     GPUs: one that two jobs share counts twice, and a MIG instance counts as one.

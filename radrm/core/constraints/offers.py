@@ -34,7 +34,7 @@ What a restart sees: nothing is stored.
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from radrm.core.constraints.modes import mode_on
@@ -42,7 +42,6 @@ from radrm.core.constraints.overlap import free_for, idle_for
 from radrm.core.constraints.placement import refuse_device
 from radrm.core.constraints.turns import is_contested
 from radrm.core.records import Attempt, Device, Job, Refusal, Role
-from radrm.core.records.lazy import dataclass
 from radrm.core.state.ledger import DeviceLedger
 from radrm.core.state.state import State
 from radrm.core.words import Collocation, Quantity

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Any, TypeAlias
 
@@ -20,7 +20,6 @@ from radrm.core.constraints.offers import OffersOfRole
 from radrm.core.planning.hosts import put_on_nodes
 from radrm.core.planning.near import find_near
 from radrm.core.records import LOCAL_NODE, Device, Job, Placement, Refusal, Role, Share
-from radrm.core.records.lazy import dataclass
 from radrm.core.rules import Ask, Policy
 from radrm.core.view import Offer, View
 from radrm.core.words import Collocation

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Any
 
 from radrm.core.actions import Think
@@ -11,7 +12,6 @@ from radrm.core.planning.asking import checked_wake, drawn
 from radrm.core.planning.shapes import plain
 from radrm.core.proposals import Proposal
 from radrm.core.records import Instant
-from radrm.core.records.lazy import dataclass
 from radrm.core.rules import Planner, SlowPlanner, is_slow
 from radrm.core.snapshot import Snapshot
 from radrm.core.state.isolation import RuleFailed, call_rule

@@ -21,9 +21,10 @@ its last plan; the events of the restart have it think again.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from radrm.core.actions import Think
 from radrm.core.planning.asking import state_of
-from radrm.core.records.lazy import dataclass
 from radrm.core.rules import SlowPlanner
 from radrm.core.state.state import State
 from radrm.core.state.timers import THINK, Timer

@@ -9,7 +9,6 @@ compare. `radrm/jobfile/record.py` is the other mechanism, only for the classes 
 submit` imports: importing `dataclasses` takes as long as the rest of `submit`.
 
 The files, in the order in which they may import one another:
-    lazy       `dataclass`, with methods that are compiled when they are first called
     time       moments on both clocks
     devices    GPUs and MIG instances, and their readings
     needs      the specification of a job

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from radrm.core.records.estimates import Progress
-from radrm.core.records.lazy import dataclass
 from radrm.core.records.placement import Placement, Share
 from radrm.core.records.time import Instant
 from radrm.core.words import ActionKind, Cause, Outcome, StopReason

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from radrm.core.records.lazy import dataclass
+from dataclasses import dataclass
+
 from radrm.core.records.time import Instant
 from radrm.core.words import Quantity
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from radrm.core.records.estimates import DECLARED, Estimate, Profiled, Progress
-from radrm.core.records.lazy import dataclass
 from radrm.core.records.needs import JobSpec, Role
 from radrm.core.records.placement import Placement
 from radrm.core.records.time import Instant

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Any
 
 from radrm.core.records.attempts import Attempt
 from radrm.core.records.jobs import Job
-from radrm.core.records.lazy import dataclass
 from radrm.core.records.placement import Reservation
 
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TypeAlias
 
 from radrm.core.records.devices import LOCAL_NODE
-from radrm.core.records.lazy import dataclass
 from radrm.core.records.time import Instant
 from radrm.core.words import Collocation, ReservationKind
 

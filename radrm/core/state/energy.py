@@ -25,9 +25,9 @@ A restart knows the idle power (`DeviceStatus`), and reads everything else again
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 from radrm.core.records import DeviceEnergy, EnergyPart, Reading
-from radrm.core.records.lazy import dataclass
 from radrm.core.state.holding import Holding
 
 ASSUMED_IDLE_W = 50.0

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 
 from radrm.core.records import Beside, Usage
-from radrm.core.records.lazy import dataclass
 from radrm.core.words import Collocation
 
 

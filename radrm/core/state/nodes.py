@@ -26,11 +26,10 @@ configuration changes). No job is stopped; nothing is free until enough of them 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from radrm.core.records import LOCAL_NODE, Attempt, Job, Node, NodeUse, Placement
-from radrm.core.records.lazy import dataclass
 from radrm.core.units import milli
 from radrm.core.words import ActionKind
 

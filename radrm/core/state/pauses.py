@@ -7,9 +7,8 @@ is in its record (`records.Pause`).
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator
+from dataclasses import dataclass
 from typing import Generic, TypeVar
-
-from radrm.core.records.lazy import dataclass
 
 SHORTEST_S = 1.0
 """The shortest pause under any setting. Without it, a failure could repeat without end."""

@@ -24,12 +24,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from math import exp, expm1, isfinite, log
 from typing import TypeAlias
 
 from radrm.core.records import Attempt, Instant, Job, JobSpec, RecentUses, RuleState, Use, UserUse
-from radrm.core.records.lazy import dataclass
 
 KIND = "use"
 """The kind of the stored records."""

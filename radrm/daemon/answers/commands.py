@@ -102,7 +102,8 @@ def requeue(loop: Loop, request: Request) -> Work[list[JobResult]]:
         if job.state.waiting or job.state is JobState.STOPPING:
             raise Refused(f"job {job.label} is {job.state.value}; there is nothing to run again")
         _check_priority(loop, request, job)
-        mine, queued = loop.parts.users.of(job.spec.uid), loop.scheduler.use_of(job.spec.uid).queued
+        mine = loop.parts.users.of(request.client.uid)
+        queued = loop.scheduler.use_of(job.spec.uid).queued
         if (why := refuse_more(mine, queued + coming[job.spec.uid], 1)) is not None:
             raise Refused(why)
         coming[job.spec.uid] += 1

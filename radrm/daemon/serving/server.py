@@ -204,9 +204,13 @@ class Server:
     def _serve(self, connection: Connection) -> None:
         try:
             with connection.socket, connection.socket.makefile("rb") as lines:
+                # A connection counts as a request: else to connect and leave would cost nothing.
+                if (too_many := self._wait_turn(connection)) is not None:
+                    self._send(too_many, connection)
+                    return
                 while line := lines.readline(MAX_REQUEST + 1):
                     connection.silent = False
-                    answer = self._in_time(line, connection)
+                    answer = self._wait_turn(connection) or self._ask(line, connection)
                     if answer is None:
                         return
                     connection.since, connection.silent = time.monotonic(), True
@@ -233,15 +237,15 @@ class Server:
         """Return the number of a user's open connections. Safe in any thread."""
         return self._slots.of(uid)
 
-    def _in_time(self, line: bytes, connection: Connection) -> dict[str, Any] | None:
-        """The answer, after a wait if this user makes many requests."""
+    def _wait_turn(self, connection: Connection) -> dict[str, Any] | None:
+        """Wait if this user makes many requests. Returns a refusal if that would take too long."""
         uid = connection.client.uid
         wait_s = self._rates.take(uid)
         if wait_s > LONGEST_WAIT_S:
             return refusal(self._rates.refusal(uid, wait_s), 1)
         if wait_s:
             self._pause.wait(wait_s)
-        return self._ask(line, connection)
+        return None
 
     def _ask(self, line: bytes, connection: Connection) -> dict[str, Any] | None:
         """The answer; None when the client has gone."""

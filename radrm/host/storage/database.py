@@ -37,6 +37,9 @@ _STEPS = 100_000
 DAMAGE = (msgspec.MsgspecError, zlib.error, ValueError, TypeError, KeyError, AttributeError)
 """What is raised for a row that a person or a disk has changed."""
 
+_FULL = ("is full", "disk I/O error")
+"""What SQLite says on a full disk, which also keeps it from making its index of the log."""
+
 T = TypeVar("T")
 
 
@@ -59,6 +62,12 @@ class Database:
             self._prepare()
             self._keep_room()
         except FILE_DAMAGE as error:
+            if any(words in str(error) for words in _FULL):  # Python 3.10 gives no error code
+                raise StoreError(
+                    f"cannot use the disk of the store {path}: {error} "
+                    f"({_free_kib(path)} KiB are free); free some space, or repair the disk, and "
+                    "start the daemon again: jobs run on"
+                ) from None
             raise StoreError(
                 f"cannot read the store {path}: {plain(message_of(error))}; it is left as it is. "
                 "Move it aside to start with an empty one, or restore a copy"
@@ -194,6 +203,11 @@ class Database:
             f"the store {self.path} holds {what}, which cannot be read ({why}); stop the daemon "
             "and restore a copy, or move the store aside to start with an empty one"
         )
+
+
+def _free_kib(path: str) -> int:
+    found = os.statvfs(os.path.dirname(path))
+    return found.f_bavail * found.f_frsize // 1024
 
 
 @contextlib.contextmanager

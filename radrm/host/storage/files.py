@@ -10,6 +10,9 @@ import os
 
 from radrm.host.crossings import crossed
 
+_DRAWN = 6
+"""Random bytes in the name of a draft."""
+
 
 def write_durably(path: str | os.PathLike[str], data: bytes, mode: int = 0o600) -> None:
     """Put `data` into the file `path`, with exactly the permissions `mode`.
@@ -18,7 +21,7 @@ def write_durably(path: str | os.PathLike[str], data: bytes, mode: int = 0o600) 
     file is as it was. A process killed in between may leave a hidden `.NAME.*.tmp`.
     """
     folder, name = os.path.split(os.fspath(path))
-    temporary = os.path.join(folder, f".{name}.{os.urandom(6).hex()}.tmp")
+    temporary = os.path.join(folder, f".{name}.{os.urandom(_DRAWN).hex()}.tmp")
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
     fd = os.open(temporary, flags, mode)
     try:
@@ -37,6 +40,19 @@ def write_durably(path: str | os.PathLike[str], data: bytes, mode: int = 0o600) 
     crossed("file renamed", name)
     fsync_folder(folder or ".")
     crossed("file durable", name)
+
+
+def remove_drafts(path: str) -> None:
+    """Remove what killed processes have left of `write_durably` to the file `path`.
+
+    No process may be writing it now. Raises `OSError`.
+    """
+    folder, name = os.path.split(path)
+    for found in os.listdir(folder):
+        start, _, drawn = found.removesuffix(".tmp").rpartition(".")
+        is_draft = found.endswith(".tmp") and start == f".{name}" and len(drawn) == 2 * _DRAWN
+        if is_draft and not drawn.strip("0123456789abcdef"):
+            os.unlink(os.path.join(folder, found))
 
 
 def open_folder(path: str | os.PathLike[str]) -> int:

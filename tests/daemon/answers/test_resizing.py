@@ -22,10 +22,12 @@ TRAINER = ["radrm-simjob", "--gpu-memory", "4G", "--smact", "0.3", "--ramp", "1"
 
 
 @pytest.fixture
-def home(tmp_path: Path) -> Iterator[DaemonHome]:
+def home(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[DaemonHome]:
+    """A daemon; the parameter: the real seconds that a job has to save its work."""
     found = DaemonHome(tmp_path, gpus="sim:3xA100-40GB", scale=50.0)
     # radrun needs real time: as much as a slow machine takes to start workers.
-    found.settings += ["checkpoint.patience_s=2", "core.resize_limit_s=3000"]
+    patience_s = getattr(request, "param", 2)
+    found.settings += [f"checkpoint.patience_s={patience_s}", "core.resize_limit_s=3000"]
     found.settings += ['planner=["auto","elastic"]', "planners.elastic.interval_s=3600"]
     found.start()
     yield found
@@ -93,6 +95,7 @@ def test_what_is_impossible_is_refused_in_one_line(home: DaemonHome) -> None:
     assert "edited options: --gpus=1-3 is a range" in bad.stderr
 
 
+@pytest.mark.parametrize("home", [6], indirect=True)
 def test_a_job_that_does_not_save_keeps_its_size(home: DaemonHome) -> None:
     job = begin(home, saves="never")
     assert home.radrm("resize", str(job), "--gpus=2", "--no-wait").returncode == 0

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import json
 import os
+import pwd
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
-from radrm.config import NOBODY
+from radrm.config import NO_LIMITS, NOBODY, UserLimits
 from radrm.core.words import JobState
+from radrm.daemon.answers.limits import limits
 from radrm.daemon.answers.requests import Requests
 from radrm.daemon.serving.replies import encoded
 from radrm.daemon.serving.server import Request
@@ -21,7 +24,7 @@ from radrm.daemon.views.expected import Foresight
 from radrm.daemon.views.references import References
 from radrm.daemon.views.tables import Tables
 from radrm.daemon.watching import Watching
-from radrm.errors import plain
+from radrm.errors import Refused, plain
 from radrm.host.clock import Clock
 from radrm.host.processes.controllers import Controllers
 from radrm.host.sockets import Peer
@@ -33,10 +36,17 @@ from tests.world import World, gpus
 OWNER, OTHER_USER = 1000, 1001
 
 
-def asked(tmp_path: Path, client_uid: int, **words: Any) -> tuple[dict[str, Any], World]:
-    """The answer to a client of this uid, in a world where job 1 is OWNER's and runs."""
+def asked(
+    tmp_path: Path, client_uid: int, users: UserLimits = NOBODY, waiting: int = 0, **words: Any
+) -> tuple[dict[str, Any], World]:
+    """The answer to a client of this uid, in a world where job 1 is OWNER's and runs.
+
+    `waiting`: so many further jobs of OWNER wait.
+    """
     world = World(gpus(1))
     world.submit(1000)
+    for _ in range(waiting):
+        world.hold(world.submit(1000))
     store = Store(str(tmp_path / "radrm.sqlite"))
     store.save(world.decisions, [submission_of(job) for job in world.jobs.values()])
     loop = SimpleNamespace(
@@ -48,7 +58,7 @@ def asked(tmp_path: Path, client_uid: int, **words: Any) -> tuple[dict[str, Any]
         tables=Tables(),
         reports=None,
         parts=SimpleNamespace(
-            users=NOBODY,
+            users=users,
             launcher=SimpleNamespace(controllers=Controllers()),
             foresight=Foresight(world.scheduler),
         ),
@@ -69,6 +79,40 @@ def test_its_owner_root_and_the_daemons_user_may_cancel_a_job(tmp_path: Path, ui
     assert world.state(1) is JobState.CANCELLED
 
 
+@pytest.mark.parametrize(
+    ("op", "waiting", "limits", "said"),
+    [
+        (
+            *("requeue", 0, {"priority_max": -1}),
+            "job 1: limits.priority_max: its priority is 0, the limit is -1; "
+            "lower it: radrm edit 1 --priority=N",
+        ),
+        (
+            *("requeue", 2, {"queued_jobs": 2}),
+            "limits.queued_jobs: you have 2 queued jobs, 1 more would exceed the limit of 2; "
+            "wait until some have started, or cancel some",
+        ),
+        (
+            *("release", 1, {"priority_max": -1}),
+            "job 2: limits.priority_max: its priority is 0, the limit is -1; "
+            "lower it: radrm edit 2 --priority=N",
+        ),
+    ],
+)
+def test_a_command_puts_nothing_beyond_a_limit_into_the_queue(
+    tmp_path: Path, op: str, waiting: int, limits: dict[str, int], said: str
+) -> None:
+    users = UserLimits(replace(NO_LIMITS, **limits), frozenset({0}))
+    words = {"op": op, "jobs": ["2" if op == "release" else "1"]}
+    answer, world = asked(tmp_path, OWNER, users, waiting, **words)
+    (result,) = answer["result"]
+    assert result["error"] == said
+    assert world.state(1) is JobState.RUNNING
+    (tmp_path / "root").mkdir()
+    answer, _ = asked(tmp_path / "root", 0, users, waiting, **words)
+    assert answer["result"][0]["error"] is None
+
+
 @pytest.mark.parametrize("system", [False, True])
 def test_a_folder_for_job_files_is_given_to_whom_the_kernel_names(
     tmp_path: Path, system: bool
@@ -80,7 +124,7 @@ def test_a_folder_for_job_files_is_given_to_whom_the_kernel_names(
     watching = Watching(paths, system)
     words = {"op": "spool", "uid": 0, "user": "root"}
     request = Request(json.dumps(words).encode(), Peer(os.getpid(), OTHER_USER, OTHER_USER))
-    loop = SimpleNamespace(broken=False)
+    loop = SimpleNamespace(broken=False, store=SimpleNamespace(path=""))
     finish(Requests({}, watching.folder_of).answer(loop, request))  # type: ignore[arg-type]
     answer = request.wait(0.0)
     assert answer is not None
@@ -97,6 +141,16 @@ def test_nobody_else_may_whatever_he_says_he_is(tmp_path: Path, words: dict[str,
     (result,) = answer["result"]
     assert result["error"] == "job 1 is ann's, not yours"
     assert world.state(1) is JobState.RUNNING
+
+
+@pytest.mark.parametrize("name", ["root", "0", "nobody-has-this-name", ["root"], 7])
+def test_no_name_of_another_user_is_looked_up_for_a_client(
+    name: object, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A directory service that does not answer would keep the loop waiting for each of them."""
+    monkeypatch.setattr(pwd, "getpwnam", Mock(side_effect=AssertionError))
+    with pytest.raises(Refused, match="only root may see the limits of another user"):
+        limits(Mock(), {"user": name}, OTHER_USER)
 
 
 def test_everybody_sees_the_queue_but_no_environment(tmp_path: Path) -> None:

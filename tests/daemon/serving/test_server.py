@@ -7,8 +7,8 @@ import os
 import socket
 import threading
 from collections.abc import Iterator
-from contextlib import ExitStack
-from dataclasses import dataclass, field
+from contextlib import ExitStack, closing
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ import msgspec
 import pytest
 
 from radrm.client.connection import every_job
+from radrm.config import NO_LIMITS, NOBODY, UserLimits
 from radrm.daemon.serving import server as serving
 from radrm.daemon.serving.replies import Held, encoded, refusal, weight
 from radrm.daemon.serving.server import Request, Server
@@ -147,10 +148,10 @@ def test_what_json_cannot_say_is_spelled_out() -> None:
 class Place:
     """A server in this process; what it is asked stands in `asked` until a test answers it."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, users: UserLimits = NOBODY) -> None:
         self.path = str(path / "s")
         self.asked: list[Request] = []
-        self.server = Server(self.path, False, self.asked.append)
+        self.server = Server(self.path, False, self.asked.append, users)
         self.server.start()
 
     def connect(self) -> socket.socket:
@@ -203,6 +204,21 @@ def test_a_client_that_is_turned_away_hears_why(place: Place) -> None:
             "close some",
             1,
         )
+
+
+def test_a_client_that_asks_too_often_hears_when_to_try_again(tmp_path: Path) -> None:
+    rare = UserLimits(replace(NO_LIMITS, requests_per_s=0.05))
+    place = Place(tmp_path, rare)
+    with closing(place.server), place.connect() as made:
+        for _ in range(9):
+            place.request(made, op="ping").answer("pong")
+            assert line(made)["ok"]
+        made.sendall(b"{}\n")
+        said = line(made)["error"]
+        assert said.startswith("limits.requests_per_s: you send more than 0.05 requests a second")
+        assert "try again in 20 s" in said
+        with place.connect() as other:
+            assert line(other)["error"] == said
 
 
 def test_a_client_that_has_gone_gives_its_request_up(place: Place) -> None:

@@ -77,6 +77,17 @@ def test_on_a_full_disk_there_is_room_for_what_frees_things(small_disk: Path) ->
     assert found.job(1).state is JobState.CANCELLED  # type: ignore[union-attr]
 
 
+def test_a_store_that_a_full_disk_keeps_closed_is_not_called_damaged(small_disk: Path) -> None:
+    """Nobody may be told to move a whole store aside."""
+    Store(str(small_disk / "radrm.sqlite")).close()
+    fill(small_disk)
+    with pytest.raises(StoreError, match=r"cannot use the disk .*\(0 KiB are free") as told:
+        Store(str(small_disk / "radrm.sqlite"))
+    assert "aside" not in str(told.value)
+    (small_disk / "filler").unlink()
+    Store(str(small_disk / "radrm.sqlite")).close()
+
+
 def test_the_room_is_kept_and_a_store_without_it_works(path: str) -> None:
     store = Store(path)
     assert os.stat(f"{path}-wal").st_size >= LOG_RESERVE

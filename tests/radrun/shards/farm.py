@@ -147,7 +147,7 @@ class Farm:
         """The exit codes of the present workers, and their errors shown."""
         codes = {}
         for task, process in self.workers.items():
-            _, errors = process.communicate(timeout=60)
+            _, errors = process.communicate(timeout=240)
             codes[task] = process.returncode
             if errors:
                 print(task, errors, file=sys.stderr)

@@ -42,7 +42,7 @@ def alone(farm: Farm, program: Path, *arguments: str, **environment: str) -> Any
     found = subprocess.run(
         [sys.executable, str(program), *arguments],
         env={**kept, "PYTHONPATH": str(farm.path()), **environment},
-        cwd=farm.folder, capture_output=True, text=True, timeout=60,
+        cwd=farm.folder, capture_output=True, text=True, timeout=240,
     )  # fmt: skip
     assert found.returncode == 0, found.stderr
     return json.loads(found.stdout)
@@ -133,7 +133,7 @@ EXAMPLES = Path(radrm.__file__).parents[1] / "examples" / "training"
 def test_the_example_without_torch(farm: Farm) -> None:
     for task in mains(2):
         farm.begin(mains(2), EXAMPLES / "process_elastic.py", "--items", 500)
-        out, errors = farm.workers[task].communicate(timeout=60)
+        out, errors = farm.workers[task].communicate(timeout=240)
         assert out.startswith("done"), errors
         assert farm.wait() == dict.fromkeys(mains(2), 0)
     results = {path.name: int(path.read_text()) for path in (farm.folder / "results").iterdir()}

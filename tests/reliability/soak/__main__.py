@@ -12,6 +12,7 @@ import contextlib
 import os
 import random
 import signal
+import subprocess
 import sys
 import traceback
 from pathlib import Path
@@ -33,6 +34,14 @@ def main() -> int:
     parser.add_argument("--json", type=Path, default=Path("soak.json"), help="file of all samples")
     options = parser.parse_args()
     if os.getuid() == 0 and _INSIDE not in os.environ:
+        tried = subprocess.run(["unshare", "--mount", "true"], capture_output=True, text=True)
+        if tried.returncode:
+            print(
+                f"soak: root needs a mount namespace of its own ({tried.stderr.strip()}); run it "
+                "as an ordinary user, or where root may mount",
+                file=sys.stderr,
+            )
+            return 2
         words = [sys.executable, "-m", "tests.reliability.soak", *sys.argv[1:]]
         os.execvpe("unshare", ["unshare", "--mount", *words], {**os.environ, _INSIDE: "1"})
     seed = random.randrange(2**32) if options.seed is None else options.seed

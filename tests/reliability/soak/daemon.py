@@ -21,7 +21,12 @@ from tests.reliability.soak.jobs import SCALE
 from tests.waiting import wait_until
 
 GPUS = "sim:2xA100-40GB"
-SETTINGS = ("core.gpuless_at_once=16",)
+SETTINGS = (
+    "core.gpuless_at_once=16",
+    "retention.finished_jobs=300",
+    "retention.refused_mib=16",
+)
+"""The least that is kept, so that the store is flat within the hour."""
 
 
 @dataclass(frozen=True, slots=True)

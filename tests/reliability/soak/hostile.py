@@ -98,13 +98,14 @@ def bad_envelopes(ground: Ground, uid: int, chance: random.Random, until_s: floa
                 good[: chance.randint(0, len(good))],
                 chance.randbytes(chance.randint(0, 3000)),
                 b"[" * 200_000,
-                b"x" * (9 << 20),
             )
         )
         draft = spool / f".{ticket}"
         with contextlib.suppress(OSError):
             draft.write_bytes(data)
-            draft.chmod(chance.choice((0o600, 0o600, 0o644, 0o000)))
+            if chance.random() < 0.1:
+                os.truncate(draft, 9 << 20)  # too large, and without blocks on the disk
+            draft.chmod(chance.choice((0o600, 0o600, 0o644, 0o400)))
             draft.rename(spool / f"{ticket}.job")
 
 

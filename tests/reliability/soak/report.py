@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import platform
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
@@ -98,6 +99,8 @@ def report(
                 "seconds": seconds,
                 "machine": platform.platform(),
                 "findings": findings,
+                "jobs": Counter(job.state for job in ended.values()),
+                "attempts": Counter(outcomes),
                 "faults": seen.faults,
                 "acts": seen.acts,
                 "commands": seen.commands,

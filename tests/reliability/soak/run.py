@@ -126,6 +126,7 @@ class Soak:
         self.daemon.start()
         before = self.daemon.used_mib()
         first = self._sample()
+        seen.began_s = time.time()
         end_s = seen.submitted_until_s = seen.began_s + self._seconds
         user = ground.users[0]
         prober = spawn(user, lambda: probe(ground, user, end_s))

@@ -120,12 +120,19 @@ def test_memory_that_grows_is_found_and_memory_that_settles_is_not() -> None:
     assert verdict.growth(lives(40_000, 50_000, 60_000, *[62_000] * 6), None) == []
 
 
-@pytest.mark.parametrize(
-    "more", [{"descriptors": 30}, {"threads": 20}, {"ended": 1000, "store_kib": 40_000}]
-)
+@pytest.mark.parametrize("more", [{"descriptors": 30}, {"threads": 20}])
 def test_what_the_idle_daemon_keeps(more: dict[str, int]) -> None:
     assert verdict.growth([], (SAMPLE, SAMPLE)) == []
     assert len(verdict.growth([], (SAMPLE, replace(SAMPLE, **more)))) == 1
+
+
+def test_a_store_that_grows_is_found_and_one_that_retention_bounds_is_not() -> None:
+    def stores(*kib: int) -> list[Sample]:
+        return [replace(SAMPLE, life=i, store_kib=each) for i, each in enumerate(kib)]
+
+    (finding,) = verdict.growth(stores(*range(1000, 19_000, 2000)), None)
+    assert "the store has" in finding
+    assert verdict.growth(stores(200, 2000, 4000, 6000, 3000, 6000, 4000, 6500, 5000), None) == []
 
 
 def test_latency_that_drifts() -> None:

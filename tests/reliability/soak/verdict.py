@@ -21,7 +21,9 @@ RSS_SLACK_KIB = 6 * 1024
 than its second third."""
 SLACK = 3
 """Descriptors and threads that the idle daemon may have more than at its start."""
-STORE_KIB_PER_JOB = 16.0
+STORE_GROWTH = 0.25
+STORE_SLACK_KIB = 1024
+"""The store is flat if its last third needs at most 25 % and 1 MiB more than its second third."""
 DRIFT = 2.0
 DRIFT_SLACK_S = 0.05
 """A median latency has not drifted while the last part's is below twice the first one's + 50 ms;
@@ -127,16 +129,18 @@ def growth(samples: Sequence[Sample], idle: tuple[Sample, Sample] | None) -> lis
         before, after = median(rss[third : 2 * third]), median(rss[-third:])
         if after > before * (1 + RSS_GROWTH) + RSS_SLACK_KIB:
             found.append(f"growth: daemon {life} holds {after:.0f} KiB after {before:.0f} KiB")
+    store = [sample.store_kib for sample in samples]
+    third = len(store) // 3
+    if third >= 3:
+        before, after = median(store[third : 2 * third]), median(store[-third:])
+        if after > before * (1 + STORE_GROWTH) + STORE_SLACK_KIB:
+            found.append(f"growth: the store has {after:.0f} KiB after {before:.0f} KiB")
     if idle is not None:
         first, last = idle
         for name in ("descriptors", "threads"):
             before, after = getattr(first, name), getattr(last, name)
             if after > before + SLACK:
                 found.append(f"growth: the idle daemon has {after} {name}, and began with {before}")
-        jobs = max(1, last.ended - first.ended)
-        each = (last.store_kib - first.store_kib) / jobs
-        if jobs > 100 and each > STORE_KIB_PER_JOB:
-            found.append(f"growth: the store has {each:.1f} KiB a job, at most {STORE_KIB_PER_JOB}")
     return found
 
 

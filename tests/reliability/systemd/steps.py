@@ -70,6 +70,11 @@ def fact(name: str) -> str:
     return run("systemctl", "show", "radrmd", "-p", name, "--value").stdout.strip()
 
 
+def job_process() -> str:
+    """The pid of the job's program; empty if it does not run."""
+    return run("pgrep", "-x", "sleep").stdout.strip()
+
+
 def install(repository: Path) -> None:
     """A copy of radrm and its packages that only root can change."""
     python, site = HOME / "bin/python3", None
@@ -106,9 +111,9 @@ def main(repository: Path) -> None:
     step("a second run changes nothing", again.count("same  ") == 3, again)
     submitted = run(RADRM, "submit", "--gpus=1", "--name=one", "--", "sleep", "1000")
     step("a job is submitted", not submitted.returncode, submitted.stdout)
-    step("it runs", soon(lambda: "1 running" in fact("StatusText")))
-    job = run("pgrep", "-f", "^sleep 1000$").stdout
-    variables = Path(f"/proc/{job.split()[0]}/environ").read_bytes()
+    step("it runs", soon(lambda: job_process() and "1 running" in fact("StatusText")))
+    job = job_process()
+    variables = Path(f"/proc/{job}/environ").read_bytes()
     named = b"NOTIFY_SOCKET" in variables or b"WATCHDOG" in variables
     step("it has none of systemd's variables", not named)
     Path("/run/hang").touch()
@@ -128,7 +133,7 @@ def main(repository: Path) -> None:
                         "/etc/tmpfiles.d/radrm.conf") if os.path.lexists(p)]  # fmt: skip
     step("uninstall-service removes its files", not removed.returncode and not left,
          removed.stdout)  # fmt: skip
-    step("the job runs on", job and run("pgrep", "-f", "^sleep 1000$").stdout == job)
+    step("the job runs on", job and job_process() == job)
     print("all steps passed", flush=True)
 
 

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from radrm.config import Config
+from radrm.config import NO_LIMITS, Config
 from radrm.core.words import Collocation, Outcome
 from radrm.errors import BadConfig, UsageError
 from radrm.interference.model import Demand, running_speeds, speeds
@@ -343,3 +343,13 @@ def test_servers_alike_share_out_the_jobs() -> None:
     started = [run.jobs[at].attempts[0].started_s for at, _ in run.decisions]
     assert started == sorted(started)
     assert simulate_servers(jobs, setting, 1) == simulate(jobs, setting)
+
+
+def test_the_limits_of_a_configuration_hold_for_the_users_of_a_trace() -> None:
+    config = Config(policy="exclusive", limits=replace(NO_LIMITS, running_jobs=1, gpus=2))
+    jobs = [job(user=user, name=f"{user}{at}") for at in range(2) for user in ("ada", "bob")]
+    jobs.append(job(gpus=3, user="cleo", name="large"))
+    found = simulate(jobs, replace(scenario(spec="sim:4xA100-40GB"), config=config)).jobs
+    ends = {each.job.name: each.attempts[0].started_s for each in found if each.attempts}
+    assert ends.keys() == {"ada0", "ada1", "bob0", "bob1"}, "one asks for more than the limit"
+    assert ends["ada0"] == ends["bob0"] and ends["ada1"] == ends["bob1"] > ends["ada0"] + 300

@@ -33,10 +33,10 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Callable, Collection, Hashable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import TypeAlias
 
 from radrm.core.records import Job, Refusal
-from radrm.core.records.lazy import dataclass
 from radrm.core.state.queue.by_due import ByDue
 from radrm.core.state.queue.line import ID, ORDER_KEY, Key, WaitingQueue
 from radrm.core.state.queue.places import Places

@@ -7,8 +7,7 @@ end. One without length is the moment of its start.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-
-from radrm.core.records.lazy import dataclass
+from dataclasses import dataclass
 
 FOREVER = float("inf")
 

@@ -38,7 +38,7 @@ log = logging.getLogger("radrm")
 FIRST_AFTER_S = 10.0
 """Real seconds from the start to the first sweep."""
 EVERY_S = 3600.0
-"""Real seconds between two sweeps."""
+"""Seconds between two sweeps, of the same clock as all ages."""
 PIECE_S = 0.004
 """Real seconds of a piece. What has begun is finished."""
 _REST = 10
@@ -59,7 +59,8 @@ _HOURS = 200
 
 
 class Retention:
-    """Used by the loop's thread. `tick` is a monotonic clock in real seconds."""
+    """Used by the loop's thread. `tick` is a monotonic clock in real seconds, `every_s` the real
+    seconds between two sweeps."""
 
     def __init__(
         self,
@@ -68,12 +69,14 @@ class Retention:
         energy: EnergyBook,
         paths: Paths,
         tick: Callable[[], float] = time.monotonic,
+        every_s: float = EVERY_S,
     ) -> None:
         self._config = config
         self._rows = rows
         self._energy = energy
         self._paths = paths
         self._tick = tick
+        self._every_s = every_s
         self._sweep: Generator[None, None, None] | None = None
         self._due_s = tick() + FIRST_AFTER_S
         self._patient_s = tick() + PATIENCE_S
@@ -106,7 +109,7 @@ class Retention:
         except (StoreError, sqlite3.Error, OSError) as error:
             log.error("old records are not removed now: %s", error)
         self._sweep = None
-        self._due_s = self._tick() + EVERY_S
+        self._due_s = self._tick() + self._every_s
 
     def _spent(self) -> bool:
         return self._tick() - self._began_s >= PIECE_S
@@ -174,9 +177,11 @@ class Retention:
         if not limit or self._rows.bytes_in_use <= limit:
             return
         users: dict[int, Place] = dict.fromkeys(self._rows.users(), Place())
+        jobs: dict[int, int] = {}
         size: dict[int, int] = {}
         for uid in users:
-            size[uid] = self._rows.bytes_of(uid)
+            jobs[uid] = self._rows.jobs_of(uid)
+            size[uid] = self._rows.bytes_of(uid, jobs[uid])
             yield
 
         def enough() -> bool:
@@ -187,7 +192,8 @@ class Retention:
             before_s = now.wall_s - LEAST_AGE_S
             count, place = self._rows.remove(most, before_s, users[most], enough)
             self._removed += count
-            size[most] = self._rows.bytes_of(most)
+            jobs[most] -= count
+            size[most] = self._rows.bytes_of(most, jobs[most])
             if place is None:
                 del users[most]
             else:

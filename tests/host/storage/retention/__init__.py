@@ -1,1 +1,1 @@
-"""Tests of what goes when it is old."""
+"""Tests of what goes when it is old, and of what earlier releases have written."""

@@ -1,0 +1,1 @@
+"""What earlier releases have written, for the tests of upgrades."""
