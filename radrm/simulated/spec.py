@@ -247,7 +247,7 @@ def _layout(spec: str, gpu_type: _GpuType, layout: str) -> list[tuple[str, int, 
         if profile not in known:
             only = " ".join(known)
             raise _wrong(
-                spec, f"the {gpu_type.name} has no MIG profile {_shown(written)}, only {only}"
+                spec, f"the {gpu_type.name[:40]} has no MIG profile {_shown(written)}, only {only}"
             )
         compute, memory = known[profile]
         compute_used += compute
