@@ -115,6 +115,9 @@ class Soak:
         now = time.time()
         self.seen.windows.append((now + min(0.0, seconds), now + max(0.0, seconds) + SETTLE_S))
 
+    def complain(self, finding: str) -> None:
+        self.seen.wrong.append(finding)
+
     def own(self, pid: int) -> None:
         self._own.add(pid)
 
@@ -350,7 +353,7 @@ def _latencies(path: Path, ledger: Ledger) -> list[Latency]:
         words = text.split(" ")
         at_s, op, took = float(words[0]), words[1], words[2]
         if op != PROBE:
-            found.append((at_s, op, None if took == "-" else float(took)))
+            found.append(Latency(at_s, op, float(words[-1]), answered=took != "-"))
         elif took != "-":
             ledger.note([(words[3], PROBE, at_s)])
     return found
