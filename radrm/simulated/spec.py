@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 
 from radrm.core.records import Device
 from radrm.core.words import DeviceKind
-from radrm.errors import UsageError
+from radrm.errors import UsageError, plain
 from radrm.simulated.power import A100_IDLE_W, A100_PEAK_W
 
 PREFIX = "sim:"
@@ -297,4 +297,4 @@ def _wrong(spec: str, cause: str, example: str = _EXAMPLE) -> UsageError:
 
 
 def _shown(text: str) -> str:
-    return repr(text if len(text) <= _MOST_SHOWN else f"{text[:_MOST_SHOWN]}...")
+    return repr(plain(text if len(text) <= _MOST_SHOWN else f"{text[:_MOST_SHOWN]}..."))
