@@ -20,7 +20,7 @@ from dataclasses import dataclass, replace
 
 from radrm.core.records import Device
 from radrm.core.words import DeviceKind
-from radrm.errors import UsageError
+from radrm.errors import UsageError, plain
 from radrm.simulated.power import A100_IDLE_W, A100_PEAK_W
 
 PREFIX = "sim:"
@@ -260,7 +260,7 @@ def _layout(spec: str, gpu_type: _GpuType, layout: str) -> list[tuple[str, int, 
         if profile not in known:
             only = " ".join(known)
             raise _wrong(
-                spec, f"the {gpu_type.name} has no MIG profile {_shown(written)}, only {only}"
+                spec, f"the {gpu_type.name[:40]} has no MIG profile {_shown(written)}, only {only}"
             )
         compute, memory = known[profile]
         compute_used += compute
@@ -310,4 +310,4 @@ def _wrong(spec: str, cause: str, example: str = _EXAMPLE) -> UsageError:
 
 
 def _shown(text: str) -> str:
-    return repr(text if len(text) <= _MOST_SHOWN else f"{text[:_MOST_SHOWN]}...")
+    return repr(plain(text if len(text) <= _MOST_SHOWN else f"{text[:_MOST_SHOWN]}..."))

@@ -17,7 +17,7 @@ from radrm.daemon.intake.estimation import SAME_RUNS
 from radrm.daemon.launching import log_paths
 from radrm.daemon.loop import Loop
 from radrm.daemon.serving.turns import Pace, Work
-from radrm.daemon.views.arguments import MAX_REFERENCES, Words, references
+from radrm.daemon.views.arguments import MAX_REFERENCES, Words, is_text, references
 from radrm.daemon.views.device_documents import device_documents, node_documents
 from radrm.daemon.views.documents import Document, unknown_gpus
 from radrm.daemon.views.explanations import explain as explain_job
@@ -87,10 +87,10 @@ def runs(loop: Loop, words: Words, uid: int) -> Document:
     """The runs that estimators learn from here: the client's own runs with a fingerprint, and
     the latest runs of all users, without their names."""
     mark = words.get("fingerprint")
-    if mark is not None and (not isinstance(mark, str) or len(mark) > 64):
+    if mark is not None and (not is_text(mark) or len(mark) > 64):
         raise UsageError("the request takes a fingerprint")
     name = words.get("name")
-    if name is not None and (not isinstance(name, str) or len(name) > _LONGEST_NAME):
+    if name is not None and (not is_text(name) or len(name) > _LONGEST_NAME):
         raise UsageError("the request takes a job's name")
     kind = loop.scheduler.device_kind()
     program, length = parts_of(mark)

@@ -6,7 +6,7 @@ Every function raises `UsageError` for an unusable argument.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeGuard
 
 from radrm.core.records import Job
 from radrm.core.words import JobState
@@ -33,7 +33,7 @@ def device_words(words: Words) -> list[str]:
 
 
 def _texts(found: object, what: str, needed: bool, most: int = MAX_REFERENCES) -> list[str]:
-    if not isinstance(found, list) or not all(_is_text(r) for r in found):
+    if not isinstance(found, list) or not all(is_text(r) for r in found):
         raise UsageError(f"the request takes a list of {what}")
     if needed and not found:
         raise UsageError(f"the request takes at least one of {what}")
@@ -42,7 +42,7 @@ def _texts(found: object, what: str, needed: bool, most: int = MAX_REFERENCES) -
     return found
 
 
-def _is_text(value: object) -> bool:
+def is_text(value: object) -> TypeGuard[str]:
     """Whether a value is text that UTF-8 can encode: JSON can also spell half a character."""
     if not isinstance(value, str):
         return False
@@ -89,7 +89,7 @@ def filters(words: Words) -> Callable[[Job], bool] | None:
     user, wanted = words.get("user"), states(words)
     if user is None and not wanted:
         return None
-    if user is not None and not _is_text(user):
+    if user is not None and not is_text(user):
         raise UsageError("the request takes a user by name")
     return lambda job: (
         (user is None or job.spec.user == user) and (not wanted or job.state in wanted)

@@ -45,6 +45,7 @@ def is_drawn_header(line: str) -> bool:
         len(line) <= MAX_LINE
         and "layer (type)" in line.casefold()
         and bool(_UPRIGHT.match(line.lstrip()))
+        and len(_UPRIGHT.findall(line)) > 1  # both sides of a column
     )
 
 

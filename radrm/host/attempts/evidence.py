@@ -23,6 +23,7 @@ from radrm.errors import StoreError
 from radrm.host.attempts import folder as attempts
 from radrm.host.attempts import saved
 from radrm.host.clock import Clock
+from radrm.host.crossings import crossed
 from radrm.host.processes.identity import Identity, identify
 
 _READING_S = 10.0
@@ -165,6 +166,7 @@ class Evidence:
         start, damage = attempts.read_record(self.folder, attempts.START)
         if start is not None:
             return Identity(start["runner_pid"], start["runner_start_ticks"], start["boot_id"])
+        crossed("no start record found")
         me = identify(os.getpid())
         assert me is not None
         try:

@@ -35,7 +35,11 @@ class Thinker:
     def ask(self, question: Question) -> Answer:
         """The worker's answer. Raises `NoAnswer`; the next question then gets a new worker."""
         try:
-            return _decoded(self.worker.ask(packed(question), self._limit_s))
+            sent = packed(question)
+        except UnicodeEncodeError:  # an envelope can hold such a summary
+            raise NoAnswer("the estimators were not asked: a text is not UTF-8") from None
+        try:
+            return _decoded(self.worker.ask(sent, self._limit_s))
         except TimeoutError:
             raise NoAnswer(f"the estimators took longer than {self._limit_s:g} s") from None
         except (OSError, EOFError, msgspec.MsgspecError) as error:

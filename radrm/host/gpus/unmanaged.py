@@ -77,7 +77,7 @@ def _status(pid: int) -> tuple[int | None, str | None]:
     status = start_of(f"/proc/{pid}/status", _LOOKED_AT)
     uid, name = value_of(status, b"Uid").split()[:1], value_of(status, b"Name")
     return (
-        int(uid[0]) if uid and uid[0].isdigit() else None,
+        int(uid[0]) if uid and uid[0].isdigit() and len(uid[0]) <= 10 else None,
         clean(name.decode("utf-8", "replace")) if name else None,
     )
 

@@ -135,7 +135,7 @@ def is_of(pid: int, users: Collection[int], proc: str = "/proc") -> bool:
 def uid_of(pid: int, proc: str = "/proc") -> int | None:
     """The real user of a process, as the kernel has it; None when the process is gone."""
     words = status_of(pid, b"Uid", proc).split()
-    return int(words[0]) if words and words[0].isdigit() else None
+    return int(words[0]) if words and words[0].isdigit() and len(words[0]) <= 10 else None
 
 
 def status_of(pid: int, key: bytes, proc: str = "/proc") -> bytes:

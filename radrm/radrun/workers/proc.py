@@ -53,7 +53,7 @@ def read(pid: int, proc: str = "/proc") -> Process | None:
             return None
         cpu_s = sum(numbers[10:14]) * _TICKS_S
         return Process(numbers[0], numbers[2], numbers[18], cpu_s, numbers[20] * _PAGE)
-    except (ValueError, IndexError):  # no kernel's
+    except (ValueError, IndexError, OverflowError):  # no kernel's
         return None
 
 

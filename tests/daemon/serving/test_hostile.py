@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from radrm.errors import UsageError
 from radrm.host.storage.spool import Envelope, Spool
 from radrm.host.storage.tickets import new_ticket
 from tests.daemon.harness import DaemonHome
@@ -130,6 +131,12 @@ def test_a_request_may_name_anything(daemon: DaemonHome, op: str) -> None:
         except RadrmError as error:
             assert "\n" not in str(error)
     still_serves(daemon)
+
+
+@pytest.mark.parametrize("words", [{"fingerprint": "\ud800"}, {"name": "\ud800"}])
+def test_half_a_character_has_no_runs(daemon: DaemonHome, words: dict[str, str]) -> None:
+    with pytest.raises(UsageError, match="the request takes a"):
+        daemon.ask("runs", **words)
 
 
 def test_a_job_cannot_write_the_daemons_log(daemon: DaemonHome) -> None:

@@ -6,6 +6,7 @@ import json
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from itertools import count
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -26,6 +27,7 @@ from radrm.daemon.views import tables
 from radrm.daemon.views.documents import JobDocuments
 from radrm.daemon.views.expected import Foresight
 from radrm.daemon.views.globs import MAX_GLOBS, Globs
+from radrm.daemon.views.rows import Row
 from radrm.daemon.views.tables import Tables
 from radrm.errors import StoreError
 from radrm.host.clock import Clock
@@ -245,6 +247,16 @@ def test_a_page_costs_what_its_rows_cost(server: Server, monkeypatch: pytest.Mon
     assert server.loop.tables.built == 2
     labels = [(job["label"], job["held"]) for job in page["jobs"]]
     assert ("1000_3", True) in labels and ("1000_[4-499]", False) in labels
+
+
+def test_a_row_is_made_again_when_a_job_changes_or_its_place(server: Server) -> None:
+    job, kept, made = server.world.jobs[1], Tables(lambda: 0.0), count(1)
+    versions, places = (1, 1, 2, 2), (1, 2, 2, 2)
+    shown = [
+        kept.document(Row(job, place), version, lambda: {"made": next(made)})["made"]
+        for version, place in zip(versions, places, strict=True)
+    ]
+    assert shown == [1, 2, 3, 3]
 
 
 def test_a_long_table_is_good_for_a_second_but_not_for_him_who_has_changed_it(

@@ -1,10 +1,9 @@
-"""The reservations: nothing acknowledged is lost, run twice or orphaned, whatever is killed."""
+"""What a killed daemon or runner leaves, one case at a time (`tests/reliability/crash`: all)."""
 
 from __future__ import annotations
 
 import json
 import os
-import random
 import signal
 import sqlite3
 import sys
@@ -18,58 +17,6 @@ from tests.host.processes.programs import TRAINER
 from tests.waiting import wait_until
 
 pytestmark = pytest.mark.daemon
-
-# Notes each start in a file of its own, works a while, and ends with a code of its own.
-WITNESS = """\
-import os, sys, subprocess
-name, code = os.environ["RADRM_JOB_NAME"], int(sys.argv[1])
-with open(f"starts-{name}", "a") as file:
-    file.write(os.environ["RADRM_ATTEMPT"] + "\\n")
-work = ["radrm-simjob", "--gpu-memory", "3G", "--smact", "0.1", "--seconds", sys.argv[2]]
-done = subprocess.run(work)
-sys.exit(code if done.returncode == 0 else 99)
-"""
-
-
-def starts(home: DaemonHome, name: str) -> list[str]:
-    path = home.work / f"starts-{name}"
-    return path.read_text().split() if path.exists() else []
-
-
-def test_killed_at_random_it_accounts_for_every_job(home: DaemonHome) -> None:
-    chance = random.Random(20)
-    home.file("witness.py", WITNESS)
-    home.start()
-    expected: dict[str, int] = {}
-    for round_number in range(8):
-        names = [f"r{round_number}j{i}" for i in range(3)]
-        submit_while_up = round_number % 2 == 0
-        if not submit_while_up:
-            home.kill()
-        for name in names:
-            code = chance.choice([0, 0, 1, 42])
-            expected[name] = code
-            seconds = str(chance.randrange(5, 150))
-            words = ["--name", name, "--gpu-memory=3G", "--smact=0.1"]
-            command = [sys.executable, "witness.py", str(code), seconds]
-            done = home.radrm("submit", *words, "--", *command)
-            assert done.returncode == 0, done.stderr
-        if submit_while_up:
-            # Anywhere in what these submissions set off: questions measure out the moment.
-            for _ in range(chance.randrange(60)):
-                home.ask("ping")
-            home.kill()
-        home.start()
-    wait_until(lambda: not home.ask("status"), "the end of all jobs")
-    jobs = {d["name"]: d for d in home.ask("status", all=True)}
-    assert set(jobs) == set(expected)
-    for name, code in expected.items():
-        job = jobs[name]
-        assert (job["exit_code"], job["attempts"]) == (code, 1), job
-        assert job["outcome"] == ("completed" if code == 0 else "failed")
-        assert starts(home, name) == ["1"], f"{name} was started {starts(home, name)}"
-    assert os.listdir(home.folder / "home" / "attempts") == []
-    assert all(g["jobs"] == [] and g["used_mib"] == 0 for g in home.ask("gpus"))
 
 
 def test_a_running_job_is_adopted_with_its_true_exit(daemon: DaemonHome) -> None:

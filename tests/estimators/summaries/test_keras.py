@@ -118,6 +118,12 @@ def test_a_table_that_is_cut_off_says_so(text: str) -> None:
     assert not whole
 
 
+@pytest.mark.parametrize("text", ["┃Layer (type)\n┃\n┃", "┃Layer (type)\n┃\n \n┃ a (B)"])
+def test_a_header_without_a_column_is_none(text: str) -> None:
+    with pytest.raises(BadSummary):
+        read_summary(text)
+
+
 @given(st.text(alphabet="│├─┃ (None, 3)Dense[]\n|+-", max_size=200))
 def test_any_rows_are_read_or_refused(text: str) -> None:
     for table in (PLAIN, DRAWN):

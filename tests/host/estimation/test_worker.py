@@ -55,6 +55,8 @@ def test_the_worker_answers_as_the_estimators_themselves_do() -> None:
     try:
         found = thinker.ask(Question(job))
         again = thinker.ask(Question(job, b"{}"))
+        with pytest.raises(NoAnswer, match="a text is not UTF-8"):
+            thinker.ask(Question(description(summary="\udcff")))
     finally:
         thinker.close()
     expected = Asking(Config()).ask(job)

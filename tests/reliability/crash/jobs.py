@@ -40,6 +40,23 @@ echo "$RADRM_ATTEMPT $code" >>"ends/$name"
 exit "$code"
 """
 
+_TOGETHER = """
+def together(step):
+    mark = f"at-{os.getppid()}-{os.environ['RADRM_GENERATION']}-"
+    with open(f".{mark}{os.environ['RANK']}", "w") as file:
+        file.write(str(step))
+    os.replace(f".{mark}{os.environ['RANK']}", f"{mark}{os.environ['RANK']}")
+    for rank in range(int(os.environ["WORLD_SIZE"])):
+        while not os.path.exists(f"{mark}{rank}") or int(open(f"{mark}{rank}").read()) < step:
+            time.sleep(0.002)
+
+data = """
+_NOTED = "elastic.weight() else [])\n"
+TRAINING = PROGRAM.replace("\ndata = ", _TOGETHER, 1).replace(
+    _NOTED, f"{_NOTED}    together(step)\n", 1
+)
+"""The workers wait for one another in each step, as gradients have them wait: what one saves, all
+have trained."""
 SAMPLES, BATCH = 1600, 8
 """Of the training of an elastic job."""
 _SUMMARY = """\
@@ -136,7 +153,7 @@ class Jobs:
         for name, text in (
             ("witness.sh", WITNESS),
             ("net.model", _SUMMARY),
-            ("train.py", PROGRAM),
+            ("train.py", TRAINING),
             ("saves", ""),
         ):
             with open(name, "w") as file:

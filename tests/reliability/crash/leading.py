@@ -27,9 +27,11 @@ _AT_A_START = (
     "radrm-home.json",
     "claim made daemon",
     "claim written daemon",
+    "no start record",
 )
 _AFTER_A_DEAD_RUNNER = ("runner found dead", "remains killed", "adopted Lost")
 _AFTER_A_LAUNCH_CUT_OFF = ("claim made daemon", "claim written daemon", "adopted Void")
+_WHILE_A_RUNNER_BEGINS = ("no start record",)
 _OF_SETTINGS = {"Think": "andreas", "ApplyShares": "flowcon"}
 
 
@@ -46,6 +48,11 @@ def is_at_a_start(point: str) -> bool:
 def needs_dead_runner(point: str) -> bool:
     """True for a point that is crossed once a runner was killed."""
     return any(words in point for words in _AFTER_A_DEAD_RUNNER)
+
+
+def races_a_runner(point: str) -> bool:
+    """True for a point at which a starting daemon looks at a runner that begins."""
+    return any(words in point for words in _WHILE_A_RUNNER_BEGINS)
 
 
 def needs_cut_launch(point: str) -> bool:

@@ -20,11 +20,13 @@ from tests.reliability.crash.account import Account, account_of
 from tests.reliability.crash.jobs import KINDS, Jobs, Submitted
 from tests.reliability.crash.place import Failed, Place
 from tests.reliability.crash.requests import Requests
-from tests.reliability.crash.watcher import shoot_attempts
+from tests.reliability.crash.watcher import PAUSE, shoot_attempts
 
 ANY_MOMENT = "daemon: any moment"
 RUNNERS = "runner: any moment"
 REBOOT = "reboot: all processes"
+_PAUSES = 0.05
+"""How often a process stands still for a moment at a point, instead of being killed."""
 _REBOOTS = 0.03
 """How often the server goes down with the daemon."""
 _COMMON = (
@@ -161,6 +163,8 @@ class Matrix:
         (victims,) = chance.choices(others, weights)
         if process == "runner" and chance.random() < 0.3:
             victims = (*victims, "daemon")
+        if chance.random() < (0.7 if leading.races_a_runner(point) else _PAUSES):
+            victims = (*victims, PAUSE)
         self.lead_to(point)
         if self._has_killed(point, victims):
             return
@@ -176,14 +180,16 @@ class Matrix:
         self.busy_until_fired(point)
         if self.place.withdraw():
             return False
-        self.tally.kills[point] += 1
-        if point.startswith("daemon") or "daemon" in victims:
+        self.tally.kills[point] += victims != (PAUSE,)
+        if (point.startswith("daemon") and PAUSE not in victims) or "daemon" in victims:
             self.place.kill()  # it is dying; this reaps it
             self._while_down()
         return True
 
     def lead_to(self, point: str) -> None:
         """Do what must come before a point can be crossed."""
+        if leading.races_a_runner(point):
+            self._has_killed("runner: runner has its lock", (PAUSE, "daemon"))
         if leading.needs_cut_launch(point):
             self._has_killed("daemon: attempt prepared")
         if leading.needs_dead_runner(point) and self.place.pid:

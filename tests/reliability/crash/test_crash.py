@@ -13,12 +13,14 @@ from typing import Any
 import pytest
 
 from radrm.host import crossings
+from radrm.host.storage.files import fsync_folder, write_durably
 from tests.paths import REPOSITORY
 from tests.reliability.crash import account
 from tests.reliability.crash.account import account_of
 from tests.reliability.crash.jobs import Submitted
 from tests.reliability.crash.place import Place
 from tests.reliability.crash.points import RECORD, all_points, never_reached, points_of
+from tests.reliability.crash.power.synced import copy_all, keep_shadow
 
 
 @pytest.mark.daemon
@@ -53,6 +55,27 @@ def test_nothing_watches_in_production() -> None:
     imports = [line for text in texts for line in text.split("\n") if "crossings" in line]
     found = {line.strip() for line in imports if "import" in line}
     assert found == {"from radrm.host.crossings import crossed"}
+
+
+def test_a_power_failure_leaves_what_was_synced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "fsync", os.fsync)  # as it is now, after this test
+    home, copy = tmp_path / "home", tmp_path / "copies" / "0"
+    for folder in (home, tmp_path / "work"):
+        folder.mkdir()
+    keep_shadow(str(tmp_path))
+    write_durably(home / "record", b"whole")
+    (home / "torn").write_bytes(b"never synced")
+    fsync_folder(home)
+    (home / "folder").mkdir()
+    (home / "record").rename(home / "renamed")
+    copy_all(str(tmp_path))
+    assert {p.name for p in (copy / "all").iterdir()} == {"renamed", "torn", "folder"}
+    assert {p.name: p.read_bytes() for p in (copy / "synced").iterdir()} == {
+        "record": b"whole",
+        "torn": b"",
+    }
 
 
 # ------------------------------------------------------------------ the account can fail

@@ -14,6 +14,7 @@ import os
 import re
 import signal
 import sys
+import time
 
 from radrm.host.processes import cgroups
 from radrm.host.processes.identity import send_signal
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
 
 SHOT, FIRED, REACHED, KILLED, DAEMON = "shot", "fired", "reached", "killed", "daemon.pid"
 BOOT, POWER, SHADOW = "boot", "power", "shadow"
+PAUSE, _PAUSE_S = "pause", 0.4
+"""A process that stands still for so many seconds at a point, instead of being killed."""
 DEFECT, ERRORS = "defect", "errors"
 MARK = "RADRM_CRASH_PLACE"
 """The variable by which a job's processes are known to be of a home."""
@@ -106,6 +109,9 @@ class Watcher:
                 _kill(int(_read(os.path.join(self._folder, DAEMON))))
             elif victim in ("runners", "jobs"):
                 shoot_attempts(self._folder, victim)
+        if PAUSE in shot["victims"]:
+            time.sleep(_PAUSE_S)
+            return
         if self._serial:
             append(self._folder, KILLED, f"runners {self._serial}")
         os.kill(self._pid, signal.SIGKILL)

@@ -13,6 +13,7 @@ import contextlib
 import json
 import os
 import pwd
+import random
 import re
 import shutil
 import socket
@@ -22,6 +23,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from random import Random
@@ -51,7 +53,7 @@ _MOST_CHARACTERS = 100_000
 _INSIDE = "RADRM_FUZZ_NAMESPACE"
 
 _HELD_SCRIPTS = tuple(
-    text.replace("#RAD ", "#RAD --hold\n#RAD ", 1).replace(" --hold", "", text.count("--hold") > 1)
+    text.replace("#RAD ", "#RAD --hold --chdir=/\n#RAD ", 1)
     for text in (SCRIPT, ROLES, "#!/bin/sh\n#RAD --gpus=0 --name=held\ntrue\n")
 )
 
@@ -68,7 +70,7 @@ class Attack:
     findings: dict[str, str] = field(default_factory=dict)
 
     def found(self, what: str, given: object) -> None:
-        self.findings.setdefault(what, f"{what}: {given!r:.300}")
+        self.findings.setdefault(what, f"{what}: {given!r:.1500}")
 
     def look(self) -> None:
         """The daemon lives, answers a ping in time, and its log has no traceback."""
@@ -81,7 +83,7 @@ class Attack:
             self.found(f"a ping takes more than {PING_S:g} s", "")
         said = self.home.said()
         if "Traceback" in said:
-            self.found("a traceback in the log", said[said.index("Traceback") :][-1500:])
+            self.found("a traceback in the log", said[said.index("Traceback") :][:1500])
         if wrong := re.search(r".*(?:cannot be taken in|cannot be read as a job).*", said):
             self.found("an error that nobody expected", wrong[0])
 
@@ -271,16 +273,24 @@ def _reports(attack: Attack, count: int) -> None:
         words = ["sleep", "100000"]
         _put(attack, {**COMMAND, "command": words, "cwd": "/", "options": {"gpus": "0"}})
     wait_until(lambda: len(set(_sockets(run)) - before) >= senders, "the jobs' sockets")
-    paths = sorted(set(_sockets(run)) - before)
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender:
-        sender.settimeout(PING_S)
+        sender.setblocking(False)
         for number, data in enumerate(islice(target.inputs(str(attack.random.random())), count)):
             attack.inputs += 1
-            sender.sendto(data, str(paths[number % senders]))
+            wait_until(partial(_sent, sender, data, run), "a job that reports")
             if number % _BATCH == _BATCH - 1:
                 attack.look()
                 attack.home.ask("page", limit=50)
     _count_jobs(attack)
+
+
+def _sent(sender: socket.socket, data: bytes, run: Path) -> bool:
+    """Send a datagram to a job; False if none takes it now. A job may have been launched anew."""
+    for path in random.sample(paths := _sockets(run), len(paths)):
+        with contextlib.suppress(OSError):
+            sender.sendto(data, str(path))
+            return True
+    return False
 
 
 def _sockets(run: Path) -> list[Path]:

@@ -68,12 +68,15 @@ def main() -> int:
 def soak(ground: Ground, seconds: float, seed: int, results: Path) -> int:
     """Run a soak and print its report. Returns 0 if nothing was found, else 1."""
     print(f"soak of {seconds:.0f} s, seed {seed}", flush=True)
-    seen = Soak(ground, seconds, seed, lambda line: print(line, flush=True)).run()
-    findings = report(seen, grounds.groups_left(ground), seed, seconds, results, print)
-    if findings:
-        kept = results.with_suffix(".log")
-        kept.write_bytes((ground.folder / "daemon.log").read_bytes())
-        print(f"the daemon's log is kept: {kept}")
+    findings = ["it did not end"]
+    try:
+        seen = Soak(ground, seconds, seed, lambda line: print(line, flush=True)).run()
+        findings = report(seen, grounds.groups_left(ground), seed, seconds, results, print)
+    finally:
+        if findings:
+            kept = results.with_suffix(".log")
+            kept.write_bytes((ground.folder / "daemon.log").read_bytes())
+            print(f"the daemon's log is kept: {kept}")
     return 1 if findings else 0
 
 

@@ -20,6 +20,7 @@ from tests.reliability.soak.ground import Ground
 from tests.reliability.soak.jobs import SCALE
 from tests.waiting import wait_until
 
+_END_S = 60.0
 GPUS = "sim:2xA100-40GB"
 SETTINGS = (
     "core.gpuless_at_once=16",
@@ -122,10 +123,16 @@ class Daemon:
         self._process.send_signal(number)
 
     def end(self, number: int = signal.SIGKILL) -> None:
-        """Send a signal that ends it, and reap it."""
+        """Send a signal that ends it, and reap it. One that does not end in time is killed: then
+        `ended` is not what it should be."""
         assert self._process is not None
         self.send(number)
-        self._process.wait(60)
+        self.send(signal.SIGCONT)  # a frozen one gets no other signal
+        try:
+            self._process.wait(_END_S)
+        except subprocess.TimeoutExpired:
+            self.send(signal.SIGKILL)
+            self._process.wait()
 
     def ask(self, op: str, **words: Any) -> Any:
         with Client((self.ground.paths,)) as client:

@@ -43,6 +43,9 @@ class World(Protocol):
         """Note that the daemon is not to be measured for so long from now on; less than 0: until
         now."""
 
+    def complain(self, finding: str) -> None:
+        """Note something wrong with the daemon."""
+
     def own(self, pid: int) -> None:
         """Note a process of the soak itself, which it ends and reaps."""
 
@@ -74,7 +77,10 @@ def restart_daemon(world: World) -> bool:
 
 def _replace(world: World, number: int) -> None:
     """End the daemon and start another, which may be killed before it answers."""
+    served = not world.daemon.silent
     world.daemon.end(number)
+    if served and number == signal.SIGTERM and world.daemon.ended:
+        world.complain(f"the daemon ended with status {world.daemon.ended} after TERM")
     begin(world)
 
 

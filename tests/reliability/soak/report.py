@@ -67,7 +67,7 @@ def report(
     long_s = (seen.submitted_until_s - seen.began_s) * FIRST_PART
     parts = verdict.split(latencies, seen.began_s + long_s, seen.submitted_until_s - long_s)
     for op in sorted(parts):
-        every = [took for _, name, took in latencies if name == op and took is not None]
+        every = [each.took_s for each in latencies if each.op == op and each.answered]
         cells = [_milliseconds(values) for values in (*parts[op], every)]
         tell(f"  {op:14s} {cells[0]:>18s} {cells[1]:>18s} {cells[2]:>18s}  (p50 / p95)")
     for life in sorted({sample.life for sample in seen.samples}):
@@ -107,6 +107,7 @@ def report(
                 "idle": [asdict(sample) for sample in seen.idle or ()],
                 "samples": [asdict(sample) for sample in seen.samples],
                 "latencies": latencies,
+                "windows": seen.windows,
             },
             indent=1,
         )
@@ -121,7 +122,7 @@ def starts(seen: Seen) -> list[Latency]:
         if line.word == "begun":
             begun[line.ticket] = min(line.at_s, begun.get(line.ticket, line.at_s))
     return [
-        (ack.at_s, "submit to start", begun[ack.ticket] - ack.at_s)
+        Latency(ack.at_s, "submit to start", begun[ack.ticket] - ack.at_s)
         for ack in seen.ledger.acknowledged.values()
         if ack.kind == PROBE and ack.ticket in begun
     ]

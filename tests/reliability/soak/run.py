@@ -115,6 +115,9 @@ class Soak:
         now = time.time()
         self.seen.windows.append((now + min(0.0, seconds), now + max(0.0, seconds) + SETTLE_S))
 
+    def complain(self, finding: str) -> None:
+        self.seen.wrong.append(finding)
+
     def own(self, pid: int) -> None:
         self._own.add(pid)
 
@@ -263,11 +266,7 @@ class Soak:
     def _finish(self, first: Sample, before: dict[str, int]) -> None:
         """Let all jobs end, and count what is left."""
         seen, database = self.seen, Path(self._ground.paths.database)
-        while self._repairs:
-            self._repair(min(self._repairs))
-        if self.daemon.ended is not None:
-            self._start_again()
-        _patiently(self.daemon.answers, 60.0)
+        _patiently(self._repaired, 60.0)
         for uid in self._ground.users:
             seen.latencies += _latencies(self._ground.home_of(uid) / "probes", seen.ledger)
         left = _patiently(lambda: not unfinished(database), END_S)
@@ -316,6 +315,14 @@ class Soak:
     def _after(self, seconds: float, what: Callable[[], None]) -> None:
         heapq.heappush(self._events, (time.time() + seconds, next(self._number), what))
 
+    def _repaired(self) -> bool:
+        """Repair all that is broken now; True if nothing is left, and the daemon answers."""
+        if self.daemon.ended is not None:
+            self._start_again()
+        for number in sorted(self._repairs):
+            self._repair(number)
+        return not self._repairs and not self.daemon.silent
+
     def _repair(self, number: int) -> None:
         repair = self._repairs.pop(number, None)
         if repair is not None:
@@ -350,7 +357,7 @@ def _latencies(path: Path, ledger: Ledger) -> list[Latency]:
         words = text.split(" ")
         at_s, op, took = float(words[0]), words[1], words[2]
         if op != PROBE:
-            found.append((at_s, op, None if took == "-" else float(took)))
+            found.append(Latency(at_s, op, float(words[-1]), answered=took != "-"))
         elif took != "-":
             ledger.note([(words[3], PROBE, at_s)])
     return found

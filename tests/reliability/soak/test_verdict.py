@@ -14,6 +14,7 @@ from tests.reliability.soak import verdict
 from tests.reliability.soak.jobs import KINDS, PROBE
 from tests.reliability.soak.ledger import Acknowledged, Ended, Line, witnessed
 from tests.reliability.soak.samples import Sample
+from tests.reliability.soak.verdict import Latency
 
 ACKNOWLEDGED = {"T1": Acknowledged("T1", "quick", 1.0)}
 ENDED = Ended(1, "T1", "COMPLETED", None, {1: "completed"})
@@ -145,9 +146,14 @@ def test_latency_that_drifts() -> None:
 
 
 def test_only_what_a_fault_touches_does_not_count() -> None:
-    asked = [(1.0, "ping", 0.1), (5.0, "ping", 2.0), (8.0, "ping", None), (20.0, "ping", None)]
+    asked = [
+        Latency(1.0, "ping", 0.1),
+        Latency(5.0, "ping", 2.0),
+        Latency(5.9, "ping", 0.2, answered=False),  # the daemon was killed meanwhile
+        Latency(20.0, "ping", 0.3, answered=False),
+    ]
     assert verdict.calm(asked, [(6.0, 9.0)]) == [asked[0], asked[3]]
-    assert verdict.unanswered(asked[3:]) == ["unanswered: ping at 20"]
+    assert verdict.unanswered(asked[3:]) == ["unanswered: ping, asked at 20.0, for 0.3 s"]
     assert verdict.split(asked, 2.0, 5.0) == {"ping": ([0.1], [2.0])}
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from statistics import median, quantiles
+from typing import NamedTuple
 
 from tests.reliability.soak.jobs import ELEMENTS, ENDS
 from tests.reliability.soak.ledger import Acknowledged, Ended, Line
@@ -19,7 +20,7 @@ RSS_GROWTH = 0.10
 RSS_SLACK_KIB = 6 * 1024
 """Resident memory of one daemon is flat if its last third needs at most 10 % and 6 MiB more
 than its second third."""
-SLACK = 3
+SLACK = 5
 """Descriptors and threads that the idle daemon may have more than at its start."""
 STORE_GROWTH = 0.25
 STORE_SLACK_KIB = 1024
@@ -30,8 +31,17 @@ DRIFT_SLACK_S = 0.05
 more only by the factor by which a shell that does nothing needs longer, too."""
 MOST_TOLD = 20
 
-Latency = tuple[float, str, float | None]
-"""When it was asked (seconds since the epoch), what, and the seconds until the answer."""
+
+class Latency(NamedTuple):
+    """One question: when it was asked (seconds since the epoch), what, and the seconds until the
+    answer, or until there was none."""
+
+    at_s: float
+    op: str
+    took_s: float
+    answered: bool = True
+
+
 Window = tuple[float, float]
 
 
@@ -171,26 +181,31 @@ def calm(latencies: Iterable[Latency], windows: Sequence[Window]) -> list[Latenc
     return [
         each
         for each in latencies
-        if not any(each[0] < end and each[0] + (each[2] or 0.0) >= begin for begin, end in windows)
+        if not any(each.at_s < end and each.at_s + each.took_s >= begin for begin, end in windows)
     ]
 
 
 def unanswered(latencies: Iterable[Latency]) -> list[str]:
     """Questions without an answer, outside all windows."""
-    return [f"unanswered: {op} at {at:.0f}" for at, op, took in latencies if took is None]
+    return [
+        f"unanswered: {each.op}, asked at {each.at_s:.1f}, for {each.took_s:.1f} s"
+        for each in latencies
+        if not each.answered
+    ]
 
 
-def split(latencies: Iterable[Latency], first_until: float, last_from: float) -> dict[
-    str, tuple[list[float], list[float]]
-]:  # fmt: skip
+Parts = dict[str, tuple[list[float], list[float]]]
+
+
+def split(latencies: Iterable[Latency], first_until: float, last_from: float) -> Parts:
     """The latencies of the first and the last part, by question."""
-    parts: dict[str, tuple[list[float], list[float]]] = {}
-    for at, op, took in latencies:
-        first, last = parts.setdefault(op, ([], []))
-        if took is not None and at < first_until:
-            first.append(took)
-        if took is not None and at >= last_from:
-            last.append(took)
+    parts: Parts = {}
+    for each in latencies:
+        first, last = parts.setdefault(each.op, ([], []))
+        if each.answered and each.at_s < first_until:
+            first.append(each.took_s)
+        if each.answered and each.at_s >= last_from:
+            last.append(each.took_s)
     return parts
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from radrm.errors import plain
+
 # By a part of the model's name; the first that matches counts. Light jobs: guesses that agree
 # with the fit of `interference.model`. Others: round figures from the published exclusive run.
 _SMACT = (
@@ -44,7 +46,7 @@ def guesses(names: Sequence[str]) -> tuple[str, ...]:
     if not names:
         return ()
     kinds = sorted(set(names))
-    shown_ = ", ".join(kinds[:4]) + (", ..." if len(kinds) > 4 else "")
+    shown_ = ", ".join(map(plain, kinds[:4])) + (", ..." if len(kinds) > 4 else "")
     return (
         f"no profile has the SM activity of {len(names)} jobs ({shown_}); it is guessed from "
         "their model",

@@ -86,7 +86,7 @@ _AIDS = Aids(
 
 def _read(form: str, text: str) -> None:
     trace = read_any(io.StringIO(text, newline=None), "trace.csv", form, _AIDS)
-    assert trace.jobs and all(len(note.splitlines()) == 1 for note in trace.notes)
+    assert trace.jobs and all(map(str.isprintable, trace.notes)), trace.notes
     assert all(job.submit_s >= 0 and job.duration_s > 0 for job in trace.jobs)
     again = read_trace(list(trace_lines(trace.jobs)), "again")
     assert len(again.jobs) == len(trace.jobs)
