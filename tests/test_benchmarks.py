@@ -26,6 +26,7 @@ from benchmarks.checkpoint import __main__ as checkpoint
 from benchmarks.checkpoint import measure as saves
 from benchmarks.deadlines import calls
 from benchmarks.flowcon import steering
+from benchmarks.retention import sweep
 from benchmarks.serving import pages
 from benchmarks.simulation import simulator, waiting
 from benchmarks.specon import runs
@@ -46,6 +47,7 @@ SMALL: dict[str, Callable[[], list[Row]]] = {
     "readings": lambda: readings.measure(rounds=3, devices=2),
     "runs": lambda: runs.measure(rounds=3),
     "calls": lambda: calls.measure(rounds=1),
+    "sweep": lambda: sweep.measure(count=300),
 }
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from radrm.client.follow import ASK_S, pause
-from radrm.client.states import FINAL
+from radrm.client.states import FINAL, WAITING
 from radrm.client.text import label
 
 TYPE_CHECKING = False
@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from radrm.client.text import Document
 
 _FIRST_PAUSE_S = 0.05
+_PATIENCE_S = 5.0
+"""How long a job that was stopped for its new size may wait: its GPUs must be read again."""
 
 
 def wait_resized(
@@ -28,12 +30,14 @@ def wait_resized(
     `before`: its document from before the request. Returns its present one, whose `error` says why
     it has another size.
     """
-    pause_s = _FIRST_PAUSE_S
+    pause_s, waited_s = _FIRST_PAUSE_S, 0.0
     while True:
         (job,) = ask("status", jobs=[str(label(before))])
-        if not _is_open(job, before):
+        waits = job["state"] in WAITING and waited_s < _PATIENCE_S
+        if not waits and not _is_open(job, before):
             return {**job, "error": _error(job, gpus, roles)}
         pause(pause_s)
+        waited_s += pause_s if waits else 0.0
         pause_s = min(ASK_S, 2 * pause_s)
 
 

@@ -192,9 +192,11 @@ def _gpu_type(spec: str, name: str) -> _GpuType:
     if len(known) == 1:
         return known[0]
     if size is None:
-        listed = ", ".join(each.name for each in known or _TYPES)
-        cause = "has several sizes" if known else "has no size and is not known"
-        raise _wrong(spec, f"{_shown(name)} {cause}: {listed}, or NAME-48GB for another")
+        if known:
+            listed = " or ".join(each.name for each in known)
+            raise _wrong(spec, f"{_shown(name)} has several sizes: {listed}")
+        listed = " ".join(dict.fromkeys(each.name.split("-")[0] for each in _TYPES))
+        raise _wrong(spec, f"{_shown(name)} is none of {listed}, and has no size, as NAME-48GB has")
     if int(size[1]) == 0:
         raise _wrong(spec, f"{_shown(name)} has no memory")
     return _GpuType(name, int(size[1]), A100_IDLE_W, A100_PEAK_W, (7, 8))

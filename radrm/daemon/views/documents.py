@@ -252,7 +252,8 @@ def in_short(refusals: Sequence[Refusal] | None) -> str | None:
     first = next(iter(() if general else _that_could(refusals or ())), None)
     if first is None or first.rule != "memory" or None in (first.needed, first.available):
         return None
-    return f"GPU memory: needs {show_mib(first.needed)}, {show_mib(first.available)} free"
+    needed, there = (show_mib(mib).replace(".0", "") for mib in (first.needed, first.available))
+    return f"GPU memory: needs {needed}, {there} free"
 
 
 def _limit_at(job: Job, live: Attempt | None) -> float | None:

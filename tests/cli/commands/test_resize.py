@@ -51,8 +51,12 @@ ASKED = [{"id": 5, "label": "5", "name": "resnet50", "state": "RUNNING", "error"
         ),
         ([elastic(1, "COMPLETED")], "job 5 did not get that size: it has ended (COMPLETED)"),
         (
-            [elastic(1, "STOPPING"), elastic(1, "PENDING", reason="preempted")],
-            "job 5 was stopped and waits in its queue: preempted",
+            [
+                elastic(1, "STOPPING"),
+                elastic(1, "PENDING", reason="its GPU is to be read"),
+                elastic(2, attempts=2),
+            ],
+            None,
         ),
     ],
 )
@@ -62,6 +66,14 @@ def test_it_waits_for_what_comes_of_it(documents: list[Any], error: str | None) 
     found = wait_resized(client.ask, elastic(1), 2, {}, pauses)
     assert found["error"] == error
     assert len(pauses.seconds) == len(documents) - 1
+
+
+def test_a_stopped_job_that_waits_on_is_an_answer() -> None:
+    waiting = elastic(1, "PENDING", reason="preempted")
+    client, pauses = Script(status=[[elastic(1, "STOPPING")], [waiting]]), Pauses()
+    found = wait_resized(client.ask, elastic(1), 2, {}, pauses)
+    assert found["error"] == "job 5 was stopped and waits in its queue: preempted"
+    assert 5 <= sum(pauses.seconds) < 7
 
 
 def test_the_tasks_of_roles_are_compared() -> None:

@@ -40,6 +40,7 @@ def begin(home: DaemonHome, *options: str, saves: str = "1") -> int:
     job = home.submit("--gpus=1-3", "--checkpoint=signal", *options, *words)
     log = home.work / f"radrm-{job}.out"
     wait_until(lambda: log.exists() and "epoch" in log.read_text(), f"job {job} to be at work")
+    wait_until(lambda: all(g["used_mib"] is not None for g in home.ask("gpus")), "readings")
     return job
 
 

@@ -88,7 +88,9 @@ def test_a_due_time_from_its_typing_to_the_end_of_the_job(server: DaemonHome) ->
 def test_a_warning_and_a_late_end(server: DaemonHome) -> None:
     done = server.radrm("submit", "--due=+1s", "--duration=1h", "--name=late", "--", "sleep", "0.5")
     assert "warning: late: it is due in " in done.stderr and "needs about 1h00m" in done.stderr
-    found = re.search(r"Submitted job (\d+) \(late\), ticket \S+, due \S+\n", done.stdout)
+    found = re.search(
+        r"Submitted job (\d+) \(late\), ticket \S+, run time 1h00m, due \S+\n", done.stdout
+    )
     assert found is not None
     ended: dict[str, Any] = server.wait_end(int(found[1]))
     assert ended["late_s"] == pytest.approx(ended["ended_at"] - ended["due_at"])

@@ -128,6 +128,14 @@ def comparison(runs: Mapping[str, Figures]) -> Table:
     return table
 
 
+def _command() -> str:
+    """How the user starts radrm in this shell."""
+    if shutil.which("radrm"):
+        return "radrm"
+    program = os.path.relpath(sys.argv[0])
+    return f"{sys.executable} -m radrm" if program.endswith(".py") else shlex.quote(program)
+
+
 def show_end(sharing: Run, alone: Run, console: Console) -> bool:
     """Show what happened and what to type next. True if the demo succeeded."""
     if not console.is_terminal:
@@ -160,7 +168,7 @@ def show_end(sharing: Run, alone: Run, console: Console) -> bool:
     console.print(
         f"(Time of the simulated clock, {TIME_SCALE:.0f} times as fast as yours; GPUs are models.)"
     )
-    radrm = "radrm" if shutil.which("radrm") else shlex.quote(os.path.relpath(sys.argv[0]))
+    radrm = _command()
     console.print(
         "\nNext, with a daemon of your own (on a GPU server without --gpus):\n"
         f"  {radrm} daemon --gpus {GPUS} --time-scale 60 &\n"
