@@ -92,6 +92,8 @@ def toml_value(text: str) -> Any:
 
 
 def _examined(table: Table, source: str) -> Examined:
+    if v.too_deep(table):
+        raise BadConfig(f"{source}: nested too deeply")
     present, gone = without_removed(table, source)
     renamed, errors, notices = with_present_names(present, source)
     place = v.Place(source, errors)

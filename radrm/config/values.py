@@ -25,6 +25,7 @@ _MOST_COUNT = 1_000_000_000
 MOST_CPUS = 65536
 MOST_MEMORY_MIB = 1 << 30
 _MOST_PLANNERS = 16
+_DEEPEST = 20
 _MOST_SHOWN = 120
 """Characters of a wrong value that an error shows."""
 _LONGEST_KEY = 60
@@ -86,6 +87,21 @@ def nearest(word: str, known: Iterable[str]) -> str:
 # ------------------------------------------------------------------ tables
 
 
+def too_deep(value: Any) -> bool:
+    """Return whether tables and lists in it are nested so deeply that nothing can work on them."""
+    level = [value]
+    for _ in range(_DEEPEST):
+        level = [
+            inner
+            for each in level
+            if isinstance(each, (dict, list))
+            for inner in (each.values() if isinstance(each, dict) else each)
+        ]
+        if not level:
+            return False
+    return True
+
+
 def table(value: Any, place: Place) -> Table:
     if not isinstance(value, dict):
         raise wrong(place, "a table of settings", value)
@@ -133,11 +149,11 @@ def planners(value: Any, place: Place) -> tuple[str, ...]:
     found = tuple(name(each, place) for each in named)
     for each in found:
         if found.count(each) > 1:
-            raise BadConfig(f"{place} names {each!r} twice; name each planner once")
+            raise BadConfig(f"{place} names {shown(each)} twice; name each planner once")
         if set(each) & _JOINS:
             raise BadConfig(
-                f"{place}: {each!r} is no planner's name; + joins planners that run together, and "
-                "commas separate variants of radrm compare and replay"
+                f"{place}: {shown(each)} is no planner's name; + joins planners that run together, "
+                "and commas separate variants of radrm compare and replay"
             )
     return found
 
@@ -243,7 +259,7 @@ def price(value: Any, place: Place) -> float | dict[str, float]:
 def minutes_of(value: Any, place: Place) -> int:
     """Return the minutes since midnight of a time as `06:30`."""
     hours, _, minutes = str(value).partition(":")
-    plain = hours.isdecimal() and minutes.isdecimal() and len(minutes) == 2
+    plain = hours.isdecimal() and minutes.isdecimal() and len(hours) <= 2 == len(minutes)
     if not plain or int(hours) > 23 or int(minutes) > 59:
         raise BadConfig(f'{place}: {shown(value)} is no time of the day, as in "06:00" = 0.31')
     return int(hours) * 60 + int(minutes)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 
 from radrm.core.units import parse_mib, parse_seconds
+from radrm.errors import plain
 from radrm.jobfile.record import Record
 
 TYPE_CHECKING = False
@@ -121,7 +122,8 @@ def span(
             return one(given)
         low, high = (each or one)(first), (each or one)(last)
         if low > high:
-            raise ValueError(f"{shown(given)} has the larger value first; write {last}-{first}")
+            ours = plain(f"{last}-{first}")
+            raise ValueError(f"{shown(given)} has the larger value first; write {ours}")
         return Span(low, high)
 
     return parse

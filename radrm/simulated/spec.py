@@ -271,7 +271,7 @@ def _layout(spec: str, gpu_type: _GpuType, layout: str) -> list[tuple[str, int, 
     if compute_used > compute_slices or memory_used > memory_slices:
         raise _wrong(
             spec,
-            f"{layout!r} needs {compute_used} compute and {memory_used} memory slices "
+            f"{_shown(layout)} needs {compute_used} compute and {memory_used} memory slices "
             f"of the {gpu_type.name}, which has {compute_slices} and {memory_slices}",
         )
     return instances
