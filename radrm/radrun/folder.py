@@ -109,7 +109,10 @@ class Folder:
         before, self._shares = self._shares, (found.st_mtime_ns, found.st_ino)
         if self._shares == before:
             return None
-        fields = json.loads(self._read("shares.json"))
+        try:
+            fields = json.loads(self._read("shares.json"))
+        except RecursionError:
+            raise ValueError("it is nested too deeply") from None
         if not isinstance(fields, dict) or fields.get("version") != VERSION:
             raise ValueError(f"it is not of version {VERSION}")
         tasks = fields.get("tasks")

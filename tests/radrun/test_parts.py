@@ -204,3 +204,9 @@ def test_who_begins_a_resize_first_decides(tmp_path: Path) -> None:
     assert folder.begin(2) and not folder.begin(2)
     assert folder.begun(2) and not folder.begun(3)
     assert Folder(str(tmp_path)).begin(3)
+
+
+def test_shares_that_are_nested_without_end_are_no_shares(tmp_path: Path) -> None:
+    (tmp_path / "shares.json").write_text("[" * 1000)
+    with pytest.raises(ValueError, match="nested too deeply"):
+        Folder(str(tmp_path)).new_shares()

@@ -305,7 +305,7 @@ def listeners(port: int) -> set[int]:
         # The kernel lists listening sockets first, so a bounded read finds them.
         for row in start_of(table, _LISTENERS_BYTES).decode("ascii", "replace").splitlines()[1:]:
             words = row.split()
-            listening = len(words) > 7 and words[3] == "0A" and words[7].isdecimal()
+            listening = len(words) > 7 and words[3] == "0A" and words[7][:11].isdecimal()
             if listening and words[1].rpartition(":")[2].upper() == f"{port:04X}":
-                found.add(int(words[7]))
+                found.add(int(words[7][:11]))
     return found

@@ -48,7 +48,7 @@ UNKNOWN = "unknown"
 _ANSWER_S = 2.0
 _START_S = 15.0
 _PAUSE_S = 0.02
-_PID_LINE = re.compile(r"^\s*([0-9]{1,10})\s*$", re.MULTILINE)
+_PID_LINE = re.compile(r"^[ \t]*([0-9]{1,10})[ \t\r]*$", re.MULTILINE)
 _STATUS = re.compile(rf"\b({ACTIVE}|{INITIALIZING}|{FAULT})\b")
 
 

@@ -213,3 +213,11 @@ def test_the_feed_follows_the_page(served: Exporter) -> None:
     served.status = 200
     wait_until(lambda: feed.error(A) is None)
     feed.close()
+
+
+def test_a_table_of_sockets_that_no_kernel_writes_ends_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    row = f"\n0: 0:24B8 0 0A 0 0 0 1{'9' * 5000}".encode()
+    monkeypatch.setattr(module, "start_of", lambda path, most: row)
+    assert len(listeners(0x24B8)) == 1

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from radrm.host.mps import control
 from radrm.host.mps.clients import end_clients
 from radrm.host.mps.control import UNKNOWN, Control, Missing, NoAnswer
 from radrm.host.processes.identity import alive
@@ -112,3 +113,8 @@ def test_a_kill_goes_on_when_the_control_daemon_does_not_answer(place: Place, mo
     done: list[bool] = []
     end_clients([control], (7, 1), lambda pid: (7, 1), lambda: done.append(True))
     wait_until(lambda: done, "the kill")
+
+
+def test_an_answer_of_empty_lines_is_read_once_over() -> None:
+    """It took 20 s of the keeper's time: each line was read anew from each one before it."""
+    assert control._pids("\n" * 65_536 + " 4711 \r\n12x\n") == [4711]

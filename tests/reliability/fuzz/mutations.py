@@ -122,7 +122,8 @@ class Mutator:
     def _repeat(self, text: str) -> str:
         first, last = self._span(text)
         times = self.random.choice((2, 2, 3, 10, 100, 1000))
-        return text[:first] + text[first:last] * min(times, USUAL_CHARACTERS) + text[last:]
+        most = USUAL_CHARACTERS // max(1, last - first) + 1
+        return text[:first] + text[first:last] * min(times, most) + text[last:]
 
     def _swap(self, text: str) -> str:
         (a, b), (c, d) = sorted((self._token(text), self._token(text)))
