@@ -10,6 +10,7 @@ the daemon's memory may not have grown by more than `MOST_GROWN_MIB`.
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import os
 import pwd
@@ -287,9 +288,12 @@ def _reports(attack: Attack, count: int) -> None:
 def _sent(sender: socket.socket, data: bytes, run: Path) -> bool:
     """Send a datagram to a job; False if none takes it now. A job may have been launched anew."""
     for path in random.sample(paths := _sockets(run), len(paths)):
-        with contextlib.suppress(OSError):
+        try:
             sender.sendto(data, str(path))
             return True
+        except OSError as error:
+            if error.errno == errno.EMSGSIZE:  # the kernel lets nobody send so much at once
+                return True
     return False
 
 
