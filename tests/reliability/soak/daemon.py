@@ -157,8 +157,10 @@ class Daemon:
         with contextlib.suppress(DeviceError, Unreachable), self.driver() as driver:
             driver.ask("quit")
 
-    def runners(self) -> list[int]:
-        return [each.pid for each in descendants(os.getppid()) if each.is_runner]
+    def runners(self) -> list[Process]:
+        """The runners. What a runner forks has its words until it executes: that is the job."""
+        found = {each.pid: each for each in descendants(os.getppid()) if each.is_runner}
+        return [each for each in found.values() if each.parent not in found]
 
     def said(self) -> str:
         return self.log.read_text(errors="replace")

@@ -43,6 +43,9 @@ class World(Protocol):
         """Note that the daemon is not to be measured for so long from now on; less than 0: until
         now."""
 
+    def note_kill(self, victim: str) -> None:
+        """Note which process was killed now."""
+
     def complain(self, finding: str) -> None:
         """Note something wrong with the daemon."""
 
@@ -77,16 +80,17 @@ def restart_daemon(world: World) -> bool:
 
 def _replace(world: World, number: int) -> None:
     """End the daemon and start another, which may be killed before it answers."""
-    served = not world.daemon.silent
+    served, began = not world.daemon.silent, time.monotonic()
+    world.note_kill(f"{world.daemon.pid} the daemon, signal {number}")
     world.daemon.end(number)
     if served and number == signal.SIGTERM and world.daemon.ended:
         world.complain(f"the daemon ended with status {world.daemon.ended} after TERM")
-    begin(world)
+    begin(world, began)
 
 
-def begin(world: World) -> None:
-    """Start a daemon. Until it answers nobody is served."""
-    daemon, began = world.daemon, time.monotonic()
+def begin(world: World, began: float) -> None:
+    """Start a daemon. From `began` (monotonic time) until it answers nobody is served."""
+    daemon = world.daemon
     daemon.begin()
     life = daemon.lives
 
@@ -111,8 +115,10 @@ def kill_runner(world: World) -> bool:
     runners = world.daemon.runners()
     if not runners:
         return False
+    victim = world.chance.choice(runners)
     with contextlib.suppress(ProcessLookupError):
-        os.kill(world.chance.choice(runners), signal.SIGKILL)
+        os.kill(victim.pid, signal.SIGKILL)
+    world.note_kill(str(victim))
     return True
 
 

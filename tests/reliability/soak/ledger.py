@@ -53,7 +53,8 @@ class Ledger:
     acknowledged: dict[str, Acknowledged] = field(default_factory=dict)
     ended: dict[int, Ended] = field(default_factory=dict)
     cancelled: set[int] = field(default_factory=set)
-    """Jobs that somebody was about to cancel: they may have ended otherwise."""
+    """Jobs that somebody was about to cancel, or one element of an array for all of them: they may
+    have ended otherwise."""
 
     def note(self, kind_of_ticket: Iterable[tuple[str, str, float]]) -> None:
         for ticket, kind, at_s in kind_of_ticket:

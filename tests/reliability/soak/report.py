@@ -108,6 +108,7 @@ def report(
                 "samples": [asdict(sample) for sample in seen.samples],
                 "latencies": latencies,
                 "windows": seen.windows,
+                "kills": seen.kills,
             },
             indent=1,
         )

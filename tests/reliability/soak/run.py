@@ -65,6 +65,8 @@ class Seen:
     commands: Counter[str] = field(default_factory=Counter)
     refused: int = 0
     """Batches of submissions that ended with a refusal: the disk was full."""
+    kills: list[tuple[float, str]] = field(default_factory=list)
+    """When (seconds since the epoch), and which process."""
     windows: list[Window] = field(default_factory=list)
     latencies: list[Latency] = field(default_factory=list)
     lines: list[Line] = field(default_factory=list)
@@ -115,6 +117,9 @@ class Soak:
         now = time.time()
         self.seen.windows.append((now + min(0.0, seconds), now + max(0.0, seconds) + SETTLE_S))
 
+    def note_kill(self, victim: str) -> None:
+        self.seen.kills.append((time.time(), victim))
+
     def complain(self, finding: str) -> None:
         self.seen.wrong.append(finding)
 
@@ -161,7 +166,7 @@ class Soak:
             self.seen.commands["start on a full disk, refused"] += 1
         else:
             self.seen.wrong.append(f"the daemon ended by itself with status {self.daemon.ended}")
-        begin(self)
+        begin(self, time.monotonic() - _AGAIN_S)
 
     def _first_s(self, fault: Fault) -> float:
         """When a fault comes first: also in a short soak, and within its part of it."""

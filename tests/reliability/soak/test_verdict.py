@@ -60,6 +60,13 @@ def test_a_cancelled_job_may_be_cancelled() -> None:
     assert verdict.lost(ACKNOWLEDGED, [cancelled], LINES, {1}) == []
 
 
+def test_one_command_cancels_all_elements_of_an_array() -> None:
+    array = {"T1": Acknowledged("T1", "array", 1.0)}
+    five = [replace(ENDED, id=i, state="CANCELLED") for i in range(1, 6)]
+    assert verdict.lost(array, five, [], {1}) == []
+    assert len(verdict.lost(array, five, [], {9})) == 5
+
+
 def test_an_element_of_an_array_is_missed() -> None:
     array = {"T1": Acknowledged("T1", "array", 1.0)}
     four = [replace(ENDED, id=i) for i in range(1, 5)]

@@ -55,6 +55,7 @@ def lost(
     of_ticket: dict[str, list[Ended]] = defaultdict(list)
     for job in ended:
         of_ticket[job.ticket].append(job)
+    given_up = {job.ticket for jobs in of_ticket.values() for job in jobs if job.id in cancelled}
     said_ended = {line.job for line in lines if line.word == "ended"}
     found = []
     for ticket, ack in acknowledged.items():
@@ -65,7 +66,7 @@ def lost(
                 f"{ELEMENTS[ack.kind]} jobs have ended"
             )
         for job in jobs:
-            allowed = ENDS[ack.kind] | ({"CANCELLED"} if job.id in cancelled else set())
+            allowed = ENDS[ack.kind] | ({"CANCELLED"} if ticket in given_up else set())
             if job.state not in allowed:
                 found.append(
                     f"lost: job {job.id} ({ack.kind}) is {job.state}, not {' or '.join(allowed)}: "
