@@ -159,11 +159,13 @@ def test_a_torn_checkpoint_is_left_out(farm: Farm, torn: str) -> None:
 
 
 def test_three_failures_of_one_round_end_the_job(farm: Farm) -> None:
-    for _ in range(3):
+    for failed in range(3):
         assert not farm.heard.of("broken")
         farm.begin(mains(2), LOCKSTEP, asking(dies_at=3, who="1"))
         farm.wait()
-        wait_until(lambda: len(farm.heard.of("lost")) % 2 == 0)
+        both = 2 * (failed + 1)
+        wait_until(lambda both=both: len(farm.heard.of("lost")) == both)
+    wait_until(lambda: farm.heard.of("broken"))
     [(reason,)] = farm.heard.of("broken")
     assert reason.startswith("round 2 of train (samples 64..95 of epoch 0) failed 3 times")
 

@@ -146,6 +146,7 @@ class Soak:
         self._after(self._minute_s, lambda: self._look(end_s))
         while self._events and self._events[0][0] < end_s:
             self._turn()
+        _patiently(self._repaired, 60.0)  # a frozen daemon would keep the prober waiting
         os.waitpid(prober, 0)
         self._finish(first, before)
         return seen
@@ -271,7 +272,6 @@ class Soak:
     def _finish(self, first: Sample, before: dict[str, int]) -> None:
         """Let all jobs end, and count what is left."""
         seen, database = self.seen, Path(self._ground.paths.database)
-        _patiently(self._repaired, 60.0)
         for uid in self._ground.users:
             seen.latencies += _latencies(self._ground.home_of(uid) / "probes", seen.ledger)
         left = _patiently(lambda: not unfinished(database), END_S)
