@@ -156,6 +156,7 @@ class State:
             log_lines=self.isolation.take_log_lines(),
             volatile=tuple(step.volatile.values()),
             energy=tuple(step.energy),
+            warned=tuple(step.warned),
         )
 
     def _forget(self, job: Job) -> None:
