@@ -80,3 +80,17 @@ class Step:
     """Jobs that ended in this step and whose followers are not settled yet."""
     planner: str | None = None
     """The planner whose proposal is carried out now."""
+
+    def decision(self, wake_at: float | None, log_lines: tuple[str, ...]) -> Decision:
+        """Return the step's result."""
+        return Decision(
+            actions=tuple(self.actions),
+            changed=tuple(self.changed.values()),
+            dropped=tuple(self.dropped),
+            wake_at=wake_at,
+            rejections=tuple(self.rejections),
+            log_lines=log_lines,
+            volatile=tuple(self.volatile.values()),
+            energy=tuple(self.energy),
+            warned=tuple(self.warned),
+        )

@@ -138,7 +138,9 @@ CREATE TABLE IF NOT EXISTS notices (
 );
 CREATE INDEX IF NOT EXISTS notices_of_job ON notices (job_id, kind);
 CREATE INDEX IF NOT EXISTS notices_waiting ON notices (id, uid) WHERE state = 'waiting';
-CREATE TABLE IF NOT EXISTS reservations_booked (id INTEGER PRIMARY KEY, document TEXT NOT NULL);
+CREATE TABLE IF NOT EXISTS user_reservations (
+    id INTEGER PRIMARY KEY AUTOINCREMENT, record TEXT NOT NULL
+);
 """
 BYTES = "(length(envelope) + coalesce(length(job_file), 0))"
 _COUNT_BYTES = f"""
