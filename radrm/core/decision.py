@@ -28,6 +28,19 @@ Record: TypeAlias = Job | Attempt | Reservation | DeviceStatus | RuleState
 
 
 @dataclass(frozen=True, slots=True)
+class Warned:
+    """What the user of a job is told at once: `text` is one sentence.
+
+    `kind`: an event of `--notify`, `idle`, `silent` or `held`. About an array, `job_id` is that of
+    any element. The host saves it with the decision.
+    """
+
+    job_id: int
+    kind: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
 class Decision:
     """Save `changed` and `dropped`, then do `actions` in order.
 
@@ -47,6 +60,7 @@ class Decision:
     """Lines for the log about failed rules."""
     volatile: tuple[Record, ...] = ()
     energy: tuple[DeviceEnergy, ...] = ()
+    warned: tuple[Warned, ...] = ()
 
 
 @dataclass(slots=True)
@@ -60,8 +74,23 @@ class Step:
     """Records that changed in volatile figures only. None of them is in `changed`."""
     dropped: dict[ReservationKey, None] = field(default_factory=dict)
     energy: list[DeviceEnergy] = field(default_factory=list)
+    warned: list[Warned] = field(default_factory=list)
     rejections: list[tuple[Proposal, Refusal]] = field(default_factory=list)
     ended: list[Job] = field(default_factory=list)
     """Jobs that ended in this step and whose followers are not settled yet."""
     planner: str | None = None
     """The planner whose proposal is carried out now."""
+
+    def decision(self, wake_at: float | None, log_lines: tuple[str, ...]) -> Decision:
+        """Return the step's result."""
+        return Decision(
+            actions=tuple(self.actions),
+            changed=tuple(self.changed.values()),
+            dropped=tuple(self.dropped),
+            wake_at=wake_at,
+            rejections=tuple(self.rejections),
+            log_lines=log_lines,
+            volatile=tuple(self.volatile.values()),
+            energy=tuple(self.energy),
+            warned=tuple(self.warned),
+        )

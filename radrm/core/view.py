@@ -53,7 +53,7 @@ class View:
         self._state = state
         self.searches = Offers(state)
         """For planners that call policies: what they have offered, and which searches failed."""
-        self.answers = Answers()
+        self.answers = Answers(state.jobs)
         """For planners that call policies."""
         self.memo: dict[str, Any] = {}
         """For planners, by name: what they can make again from the view at any time. It is dropped

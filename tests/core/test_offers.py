@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -240,3 +241,24 @@ def test_a_turn_ends_when_another_user_comes() -> None:
     refusal = offers_to(world, waiting)[0].refusal
     assert refusal is not None
     assert refusal.rule == "turn"
+
+
+def test_what_is_kept_of_jobs_that_ended_is_dropped() -> None:
+    world = World(gpus(2), settings=SETTINGS)
+    before = _offers_in_memory()
+    for _ in range(300):
+        job = world.submit(30 * GIB, smact=0.9)
+        waiting = world.submit(30 * GIB, smact=0.9), world.submit(30 * GIB, smact=0.9)
+        world.pass_time(1)
+        for each in (job, *waiting):
+            world.cancel(each)
+        for each in (job, *waiting):
+            if world.live(each) is not None:
+                world.end(each)
+    assert not [job for job in world.scheduler.state.jobs.values() if not job.state.final]
+    assert _offers_in_memory() - before < 300
+
+
+def _offers_in_memory() -> int:
+    gc.collect()
+    return sum(type(each) is Offer for each in gc.get_objects())

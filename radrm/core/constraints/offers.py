@@ -33,9 +33,9 @@ What a restart sees: nothing is stored.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from radrm.core.constraints.modes import mode_on
 from radrm.core.constraints.overlap import free_for, idle_for
@@ -99,16 +99,23 @@ OffersOfRole: TypeAlias = tuple[Role, Sequence[Offer]]
 Refusals: TypeAlias = tuple[Refusal, ...]
 
 
+_MOST = 4096
+"""Kept answers, and kept failures."""
+_FEW = 64
+"""So many are kept before a look for those of jobs that have started or ended."""
+
+
 class Answers:
     """What a policy has answered about the offers of one job, while the offers are the same.
 
-    A rule is pure, so the same question has the same answer. `MOST` bounds the memory.
+    A rule is pure, so the same question has the same answer. `jobs` has the present records: an
+    answer about another record of a job never counts again, and is dropped in time.
     """
 
-    MOST = 4096
-
-    def __init__(self) -> None:
+    def __init__(self, jobs: Mapping[int, Job]) -> None:
+        self._jobs = jobs
         self._kept: dict[tuple[int, str], tuple[object, Offer, Job, object, Refusal | None]] = {}
+        self._many = _FEW
 
     def find(
         self, policy: object, job: Job, need: object, offer: Offer
@@ -130,8 +137,10 @@ class Answers:
         self, policy: object, job: Job, need: object, offer: Offer, answer: Refusal | None
     ) -> None:
         """Keep an answer."""
-        if len(self._kept) >= self.MOST:
-            self._kept.clear()
+        if len(self._kept) >= self._many:
+            kept, jobs = self._kept, self._jobs
+            self._kept = {key: each for key, each in kept.items() if jobs.get(key[0]) is each[2]}
+            self._many = _room(self._kept)
         self._kept[job.id, offer.device.uuid] = policy, offer, job, need, answer
 
 
@@ -181,6 +190,7 @@ class Offers:
         self._state = state
         self._kept: dict[str, _OfDevice] = {}
         self._failed: dict[int, Failure] = {}
+        self._many = _FEW
 
     def all(self, job: Job, role: Role) -> tuple[Offer, ...]:
         """Return an offer of every device, by node and index."""
@@ -287,8 +297,10 @@ class Offers:
         self, policy: object, job: Job, why: Refusals, offers: Sequence[Offer]
     ) -> Failure:
         """Keep a search that found too few devices. `renew` follows for each device."""
-        if len(self._failed) >= Answers.MOST:
-            self._failed.clear()
+        if len(self._failed) >= self._many:
+            failed, jobs = self._failed, self._state.jobs
+            self._failed = {i: each for i, each in failed.items() if jobs.get(i) is each.job}
+            self._many = _room(self._failed)
         devices = [(self._state.ledgers[each.device.uuid], _NEVER, each, False) for each in offers]
         found = Failure(policy, job, self._state.listed, devices, list(why))
         self._failed[job.id] = found
@@ -336,6 +348,13 @@ class Offers:
             if jobs.get(job_id) is not holder.job or attempts.get(job_id) is not holder.attempt:
                 return False
         return True
+
+
+def _room(kept: dict[Any, Any]) -> int:
+    """Return how many may be kept until the next look, and forget all if these are too many."""
+    if len(kept) >= _MOST:
+        kept.clear()
+    return min(_MOST, _FEW + 2 * len(kept))
 
 
 def _renewed(offer: Offer, kept: _OfDevice) -> Offer:

@@ -144,19 +144,9 @@ class State:
         for job_id in [r.id for r in self.step.changed.values() if isinstance(r, Job)]:
             if job_id in self.jobs and self.jobs[job_id].state.final:
                 self._forget(self.jobs.pop(job_id))
-        step = self.step
         for boot_s in self.isolation.take_retry_times():
             self.wake(Timer(boot_s, RULES_AGAIN))
-        return Decision(
-            actions=tuple(step.actions),
-            changed=tuple(step.changed.values()),
-            dropped=tuple(step.dropped),
-            wake_at=self.timers.next_s,
-            rejections=tuple(step.rejections),
-            log_lines=self.isolation.take_log_lines(),
-            volatile=tuple(step.volatile.values()),
-            energy=tuple(step.energy),
-        )
+        return self.step.decision(self.timers.next_s, self.isolation.take_log_lines())
 
     def _forget(self, job: Job) -> None:
         """Remove an ended job from the indices."""

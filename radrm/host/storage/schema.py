@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import sqlite3
 
-SCHEMA_VERSION = 9
+SCHEMA_VERSION = 10
 
 _SUBMISSIONS = """
 CREATE TABLE submissions (
@@ -122,6 +122,26 @@ CREATE INDEX IF NOT EXISTS learned_named ON learned (name, serial);
 CREATE TABLE IF NOT EXISTS stored (uid INTEGER PRIMARY KEY, bytes INTEGER NOT NULL);
 CREATE TABLE IF NOT EXISTS marks (name TEXT PRIMARY KEY, record TEXT NOT NULL);
 """
+# Notices (`host/notices/rows.py`): about a job, or an array by its id. And what users and the site
+# have reserved for times to come.
+_NOTICES = """
+CREATE TABLE IF NOT EXISTS notices (
+    id INTEGER PRIMARY KEY AUTOINCREMENT,
+    job_id INTEGER NOT NULL,
+    uid INTEGER NOT NULL,
+    kind TEXT NOT NULL,
+    target TEXT NOT NULL,
+    state TEXT NOT NULL,
+    tries INTEGER NOT NULL,
+    error TEXT,
+    document TEXT NOT NULL
+);
+CREATE INDEX IF NOT EXISTS notices_of_job ON notices (job_id, kind);
+CREATE INDEX IF NOT EXISTS notices_waiting ON notices (id, uid) WHERE state = 'waiting';
+CREATE TABLE IF NOT EXISTS user_reservations (
+    id INTEGER PRIMARY KEY AUTOINCREMENT, record TEXT NOT NULL
+);
+"""
 BYTES = "(length(envelope) + coalesce(length(job_file), 0))"
 _COUNT_BYTES = f"""
 INSERT OR IGNORE INTO stored SELECT uid, sum({BYTES}) FROM submissions GROUP BY uid;
@@ -136,7 +156,8 @@ DROP TABLE old_jobs;
 # Version 1 knew no arrays: its envelope stood in the job's own row. Version 2 had no states,
 # version 3 kept no runs, version 4 kept what was edited with every job, version 5 kept no parsed
 # job files: those are read from their envelopes. Version 6 had one reservation of an owner
-# on a device, version 7 had no energy book, version 8 (release 0.1.0) removed nothing.
+# on a device, version 7 had no energy book, version 8 (release 0.1.0) removed nothing, version 9
+# had no notices and no reservations of users.
 _MIGRATIONS = {
     1: f"""
 ALTER TABLE jobs RENAME TO old_jobs;
@@ -172,6 +193,7 @@ INSERT INTO jobs SELECT id, ticket, array_id, array_index, name, json_extract(re
     7: _ENERGY,
     8: "",
 }
+_BEFORE_NOTICES = 9
 
 
 class UnknownVersion(Exception):
@@ -185,12 +207,14 @@ def bring_up_to_date(db: sqlite3.Connection) -> None:
     """
     (version,) = db.execute("PRAGMA user_version").fetchone()
     if version == 0:
-        _run(db, _SCHEMA + _INDEXES + _RUNS + _EDITS + _ENERGY + _RETENTION)
+        _run(db, _SCHEMA + _INDEXES + _RUNS + _EDITS + _ENERGY + _RETENTION + _NOTICES)
+    elif version == _BEFORE_NOTICES:
+        _run(db, _NOTICES)
     elif version in _MIGRATIONS:
         db.execute("PRAGMA foreign_keys = OFF")
         db.execute("PRAGMA legacy_alter_table = ON")
         db.create_function("digest", 1, digest_of, deterministic=True)
-        _run(db, _MIGRATIONS[version] + _RETENTION + _COUNT_BYTES)
+        _run(db, _MIGRATIONS[version] + _RETENTION + _COUNT_BYTES + _NOTICES)
         db.execute("PRAGMA legacy_alter_table = OFF")
         db.execute("PRAGMA foreign_keys = ON")
     elif version != SCHEMA_VERSION:

@@ -201,8 +201,10 @@ def _envelopes(attack: Attack, count: int) -> None:
 
 
 def _put(attack: Attack, document: dict[str, Any]) -> None:
+    """Submit a job. It has no logs: the user may write in no folder of the daemon's."""
     ticket = new_ticket()
-    data = json.dumps({**document, "ticket": ticket}).encode()
+    options = {**document["options"], "output": "/dev/null", "error": "/dev/null"}
+    data = json.dumps({**document, "options": options, "ticket": ticket}).encode()
     _put_bytes(attack, f"{ticket}.job", data, 0o600)
 
 
@@ -286,7 +288,7 @@ def _reports(attack: Attack, count: int) -> None:
 
 
 def _sent(sender: socket.socket, data: bytes, run: Path) -> bool:
-    """Send a datagram to a job; False if none takes it now. A job may have been launched anew."""
+    """Send a datagram to a job; False if none takes it now."""
     for path in random.sample(paths := _sockets(run), len(paths)):
         try:
             sender.sendto(data, str(path))

@@ -22,12 +22,13 @@ from tests.waiting import wait_until
 
 _END_S = 60.0
 GPUS = "sim:2xA100-40GB"
+KEPT = 100
+"""Ended jobs of each user that the store keeps: few, so that it is soon as large as it gets."""
 SETTINGS = (
     "core.gpuless_at_once=16",
-    "retention.finished_jobs=300",
+    f"retention.finished_jobs={KEPT}",
     "retention.refused_mib=16",
 )
-"""The least that is kept, so that the store is flat within the hour."""
 
 
 @dataclass(frozen=True, slots=True)

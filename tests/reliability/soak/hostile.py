@@ -138,7 +138,8 @@ def others_jobs(ground: Ground, uid: int, chance: random.Random, until_s: float)
     with contextlib.suppress(OSError, ValueError), _connect(ground) as client:
         lines = client.makefile("rb")
         client.sendall(b'{"op": "page", "limit": 100}\n')
-        rows = json.loads(lines.readline())["result"]["jobs"]
+        answer = json.loads(lines.readline())
+        rows = answer["result"]["jobs"] if answer["ok"] else []  # refused: his floods go on
         jobs = [str(row["id"]) for row in rows if row["user"] != user_name(uid)]
         while jobs and time.time() < until_s:
             op = chance.choice(("cancel", "hold", "edit", "requeue", "migrate", "checkpoint"))

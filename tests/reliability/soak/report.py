@@ -11,6 +11,8 @@ from pathlib import Path
 from statistics import median
 
 from tests.reliability.soak import verdict
+from tests.reliability.soak.daemon import KEPT
+from tests.reliability.soak.ground import USERS
 from tests.reliability.soak.jobs import PROBE
 from tests.reliability.soak.run import Seen
 from tests.reliability.soak.verdict import Latency
@@ -19,6 +21,8 @@ FIRST_PART = 1 / 6
 """The first and the last ten minutes of an hour are compared."""
 SHORTEST_PART_S = 90.0
 """Shorter parts hold too few answers to judge a drift by."""
+_FILLED = 2 * KEPT * len(USERS)
+"""With so many ended jobs, each user has more than are kept: users are drawn by chance."""
 
 
 def findings_of(seen: Seen, groups: list[str], latencies: list[Latency]) -> list[str]:
@@ -33,7 +37,7 @@ def findings_of(seen: Seen, groups: list[str], latencies: list[Latency]) -> list
         *verdict.lost(seen.ledger.acknowledged, ended, seen.lines, seen.ledger.cancelled),
         *verdict.doubled(ended, seen.lines),
         *verdict.orphaned(seen.processes, groups, seen.files, seen.reserved, seen.memory),
-        *verdict.growth(seen.samples, seen.idle),
+        *verdict.growth(seen.samples, seen.idle, filled=_FILLED),
         *([] if seen.alone else verdict.unanswered(latencies)),
         *(verdict.drift(parts) if long_s >= SHORTEST_PART_S else []),
     ]

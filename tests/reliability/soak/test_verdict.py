@@ -141,6 +141,10 @@ def test_a_store_that_grows_is_found_and_one_that_retention_bounds_is_not() -> N
     (finding,) = verdict.growth(stores(*range(1000, 19_000, 2000)), None)
     assert "the store has" in finding
     assert verdict.growth(stores(200, 2000, 4000, 6000, 3000, 6000, 4000, 6500, 5000), None) == []
+    samples = [*stores(*range(1000, 37_000, 2000)), *stores(*[37_000] * 9)]
+    samples = [replace(each, ended=at) for at, each in enumerate(samples)]
+    assert len(verdict.growth(samples, None)) == 1
+    assert verdict.growth(samples, None, filled=18) == []
 
 
 def test_latency_that_drifts() -> None:

@@ -24,7 +24,8 @@ SLACK = 5
 """Descriptors and threads that the idle daemon may have more than at its start."""
 STORE_GROWTH = 0.25
 STORE_SLACK_KIB = 1024
-"""The store is flat if its last third needs at most 25 % and 1 MiB more than its second third."""
+"""The store is flat if, once it keeps as many jobs as it may, the last third of its samples needs
+at most 25 % and 1 MiB more than the second third."""
 DRIFT = 2.0
 DRIFT_SLACK_S = 0.05
 """A median latency has not drifted while the last part's is below twice the first one's + 50 ms;
@@ -129,8 +130,13 @@ def orphaned(
     return found
 
 
-def growth(samples: Sequence[Sample], idle: tuple[Sample, Sample] | None) -> list[str]:
-    """What the daemon gathers: `idle` are its samples before the first job and after the last."""
+def growth(
+    samples: Sequence[Sample], idle: tuple[Sample, Sample] | None, filled: int = 0
+) -> list[str]:
+    """What the daemon gathers: `idle` are its samples before the first job and after the last.
+
+    Until `filled` jobs have ended, the store may grow: it does not keep all that it may yet.
+    """
     found = []
     for life in sorted({sample.life for sample in samples}):
         rss = [sample.rss_kib for sample in samples if sample.life == life]
@@ -140,7 +146,7 @@ def growth(samples: Sequence[Sample], idle: tuple[Sample, Sample] | None) -> lis
         before, after = median(rss[third : 2 * third]), median(rss[-third:])
         if after > before * (1 + RSS_GROWTH) + RSS_SLACK_KIB:
             found.append(f"growth: daemon {life} holds {after:.0f} KiB after {before:.0f} KiB")
-    store = [sample.store_kib for sample in samples]
+    store = [sample.store_kib for sample in samples if sample.ended >= filled]
     third = len(store) // 3
     if third >= 3:
         before, after = median(store[third : 2 * third]), median(store[-third:])

@@ -60,9 +60,10 @@ def goes_on(kept: Kept) -> None:
     assert set(scheduler.state.jobs) == {job.id for job in kept.jobs}
 
 
-def test_a_store_of_the_last_release_is_made_one_of_this(path: str) -> None:
-    """With the same tables as a new one, and the bytes of each user counted."""
-    load("0.1.0", Path(path), Path("/home/ann"))
+@pytest.mark.parametrize("release", RELEASES)
+def test_a_store_of_each_release_is_made_one_of_this(path: str, release: str) -> None:
+    """With the same tables as a new one, and the bytes of each user counted once."""
+    load(release, Path(path), Path("/home/ann"))
     store = Store(path)
     new = Store(f"{path}.new")
     schema = "SELECT name, sql FROM sqlite_master WHERE sql IS NOT NULL ORDER BY name"
