@@ -54,7 +54,8 @@ def why(job: Document, short: bool = False, now: float | None = None) -> str:
     """Why a job waits, or how it ended. `short`: for a column. `now`: as for `advance`."""
     reason = (short and job.get("reason_short")) or job["reason"] or ""
     if job.get("begin_at") is not None and not job.get("held"):
-        reason = f"begins at {clock(job['begin_at'], time.time() if now is None else now)}"
+        then = clock(job["begin_at"], time.time() if now is None else now)
+        reason = f"begins {'at ' if then[:1].isdigit() and '-' not in then else ''}{then}"
     if job["oom_count"] and job["state"] != "FAILED":
         times = "once" if job["oom_count"] == 1 else f"{job['oom_count']} times"
         recovered = f"recovered from out-of-memory {times}"
