@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 SUBMIT_FLAGS = {
     "dry-run": "check and show what would be submitted, and submit nothing",
-    "wait": "wait for the jobs and exit with their exit code",
+    "wait": "wait, exit with the jobs' code; show the output of a single one",
     "parsable": "print only the tickets, one per line",
     "json": "print one JSON document",
     "help": "show this help",

@@ -92,6 +92,11 @@ def release(loop: Loop, request: Request) -> Work[list[JobResult]]:
         array = job.array.array_id if job.array is not None and job.state.waiting else None
         if array is not None and array not in gone_on and _is_stopped(loop, job):
             gone_on.add(array)
+        if job.awaits_begin and not (job.held or array in gone_on):
+            raise Refused(
+                f"job {job.label} is not held, it waits for its --begin; to start it now: radrm "
+                f"edit {job.label} --begin=none"
+            )
         if job.state.final or not (job.held or job.pause or array in gone_on):
             raise Refused(f"job {job.label} is {job.state.value} and not held")
         _check_priority(loop, request, job)
