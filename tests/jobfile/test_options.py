@@ -62,6 +62,7 @@ AVAILABLE = [
     "device-ids",
     "due",
     "begin",
+    "expect-idle",
     "retry-on",
     "weight",
 ]

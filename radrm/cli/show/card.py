@@ -13,7 +13,7 @@ from radrm.cli.show.amounts import (
     when,
 )
 from radrm.cli.show.columns import Column, Field, Rows
-from radrm.cli.show.jobs import advance, age_s, state_text, where, why
+from radrm.cli.show.jobs import advance, age_s, state_text, warned, where, why
 from radrm.cli.show.sizes import requested_size, size_text, tasks_table
 from radrm.cli.show.styled import Styled
 from radrm.client.states import FINAL, LIVE, WAITING
@@ -113,7 +113,9 @@ def _who(job: Document, now: float, error: str = "") -> Iterator[_Line]:
     if job.get("held"):
         state.append(", held", "yellow")
     yield "state", state
-    reason = why(job, now=now)
+    for each in job.get("warnings") or ():
+        yield "warning", Styled(warned(each, now), "yellow")
+    reason = "" if job.get("warnings") else why(job, now=now)
     if reason or error:
         yield "why", ": ".join(filter(None, (reason, error)))
     if job["position"] is not None:
@@ -369,6 +371,9 @@ _ENDS = {"ok": "complete", "failed": "fail", "any": "end"}
 _ENDS_WAIT = {"begin_at": "--begin=none", "after": "--after=none"}
 
 
+_SPARES = {"idle": "--expect-idle", "silent": "--silent-limit=none"}
+
+
 def next_steps(job: Document) -> list[str]:
     """The commands that users most often type next about a job in this state."""
     name, state = plain(label(job)), job["state"]
@@ -384,7 +389,9 @@ def next_steps(job: Document) -> list[str]:
         edit = [f"radrm edit {name} {change}"] if change else []
         return [f"radrm explain {name}", *edit, f"radrm cancel {name}"]
     if state not in FINAL:
-        return [f"radrm logs {name} -f", f"radrm explain {name}"]
+        spares = [_SPARES[w["kind"]] for w in job.get("warnings") or () if w["kind"] in _SPARES]
+        edits = [f"radrm edit {name} {' '.join(spares)}"] if spares else []
+        return [f"radrm logs {name} -f", *edits, f"radrm explain {name}"]
     if state == "COMPLETED":
         return [f"radrm logs {name}"]
     if not job["attempts"]:
