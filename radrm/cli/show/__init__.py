@@ -8,7 +8,7 @@ The files, in the order in which they may import one another:
     jobs         rows of jobs, and the words that describe a job
     devices      rows of GPUs
     shares       rows of users with their recent GPU time, and of limits
-    energy       the energy report
+    past         reports and the history (a folder)
     card         one job with all its facts
     explanation  why a job waits, device by device
     log          a job's log on standard output or error

@@ -111,7 +111,7 @@ class EndedJobs:
         at_s, job_id = begin_s, -1
         while rows := self._db.execute(_NEXT, (uid, at_s, end_s, job_id)).fetchall():
             at_s, job_id = rows[-1][0], rows[-1][1]
-            yield [self._read(_JOB, text, "job") for _, _, text in rows]
+            yield [self._read(_JOB, text, "a job") for _, _, text in rows]
 
     def attempts(self, job_ids: Sequence[int]) -> Iterator[list[PastAttempt]]:
         """Yield the attempts of these jobs that were really made, by job, oldest first."""
@@ -123,7 +123,7 @@ class EndedJobs:
         place = (-1, -1)
         while rows := self._db.execute(query, (*job_ids, *place, ATTEMPTS_AT_ONCE)).fetchall():
             place = rows[-1][:2]
-            found = [self._read(_ATTEMPT, text, "attempt") for _, _, text in rows]
+            found = [self._read(_ATTEMPT, text, "an attempt") for _, _, text in rows]
             yield [each for each in found if not each.void]
             if len(rows) < ATTEMPTS_AT_ONCE:
                 return
@@ -132,4 +132,4 @@ class EndedJobs:
         try:
             return decoder.decode(text)
         except DAMAGE as error:
-            raise self._db.damaged(f"the record of a {what}", error) from None
+            raise self._db.damaged(f"the record of {what}", error) from None

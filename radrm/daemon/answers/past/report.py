@@ -193,6 +193,7 @@ def _row(loop: Loop, by: str, key: Key, each: Figures) -> Document:
             found |= dict.fromkeys(set(found) - {by, "kwh", "cost"})
         label, name = (str(key), None) if job is None else (job.label, job.spec.name)
         found |= {"label": label, "name": name, "user": each.user}
+        found["state"] = None if job is None else job.state.value
     if by == "gpu":
         device = next((d.device for d in snapshot.devices if d.device.uuid == key), None)
         found |= {

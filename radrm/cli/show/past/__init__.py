@@ -1,0 +1,8 @@
+"""What has been: reports and the history.
+
+The files, in the order in which they may import one another:
+    energy   the energy report
+    report   sums by user, group, job, GPU or day
+    history  past jobs and their sums
+    web      the parts of a page as one HTML file
+"""
