@@ -29,6 +29,7 @@ from radrm.config import (
     LimitsConfig,
     MpsConfig,
     NodeConfig,
+    NotifyConfig,
     ProgressConfig,
     ReadingsConfig,
     RetentionConfig,
@@ -54,6 +55,7 @@ _TABLES: Mapping[str, type] = {
     "energy": EnergyConfig,
     "slots": SlotsConfig,
     "retention": RetentionConfig,
+    "notify": NotifyConfig,
     "limits": LimitsConfig,
     "daemon": DaemonConfig,
 }

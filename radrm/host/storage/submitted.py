@@ -26,7 +26,7 @@ from radrm.host.storage.schema import digest_of
 from radrm.host.storage.spool import Envelope
 from radrm.host.storage.submission import here
 from radrm.jobfile.options import RawOptions
-from radrm.jobfile.radfile import JobFile, read_job_file, wrap_command
+from radrm.jobfile.radfile import NOTIFY_VARIABLE, JobFile, read_job_file, wrap_command
 
 JOB_FILE_VERSION = 1
 """Of the stored form of a job file. One of another version is read from its envelope."""
@@ -65,7 +65,8 @@ def parse_envelope(envelope: Envelope) -> JobFile:
         data = (envelope.script or "").encode("utf-8", "surrogateescape")
         found = read_job_file(data, envelope.file or "job", envelope.options)
     dated = found.dated(here(envelope.submitted_s), envelope.file or "job", past=True)
-    return dated.with_summary(envelope.summary)
+    targets = envelope.environment.get(NOTIFY_VARIABLE, "")
+    return dated.with_default_targets(targets).with_summary(envelope.summary)
 
 
 _ADD_BYTES = """
