@@ -49,7 +49,11 @@ def explain(loop: Loop, words: Words, uid: int) -> Work[Document]:
     controllers = loop.parts.launcher.controllers
     now = loop.clock.now()
     seen = (controllers, loop.reports, loop.parts.foresight)
-    return explain_job(loop.scheduler, loop.store, job, now, *seen)
+    found = explain_job(loop.scheduler, loop.store, job, now, *seen)
+    if uid in (job.spec.uid, 0, os.getuid()):  # targets are nobody else's business
+        array_id = job.array.array_id if job.array is not None else None
+        found["job"]["notices"] = loop.store.notices.problems(job.id, array_id)
+    return found
 
 
 def logs(loop: Loop, words: Words, uid: int) -> Work[Document]:
