@@ -47,6 +47,7 @@ from radrm.daemon.serving.server import Server
 from radrm.daemon.views.expected import Foresight
 from radrm.daemon.watching import Watching, variables_of_home
 from radrm.errors import DeviceError, Refused, UsageError, plain
+from radrm.host.arenas import limit_arenas
 from radrm.host.attempts.elastic.folders import ElasticFolders
 from radrm.host.attempts.launcher import Launcher
 from radrm.host.clock import Clock, site_zone
@@ -109,6 +110,7 @@ class Devices:
 def run(gpus: str | None, time_scale: float, settings: Sequence[str]) -> None:
     """Serve until TERM or INT; jobs run on. Raises `RadrmError` if the daemon cannot start."""
     faulthandler.enable()  # systemd ends a loop that hangs with ABRT: the log then shows where
+    limit_arenas()
     manager = ServiceManager(os.environ)  # before anything is started that would inherit
     system = system_mode(os.environ, os.getuid())
     paths = paths_for(os.environ, os.getuid())

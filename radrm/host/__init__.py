@@ -4,6 +4,7 @@ The files, in the order in which they may import one another:
     crossings   names for the moments at which a kill must be survived
     clock       both clocks, scaled for simulated GPUs
     transient   which failures the server causes and may pass
+    arenas      how many heaps the threads of the daemon have
     notify      tells systemd how the daemon is doing
     sockets     AF_UNIX sockets at any path depth; the process at the other end
     storage     files of radrm on disk (a folder)

@@ -39,7 +39,6 @@ _OTHER_NAMES = {
     "partition": "--gpu-type=TYPE, for there are no partitions",
     "mail-user": "--notify=ADDRESS[:end,fail,start]",
     "mail-type": "--notify=ADDRESS[:end,fail,start]",
-    "begin": "not available; hold the job (--hold) and release it",
     "gpus-per-node": "--gpus=N",
     "mem": "--memory=SIZE for the host's memory, --gpu-memory=SIZE for a GPU's",
     "mem-per-cpu": "--memory=SIZE, of the whole job",
@@ -240,6 +239,8 @@ def typed_whole(raw: object, where: str = "options") -> Options:
             f"{where}: --signal comes {signal.seconds:g} s before the time limit, which is "
             f"{limit}; give a longer --time"
         )
+    if options.retry_on is not None and options.retries is None:
+        raise UsageError(f"{where}: --retry-on says after which failures; add --retries=N")
     _check_checkpoint(options, where)
     if len(options.notify) > MOST_TARGETS:
         raise UsageError(
