@@ -3,9 +3,9 @@
 The files, in the order in which they may import one another:
     record        records that import quickly, for `radrm submit`
     moments       times as users write them
+    targets       who is told about a job, the values of --notify
     values        parsers of the values of options
     relations     the values of --after and --array
-    targets       who is told about a job, the values of --notify
     options       the one table of options
     parsing       from words to options, from options to typed values
     command_line  the arguments of `radrm submit` and `radrm edit`

@@ -177,7 +177,7 @@ OPTIONS: tuple[Option, ...] = (
         "notify",
         "TARGET[:EVENT,...]",
         v.notify,
-        "tell a mail address, URL or program of the end (or fail, oom, start); or none",
+        "mail address, URL or program to tell of its end",
         **_many,
     ),
     Option("comment", "TEXT", v.text(1024), "a note kept with the job"),

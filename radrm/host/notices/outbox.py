@@ -26,6 +26,7 @@ from radrm.errors import StoreError, plain
 from radrm.host.notices import start_notice
 from radrm.host.notices.message import message_of
 from radrm.host.notices.start_notice import LIMIT_S, Wanted
+from radrm.host.processes.errand import GRACE_S as _GRACE_S
 from radrm.host.processes.errand import Errand, remove_left_groups
 from radrm.host.storage.notices.book import Notice, Notices
 
@@ -71,6 +72,7 @@ class Sender:
                 _GROUP,
                 LIMIT_S,
                 _MOST_OUTPUT,
+                _GRACE_S,
                 environment=self._proxies(notice),
             )
         except OSError as error:

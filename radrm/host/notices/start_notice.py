@@ -13,6 +13,7 @@ import json
 import os
 import pwd
 import select
+import signal
 import subprocess
 import sys
 import time
@@ -215,7 +216,13 @@ def _run(command: list[str], data: bytes, environment: dict[str, str]) -> None:
             to.write(data)
     except OSError:
         pass  # it does not read its input
-    said = _last_words(process)
+    try:
+        said = _last_words(process)
+    finally:
+        try:
+            os.killpg(process.pid, signal.SIGKILL)  # the daemon may be dead: nobody else would
+        except OSError:
+            pass  # the group has no process
     if process.returncode:
         how = f"signal {-process.returncode}" if process.returncode < 0 else process.returncode
         raise Failed(f"{name} ends with {how}{': ' + said if said else ''}")

@@ -24,6 +24,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from typing import Any
 
 from radrm.config import NotifyConfig
 from radrm.core.decision import Decision
@@ -256,7 +257,7 @@ class Notices:
                 self._db.execute("DELETE FROM notices WHERE id = ?", (notice_id,))
             return None
 
-    def problems(self, job_id: int, array_id: int | None) -> list[dict[str, object]]:
+    def problems(self, job_id: int, array_id: int | None) -> list[dict[str, Any]]:
         """Return the notices of a job, and of its array, that could not be sent so far."""
         query = (
             "SELECT kind, target, state, tries, error FROM notices "

@@ -19,6 +19,7 @@ from radrm.jobfile.moments import Here, absolute, read, refuse_past
 from radrm.jobfile.options import BY_NAME
 from radrm.jobfile.parsing import dated, typed_whole
 from radrm.jobfile.radfile import JobFile, read_job_file, wrap_command
+from radrm.jobfile.targets import target_of
 from radrm.oom import classify
 from radrm.progress_lines import Finder, Lines, progress_pattern
 from tests.reliability.fuzz.judging import Target
@@ -87,6 +88,11 @@ def _moment(text: str) -> None:
     moment = absolute(text, HERE)
     assert moment == "none" or read(moment).absolute_s is not None, moment
     refuse_past(moment, HERE)
+
+
+def _target(text: str) -> None:
+    found = target_of(text)
+    assert found.address.isprintable() and not found.address.startswith("-")
 
 
 def _date(text: str) -> None:
@@ -213,6 +219,12 @@ TARGETS = (
             *("fri 23:59:59", "2031-12-31T23:59Z", "today 23:00", "+1-00:00:00"),
         ),
         _moment,
+        (ValueError,),
+    ),
+    Target(
+        "notice-target",
+        ("ada@x.org:fail", "https://h:8/p?q=1:end,oom", "~/bin/tell", "exec:/a b:start", "mail"),
+        _target,
         (ValueError,),
     ),
     Target(
