@@ -10,6 +10,7 @@ from radrm.cli.settings import RULE_TABLES, core_settings, registry_of, rule_set
 from radrm.config import (
     Config,
     EnergyConfig,
+    IdleConfig,
     LimitsConfig,
     MpsConfig,
     NotifyConfig,
@@ -88,6 +89,12 @@ configs = st.builds(
         EnergyConfig,
         price=st.floats(0, 9) | st.just({"00:00": 0.1, "06:30": 0.2}),
         node_watts=st.just({}) | st.just({"V100": (530.0, 700.0), "T4": (400.0,)}),
+    ),
+    idle=st.builds(
+        IdleConfig,
+        action=st.sampled_from(["off", "notify", "requeue", "cancel"]),
+        smact_below=st.floats(0.001, 1),
+        for_s=st.floats(60, 1e7),
     ),
     notify=st.builds(
         NotifyConfig,
