@@ -33,6 +33,30 @@ def test_targets(given: str, target: Target) -> None:
     assert target_of(given) == target
 
 
+@pytest.mark.parametrize(
+    "given",
+    [
+        "@example.org",
+        "-oQ/tmp@example.org",
+        "me@-x.org",
+        "a@b.org\nBcc: c@d.org",
+        "ftp://example.org/",
+        "https://ann:secret@example.org/",
+        "https://example.org/a b",
+        "https:end",
+        "bin/tell",
+        "~ann/tell",
+        "exec:tell",
+        "/bin/",
+        "/bin/tell:end,",
+        "/" + "x" * 1000,
+    ],
+)
+def test_what_is_no_target(given: str) -> None:
+    with pytest.raises(ValueError, match=r"is not|printable"):
+        target_of(given)
+
+
 @given(st.text(max_size=40) | st.from_regex(r"(mail|/x|https?://h|a@b|exec:~?/y):?[a-z,:/@ -]*"))
 def test_any_text_is_a_target_or_one_line(given: str) -> None:
     try:
