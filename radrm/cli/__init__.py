@@ -10,6 +10,7 @@ The files, in the order in which they may import one another:
     settings     list all settings, and check those that are given
     usage        one line about a wrong command line
     show         tables, cards and plots (a folder)
+    slurm        radrm for people and scripts that come from Slurm (a folder)
     service      what `install-service` and `uninstall-service` share
     results      the results of commands about jobs and devices
     commands     the commands, one file each (a folder)

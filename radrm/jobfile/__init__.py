@@ -13,4 +13,5 @@ The files, in the order in which they may import one another:
     sizes         ranges and roles: the tasks of a job
     radfile       job files
     confirmation  sizes and times of a submission, as they were understood
+    slurm         options of sbatch, translated (a folder)
 """

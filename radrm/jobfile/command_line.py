@@ -15,6 +15,7 @@ SUBMIT_FLAGS = {
     "wait": "wait for the jobs and exit with their exit code",
     "parsable": "print only the tickets, one per line",
     "json": "print one JSON document",
+    "slurm": "the options and the file are those of sbatch",
     "help": "show this help",
 }
 
@@ -28,6 +29,7 @@ class SubmitRequest(Record):
     wait: bool = False
     parsable: bool = False
     json: bool = False
+    slurm: bool = False
     help: bool = False
 
 

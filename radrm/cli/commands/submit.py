@@ -18,7 +18,7 @@ from radrm.host.storage.submission import envelope_of, here, load
 from radrm.jobfile.command_line import SubmitRequest, parse_submit
 from radrm.jobfile.confirmation import understood, unit_notes
 from radrm.jobfile.options import MOMENTS
-from radrm.jobfile.radfile import read_job_file, wrap_command
+from radrm.jobfile.radfile import FOR_SLURM, read_job_file, wrap_command
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -42,6 +42,10 @@ it."""
 
 def run(argv: list[str]) -> int:
     """Run the command. Returns its exit code. Raises `RadrmError` if it can submit nothing."""
+    if "--slurm" in argv[: argv.index("--") if "--" in argv else None]:
+        from radrm.cli.slurm.submitting import translated  # only jobs of Slurm need it
+
+        argv = translated(argv)
     request = parse_submit(argv)
     if request.help:
         from radrm.jobfile.option_help import submit_help  # only the help needs it
@@ -226,6 +230,8 @@ def _print(request: SubmitRequest, results: list[dict[str, Any]], unserved: Path
         elif not request.json:
             notes = (*result["job_file"].notes, *unit_notes(result["job_file"].raw))
             for note in (*notes, *_unknown_gpus(result)):
+                if request.slurm and FOR_SLURM in note:
+                    continue
                 where = result["file"] or result["name"]
                 print(f"radrm: note: {where}: {note}", file=sys.stderr)
             asked = understood(result["job_file"].options, result["job_file"].raw)
