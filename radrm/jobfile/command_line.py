@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 SUBMIT_FLAGS = {
-    "wait": "wait for the jobs and exit with their exit code",
+    "wait": "wait for the jobs, exit with their exit code; show the output of a single one",
     "parsable": "print only the tickets, one per line",
     "json": "print one JSON document",
     "slurm": "the options and the file are those of sbatch",

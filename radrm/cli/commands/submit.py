@@ -72,7 +72,7 @@ def run(argv: list[str]) -> int:
             return 1
         failed = any(r["error"] for r in results)
         if request.wait:
-            return max(_wait(client, results), 1 if failed else 0)
+            return max(_wait(client, request, results), 1 if failed else 0)
     return 1 if failed else 0
 
 
@@ -198,16 +198,28 @@ def _note_id(result: dict[str, Any], document: dict[str, Any]) -> None:
         result["error"] = f"{where}: job {document['id']} failed: {document['reason']}"
 
 
+def _streams(request: SubmitRequest, results: list[dict[str, Any]]) -> bool:
+    """True if the command shows the output of its only job."""
+    if not request.wait or request.json or request.parsable:
+        return False
+    return len(results) == 1 and results[0]["ticket"] is not None and _count(results[0]) == 1
+
+
 def _batches(results: list[dict[str, Any]]) -> list[list[dict[str, Any]]]:
     return [results[i : i + _BATCH] for i in range(0, len(results), _BATCH)]
 
 
-def _wait(client: Client, results: list[dict[str, Any]]) -> int:
-    from radrm.client.exits import highest, tell_failures, wait_for
-
+def _wait(client: Client, request: SubmitRequest, results: list[dict[str, Any]]) -> int:
+    """Wait for the jobs; of a single one, show the output. Returns the highest exit code."""
     tickets = [r["ticket"] for r in results if r["ticket"] is not None]
     if not tickets:
         return 1
+    if _streams(request, results):
+        from radrm.cli.streaming import stream_and_leave
+
+        return stream_and_leave(client, str(results[0]["id"] or tickets[0]), None)
+    from radrm.client.exits import highest, tell_failures, wait_for
+
     ended = wait_for(client, tickets)
     tell_failures(ended)
     return highest(ended)
@@ -237,9 +249,12 @@ def _print(request: SubmitRequest, results: list[dict[str, Any]], unserved: Path
             asked = understood(result["job_file"].options, result["job_file"].raw)
             if result["id"] is not None:
                 what = f"job {result['id']} ({result['name']})"
-                print(f"Submitted {what}{_elements(result)}, ticket {result['ticket']}{asked}")
+                line = f"Submitted {what}{_elements(result)}, ticket {result['ticket']}{asked}"
             else:
-                print(f"Submitted {result['name']}{_elements(result)} as {result['ticket']}{asked}")
+                name = result["name"]
+                line = f"Submitted {name}{_elements(result)} as {result['ticket']}{asked}"
+            # Standard output is for the output of the job.
+            print(line, file=sys.stderr if _streams(request, results) else sys.stdout)
     waiting = sum(1 for r in results if r["ticket"])
     if unserved is not None and waiting and not request.json:
         they = "the job waits" if waiting == 1 else f"the {waiting} jobs wait"
@@ -274,8 +289,12 @@ def _warn_if_late(result: dict[str, Any]) -> None:
 
 
 def _elements(result: dict[str, Any]) -> str:
-    array = result["job_file"].options.array
-    if array is None:
+    count = _count(result)
+    if result["job_file"].options.array is None:
         return ""
-    count = len(array.indices)
     return f", an array of {count}" if count > 1 else ", an array of one"
+
+
+def _count(result: dict[str, Any]) -> int:
+    array = result["job_file"].options.array
+    return 1 if array is None else len(array.indices)
