@@ -139,6 +139,12 @@ OPTIONS: tuple[Option, ...] = (
         v.whole(0, 1000),
         "run again up to N times after a failure, with growing pauses",
     ),
+    Option(
+        "retry-on",
+        "CODES",
+        v.exit_codes,
+        "retry only after these exit codes or signals, as in 1,75-80,KILL",
+    ),
     Option("requeue", None, v.flag, "run again after a lost attempt"),
     Option("signal", "NAME@SECONDS", v.signal_option, "send it SECONDS before the time limit"),
     Option(
@@ -171,6 +177,7 @@ OPTIONS: tuple[Option, ...] = (
     Option("notify", "TARGET", v.text(1024), "notify when the job ends", **_many, **_later),
     Option("comment", "TEXT", v.text(1024), "a note kept with the job"),
     Option("due", "TIME", v.moment, "due time, such as 18:00, 'fri 9:00', +90m or none", **_s),
+    Option("begin", "TIME", v.moment, "do not start before, such as 18:00, +2h or none", **_s),
     Option("weight", "W", v.weight, "multiplies the cost of a late end (default: 1)"),
     Option(
         "device-ids",
@@ -188,8 +195,8 @@ class Options(Record):
     """The typed values. A missing option is None, or an empty tuple.
 
     Of a range, `gpus`, `cpus` and `memory_mib` are the smaller end. `gpu_memory_mib` is also None
-    for `auto`. `due_s` is in seconds since the epoch, and None also for a time that is not
-    absolute yet (`JobFile.dated`).
+    for `auto`. `due_s` and `begin_s` are in seconds since the epoch, and None also for a time that
+    is not absolute yet (`JobFile.dated`).
     """
 
     name: str | None = None
@@ -219,6 +226,7 @@ class Options(Record):
     memory_max_mib: int | None = None
     role: tuple[v.RoleOption, ...] = ()
     retries: int | None = None
+    retry_on: tuple[tuple[int, int], ...] | None = None
     requeue: bool | None = None
     signal: v.SignalOption | None = None
     checkpoint: str | None = None
@@ -236,6 +244,7 @@ class Options(Record):
     notify: tuple[str, ...] = ()
     comment: str | None = None
     due_s: float | None = None
+    begin_s: float | None = None
     weight: float | None = None
     device_ids: str | None = None
 

@@ -35,7 +35,6 @@ _OTHER_NAMES = {
     "nodes": "one server, so leave it out",
     "p": "--gpu-type=TYPE, for there are no partitions",
     "partition": "--gpu-type=TYPE, for there are no partitions",
-    "begin": "not available; hold the job (--hold) and release it",
     "gpus-per-node": "--gpus=N",
     "mem": "--memory=SIZE for the host's memory, --gpu-memory=SIZE for a GPU's",
     "mem-per-cpu": "--memory=SIZE, of the whole job",
@@ -236,6 +235,8 @@ def typed_whole(raw: object, where: str = "options") -> Options:
             f"{where}: --signal comes {signal.seconds:g} s before the time limit, which is "
             f"{limit}; give a longer --time"
         )
+    if options.retry_on is not None and options.retries is None:
+        raise UsageError(f"{where}: --retry-on says after which failures; add --retries=N")
     _check_checkpoint(options, where)
     return options
 

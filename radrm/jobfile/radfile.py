@@ -147,6 +147,8 @@ class JobFile(Record):
             max_slowdown=asked.max_slowdown,
             resizing=resizing_of(asked, self.script, self.interpreter_words(), self.argv),
             memory_range_mib=memory_range(asked),
+            begin_s=asked.begin_s,
+            retry_on=asked.retry_on,
         )
 
 

@@ -61,6 +61,8 @@ AVAILABLE = [
     "role",
     "device-ids",
     "due",
+    "begin",
+    "retry-on",
     "weight",
 ]
 LATER = ["notify"]
@@ -141,6 +143,11 @@ GOOD = [
     ("due", "1970-01-02T00:00:00+00:00", 86_400.0),
     ("due", "tomorrow 9:00", None),
     ("due", "none", None),
+    ("begin", "1970-01-02T00:00:00Z", 86_400.0),
+    ("retry-on", "75-80,1,KILL,2", ((1, 2), (75, 80), (137, 137))),
+    ("retry-on", "9,5-8,7", ((5, 9),)),
+    ("retry-on", "SIGTERM", ((143, 143),)),
+    ("retry-on", "any", None),
     ("weight", "2", 2.0),
     ("weight", "0.001", 0.001),
     ("weight", "1000000", 1e6),
@@ -237,6 +244,13 @@ BAD = [
     ("signal", "@60"),
     ("signal", "USR1@0"),
     ("due", "tomorrow"),
+    ("begin", "later"),
+    ("retry-on", "0"),
+    ("retry-on", "256"),
+    ("retry-on", "9-5"),
+    ("retry-on", "1,"),
+    ("retry-on", "NOSIGNAL"),
+    ("retry-on", ",".join(map(str, range(1, 66)))),
     ("weight", "0"),
     ("weight", "-1"),
     ("weight", "nan"),
@@ -313,6 +327,7 @@ def test_what_is_not_available_is_refused(name: str, text: str, value: object) -
 @pytest.mark.parametrize(
     ("raw", "why"),
     [
+        ({"retry-on": "1"}, "add --retries=N"),
         ({"checkpoint-signal": "USR1"}, "add --checkpoint=signal or exit"),
         ({"checkpoint": "none", "checkpoint-cost": "5"}, "add --checkpoint=signal or exit"),
         ({"checkpoint": "signal", "checkpoint-signal": "TERM"}, "TERM ends a job"),

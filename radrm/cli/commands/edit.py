@@ -23,6 +23,7 @@ _OF_LIVE_JOBS = (
     "due",
     "weight",
     "retries",
+    "retry-on",
     "requeue",
     "comment",
 )

@@ -278,11 +278,13 @@ def _unknown_gpus(result: dict[str, Any]) -> list[str]:
 
 def _warn_if_late(result: dict[str, Any]) -> None:
     """Warn of a job that cannot end in time."""
-    if result["job_file"].options.due_s is None:
+    options = result["job_file"].options
+    if options.due_s is None:
         return
     from radrm.jobfile.moments import too_late
 
-    late = too_late(result["needs_s"], result["job_file"].options.due_s, result["now_s"])
+    begin_s = max(result["now_s"], options.begin_s or 0.0)
+    late = too_late(result["needs_s"], options.due_s, begin_s)
     if late is not None:
         where = result["file"] or result["name"]
         print(f"radrm: warning: {where}: {late}", file=sys.stderr)

@@ -28,6 +28,9 @@ def explanation(answer: Document) -> list[Part]:
     waiting = job["state"] in WAITING
     parts: list[Part] = [headline(job, index)]
     summary = answer.get("summary") or why(job)
+    if job.get("begin_at") is not None and not job.get("held"):
+        left = show_seconds(job["begin_at"] - answer["now"])
+        summary = f"{why(job, now=answer['now'])} (in {left}); until then others pass it"
     if summary:
         parts.append(_indented(summary))
     if outlook(job, answer["now"]):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from radrm.cli.show.amounts import due_text, number, sane_mib
+from radrm.cli.show.amounts import clock, due_text, number, sane_mib
 from radrm.cli.show.columns import Column, Rows
 from radrm.cli.show.sizes import size_text
 from radrm.cli.show.styled import Styled
@@ -50,9 +50,12 @@ def age_s(job: Document) -> float | None:
     return found
 
 
-def why(job: Document, short: bool = False) -> str:
-    """Why a job waits, or how it ended. `short`: for a column."""
+def why(job: Document, short: bool = False, now: float | None = None) -> str:
+    """Why a job waits, or how it ended. `short`: for a column. `now`: as for `advance`."""
     reason = (short and job.get("reason_short")) or job["reason"] or ""
+    if job.get("begin_at") is not None and not job.get("held"):
+        then = clock(job["begin_at"], time.time() if now is None else now)
+        reason = f"begins {'at ' if then[:1].isdigit() and '-' not in then else ''}{then}"
     if job["oom_count"] and job["state"] != "FAILED":
         times = "once" if job["oom_count"] == 1 else f"{job['oom_count']} times"
         recovered = f"recovered from out-of-memory {times}"
@@ -136,7 +139,7 @@ def job_rows(jobs: Sequence[Document], index: Mapping[str, int], now: float | No
             show_mib(job["peak_mib"]),
             show_seconds(age_s(job)),
             *[its_due or "-"] * due,
-            "; ".join(filter(None, (why(job, short=True), _state_of_open(job, now)))),
+            "; ".join(filter(None, (why(job, True, now), _state_of_open(job, now)))),
         )
     return table
 
@@ -164,7 +167,7 @@ def change_line(job: Document, index: Mapping[str, int], now: float) -> Styled:
     line = Styled(time.strftime("%H:%M:%S", time.localtime(now)))
     line.append(f"  {plain(label(job)):<6}  {plain(job['name']):<20}  ")
     line.extend(state)
-    details = [why(job)] if why(job) else []
+    details = [why(job, now=now)] if why(job) else []
     if job["devices"] and job["state"] in ("LAUNCHING", "RUNNING"):
         details.insert(0, f"on GPU {where(job, index)}")
     if job["attempts"] > 1:

@@ -13,6 +13,7 @@ The files, in the order in which they may import one another:
     memory        host memory of jobs with a range of it (a folder)
     stops         TERM, then KILL
     limits        time limits, and the signal before them
+    timing        other times that users set (a folder)
     launching     starts an attempt
     resizing      gives a running attempt other devices
     recovery      what follows a GPU out-of-memory

@@ -6,6 +6,7 @@ from math import ceil
 
 from radrm.core.constraints.placement import refuse_gpuless
 from radrm.core.lifecycle.dependencies import waits_for
+from radrm.core.lifecycle.timing.begin import begins_in_s
 from radrm.core.planning.planners import Planners
 from radrm.core.records import Instant, Job, Refusal
 from radrm.core.state.state import State
@@ -45,6 +46,8 @@ def _outside_queue(state: State, job: Job, now: Instant) -> Refusal | None:
     """Return why a waiting job is not in the queue; None if it is."""
     if job.held:
         return Refusal("held", "it is held; release it with: radrm release")
+    if job.awaits_begin:
+        return Refusal("begin", f"it begins in {show_seconds(ceil(begins_in_s(job, now)))}")
     if job.estimating:
         return Refusal("estimating", "its memory is being estimated")
     if job.pause is not None:

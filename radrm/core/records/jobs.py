@@ -76,6 +76,8 @@ class Job:
     state: JobState = JobState.PENDING
     queue: Queue = Queue.MAIN
     held: bool = False
+    awaits_begin: bool = False
+    """True until the moment of `--begin`. The job is not in the queue meanwhile."""
     after: tuple[Dependency, ...] = ()
     """Its unmet dependencies."""
     followed: tuple[Dependency, ...] = ()

@@ -84,6 +84,11 @@ def release(loop: Loop, request: Request) -> Work[list[JobResult]]:
     """Let held jobs start, and end the pause of jobs that wait before they are tried again."""
 
     def make_event(job: Job) -> ev.Event:
+        if job.awaits_begin and not job.held:
+            raise Refused(
+                f"job {job.label} is not held, it waits for its --begin; to start it now: radrm "
+                f"edit {job.label} --begin=none"
+            )
         if job.state.final or not (job.held or job.pause):
             raise Refused(f"job {job.label} is {job.state.value} and not held")
         _check_priority(loop, request, job)

@@ -36,7 +36,7 @@ _OF_AN_ESTIMATE = frozenset(
     }
 )
 """Options that state, or decide, what the job will need."""
-_OF_AN_END = frozenset({"due", "duration", "time"})
+_OF_AN_END = frozenset({"begin", "due", "duration", "time"})
 """Options by which a job can become late."""
 
 MAX_EDITS = 256 * 1024
@@ -130,7 +130,7 @@ def _too_late(loop: Loop, job: Job, edited: _Edited) -> str | None:
     known = edited.knowledge.estimates if edited.knowledge is not None else job.estimates
     job, now = replace(job, spec=edited.spec, estimates=known), loop.clock.now()
     expected = loop.parts.foresight.of(job, loop.scheduler.snapshot.attempt(job.id), now)
-    return too_late(expected.needs_s, job.spec.due_s, now.wall_s)
+    return too_late(expected.needs_s, job.spec.due_s, max(now.wall_s, job.spec.begin_s or 0.0))
 
 
 def _edited_or_error(loop: Loop, job: Job, changes: dict[str, Any]) -> _Edited | RadrmError:

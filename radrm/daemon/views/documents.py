@@ -154,6 +154,7 @@ class JobDocuments:
             "estimate_duration_upper_s": max(duration.upper, duration.value) if duration else None,
             "estimate_duration_source": duration.source if duration else None,
             "alone_smact": used.alone_smact if used else None,
+            "begin_at": job.spec.begin_s if job.awaits_begin and job.state.waiting else None,
             "due_at": job.spec.due_s,
             "weight": job.spec.weight,
             "expected_start_at": expected.start,

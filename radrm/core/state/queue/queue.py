@@ -1,7 +1,7 @@
 """The queue: the lines, the limits of arrays, and the times at which keys change.
 
-A job is in the queue if it could start: it waits, and is not held, paused, being estimated or
-waiting for other jobs. Of an array with a limit, only so many elements are.
+A job is in the queue if it could start: it waits, and is not held, paused, being estimated, or
+waiting for other jobs or for its `--begin`. Of an array with a limit, only so many elements are.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class JobQueue:
 
     def update(self, job: Job) -> None:
         """Put a job that could start into the queue, and remove any other from it."""
-        aside = job.held or job.estimating or job.after or job.pause is not None
+        aside = job.held or job.awaits_begin or job.estimating or job.after or job.pause is not None
         eligible = job.state.waiting and not aside
         array = self._array_of(job)
         left, entered = array.put(job, eligible) if array is not None else ([job.id], [])

@@ -1,0 +1,5 @@
+"""Times that a job's user has set, apart from its time limit.
+
+The files, in the order in which they may import one another:
+    begin     a job that does not start before a moment
+"""
