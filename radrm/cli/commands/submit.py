@@ -46,7 +46,11 @@ def run(argv: list[str]) -> int:
         from radrm.cli.slurm.submitting import translated  # only jobs of Slurm need it
 
         argv = translated(argv)
-    request = parse_submit(argv)
+    return carry_out(parse_submit(argv))
+
+
+def carry_out(request: SubmitRequest) -> int:
+    """Submit what a command line asks for. Returns the exit code."""
     if request.help:
         from radrm.jobfile.option_help import submit_help  # only the help needs it
 

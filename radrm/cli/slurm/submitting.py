@@ -72,8 +72,11 @@ def _from_standard_input() -> str:
     """The path of a copy in memory of the script on standard input."""
     if sys.stdin is None or sys.stdin.isatty():
         raise UsageError(f"{_WHERE}: no script; name one: radrm submit --slurm job.sbatch")
+    text = sys.stdin.buffer.read(MAX_BYTES + 1)
+    if not text.strip():
+        raise UsageError("standard input is empty; name a script: radrm submit --slurm job.sbatch")
     handle = os.memfd_create("sbatch", 0)
-    os.write(handle, sys.stdin.buffer.read(MAX_BYTES + 1))
+    os.write(handle, text)
     return f"/proc/self/fd/{handle}"
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 
-from radrm.errors import UsageError
+from radrm.errors import UsageError, plain
 from radrm.jobfile.record import Record
 from radrm.jobfile.values import shown
 
@@ -103,5 +103,5 @@ def read(
 
 
 def spelled(name: str) -> str:
-    """An option as it is written."""
-    return f"-{name}" if len(name) == 1 else f"--{name}"
+    """Return an option as it is written, as plain text of limited length."""
+    return f"-{plain(name)}" if len(name) == 1 else f"--{plain(name[:40])}"
