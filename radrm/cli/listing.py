@@ -99,6 +99,7 @@ def overview() -> str:
         "",
         "  radrm COMMAND --help    the options of a command",
         "  radrm ps, ls, queue     status; kill is cancel",
+        "  radrm -H USER@BOX ...   the same on another server, by ssh",
         "  radrm --version         the version",
     ]
     return "\n".join(lines)

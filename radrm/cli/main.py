@@ -26,6 +26,8 @@ def main() -> None:
         sys.argv[1:] = words = [*words[1:2], "--help"]
     if words and words[0] in ALIASES:
         sys.argv[1] = words[0] = ALIASES[words[0]]
+    if words[:1] in (["-H"], ["--host"]):
+        end(_on_host)
     if words[:1] == ["submit"]:
         end(_submit)
     if words and words[0] in EVERYDAY:
@@ -39,6 +41,12 @@ def daemon() -> None:
         end(_no_command)
     sys.argv[1:1] = ["daemon"]
     end(_others)
+
+
+def _on_host() -> NoReturn:
+    from radrm.cli.remote.ssh import on_host
+
+    _leave(on_host(sys.argv[2:]))
 
 
 def _submit() -> NoReturn:

@@ -11,6 +11,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+STDIN = "-"
+"""The name of a job file that comes from standard input."""
 SUBMIT_FLAGS = {
     "wait": "wait for the jobs, exit with their exit code; show the output of a single one",
     "parsable": "print only the tickets, one per line",
@@ -50,6 +52,8 @@ def parse_submit(argv: Sequence[str]) -> SubmitRequest:
             take_option(word, rest, where, raw)
         elif word.startswith("--") and word[2:] in SUBMIT_FLAGS:
             flags.add(word[2:])
+        elif word == STDIN:
+            files.append(word)
         elif word.startswith("-") or not word:
             raise_unknown(word, where, SUBMIT_FLAGS)
         else:

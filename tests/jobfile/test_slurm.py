@@ -58,6 +58,11 @@ TABLE = {
     ("-H",): {"hold": True},
     ("--signal=B:10@30", "-t", "5"): {"signal": "USR1@30", "time": "300s"},
     ("--signal=TERM", "-t", "5"): {"signal": "TERM@60", "time": "300s"},
+    ("-b", "now+2hours"): {"begin": "+2h"},
+    ("-b", "now+1week"): {"begin": "+7d"},
+    ("-b", "now+90"): {"begin": "+90s"},
+    ("-b", "now"): {},
+    ("--begin=2030-01-31T18:00",): {"begin": "2030-01-31T18:00"},
     ("--requeue",): {"requeue": True},
     ("--no-requeue", "-N1", "-n", "1", "--ntasks-per-node=1"): {},
     ("--comment=two words",): {"comment": "two words"},
@@ -93,6 +98,8 @@ REFUSED = {
     ("-a", "9-1"): "--array: '9-1' is not an array",
     ("-t",): "--time needs a value",
     ("-o", "%q"): "is not a pattern",
+    ("-b", "now+2fortnights"): "is no unit",
+    ("-b", "teatime"): "--begin: 'teatime'",
 }
 
 

@@ -59,7 +59,7 @@ def install_slurm_names(
 
 def _text(name: str) -> str:
     python = shlex.quote(sys.executable)
-    return f'#!/bin/sh\n{_OURS}\nexec {python} -m radrm.cli.slurm {name} "$@"\n'
+    return f'#!/bin/sh\n{_OURS}\nexec {python} -m radrm.cli.slurm_commands {name} "$@"\n'
 
 
 def _is_ours(path: Path) -> bool:

@@ -15,7 +15,7 @@ from radrm.client.connection import Client, find_spool
 from radrm.errors import RadrmError, Unreachable, UsageError
 from radrm.host.storage.spool import Spool
 from radrm.host.storage.submission import envelope_of, here, load
-from radrm.jobfile.command_line import SubmitRequest, parse_submit
+from radrm.jobfile.command_line import STDIN, SubmitRequest, parse_submit
 from radrm.jobfile.confirmation import understood, unit_notes
 from radrm.jobfile.options import MOMENTS
 from radrm.jobfile.radfile import FOR_SLURM, read_job_file, wrap_command
@@ -119,10 +119,12 @@ def _result(name: str | None, load: Any, request: SubmitRequest, here_now: Any) 
     result: dict[str, Any] = {"ticket": None, "id": None, "name": None, "file": name, "error": None}
     try:
         data = load(name) if load is not None else None
+        if name == STDIN:
+            name = result["file"] = None
         job_file = (
             wrap_command(list(request.command), request.raw_options)
             if data is None
-            else read_job_file(data, name or "", request.raw_options)
+            else read_job_file(data, name or "job", request.raw_options)
         )
         if MOMENTS & job_file.raw.keys():
             result["now_s"] = here_now().now_s

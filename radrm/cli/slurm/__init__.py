@@ -3,5 +3,4 @@
 The files, in the order in which they may import one another:
     submitting  the words of `radrm submit` for those of `sbatch`
     names       commands named `sbatch squeue scancel sinfo srun`
-    __main__    what those commands run
 """

@@ -120,8 +120,8 @@ def srun(words: Sequence[str], cwd: str, host: str) -> tuple[list[str], Mapping[
 def elements(text: str) -> list[str]:
     """Return the jobs that a text names: `12`, `12_3`, `12_[1-3,7]`, `12,13`."""
     found: list[str] = []
-    for word in re.findall(r"[^,\[]+(?:\[[^\]]*\])?", text):
-        array = re.fullmatch(r"([0-9]+)_\[([0-9,-]+)\](?:%[0-9]+)?", word)
+    for word in re.findall(r"[^,\[]+(?:\[[^\]]*\](?:%[0-9]+)?)?", text):
+        array = re.fullmatch(r"([0-9]+)_\[(.*)\](?:%[0-9]+)?", word)
         if array is None:
             found.append(word)
             continue

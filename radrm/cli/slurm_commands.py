@@ -1,6 +1,6 @@
 """What the commands named `sbatch`, `squeue`, `scancel`, `sinfo` and `srun` run.
 
-`radrm install-slurm-names` writes these commands: `python -m radrm.cli.slurm NAME ARGUMENT...`.
+`radrm install-slurm-names` writes them: `python -m radrm.cli.slurm_commands NAME ARGUMENT...`.
 """
 
 from __future__ import annotations
