@@ -16,12 +16,12 @@ from typing import Any
 from radrm.core.actions import DueAction
 from radrm.core.constraints.proposal import changes_cpus, changes_memory, check
 from radrm.core.events import CheckpointTaken, Resized, SharesApplied
-from radrm.core.lifecycle.dependencies import settle
 from radrm.core.lifecycle.ending import give_up
 from radrm.core.lifecycle.final import fail_waiting
 from radrm.core.lifecycle.launching import moment, start
 from radrm.core.lifecycle.memory.growing import GROWTH
 from radrm.core.lifecycle.migration import drop_target, take_target
+from radrm.core.lifecycle.others.dependencies import settle
 from radrm.core.lifecycle.outcomes import has_saved, is_newer
 from radrm.core.lifecycle.pending import action_of, ask, is_about, without
 from radrm.core.lifecycle.resizing import begin_resize, end_resize, withdraw

@@ -107,6 +107,21 @@ OPTIONS: tuple[Option, ...] = (
         **_many,
     ),
     Option("array", "0-9[%N]", r.array_option, "a job per number (also 1,3,5 or 0-9:2), N at once"),
+    Option("at-once", "N", v.whole(1, r.MAX_ARRAY), "elements of an array at once, as 0-9%N"),
+    Option(
+        "max-fails",
+        "N[@TIME]",
+        r.max_fails_option,
+        "hold the rest of an array after N failures (@60s: within 60 s)",
+    ),
+    Option(
+        "param",
+        "NAME=VALUES",
+        r.param_option,
+        "a job per value (lr=1,2 or seed=0:9), for {NAME}",
+        **_many,
+    ),
+    Option("params", "FILE.csv", v.path, "a job per row of values; the first line has the names"),
     Option("output", "PATH", v.log_path, "file of standard output; patterns: %j %x %u %A %a %t"),
     Option("error", "PATH", v.log_path, "file of standard error; the same patterns"),
     Option("chdir", "DIR", v.path, "run here instead of the submit directory"),
@@ -216,6 +231,10 @@ class Options(Record):
     hold: bool | None = None
     after: tuple[r.AfterOption, ...] = ()
     array: r.ArrayOption | None = None
+    at_once: int | None = None
+    max_fails: r.MaxFailsOption | None = None
+    param: tuple[str, ...] = ()
+    params: str | None = None
     output: str | None = None
     error: str | None = None
     chdir: str | None = None

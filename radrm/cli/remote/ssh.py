@@ -42,6 +42,8 @@ def on_host(words: Sequence[str]) -> int:
         if "--slurm" in words:
             raise UsageError("-H: a script for Slurm is not sent; copy it, and submit it there")
         request = parse_submit(command[1:])
+        if request.lines or "params" in request.raw_options:
+            raise UsageError("-H: a table of a sweep is not sent; use --param, or submit there")
         flags = [word for word in words if word[:2] == "--" and word[2:] in SUBMIT_FLAGS]
         if request.files:
             return max(_submit(host, request, flags, name) for name in request.files)

@@ -13,7 +13,7 @@ from radrm.cli.show.amounts import (
     when,
 )
 from radrm.cli.show.columns import Column, Field, Rows
-from radrm.cli.show.jobs import advance, age_s, state_text, where, why
+from radrm.cli.show.jobs import advance, age_s, params_text, state_text, where, why
 from radrm.cli.show.sizes import requested_size, size_text, tasks_table
 from radrm.cli.show.styled import Styled
 from radrm.client.states import FINAL, LIVE, WAITING
@@ -120,6 +120,8 @@ def _who(job: Document, now: float, error: str = "") -> Iterator[_Line]:
         yield "position", f"{job['position']} in the {job['queue'] or 'main'} queue"
     for other in job.get("after") or []:
         yield "waits for", plain(f"job {other['job']} to {_ENDS[other['condition']]}")
+    if job.get("params"):
+        yield "params", params_text(job)
     yield "user", plain(job["user"])
     yield "ticket", plain(job["ticket"])
     if job.get("comment"):

@@ -113,11 +113,13 @@ def job_rows(jobs: Sequence[Document], index: Mapping[str, int], now: float | No
     """
     dues = [due_text(job, time.time() if now is None else now) for job in jobs]
     due, hosts = any(dues), any("host" in job for job in jobs)
+    params = any(job.get("params") for job in jobs)
     table = Rows(
         (
             *[Column("HOST", most=20)] * hosts,
             Column("JOB", right=True),
             Column("NAME", least=12, most=28),
+            *[Column("PARAMS", least=12, most=32)] * params,
             Column("USER", rank=1, most=12),
             Column("STATE"),
             Column("GPU", least=3, most=8),
@@ -134,6 +136,7 @@ def job_rows(jobs: Sequence[Document], index: Mapping[str, int], now: float | No
             *[plain(job.get("host", "-"))] * hosts,
             plain(label(job)),
             plain(job["name"]),
+            *[params_text(job)] * params,
             plain(job["user"]),
             state_text(job["state"]),
             where(job, index),
@@ -145,6 +148,18 @@ def job_rows(jobs: Sequence[Document], index: Mapping[str, int], now: float | No
             "; ".join(filter(None, (why(job, True, now), _state_of_open(job, now)))),
         )
     return table
+
+
+def params_text(job: Document) -> str:
+    """The values of an element of a sweep: `lr=1e-3 seed=0`, or of several elements in one row:
+    `seed=0 to seed=9`, without the parameters that they share; "" for another job."""
+    values, last = job.get("params") or {}, job.get("params_last") or {}
+    differ = [name for name in values if last and values[name] != last.get(name)]
+    texts = [
+        " ".join(f"{name}={each[name]}" for name in differ or values)
+        for each in ((values, last) if differ else (values,))
+    ]
+    return plain(" to ".join(texts))
 
 
 def _state_of_open(job: Document, now: float | None) -> str:
