@@ -161,6 +161,7 @@ OPTIONS: tuple[Option, ...] = (
         "retry only after these exit codes or signals, as in 1,75-80,KILL",
     ),
     Option("requeue", None, v.flag, "run again after a lost attempt"),
+    Option("expect-idle", None, v.flag, "the job may leave its GPUs idle ([idle] spares it)"),
     Option("signal", "NAME@SECONDS", v.signal_option, "send it SECONDS before the time limit"),
     Option(
         "checkpoint",
@@ -247,6 +248,7 @@ class Options(Record):
     retries: int | None = None
     retry_on: tuple[tuple[int, int], ...] | None = None
     requeue: bool | None = None
+    expect_idle: bool | None = None
     signal: v.SignalOption | None = None
     checkpoint: str | None = None
     checkpoint_signal: int | None = None

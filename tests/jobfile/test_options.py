@@ -66,6 +66,7 @@ AVAILABLE = [
     "device-ids",
     "due",
     "begin",
+    "expect-idle",
     "retry-on",
     "weight",
 ]

@@ -56,11 +56,22 @@ def why(job: Document, short: bool = False, now: float | None = None) -> str:
     if job.get("begin_at") is not None and not job.get("held"):
         then = clock(job["begin_at"], time.time() if now is None else now)
         reason = f"begins {'at ' if then[:1].isdigit() and '-' not in then else ''}{then}"
+    elif job.get("warnings") and short:
+        reason = warned(job["warnings"][0], now, True)
     if job["oom_count"] and job["state"] != "FAILED":
         times = "once" if job["oom_count"] == 1 else f"{job['oom_count']} times"
         recovered = f"recovered from out-of-memory {times}"
         reason = f"{recovered}; {reason}" if reason else recovered
     return plain(reason)
+
+
+def warned(warning: Document, now: float | None, short: bool = False) -> str:
+    """What the user of a job was warned of, and what follows: `...; it is cancelled at 18:20`."""
+    said = warning["kind"] if short else warning["text"]
+    if not warning["does"] or warning["does_at"] is None:
+        return plain(said)
+    then = clock(warning["does_at"], time.time() if now is None else now)
+    return plain(f"{said}{': ' if short else '; '}{warning['does']} at {then}")
 
 
 def where(job: Document, index: Mapping[str, int]) -> str:

@@ -176,6 +176,7 @@ def refuse(state: State, event: EditRequested) -> str | None:
         due_s=spec.due_s,
         retries=spec.retries,
         retry_on=spec.retry_on,
+        expect_idle=spec.expect_idle,
         requeue=spec.requeue,
         comment=spec.comment,
     )

@@ -11,7 +11,7 @@ from signal import Signals
 from typing import Any
 
 from radrm.core.constraints.kinds import without_device
-from radrm.core.records import Attempt, EarlySignal, Instant, Job, Progress, Refusal
+from radrm.core.records import Attempt, EarlySignal, Instant, Job, JobWarning, Progress, Refusal
 from radrm.core.scheduler import Scheduler
 from radrm.core.snapshot import Snapshot
 from radrm.core.units import show_mib, show_seconds
@@ -132,7 +132,8 @@ class JobDocuments:
             "attempts": job.attempts,
             "exit_code": job.exit_code,
             "reason_short": None,
-            "reason": reason or job.reason or (_unused(snapshot, live, now) if live else None),
+            "reason": reason or job.reason or (_remark(snapshot, live, now) if live else None),
+            "warnings": [_warning(each) for each in live.warnings] if live else [],
             "submitted_at": job.submitted.wall_s,
             "started_at": job.started.wall_s if job.started else None,
             "ended_at": job.ended.wall_s if job.ended else None,
@@ -286,6 +287,24 @@ def _progress(progress: Progress | None) -> Document | None:
 def _label(snapshot: Snapshot, job_id: int, array: bool) -> str:
     job = snapshot.job(job_id)
     return str(job_id) if array or job is None else job.label
+
+
+def _remark(snapshot: Snapshot, live: Attempt, now: Instant) -> str | None:
+    """What its user should know of a running job; None for nothing."""
+    warned = next(iter(live.warnings), None)
+    return _unused(snapshot, live, now) if warned is None else warned.text
+
+
+def _warning(warned: JobWarning) -> Document:
+    """What its user was warned of, and what follows when."""
+    acts = warned.acts
+    return {
+        "kind": warned.kind,
+        "text": warned.text,
+        "at": warned.at.wall_s,
+        "does": warned.does or None,
+        "does_at": None if acts is None else acts.wall_s,
+    }
 
 
 def _unused(snapshot: Snapshot, attempt: Attempt, now: Instant) -> str | None:
