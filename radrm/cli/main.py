@@ -26,8 +26,8 @@ def main() -> None:
         sys.argv[1:] = words = [*words[1:2], "--help"]
     if words and words[0] in ALIASES:
         sys.argv[1] = words[0] = ALIASES[words[0]]
-    if words[:1] == ["submit"]:
-        _end(_submit)
+    if words[:1] in (["submit"], ["run"]):
+        _end(_of_the_option_table)
     if words and words[0] in EVERYDAY:
         _end(_everyday)
     _end(_others if words and words[0] in COMMANDS else _no_command)
@@ -41,8 +41,12 @@ def daemon() -> None:
     _end(_others)
 
 
-def _submit() -> NoReturn:
-    from radrm.cli.commands.submit import run
+def _of_the_option_table() -> NoReturn:
+    """`submit` and `run` read their arguments themselves."""
+    if sys.argv[1] == "submit":
+        from radrm.cli.commands.submit import run
+    else:
+        from radrm.cli.commands.run import run
 
     _leave(run(sys.argv[2:]))
 

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-from radrm.jobfile.command_line import SUBMIT_FLAGS
+from radrm.jobfile.command_line import RUN_FLAGS, SUBMIT_FLAGS
 from radrm.jobfile.options import OPTIONS, Option
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
 
 
 def _meaning(option: Option) -> str:
@@ -16,8 +20,6 @@ def _meaning(option: Option) -> str:
 
 def submit_help() -> str:
     """Return the text of `radrm submit --help`."""
-    rows = [(option.usage, _meaning(option)) for option in OPTIONS]
-    rows += [(f"--{name}", meaning) for name, meaning in SUBMIT_FLAGS.items()]
     lines = [
         "Usage: radrm submit [OPTIONS] FILE...",
         "       radrm submit [OPTIONS] -- COMMAND [ARGUMENT]...",
@@ -27,6 +29,32 @@ def submit_help() -> str:
         "",
         "Options:",
     ]
+    return _with_options(lines, SUBMIT_FLAGS, frozenset())
+
+
+def run_help() -> str:
+    """Return the text of `radrm run --help`."""
+    lines = [
+        "Usage: radrm run [OPTIONS] [--pty] [--] COMMAND [ARGUMENT]...",
+        "",
+        "Queue a command, and run it tied to this terminal: show its output, pass Ctrl-C on,",
+        "and end with its exit code. A second Ctrl-C, and one while the job waits, cancels the",
+        "job. With --pty all keys go to the command; a shell ends by `exit`. When this terminal",
+        "or its connection is lost, the command ends: HUP (with --pty), then TERM.",
+        "",
+        "Examples:",
+        "  radrm run --gpus=1 --pty -- bash",
+        "  radrm run --gpus=1 --pty -- jupyter lab --no-browser",
+        "  radrm run --gpu-memory=8G -- python train.py",
+        "",
+        "Options:",
+    ]
+    return _with_options(lines, RUN_FLAGS, frozenset({"array", "interactive"}))
+
+
+def _with_options(lines: list[str], flags: Mapping[str, str], without: Collection[str]) -> str:
+    rows = [(each.usage, _meaning(each)) for each in OPTIONS if each.name not in without]
+    rows += [(f"--{name}", meaning) for name, meaning in flags.items()]
     for usage, meaning in rows:
         if len(usage) > 30:
             lines += [f"  {usage}", f"{'':34}{meaning}"]

@@ -42,6 +42,7 @@ AVAILABLE = [
     "env",
     "retries",
     "requeue",
+    "interactive",
     "signal",
     "checkpoint",
     "checkpoint-signal",

@@ -50,15 +50,9 @@ def run(argv: list[str]) -> int:
         return 0
     _refuse_program(request.files)
     with Client() as client:
-        paths, up = find_spool(client)
-        results = _read_all(request, client if up else None)
-        if up:
-            _refuse_hopeless(client, results)
-        _spool(Spool(paths.spool), results)
-        if up:
-            _learn_ids(client, results)
+        results, unserved = send(client, request)
         try:
-            _print(request, results, None if up else paths)
+            tell(request, results, unserved)
         except OSError as error:
             print(
                 f"radrm: cannot write the output: {error.strerror}; the jobs are submitted "
@@ -70,6 +64,19 @@ def run(argv: list[str]) -> int:
         if request.wait:
             return max(_wait(client, request, results), 1 if failed else 0)
     return 1 if failed else 0
+
+
+def send(client: Client, request: SubmitRequest) -> tuple[list[dict[str, Any]], Paths | None]:
+    """Submit the jobs of a request. Returns a result for each, and the daemon's paths if none
+    runs. Raises `RadrmError` if it can submit nothing."""
+    paths, up = find_spool(client)
+    results = _read_all(request, client if up else None)
+    if up:
+        _refuse_hopeless(client, results)
+    _spool(Spool(paths.spool), results)
+    if up:
+        _learn_ids(client, results)
+    return results, None if up else paths
 
 
 # ------------------------------------------------------------------ reading
@@ -224,7 +231,8 @@ def _wait(client: Client, request: SubmitRequest, results: list[dict[str, Any]])
 # ------------------------------------------------------------------ printing
 
 
-def _print(request: SubmitRequest, results: list[dict[str, Any]], unserved: Paths | None) -> None:
+def tell(request: SubmitRequest, results: list[dict[str, Any]], unserved: Paths | None) -> None:
+    """Print what became of each job. `unserved`: the daemon's paths if none runs."""
     if request.json:
         wanted = ("ticket", "id", "name", "file", "error")
         print(json.dumps([{key: r[key] for key in wanted} for r in results], indent=2))
