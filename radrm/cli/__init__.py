@@ -13,6 +13,7 @@ The files, in the order in which they may import one another:
     service      what `install-service` and `uninstall-service` share
     results      the results of commands about jobs and devices
     streaming    a job's output on this process's own
+    dry_run      what `submit --dry-run` shows
     commands     the commands, one file each (a folder)
     app          all commands but `submit`, by typer
     main         the entry points

@@ -39,12 +39,12 @@ from radrm.core.constraints.feasibility import hopeless
 from radrm.core.constraints.nodes import never_on_nodes
 from radrm.core.decision import Decision
 from radrm.core.lifecycle import edits, usage
-from radrm.core.lifecycle.dependencies import is_open, settle
 from radrm.core.lifecycle.ending import ended, voided
 from radrm.core.lifecycle.launching import launch_again, launches_work, started
 from radrm.core.lifecycle.limits import at_limit
 from radrm.core.lifecycle.memory.growing import grow_memory
 from radrm.core.lifecycle.migration import drop_vanished_targets
+from radrm.core.lifecycle.others.dependencies import is_open, settle
 from radrm.core.lifecycle.pending import put_off
 from radrm.core.lifecycle.returning import end_pause
 from radrm.core.lifecycle.stops import at_kill

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from radrm.jobfile.command_line import RUN_FLAGS, SUBMIT_FLAGS
+from radrm.jobfile.command_line import LINES, RUN_FLAGS, SUBMIT_FLAGS
 from radrm.jobfile.options import OPTIONS, Option
+from radrm.jobfile.relations import OF_ARRAYS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
+
+LINES_HELP = "a job per line of a file (-: standard input), run by a shell"
 
 
 def _meaning(option: Option) -> str:
@@ -23,13 +26,15 @@ def submit_help() -> str:
     lines = [
         "Usage: radrm submit [OPTIONS] FILE...",
         "       radrm submit [OPTIONS] -- COMMAND [ARGUMENT]...",
+        "       radrm submit [OPTIONS] --lines FILE",
         "",
         "Submit job files, or one command, and print a ticket for each. No daemon needs to",
         "run. Options on the command line override the #RAD lines of a file.",
         "",
         "Options:",
     ]
-    return _with_options(lines, SUBMIT_FLAGS, frozenset())
+    rows = {f"--{LINES}=FILE": LINES_HELP, **_flags(SUBMIT_FLAGS)}
+    return _with_options(lines, rows, frozenset())
 
 
 def run_help() -> str:
@@ -49,12 +54,17 @@ def run_help() -> str:
         "",
         "Options:",
     ]
-    return _with_options(lines, RUN_FLAGS, frozenset({"array", "interactive"}))
+    return _with_options(lines, _flags(RUN_FLAGS), OF_ARRAYS | {"interactive"})
 
 
-def _with_options(lines: list[str], flags: Mapping[str, str], without: Collection[str]) -> str:
+def _flags(flags: Mapping[str, str]) -> dict[str, str]:
+    return {f"--{name}": meaning for name, meaning in flags.items()}
+
+
+def _with_options(lines: list[str], more: Mapping[str, str], without: Collection[str]) -> str:
+    """The help text: these lines, then the options and `more` rows of usage and meaning."""
     rows = [(each.usage, _meaning(each)) for each in OPTIONS if each.name not in without]
-    rows += [(f"--{name}", meaning) for name, meaning in flags.items()]
+    rows += more.items()
     for usage, meaning in rows:
         if len(usage) > 30:
             lines += [f"  {usage}", f"{'':34}{meaning}"]

@@ -107,6 +107,21 @@ OPTIONS: tuple[Option, ...] = (
         **_many,
     ),
     Option("array", "0-9[%N]", r.array_option, "a job per number (also 1,3,5 or 0-9:2), N at once"),
+    Option("at-once", "N", v.whole(1, r.MAX_ARRAY), "elements of an array at once, as 0-9%N"),
+    Option(
+        "max-fails",
+        "N[@TIME]",
+        r.max_fails_option,
+        "hold the rest of an array after N failures (@60s: within 60 s)",
+    ),
+    Option(
+        "param",
+        "NAME=VALUES",
+        r.param_option,
+        "a job per value (lr=1,2 or seed=0:9), for {NAME}",
+        **_many,
+    ),
+    Option("params", "FILE.csv", v.path, "a job per row of values; the first line has the names"),
     Option("output", "PATH", v.log_path, "file of standard output; patterns: %j %x %u %A %a %t"),
     Option("error", "PATH", v.log_path, "file of standard error; the same patterns"),
     Option("chdir", "DIR", v.path, "run here instead of the submit directory"),
@@ -146,6 +161,7 @@ OPTIONS: tuple[Option, ...] = (
         "retry only after these exit codes or signals, as in 1,75-80,KILL",
     ),
     Option("requeue", None, v.flag, "run again after a lost attempt"),
+    Option("expect-idle", None, v.flag, "the job may leave its GPUs idle ([idle] spares it)"),
     Option("signal", "NAME@SECONDS", v.signal_option, "send it SECONDS before the time limit"),
     Option(
         "checkpoint",
@@ -217,6 +233,10 @@ class Options(Record):
     hold: bool | None = None
     after: tuple[r.AfterOption, ...] = ()
     array: r.ArrayOption | None = None
+    at_once: int | None = None
+    max_fails: r.MaxFailsOption | None = None
+    param: tuple[str, ...] = ()
+    params: str | None = None
     output: str | None = None
     error: str | None = None
     chdir: str | None = None
@@ -229,6 +249,7 @@ class Options(Record):
     retries: int | None = None
     retry_on: tuple[tuple[int, int], ...] | None = None
     requeue: bool | None = None
+    expect_idle: bool | None = None
     signal: v.SignalOption | None = None
     checkpoint: str | None = None
     checkpoint_signal: int | None = None

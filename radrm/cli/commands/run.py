@@ -10,7 +10,7 @@ import contextlib
 import os
 import sys
 
-from radrm.cli.commands.submit import send, tell
+from radrm.cli.commands.submit import check, put, tell
 from radrm.cli.show.log import own_name
 from radrm.cli.streaming import EXIT_INTERRUPTED, ended, outputs
 from radrm.client.connection import Client
@@ -53,8 +53,10 @@ def run(argv: list[str]) -> int:
         client.connect()
         os.environ.update(session.environment)  # of the job: it inherits this environment
         asked = _submission(request)
-        (result,), unserved = send(client, asked)
-        tell(asked, [result], unserved)
+        results, paths, up = check(client, asked)
+        put(client, results, paths, up)
+        tell(asked, results, None if up else paths)
+        (result,) = results
         if result["error"] is not None:
             return int(result.get("code", 1))
         job = str(result["id"] or result["ticket"])

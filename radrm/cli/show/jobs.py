@@ -56,11 +56,22 @@ def why(job: Document, short: bool = False, now: float | None = None) -> str:
     if job.get("begin_at") is not None and not job.get("held"):
         then = clock(job["begin_at"], time.time() if now is None else now)
         reason = f"begins {'at ' if then[:1].isdigit() and '-' not in then else ''}{then}"
+    elif job.get("warnings") and short:
+        reason = warned(job["warnings"][0], now, True)
     if job["oom_count"] and job["state"] != "FAILED":
         times = "once" if job["oom_count"] == 1 else f"{job['oom_count']} times"
         recovered = f"recovered from out-of-memory {times}"
         reason = f"{recovered}; {reason}" if reason else recovered
     return plain(reason)
+
+
+def warned(warning: Document, now: float | None, short: bool = False) -> str:
+    """What the user of a job was warned of, and what follows: `...; it is cancelled at 18:20`."""
+    said = warning["kind"] if short else warning["text"]
+    if not warning["does"] or warning["does_at"] is None:
+        return plain(said)
+    then = clock(warning["does_at"], time.time() if now is None else now)
+    return plain(f"{said}{': ' if short else '; '}{warning['does']} at {then}")
 
 
 def where(job: Document, index: Mapping[str, int]) -> str:
@@ -112,10 +123,12 @@ def job_rows(jobs: Sequence[Document], index: Mapping[str, int], now: float | No
     """
     dues = [due_text(job, time.time() if now is None else now) for job in jobs]
     due = any(dues)
+    params = any(job.get("params") for job in jobs)
     table = Rows(
         (
             Column("JOB", right=True),
             Column("NAME", least=12, most=28),
+            *[Column("PARAMS", least=12, most=32)] * params,
             Column("USER", rank=1, most=12),
             Column("STATE"),
             Column("GPU", least=3, most=8),
@@ -131,6 +144,7 @@ def job_rows(jobs: Sequence[Document], index: Mapping[str, int], now: float | No
         table.add(
             plain(label(job)),
             plain(job["name"]),
+            *[params_text(job)] * params,
             plain(job["user"]),
             state_text(job["state"]),
             where(job, index),
@@ -142,6 +156,18 @@ def job_rows(jobs: Sequence[Document], index: Mapping[str, int], now: float | No
             "; ".join(filter(None, (why(job, True, now), _state_of_open(job, now)))),
         )
     return table
+
+
+def params_text(job: Document) -> str:
+    """The values of an element of a sweep: `lr=1e-3 seed=0`, or of several elements in one row:
+    `seed=0 to seed=9`, without the parameters that they share; "" for another job."""
+    values, last = job.get("params") or {}, job.get("params_last") or {}
+    differ = [name for name in values if last and values[name] != last.get(name)]
+    texts = [
+        " ".join(f"{name}={each[name]}" for name in differ or values)
+        for each in ((values, last) if differ else (values,))
+    ]
+    return plain(" to ".join(texts))
 
 
 def _state_of_open(job: Document, now: float | None) -> str:

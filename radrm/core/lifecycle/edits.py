@@ -16,9 +16,10 @@ from radrm.core.events import (
     PredictionsReady,
     RequeueRequested,
 )
-from radrm.core.lifecycle.dependencies import cycle, is_open
 from radrm.core.lifecycle.final import cancel_waiting, fail_waiting
 from radrm.core.lifecycle.limits import wake_for_limit
+from radrm.core.lifecycle.others.dependencies import cycle, is_open
+from radrm.core.lifecycle.others.max_fails import go_on
 from radrm.core.lifecycle.returning import run_again
 from radrm.core.lifecycle.stops import stop
 from radrm.core.lifecycle.timing.begin import with_begin
@@ -119,8 +120,11 @@ def cancel(state: State, event: CancelRequested) -> None:
 
 
 def hold(state: State, event: HoldRequested) -> None:
-    """Hold a waiting job, or release it. A release also ends its pause."""
+    """Hold a waiting job, or release it. A release also ends its pause, and its array's stop."""
     job = state.jobs.get(event.job_id)
+    if job is not None and not event.held:
+        go_on(state, job)
+        job = state.jobs[job.id]
     if job is not None and job.state.waiting:
         pause = job.pause if event.held else None
         state.put_job(replace(job, held=event.held, pause=pause))
@@ -172,6 +176,7 @@ def refuse(state: State, event: EditRequested) -> str | None:
         due_s=spec.due_s,
         retries=spec.retries,
         retry_on=spec.retry_on,
+        expect_idle=spec.expect_idle,
         requeue=spec.requeue,
         comment=spec.comment,
     )

@@ -107,6 +107,8 @@ class JobSpec:
     retry_on: tuple[tuple[int, int], ...] | None = None
     """The exit codes, as a shell reports them, after which it is retried: ranges, first and last.
     None: any."""
+    expect_idle: bool = False
+    """It may leave its GPUs idle (`[idle]`)."""
     interactive: bool = False
     """True if somebody works in it, at a terminal."""
 
