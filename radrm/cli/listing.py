@@ -57,6 +57,7 @@ GROUPS: dict[str, dict[str, str]] = {
         "demo": "Show it all once on simulated GPUs, in less than a minute.",
         "install-service": "Make the daemon a service of systemd.",
         "uninstall-service": "Stop the service and remove its files; jobs stay.",
+        "install-slurm-names": "Write commands named sbatch, squeue, scancel...",
     },
 }
 COMMANDS: dict[str, str] = {name: line for group in GROUPS.values() for name, line in group.items()}
@@ -99,6 +100,7 @@ def overview() -> str:
         "",
         "  radrm COMMAND --help    the options of a command",
         "  radrm ps, ls, queue     status; kill is cancel",
+        "  radrm -H USER@BOX ...   the same on another server, by ssh",
         "  radrm --version         the version",
     ]
     return "\n".join(lines)

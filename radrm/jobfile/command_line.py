@@ -12,11 +12,14 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+STDIN = "-"
+"""The name of a job file that comes from standard input."""
 SUBMIT_FLAGS = {
     "dry-run": "check and show what would be submitted, and submit nothing",
     "wait": "wait, exit with the jobs' code; show the output of a single one",
     "parsable": "print only the tickets, one per line",
     "json": "print one JSON document",
+    "slurm": "the options and the file are those of sbatch",
     "help": "show this help",
 }
 
@@ -40,6 +43,7 @@ class SubmitRequest(Record):
     wait: bool = False
     parsable: bool = False
     json: bool = False
+    slurm: bool = False
     help: bool = False
 
 
@@ -65,6 +69,8 @@ def parse_submit(argv: Sequence[str]) -> SubmitRequest:
                 raise UsageError(f"{where}: --{LINES} needs a file, or - for standard input")
         elif word.startswith("--") and word[2:] in SUBMIT_FLAGS:
             flags.add(word[2:].replace("-", "_"))
+        elif word == STDIN:
+            files.append(word)
         elif word.startswith("-") or not word:
             raise_unknown(word, where, (*SUBMIT_FLAGS, LINES))
         else:
@@ -78,6 +84,8 @@ def parse_submit(argv: Sequence[str]) -> SubmitRequest:
         raise UsageError(f"{where}: both --{LINES} and {what}; submit them separately")
     if lines and raw.keys() & {"array", "param", "params"}:
         raise UsageError(f"{where}: --{LINES} makes the array itself; drop --array and --param")
+    if raw.get("params") == STDIN and STDIN in files:
+        raise UsageError(f"{where}: the job file and --params both are standard input; name one")
     if raw.get("params") == "-" and len(files) > 1:
         raise UsageError(f"{where}: --params=- is for one job file; submit them separately")
     if not files and not command and not lines:

@@ -29,7 +29,7 @@ def submit_help() -> str:
         "       radrm submit [OPTIONS] --lines FILE",
         "",
         "Submit job files, or one command, and print a ticket for each. No daemon needs to",
-        "run. Options on the command line override the #RAD lines of a file.",
+        "run. Options on the command line override the #RAD lines of a file; - is standard input.",
         "",
         "Options:",
     ]

@@ -15,10 +15,10 @@ from radrm.client.connection import Client, find_spool
 from radrm.errors import RadrmError, Unreachable, UsageError
 from radrm.host.storage.spool import Spool
 from radrm.host.storage.submission import envelope_of, here, load, read_text, with_table
-from radrm.jobfile.command_line import SubmitRequest, parse_submit
+from radrm.jobfile.command_line import STDIN, SubmitRequest, parse_submit
 from radrm.jobfile.confirmation import understood, unit_notes
 from radrm.jobfile.options import MOMENTS
-from radrm.jobfile.radfile import name_from, read_job_file, wrap_command
+from radrm.jobfile.radfile import FOR_SLURM, name_from, read_job_file, wrap_command
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -43,7 +43,15 @@ it."""
 
 def run(argv: list[str]) -> int:
     """Run the command. Returns its exit code. Raises `RadrmError` if it can submit nothing."""
-    request = parse_submit(argv)
+    if "--slurm" in argv[: argv.index("--") if "--" in argv else None]:
+        from radrm.cli.slurm.submitting import translated  # only jobs of Slurm need it
+
+        argv = translated(argv)
+    return carry_out(parse_submit(argv))
+
+
+def carry_out(request: SubmitRequest) -> int:
+    """Submit what a command line asks for. Returns the exit code."""
     if request.help:
         from radrm.jobfile.option_help import submit_help  # only the help needs it
 
@@ -129,10 +137,12 @@ def _result(name: str | None, load: Any, request: SubmitRequest, here_now: Any) 
     result: dict[str, Any] = {"ticket": None, "id": None, "name": None, "file": name, "error": None}
     try:
         data = load(name) if load is not None else None
+        if name == STDIN:
+            name = result["file"] = None
         job_file = (
             _of_command(request)
             if data is None
-            else read_job_file(data, name or "", request.raw_options)
+            else read_job_file(data, name or "job", request.raw_options)
         )
         if job_file.table is None:
             job_file = with_table(job_file, typed="params" in request.raw_options)
@@ -293,6 +303,8 @@ def tell(request: SubmitRequest, results: list[dict[str, Any]], unserved: Paths 
         elif not request.json:
             notes = (*result["job_file"].notes, *unit_notes(result["job_file"].raw))
             for note in (*notes, *_unknown_gpus(result)):
+                if request.slurm and FOR_SLURM in note:
+                    continue
                 where = result["file"] or result["name"]
                 print(f"radrm: note: {where}: {note}", file=sys.stderr)
             asked = understood(result["job_file"].options, result["job_file"].raw)
