@@ -16,6 +16,7 @@ from radrm.cli.remote.hosts import hosts_of
 from radrm.cli.remote.ssh import ssh_words
 from radrm.errors import UsageError
 from tests.daemon.harness import DaemonHome
+from tests.documents import errors_of
 
 _SSH = """#!/bin/sh
 # As sshd does: the last word is a command line for a shell.
