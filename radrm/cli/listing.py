@@ -10,6 +10,7 @@ if TYPE_CHECKING:
 GROUPS: dict[str, dict[str, str]] = {
     "Jobs": {
         "submit": "Submit job files, or one command after `--`.",
+        "run": "Run one command in the queue, tied to this terminal.",
         "status": "Show jobs: where they run, why they wait, how they ended.",
         "explain": "Say why a job waits, or where and how it ran.",
         "logs": "Print a job's log.",

@@ -28,8 +28,8 @@ def main() -> None:
         sys.argv[1] = words[0] = ALIASES[words[0]]
     if words[:1] in (["-H"], ["--host"]):
         end(_on_host)
-    if words[:1] == ["submit"]:
-        end(_submit)
+    if words[:1] in (["submit"], ["run"]):
+        end(_of_the_option_table)
     if words and words[0] in EVERYDAY:
         end(_everyday)
     end(_others if words and words[0] in COMMANDS else _no_command)
@@ -49,8 +49,12 @@ def _on_host() -> NoReturn:
     _leave(on_host(sys.argv[2:]))
 
 
-def _submit() -> NoReturn:
-    from radrm.cli.commands.submit import run
+def _of_the_option_table() -> NoReturn:
+    """`submit` and `run` read their arguments themselves."""
+    if sys.argv[1] == "submit":
+        from radrm.cli.commands.submit import run
+    else:
+        from radrm.cli.commands.run import run
 
     _leave(run(sys.argv[2:]))
 

@@ -160,6 +160,7 @@ class JobFile(Record):
             max_slowdown=asked.max_slowdown,
             resizing=resizing_of(asked, self.script, self.interpreter_words(), self.argv),
             memory_range_mib=memory_range(asked),
+            interactive=bool(asked.interactive),
             begin_s=asked.begin_s,
             retry_on=asked.retry_on,
             expect_idle=bool(asked.expect_idle),

@@ -109,6 +109,8 @@ class JobSpec:
     None: any."""
     expect_idle: bool = False
     """It may leave its GPUs idle (`[idle]`)."""
+    interactive: bool = False
+    """True if somebody works in it, at a terminal."""
 
     @property
     def gpus(self) -> int:
