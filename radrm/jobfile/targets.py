@@ -90,4 +90,5 @@ def notify_option(given: str) -> str | None:
 
 
 def _shown(text: str) -> str:
-    return repr(text if len(text) <= 60 else text[:57] + "...")
+    found = repr(text[:100])
+    return found if len(found) <= 62 else f"{found[:58]}...'"
