@@ -148,6 +148,7 @@ class JobFile(Record):
             memory_range_mib=memory_range(asked),
             begin_s=asked.begin_s,
             retry_on=asked.retry_on,
+            silent_limit_s=asked.silent_limit_s,
             expect_idle=bool(asked.expect_idle),
         )
 
