@@ -37,6 +37,7 @@ from radrm.config import (
 )
 from radrm.core.words import Collocation
 from radrm.wiring import REGISTRIES, make_estimating, make_rules, make_settings
+from tests.documents import errors_of
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -331,6 +332,8 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def run(*words: str) -> tuple[int, str]:
     done = CliRunner().invoke(config, list(words), catch_exceptions=False)
+    if "--json" in words:
+        assert errors_of(["config", *words], json.loads(done.stdout)) == []
     return done.exit_code, done.stdout
 
 
