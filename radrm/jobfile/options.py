@@ -164,6 +164,13 @@ OPTIONS: tuple[Option, ...] = (
     Option("expect-idle", None, v.flag, "the job may leave its GPUs idle ([idle] spares it)"),
     Option("signal", "NAME@SECONDS", v.signal_option, "send it SECONDS before the time limit"),
     Option(
+        "silent-limit",
+        "TIME|none",
+        v.silent_limit,
+        "stop the job if its log and progress do not change for so long",
+        **_s,
+    ),
+    Option(
         "checkpoint",
         "none|signal|exit",
         v.choice("none", "signal", "exit"),
@@ -201,6 +208,7 @@ OPTIONS: tuple[Option, ...] = (
         v.choice("uuid", "index"),
         "how CUDA_VISIBLE_DEVICES names the job's GPUs",
     ),
+    Option("interactive", None, v.flag, "somebody works in it (set by `radrm run`)"),
 )
 BY_NAME = {option.name: option for option in OPTIONS}
 MOMENTS = frozenset(option.name for option in OPTIONS if option.parse is v.moment)
@@ -250,6 +258,7 @@ class Options(Record):
     requeue: bool | None = None
     expect_idle: bool | None = None
     signal: v.SignalOption | None = None
+    silent_limit_s: float | None = None
     checkpoint: str | None = None
     checkpoint_signal: int | None = None
     checkpoint_cost_s: float | None = None
@@ -268,6 +277,7 @@ class Options(Record):
     begin_s: float | None = None
     weight: float | None = None
     device_ids: str | None = None
+    interactive: bool | None = None
 
     @property
     def least_gpus(self) -> int:
