@@ -163,6 +163,13 @@ OPTIONS: tuple[Option, ...] = (
     Option("expect-idle", None, v.flag, "the job may leave its GPUs idle ([idle] spares it)"),
     Option("signal", "NAME@SECONDS", v.signal_option, "send it SECONDS before the time limit"),
     Option(
+        "silent-limit",
+        "TIME|none",
+        v.silent_limit,
+        "stop the job if its log and progress do not change for so long",
+        **_s,
+    ),
+    Option(
         "checkpoint",
         "none|signal|exit",
         v.choice("none", "signal", "exit"),
@@ -256,6 +263,7 @@ class Options(Record):
     requeue: bool | None = None
     expect_idle: bool | None = None
     signal: v.SignalOption | None = None
+    silent_limit_s: float | None = None
     checkpoint: str | None = None
     checkpoint_signal: int | None = None
     checkpoint_cost_s: float | None = None

@@ -227,13 +227,7 @@ def typed_whole(raw: object, where: str = "options") -> Options:
     alone may lack an option that the other source gives.
     """
     options = typed(raw, where)
-    signal, limit_s = options.signal, options.time_s
-    if signal is not None and (limit_s is None or limit_s <= signal.seconds):
-        limit = "none" if limit_s is None else f"{limit_s:g} s"
-        raise UsageError(
-            f"{where}: --signal comes {signal.seconds:g} s before the time limit, which is "
-            f"{limit}; give a longer --time"
-        )
+    _check_signal(options, where)
     if options.retry_on is not None and options.retries is None:
         raise UsageError(f"{where}: --retry-on says after which failures; add --retries=N")
     _check_checkpoint(options, where)
@@ -247,6 +241,20 @@ def typed_whole(raw: object, where: str = "options") -> Options:
 
 
 _TERM = 15
+
+
+def _check_signal(options: Options, where: str) -> None:
+    """Raise `UsageError` for a signal that comes before no limit, or before the start."""
+    signal = options.signal
+    given = {"time": options.time_s, "silent-limit": options.silent_limit_s}
+    limits = {name: limit_s for name, limit_s in given.items() if limit_s is not None}
+    for name, limit_s in (limits or {"time": 0.0}).items():
+        if signal is not None and limit_s <= signal.seconds:
+            limit = f"{limit_s:g} s" if limits else "none"
+            raise UsageError(
+                f"{where}: --signal comes {signal.seconds:g} s before the {name.replace('-', ' ')}"
+                f"{' limit' if name == 'time' else ''}, which is {limit}; give a longer --{name}"
+            )
 
 
 def _check_checkpoint(options: Options, where: str) -> None:

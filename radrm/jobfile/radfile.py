@@ -163,6 +163,7 @@ class JobFile(Record):
             interactive=bool(asked.interactive),
             begin_s=asked.begin_s,
             retry_on=asked.retry_on,
+            silent_limit_s=asked.silent_limit_s,
             expect_idle=bool(asked.expect_idle),
         )
 

@@ -162,6 +162,19 @@ def seconds(given: str) -> float:
     return value
 
 
+def silent_limit(given: str) -> float | None:
+    """Return seconds, at least `_LEAST_SILENT_S`; None for `none`."""
+    if given == "none":
+        return None
+    found = seconds(given)
+    if found < _LEAST_SILENT_S:
+        raise ValueError(f"{shown(given)} is less than {_LEAST_SILENT_S:g} s; write more, or none")
+    return found
+
+
+_LEAST_SILENT_S = 10.0
+
+
 def moment(given: str) -> float | None:
     """Return epoch seconds; None for `none`, and for what depends on the submitter's zone or time.
 
