@@ -8,7 +8,7 @@ The files, in the order in which they may import one another:
     past             what has been: sums over past jobs, and their list (a folder)
     limits           the limits of a user, and what counts for them
     questions        all questions
-    followers        which jobs can never start once others are cancelled
+    followers        which jobs can never start once others are cancelled, or run again with others
     each_job         a command, carried out job by job
     saving           the commands that ask running jobs to save, or to move
     resizing         the command that gives running jobs another size
