@@ -4,7 +4,6 @@ The files, in the order in which they may import one another:
     listing      every command with its line of help
     parameters   the parameters of everyday commands, and reading them
     typed        the same parameters for typer
-    periods      the time that a report is about
     options      options that several other commands share
     simulation_options  options that `simulate`, `compare` and `replay` share
     toml_text    write TOML that people read

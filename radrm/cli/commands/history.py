@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from radrm.cli.parameters import JSON, NUMBER, TEXT, Parameter
-from radrm.cli.periods import SINCE, UNTIL, period
 from radrm.cli.show.jobs import PAGE
 from radrm.cli.show.past.history import history_page
+from radrm.cli.show.past.periods import SINCE, UNTIL, period
 from radrm.cli.show.styled import show
 from radrm.client.connection import Client
 from radrm.client.text import print_json

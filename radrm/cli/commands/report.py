@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from radrm.cli.parameters import FLAG, JSON, TEXT, Parameter
-from radrm.cli.periods import SINCE, UNTIL, period
 from radrm.cli.show.past.energy import energy_page
+from radrm.cli.show.past.periods import SINCE, UNTIL, period
 from radrm.cli.show.past.report import report_page
 from radrm.cli.show.styled import Styled, show
 from radrm.client.connection import Client

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 from radrm.cli.parameters import JSON, WORDS, Parameter
-from radrm.cli.periods import SINCE, UNTIL, period
+from radrm.cli.show.past.periods import SINCE, UNTIL, period
 from radrm.cli.show.past.report import report_page
 from radrm.cli.show.styled import show
 from radrm.client.connection import Client

@@ -156,11 +156,7 @@ def test_it_is_known_from_when_on_all_jobs_are_there(site: Site) -> None:
     assert site.store.rows.removed_until() is None
     site.sweep()
     assert site.store.rows.removed_until() == NOW_S - 185 * DAY_S
-    site.save([site.job(4, 300)])
-    site.save(array(site, 10, [300, 190, 250]))
-    site.sweep()
-    assert site.store.rows.removed_until() == NOW_S - 185 * DAY_S
-    site.save(array(site, 20, [300, 184, 250]))
+    site.save([site.job(4, 300), *array(site, 10, [300, 190]), *array(site, 20, [300, 184, 250])])
     site.sweep()
     assert site.ids() == [1] and site.store.rows.removed_until() == NOW_S - 184 * DAY_S
 
