@@ -8,7 +8,8 @@ from radrm.jobfile.options import OPTIONS, Option
 LINES_HELP = "a job per line of a file (-: standard input), run by a shell"
 
 
-def _meaning(option: Option) -> str:
+def meaning_of(option: Option) -> str:
+    """Return an option's help, with what is to be known of its values."""
     notes = ["repeatable"] if option.repeatable else []
     if not option.available:
         notes.append("not in this release")
@@ -18,7 +19,7 @@ def _meaning(option: Option) -> str:
 
 def submit_help() -> str:
     """Return the text of `radrm submit --help`."""
-    rows = [(option.usage, _meaning(option)) for option in OPTIONS]
+    rows = [(option.usage, meaning_of(option)) for option in OPTIONS]
     rows.append((f"--{LINES}=FILE", LINES_HELP))
     rows += [(f"--{name}", meaning) for name, meaning in SUBMIT_FLAGS.items()]
     lines = [
@@ -41,6 +42,6 @@ def submit_help() -> str:
 
 def options_markdown() -> str:
     """Return the list of options for the documentation."""
-    rows = [f"- `{option.usage}`: {_meaning(option)}\n" for option in OPTIONS if option.available]
+    rows = [f"- `{option.usage}`: {meaning_of(option)}\n" for option in OPTIONS if option.available]
     later = ", ".join(f"`--{option.name}`" for option in OPTIONS if not option.available)
     return "".join(rows) + f"- not in this release: {later}\n"
