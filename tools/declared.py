@@ -12,15 +12,16 @@ from typer.main import get_command
 
 from radrm.cli.app import make_app
 from radrm.cli.listing import COMMANDS
+from radrm.cli.parameters import REFERENCES
 from radrm.cli.settings import RULE_TABLES, registry_of
 from radrm.core.words import JobState
-from radrm.jobfile.command_line import LINES, SUBMIT_FLAGS
+from radrm.jobfile.command_line import LINES, RUN_FLAGS, SUBMIT_FLAGS
 from radrm.jobfile.option_help import LINES_HELP, meaning_of
 from radrm.jobfile.options import OPTIONS
 from radrm.jobfile.relations import OF_ARRAYS
 from radrm.wiring import REGISTRIES
 
-OF_THE_TABLE = ("submit", "edit")
+OF_THE_TABLE = ("submit", "run", "edit")
 """Commands whose options are those of the option table."""
 _WORD = re.compile(r"[a-z][a-z0-9-]*")
 
@@ -100,7 +101,7 @@ def commands() -> list[Command]:
     found = []
     for name, about in COMMANDS.items():
         if name in OF_THE_TABLE:
-            found.append(_of_table(name, about, app.commands[name]))
+            found.append(_of_table(name, about))
             continue
         command = app.commands[name]
         if hasattr(command, "commands"):
@@ -151,36 +152,43 @@ def _parameters(command: Any) -> Iterator[Declared]:
 
 # ------------------------------------------------------------------ the option table
 
-_SHORT = {"gpus": ("-g",), "help": ("-h",)}
+_SHORT = {"gpus": ("-g",)}
 _JSON = "one JSON document on standard output"
+_COMMAND = Declared((), "COMMAND...", "a command and its arguments", True)
+_FLAGS = {"submit": SUBMIT_FLAGS, "run": RUN_FLAGS, "edit": {"json": _JSON}}
+_WITHOUT = {"submit": frozenset(), "run": OF_ARRAYS | {"interactive"}, "edit": OF_ARRAYS | {"hold"}}
+_ARGUMENTS = {
+    "submit": (
+        Declared((f"--{LINES}",), "FILE", LINES_HELP),
+        Declared((), "FILE...", "job files", True),
+        _COMMAND,
+    ),
+    "run": (_COMMAND,),
+    "edit": (Declared((), "JOB...", f"jobs: {REFERENCES}", True),),
+}
+_USAGE = {
+    "submit": (
+        "radrm submit [OPTIONS] FILE...",
+        "radrm submit [OPTIONS] -- COMMAND [ARGUMENT]...",
+        f"radrm submit [OPTIONS] --{LINES} FILE",
+    ),
+    "run": ("radrm run [OPTIONS] [--pty] [--] COMMAND [ARGUMENT]...",),
+    "edit": ("radrm edit JOB... OPTIONS",),
+}
 
 
-def _of_table(name: str, about: str, command: Any) -> Command:
-    edits = name == "edit"
-    fixed = {*OF_ARRAYS, "hold"} if edits else set()
+def _of_table(name: str, about: str) -> Command:
     parameters = [
         Declared(
             (f"--{each.name}", *_SHORT.get(each.name, ())),
             *(each.metavar, meaning_of(each), each.repeatable),
         )
         for each in OPTIONS
-        if each.available and each.name not in fixed
+        if each.available and each.name not in _WITHOUT[name]
     ]
-    flags = {"json": _JSON} if edits else SUBMIT_FLAGS
-    for flag, meaning in flags.items():
-        shown, _, metavar = flag.partition("=")
-        if shown != "help":
-            parameters.append(Declared((f"--{shown}",), metavar or None, meaning))
-    if edits:
-        usage: tuple[str, ...] = ("radrm edit JOB... OPTIONS",)
-        parameters.append(Declared((), "JOB...", "jobs, by id, name or glob", True))
-    else:
-        usage = (
-            "radrm submit [OPTIONS] FILE...",
-            "radrm submit [OPTIONS] -- COMMAND [ARGUMENT]...",
-            f"radrm submit [OPTIONS] --{LINES} FILE",
-        )
-        parameters.append(Declared((f"--{LINES}",), "FILE", LINES_HELP))
-        parameters.append(Declared((), "FILE...", "job files", True))
-        parameters.append(Declared((), "COMMAND...", "a command and its arguments", True))
-    return Command(name, about, tuple(parameters), usage=usage)
+    parameters += [
+        Declared((f"--{flag}",), None, meaning)
+        for flag, meaning in _FLAGS[name].items()
+        if flag != "help"
+    ]
+    return Command(name, about, (*parameters, *_ARGUMENTS[name]), usage=_USAGE[name])

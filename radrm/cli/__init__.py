@@ -11,6 +11,8 @@ The files, in the order in which they may import one another:
     usage        one line about a wrong command line
     show         tables, cards and plots (a folder)
     completion   completion of command lines by shells (a folder)
+    slurm        radrm for people and scripts that come from Slurm (a folder)
+    remote       radrm on other servers, by ssh (a folder)
     service      what `install-service` and `uninstall-service` share
     results      the results of commands about jobs and devices
     streaming    a job's output on this process's own
@@ -18,4 +20,5 @@ The files, in the order in which they may import one another:
     commands     the commands, one file each (a folder)
     app          all commands but `submit`, by typer
     main         the entry points
+    slurm_commands  what commands with the names of Slurm run
 """

@@ -14,7 +14,9 @@ PARAMETERS = (Parameter("words", WORDS, f"{_SHELL}.", "|".join(SHELLS), least=1)
 
 
 def completion(words: list[str]) -> None:
-    """Print the completion of bash, zsh or fish: commands, options, jobs, GPUs.
+    """Print the completion of your shell: bash, zsh or fish.
+
+    It completes commands, options, choices, job ids and names, GPUs, users and settings.
 
     \b
     Examples (each for good; start a new shell afterwards):

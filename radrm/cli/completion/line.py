@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from typing import Any
 
 TABLE = os.path.join(os.path.dirname(__file__), "words.json")
+ASKED = ("jobs", "gpus", "users")
+"""Values that the daemon is asked for."""
 FILES, FOLDERS, COMMAND = "files", "folders", "command"
 """What the shell itself completes."""
 _GLUE = frozenset("=:")
@@ -65,6 +67,10 @@ def place(words: Sequence[str], known: dict[str, Any], aliases: dict[str, str]) 
     """
     *before, word = words
     commands = known["commands"]
+    if before[:1] in (["-H"], ["--host"]):
+        # The daemon here does not know the jobs of another server.
+        found = place([*before[2:], word], known, aliases) if len(before) > 1 else Place()
+        return Place(found.command) if found.values in ASKED else found
     if before[:1] == ["help"] and len(before) == 1:
         before = []
     name, depth = "", 0
@@ -124,6 +130,8 @@ def _behind_dashes(name: str, arguments: Any, count: int, rest: int, word: str) 
 
 def _argument(name: str, arguments: Any, count: int, word: str) -> Place:
     plain = [each for each in arguments if each["values"] != COMMAND]
+    if arguments and not plain:
+        return Place(name, start=word, values=FILES if count else COMMAND)
     if count < len(plain) or (plain and plain[-1]["many"]):
         return _value(name, plain[min(count, len(plain) - 1)], "", word)
     return Place(name)
