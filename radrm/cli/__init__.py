@@ -10,10 +10,15 @@ The files, in the order in which they may import one another:
     settings     list all settings, and check those that are given
     usage        one line about a wrong command line
     show         tables, cards and plots (a folder)
+    completion   completion of command lines by shells (a folder)
+    slurm        radrm for people and scripts that come from Slurm (a folder)
+    remote       radrm on other servers, by ssh (a folder)
     service      what `install-service` and `uninstall-service` share
     results      the results of commands about jobs and devices
     streaming    a job's output on this process's own
+    dry_run      what `submit --dry-run` shows
     commands     the commands, one file each (a folder)
     app          all commands but `submit`, by typer
     main         the entry points
+    slurm_commands  what commands with the names of Slurm run
 """

@@ -13,6 +13,7 @@ from typing import Any
 
 from radrm.config import values as v
 from radrm.config.goals import AUTO, GOALS, resolved
+from radrm.config.notify import NOTIFY
 from radrm.config.old_names import with_present_names, without_removed
 from radrm.config.shapes import (
     CheckpointConfig,
@@ -22,9 +23,11 @@ from radrm.config.shapes import (
     EnergyConfig,
     EstimationConfig,
     GpusConfig,
+    IdleConfig,
     LimitsConfig,
     MpsConfig,
     NodeConfig,
+    NotifyConfig,
     ProgressConfig,
     ReadingsConfig,
     RetentionConfig,
@@ -215,6 +218,10 @@ def _slots(value: Any, place: v.Place) -> SlotsConfig:
     return SlotsConfig(**v.known(v.table(value, place), _SLOTS, place))
 
 
+def _idle(value: Any, place: v.Place) -> IdleConfig:
+    return IdleConfig(**v.known(v.table(value, place), _IDLE, place))
+
+
 def _core(value: Any, place: v.Place) -> dict[str, float]:
     given = v.table(value, place)
     return v.known(given, {key: _CORE.get(key, v.number) for key in given}, place)
@@ -222,6 +229,10 @@ def _core(value: Any, place: v.Place) -> dict[str, float]:
 
 def _retention(value: Any, place: v.Place) -> RetentionConfig:
     return RetentionConfig(**v.known(v.table(value, place), _RETENTION, place))
+
+
+def _notify(value: Any, place: v.Place) -> NotifyConfig:
+    return NotifyConfig(**v.known(v.table(value, place), NOTIFY, place))
 
 
 def _limits(value: Any, place: v.Place) -> LimitsConfig:
@@ -277,6 +288,12 @@ _ENERGY: dict[str, v.Check] = {
     "wait_for_cheap": v.switch,
 }
 _SLOTS: dict[str, v.Check] = {"length_s": v.slot, "warn_s": v.between(0, 31_536_000)}
+_IDLE: dict[str, v.Check] = {
+    "action": v.choice("off", "notify", "requeue", "cancel"),
+    "smact_below": v.between(0.001, 1),
+    **dict.fromkeys(("for_s", "warn_s"), v.between(60, 31_536_000)),
+    "warmup_s": v.between(0, 31_536_000),
+}
 _CORE: dict[str, v.Check] = {
     each.name: v.switch for each in fields(CoreSettings) if isinstance(each.default, bool)
 }
@@ -325,7 +342,9 @@ _CHECKS: dict[str, v.Check] = {
     "deadlines": _deadlines,
     "energy": _energy,
     "slots": _slots,
+    "idle": _idle,
     "retention": _retention,
+    "notify": _notify,
     "limits": _limits,
     "daemon": _daemon,
 }

@@ -39,16 +39,17 @@ from radrm.core.constraints.feasibility import hopeless
 from radrm.core.constraints.nodes import never_on_nodes
 from radrm.core.decision import Decision
 from radrm.core.lifecycle import edits, usage
-from radrm.core.lifecycle.dependencies import is_open, settle
 from radrm.core.lifecycle.ending import ended, voided
 from radrm.core.lifecycle.launching import launch_again, launches_work, started
 from radrm.core.lifecycle.limits import at_limit
 from radrm.core.lifecycle.memory.growing import grow_memory
 from radrm.core.lifecycle.migration import drop_vanished_targets
+from radrm.core.lifecycle.others.dependencies import is_open, settle
 from radrm.core.lifecycle.pending import put_off
 from radrm.core.lifecycle.returning import end_pause
 from radrm.core.lifecycle.stops import at_kill
 from radrm.core.lifecycle.timing.begin import at_begin
+from radrm.core.lifecycle.timing.silence import heard, silent
 from radrm.core.planning.planners import Planners
 from radrm.core.planning.reasons import why_size, why_waiting
 from radrm.core.planning.requests import Requested, answer
@@ -298,7 +299,12 @@ class Scheduler:
     def _on_progress(self, event: ev.ProgressReported) -> None:
         job, attempt = self._live(event.job_id, event.serial)
         if job and attempt:
-            self.state.put_progress(job, event.progress)
+            heard(self.state, job, event.progress)
+
+    def _on_silence(self, event: ev.SilenceReported) -> None:
+        job, attempt = self._live(event.job_id, event.serial)
+        if job and attempt:
+            silent(self.state, job, attempt, event.happened or event.at)
 
     def _on_host_use(self, event: ev.HostUsed) -> None:
         for job_id, serial, use in event.uses:
@@ -374,6 +380,7 @@ _HANDLERS: dict[type[ev.Event], Callable[[Scheduler, Any], None]] = {
     ev.LaunchVoided: Scheduler._on_voided,
     ev.AttemptEnded: Scheduler._on_ended,
     ev.ProgressReported: Scheduler._on_progress,
+    ev.SilenceReported: Scheduler._on_silence,
     ev.HostUsed: Scheduler._on_host_use,
     ev.CheckpointTaken: Scheduler._on_checkpoint,
     ev.Resized: Scheduler._on_resized,

@@ -76,7 +76,6 @@ class Option(Record):
 
 _SHARING = ("auto", "exclusive", "timeslice", "mps", "mig")
 _PRECISION = ("fp32", "tf32", "fp16", "bf16", "amp")
-_later: dict[str, Any] = {"available": False}
 _many: dict[str, Any] = {"repeatable": True}
 _s: dict[str, Any] = {"unit": "_s"}
 _mib: dict[str, Any] = {"unit": "_mib"}
@@ -107,6 +106,21 @@ OPTIONS: tuple[Option, ...] = (
         **_many,
     ),
     Option("array", "0-9[%N]", r.array_option, "a job per number (also 1,3,5 or 0-9:2), N at once"),
+    Option("at-once", "N", v.whole(1, r.MAX_ARRAY), "elements of an array at once, as 0-9%N"),
+    Option(
+        "max-fails",
+        "N[@TIME]",
+        r.max_fails_option,
+        "hold the rest of an array after N failures (@60s: within 60 s)",
+    ),
+    Option(
+        "param",
+        "NAME=VALUES",
+        r.param_option,
+        "a job per value (lr=1,2 or seed=0:9), for {NAME}",
+        **_many,
+    ),
+    Option("params", "FILE.csv", v.path, "a job per row of values; the first line has the names"),
     Option("output", "PATH", v.log_path, "file of standard output; patterns: %j %x %u %A %a %t"),
     Option("error", "PATH", v.log_path, "file of standard error; the same patterns"),
     Option("chdir", "DIR", v.path, "run here instead of the submit directory"),
@@ -146,7 +160,15 @@ OPTIONS: tuple[Option, ...] = (
         "retry only after these exit codes or signals, as in 1,75-80,KILL",
     ),
     Option("requeue", None, v.flag, "run again after a lost attempt"),
+    Option("expect-idle", None, v.flag, "the job may leave its GPUs idle ([idle] spares it)"),
     Option("signal", "NAME@SECONDS", v.signal_option, "send it SECONDS before the time limit"),
+    Option(
+        "silent-limit",
+        "TIME|none",
+        v.silent_limit,
+        "stop the job if its log and progress do not change for so long",
+        **_s,
+    ),
     Option(
         "checkpoint",
         "none|signal|exit",
@@ -174,7 +196,13 @@ OPTIONS: tuple[Option, ...] = (
     Option("input-shape", "SHAPE", v.shape, "one sample, such as 3x224x224"),
     Option("optimizer", "NAME", v.word, "for estimators"),
     Option("precision", "|".join(_PRECISION), v.choice(*_PRECISION), "for estimators"),
-    Option("notify", "TARGET", v.text(1024), "notify when the job ends", **_many, **_later),
+    Option(
+        "notify",
+        "TARGET[:EVENT,...]",
+        v.notify,
+        "mail address, URL or program to tell of its end",
+        **_many,
+    ),
     Option("comment", "TEXT", v.text(1024), "a note kept with the job"),
     Option("due", "TIME", v.moment, "due time, such as 18:00, 'fri 9:00', +90m or none", **_s),
     Option("begin", "TIME", v.moment, "do not start before, such as 18:00, +2h or none", **_s),
@@ -185,6 +213,7 @@ OPTIONS: tuple[Option, ...] = (
         v.choice("uuid", "index"),
         "how CUDA_VISIBLE_DEVICES names the job's GPUs",
     ),
+    Option("interactive", None, v.flag, "somebody works in it (set by `radrm run`)"),
 )
 BY_NAME = {option.name: option for option in OPTIONS}
 MOMENTS = frozenset(option.name for option in OPTIONS if option.parse is v.moment)
@@ -216,6 +245,10 @@ class Options(Record):
     hold: bool | None = None
     after: tuple[r.AfterOption, ...] = ()
     array: r.ArrayOption | None = None
+    at_once: int | None = None
+    max_fails: r.MaxFailsOption | None = None
+    param: tuple[str, ...] = ()
+    params: str | None = None
     output: str | None = None
     error: str | None = None
     chdir: str | None = None
@@ -228,7 +261,9 @@ class Options(Record):
     retries: int | None = None
     retry_on: tuple[tuple[int, int], ...] | None = None
     requeue: bool | None = None
+    expect_idle: bool | None = None
     signal: v.SignalOption | None = None
+    silent_limit_s: float | None = None
     checkpoint: str | None = None
     checkpoint_signal: int | None = None
     checkpoint_cost_s: float | None = None
@@ -247,6 +282,7 @@ class Options(Record):
     begin_s: float | None = None
     weight: float | None = None
     device_ids: str | None = None
+    interactive: bool | None = None
 
     @property
     def least_gpus(self) -> int:

@@ -13,7 +13,7 @@ from radrm.errors import UsageError
 from radrm.jobfile.option_help import options_markdown, submit_help
 from radrm.jobfile.options import OPTIONS, Options
 from radrm.jobfile.parsing import parse_words, typed, typed_whole
-from radrm.jobfile.relations import AfterOption, ArrayOption
+from radrm.jobfile.relations import AfterOption, ArrayOption, MaxFailsOption
 from radrm.jobfile.values import RoleOption, SignalOption, Span
 
 ULID = "01ARZ3NDEKTSV4RRFFQ69G5FAV"
@@ -36,12 +36,17 @@ AVAILABLE = [
     "hold",
     "after",
     "array",
+    "at-once",
+    "max-fails",
+    "param",
+    "params",
     "output",
     "error",
     "chdir",
     "env",
     "retries",
     "requeue",
+    "interactive",
     "signal",
     "checkpoint",
     "checkpoint-signal",
@@ -55,6 +60,7 @@ AVAILABLE = [
     "input-shape",
     "optimizer",
     "precision",
+    "notify",
     "comment",
     "cpus",
     "memory",
@@ -62,10 +68,12 @@ AVAILABLE = [
     "device-ids",
     "due",
     "begin",
+    "silent-limit",
+    "expect-idle",
     "retry-on",
     "weight",
 ]
-LATER = ["notify"]
+LATER: list[str] = []
 
 GOOD = [
     ("name", "resnet 50", "resnet 50"),
@@ -125,6 +133,12 @@ GOOD = [
     ("array", "0-9", ArrayOption(0, 9, None)),
     ("array", "5-5%1", ArrayOption(5, 5, 1)),
     ("array", "13", ArrayOption(13, 13, None)),
+    ("at-once", "4", 4),
+    ("max-fails", "3", MaxFailsOption(3)),
+    ("max-fails", "3@60s", MaxFailsOption(3, 60.0)),
+    ("max-fails", "1@2m", MaxFailsOption(1, 120.0)),
+    ("param", "lr=1e-3,1e-4", "lr=1e-3,1e-4"),
+    ("params", "grid.csv", "grid.csv"),
     ("array", "5,1,3", ArrayOption(1, 5, None, (1, 3, 5))),
     ("array", "0-9:3%2", ArrayOption(0, 9, 2, (0, 3, 6, 9))),
     ("array", "2,0-1,2", ArrayOption(0, 2, None)),
@@ -139,7 +153,8 @@ GOOD = [
     ("role", "ps:2,memory=2G,gpus=1,cpus=4-8", RoleOption("ps", 2, None, 4.0, 8.0, 2048, 1)),
     ("signal", "USR1@60", SignalOption(10, 60.0)),
     ("signal", "SIGTERM@1", SignalOption(15, 1.0)),
-    ("notify", "me@example.org", "me@example.org"),
+    ("notify", "me@example.org:end,fail", "me@example.org:end,fail"),
+    ("notify", "none", None),
     ("due", "1970-01-02T00:00:00+00:00", 86_400.0),
     ("due", "tomorrow 9:00", None),
     ("due", "none", None),
@@ -148,6 +163,8 @@ GOOD = [
     ("retry-on", "9,5-8,7", ((5, 9),)),
     ("retry-on", "SIGTERM", ((143, 143),)),
     ("retry-on", "any", None),
+    ("silent-limit", "30m", 1800.0),
+    ("silent-limit", "none", None),
     ("weight", "2", 2.0),
     ("weight", "0.001", 0.001),
     ("weight", "1000000", 1e6),
@@ -227,6 +244,16 @@ BAD = [
     ("after", "12_"),
     ("after", "9" * 19),
     ("array", "9-0"),
+    ("at-once", "0"),
+    ("max-fails", "0"),
+    ("max-fails", "@60s"),
+    ("max-fails", "3@"),
+    ("max-fails", "3@0"),
+    ("param", "lr"),
+    ("param", "lr="),
+    ("param", "learning-rate=1"),
+    ("param", "1st=1"),
+    ("params", ""),
     ("memory", "8-6\x85"),
     ("array", "0-9%0"),
     ("array", "0-100000"),
@@ -246,6 +273,9 @@ BAD = [
     ("due", "tomorrow"),
     ("begin", "later"),
     ("retry-on", "0"),
+    ("silent-limit", "9"),
+    ("silent-limit", "0"),
+    ("silent-limit", "off"),
     ("retry-on", "256"),
     ("retry-on", "9-5"),
     ("retry-on", "1,"),
@@ -258,6 +288,9 @@ BAD = [
     ("weight", "1000001"),
     ("weight", "1e3"),
     ("due", "tomorrow 25:00"),
+    ("notify", "me"),
+    ("notify", "me@example.org:fial"),
+    ("notify", ""),
     ("due", "NONE"),
     ("gpus", "4-1"),
     ("gpus", "0-4"),

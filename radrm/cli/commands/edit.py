@@ -24,6 +24,8 @@ _OF_LIVE_JOBS = (
     "weight",
     "retries",
     "retry-on",
+    "silent-limit",
+    "expect-idle",
     "requeue",
     "comment",
 )

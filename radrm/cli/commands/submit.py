@@ -14,11 +14,17 @@ import sys
 from radrm.client.connection import Client, find_spool
 from radrm.errors import RadrmError, Unreachable, UsageError
 from radrm.host.storage.spool import Spool
-from radrm.host.storage.submission import envelope_of, here, load
-from radrm.jobfile.command_line import SubmitRequest, parse_submit
+from radrm.host.storage.submission import envelope_of, here, load, read_text, with_table
+from radrm.jobfile.command_line import STDIN, SubmitRequest, parse_submit
 from radrm.jobfile.confirmation import understood, unit_notes
 from radrm.jobfile.options import MOMENTS
-from radrm.jobfile.radfile import read_job_file, wrap_command
+from radrm.jobfile.radfile import (
+    FOR_SLURM,
+    NOTIFY_VARIABLE,
+    name_from,
+    read_job_file,
+    wrap_command,
+)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -27,6 +33,7 @@ if TYPE_CHECKING:
 
     from radrm.host.storage.paths import Paths
     from radrm.jobfile.moments import Here
+    from radrm.jobfile.options import RawOptions
     from radrm.jobfile.radfile import JobFile
 
 _BATCH = 1000
@@ -42,7 +49,15 @@ it."""
 
 def run(argv: list[str]) -> int:
     """Run the command. Returns its exit code. Raises `RadrmError` if it can submit nothing."""
-    request = parse_submit(argv)
+    if "--slurm" in argv[: argv.index("--") if "--" in argv else None]:
+        from radrm.cli.slurm.submitting import translated  # only jobs of Slurm need it
+
+        argv = translated(argv)
+    return carry_out(parse_submit(argv))
+
+
+def carry_out(request: SubmitRequest) -> int:
+    """Submit what a command line asks for. Returns the exit code."""
     if request.help:
         from radrm.jobfile.option_help import submit_help  # only the help needs it
 
@@ -50,15 +65,14 @@ def run(argv: list[str]) -> int:
         return 0
     _refuse_program(request.files)
     with Client() as client:
-        paths, up = find_spool(client)
-        results = _read_all(request, client if up else None)
-        if up:
-            _refuse_hopeless(client, results)
-        _spool(Spool(paths.spool), results)
-        if up:
-            _learn_ids(client, results)
+        results, paths, up = check(client, request)
+        if request.dry_run:
+            from radrm.cli.dry_run import show_dry_run
+
+            return show_dry_run(results, client if up else None, request.json)
+        put(client, results, paths, up)
         try:
-            _print(request, results, None if up else paths)
+            tell(request, results, None if up else paths)
         except OSError as error:
             print(
                 f"radrm: cannot write the output: {error.strerror}; the jobs are submitted "
@@ -70,6 +84,24 @@ def run(argv: list[str]) -> int:
         if request.wait:
             return max(_wait(client, request, results), 1 if failed else 0)
     return 1 if failed else 0
+
+
+def check(client: Client, request: SubmitRequest) -> tuple[list[dict[str, Any]], Paths, bool]:
+    """Read the jobs of a request and ask the daemon whether they can run. Returns a result for
+    each, where they are to be put, and whether a daemon runs."""
+    paths, up = find_spool(client)
+    results = _read_all(request, client if up else None)
+    if up:
+        _refuse_hopeless(client, results)
+    return results, paths, up
+
+
+def put(client: Client, results: list[dict[str, Any]], paths: Paths, up: bool) -> None:
+    """Submit the jobs that were found sound, and learn their ids from a daemon that runs. Raises
+    `RadrmError` if it can submit nothing."""
+    _spool(Spool(paths.spool), results)
+    if up:
+        _learn_ids(client, results)
 
 
 # ------------------------------------------------------------------ reading
@@ -102,7 +134,7 @@ def _read_all(request: SubmitRequest, client: Client | None) -> list[dict[str, A
             known.append(here(None if client is None else client.ask("ping")["now"]))
         return known[0]
 
-    if request.command:
+    if not request.files:
         return [_result(None, None, request, here_now)]
     return [_result(name, load, request, here_now) for name in request.files]
 
@@ -111,22 +143,41 @@ def _result(name: str | None, load: Any, request: SubmitRequest, here_now: Any) 
     result: dict[str, Any] = {"ticket": None, "id": None, "name": None, "file": name, "error": None}
     try:
         data = load(name) if load is not None else None
+        if name == STDIN:
+            name = result["file"] = None
         job_file = (
-            wrap_command(list(request.command), request.raw_options)
+            _of_command(request)
             if data is None
-            else read_job_file(data, name or "", request.raw_options)
+            else read_job_file(data, name or "job", request.raw_options)
         )
+        if job_file.table is None:
+            job_file = with_table(job_file, typed="params" in request.raw_options)
         if MOMENTS & job_file.raw.keys():
             result["now_s"] = here_now().now_s
             job_file = job_file.dated(here_now(), name or "command line")
+        job_file = job_file.with_default_targets(os.environ.get(NOTIFY_VARIABLE, ""))
         result["name"] = job_file.name
         result["job_file"] = job_file
         result["needs_s"] = job_file.options.duration_s
-        result["envelope"] = envelope_of(job_file, name, data, request.raw_options)
+        raw = request.raw_options if data is not None else job_file.raw
+        result["envelope"] = envelope_of(job_file, name, data, raw)
     except RadrmError as error:
         result["error"] = str(error)
         result["code"] = error.exit_code
     return result
+
+
+def _of_command(request: SubmitRequest) -> JobFile:
+    """The job of the command line, or of the lines of a file: a sweep of one parameter."""
+    if not request.lines:
+        return wrap_command(list(request.command), request.raw_options)
+    from radrm.jobfile import sweeps
+
+    text = read_text(request.lines, "--lines", wait=True)
+    name = "lines" if request.lines == "-" else name_from(os.path.basename(request.lines))
+    raw: RawOptions = {"name": name, **request.raw_options, "params": request.lines}
+    table = sweeps.table_of_lines(text, "command line")
+    return sweeps.with_table(wrap_command(list(sweeps.OF_LINES), raw), table)
 
 
 # ------------------------------------------------------------------ submitting
@@ -136,10 +187,7 @@ def _refuse_hopeless(client: Client, results: list[dict[str, Any]]) -> None:
     """Mark jobs that can never run on this server, or exceed a limit. They are not submitted."""
     sound = [r for r in results if r["error"] is None]
     for batch in _batches(sound):
-        needs = [
-            {name: r["job_file"].raw[name] for name in _NEEDS & r["job_file"].raw.keys()}
-            for r in batch
-        ]
+        needs = [_needs(r["job_file"]) for r in batch]
         environment = batch[0]["envelope"].environment.items()
         size = sum(
             len(os.fsencode(name)) + len(os.fsencode(value)) + 2 for name, value in environment
@@ -150,6 +198,25 @@ def _refuse_hopeless(client: Client, results: list[dict[str, Any]]) -> None:
                 if not why.startswith("limits."):
                     why = f"it can never run: {why}{_to_lower(result['job_file'])}"
                 result["error"] = f"{result['file'] or result['name']}: {why}"
+
+
+def _needs(job_file: JobFile) -> RawOptions:
+    """The options of `_NEEDS`; a sweep counts as an array of its size."""
+    needs = {name: job_file.raw[name] for name in _NEEDS & job_file.raw.keys()}
+    if "param" not in job_file.raw and "params" not in job_file.raw:
+        return needs
+    return {**needs, "array": f"0-{_count(job_file) - 1}"}
+
+
+def _count(job_file: JobFile) -> int:
+    """The number of elements; 0 for a job that is no array."""
+    asked = job_file.options
+    if asked.array is None and not asked.param and asked.params is None:
+        return 0
+    from radrm.jobfile.sweeps import array_of  # few jobs are arrays
+
+    array = array_of(job_file)
+    return 0 if array is None else len(array.indices)
 
 
 def _to_lower(job_file: JobFile) -> str:
@@ -198,7 +265,11 @@ def _streams(request: SubmitRequest, results: list[dict[str, Any]]) -> bool:
     """True if the command shows the output of its only job."""
     if not request.wait or request.json or request.parsable:
         return False
-    return len(results) == 1 and results[0]["ticket"] is not None and _count(results[0]) == 1
+    return (
+        len(results) == 1
+        and results[0]["ticket"] is not None
+        and _count(results[0]["job_file"]) <= 1
+    )
 
 
 def _batches(results: list[dict[str, Any]]) -> list[list[dict[str, Any]]]:
@@ -224,7 +295,8 @@ def _wait(client: Client, request: SubmitRequest, results: list[dict[str, Any]])
 # ------------------------------------------------------------------ printing
 
 
-def _print(request: SubmitRequest, results: list[dict[str, Any]], unserved: Paths | None) -> None:
+def tell(request: SubmitRequest, results: list[dict[str, Any]], unserved: Paths | None) -> None:
+    """Print what became of each job. `unserved`: the daemon's paths if none runs."""
     if request.json:
         wanted = ("ticket", "id", "name", "file", "error")
         print(json.dumps([{key: r[key] for key in wanted} for r in results], indent=2))
@@ -238,6 +310,8 @@ def _print(request: SubmitRequest, results: list[dict[str, Any]], unserved: Path
         elif not request.json:
             notes = (*result["job_file"].notes, *unit_notes(result["job_file"].raw))
             for note in (*notes, *_unknown_gpus(result)):
+                if request.slurm and FOR_SLURM in note:
+                    continue
                 where = result["file"] or result["name"]
                 print(f"radrm: note: {where}: {note}", file=sys.stderr)
             asked = understood(result["job_file"].options, result["job_file"].raw)
@@ -285,12 +359,7 @@ def _warn_if_late(result: dict[str, Any]) -> None:
 
 
 def _elements(result: dict[str, Any]) -> str:
-    count = _count(result)
-    if result["job_file"].options.array is None:
+    count = _count(result["job_file"])
+    if not count:
         return ""
     return f", an array of {count}" if count > 1 else ", an array of one"
-
-
-def _count(result: dict[str, Any]) -> int:
-    array = result["job_file"].options.array
-    return 1 if array is None else len(array.indices)

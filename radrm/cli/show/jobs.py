@@ -60,11 +60,22 @@ def why(job: Document, short: bool = False, now: float | None = None) -> str:
     if job.get("begin_at") is not None and not job.get("held"):
         then = clock(job["begin_at"], time.time() if now is None else now)
         reason = f"begins {'at ' if then[:1].isdigit() and '-' not in then else ''}{then}"
+    elif job.get("warnings") and short:
+        reason = warned(job["warnings"][0], now, True)
     if job["oom_count"] and job["state"] != "FAILED":
         times = "once" if job["oom_count"] == 1 else f"{job['oom_count']} times"
         recovered = f"recovered from out-of-memory {times}"
         reason = f"{recovered}; {reason}" if reason else recovered
     return plain(reason)
+
+
+def warned(warning: Document, now: float | None, short: bool = False) -> str:
+    """What the user of a job was warned of, and what follows: `...; it is cancelled at 18:20`."""
+    said = warning["kind"] if short else warning["text"]
+    if not warning["does"] or warning["does_at"] is None:
+        return plain(said)
+    then = clock(warning["does_at"], time.time() if now is None else now)
+    return plain(f"{said}{': ' if short else '; '}{warning['does']} at {then}")
 
 
 def where(job: Document, index: Mapping[str, int]) -> str:
@@ -112,14 +123,18 @@ def counts_line(counts: Mapping[str, int], devices: int) -> Styled:
 def job_rows(jobs: Sequence[Document], index: Mapping[str, int], now: float | None = None) -> Rows:
     """A row for each job: its GPUs, its memory, why it waits, how far it is.
 
-    A due time, where some job has one. `index`: the GPUs' indices. `now`: as for `advance`.
+    A due time, where some job has one; the host, where the jobs have one. `index`: the GPUs'
+    indices. `now`: as for `advance`.
     """
     dues = [due_text(job, time.time() if now is None else now) for job in jobs]
-    due = any(dues)
+    due, hosts = any(dues), any("host" in job for job in jobs)
+    params = any(job.get("params") for job in jobs)
     table = Rows(
         (
+            *[Column("HOST", most=20)] * hosts,
             Column("JOB", right=True),
             Column("NAME", least=12, most=28),
+            *[Column("PARAMS", least=14, most=32)] * params,
             Column("USER", rank=1, most=12),
             Column("STATE"),
             Column("GPU", least=3, most=8),
@@ -128,13 +143,15 @@ def job_rows(jobs: Sequence[Document], index: Mapping[str, int], now: float | No
             Column("PEAK", right=True, rank=5),
             Column("TIME", right=True, rank=3),
             *[Column("DUE", rank=2)] * due,
-            Column("WHY", least=33),
+            Column("WHY", least=20 if params else 33),
         )
     )
     for job, its_due in zip(jobs, dues, strict=True):
         table.add(
+            *[plain(job.get("host", "-"))] * hosts,
             plain(label(job)),
             plain(job["name"]),
+            *[params_text(job)] * params,
             plain(job["user"]),
             state_text(job["state"]),
             where(job, index),
@@ -146,6 +163,18 @@ def job_rows(jobs: Sequence[Document], index: Mapping[str, int], now: float | No
             "; ".join(filter(None, (why(job, True, now), _state_of_open(job, now)))),
         )
     return table
+
+
+def params_text(job: Document) -> str:
+    """The values of an element of a sweep: `lr=1e-3 seed=0`, or of several elements in one row:
+    `seed=0 to seed=9`, without the parameters that they share; "" for another job."""
+    values, last = job.get("params") or {}, job.get("params_last") or {}
+    differ = [name for name in values if last and values[name] != last.get(name)]
+    texts = [
+        " ".join(f"{name}={each[name]}" for name in differ or values)
+        for each in ((values, last) if differ else (values,))
+    ]
+    return plain(" to ".join(texts))
 
 
 def _state_of_open(job: Document, now: float | None) -> str:

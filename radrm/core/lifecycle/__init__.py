@@ -19,6 +19,6 @@ The files, in the order in which they may import one another:
     recovery      what follows a GPU out-of-memory
     ending        what follows the end of an attempt
     usage         the use of devices by attempts, from readings
-    dependencies  lets an end reach the jobs that follow
+    others        what an end means for other jobs (a folder)
     edits         commands of users: submit, hold, cancel, requeue, edit
 """

@@ -16,12 +16,14 @@ from radrm.core.events import (
     PredictionsReady,
     RequeueRequested,
 )
-from radrm.core.lifecycle.dependencies import cycle, is_open
 from radrm.core.lifecycle.final import cancel_waiting, fail_waiting
 from radrm.core.lifecycle.limits import wake_for_limit
+from radrm.core.lifecycle.others.dependencies import cycle, is_open
+from radrm.core.lifecycle.others.max_fails import go_on
 from radrm.core.lifecycle.returning import run_again
 from radrm.core.lifecycle.stops import stop
 from radrm.core.lifecycle.timing.begin import with_begin
+from radrm.core.lifecycle.timing.silence import end_silence
 from radrm.core.records import DECLARED, MEASURED, Estimate, Job
 from radrm.core.state.state import State
 from radrm.core.state.timers import ESTIMATE, Timer
@@ -119,8 +121,11 @@ def cancel(state: State, event: CancelRequested) -> None:
 
 
 def hold(state: State, event: HoldRequested) -> None:
-    """Hold a waiting job, or release it. A release also ends its pause."""
+    """Hold a waiting job, or release it. A release also ends its pause, and its array's stop."""
     job = state.jobs.get(event.job_id)
+    if job is not None and not event.held:
+        go_on(state, job)
+        job = state.jobs[job.id]
     if job is not None and job.state.waiting:
         pause = job.pause if event.held else None
         state.put_job(replace(job, held=event.held, pause=pause))
@@ -172,6 +177,9 @@ def refuse(state: State, event: EditRequested) -> str | None:
         due_s=spec.due_s,
         retries=spec.retries,
         retry_on=spec.retry_on,
+        expect_idle=spec.expect_idle,
+        # Nobody looks at the logs of an attempt that began without such a limit.
+        silent_limit_s=spec.silent_limit_s if job.spec.silent_limit_s is not None else None,
         requeue=spec.requeue,
         comment=spec.comment,
     )
@@ -194,6 +202,9 @@ def edit(state: State, event: EditRequested) -> None:
         return
     state.put_job(job)
     attempt = state.attempts.get(job.id)
+    if attempt is not None and job.spec.silent_limit_s != before.spec.silent_limit_s:
+        end_silence(state, attempt)
+        attempt = state.attempts[job.id]
     limits = (job.spec.time_limit_s, job.spec.signal)
     if attempt is not None and limits != (before.spec.time_limit_s, before.spec.signal):
         wake_for_limit(state, job, attempt)

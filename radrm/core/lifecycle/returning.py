@@ -86,8 +86,9 @@ def run_again(state: State, job: Job) -> None:
 
     Its proven need (`memory_floor_mib`) stays.
     """
+    array = None if job.array is None else replace(job.array, fails=0)
     state.move(
-        state.behind_all(replace(job, used_s=0.0)),
+        state.behind_all(replace(job, used_s=0.0, array=array)),
         Trigger.REQUEUE,
         oom_count=0,
         retries_used=0,

@@ -61,11 +61,13 @@ def edit(loop: Loop, request: Request) -> Work[list[JobResult]]:
     """Change what unfinished jobs ask for."""
     now_here = here(loop.clock.now().wall_s)
     changes = dict(dated(raw_options(request.words), now_here, "edited options", past=True))
-    if isinstance(after := changes.get("after"), list):
-        # Edits add up in lists; "none" first makes the new dependencies replace the old ones.
-        changes["after"] = ["none", *after]
-    known: dict[tuple[str, str | None], _Edited | RadrmError] = {}
-    """By the ticket and the earlier edits: elements of an array differ in nothing else."""
+    for name in ("after", "notify"):
+        if isinstance(words := changes.get(name), list):
+            # Edits add up in lists; "none" first makes the new values replace the old ones.
+            changes[name] = ["none", *words]
+    known: dict[tuple[object, ...], _Edited | RadrmError] = {}
+    """By the ticket, the earlier edits and the values of a sweep: elements of an array differ in
+    nothing else."""
     edits: list[tuple[int, dict[str, Any]]] = []
     late: dict[int, str] = {}
 
@@ -82,7 +84,8 @@ def edit(loop: Loop, request: Request) -> Work[list[JobResult]]:
                 f"job {job.label} is {job.state.value}; its range can change only while it waits. "
                 f"Another size within it: radrm resize {job.label} --gpus=N"
             )
-        alike = (job.ticket, loop.store.submissions.edits_digest(job.id))
+        params = job.array.params if job.array is not None else ()
+        alike = (job.ticket, loop.store.submissions.edits_digest(job.id), params)
         if alike not in known:
             if len(known) >= _MOST_KNOWN:
                 known.clear()
@@ -151,7 +154,7 @@ def _edited(loop: Loop, job: Job, changes: dict[str, Any]) -> _Edited:
             f"the changes of job {job.label} would take {size} bytes, and {MAX_EDITS} is the "
             "most; submit it again instead"
         )
-    job_file = submission.job_file().edited(changes)
+    job_file = submission.job_file(changes)
     after = None
     if "after" in changes:
         find = References(loop.scheduler, loop.store).target

@@ -13,12 +13,19 @@ from radrm.core.units import parse_mib, parse_seconds
 from radrm.host.storage.database import encoded
 from radrm.host.storage.spool import Envelope
 from radrm.host.storage.submitted import parse_envelope
-from radrm.jobfile.command_line import parse_edit, parse_submit
+from radrm.jobfile.command_line import SUBMIT_FLAGS, parse_edit, parse_submit
 from radrm.jobfile.launchers import runs_radrun
 from radrm.jobfile.moments import Here, absolute, read, refuse_past
 from radrm.jobfile.options import BY_NAME
-from radrm.jobfile.parsing import dated, typed_whole
+from radrm.jobfile.parsing import dated, typed, typed_whole
 from radrm.jobfile.radfile import JobFile, read_job_file, wrap_command
+from radrm.jobfile.relations import MAX_ARRAY
+from radrm.jobfile.slurm.translation import translate
+from radrm.jobfile.slurm.words import directives
+from radrm.jobfile.slurm.words import read as read_sbatch
+from radrm.jobfile.sweeps import sweep_of, with_table, with_values
+from radrm.jobfile.targets import target_of
+from radrm.jobfile.values import job_name
 from radrm.oom import classify
 from radrm.progress_lines import Finder, Lines, progress_pattern
 from tests.reliability.fuzz.judging import Target
@@ -89,6 +96,11 @@ def _moment(text: str) -> None:
     refuse_past(moment, HERE)
 
 
+def _target(text: str) -> None:
+    found = target_of(text)
+    assert found.address.isprintable() and not found.address.startswith("-")
+
+
 def _date(text: str) -> None:
     """A date and time with an offset means what the standard library's calendar says."""
     at_s = read(text).absolute_s
@@ -116,6 +128,28 @@ def _submission(words: list[str]) -> None:
     request = parse_submit(words)
     if request.command:
         _use(wrap_command(request.command, request.raw_options))
+
+
+def _sbatch(data: bytes) -> None:
+    text = data.decode("utf-8", "replace")
+    first, _, rest = text.partition("\n")
+    options, words = read_sbatch(first.split(" "), "command line", SUBMIT_FLAGS)
+    slurm = translate([*directives(rest, "job.sbatch"), *options], "/home/ann", "box", SUBMIT_FLAGS)
+    typed(slurm.raw, "sbatch")
+    assert all(note.isprintable() and len(note) < 1500 for note in slurm.notes)
+    assert all(isinstance(word, str) for word in words)
+
+
+def _sweep(text: str) -> None:
+    """Read a table and a parameter as the daemon does; the bounds hold for what comes of them."""
+    param, _, table = text.partition("\n")
+    asked = wrap_command(("echo", "{lr}", "{a}"), {"param": [param], "params": "-"})
+    sweep = sweep_of(with_table(asked, table))
+    assert sweep is not None and 0 < len(sweep) <= MAX_ARRAY
+    for number in {0, len(sweep) // 2, len(sweep) - 1}:
+        one = with_values(asked, sweep.values(number))
+        assert len(one.argv) == 3 and "/" not in one.name
+        job_name(one.name)
 
 
 def _launcher(text: str) -> None:
@@ -180,6 +214,16 @@ TARGETS = (
         _submission,
     ),
     Target(
+        "sbatch",
+        (
+            "-J a --gres=gpu:a100:2 job.sbatch\n#!/bin/sh\n#SBATCH -t 1-2:30 --mem=16G\ntrue\n",
+            "-d afterok:12:13,afterany:14 -a 0-9%2 x\n#SBATCH --export=ALL,A=1 -o %x-%4j.%t\n",
+            "--signal=B:USR1@60 --nice=5 -p gpu\n#SBATCH -N1 -n 1 -c 4 --mem-per-cpu=2G\n",
+        ),
+        _sbatch,
+        bytes=True,
+    ),
+    Target(
         "edit",
         (("7", "8_3", "--priority=10", "--env=A=1"), ("train*", "--due=none", "--after", "none")),
         parse_edit,
@@ -190,6 +234,7 @@ TARGETS = (
             *("gpus=1-4", "gpu-memory=12G", "smact=0.5", "duration=90s", "collocation=mps"),
             *("mig-profile=1g.5gb+me", "gpu-type=a6000|a100", "prefer-gpus=a100,0", "time=1:30"),
             *("max-slowdown=1.3", "priority=-1000", "hold", "after=12_3:failed", "array=0-9%4"),
+            *("param=lr=1,2", "params=a.csv", "at-once=3", "max-fails=3@60s"),
             *("output=logs/%x-%j.out", "env=NAME=VALUE", "cpus=0.5-4", "memory=1G-2.5T"),
             *("role=worker:2-8,cpus=4,memory=8G,gpus=1", "signal=USR1@60", "checkpoint=exit"),
             *("checkpoint-signal=SIGHUP", "progress-pattern=(?P<step>\\d+)", "batch-size=64"),
@@ -216,6 +261,12 @@ TARGETS = (
         (ValueError,),
     ),
     Target(
+        "notice-target",
+        ("ada@x.org:fail", "https://h:8/p?q=1:end,oom", "~/bin/tell", "exec:/a b:start", "mail"),
+        _target,
+        (ValueError,),
+    ),
+    Target(
         "date",
         ("2031-01-31T18:00:00+01:00", "1999-02-28 00:00-0330", "2400-02-29T23:59:59Z"),
         _date,
@@ -225,6 +276,15 @@ TARGETS = (
         "quantity",
         ("4G", "4096 MiB", "0.5t", "90", "1:30", "1-00:00:00.5", "1d 2h 5m 90s", "1e3"),
         _quantity,
+    ),
+    Target(
+        "sweep",
+        (
+            'lr=1e-3,1e-4\na,b\n1,"x, y"\n2,z\n',
+            "seed=0:9:3\nname,opt\nr/50,adam\n",
+            'x=-3:3,a\nline\n"echo a | b"\n',
+        ),
+        _sweep,
     ),
     Target("launcher", (SCRIPT, ROLES, "cat <<-'A' <<B\nA\nB\nradrun x"), _launcher, most=1 << 20),
     Target("envelope", (ENVELOPE, COMMAND), _envelope, bytes=True, most=(8 << 20) + 64),
