@@ -77,6 +77,8 @@ def take_option(word: str, rest: Iterator[str], where: str, raw: RawOptions) -> 
     if option.metavar is None:
         if equals:
             raise UsageError(f"{where}: --{name} takes no value; write --{name} alone")
+    elif not equals and option.bare is not None:
+        text = option.bare
     elif not equals:
         text = next(rest, "--")
         if text.startswith("--"):

@@ -89,6 +89,8 @@ class JobFile(Record):
     def edited(self, changes: RawOptions) -> JobFile:
         """Return this job file with changed options. Raises `UsageError`."""
         raw = merged(self.raw, changes)
+        if "chdir" in changes:
+            raw.pop("snapshot", None)  # it now runs elsewhere
         options = typed_whole(raw, "edited options")
         named = {"name": options.name or self.name, "raw": raw, "options": options}
         return JobFile(**{**self.as_dict(), **named})._sized("edited options", {})

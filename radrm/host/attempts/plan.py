@@ -28,8 +28,8 @@ class LaunchPlan:
     attempt, and of processes that outlive the main one. `cpus` and `memory_mib` (of the
     host) None: no limit; `memory_most_mib`: its limit may grow up to this while it runs; None: it
     may not. `cpu_weight` None: 1. `progress_pattern`
-    and `progress_file` are the options of that name. Strings may hold surrogate
-    escapes, as paths and environments of Unix do.
+    and `progress_file` are the options of that name. `snapshot`: `cwd` lies in a copy of
+    the code. Strings may hold surrogate escapes, as paths and environments of Unix do.
     """
 
     serial: int
@@ -55,6 +55,7 @@ class LaunchPlan:
     cpu_weight: float | None = None
     progress_pattern: str | None = None
     progress_file: str | None = None
+    snapshot: bool = False
 
 
 def launch_record(
@@ -90,6 +91,7 @@ def launch_record(
         "script": plan.script,
         "interpreter": None if plan.interpreter is None else list(plan.interpreter),
         "cwd": plan.cwd,
+        "snapshot": plan.snapshot,
         "environment": {TOKEN_VARIABLE: plan.token, **environment},
         "stdout": plan.stdout,
         "stderr": plan.stderr,
