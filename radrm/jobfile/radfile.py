@@ -13,7 +13,7 @@ import re
 from radrm.core.units import WHOLE_DEVICE_MIB
 from radrm.errors import BadFile, UsageError
 from radrm.jobfile.options import Options, RawOptions
-from radrm.jobfile.parsing import dated, merged, parse_words, typed_whole
+from radrm.jobfile.parsing import dated, edited, merged, parse_words, typed_whole
 from radrm.jobfile.record import Record
 from radrm.jobfile.values import MAX_GPUS, shown
 
@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 MAX_BYTES = 1 << 20
 # The time that shlex needs grows with the square of a line's length.
 MAX_DIRECTIVE = 8192
+NOTIFY_VARIABLE = "RADRM_NOTIFY"
+"""Of the submitter: the targets of notices of jobs that name none."""
 DEFAULT_INTERPRETER = "/bin/bash"
 LOGIN_SHELL = "/bin/bash -l"
 
@@ -88,9 +90,7 @@ class JobFile(Record):
 
     def edited(self, changes: RawOptions) -> JobFile:
         """Return this job file with changed options. Raises `UsageError`."""
-        raw = merged(self.raw, changes)
-        if "chdir" in changes:
-            raw.pop("snapshot", None)  # it now runs elsewhere
+        raw = edited(self.raw, changes)
         options = typed_whole(raw, "edited options")
         named = {"name": options.name or self.name, "raw": raw, "options": options}
         return JobFile(**{**self.as_dict(), **named})._sized("edited options", {})
@@ -101,6 +101,15 @@ class JobFile(Record):
         if raw is self.raw:
             return self
         return JobFile(**{**self.as_dict(), "raw": raw, "options": typed_whole(raw, where)})
+
+    def with_default_targets(self, words: str) -> JobFile:
+        """Return this job file with these targets of notices, separated by spaces (those of
+        `NOTIFY_VARIABLE`), unless it names its own. Raises `UsageError`."""
+        if "notify" in self.raw or not words.strip():
+            return self
+        raw = {**self.raw, "notify": words.split()}
+        options = typed_whole(raw, NOTIFY_VARIABLE)
+        return JobFile(**{**self.as_dict(), "raw": raw, "options": options})
 
     def _sized(self, where: str, places: Mapping[str, str]) -> JobFile:
         """Return this job file. Raises `UsageError` if its ranges or roles are impossible.
@@ -154,6 +163,7 @@ class JobFile(Record):
             interactive=bool(asked.interactive),
             begin_s=asked.begin_s,
             retry_on=asked.retry_on,
+            silent_limit_s=asked.silent_limit_s,
             expect_idle=bool(asked.expect_idle),
         )
 

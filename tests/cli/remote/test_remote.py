@@ -16,6 +16,7 @@ from radrm.cli.remote.hosts import hosts_of
 from radrm.cli.remote.ssh import ssh_words
 from radrm.errors import UsageError
 from tests.daemon.harness import DaemonHome
+from tests.documents import errors_of
 
 _SSH = """#!/bin/sh
 # As sshd does: the last word is a command line for a shell.
@@ -79,10 +80,9 @@ def test_commands_of_another_server(there: DaemonHome, tmp_path: Path) -> None:
     assert run("-H", "down", "status").returncode == 255
 
     found = run("status", "--hosts=box,down,odd,box2", "--json")
-    assert [(job["host"], job["id"]) for job in json.loads(found.stdout)] == [
-        ("box", 2),
-        ("box2", 2),
-    ]
+    jobs = json.loads(found.stdout)
+    assert errors_of(["status"], jobs) == []
+    assert [(job["host"], job["id"]) for job in jobs] == [("box", 2), ("box2", 2)]
     assert found.stderr.splitlines() == [
         "radrm: down: ssh: connect to host down port 22: Connection refused",
         "radrm: odd: it did not answer as radrm does; set RADRM_REMOTE if radrm is elsewhere there",
