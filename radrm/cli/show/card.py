@@ -18,7 +18,7 @@ from radrm.cli.show.parts.attempts import attempts_table
 from radrm.cli.show.sizes import requested_size, size_text, tasks_table
 from radrm.cli.show.styled import Styled
 from radrm.client.states import FINAL, LIVE, WAITING
-from radrm.client.text import label
+from radrm.client.text import label, notice_lines
 from radrm.core.units import show_mib, show_seconds
 from radrm.errors import plain
 
@@ -54,6 +54,7 @@ def card(
         *_got(job, index, attempts),
         *_times(job, now),
     ]
+    lines += [("notice", line) for line in notice_lines(job)]
     if logs is not None:
         lines += [("stdout", plain(logs["stdout"])), ("stderr", plain(logs["stderr"]))]
     parts: list[Part] = [_title(job), *_fields(lines)]
