@@ -6,6 +6,8 @@ import email
 import email.policy
 import json
 import os
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from dataclasses import replace
@@ -24,6 +26,7 @@ from radrm.host.storage.notices.facts import facts_of
 from radrm.host.storage.store import Store
 from radrm.jobfile.targets import target_of
 from tests.host.notices.notes import ended, pending
+from tests.paths import REPOSITORY
 
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root becomes somebody else")
 NOBODY = 65534
@@ -114,6 +117,40 @@ def test_each_user_is_told_as_that_user(sender: Sender, tmp_path: Path) -> None:
     assert refused.final and refused.error == f"cannot run {tell}: Permission denied"
 
 
+_NO_IMPORT = """
+import sys
+sys.path.insert(0, {code!r})
+from radrm.host.notices import start_notice
+
+class Refuse:
+    def find_spec(self, name, *_):
+        raise RuntimeError("imports " + name)
+
+start_notice.drop_rights = lambda _: sys.meta_path.insert(0, Refuse())
+start_notice.main()
+"""
+
+
+@pytest.mark.parametrize("target", ["a@x.org", "mail", "{hook}/200", "{hook}/404", "{tell}"])
+def test_nothing_is_imported_after_the_change_of_user(
+    sender: Sender, tmp_path: Path, hook: str, target: str
+) -> None:
+    """The user may have no right to read this Python installation."""
+    fake_sendmail(sender, tmp_path, mail_from="r@x.org")
+    tell = program(tmp_path / "tell", "cat > /dev/null")
+    wanted = sender.wanted(notice(target.format(hook=hook, tell=tell), name="größe" * 30))
+    code = _NO_IMPORT.format(code=str(REPOSITORY))
+    done = subprocess.run(
+        [sys.executable, "-I", "-S", "-c", code],
+        input=json.dumps(wanted.as_dict()).encode(),
+        capture_output=True,
+        timeout=60,
+    )
+    answer = json.loads(done.stdout or b"null")
+    refused = "it answers 404 Not Found" if "404" in target else None
+    assert answer == {"error": refused, "final": refused is not None}, done.stderr.decode()
+
+
 # ------------------------------------------------------------------ mail
 
 
@@ -142,7 +179,7 @@ def test_a_mail(
     assert sender(notice(target, name="größe")) == Result()
     assert (tmp_path / "args").read_text().split() == words
     found = email.message_from_bytes((tmp_path / "mail").read_bytes(), policy=email.policy.default)
-    assert found["Subject"] == "radrm: job 1 (größe) FAILED on box" and found["To"] == words[-1]
+    assert found["Subject"] == "radrm on box: job 1 (größe) FAILED" and found["To"] == words[-1]
     assert found["From"] == settings.get("mail_from")
     assert found["Auto-Submitted"] == "auto-generated"
     assert found.get_content().startswith("job 1 (größe) FAILED\n")  # type: ignore[attr-defined]
@@ -199,7 +236,7 @@ def hook() -> Iterator[str]:
 def test_a_webhook_gets_json(sender: Sender, hook: str) -> None:
     assert sender(notice(f"{hook}/T0/204")) == Result()
     ((path, body),) = Hook.got
-    assert path == "/T0/204" and body["text"].startswith("radrm: job 1 (train) FAILED on box\n")
+    assert path == "/T0/204" and body["text"].startswith("radrm on box: job 1 (train) FAILED\n")
     assert body["state"] == "FAILED" and body["exit_code"] == 3
 
 
