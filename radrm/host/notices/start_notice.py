@@ -114,7 +114,6 @@ def _import_all(wanted: Wanted) -> None:
             import_module(name)
     elif wanted.kind == "mail":
         _mail_of("me@example.org", "me@example.org", "\u00e4 " * 60, "\u00e4 " * 200)
-        _mail_of("me", "", "a", "a")
 
 
 def _home(uid: int) -> str:

@@ -96,7 +96,10 @@ def test_a_program_that_fails(
 
 
 def test_what_a_program_leaves_behind_is_ended(sender: Sender, tmp_path: Path) -> None:
-    tell = program(tmp_path / "tell", f"sleep 1000 & echo $! > {tmp_path}/pid")
+    left = (
+        f"setsid sh -c 'echo $$ > {tmp_path}/new; mv {tmp_path}/new {tmp_path}/pid; sleep 1000' &"
+    )
+    tell = program(tmp_path / "tell", f"{left}\nuntil [ -e {tmp_path}/pid ]; do sleep 0.01; done")
     assert sender(notice(tell)) == Result()
     pid = int((tmp_path / "pid").read_text())
     assert not Path(f"/proc/{pid}").exists() or "zombie" in Path(f"/proc/{pid}/status").read_text()
