@@ -178,9 +178,15 @@ def _post(wanted: Wanted) -> None:
         final = 400 <= error.code < 500 and error.code not in _PASSING
         raise Failed(f"it answers {error.code} {error.reason}", final) from None
     except urllib.error.URLError as error:
-        raise Failed(f"no answer: {error.reason}") from None
+        raise Failed(f"no answer: {_cause(error.reason)}") from None
     except (OSError, ValueError, RuntimeError) as error:
-        raise Failed(f"no answer: {error or type(error).__name__}") from None
+        raise Failed(f"no answer: {_cause(error)}") from None
+
+
+def _cause(error: object) -> str:
+    """Return the cause of a failed request in words, without the number of an error."""
+    words = error.strerror if isinstance(error, OSError) else None
+    return words or str(error) or type(error).__name__
 
 
 # ------------------------------------------------------------------ programs
