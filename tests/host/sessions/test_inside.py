@@ -182,6 +182,18 @@ def test_nobody_listens(path: str, tmp_path: Path) -> None:
     assert len(done.stderr.splitlines()) == 1 and "no radrm run waits" in done.stderr
 
 
+def test_what_a_killed_client_has_left_is_removed(tmp_path: Path) -> None:
+    (tmp_path / "radrm-run-1").mkdir()
+    listen(tmp_path / "radrm-run-1" / "socket").close()
+    done = subprocess.run(
+        [sys.executable, "-I", "-S", inside.__file__, "--", "true"],
+        env={inside.VARIABLE: str(tmp_path / "radrm-run-1" / "socket")},
+        capture_output=True,
+        check=False,
+    )
+    assert done.returncode == inside.EXIT_HUNG_UP and list(tmp_path.iterdir()) == []
+
+
 def test_another_users_end_is_not_believed(tmp_path: Path) -> None:
     """The job is root's, and the socket another user's: the command does not begin."""
     if os.geteuid() != 0:
