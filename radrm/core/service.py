@@ -9,7 +9,8 @@ then an administrator may change the MIG layout, or the driver may start.
 
 Invariants:
 - A verdict depends only on the job's need and on the devices in service, so jobs of one need
-  share it (`core/state/queue/waiting.py`).
+  share it (`core/state/queue/waiting.py`). The devices that are reserved for others, now or before
+  the job would end, are a part of the need (`core/reservations/barred.py`).
 - A device is out of service only after `core.out_of_service_s`: one failed reading moves no job.
 
 What may interleave: a device may leave or enter service at any reading. `update` compares the
@@ -20,13 +21,14 @@ A restart sees nothing of this: the times begin again, so no job fails early.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from radrm.core.constraints.feasibility import never_here, suitable, wants_idle
 from radrm.core.constraints.matching import shortage
 from radrm.core.constraints.need import effective_need_mib
 from radrm.core.lifecycle.final import fail_waiting
 from radrm.core.records import Job, Refusal, Role
+from radrm.core.reservations.barred import RULE, reserved_for_others
 from radrm.core.state.queue.waiting import Aside
 from radrm.core.state.state import State
 from radrm.core.units import show_mib
@@ -81,18 +83,24 @@ def _too_few(state: State, job: Job, role: Role, wanted: int, available: int) ->
     smaller = [size for size in state.waiting.sizes if size < need]
     if smaller:
         what += f" with more than {show_mib(smaller[-1])}"
-    out = _out_of_service(state, idle)
+    reserved = reserved_for_others(state, job) if state.for_users.every else {}
+    out = _out_of_service(state, idle, reserved)
     more = f" ({'; '.join(out)})" if out else ""
-    why = f"needs {what}, {available} {'is' if available == 1 else 'are'} in service{more}"
+    are = "is" if available == 1 else "are"
+    if reserved:
+        why = f"needs {what}, {available} {are} neither reserved nor out of service{more}"
+        return Aside(Refusal(RULE, why, None, wanted, available))
+    why = f"needs {what}, {available} {are} in service{more}"
     return Aside(Refusal("service", why, None, wanted, available))
 
 
-def _out_of_service(state: State, idle: bool) -> Sequence[str]:
+def _out_of_service(state: State, idle: bool, reserved: Mapping[str, str]) -> Sequence[str]:
     """Return the first few devices out of service with their reasons, by index.
 
-    `idle`: also those that would not be idle without radrm's jobs.
+    `idle`: also those that would not be idle without radrm's jobs. `reserved`: those that are
+    reserved for others, with the reasons.
     """
-    why_not = {**(state.never_idle if idle else {}), **state.out_of_service}
+    why_not = {**reserved, **(state.never_idle if idle else {}), **state.out_of_service}
     found = [(state.ledgers[uuid].device, why) for uuid, why in why_not.items()]
     found += [(device, "it has vanished") for device in state.absent.values()]
     found.sort(key=lambda item: (item[0].node, item[0].index))

@@ -41,6 +41,7 @@ from radrm.core.records import (
     ReservationKey,
     RuleState,
     Usage,
+    UserReservation,
     changed,
 )
 from radrm.core.settings import CoreSettings
@@ -54,6 +55,7 @@ from radrm.core.state.queue.queue import JobQueue
 from radrm.core.state.queue.ranked import Ranks
 from radrm.core.state.queue.safe_order import SafeOrder
 from radrm.core.state.reserved.of_planners import Planned
+from radrm.core.state.reserved.of_users import UserReservations
 from radrm.core.state.timers import ORDER_KEY, RESERVATION_OVER, RULES_AGAIN, Timer, Timers
 from radrm.core.state.use import Uses
 from radrm.core.state.users import Users
@@ -118,6 +120,7 @@ class State:
         self.launches: Pauses[str] = Pauses(settings.launch_retry_s, LAUNCH_PAUSE_S)
         """Failures of launches for the server's reasons."""
         self.planned = Planned()
+        self.for_users = UserReservations()
         self.proposals = Proposals()
         """Proposals whose action failed, with their pauses."""
         self.version = 0
@@ -153,6 +156,7 @@ class State:
         self._touched.pop(job.id, None)
         self.queue.forget(job)
         self.proposals.forget_job(job.id)
+        self.for_users.closing.pop(job.id, None)
 
     def act(self, action: Action) -> None:
         """Add an action to the step's decision."""
@@ -357,6 +361,11 @@ class State:
         if key[-1] in self.ledgers:
             self.ledgers[key[-1]].unreserve(key)
 
+    def put_for_users(self, record: UserReservation) -> None:
+        """Save a reservation for users; one that has ended is forgotten."""
+        self.for_users.put(record)
+        self._note("user reservation", record.id, record)
+
     # ------------------------------------------------------------- rules and time
 
     def put_rule_state(self, record: RuleState) -> None:
@@ -377,11 +386,12 @@ class State:
     def _is_wanted(self, timer: Timer) -> bool:
         """Return whether a timer's job has deadlines, or the timer is not about a job."""
         if timer.what == RESERVATION_OVER:
-            return timer.boot_s == self.planned.wake_s
+            return timer.boot_s in (self.planned.wake_s, self.for_users.wake_s)
         if timer.what == ORDER_KEY:
             return self.queue.is_wanted(timer)
         job = self.jobs.get(timer.job_id)
         waits = job is not None and (job.pause is not None or job.estimating)
+        waits |= self.for_users.closing.get(timer.job_id) == timer.boot_s
         return not timer.job_id or timer.job_id in self.attempts or waits
 
     def running(self) -> Iterable[tuple[Job, Attempt]]:
