@@ -85,6 +85,7 @@ from __future__ import annotations
 from radrm.core import events
 from radrm.core.constraints.kinds import Rank
 from radrm.core.proposals import (
+    Cancel,
     Hopeless,
     Migrate,
     Preempt,
@@ -94,6 +95,7 @@ from radrm.core.proposals import (
     SetShares,
     Start,
     TakeCheckpointNow,
+    Warn,
 )
 from radrm.core.records import (
     DECLARED,
@@ -113,6 +115,7 @@ from radrm.core.records import (
     Instant,
     Job,
     JobSpec,
+    JobWarning,
     Needs,
     Node,
     NodeUse,
@@ -182,6 +185,7 @@ __all__ = [
     "AttemptMemory",
     "Beside",
     "Blame",
+    "Cancel",
     "Cause",
     "Checkpoint",
     "CheckpointKind",
@@ -205,6 +209,7 @@ __all__ = [
     "Job",
     "JobSpec",
     "JobState",
+    "JobWarning",
     "Migrate",
     "Needs",
     "Node",
@@ -256,6 +261,7 @@ __all__ = [
     "Use",
     "UserUse",
     "View",
+    "Warn",
     "events",
     "parse_mib",
     "parse_seconds",

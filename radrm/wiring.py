@@ -40,9 +40,8 @@ from radrm.estimators.describing import describe as describe
 from radrm.estimators.interface import Description, Estimator
 from radrm.orders import ORDERS
 from radrm.planners import PLANNERS
+from radrm.planners.added import NOT_CHOSEN, added
 from radrm.planners.order_policy import OrderPolicy
-from radrm.planners.slots import NAME as SLOTS
-from radrm.planners.slots import Slots
 from radrm.policies import POLICIES
 from radrm.policies.exclusive import Exclusive
 from radrm.recovery import RECOVERIES
@@ -104,8 +103,8 @@ _NOT_CORE_SETTINGS = {
 
 def find_rule(kind: str, name: str) -> Callable[..., Any]:
     """Return the class of a rule. Raises `BadConfig`, which names the nearest known rule."""
-    if (kind, name) == ("planners", SLOTS):
-        raise BadConfig(f"{SLOTS} is not chosen as a planner; write [slots] length_s = 43200")
+    if kind == "planners" and name in NOT_CHOSEN:
+        raise BadConfig(f"{name} is not chosen as a planner; {NOT_CHOSEN[name]}")
     known = dict(REGISTRIES[kind])
     target = known.get(name)
     if target is not None:
@@ -228,9 +227,7 @@ def make_rules(config: Config, zone: Zone = UTC) -> Rules:
     policy, costs = _make_policy(config), make_costs(config, zone)
     planners = tuple(_make_planner(config, name, policy, costs) for name in config.planner)
     _check_planners(planners)
-    if config.slots.length_s > 0:
-        # It comes last: a job that still waits then could not start.
-        planners += (_make_slots(config, policy, zone),)
+    planners += tuple(added(config, policy, zone))
     recovery: Recovery = _make("recovery", config.recovery, config.recoveries)
     for kind, table in TABLES.items():
         for name in getattr(config, table):
@@ -238,16 +235,6 @@ def make_rules(config: Config, zone: Zone = UTC) -> Rules:
     alone: Any = Exclusive()
     fallback = OrderPolicy(alone, alone, name=FALLBACK)
     return Rules(order=order, planners=planners, recovery=recovery, fallback=fallback)
-
-
-def _make_slots(config: Config, policy: Policy, zone: Zone) -> Slots:
-    length_s, warn_s = config.slots.length_s, config.slots.warn_s
-    if warn_s >= length_s:
-        raise BadConfig(
-            f"slots.warn_s = {warn_s:g} is not less than slots.length_s = {length_s:g}; "
-            f"write [slots] warn_s = {length_s / 10:g}"
-        )
-    return Slots(policy, length_s, warn_s, zone)
 
 
 def make_planner(config: Config, name: str, zone: Zone = UTC) -> Planner | SlowPlanner:

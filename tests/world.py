@@ -112,7 +112,6 @@ class World:
         self.jobs: dict[int, Job] = {}
         self.attempts: dict[tuple[int, int], Attempt] = {}
         self.stored: dict[ReservationKey, Reservation] = {}
-        """The reservations in the store."""
         self.rule_states: dict[tuple[str, str], RuleState] = {}
         self.for_users: dict[int, UserReservation] = {}
         self.statuses: dict[str, DeviceStatus] = {}
@@ -295,12 +294,18 @@ class World:
         return self.jobs[job.id]
 
     def submit_array(
-        self, count: int, memory_mib: int, at_once: int | None = None, **spec: object
+        self,
+        count: int,
+        memory_mib: int,
+        at_once: int | None = None,
+        max_fails: int | None = None,
+        fails_within_s: float | None = None,
+        **spec: object,
     ) -> list[Job]:
         """An array's elements 0..count-1, taken in one after another."""
-        array_id = self.next_id
+        first = ArrayElement(self.next_id, 0, at_once, (), max_fails, fails_within_s)
         return [
-            self.submit(memory_mib, array=ArrayElement(array_id, index, at_once), **spec)  # type: ignore[arg-type]
+            self.submit(memory_mib, array=replace(first, index=index), **spec)  # type: ignore[arg-type]
             for index in range(count)
         ]
 

@@ -12,6 +12,8 @@ The files, in the order in which they may import one another:
     show         tables, cards and plots (a folder)
     service      what `install-service` and `uninstall-service` share
     results      the results of commands about jobs and devices
+    streaming    a job's output on this process's own
+    dry_run      what `submit --dry-run` shows
     commands     the commands, one file each (a folder)
     app          all commands but `submit`, by typer
     main         the entry points

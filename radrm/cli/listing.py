@@ -13,6 +13,7 @@ GROUPS: dict[str, dict[str, str]] = {
         "status": "Show jobs: where they run, why they wait, how they ended.",
         "explain": "Say why a job waits, or where and how it ran.",
         "logs": "Print a job's log.",
+        "attach": "Show a job's output as it runs; end with the job's exit code.",
         "wait": "Wait for jobs to end.",
         "cancel": "Cancel jobs, waiting or running.",
         "hold": "Keep waiting jobs from starting, until they are released.",
@@ -63,7 +64,7 @@ ALIASES = {"ps": "status", "ls": "status", "queue": "status", "kill": "cancel"}
 _LONG = 12
 EVERYDAY = frozenset(
     {
-        *("cancel", "checkpoint", "drain", "explain", "gpus", "hold", "logs", "migrate"),
+        *("attach", "cancel", "checkpoint", "drain", "explain", "gpus", "hold", "logs", "migrate"),
         *(
             "limits",
             "progress",

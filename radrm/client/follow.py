@@ -19,7 +19,7 @@ from radrm.errors import Refused, Unreachable, plain
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
     from typing import Any
 
     from radrm.client.connection import Ask, Client
@@ -120,13 +120,23 @@ def _left(ask: Ask, jobs: list[Document]) -> list[Document]:
 
 
 class LogFollower:
-    """Copies a job's log as it grows: waits for the start and follows all attempts to the end."""
+    """Copies a job's logs as they grow: waits for the start and follows all attempts to the end.
+
+    `outputs`: where each log goes, by `stdout` and `stderr`. If both are one file, it goes to the
+    first of them. `patient`: a log that cannot be read is left out, and does not end the work.
+    """
 
     def __init__(
-        self, ask: Ask, reference: str, which: str, write: Write, say: Say, pause: Pause = pause
+        self,
+        ask: Ask,
+        reference: str,
+        outputs: Mapping[str, Write],
+        say: Say,
+        pause: Pause = pause,
+        patient: bool = False,
     ) -> None:
-        self._ask, self._write, self._say, self._pause = ask, write, say, pause
-        self._reference, self._which = reference, which
+        self._ask, self._outputs, self._say, self._pause = ask, outputs, say, pause
+        self._reference, self._patient = reference, patient
 
     def follow(self, attempt: int | None, lines: int | None) -> Document:
         """Follow to the end of the job, or of `attempt`. Returns the job's last document.
@@ -183,26 +193,62 @@ class LogFollower:
 
     def _follow_attempt(self, number: int, lines: int | None) -> None:
         asked, place = time.monotonic(), self._place(number)
-        tail = Tail(place[self._which], self._say)
+        writes: dict[str, Write] = {}
+        for which, write in self._outputs.items():
+            writes.setdefault(place[which], write)
+        tails = opened = [(Tail(path, self._say), write) for path, write in writes.items()]
         try:
             if lines is not None:
-                tail.skip_to_last(lines)
+                tails = [each for each in tails if self._read(each[0].skip_to_last, lines)]
             while True:
                 # Read after the answer: if that said the attempt had ended, the log is complete.
-                found = tail.copy_new(self._write)
+                tails = [each for each in tails if self._read(each[0].copy_new, each[1])]
                 if not place["live"]:
-                    if not found:
-                        self._say(f"attempt {number} left no log {tail.path}")
+                    for tail, _ in tails:
+                        if not tail.found:
+                            self._say(f"attempt {number} left no log {tail.path}")
                     return
                 self._pause(LOOK_S)
                 if time.monotonic() - asked >= ASK_S:
                     asked, place = time.monotonic(), self._place(number)
         finally:
-            tail.close()
+            for tail, _ in opened:
+                tail.close()
+
+    def _read(self, read: Callable[[Any], object], argument: object) -> bool:
+        """Call a reading method of a log; False if it cannot be read. Raises `Refused`."""
+        try:
+            read(argument)
+        except Refused as error:
+            if not self._patient:
+                raise
+            self._say(str(error))
+            return False
+        return True
 
     def _place(self, number: int) -> Document:
         answer: Document = self._ask("logs", jobs=[self._reference], attempt=number)
         return answer
+
+
+def stream(
+    ask: Ask,
+    reference: str,
+    outputs: Mapping[str, Write],
+    say: Say,
+    lines: int | None = None,
+    pause: Pause = pause,
+) -> Document:
+    """Copy a job's logs until the job has ended, also if it never starts. Returns its last
+    document. A log that cannot be read is left out."""
+    try:
+        return LogFollower(ask, reference, outputs, say, pause, patient=True).follow(None, lines)
+    except Refused:
+        (job,) = ask("status", jobs=[reference])
+        if job["state"] not in FINAL:
+            raise
+        found: Document = job
+        return found
 
 
 def _end(job: Document) -> str:

@@ -40,9 +40,14 @@ class Tail:
             os.close(self._fd)
         self._fd, self._at = None, 0
 
+    @property
+    def found(self) -> bool:
+        """True if the last look has found the file."""
+        return self._fd is not None
+
     def skip_to_last(self, lines: int) -> None:
         """Begin with the last `lines` lines of the present file."""
-        if self._found():
+        if self._opened():
             assert self._fd is not None
             self._at = _start_of_last(self._fd, lines)
 
@@ -52,7 +57,7 @@ class Tail:
         It ends at the size that the file has at the call, so that a fast writer cannot keep it
         here. Raises `Refused` for a file that cannot be read.
         """
-        if not self._found():
+        if not self._opened():
             return False
         assert self._fd is not None
         found = os.fstat(self._fd)
@@ -74,7 +79,7 @@ class Tail:
             return self.copy_new(write)
         return True
 
-    def _found(self) -> bool:
+    def _opened(self) -> bool:
         if self._fd is None:
             self._fd = _open_regular(self.path)
         return self._fd is not None

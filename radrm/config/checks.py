@@ -22,6 +22,7 @@ from radrm.config.shapes import (
     EnergyConfig,
     EstimationConfig,
     GpusConfig,
+    IdleConfig,
     LimitsConfig,
     MpsConfig,
     NodeConfig,
@@ -215,6 +216,10 @@ def _slots(value: Any, place: v.Place) -> SlotsConfig:
     return SlotsConfig(**v.known(v.table(value, place), _SLOTS, place))
 
 
+def _idle(value: Any, place: v.Place) -> IdleConfig:
+    return IdleConfig(**v.known(v.table(value, place), _IDLE, place))
+
+
 def _core(value: Any, place: v.Place) -> dict[str, float]:
     given = v.table(value, place)
     return v.known(given, {key: _CORE.get(key, v.number) for key in given}, place)
@@ -277,6 +282,12 @@ _ENERGY: dict[str, v.Check] = {
     "wait_for_cheap": v.switch,
 }
 _SLOTS: dict[str, v.Check] = {"length_s": v.slot, "warn_s": v.between(0, 31_536_000)}
+_IDLE: dict[str, v.Check] = {
+    "action": v.choice("off", "notify", "requeue", "cancel"),
+    "smact_below": v.between(0.001, 1),
+    **dict.fromkeys(("for_s", "warn_s"), v.between(60, 31_536_000)),
+    "warmup_s": v.between(0, 31_536_000),
+}
 _CORE: dict[str, v.Check] = {
     each.name: v.switch for each in fields(CoreSettings) if isinstance(each.default, bool)
 }
@@ -326,6 +337,7 @@ _CHECKS: dict[str, v.Check] = {
     "deadlines": _deadlines,
     "energy": _energy,
     "slots": _slots,
+    "idle": _idle,
     "retention": _retention,
     "limits": _limits,
     "daemon": _daemon,

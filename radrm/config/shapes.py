@@ -191,6 +191,22 @@ class SlotsConfig:
 
 
 @dataclass(frozen=True, slots=True)
+class IdleConfig:
+    """Running jobs that leave all their GPUs idle ([idle.md](idle.md))."""
+
+    action: str = "off"
+    """What follows: `notify` (only a warning), `requeue`, `cancel`, or `off`."""
+    smact_below: float = 0.05
+    """SM activity below this is idle, 0.001 to 1."""
+    for_s: float = 1800.0
+    """Idle time before the warning, 60 to 31536000."""
+    warmup_s: float = 600.0
+    """Time after a job's start that does not count, 0 to 31536000."""
+    warn_s: float = 600.0
+    """Time from the warning to the action, 60 to 31536000."""
+
+
+@dataclass(frozen=True, slots=True)
 class RetentionConfig:
     """What goes when it is old, or when there is too much of it; 0: never. Unfinished jobs, what
     estimators have learned, and users' files stay."""
@@ -306,6 +322,7 @@ class Config:
     deadlines: DeadlinesConfig = DeadlinesConfig()
     energy: EnergyConfig = EnergyConfig()
     slots: SlotsConfig = SlotsConfig()
+    idle: IdleConfig = IdleConfig()
     retention: RetentionConfig = RetentionConfig()
     limits: LimitsConfig = LimitsConfig()
     daemon: DaemonConfig = DaemonConfig()

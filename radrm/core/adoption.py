@@ -40,6 +40,7 @@ from radrm.core.lifecycle.edits import ask_estimators
 from radrm.core.lifecycle.limits import wake_for_limit
 from radrm.core.lifecycle.pending import renew
 from radrm.core.lifecycle.stops import wake_for_kill
+from radrm.core.lifecycle.timing.begin import wake_for_begin
 from radrm.core.planning.reserving import put_back_planned
 from radrm.core.records import Kept, Reservation
 from radrm.core.state.state import State
@@ -131,6 +132,8 @@ class Adoption:
         for job in list(state.jobs.values()):
             if job.estimating:
                 ask_estimators(state, job)  # the question ended with the earlier daemon
+            if job.awaits_begin:
+                wake_for_begin(state, job)
             if job.pause is not None:
                 left = job.pause.left_s(state.step.now) > 0
                 ends_s = job.pause.until_boot_s if left else state.step.now.boot_s

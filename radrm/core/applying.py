@@ -16,19 +16,21 @@ from typing import Any
 from radrm.core.actions import DueAction
 from radrm.core.constraints.proposal import changes_cpus, changes_memory, check
 from radrm.core.events import CheckpointTaken, Resized, SharesApplied
-from radrm.core.lifecycle.dependencies import settle
 from radrm.core.lifecycle.ending import give_up
 from radrm.core.lifecycle.final import fail_waiting
 from radrm.core.lifecycle.launching import moment, start
 from radrm.core.lifecycle.memory.growing import GROWTH
 from radrm.core.lifecycle.migration import drop_target, take_target
+from radrm.core.lifecycle.others.dependencies import settle
 from radrm.core.lifecycle.outcomes import has_saved, is_newer
 from radrm.core.lifecycle.pending import action_of, ask, is_about, without
 from radrm.core.lifecycle.resizing import begin_resize, end_resize, withdraw
 from radrm.core.lifecycle.stops import stop
+from radrm.core.lifecycle.timing.warnings import warn
 from radrm.core.planning.planners import REQUESTS
 from radrm.core.planning.reserving import put_planned
 from radrm.core.proposals import (
+    Cancel,
     Hopeless,
     Migrate,
     Preempt,
@@ -38,6 +40,7 @@ from radrm.core.proposals import (
     SetShares,
     Start,
     TakeCheckpointNow,
+    Warn,
 )
 from radrm.core.records import Attempt, Job, Pending, PlannerRequest, Refusal
 from radrm.core.state.state import State
@@ -102,6 +105,15 @@ def _preempt(state: State, job: Job, proposal: Preempt) -> None:
         ask(state, job, attempt, ActionKind.CHECKPOINT, stops=True)
 
 
+def _cancel(state: State, job: Job, proposal: Cancel) -> None:
+    stop(state, job, state.attempts[job.id], StopReason.CANCELLED, proposal.reason)
+
+
+def _warn(state: State, job: Job, proposal: Warn) -> None:
+    its = proposal.kind, proposal.text, proposal.does, proposal.in_s
+    warn(state, state.attempts[job.id], *its)
+
+
 def _checkpoint(state: State, job: Job, proposal: Proposal) -> None:
     attempt = replace(state.attempts[job.id], goes_behind=False)
     ask(state, job, attempt, ActionKind.CHECKPOINT)
@@ -130,6 +142,8 @@ _CARRIERS: dict[type[Proposal], Callable[[State, Job, Any], None]] = {
     Start: _start,
     Hopeless: _fail,
     Preempt: _preempt,
+    Cancel: _cancel,
+    Warn: _warn,
     TakeCheckpointNow: _checkpoint,
     Migrate: _migrate,
     ResizeTo: _resize,

@@ -31,10 +31,32 @@ class Preempt(Proposal):
 
     A job that can save its work is asked to, and stopped when it has; if it has not in its time, it
     runs on. Any other is stopped at once, and must be one that may run again (`--requeue`).
-    `behind`: it then waits behind all other jobs.
+    `behind`: it then waits behind all other jobs. `reason`: for the user; "" says who asked.
     """
 
     behind: bool = False
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cancel(Proposal):
+    """Stop a running job for good, for this reason."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Warn(Proposal):
+    """Warn the user of a running job, in place of the last warning of this kind.
+
+    `kind`: an event of `--notify`. `text` is one sentence without its end; "" takes the warning
+    back. `does`: what follows after `in_s` seconds, as in "it is cancelled"; "" if nothing does.
+    """
+
+    kind: str
+    text: str = ""
+    does: str = ""
+    in_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -193,6 +193,17 @@ class Recovery(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """The rules in force. `planners` are called in order; one of them starts waiting jobs."""
+
+    order: Order
+    planners: Sequence[Planner | SlowPlanner]
+    recovery: Recovery
+    fallback: Planner | None = None
+    """Starts jobs while the planner that does so rests after a failure."""
+
+
 def missing_members(rule: object, interface: type) -> list[str]:
     """Return the names of the members of an interface that a rule lacks."""
     named = dict.fromkeys(

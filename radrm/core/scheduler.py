@@ -26,9 +26,8 @@ What a restart sees: `core/adoption.py`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeAlias
 
@@ -40,15 +39,16 @@ from radrm.core.constraints.feasibility import hopeless
 from radrm.core.constraints.nodes import never_on_nodes
 from radrm.core.decision import Decision
 from radrm.core.lifecycle import edits, usage
-from radrm.core.lifecycle.dependencies import is_open, settle
 from radrm.core.lifecycle.ending import ended, voided
 from radrm.core.lifecycle.launching import launch_again, launches_work, started
 from radrm.core.lifecycle.limits import at_limit
 from radrm.core.lifecycle.memory.growing import grow_memory
 from radrm.core.lifecycle.migration import drop_vanished_targets
+from radrm.core.lifecycle.others.dependencies import is_open, settle
 from radrm.core.lifecycle.pending import put_off
 from radrm.core.lifecycle.returning import end_pause
 from radrm.core.lifecycle.stops import at_kill
+from radrm.core.lifecycle.timing.begin import at_begin
 from radrm.core.planning.planners import Planners
 from radrm.core.planning.reasons import why_size, why_waiting
 from radrm.core.planning.requests import Requested, answer
@@ -57,7 +57,7 @@ from radrm.core.proposals import Proposal
 from radrm.core.records import Attempt, Dependency, Device, Instant, Job, Refusal, UserReservation
 from radrm.core.reservations import course, making
 from radrm.core.reservations.barred import classify
-from radrm.core.rules import Order, Planner, Recovery, SlowPlanner
+from radrm.core.rules import Rules as Rules
 from radrm.core.settings import CoreSettings
 from radrm.core.snapshot import Snapshot, Snapshots
 from radrm.core.state import timers
@@ -65,17 +65,6 @@ from radrm.core.state.state import State
 from radrm.core.state.users import UserUse
 from radrm.core.state.window import Window
 from radrm.core.view import View
-
-
-@dataclass(frozen=True, slots=True)
-class Rules:
-    """The rules in force. `planners` are called in order; one of them starts waiting jobs."""
-
-    order: Order
-    planners: Sequence[Planner | SlowPlanner]
-    recovery: Recovery
-    fallback: Planner | None = None
-    """Starts jobs while the planner that does so rests after a failure."""
 
 
 class Scheduler:
@@ -161,12 +150,9 @@ class Scheduler:
             return True
         if what == timers.ORDER_KEY:
             return state.queue.renew_key(timer)
-        if what == timers.PAUSE_OVER:
-            paused = state.jobs.get(timer.job_id)
-            return paused is not None and end_pause(state, paused)
-        if what == timers.ESTIMATE:
-            asked = state.jobs.get(timer.job_id)
-            return asked is not None and edits.at_estimate_deadline(state, asked)
+        if what in _OF_WAITING:
+            waiting = state.jobs.get(timer.job_id)
+            return waiting is not None and _OF_WAITING[what](state, waiting)
         if what == timers.LAUNCH_AGAIN:
             launch_again(state, timer)
             return False
@@ -395,6 +381,13 @@ _HANDLERS: dict[type[ev.Event], _Handler] = {
     ev.ActionFailed: Scheduler._on_failed,
     ev.PlanReady: Scheduler._on_plan,
 }
+
+_OF_WAITING: dict[str, Callable[[State, Job], bool]] = {
+    timers.BEGIN: at_begin,
+    timers.PAUSE_OVER: end_pause,
+    timers.ESTIMATE: edits.at_estimate_deadline,
+}
+"""What a due timer of a waiting job does. It returns whether the job can start now."""
 
 _ABOUT_SERVICE = (ev.DevicesSeen, ev.NodesSeen, ev.DrainRequested, ev.ReadingsTaken, ev.Tick)
 """The events that can take a device out of service, or change what jobs can have."""

@@ -145,6 +145,10 @@ class View:
         """Yield the jobs with a live attempt, by id."""
         yield from self._state.running()
 
+    def attempt(self, job_id: int) -> Attempt | None:
+        """Return the live attempt of a job; None if it has none."""
+        return self._state.attempts.get(job_id)
+
     def job(self, job_id: int) -> Job | None:
         """Return an unfinished job; None if there is none with this id."""
         return self._state.jobs.get(job_id)

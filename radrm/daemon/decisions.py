@@ -27,7 +27,7 @@ from radrm.core.decision import Decision
 from radrm.core.scheduler import Scheduler
 from radrm.daemon.effects import Effects
 from radrm.daemon.past_runs import runs_of
-from radrm.errors import StoreError
+from radrm.errors import StoreError, plain
 from radrm.host.crossings import crossed
 from radrm.host.storage.runs import Run
 from radrm.host.storage.store import Store
@@ -104,6 +104,8 @@ class Decisions:
         self.wake_at = decisions[-1].wake_at
         for line in (line for decision in decisions for line in decision.log_lines):
             log.error("%s", line)
+        for warned in (each for decision in decisions for each in decision.warned):
+            log.warning("job %d: %s", warned.job_id, plain(warned.text))
         now = self._scheduler.snapshot
         runs = [run for decision in decisions for run in runs_of(decision, now, self._driver)]
         self._unsaved = Unsaved(decisions, submissions, edits, runs)

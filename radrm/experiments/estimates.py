@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from radrm.client.connection import Client
-from radrm.config import Config
+from radrm.config import Config, load_config
 from radrm.core.records import Estimate, Profiled
 from radrm.core.words import Quantity
 from radrm.daemon.intake.estimation import command_of, fingerprint_of
@@ -19,9 +19,11 @@ from radrm.estimators.interface import Description, PastRun
 from radrm.estimators.learning.fingerprint import parts_of
 from radrm.host.estimation.asking import Answer, Asking, with_trace
 from radrm.host.estimation.tracing import NotTraced, TraceRequest, trace, tracer_arguments
+from radrm.host.storage.paths import system_mode
+from radrm.host.storage.spool import Envelope
 from radrm.host.storage.submission import envelope_of, load
 from radrm.jobfile.options import Options, RawOptions
-from radrm.jobfile.radfile import read_job_file
+from radrm.jobfile.radfile import JobFile, read_job_file
 
 TRACED = frozenset({"auto", "trace", "faketensor"})
 """The estimators that use a trace."""
@@ -96,6 +98,20 @@ def learned(mark: str | None, name: str | None = None) -> Learned:
             return msgspec.convert(client.ask("runs", fingerprint=mark, name=name), Learned)
         except (RadrmError, msgspec.ValidationError):
             return Learned()
+
+
+def known(job_file: JobFile, envelope: Envelope) -> Estimate | None:
+    """The memory that a daemon knows at once of a job, as at its submission; None for nothing.
+
+    No estimator runs in another process, and nothing is traced. Raises `RadrmError`.
+    """
+    from radrm.wiring import describe
+
+    config = load_config(os.environ, system_mode(os.environ, os.getuid()))
+    asked = Asked(job_file.name, job_file.options, describe(job_file))
+    job = with_history(asked, fingerprint_of(job_file, envelope)).job
+    found = Asking(config).at_once(job)
+    return next((each for each in found if each.quantity is Quantity.MEMORY), None)
 
 
 def traced(asked: Asked, request: TraceRequest, config: Config) -> Asked:

@@ -4,7 +4,7 @@ The files, in the order in which they may import one another:
     record        records that import quickly, for `radrm submit`
     moments       times as users write them
     values        parsers of the values of options
-    relations     the values of --after and --array
+    relations     the values of --after, --array, --param and --max-fails
     options       the one table of options
     parsing       from words to options, from options to typed values
     command_line  the arguments of `radrm submit` and `radrm edit`
@@ -12,5 +12,6 @@ The files, in the order in which they may import one another:
     launchers     whether a job is started by `radrun`
     sizes         ranges and roles: the tasks of a job
     radfile       job files
+    sweeps        one element of an array for each combination of values
     confirmation  sizes and times of a submission, as they were understood
 """

@@ -6,25 +6,33 @@ from radrm.errors import UsageError
 from radrm.jobfile.options import RawOptions
 from radrm.jobfile.parsing import is_option, raise_unknown, spelled_out, take_option, typed
 from radrm.jobfile.record import Record
+from radrm.jobfile.relations import OF_ARRAYS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
 SUBMIT_FLAGS = {
-    "wait": "wait for the jobs and exit with their exit code",
+    "dry-run": "check and show what would be submitted, and submit nothing",
+    "wait": "wait, exit with the jobs' code; show the output of a single one",
     "parsable": "print only the tickets, one per line",
     "json": "print one JSON document",
     "help": "show this help",
 }
 
 
+LINES = "lines"
+"""The option that names a file of command lines. It is the command line's only: it is the job."""
+
+
 class SubmitRequest(Record):
-    """The arguments of one `radrm submit`. Exactly one of `files` and `command` is not empty."""
+    """The arguments of one `radrm submit`: one of `files`, `command` and `lines` is not empty."""
 
     raw_options: RawOptions
     files: tuple[str, ...] = ()
     command: tuple[str, ...] = ()
+    lines: str = ""
+    dry_run: bool = False
     wait: bool = False
     parsable: bool = False
     json: bool = False
@@ -43,25 +51,37 @@ def parse_submit(argv: Sequence[str]) -> SubmitRequest:
     files: list[str] = []
     flags: set[str] = set()
     rest = map(spelled_out, ours)
+    lines = ""
     for word in rest:
         if is_option(word):
             take_option(word, rest, where, raw)
+        elif word.partition("=")[0] == f"--{LINES}":
+            lines = word.partition("=")[2] or next(rest, "")
+            if not lines or lines.startswith("--"):
+                raise UsageError(f"{where}: --{LINES} needs a file, or - for standard input")
         elif word.startswith("--") and word[2:] in SUBMIT_FLAGS:
-            flags.add(word[2:])
+            flags.add(word[2:].replace("-", "_"))
         elif word.startswith("-") or not word:
-            raise_unknown(word, where, SUBMIT_FLAGS)
+            raise_unknown(word, where, (*SUBMIT_FLAGS, LINES))
         else:
             files.append(word)
     if cut < len(words) and not command:
         raise UsageError(f"{where}: no command after --; write one, or leave out the --")
     if files and command:
         raise UsageError(f"{where}: both job files and a command after --; submit them separately")
-    if not files and not command:
+    if lines and (files or command):
+        what = "a command after --" if command else "job files"
+        raise UsageError(f"{where}: both --{LINES} and {what}; submit them separately")
+    if lines and raw.keys() & {"array", "param", "params"}:
+        raise UsageError(f"{where}: --{LINES} makes the array itself; drop --array and --param")
+    if raw.get("params") == "-" and len(files) > 1:
+        raise UsageError(f"{where}: --params=- is for one job file; submit them separately")
+    if not files and not command and not lines:
         raise UsageError(f"{where}: nothing to submit; name a job file, or a command after --")
     if {"parsable", "json"} <= flags:
         raise UsageError(f"{where}: --parsable and --json exclude each other; use one of them")
     typed(raw, where)
-    return SubmitRequest(raw, tuple(files), command, **dict.fromkeys(flags, True))
+    return SubmitRequest(raw, tuple(files), command, lines, **dict.fromkeys(flags, True))
 
 
 def parse_edit(argv: Sequence[str]) -> tuple[list[str], RawOptions]:
@@ -83,7 +103,7 @@ def parse_edit(argv: Sequence[str]) -> tuple[list[str], RawOptions]:
         raise UsageError(f"{where}: nothing to change; write: radrm edit JOB --priority=10")
     if "hold" in raw:
         raise UsageError(f"{where}: to hold a job that was submitted, write: radrm hold JOB")
-    if "array" in raw:
+    if raw.keys() & OF_ARRAYS:
         raise UsageError(f"{where}: an array stays as it was submitted; submit another")
     typed(raw, where)
     return jobs, raw

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from radrm.jobfile.command_line import SUBMIT_FLAGS
+from radrm.jobfile.command_line import LINES, SUBMIT_FLAGS
 from radrm.jobfile.options import OPTIONS, Option
+
+LINES_HELP = "a job per line of a file (-: standard input), run by a shell"
 
 
 def _meaning(option: Option) -> str:
@@ -17,10 +19,12 @@ def _meaning(option: Option) -> str:
 def submit_help() -> str:
     """Return the text of `radrm submit --help`."""
     rows = [(option.usage, _meaning(option)) for option in OPTIONS]
+    rows.append((f"--{LINES}=FILE", LINES_HELP))
     rows += [(f"--{name}", meaning) for name, meaning in SUBMIT_FLAGS.items()]
     lines = [
         "Usage: radrm submit [OPTIONS] FILE...",
         "       radrm submit [OPTIONS] -- COMMAND [ARGUMENT]...",
+        "       radrm submit [OPTIONS] --lines FILE",
         "",
         "Submit job files, or one command, and print a ticket for each. No daemon needs to",
         "run. Options on the command line override the #RAD lines of a file.",

@@ -107,6 +107,21 @@ OPTIONS: tuple[Option, ...] = (
         **_many,
     ),
     Option("array", "0-9[%N]", r.array_option, "a job per number (also 1,3,5 or 0-9:2), N at once"),
+    Option("at-once", "N", v.whole(1, r.MAX_ARRAY), "elements of an array at once, as 0-9%N"),
+    Option(
+        "max-fails",
+        "N[@TIME]",
+        r.max_fails_option,
+        "hold the rest of an array after N failures (@60s: within 60 s)",
+    ),
+    Option(
+        "param",
+        "NAME=VALUES",
+        r.param_option,
+        "a job per value (lr=1,2 or seed=0:9), for {NAME}",
+        **_many,
+    ),
+    Option("params", "FILE.csv", v.path, "a job per row of values; the first line has the names"),
     Option("output", "PATH", v.log_path, "file of standard output; patterns: %j %x %u %A %a %t"),
     Option("error", "PATH", v.log_path, "file of standard error; the same patterns"),
     Option("chdir", "DIR", v.path, "run here instead of the submit directory"),
@@ -139,7 +154,14 @@ OPTIONS: tuple[Option, ...] = (
         v.whole(0, 1000),
         "run again up to N times after a failure, with growing pauses",
     ),
+    Option(
+        "retry-on",
+        "CODES",
+        v.exit_codes,
+        "retry only after these exit codes or signals, as in 1,75-80,KILL",
+    ),
     Option("requeue", None, v.flag, "run again after a lost attempt"),
+    Option("expect-idle", None, v.flag, "the job may leave its GPUs idle ([idle] spares it)"),
     Option("signal", "NAME@SECONDS", v.signal_option, "send it SECONDS before the time limit"),
     Option(
         "checkpoint",
@@ -171,6 +193,7 @@ OPTIONS: tuple[Option, ...] = (
     Option("notify", "TARGET", v.text(1024), "notify when the job ends", **_many, **_later),
     Option("comment", "TEXT", v.text(1024), "a note kept with the job"),
     Option("due", "TIME", v.moment, "due time, such as 18:00, 'fri 9:00', +90m or none", **_s),
+    Option("begin", "TIME", v.moment, "do not start before, such as 18:00, +2h or none", **_s),
     Option("weight", "W", v.weight, "multiplies the cost of a late end (default: 1)"),
     Option(
         "device-ids",
@@ -188,8 +211,8 @@ class Options(Record):
     """The typed values. A missing option is None, or an empty tuple.
 
     Of a range, `gpus`, `cpus` and `memory_mib` are the smaller end. `gpu_memory_mib` is also None
-    for `auto`. `due_s` is in seconds since the epoch, and None also for a time that is not
-    absolute yet (`JobFile.dated`).
+    for `auto`. `due_s` and `begin_s` are in seconds since the epoch, and None also for a time that
+    is not absolute yet (`JobFile.dated`).
     """
 
     name: str | None = None
@@ -209,6 +232,10 @@ class Options(Record):
     hold: bool | None = None
     after: tuple[r.AfterOption, ...] = ()
     array: r.ArrayOption | None = None
+    at_once: int | None = None
+    max_fails: r.MaxFailsOption | None = None
+    param: tuple[str, ...] = ()
+    params: str | None = None
     output: str | None = None
     error: str | None = None
     chdir: str | None = None
@@ -219,7 +246,9 @@ class Options(Record):
     memory_max_mib: int | None = None
     role: tuple[v.RoleOption, ...] = ()
     retries: int | None = None
+    retry_on: tuple[tuple[int, int], ...] | None = None
     requeue: bool | None = None
+    expect_idle: bool | None = None
     signal: v.SignalOption | None = None
     checkpoint: str | None = None
     checkpoint_signal: int | None = None
@@ -236,6 +265,7 @@ class Options(Record):
     notify: tuple[str, ...] = ()
     comment: str | None = None
     due_s: float | None = None
+    begin_s: float | None = None
     weight: float | None = None
     device_ids: str | None = None
 

@@ -35,7 +35,6 @@ _OTHER_NAMES = {
     "nodes": "one server, so leave it out",
     "p": "--gpu-type=TYPE, for there are no partitions",
     "partition": "--gpu-type=TYPE, for there are no partitions",
-    "begin": "not available; hold the job (--hold) and release it",
     "gpus-per-node": "--gpus=N",
     "mem": "--memory=SIZE for the host's memory, --gpu-memory=SIZE for a GPU's",
     "mem-per-cpu": "--memory=SIZE, of the whole job",
@@ -168,7 +167,7 @@ def _without_overridden(name: str, words: list[str]) -> list[str]:
     """Drop the words that a later word overrides, so that repeated edits do not add up."""
     if not all(isinstance(word, str) for word in words):
         return words  # `typed` refuses them
-    if name == "env":
+    if name in ("env", "param"):
         return list({word.partition("=")[0]: word for word in words}.values())
     if name == "role":
         return list({_role_name(word): word for word in words}.values())
@@ -236,7 +235,10 @@ def typed_whole(raw: object, where: str = "options") -> Options:
             f"{where}: --signal comes {signal.seconds:g} s before the time limit, which is "
             f"{limit}; give a longer --time"
         )
+    if options.retry_on is not None and options.retries is None:
+        raise UsageError(f"{where}: --retry-on says after which failures; add --retries=N")
     _check_checkpoint(options, where)
+    _check_array(options, where)
     return options
 
 
@@ -257,4 +259,20 @@ def _check_checkpoint(options: Options, where: str) -> None:
         raise UsageError(
             f"{where}: --checkpoint-signal=TERM ends a job; name another signal, or use "
             "--checkpoint=exit"
+        )
+
+
+def _check_array(options: Options, where: str) -> None:
+    """Raise `UsageError` for options about arrays that do not go together."""
+    array, sweep = options.array, bool(options.param or options.params)
+    if array is not None and sweep:
+        name = "param" if options.param else "params"
+        raise UsageError(f"{where}: --array and --{name} each make an array; drop one")
+    for name, given in (("at-once", options.at_once), ("max-fails", options.max_fails)):
+        if given is not None and array is None and not sweep:
+            raise UsageError(f"{where}: --{name} is for arrays; add --array or --param")
+    if array is not None and array.at_once is not None and options.at_once is not None:
+        raise UsageError(
+            f"{where}: --array=...%{array.at_once} and --at-once={options.at_once} limit the same; "
+            "drop one"
         )

@@ -55,7 +55,8 @@ class JobFile(Record):
     `interpreter` (a `#!` line without the `#!`) runs the text `script`. In the form
     `command` both are None, and `argv` is the command. `measured`, `horus`, `faketensor` and
     `gpumemnet` are a prototype file's figures in MiB per GPU; None if it has none.
-    `summary` is the text of the model summary. `notes` are lines for the user.
+    `summary` is the text of the model summary, `table` that of the `--params` file. `notes` are
+    lines for the user.
     """
 
     form: str
@@ -72,6 +73,7 @@ class JobFile(Record):
     gpumemnet: float | None = None
     summary: str | None = None
     notes: tuple[str, ...] = ()
+    table: str | None = None
 
     def interpreter_words(self) -> tuple[str, ...]:
         """Return the interpreter's program and its one argument, split as the kernel does."""
@@ -144,6 +146,9 @@ class JobFile(Record):
             max_slowdown=asked.max_slowdown,
             resizing=resizing_of(asked, self.script, self.interpreter_words(), self.argv),
             memory_range_mib=memory_range(asked),
+            begin_s=asked.begin_s,
+            retry_on=asked.retry_on,
+            expect_idle=bool(asked.expect_idle),
         )
 
 

@@ -1,17 +1,22 @@
-"""The values of `--after` and `--array`: jobs that belong together."""
+"""The values of `--after`, `--array`, `--param` and `--max-fails`: jobs that belong together."""
 
 from __future__ import annotations
 
 import re
 
 from radrm.jobfile.record import Record
-from radrm.jobfile.values import shown
+from radrm.jobfile.values import seconds, shown, whole
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
 MAX_ARRAY = 100_000
+PARAM_NAME = r"[A-Za-z_][A-Za-z0-9_]{0,31}"
+PARAM_VARIABLE = "RADRM_PARAM_"
+"""What the variables of a sweep begin with; the name of the parameter follows."""
+OF_ARRAYS = frozenset({"array", "at-once", "max-fails", "param", "params"})
+"""The options that an array keeps as they were submitted."""
 
 
 class AfterOption(Record):
@@ -39,6 +44,16 @@ class ArrayOption(Record):
     @property
     def indices(self) -> Sequence[int]:
         return range(self.first, self.last + 1) if self.listed is None else self.listed
+
+
+class MaxFailsOption(Record):
+    """The value of `--max-fails`: the rest of an array is held after `count` elements failed.
+
+    `within_s`: only those count that failed so soon after their start; None: all count.
+    """
+
+    count: int
+    within_s: float | None = None
 
 
 _SLURM_CONDITIONS = {
@@ -93,3 +108,19 @@ def array_option(given: str) -> ArrayOption:
     first, last = indices[0], indices[-1]
     whole = len(indices) == last - first + 1
     return ArrayOption(first, last, at_once, None if whole else tuple(indices))
+
+
+def param_option(given: str) -> str:
+    """Return the text as it is: only a sweep needs its values (`sweeps.axis_of`)."""
+    name, _, values = given.partition("=")
+    if not values or not re.fullmatch(PARAM_NAME, name):
+        raise ValueError(
+            f"{shown(given)} is not NAME=VALUES, as in lr=1e-3,1e-4 or seed=0:9, with a name of "
+            "letters, digits and _"
+        )
+    return given
+
+
+def max_fails_option(given: str) -> MaxFailsOption:
+    count, at, limit = given.partition("@")
+    return MaxFailsOption(whole(1, MAX_ARRAY)(count), seconds(limit) if at else None)

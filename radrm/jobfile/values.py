@@ -317,6 +317,44 @@ def save_signal(given: str) -> int:
     return int(signal.Signals["SIG" + name])
 
 
+def exit_codes(given: str) -> tuple[tuple[int, int], ...] | None:
+    """Return ranges of exit codes as a shell reports them (128+n for signal n), ascending.
+
+    None for `any`. Ranges that touch are one.
+    """
+    if given == "any":
+        return None
+    words = given.split(",")
+    if len(words) > _MOST_CODES:
+        raise ValueError(f"{shown(given)} has more than {_MOST_CODES} codes; use ranges, as in 2-9")
+    merged: list[tuple[int, int]] = []
+    for first, last in sorted(map(_exit_codes, words)):
+        if merged and first <= merged[-1][1] + 1:
+            first, last = merged[-1][0], max(last, merged.pop()[1])
+        merged.append((first, last))
+    return tuple(merged)
+
+
+_MOST_CODES = 64
+
+
+def _exit_codes(word: str) -> tuple[int, int]:
+    found = re.fullmatch(r"([0-9]{1,3})(?:-([0-9]{1,3}))?", word)
+    if found:
+        first, last = int(found[1]), int(found[2] or found[1])
+        if 1 <= first <= last <= 255:
+            return first, last
+    import signal
+
+    known = signal.Signals.__members__.get("SIG" + word.removeprefix("SIG"))
+    if known is None or found:
+        raise ValueError(
+            f"{shown(word)} is not an exit code from 1 to 255, a range or a signal; write them as "
+            "in 1,75-80,KILL"
+        )
+    return 128 + known, 128 + known
+
+
 def signal_option(given: str) -> SignalOption:
     import signal
 

@@ -12,6 +12,8 @@ The files, in the order in which they may import one another:
     capacity       which jobs run now, on which servers, with how many GPUs
     andreas        due times, weights and energy decide, and jobs that can save give way
     slots          running jobs give way to waiting ones at the end of their time slots
+    idle           jobs that leave their GPUs idle are warned, then stopped
+    added          the planners that a table of the configuration adds
     lateness       what late ends cost, what a stop costs, and what waiting saves (a folder)
     deadline       starts and stops jobs by what a late end costs
     elasticity     how fast a job runs at each size, what it gains, and who gives back (a folder)
@@ -21,7 +23,7 @@ The files, in the order in which they may import one another:
     nearchus       jobs grow as long as they use what they have (a folder)
 """
 
-# `slots` is not listed: `wiring` adds it where `slots.length_s` is set.
+# `slots` and `idle` are not listed: `added` adds them where their tables ask for it.
 PLANNERS = {
     "default": "radrm.planners.order_policy:OrderPolicy",
     "backfill": "radrm.planners.backfill:Backfill",

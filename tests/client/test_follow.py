@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from radrm.client import follow
-from radrm.client.follow import ASK_S, LogFollower, Patient, changes
+from radrm.client.follow import ASK_S, LogFollower, Patient, changes, stream
 from radrm.errors import Refused, Unreachable
 from tests.cli.fakes import Pauses, Script, job
 
@@ -25,6 +25,8 @@ class World:
         self.document = job(5, **first)
         self.written: list[bytes] = []
         self.said: list[str] = []
+        self.end: dict[str, Any] = {}
+        """What `stream` returned."""
         self.client = Script(status=[self._status], logs=[self._logs])
 
     def _status(self, words: dict[str, Any]) -> list[dict[str, Any]]:
@@ -55,8 +57,7 @@ class World:
         follower = LogFollower(
             self.client.ask,
             "5",
-            "stdout",
-            self.written.append,
+            {"stdout": self.written.append},
             self.said.append,
             Pauses(*happenings),
         )
@@ -171,7 +172,7 @@ def test_the_daemon_is_asked_seldom_and_the_file_often(
     monkeypatch.setattr("radrm.client.follow.time.monotonic", lambda: sum(pauses.seconds))
     world = World(tmp_path, state="RUNNING")
     follower = LogFollower(
-        world.client.ask, "5", "stdout", world.written.append, world.said.append, pauses
+        world.client.ask, "5", {"stdout": world.written.append}, world.said.append, pauses
     )
     follower.follow(None, None)
     assert len(pauses.seconds) > 50, "the file is looked at at every pause"
@@ -218,3 +219,51 @@ def test_an_outage_of_the_daemon_is_no_costly_question(monkeypatch: pytest.Monke
     pauses = Pauses()
     assert len(list(changes(patient, {"jobs": []}, pauses))) == 2
     assert now_s > 0 and set(pauses.seconds) == {ASK_S}
+
+
+# ------------------------------------------------------------------ both logs
+
+
+def both(world: World, errors: Path, *happenings: Callable[[], object]) -> dict[str, list[bytes]]:
+    """What `stream` writes of a job whose standard error is this file."""
+    real = world._logs
+    world.client.answers["logs"] = [lambda words: {**real(words), "stderr": str(errors)}]
+    written: dict[str, list[bytes]] = {"stdout": [], "stderr": []}
+    outputs = {which: parts.append for which, parts in written.items()}
+    world.end = stream(world.client.ask, "5", outputs, world.said.append, None, Pauses(*happenings))
+    return written
+
+
+@pytest.mark.usefixtures("at_once")
+def test_both_logs_are_streamed_apart(tmp_path: Path) -> None:
+    world, errors = World(tmp_path, state="RUNNING"), tmp_path / "err"
+    world.prints(1, b"out")
+    written = both(
+        world, errors, lambda: errors.write_bytes(b"oops"), lambda: world.becomes("FAILED")
+    )
+    assert written == {"stdout": [b"out"], "stderr": [b"oops"]}
+    assert world.end["state"] == "FAILED" and world.said == []
+
+
+@pytest.mark.usefixtures("at_once")
+def test_one_file_for_both_is_streamed_once(tmp_path: Path) -> None:
+    world = World(tmp_path, state="RUNNING")
+    world.prints(1, b"all")
+    written = both(world, world.log(1), lambda: world.becomes("COMPLETED"))
+    assert written == {"stdout": [b"all"], "stderr": []}
+
+
+@pytest.mark.usefixtures("at_once")
+def test_a_log_that_cannot_be_read_is_left_out(tmp_path: Path) -> None:
+    world = World(tmp_path, state="RUNNING")
+    world.prints(1, b"out")
+    written = both(world, Path("/dev/null"), lambda: world.becomes("COMPLETED"))
+    assert written["stdout"] == [b"out"]
+    assert len(world.said) == 1 and "not a regular file" in world.said[0]
+
+
+@pytest.mark.usefixtures("at_once")
+def test_a_job_that_never_starts_ends_the_stream(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    both(world, tmp_path / "err", lambda: world.becomes("CANCELLED", attempts=0))
+    assert world.end["state"] == "CANCELLED"

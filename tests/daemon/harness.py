@@ -21,6 +21,7 @@ from radrm.errors import DeviceError, Unreachable
 from radrm.host.simulated.client import DriverClient
 from radrm.host.simulated.start_driver import SOCKET_NAME
 from radrm.host.storage.paths import paths_for
+from tests.documents import errors_of
 from tests.paths import REPOSITORY
 from tests.waiting import PATIENCE_S, wait_until
 
@@ -118,7 +119,8 @@ class DaemonHome:
     def radrm(
         self, *words: str, env: Mapping[str, str] | None = None
     ) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
+        """Run a command. A JSON document that it prints is as the schema says."""
+        done = subprocess.run(
             [sys.executable, "-m", "radrm.cli.main", *words],
             env={**self.environment, **(env or {})},
             cwd=self.work,
@@ -128,6 +130,10 @@ class DaemonHome:
             timeout=PATIENCE_S,
             check=False,
         )
+        if "--json" in words and done.stdout[:1] in ("[", "{"):
+            errors = errors_of(words, json.loads(done.stdout))
+            assert not errors, "\n".join(errors)
+        return done
 
     def json(self, *words: str) -> Any:
         done = self.radrm(*words, "--json")

@@ -31,6 +31,42 @@ def test_an_array_runs_each_element_with_its_number_and_log(daemon: DaemonHome) 
     assert len({d["ticket"] for d in documents}) == 1
 
 
+PARAMETERS = """#!/bin/bash
+#RAD --name=t-{lr} --gpus=0 --params=grid.csv --output={lr}-%a.log --max-fails=2 --at-once=1
+echo "$RADRM_PARAM_lr $RADRM_PARAM_opt $RADRM_PARAM_seed {lr}"
+test "$RADRM_PARAM_opt" != bad
+"""
+
+
+def test_the_values_of_a_sweep_reach_its_elements_and_failures_hold_the_rest(
+    home: DaemonHome,
+) -> None:
+    home.start()
+    home.file("grid.csv", 'lr,opt\n1/2,"a; $x"\n0.1,bad\n0.2,sgd\n')
+    home.file("train.rad", PARAMETERS)
+    dry = home.radrm("submit", "--dry-run", "--param", "seed=1:2", "train.rad")
+    assert "an array of 6, 1 at once" in dry.stdout and home.ask("status", all=True) == []
+    array = home.submit("--param", "seed=1:2", "train.rad")
+    held = wait_until(
+        lambda: (j := home.ask("status", jobs=[f"{array}_4"])[0])["held"] and j, "a held element"
+    )
+    assert held["reason"].startswith(f"array {array} is held: 2 elements failed (--max-fails=2)")
+    home.kill()
+    home.start()
+    (row,) = home.ask("page", offset=0, limit=5)["jobs"]
+    assert (row["label"], row["reason_short"]) == (f"{array}_[4-5]", "held by --max-fails")
+    assert (row["name"], row["params"]["seed"], row["params_last"]["seed"]) == ("t-0.2", "1", "2")
+    done = home.radrm("release", str(array))
+    assert done.stdout.count("Released job") == 2, done.stdout
+    documents = [home.wait_end(f"{array}_{number}") for number in range(6)]
+    assert [d["state"] for d in documents] == [*["COMPLETED"] * 2, *["FAILED"] * 2] + [
+        "COMPLETED"
+    ] * 2
+    assert documents[1]["params"] == {"lr": "1/2", "opt": "a; $x", "seed": "2"}
+    assert documents[1]["name"] == "t-1_2"
+    assert (home.work / "1_2-1.log").read_text() == "1/2 a; $x 2 {lr}\n"
+
+
 def test_a_very_long_array_keeps_nobody_waiting(home: DaemonHome) -> None:
     home.start()
     done = home.radrm("submit", "--gpus=0", "--array=0-19999%1", "--", "sleep", "100")

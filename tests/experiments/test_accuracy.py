@@ -14,6 +14,7 @@ from radrm.cli.app import make_app
 from radrm.errors import BadFile
 from radrm.experiments.accuracy import Case, accuracy
 from radrm.experiments.datasets import read_dataset
+from tests.documents import errors_of
 
 TABLE = """\
         Layer (type)               Output Shape         Param #
@@ -136,6 +137,8 @@ def test_a_dataset_that_is_not_there() -> None:
 def run(*words: str) -> str:
     result = CliRunner().invoke(make_app(), list(words))
     assert result.exit_code == 0, result.output
+    if "--json" in words:
+        assert errors_of(words, json.loads(result.stdout)) == []
     return result.stdout
 
 

@@ -13,7 +13,7 @@ from radrm.errors import UsageError
 from radrm.jobfile.option_help import options_markdown, submit_help
 from radrm.jobfile.options import OPTIONS, Options
 from radrm.jobfile.parsing import parse_words, typed, typed_whole
-from radrm.jobfile.relations import AfterOption, ArrayOption
+from radrm.jobfile.relations import AfterOption, ArrayOption, MaxFailsOption
 from radrm.jobfile.values import RoleOption, SignalOption, Span
 
 ULID = "01ARZ3NDEKTSV4RRFFQ69G5FAV"
@@ -36,6 +36,10 @@ AVAILABLE = [
     "hold",
     "after",
     "array",
+    "at-once",
+    "max-fails",
+    "param",
+    "params",
     "output",
     "error",
     "chdir",
@@ -61,6 +65,9 @@ AVAILABLE = [
     "role",
     "device-ids",
     "due",
+    "begin",
+    "expect-idle",
+    "retry-on",
     "weight",
 ]
 LATER = ["notify"]
@@ -123,6 +130,12 @@ GOOD = [
     ("array", "0-9", ArrayOption(0, 9, None)),
     ("array", "5-5%1", ArrayOption(5, 5, 1)),
     ("array", "13", ArrayOption(13, 13, None)),
+    ("at-once", "4", 4),
+    ("max-fails", "3", MaxFailsOption(3)),
+    ("max-fails", "3@60s", MaxFailsOption(3, 60.0)),
+    ("max-fails", "1@2m", MaxFailsOption(1, 120.0)),
+    ("param", "lr=1e-3,1e-4", "lr=1e-3,1e-4"),
+    ("params", "grid.csv", "grid.csv"),
     ("array", "5,1,3", ArrayOption(1, 5, None, (1, 3, 5))),
     ("array", "0-9:3%2", ArrayOption(0, 9, 2, (0, 3, 6, 9))),
     ("array", "2,0-1,2", ArrayOption(0, 2, None)),
@@ -141,6 +154,11 @@ GOOD = [
     ("due", "1970-01-02T00:00:00+00:00", 86_400.0),
     ("due", "tomorrow 9:00", None),
     ("due", "none", None),
+    ("begin", "1970-01-02T00:00:00Z", 86_400.0),
+    ("retry-on", "75-80,1,KILL,2", ((1, 2), (75, 80), (137, 137))),
+    ("retry-on", "9,5-8,7", ((5, 9),)),
+    ("retry-on", "SIGTERM", ((143, 143),)),
+    ("retry-on", "any", None),
     ("weight", "2", 2.0),
     ("weight", "0.001", 0.001),
     ("weight", "1000000", 1e6),
@@ -220,6 +238,16 @@ BAD = [
     ("after", "12_"),
     ("after", "9" * 19),
     ("array", "9-0"),
+    ("at-once", "0"),
+    ("max-fails", "0"),
+    ("max-fails", "@60s"),
+    ("max-fails", "3@"),
+    ("max-fails", "3@0"),
+    ("param", "lr"),
+    ("param", "lr="),
+    ("param", "learning-rate=1"),
+    ("param", "1st=1"),
+    ("params", ""),
     ("memory", "8-6\x85"),
     ("array", "0-9%0"),
     ("array", "0-100000"),
@@ -237,6 +265,13 @@ BAD = [
     ("signal", "@60"),
     ("signal", "USR1@0"),
     ("due", "tomorrow"),
+    ("begin", "later"),
+    ("retry-on", "0"),
+    ("retry-on", "256"),
+    ("retry-on", "9-5"),
+    ("retry-on", "1,"),
+    ("retry-on", "NOSIGNAL"),
+    ("retry-on", ",".join(map(str, range(1, 66)))),
     ("weight", "0"),
     ("weight", "-1"),
     ("weight", "nan"),
@@ -313,6 +348,7 @@ def test_what_is_not_available_is_refused(name: str, text: str, value: object) -
 @pytest.mark.parametrize(
     ("raw", "why"),
     [
+        ({"retry-on": "1"}, "add --retries=N"),
         ({"checkpoint-signal": "USR1"}, "add --checkpoint=signal or exit"),
         ({"checkpoint": "none", "checkpoint-cost": "5"}, "add --checkpoint=signal or exit"),
         ({"checkpoint": "signal", "checkpoint-signal": "TERM"}, "TERM ends a job"),

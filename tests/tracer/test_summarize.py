@@ -12,6 +12,7 @@ import pytest
 
 from radrm.estimators.summaries.read import read_summary
 from radrm.estimators.traces.traced import Traced
+from tests.documents import errors_of
 from tests.paths import REPOSITORY
 
 PYTHON = os.environ.get("RADRM_TEST_TORCH_PYTHON") or sys.executable
@@ -56,6 +57,7 @@ def test_summary_and_trace_stand_in_one_file(tmp_path: Path) -> None:
     done = summarize(tmp_path, "nets:make", "--batch-size=8", "--input-shape=3x32x32", "--json")
     assert done.returncode == 0, done.stderr
     told = json.loads(done.stdout)
+    assert errors_of(["summarize"], told) == []
     assert told["file"] == "make.model" and told["batch_size"] == 8
     assert 0 < told["need_mib"] <= told["memory_mib"]
     text = (tmp_path / "make.model").read_text()

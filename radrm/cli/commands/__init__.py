@@ -3,6 +3,7 @@
 The files, in the order in which they may import one another:
     submit      `radrm submit`, on a path that imports little
     logs        `radrm logs`
+    attach      `radrm attach`
     status      `radrm status`
     explain     `radrm explain`
     wait        `radrm wait`

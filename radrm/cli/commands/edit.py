@@ -23,6 +23,8 @@ _OF_LIVE_JOBS = (
     "due",
     "weight",
     "retries",
+    "retry-on",
+    "expect-idle",
     "requeue",
     "comment",
 )

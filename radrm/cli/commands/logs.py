@@ -59,7 +59,7 @@ def _follow(client: Client, job: str, which: str, attempt: int | None, lines: in
     ask = Patient(client, warn).ask
     found = the_job(ask, job)
     write = log_writer(found["user"])
-    end = LogFollower(ask, label(found), which, write, warn).follow(attempt, lines)
+    end = LogFollower(ask, label(found), {which: write}, warn).follow(attempt, lines)
     if sys.stdout.isatty() and attempt is None:
         warn(end_line(end))
 

@@ -14,11 +14,11 @@ import sys
 from radrm.client.connection import Client, find_spool
 from radrm.errors import RadrmError, Unreachable, UsageError
 from radrm.host.storage.spool import Spool
-from radrm.host.storage.submission import envelope_of, here, load
+from radrm.host.storage.submission import envelope_of, here, load, read_text, with_table
 from radrm.jobfile.command_line import SubmitRequest, parse_submit
 from radrm.jobfile.confirmation import understood, unit_notes
 from radrm.jobfile.options import MOMENTS
-from radrm.jobfile.radfile import read_job_file, wrap_command
+from radrm.jobfile.radfile import name_from, read_job_file, wrap_command
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
     from radrm.host.storage.paths import Paths
     from radrm.jobfile.moments import Here
+    from radrm.jobfile.options import RawOptions
     from radrm.jobfile.radfile import JobFile
 
 _BATCH = 1000
@@ -54,6 +55,10 @@ def run(argv: list[str]) -> int:
         results = _read_all(request, client if up else None)
         if up:
             _refuse_hopeless(client, results)
+        if request.dry_run:
+            from radrm.cli.dry_run import show_dry_run
+
+            return show_dry_run(results, client if up else None, request.json)
         _spool(Spool(paths.spool), results)
         if up:
             _learn_ids(client, results)
@@ -68,7 +73,7 @@ def run(argv: list[str]) -> int:
             return 1
         failed = any(r["error"] for r in results)
         if request.wait:
-            return max(_wait(client, results), 1 if failed else 0)
+            return max(_wait(client, request, results), 1 if failed else 0)
     return 1 if failed else 0
 
 
@@ -102,7 +107,7 @@ def _read_all(request: SubmitRequest, client: Client | None) -> list[dict[str, A
             known.append(here(None if client is None else client.ask("ping")["now"]))
         return known[0]
 
-    if request.command:
+    if not request.files:
         return [_result(None, None, request, here_now)]
     return [_result(name, load, request, here_now) for name in request.files]
 
@@ -112,21 +117,37 @@ def _result(name: str | None, load: Any, request: SubmitRequest, here_now: Any) 
     try:
         data = load(name) if load is not None else None
         job_file = (
-            wrap_command(list(request.command), request.raw_options)
+            _of_command(request)
             if data is None
             else read_job_file(data, name or "", request.raw_options)
         )
+        if job_file.table is None:
+            job_file = with_table(job_file, typed="params" in request.raw_options)
         if MOMENTS & job_file.raw.keys():
             result["now_s"] = here_now().now_s
             job_file = job_file.dated(here_now(), name or "command line")
         result["name"] = job_file.name
         result["job_file"] = job_file
         result["needs_s"] = job_file.options.duration_s
-        result["envelope"] = envelope_of(job_file, name, data, request.raw_options)
+        raw = request.raw_options if data is not None else job_file.raw
+        result["envelope"] = envelope_of(job_file, name, data, raw)
     except RadrmError as error:
         result["error"] = str(error)
         result["code"] = error.exit_code
     return result
+
+
+def _of_command(request: SubmitRequest) -> JobFile:
+    """The job of the command line, or of the lines of a file: a sweep of one parameter."""
+    if not request.lines:
+        return wrap_command(list(request.command), request.raw_options)
+    from radrm.jobfile import sweeps
+
+    text = read_text(request.lines, "--lines", wait=True)
+    name = "lines" if request.lines == "-" else name_from(os.path.basename(request.lines))
+    raw: RawOptions = {"name": name, **request.raw_options, "params": request.lines}
+    table = sweeps.table_of_lines(text, "command line")
+    return sweeps.with_table(wrap_command(list(sweeps.OF_LINES), raw), table)
 
 
 # ------------------------------------------------------------------ submitting
@@ -136,10 +157,7 @@ def _refuse_hopeless(client: Client, results: list[dict[str, Any]]) -> None:
     """Mark jobs that can never run on this server, or exceed a limit. They are not submitted."""
     sound = [r for r in results if r["error"] is None]
     for batch in _batches(sound):
-        needs = [
-            {name: r["job_file"].raw[name] for name in _NEEDS & r["job_file"].raw.keys()}
-            for r in batch
-        ]
+        needs = [_needs(r["job_file"]) for r in batch]
         environment = batch[0]["envelope"].environment.items()
         size = sum(
             len(os.fsencode(name)) + len(os.fsencode(value)) + 2 for name, value in environment
@@ -150,6 +168,25 @@ def _refuse_hopeless(client: Client, results: list[dict[str, Any]]) -> None:
                 if not why.startswith("limits."):
                     why = f"it can never run: {why}{_to_lower(result['job_file'])}"
                 result["error"] = f"{result['file'] or result['name']}: {why}"
+
+
+def _needs(job_file: JobFile) -> RawOptions:
+    """The options of `_NEEDS`; a sweep counts as an array of its size."""
+    needs = {name: job_file.raw[name] for name in _NEEDS & job_file.raw.keys()}
+    if "param" not in job_file.raw and "params" not in job_file.raw:
+        return needs
+    return {**needs, "array": f"0-{_count(job_file) - 1}"}
+
+
+def _count(job_file: JobFile) -> int:
+    """The number of elements; 0 for a job that is no array."""
+    asked = job_file.options
+    if asked.array is None and not asked.param and asked.params is None:
+        return 0
+    from radrm.jobfile.sweeps import array_of  # few jobs are arrays
+
+    array = array_of(job_file)
+    return 0 if array is None else len(array.indices)
 
 
 def _to_lower(job_file: JobFile) -> str:
@@ -194,16 +231,32 @@ def _note_id(result: dict[str, Any], document: dict[str, Any]) -> None:
         result["error"] = f"{where}: job {document['id']} failed: {document['reason']}"
 
 
+def _streams(request: SubmitRequest, results: list[dict[str, Any]]) -> bool:
+    """True if the command shows the output of its only job."""
+    if not request.wait or request.json or request.parsable:
+        return False
+    return (
+        len(results) == 1
+        and results[0]["ticket"] is not None
+        and _count(results[0]["job_file"]) <= 1
+    )
+
+
 def _batches(results: list[dict[str, Any]]) -> list[list[dict[str, Any]]]:
     return [results[i : i + _BATCH] for i in range(0, len(results), _BATCH)]
 
 
-def _wait(client: Client, results: list[dict[str, Any]]) -> int:
-    from radrm.client.exits import highest, tell_failures, wait_for
-
+def _wait(client: Client, request: SubmitRequest, results: list[dict[str, Any]]) -> int:
+    """Wait for the jobs; of a single one, show the output. Returns the highest exit code."""
     tickets = [r["ticket"] for r in results if r["ticket"] is not None]
     if not tickets:
         return 1
+    if _streams(request, results):
+        from radrm.cli.streaming import stream_and_leave
+
+        return stream_and_leave(client, str(results[0]["id"] or tickets[0]), None)
+    from radrm.client.exits import highest, tell_failures, wait_for
+
     ended = wait_for(client, tickets)
     tell_failures(ended)
     return highest(ended)
@@ -231,9 +284,12 @@ def _print(request: SubmitRequest, results: list[dict[str, Any]], unserved: Path
             asked = understood(result["job_file"].options, result["job_file"].raw)
             if result["id"] is not None:
                 what = f"job {result['id']} ({result['name']})"
-                print(f"Submitted {what}{_elements(result)}, ticket {result['ticket']}{asked}")
+                line = f"Submitted {what}{_elements(result)}, ticket {result['ticket']}{asked}"
             else:
-                print(f"Submitted {result['name']}{_elements(result)} as {result['ticket']}{asked}")
+                name = result["name"]
+                line = f"Submitted {name}{_elements(result)} as {result['ticket']}{asked}"
+            # Standard output is for the output of the job.
+            print(line, file=sys.stderr if _streams(request, results) else sys.stdout)
     waiting = sum(1 for r in results if r["ticket"])
     if unserved is not None and waiting and not request.json:
         they = "the job waits" if waiting == 1 else f"the {waiting} jobs wait"
@@ -257,19 +313,20 @@ def _unknown_gpus(result: dict[str, Any]) -> list[str]:
 
 def _warn_if_late(result: dict[str, Any]) -> None:
     """Warn of a job that cannot end in time."""
-    if result["job_file"].options.due_s is None:
+    options = result["job_file"].options
+    if options.due_s is None:
         return
     from radrm.jobfile.moments import too_late
 
-    late = too_late(result["needs_s"], result["job_file"].options.due_s, result["now_s"])
+    begin_s = max(result["now_s"], options.begin_s or 0.0)
+    late = too_late(result["needs_s"], options.due_s, begin_s)
     if late is not None:
         where = result["file"] or result["name"]
         print(f"radrm: warning: {where}: {late}", file=sys.stderr)
 
 
 def _elements(result: dict[str, Any]) -> str:
-    array = result["job_file"].options.array
-    if array is None:
+    count = _count(result["job_file"])
+    if not count:
         return ""
-    count = len(array.indices)
     return f", an array of {count}" if count > 1 else ", an array of one"

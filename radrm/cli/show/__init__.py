@@ -11,7 +11,7 @@ The files, in the order in which they may import one another:
     energy       the energy report
     card         one job with all its facts
     explanation  why a job waits, device by device
-    log          a job's log on standard output
+    log          a job's log on standard output or error
     live         the live picture of `radrm status --follow`
     follow       `radrm status --follow`
     findings     the findings of `radrm doctor`

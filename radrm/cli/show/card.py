@@ -13,7 +13,7 @@ from radrm.cli.show.amounts import (
     when,
 )
 from radrm.cli.show.columns import Column, Field, Rows
-from radrm.cli.show.jobs import advance, age_s, state_text, where, why
+from radrm.cli.show.jobs import advance, age_s, params_text, state_text, warned, where, why
 from radrm.cli.show.sizes import requested_size, size_text, tasks_table
 from radrm.cli.show.styled import Styled
 from radrm.client.states import FINAL, LIVE, WAITING
@@ -48,7 +48,7 @@ def card(
     """
     error = tails.get("stderr") if job["state"] == "FAILED" else None
     lines = [
-        *_who(job, error[-1] if error else ""),
+        *_who(job, now, error[-1] if error else ""),
         *_asked(job),
         *_got(job, index, attempts),
         *_times(job, now),
@@ -104,7 +104,7 @@ def _progress(job: Document) -> str:
     return f"for {spent}"
 
 
-def _who(job: Document, error: str = "") -> Iterator[_Line]:
+def _who(job: Document, now: float, error: str = "") -> Iterator[_Line]:
     """Who the job is, and its state. `error`: the last line of its standard error."""
     state = state_text(job["state"])
     state.append(f" {_progress(job)}")
@@ -113,12 +113,17 @@ def _who(job: Document, error: str = "") -> Iterator[_Line]:
     if job.get("held"):
         state.append(", held", "yellow")
     yield "state", state
-    if why(job) or error:
-        yield "why", ": ".join(filter(None, (why(job), error)))
+    for each in job.get("warnings") or ():
+        yield "warning", Styled(warned(each, now), "yellow")
+    reason = "" if job.get("warnings") else why(job, now=now)
+    if reason or error:
+        yield "why", ": ".join(filter(None, (reason, error)))
     if job["position"] is not None:
         yield "position", f"{job['position']} in the {job['queue'] or 'main'} queue"
     for other in job.get("after") or []:
         yield "waits for", plain(f"job {other['job']} to {_ENDS[other['condition']]}")
+    if job.get("params"):
+        yield "params", params_text(job)
     yield "user", plain(job["user"])
     yield "ticket", plain(job["ticket"])
     if job.get("comment"):
@@ -365,6 +370,10 @@ _OUTCOME_STYLE = {
 _ENDS = {"ok": "complete", "failed": "fail", "any": "end"}
 
 
+_EDITS = {"begin_at": "--begin=none", "after": "--after=none"}
+_EDITS |= {"idle": "--expect-idle", "silent": "--silent-limit=none"}
+
+
 def next_steps(job: Document) -> list[str]:
     """The commands that users most often type next about a job in this state."""
     name, state = plain(label(job)), job["state"]
@@ -374,11 +383,15 @@ def next_steps(job: Document) -> list[str]:
         ahead = plain(str(job["behind"]))
         return [f"radrm explain {ahead}", f"radrm edit {name} --priority=N", f"radrm cancel {name}"]
     if state in WAITING:
-        change = "--after=none" if job.get("after") else "--gpu-memory=SIZE"
-        edit = [f"radrm edit {name} {change}"] if job.get("after") or job.get("gpus") else []
+        change = "--gpu-memory=SIZE" if job.get("gpus") else ""
+        for key in ("begin_at", "after"):
+            change = _EDITS[key] if job.get(key) else change
+        edit = [f"radrm edit {name} {change}"] if change else []
         return [f"radrm explain {name}", *edit, f"radrm cancel {name}"]
     if state not in FINAL:
-        return [f"radrm logs {name} -f", f"radrm explain {name}"]
+        spares = [_EDITS.get(w["kind"], "") for w in job.get("warnings") or ()]
+        edits = [f"radrm edit {name} {' '.join(spares)}"] if any(spares) else []
+        return [f"radrm logs {name} -f", *edits, f"radrm explain {name}"]
     if state == "COMPLETED":
         return [f"radrm logs {name}"]
     if not job["attempts"]:

@@ -6,7 +6,7 @@ from radrm.cli.show.amounts import clock, span
 from radrm.cli.show.card import attempts_table, estimated, headline, next_steps
 from radrm.cli.show.columns import Column, Field, Rows
 from radrm.cli.show.devices import reserved
-from radrm.cli.show.jobs import why
+from radrm.cli.show.jobs import warned, why
 from radrm.cli.show.sizes import size_text
 from radrm.cli.show.styled import Styled
 from radrm.client.states import FINAL, LIVE, WAITING
@@ -28,6 +28,11 @@ def explanation(answer: Document) -> list[Part]:
     waiting = job["state"] in WAITING
     parts: list[Part] = [headline(job, index)]
     summary = answer.get("summary") or why(job)
+    if job.get("warnings"):
+        summary = "; ".join(warned(each, answer["now"]) for each in job["warnings"])
+    if job.get("begin_at") is not None and not job.get("held"):
+        left = show_seconds(job["begin_at"] - answer["now"])
+        summary = f"{why(job, now=answer['now'])} (in {left}); until then others pass it"
     if summary:
         parts.append(_indented(summary))
     if outlook(job, answer["now"]):

@@ -42,7 +42,7 @@ def _follow_one(client: Client, found: Document) -> None:
         show(Styled(plain(text), "dim"))
 
     follower = LogFollower(
-        Patient(client, say).ask, label(job), "stdout", log_writer(job["user"]), say
+        Patient(client, say).ask, label(job), {"stdout": log_writer(job["user"])}, say
     )
     try:
         job = follower.follow(attempt=None, lines=None)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from radrm.cli.show.amounts import due_text, number, sane_mib
+from radrm.cli.show.amounts import clock, due_text, number, sane_mib
 from radrm.cli.show.columns import Column, Rows
 from radrm.cli.show.sizes import size_text
 from radrm.cli.show.styled import Styled
@@ -50,14 +50,28 @@ def age_s(job: Document) -> float | None:
     return found
 
 
-def why(job: Document, short: bool = False) -> str:
-    """Why a job waits, or how it ended. `short`: for a column."""
+def why(job: Document, short: bool = False, now: float | None = None) -> str:
+    """Why a job waits, or how it ended. `short`: for a column. `now`: as for `advance`."""
     reason = (short and job.get("reason_short")) or job["reason"] or ""
+    if job.get("begin_at") is not None and not job.get("held"):
+        then = clock(job["begin_at"], time.time() if now is None else now)
+        reason = f"begins {'at ' if then[:1].isdigit() and '-' not in then else ''}{then}"
+    elif job.get("warnings") and short:
+        reason = warned(job["warnings"][0], now, True)
     if job["oom_count"] and job["state"] != "FAILED":
         times = "once" if job["oom_count"] == 1 else f"{job['oom_count']} times"
         recovered = f"recovered from out-of-memory {times}"
         reason = f"{recovered}; {reason}" if reason else recovered
     return plain(reason)
+
+
+def warned(warning: Document, now: float | None, short: bool = False) -> str:
+    """What the user of a job was warned of, and what follows: `...; it is cancelled at 18:20`."""
+    said = warning["kind"] if short else warning["text"]
+    if not warning["does"] or warning["does_at"] is None:
+        return plain(said)
+    then = clock(warning["does_at"], time.time() if now is None else now)
+    return plain(f"{said}{': ' if short else '; '}{warning['does']} at {then}")
 
 
 def where(job: Document, index: Mapping[str, int]) -> str:
@@ -109,10 +123,12 @@ def job_rows(jobs: Sequence[Document], index: Mapping[str, int], now: float | No
     """
     dues = [due_text(job, time.time() if now is None else now) for job in jobs]
     due = any(dues)
+    params = any(job.get("params") for job in jobs)
     table = Rows(
         (
             Column("JOB", right=True),
             Column("NAME", least=12, most=28),
+            *[Column("PARAMS", least=12, most=32)] * params,
             Column("USER", rank=1, most=12),
             Column("STATE"),
             Column("GPU", least=3, most=8),
@@ -128,6 +144,7 @@ def job_rows(jobs: Sequence[Document], index: Mapping[str, int], now: float | No
         table.add(
             plain(label(job)),
             plain(job["name"]),
+            *[params_text(job)] * params,
             plain(job["user"]),
             state_text(job["state"]),
             where(job, index),
@@ -136,9 +153,21 @@ def job_rows(jobs: Sequence[Document], index: Mapping[str, int], now: float | No
             show_mib(job["peak_mib"]),
             show_seconds(age_s(job)),
             *[its_due or "-"] * due,
-            "; ".join(filter(None, (why(job, short=True), _state_of_open(job, now)))),
+            "; ".join(filter(None, (why(job, True, now), _state_of_open(job, now)))),
         )
     return table
+
+
+def params_text(job: Document) -> str:
+    """The values of an element of a sweep: `lr=1e-3 seed=0`, or of several elements in one row:
+    `seed=0 to seed=9`, without the parameters that they share; "" for another job."""
+    values, last = job.get("params") or {}, job.get("params_last") or {}
+    differ = [name for name in values if last and values[name] != last.get(name)]
+    texts = [
+        " ".join(f"{name}={each[name]}" for name in differ or values)
+        for each in ((values, last) if differ else (values,))
+    ]
+    return plain(" to ".join(texts))
 
 
 def _state_of_open(job: Document, now: float | None) -> str:
@@ -164,7 +193,7 @@ def change_line(job: Document, index: Mapping[str, int], now: float) -> Styled:
     line = Styled(time.strftime("%H:%M:%S", time.localtime(now)))
     line.append(f"  {plain(label(job)):<6}  {plain(job['name']):<20}  ")
     line.extend(state)
-    details = [why(job)] if why(job) else []
+    details = [why(job, now=now)] if why(job) else []
     if job["devices"] and job["state"] in ("LAUNCHING", "RUNNING"):
         details.insert(0, f"on GPU {where(job, index)}")
     if job["attempts"] > 1:

@@ -1,4 +1,4 @@
-"""A job's log on standard output."""
+"""A job's log on standard output or error."""
 
 from __future__ import annotations
 
@@ -9,20 +9,21 @@ from radrm.client.tail import harmless
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any
+    from typing import Any, TextIO
 
     from radrm.client.tail import Write
 
 
-def log_writer(user: str | None) -> Write:
-    """A function that writes a log of `user` to standard output. On a terminal, it makes control
-    characters in another user's log visible. `user` None: standard output is no terminal."""
+def log_writer(user: str | None, stream: TextIO | None = None) -> Write:
+    """A function that writes a log of `user` to `stream` (None: standard output). On a terminal,
+    it makes control characters in another user's log visible. `user` None: it is no terminal."""
+    target = sys.stdout if stream is None else stream
 
     def write(data: bytes) -> Any:
-        sys.stdout.buffer.write(data)
-        sys.stdout.buffer.flush()
+        target.buffer.write(data)
+        target.buffer.flush()
 
-    if user is None or not sys.stdout.isatty() or user == _own_name():
+    if user is None or not target.isatty() or user == _own_name():
         return write
     return harmless(write)
 

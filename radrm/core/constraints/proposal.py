@@ -14,6 +14,7 @@ from radrm.core.constraints.nodes import refuse_booker, refuse_bookings, refuse_
 from radrm.core.constraints.placement import check_placement, shares_by_task
 from radrm.core.constraints.reserve import check_reserve
 from radrm.core.proposals import (
+    Cancel,
     Hopeless,
     Migrate,
     Preempt,
@@ -23,6 +24,7 @@ from radrm.core.proposals import (
     SetShares,
     Start,
     TakeCheckpointNow,
+    Warn,
 )
 from radrm.core.records import Attempt, Job, Placement, Refusal, Share
 from radrm.core.state.state import State
@@ -59,6 +61,8 @@ def _check_waiting(state: State, job: Job, proposal: Start | Hopeless) -> Refusa
 
 def _check_running(state: State, job: Job, attempt: Attempt, proposal: Proposal) -> Refusal | None:
     can_save = job.spec.checkpoint.kind is not CheckpointKind.NONE
+    if isinstance(proposal, (Cancel, Warn)):
+        return None
     if isinstance(proposal, Preempt):
         if not can_save and not job.spec.requeue:
             return Refusal("checkpoint", "it can neither save its work nor be run again")

@@ -13,11 +13,12 @@ The files, in the order in which they may import one another:
     memory        host memory of jobs with a range of it (a folder)
     stops         TERM, then KILL
     limits        time limits, and the signal before them
+    timing        other times that users set (a folder)
     launching     starts an attempt
     resizing      gives a running attempt other devices
     recovery      what follows a GPU out-of-memory
     ending        what follows the end of an attempt
     usage         the use of devices by attempts, from readings
-    dependencies  lets an end reach the jobs that follow
+    others        what an end means for other jobs (a folder)
     edits         commands of users: submit, hold, cancel, requeue, edit
 """

@@ -16,11 +16,13 @@ from radrm.core.events import (
     PredictionsReady,
     RequeueRequested,
 )
-from radrm.core.lifecycle.dependencies import cycle, is_open
 from radrm.core.lifecycle.final import cancel_waiting, fail_waiting
 from radrm.core.lifecycle.limits import wake_for_limit
+from radrm.core.lifecycle.others.dependencies import cycle, is_open
+from radrm.core.lifecycle.others.max_fails import go_on
 from radrm.core.lifecycle.returning import run_again
 from radrm.core.lifecycle.stops import stop
+from radrm.core.lifecycle.timing.begin import with_begin
 from radrm.core.records import DECLARED, MEASURED, Estimate, Job
 from radrm.core.reservations.barred import longer_than_reserved
 from radrm.core.state.state import State
@@ -33,7 +35,7 @@ def submit(state: State, event: JobSubmitted) -> None:
     """Add a new job. A job that can never run here fails at once, with the reason."""
     if event.job.id in state.jobs:
         return  # a crash came between saving the job and removing its envelope
-    job = state.put_job(event.job)
+    job = state.put_job(with_begin(state, event.job))
     never = event.refused if event.refused is not None else hopeless(state, job)
     if never is not None:
         fail_waiting(state, job, never)
@@ -119,8 +121,11 @@ def cancel(state: State, event: CancelRequested) -> None:
 
 
 def hold(state: State, event: HoldRequested) -> None:
-    """Hold a waiting job, or release it. A release also ends its pause."""
+    """Hold a waiting job, or release it. A release also ends its pause, and its array's stop."""
     job = state.jobs.get(event.job_id)
+    if job is not None and not event.held:
+        go_on(state, job)
+        job = state.jobs[job.id]
     if job is not None and job.state.waiting:
         pause = job.pause if event.held else None
         state.put_job(replace(job, held=event.held, pause=pause))
@@ -143,7 +148,7 @@ def requeue(state: State, event: RequeueRequested) -> None:
 def _run_again(state: State, job: Job) -> None:
     """Run an ended job again. Of its dependencies only the open ones stay."""
     open_yet = tuple(d for d in job.after if is_open(state, d))
-    run_again(state, replace(job, after=open_yet))
+    run_again(state, with_begin(state, replace(job, after=open_yet)))
     job = state.jobs[job.id]
     never = hopeless(state, job)
     if never is not None:
@@ -171,6 +176,8 @@ def refuse(state: State, event: EditRequested) -> str | None:
         weight=spec.weight,
         due_s=spec.due_s,
         retries=spec.retries,
+        retry_on=spec.retry_on,
+        expect_idle=spec.expect_idle,
         requeue=spec.requeue,
         comment=spec.comment,
     )
@@ -199,7 +206,7 @@ def edit(state: State, event: EditRequested) -> None:
 
 
 def _edit_waiting(state: State, job: Job, event: EditRequested) -> None:
-    job = replace(job, after=event.after)
+    job = with_begin(state, replace(job, after=event.after))
     if event.estimates is not None:
         job = replace(
             job,

@@ -12,7 +12,7 @@ transition table:
     out of host memory   to its queue, larger; or FAILED (`memory/larger.py`)
     out of GPU memory    RECOVERING, or FAILED (`recovery`)
     lost                 to its queue with --requeue, else FAILED
-    failed               to its queue while --retries last, else FAILED
+    failed               to its queue while --retries last and --retry-on fits, else FAILED
 
 Invariants:
 - A live attempt ends exactly once: handlers look it up by its serial, and do not find an ended
@@ -54,7 +54,7 @@ from radrm.core.lifecycle.outcomes import (
 )
 from radrm.core.lifecycle.pending import limit_s
 from radrm.core.lifecycle.recovery import blame, recover
-from radrm.core.lifecycle.returning import retry, return_to_queue, setback
+from radrm.core.lifecycle.returning import refuse_retry, retry, return_to_queue, setback
 from radrm.core.records import Attempt, Job, changed
 from radrm.core.rules import Recovery
 from radrm.core.state.holding import merged
@@ -199,7 +199,11 @@ def _move_job(
         and event.never_started is None  # such a command would fail again
         and job.retries_used < job.spec.retries
     ):
-        retry(state, job, attempt)
+        why_not = refuse_retry(job, attempt)
+        if why_not is None:
+            retry(state, job, attempt)
+        else:
+            finish(state, job, Trigger.FAIL, attempt, f"{attempt.reason}; {why_not}")
     else:
         finish(state, job, Trigger.FAIL, attempt)
 

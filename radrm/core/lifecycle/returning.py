@@ -24,6 +24,15 @@ def return_to_queue(state: State, job: Job, **changes: object) -> None:
     state.move(job, Trigger.RECOVER if recovering else Trigger.RETURN, **changes)
 
 
+def refuse_retry(job: Job, attempt: Attempt) -> str | None:
+    """Return why a failed attempt is not retried, though retries are left; None if it is."""
+    code, wanted = attempt.exit_code, job.spec.retry_on
+    if wanted is None or any(code is not None and a <= code <= b for a, b in wanted):
+        return None
+    codes = ", ".join(str(a) if a == b else f"{a}-{b}" for a, b in wanted)
+    return f"not retried: --retry-on has the exit codes {codes}"
+
+
 def retry(state: State, job: Job, attempt: Attempt) -> None:
     """Return a job to its queue after a failure; each pause is longer than the last."""
     number = job.retries_used + 1
@@ -77,8 +86,9 @@ def run_again(state: State, job: Job) -> None:
 
     Its proven need (`memory_floor_mib`) stays.
     """
+    array = None if job.array is None else replace(job.array, fails=0)
     state.move(
-        state.behind_all(replace(job, used_s=0.0)),
+        state.behind_all(replace(job, used_s=0.0, array=array)),
         Trigger.REQUEUE,
         oom_count=0,
         retries_used=0,

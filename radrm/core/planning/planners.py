@@ -173,7 +173,8 @@ class Planners:
             return
         if state.jobs[proposal.job_id].target is not None and type(proposal) not in _ENDS:
             return  # the stop that follows is the migration's
-        requested = PlannerRequest(kind, name)
+        why = proposal.reason if isinstance(proposal, Preempt) else ""
+        requested = PlannerRequest(kind, name, why=why)
         if attempt.requested != requested:
             state.put_attempt(replace(attempt, requested=requested))
 

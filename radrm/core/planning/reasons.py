@@ -5,7 +5,9 @@ from __future__ import annotations
 from math import ceil
 
 from radrm.core.constraints.placement import refuse_gpuless
-from radrm.core.lifecycle.dependencies import waits_for
+from radrm.core.lifecycle.others.dependencies import waits_for
+from radrm.core.lifecycle.others.max_fails import why_stopped
+from radrm.core.lifecycle.timing.begin import begins_in_s
 from radrm.core.planning.planners import Planners
 from radrm.core.records import Instant, Job, Refusal
 from radrm.core.state.state import State
@@ -45,6 +47,8 @@ def _outside_queue(state: State, job: Job, now: Instant) -> Refusal | None:
     """Return why a waiting job is not in the queue; None if it is."""
     if job.held:
         return Refusal("held", "it is held; release it with: radrm release")
+    if job.awaits_begin:
+        return Refusal("begin", f"it begins in {show_seconds(ceil(begins_in_s(job, now)))}")
     if job.estimating:
         return Refusal("estimating", "its memory is being estimated")
     if job.pause is not None:
@@ -52,6 +56,8 @@ def _outside_queue(state: State, job: Job, now: Instant) -> Refusal | None:
         return Refusal("pause", f"waits {show_seconds(left_s)} {job.pause.reason}")
     if job.after:
         return Refusal("dependency", waits_for(state, job))
+    if (stopped := why_stopped(state, job)) is not None:
+        return Refusal("max-fails", stopped)
     array = state.queue.arrays.get(job.array.array_id) if job.array else None
     if array is not None and array.at_once is not None and array.stands_aside(job.id):
         return Refusal("array", f"array limit ({array.at_once}) reached")

@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from radrm.core.proposals import (
+    Cancel,
     Hopeless,
     Migrate,
     Preempt,
@@ -19,6 +20,7 @@ from radrm.core.proposals import (
     SetShares,
     Start,
     TakeCheckpointNow,
+    Warn,
 )
 from radrm.core.records import Placement, Refusal, Share
 from radrm.core.state.isolation import RuleFailed, WrongAnswer
@@ -31,10 +33,15 @@ MOST_STATE_DEPTH = 100
 _MOST_INTEGER = 2**63
 _MOST_AMOUNT = 2**50
 """Below this, amounts and their sums are exact as floats, too."""
+MOST_WARNING = 300
+"""Characters of each part of a warning."""
 MOST_NAME = 100
 """Characters of a maintenance's name."""
 
-_KINDS = (Start, Preempt, TakeCheckpointNow, Migrate, ResizeTo, SetShares, Hopeless, Reserve)
+_KINDS = (
+    *(Start, Preempt, TakeCheckpointNow, Migrate, ResizeTo, SetShares, Hopeless, Reserve),
+    *(Cancel, Warn),
+)
 
 
 # ------------------------------------------------------------------ proposals
@@ -52,8 +59,10 @@ def checked_proposal(proposal: object) -> Proposal:
         wrong = "placement"
     elif isinstance(proposal, SetShares) and not _are_shares(proposal.shares):
         wrong = "shares"
-    elif isinstance(proposal, Hopeless) and type(proposal.reason) is not str:
+    elif isinstance(proposal, (Hopeless, Preempt, Cancel)) and type(proposal.reason) is not str:
         wrong = "reason"
+    elif isinstance(proposal, Warn):
+        wrong = _wrong_in_warn(proposal)
     elif isinstance(proposal, Reserve):
         wrong = _wrong_in_reserve(proposal)
     if wrong is not None:
@@ -69,6 +78,15 @@ def _wrong_in_reserve(found: Reserve) -> str | None:
     if type(found.devices) is not tuple or not all(map(_is_reserved_device, found.devices)):
         return "devices"
     return None if _is_finite(found.start_s) and _is_finite(found.end_s) else "interval"
+
+
+def _wrong_in_warn(found: Warn) -> str | None:
+    """Return the first field of a `Warn` with a wrong type; None if all are right."""
+    for name in ("kind", "text", "does"):
+        word = getattr(found, name)
+        if type(word) is not str or len(word) > MOST_WARNING or not word.isprintable():
+            return name
+    return None if found.in_s is None or _is_finite(found.in_s) else "in_s"
 
 
 def _is_reserved_device(found: object) -> bool:

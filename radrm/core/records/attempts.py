@@ -144,16 +144,40 @@ class Pending:
 class PlannerRequest:
     """A change of a running attempt that a planner asked for: `kind` is a proposal's, in words.
 
-    `user`: the user who asked for it in place of a planner.
+    `user`: the user who asked for it in place of a planner. `why`: the planner's reason, which
+    then says it all; "" without one.
     """
 
     kind: str
     planner: str = ""
     user: str | None = None
+    why: str = ""
 
     def __str__(self) -> str:
+        if self.why:
+            return self.why
         who = f"the planner {self.planner}" if self.user is None else self.user
         return f"{who} asked for {self.kind}"
+
+
+@dataclass(frozen=True, slots=True)
+class JobWarning:
+    """What the user of a running job was warned of, until it is over.
+
+    `kind`: an event of `--notify`. `text` is one sentence without its end. `does`: what follows
+    `in_s` after `at`, as in "it is cancelled"; "" if nothing does.
+    """
+
+    kind: str
+    text: str
+    at: Instant
+    does: str = ""
+    in_s: float | None = None
+
+    @property
+    def acts(self) -> Instant | None:
+        """When it follows; None: that is not known."""
+        return None if self.in_s is None else self.at.at(self.at.boot_s + self.in_s)
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,6 +262,8 @@ class Attempt:
 
     reported: tuple[Progress, ...] = ()
     """The first progress that it reported, and after its end the last one, too."""
+    warnings: tuple[JobWarning, ...] = ()
+    """What its user was warned of and is not over, at most one of each kind."""
 
     def moved_since(self, before: Attempt) -> bool:
         """Return whether a plan about the earlier record does not fit this one."""
@@ -257,6 +283,10 @@ class Attempt:
     def asked(self, kind: ActionKind) -> Pending | None:
         """Return its pending action of a kind; None if there is none."""
         return next((p for p in self.pending if p.kind is kind), None)
+
+    def warning(self, kind: str) -> JobWarning | None:
+        """Return its warning of a kind; None if there is none."""
+        return next((each for each in self.warnings if each.kind == kind), None)
 
     @property
     def work_begun(self) -> float | None:

@@ -24,12 +24,21 @@ class Dependency:
 class ArrayElement:
     """A job's place in its array. The array's id is that of its first element.
 
-    At most `at_once` elements are live or in the queue at a time; None: no limit.
+    At most `at_once` elements are live or in the queue at a time; None: no limit. The rest is held
+    after `max_fails` elements have failed (None: never), each within `fails_within_s` of its start
+    (None: at any time).
     """
 
     array_id: int
     index: int
     at_once: int | None = None
+    params: tuple[tuple[str, str], ...] = ()
+    """Its parameters in a sweep, by name."""
+    max_fails: int | None = None
+    fails_within_s: float | None = None
+    fails: int = 0
+    """The failures of its array so far. One unfinished element has them, the others 0
+    (`core/lifecycle/others/max_fails.py`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +85,8 @@ class Job:
     state: JobState = JobState.PENDING
     queue: Queue = Queue.MAIN
     held: bool = False
+    awaits_begin: bool = False
+    """True until the moment of `--begin`. The job is not in the queue meanwhile."""
     after: tuple[Dependency, ...] = ()
     """Its unmet dependencies."""
     followed: tuple[Dependency, ...] = ()

@@ -102,6 +102,13 @@ class JobSpec:
     memory_range_mib: tuple[int, int] | None = None
     """Host memory of the whole job: what it starts with, and the most that it may get. Its first
     task books it, and `Needs.memory_mib` is None. None: each task has its own, which is fixed."""
+    begin_s: float | None = None
+    """The wall-clock time before which it does not start."""
+    retry_on: tuple[tuple[int, int], ...] | None = None
+    """The exit codes, as a shell reports them, after which it is retried: ranges, first and last.
+    None: any."""
+    expect_idle: bool = False
+    """It may leave its GPUs idle (`[idle]`)."""
 
     @property
     def gpus(self) -> int:

@@ -390,7 +390,7 @@ class State:
         if timer.what == ORDER_KEY:
             return self.queue.is_wanted(timer)
         job = self.jobs.get(timer.job_id)
-        waits = job is not None and (job.pause is not None or job.estimating)
+        waits = job is not None and (job.pause is not None or job.estimating or job.awaits_begin)
         waits |= self.for_users.closing.get(timer.job_id) == timer.boot_s
         return not timer.job_id or timer.job_id in self.attempts or waits
 

@@ -81,16 +81,37 @@ def hold(loop: Loop, request: Request) -> Work[list[JobResult]]:
 
 
 def release(loop: Loop, request: Request) -> Work[list[JobResult]]:
-    """Let held jobs start, and end the pause of jobs that wait before they are tried again."""
+    """Let held jobs start, and end the pause of jobs that wait before they are tried again.
+
+    The release of one element lets an array go on that `--max-fails` has stopped.
+    """
+    gone_on: set[int] = set()
+    """The arrays that this command has let go on."""
 
     def make_event(job: Job) -> ev.Event:
-        if job.state.final or not (job.held or job.pause):
+        array = job.array.array_id if job.array is not None and job.state.waiting else None
+        if array is not None and array not in gone_on and _is_stopped(loop, job):
+            gone_on.add(array)
+        if job.awaits_begin and not (job.held or array in gone_on):
+            raise Refused(
+                f"job {job.label} is not held, it waits for its --begin; to start it now: radrm "
+                f"edit {job.label} --begin=none"
+            )
+        if job.state.final or not (job.held or job.pause or array in gone_on):
             raise Refused(f"job {job.label} is {job.state.value} and not held")
         _check_priority(loop, request, job)
         return ev.HoldRequested(at=loop.clock.now(), job_id=job.id, held=False)
 
     selection = yield from select_jobs(loop, request, by_filter=True)
     return (yield from for_each_job(loop, request, selection, make_event))
+
+
+def _is_stopped(loop: Loop, job: Job) -> bool:
+    """Whether `--max-fails` keeps a waiting element from starting."""
+    if job.array is None or job.array.max_fails is None:
+        return False
+    why = loop.scheduler.why_waiting(job.id, loop.clock.now())
+    return any(refusal.rule == "max-fails" for refusal in why)
 
 
 def requeue(loop: Loop, request: Request) -> Work[list[JobResult]]:

@@ -36,7 +36,7 @@ _OF_AN_ESTIMATE = frozenset(
     }
 )
 """Options that state, or decide, what the job will need."""
-_OF_AN_END = frozenset({"due", "duration", "time"})
+_OF_AN_END = frozenset({"begin", "due", "duration", "time"})
 """Options by which a job can become late."""
 
 MAX_EDITS = 256 * 1024
@@ -64,8 +64,9 @@ def edit(loop: Loop, request: Request) -> Work[list[JobResult]]:
     if isinstance(after := changes.get("after"), list):
         # Edits add up in lists; "none" first makes the new dependencies replace the old ones.
         changes["after"] = ["none", *after]
-    known: dict[tuple[str, str | None], _Edited | RadrmError] = {}
-    """By the ticket and the earlier edits: elements of an array differ in nothing else."""
+    known: dict[tuple[object, ...], _Edited | RadrmError] = {}
+    """By the ticket, the earlier edits and the values of a sweep: elements of an array differ in
+    nothing else."""
     edits: list[tuple[int, dict[str, Any]]] = []
     late: dict[int, str] = {}
 
@@ -82,7 +83,8 @@ def edit(loop: Loop, request: Request) -> Work[list[JobResult]]:
                 f"job {job.label} is {job.state.value}; its range can change only while it waits. "
                 f"Another size within it: radrm resize {job.label} --gpus=N"
             )
-        alike = (job.ticket, loop.store.submissions.edits_digest(job.id))
+        params = job.array.params if job.array is not None else ()
+        alike = (job.ticket, loop.store.submissions.edits_digest(job.id), params)
         if alike not in known:
             if len(known) >= _MOST_KNOWN:
                 known.clear()
@@ -130,7 +132,7 @@ def _too_late(loop: Loop, job: Job, edited: _Edited) -> str | None:
     known = edited.knowledge.estimates if edited.knowledge is not None else job.estimates
     job, now = replace(job, spec=edited.spec, estimates=known), loop.clock.now()
     expected = loop.parts.foresight.of(job, loop.scheduler.snapshot.attempt(job.id), now)
-    return too_late(expected.needs_s, job.spec.due_s, now.wall_s)
+    return too_late(expected.needs_s, job.spec.due_s, max(now.wall_s, job.spec.begin_s or 0.0))
 
 
 def _edited_or_error(loop: Loop, job: Job, changes: dict[str, Any]) -> _Edited | RadrmError:
@@ -151,7 +153,7 @@ def _edited(loop: Loop, job: Job, changes: dict[str, Any]) -> _Edited:
             f"the changes of job {job.label} would take {size} bytes, and {MAX_EDITS} is the "
             "most; submit it again instead"
         )
-    job_file = submission.job_file().edited(changes)
+    job_file = submission.job_file(changes)
     after = None
     if "after" in changes:
         find = References(loop.scheduler, loop.store).target

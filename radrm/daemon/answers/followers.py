@@ -1,6 +1,6 @@
 """Which jobs can never start once others are cancelled, for the answer of a cancel.
 
-It predicts what `core.lifecycle.dependencies` does after the cancel, and changes nothing.
+It predicts what `core.lifecycle.others.dependencies` does after the cancel, and changes nothing.
 """
 
 from __future__ import annotations

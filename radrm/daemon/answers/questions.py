@@ -187,7 +187,7 @@ def check(loop: Loop, words: Words, uid: int) -> Work[list[str | None]]:
     pace, more = Pace(), 0
     for each in needs:
         asked = typed(each, "these needs")
-        elements = 1 if asked.array is None else asked.array.last - asked.array.first + 1
+        elements = 1 if asked.array is None else len(asked.array.indices)
         more += elements
         found.append(
             refuse_job(mine, asked.priority or 0, elements, environment)

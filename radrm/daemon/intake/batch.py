@@ -12,7 +12,7 @@ from typing import Protocol, TypeAlias
 
 from radrm.config import NO_LIMITS, LimitsConfig
 from radrm.core.events import JobSubmitted
-from radrm.core.lifecycle.dependencies import unmet
+from radrm.core.lifecycle.others.dependencies import unmet
 from radrm.core.records import ArrayElement, Dependency, Instant, Job, JobSpec
 from radrm.core.words import Condition
 from radrm.daemon.intake.admission import environment_bytes, refuse_job
@@ -20,10 +20,12 @@ from radrm.daemon.intake.envelopes import group_name, group_of, too_large_to_sta
 from radrm.daemon.intake.estimation import NOTHING_KNOWN, Knowledge
 from radrm.daemon.views.references import Removed, Target
 from radrm.errors import RadrmError, Refused, StoreError
+from radrm.estimators.learning.fingerprint import NEUTRAL
 from radrm.host.storage.spool import Arrival, Envelope
 from radrm.host.storage.submitted import parse_envelope
 from radrm.jobfile.radfile import JobFile, name_from
-from radrm.jobfile.relations import AfterOption, ArrayOption
+from radrm.jobfile.relations import AfterOption, ArrayOption, MaxFailsOption
+from radrm.jobfile.sweeps import Sweep, array_of, filled_name, sweep_of, with_values
 
 
 class Knows(Protocol):
@@ -31,6 +33,9 @@ class Knows(Protocol):
 
     def known_at_once(self, job_file: JobFile, envelope: Envelope, uid: int) -> Knowledge: ...
 
+
+Values: TypeAlias = "tuple[tuple[str, str], ...]"
+"""The parameters of an element of a sweep, by name."""
 
 FindTarget: TypeAlias = Callable[[str], Target]
 """Finds the job or array of an id or ticket in `--after`. Raises `Refused`."""
@@ -45,6 +50,8 @@ class Batch:
     known: Knowledge = NOTHING_KNOWN
     after: tuple[Dependency, ...] = ()
     array: ArrayOption | None = None
+    sweep: ParsedSweep | None = None
+    max_fails: MaxFailsOption | None = None
     held: bool = False
     refused: str | None = None
     parsed: JobFile | None = None
@@ -62,24 +69,58 @@ class Batch:
         `first_id` is the id of the first element.
         """
         for place in range(done, self.size):
-            element = None
-            if self.array is not None:
-                index = self.array.indices[place]
-                element = ArrayElement(first_id, index, self.array.at_once)
+            spec, known = self.spec, self.known
+            element = self._element(first_id, place)
+            if self.sweep is not None and element is not None:
+                spec, known = self.sweep.of(spec, element.params)
             job = Job(
                 id=next_id + place - done,
                 ticket=self.ticket,
-                spec=self.spec,
+                spec=spec,
                 submitted=now,
-                estimates=self.known.estimates,
-                estimating=self.known.estimating,
-                fingerprint=self.known.fingerprint,
-                profile=self.known.profile,
+                estimates=known.estimates,
+                estimating=known.estimating,
+                fingerprint=known.fingerprint,
+                profile=known.profile,
                 after=self.after,
                 array=element,
                 held=self.held,
             )
             yield JobSubmitted(at=now, job=job, refused=self.refused)
+
+    def _element(self, array_id: int, place: int) -> ArrayElement | None:
+        """The array's element at this place; None for a job that is no array."""
+        if self.array is None:
+            return None
+        fails = self.max_fails
+        return ArrayElement(
+            array_id,
+            self.array.indices[place],
+            self.array.at_once,
+            () if self.sweep is None else self.sweep.values.values(place),
+            None if fails is None else fails.count,
+            None if fails is None else fails.within_s,
+        )
+
+
+class ParsedSweep:
+    """The values of a sweep, and what is known of the elements that have them."""
+
+    def __init__(self, values: Sweep, name: str, knows: Callable[[Values], Knowledge]) -> None:
+        self.values = values
+        self._name = name
+        self._knows = knows
+        self._known: dict[Values, Knowledge] = {}
+        """By the values that decide what a job needs: most sweeps differ in others only."""
+
+    def of(self, spec: JobSpec, values: Values) -> tuple[JobSpec, Knowledge]:
+        """The name of an element with these values filled in, and what is known of its needs."""
+        matter = tuple(pair for pair in values if pair[0].replace("_", "-") not in NEUTRAL)
+        if matter not in self._known:
+            self._known[matter] = self._knows(values)
+        if "{" in self._name:
+            spec = replace(spec, name=filled_name(self._name, dict(values)))
+        return spec, self._known[matter]
 
 
 def take_in(
@@ -105,13 +146,23 @@ def take_in(
         return refused_batch(arrival, envelope, reason)
     if parsed is None and (reason := _beyond(limits, job_file, envelope)) is not None:
         return refused_batch(arrival, envelope, reason)
-    known = estimation.known_at_once(job_file, envelope, arrival.uid)
+    sweep, known = None, NOTHING_KNOWN
+    if (values := sweep_of(job_file)) is not None:
+        sweep = ParsedSweep(
+            values,
+            job_file.name,
+            lambda own: estimation.known_at_once(with_values(job_file, own), envelope, arrival.uid),
+        )
+    else:
+        known = estimation.known_at_once(job_file, envelope, arrival.uid)
     group = group_name(group_of(arrival.uid, arrival.gid))
     batch = Batch(
         ticket=envelope.ticket,
         spec=replace(job_file.spec(user, arrival.uid), group=group),
         known=known,
-        array=job_file.options.array,
+        array=array_of(job_file),
+        sweep=sweep,
+        max_fails=job_file.options.max_fails,
         held=bool(job_file.options.hold),
         parsed=job_file,
     )
@@ -125,8 +176,8 @@ def take_in(
 
 def _beyond(limits: LimitsConfig, job_file: JobFile, envelope: Envelope) -> str | None:
     """Which limit of its user a submission exceeds; None if none."""
-    array, size = job_file.options.array, environment_bytes(envelope.environment)
-    elements = 1 if array is None else array.last - array.first + 1
+    array, size = array_of(job_file), environment_bytes(envelope.environment)
+    elements = 1 if array is None else len(array.indices)
     return refuse_job(limits, job_file.options.priority or 0, elements, size)
 
 

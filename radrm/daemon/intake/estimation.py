@@ -22,7 +22,13 @@ from radrm.core.words import Quantity
 from radrm.daemon.intake.envelopes import group_of
 from radrm.estimators import ESTIMATORS
 from radrm.estimators.interface import Description
-from radrm.estimators.learning.fingerprint import fingerprint, parts_of, variables_of, with_length
+from radrm.estimators.learning.fingerprint import (
+    NEUTRAL,
+    fingerprint,
+    parts_of,
+    variables_of,
+    with_length,
+)
 from radrm.estimators.learning.learned import MOST_RUNS
 from radrm.estimators.learning.profile import profile_of
 from radrm.estimators.traces.traced import Traced
@@ -33,6 +39,7 @@ from radrm.host.storage.runs import Run, program_of
 from radrm.host.storage.spool import Envelope
 from radrm.host.storage.store import Store
 from radrm.jobfile.radfile import JobFile
+from radrm.jobfile.relations import PARAM_VARIABLE
 from radrm.wiring import describe
 
 log = logging.getLogger("radrm")
@@ -101,7 +108,9 @@ class Estimation:
 
     def begin(self, job: Job) -> None:
         """Ask the estimators about a job. Raises `RadrmError` if its file cannot be read."""
-        key = f"{job.ticket} {self._store.submissions.edits_digest(job.id)}"
+        # The elements of a sweep may differ in what they need.
+        own = job.fingerprint if job.array is not None and job.array.params else None
+        key = f"{job.ticket} {self._store.submissions.edits_digest(job.id)} {own}"
         if self._service.join(key, job.id):
             return
         submission = self._store.submissions.of_job(job.id)
@@ -230,7 +239,7 @@ def fingerprint_of(job_file: JobFile, envelope: Envelope) -> str:
         "optimizer": options.optimizer,
         "precision": options.precision,
         "mig_profile": options.mig_profile,
-        "env": sorted(options.env),
+        "env": sorted(pair for pair in options.env if not _is_neutral(pair[0])),
     }
     text = "\n".join([job_file.script or "", *job_file.argv])
     matters["cwd"] = os.path.join(envelope.cwd, options.chdir or "")
@@ -243,3 +252,9 @@ def fingerprint_of(job_file: JobFile, envelope: Envelope) -> str:
         settings=[f"{name}={value}" for name, value in matters.items()],
     )
     return with_length(mark, command)
+
+
+def _is_neutral(variable: str) -> bool:
+    """Whether a variable is a sweep's parameter that cannot change what a job needs."""
+    name = variable.removeprefix(PARAM_VARIABLE)
+    return name != variable and name.replace("_", "-") in NEUTRAL

@@ -11,7 +11,7 @@ from signal import Signals
 from typing import Any
 
 from radrm.core.constraints.kinds import without_device
-from radrm.core.records import Attempt, EarlySignal, Instant, Job, Progress, Refusal
+from radrm.core.records import Attempt, EarlySignal, Instant, Job, JobWarning, Progress, Refusal
 from radrm.core.scheduler import Scheduler
 from radrm.core.snapshot import Snapshot
 from radrm.core.units import show_mib, show_seconds
@@ -28,6 +28,8 @@ Document = dict[str, Any]
 
 _PERMANENT = frozenset({"kind", "capacity", "vanished"})
 """Rules by which a device refuses a job at any time."""
+_STOPPED = "max-fails"
+"""The rule that holds the rest of an array after failures."""
 _ASIDE = frozenset({"count", "rule", "backfill", "bound"})
 """Rules that do not tell what a job waits for, if others do."""
 
@@ -68,6 +70,7 @@ class JobDocuments:
         document["reason_short"] = f"behind {behind}" if behind is not None else in_short(refusals)
         if row.last is not None:
             document["label"], document["count"] = row.label, row.count
+            document["params_last"] = _params(row.last)
         return document
 
     def detailed(self, job: Job, now: Instant) -> Document:
@@ -129,7 +132,8 @@ class JobDocuments:
             "attempts": job.attempts,
             "exit_code": job.exit_code,
             "reason_short": None,
-            "reason": reason or job.reason or (_unused(snapshot, live, now) if live else None),
+            "reason": reason or job.reason or (_remark(snapshot, live, now) if live else None),
+            "warnings": [_warning(each) for each in live.warnings] if live else [],
             "submitted_at": job.submitted.wall_s,
             "started_at": job.started.wall_s if job.started else None,
             "ended_at": job.ended.wall_s if job.ended else None,
@@ -154,6 +158,7 @@ class JobDocuments:
             "estimate_duration_upper_s": max(duration.upper, duration.value) if duration else None,
             "estimate_duration_source": duration.source if duration else None,
             "alone_smact": used.alone_smact if used else None,
+            "begin_at": job.spec.begin_s if job.awaits_begin and job.state.waiting else None,
             "due_at": job.spec.due_s,
             "weight": job.spec.weight,
             "expected_start_at": expected.start,
@@ -173,7 +178,7 @@ class JobDocuments:
             "energy_j": used.energy_j if used else None,
             "oom_count": job.oom_count,
             "priority": job.spec.priority,
-            "held": job.held,
+            "held": job.held or any(r.rule == _STOPPED for r in refusals or ()),
             "time_limit_s": job.spec.time_limit_s,
             "time_limit_at": _limit_at(job, live),
             "checkpoint": job.spec.checkpoint.kind.value,
@@ -188,6 +193,7 @@ class JobDocuments:
             "label": job.label,
             "array_id": job.array.array_id if job.array else None,
             "array_index": job.array.index if job.array else None,
+            "params": _params(job),
             "after": [
                 {"job": _label(snapshot, d.job_id, d.array), "condition": d.condition.value}
                 for d in job.after
@@ -249,11 +255,18 @@ def _that_could(refusals: Sequence[Refusal]) -> list[Refusal]:
 def in_short(refusals: Sequence[Refusal] | None) -> str | None:
     """Why a job waits, for a narrow column; None where `in_one_line` is short enough."""
     general = [r for r in refusals or () if r.device is None and r.rule not in _ASIDE]
+    if general and general[0].rule == _STOPPED:
+        return "held by --max-fails"
     first = next(iter(() if general else _that_could(refusals or ())), None)
     if first is None or first.rule != "memory" or None in (first.needed, first.available):
         return None
     needed, there = (show_mib(mib).replace(".0", "") for mib in (first.needed, first.available))
     return f"GPU memory: needs {needed}, {there} free"
+
+
+def _params(job: Job) -> Document | None:
+    """The values of an element of a sweep, by parameter; None for another job."""
+    return dict(job.array.params) if job.array and job.array.params else None
 
 
 def _limit_at(job: Job, live: Attempt | None) -> float | None:
@@ -274,6 +287,24 @@ def _progress(progress: Progress | None) -> Document | None:
 def _label(snapshot: Snapshot, job_id: int, array: bool) -> str:
     job = snapshot.job(job_id)
     return str(job_id) if array or job is None else job.label
+
+
+def _remark(snapshot: Snapshot, live: Attempt, now: Instant) -> str | None:
+    """What its user should know of a running job; None for nothing."""
+    warned = next(iter(live.warnings), None)
+    return _unused(snapshot, live, now) if warned is None else warned.text
+
+
+def _warning(warned: JobWarning) -> Document:
+    """What its user was warned of, and what follows when."""
+    acts = warned.acts
+    return {
+        "kind": warned.kind,
+        "text": warned.text,
+        "at": warned.at.wall_s,
+        "does": warned.does or None,
+        "does_at": None if acts is None else acts.wall_s,
+    }
 
 
 def _unused(snapshot: Snapshot, attempt: Attempt, now: Instant) -> str | None:

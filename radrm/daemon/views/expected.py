@@ -100,7 +100,8 @@ class Foresight:
                 return None
             return max(0.0, job.ended.wall_s - due_s)
         if expected.end is None:
-            least_s = now.wall_s + (expected.needs_s or 0.0) - due_s
+            begin_s = max(now.wall_s, job.spec.begin_s or 0.0)
+            least_s = begin_s + (expected.needs_s or 0.0) - due_s
             in_time = expected.latest is not None and expected.latest <= due_s
             return least_s if least_s > 0 else 0.0 if in_time else None
         return max(0.0, expected.end - due_s, now.wall_s - due_s)
@@ -133,6 +134,8 @@ class Foresight:
             return None, "it is held"
         if job.after:
             return None, "it waits for the end of other jobs"
+        if job.awaits_begin:
+            return None, "its start cannot be predicted before its --begin"
         reserved = [
             reservation.since.boot_s
             for device in snapshot.devices

@@ -34,6 +34,8 @@ class Row:
             and mine.pause == job.pause
             and self._follows(last.array.index, next_.index, job.id - last.id)
             and mine.held == job.held
+            and mine.awaits_begin == job.awaits_begin
+            and mine.spec.begin_s == job.spec.begin_s
             and mine.after == job.after
             and mine.spec.due_s == job.spec.due_s
         )

@@ -115,7 +115,7 @@ def _envelope(
         path = os.path.join(commands.folder, f"{os.path.basename(job.name)}.rad")
         data = load(path)
         own = read_job_file(data, path, {})
-        if own.options.array is not None:
+        if own.options.array is not None or own.options.param or own.options.params:
             raise BadFile(f"{path}: it is an array, and a line of a trace is one job")
         raw = {name: value for name, value in raw.items() if name not in own.raw}
         job_file = read_job_file(data, path, raw)

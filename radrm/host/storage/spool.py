@@ -86,6 +86,8 @@ class Envelope(Record):
     """The text of the model summary that the job names, as it was at submission."""
     sources: str | None = None
     """Sizes and checksums of the program files that the job names, as they were then."""
+    table: str | None = None
+    """The text of the `--params` file, or the lines of `--lines` as such a text."""
 
     def to_bytes(self) -> bytes:
         document = {"radrm_envelope": VERSION, **self.as_dict()}
@@ -94,7 +96,8 @@ class Envelope(Record):
     @property
     def too_large(self) -> bool:
         """True for one that no daemon would take. Written out only where it might be."""
-        texts = [self.script or "", self.summary or "", *self.environment.values()]
+        texts = [self.script or "", self.summary or "", self.table or ""]
+        texts += self.environment.values()
         longest = 6 * sum(map(len, texts))  # each character escaped
         return longest > MAX_BYTES // 2 and len(self.to_bytes()) > MAX_BYTES
 
@@ -176,6 +179,7 @@ _SHAPES: dict[str, Callable[[Any], bool]] = {
     "submitted_s": _number,
     "summary": lambda v: v is None or (_text(v) and len(v) <= MAX_SUMMARY),
     "sources": lambda v: v is None or (_text(v) and len(v) <= MAX_SOURCES),
+    "table": lambda v: v is None or (_text(v) and len(v) <= MAX_SUMMARY),
 }
 
 

@@ -79,6 +79,7 @@ def envelope_of(
         submitted_s=time.time(),
         summary=_summary(job_file),
         sources=_sources(job_file, cwd),
+        table=job_file.table,
     )
     if envelope.too_large:
         raise BadFile(
@@ -86,6 +87,48 @@ def envelope_of(
             "environment; submit it from a smaller environment"
         )
     return envelope
+
+
+def with_table(job_file: JobFile, typed: bool = False) -> JobFile:
+    """Return a job file with the values of its `--params` file, as its user may read it.
+
+    `typed`: its user has named the file on the command line: it may be `-`, or a pipe to wait for.
+    Raises `BadFile` and `UsageError`.
+    """
+    named = job_file.options.params
+    if named is None and not job_file.options.param:
+        return job_file
+    from radrm.jobfile.sweeps import with_table as add_table  # few submissions are sweeps
+
+    if named is None:
+        return add_table(job_file, None)
+    if named == "-" and not typed:
+        raise BadFile("--params=- is for the command line of radrm submit; name a file")
+    if named != "-":
+        named = os.path.join(job_file.options.chdir or "", named)
+    return add_table(job_file, read_text(named, "--params", typed))
+
+
+def read_text(path: str, option: str, wait: bool) -> str:
+    """Return the text of a file with values, or of standard input (`-`).
+
+    `wait`: for the writer of a pipe. Raises `BadFile`.
+    """
+    try:
+        flags = os.O_RDONLY | os.O_CLOEXEC | (0 if wait else os.O_NONBLOCK)
+        handle = os.dup(0) if path == "-" else os.open(path, flags)
+        with open(handle, "rb") as file:
+            data = file.read(MAX_BYTES + 1) or b""  # None: a pipe has nothing yet
+    except OSError as error:
+        step = f"name another file with {option}"
+        raise BadFile(f"cannot read {option} {path}: {error.strerror}; {step}") from None
+    if len(data) > MAX_BYTES:
+        raise BadFile(f"{option} {path}: larger than 1 MiB; use fewer rows")
+    try:
+        return data.decode("utf-8-sig").replace("\r\n", "\n")
+    except UnicodeDecodeError as error:
+        where = f"not UTF-8 at byte offset {error.start}"
+        raise BadFile(f"{option} {path}: {where}; save the file as UTF-8") from None
 
 
 def _sources(job_file: JobFile, cwd: str) -> str | None:

@@ -27,6 +27,7 @@ from radrm.host.storage.spool import Envelope
 from radrm.host.storage.submission import here
 from radrm.jobfile.options import RawOptions
 from radrm.jobfile.radfile import JobFile, read_job_file, wrap_command
+from radrm.jobfile.sweeps import with_table, with_values
 
 JOB_FILE_VERSION = 1
 """Of the stored form of a job file. One of another version is read from its envelope."""
@@ -46,11 +47,18 @@ class Submission:
     """The job file as the daemon parsed it at intake."""
     edits: RawOptions = field(default_factory=dict)
     """What was changed since, of the one job that was asked about."""
+    values: tuple[tuple[str, str], ...] = ()
+    """The parameters of that job, if it is an element of a sweep."""
 
-    def job_file(self) -> JobFile:
-        """The job file, with what was edited. Raises `RadrmError` for one that is of no use."""
+    def job_file(self, changes: RawOptions | None = None) -> JobFile:
+        """The job file of the one job, with what was edited; with `changes`, as if they had been.
+
+        Raises `RadrmError` for one that is of no use.
+        """
         found = self.parsed if self.parsed is not None else parse_envelope(self.envelope)
-        return found.edited(self.edits) if self.edits else found
+        found = found.edited(self.edits) if self.edits else found
+        found = found.edited(changes) if changes else found
+        return with_values(found, self.values) if self.values else found
 
 
 def parse_envelope(envelope: Envelope) -> JobFile:
@@ -65,7 +73,8 @@ def parse_envelope(envelope: Envelope) -> JobFile:
         data = (envelope.script or "").encode("utf-8", "surrogateescape")
         found = read_job_file(data, envelope.file or "job", envelope.options)
     dated = found.dated(here(envelope.submitted_s), envelope.file or "job", past=True)
-    return dated.with_summary(envelope.summary)
+    known = dated.with_summary(envelope.summary)
+    return with_table(known, envelope.table)
 
 
 _ADD_BYTES = """
@@ -124,22 +133,24 @@ class Submissions:
     def of_job(self, job_id: int) -> Submission:
         """A job's submission, with what was edited since. Raises `StoreError`."""
         row = self._db.execute(
-            "SELECT uid, gid, envelope, data, job_file, options FROM jobs "
+            "SELECT uid, gid, envelope, data, job_file, options, "
+            "json_extract(record, '$.array.params') FROM jobs "
             "JOIN submissions USING (ticket) JOIN blobs ON blobs.digest = environment "
             "LEFT JOIN edits ON edits.digest = jobs.edits WHERE id = ?",
             (job_id,),
         ).fetchone()
         if row is None:
             raise StoreError(f"the store {self._db.path} has no job {job_id}")
-        uid, gid, text, data, job_file, options = row
+        uid, gid, text, data, job_file, options, params = row
         try:
             environment = json.loads(zlib.decompress(data))
             envelope = Envelope.from_document({**json.loads(text), "environment": environment})
             parsed = _decoded(job_file, envelope) if job_file is not None else None
             edits = dict(json.loads(options)) if options is not None else {}
+            values = tuple((name, value) for name, value in json.loads(params or "[]"))
         except (*DAMAGE, BadFile) as error:
             raise self._db.damaged(f"the submission of job {job_id}", error) from None
-        return Submission(uid, gid, envelope, parsed, edits)
+        return Submission(uid, gid, envelope, parsed, edits, values)
 
     def of_ticket(self, ticket: str) -> Submission:
         """What was submitted under this ticket, without edits. Raises `StoreError` for none."""
@@ -157,7 +168,7 @@ class Submissions:
 def _encoded(job_file: JobFile, envelope: Envelope) -> str | None:
     """A job file as JSON, without what its envelope holds already."""
     document = {"version": JOB_FILE_VERSION, **job_file.as_dict()}
-    del document["summary"]
+    del document["summary"], document["table"]
     if job_file.script == envelope.script:
         del document["script"]
     if job_file.argv == (envelope.command or ()):
@@ -175,4 +186,6 @@ def _decoded(text: str, envelope: Envelope) -> JobFile | None:
         return None
     document.setdefault("script", envelope.script)
     document.setdefault("argv", list(envelope.command or ()))
-    return msgspec.convert({**document, "summary": envelope.summary}, JobFile)
+    return msgspec.convert(
+        {**document, "summary": envelope.summary, "table": envelope.table}, JobFile
+    )

@@ -28,7 +28,7 @@ import time
 
 from radrm.errors import BadFile, RadrmError, Refused, StoreError
 from radrm.host.storage.spool import Spool
-from radrm.host.storage.submission import envelope_of, here
+from radrm.host.storage.submission import envelope_of, here, with_table
 from radrm.host.storage.tickets import new_ticket
 from radrm.host.transient import may_pass
 from radrm.host.watched.folder import Changed, Folder, Seen
@@ -177,6 +177,7 @@ class Look:
         data = self._folder.read(claim, seen)
         job_file = self._parsed(data, name)
         self._enter_home(job_file.options.chdir)
+        job_file = with_table(job_file)
         if self._login is None:
             self._login = self._log_in()
             if self._login.note:

@@ -243,7 +243,8 @@ def _job(past: Past, line: Mapping[int, int]) -> TraceJob:
     mib = peak_mib(past)
     assert mib is not None
     return TraceJob(
-        submit_s=past.job.submitted.wall_s,
+        # Before `--begin` it could not start.
+        submit_s=max(past.job.submitted.wall_s, spec.begin_s or 0.0),
         name=spec.name,
         gpus=_gpus(past),
         duration_s=0.0,

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.daemon.harness import simjob
+from tests.documents import errors_of
 from tests.paths import REPOSITORY
 from tests.waiting import wait_until
 
@@ -36,6 +37,8 @@ def collocate(folder: Path, *words: str) -> subprocess.Popen[str]:
 
 def finished(process: subprocess.Popen[str]) -> tuple[str, str]:
     said, errors = process.communicate(timeout=120)
+    if said.startswith("{"):
+        assert errors_of(["bench", "collocate"], json.loads(said)) == []
     return said, errors
 
 

@@ -29,6 +29,7 @@ from radrm.config import (
     Config,
     ConfigFile,
     EnergyConfig,
+    IdleConfig,
     LimitsConfig,
     MpsConfig,
     RetentionConfig,
@@ -36,6 +37,7 @@ from radrm.config import (
 )
 from radrm.core.words import Collocation
 from radrm.wiring import REGISTRIES, make_estimating, make_rules, make_settings
+from tests.documents import errors_of
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -159,6 +161,12 @@ configs = st.builds(
         EnergyConfig,
         price=st.floats(0, 9) | st.just({"00:00": 0.1, "06:30": 0.2}),
         node_watts=st.just({}) | st.just({"V100": (530.0, 700.0), "T4": (400.0,)}),
+    ),
+    idle=st.builds(
+        IdleConfig,
+        action=st.sampled_from(["off", "notify", "requeue", "cancel"]),
+        smact_below=st.floats(0.001, 1),
+        for_s=st.floats(60, 1e7),
     ),
     retention=st.builds(
         RetentionConfig,
@@ -324,6 +332,8 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def run(*words: str) -> tuple[int, str]:
     done = CliRunner().invoke(config, list(words), catch_exceptions=False)
+    if "--json" in words:
+        assert errors_of(["config", *words], json.loads(done.stdout)) == []
     return done.exit_code, done.stdout
 
 

@@ -28,6 +28,7 @@ from radrm.policies import POLICIES
 from radrm.simulator.bounds import Bounds
 from radrm.simulator.metrics import Change, Metrics
 from radrm.simulator.traces.past import Range, Replayed
+from tests.documents import errors_of
 from tests.host.storage.pasts import decided
 from tests.paths import REPOSITORY
 from tests.simulator.pasts import attempt, past, used
@@ -55,6 +56,8 @@ def run(*words: str) -> str:
     if found.exception is not None and not isinstance(found.exception, SystemExit):
         raise found.exception
     assert found.exit_code == 0, found.output
+    if "--json" in words:
+        assert errors_of(words, json.loads(found.stdout)) == []
     return found.stdout
 
 

@@ -177,3 +177,15 @@ def test_the_card_says_what_being_late_costs(
     text = [line for part in card(job(1, state, **fields), NOW, {}) for line in shown(part, 160)]
     (line,) = [line for line in text if line.startswith("  due ")]
     assert line.endswith(wanted)
+
+
+def test_a_job_that_waits_for_its_moment_says_when_it_begins() -> None:
+    waits = job(1, "PENDING", begin_at=NOW + 4 * HOUR, reason="it begins in 4h00m")
+    assert shown(job_rows([waits], {}, NOW))[1].endswith("  begins at 18:00")
+    its = "\n".join(shown(card(waits, NOW, {})))
+    assert "begins at 18:00\n" in its and "radrm edit 1 --begin=none" in its
+    answer = {"job": waits, "now": NOW, "attempts": [], "reasons": [], "devices": [], "ahead": None}
+    said = "\n".join(shown(explanation({**answer, "summary": waits["reason"]})))
+    assert "begins at 18:00 (in 4h00m); until then others pass it" in said
+    held = job(1, "PENDING", begin_at=NOW + HOUR, reason="it is held", held=True)
+    assert "begins" not in "\n".join(shown(job_rows([held], {}, NOW)))

@@ -1,7 +1,7 @@
 """The queue: the lines, the limits of arrays, and the times at which keys change.
 
-A job is in the queue if it could start: it waits, and is not held, paused, being estimated or
-waiting for other jobs. Of an array with a limit, only so many elements are.
+A job is in the queue if it could start: it waits, and is not held, paused, being estimated, or
+waiting for other jobs or for its `--begin`. Of an array with a limit, only so many elements are.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class JobQueue:
 
     def update(self, job: Job) -> None:
         """Put a job that could start into the queue, and remove any other from it."""
-        aside = job.held or job.estimating or job.after or job.pause is not None
+        aside = job.held or job.awaits_begin or job.estimating or job.after or job.pause is not None
         eligible = job.state.waiting and not aside
         array = self._array_of(job)
         left, entered = array.put(job, eligible) if array is not None else ([job.id], [])
@@ -62,9 +62,24 @@ class JobQueue:
             return None
         found = self.arrays.get(job.array.array_id)
         if found is None:
-            found = Array(job.array.at_once, self.order.key)
+            found = Array(job.array.at_once, self.order.key, job.array.max_fails)
             self.arrays[job.array.array_id] = found
         return found
+
+    def fails(self, array_id: int) -> int:
+        """Return how many failures of an array's elements count."""
+        array = self.arrays.get(array_id)
+        return array.fails if array is not None else 0
+
+    def stopped(self, array_id: int) -> bool:
+        """Return whether an array's waiting elements are held after failures."""
+        array = self.arrays.get(array_id)
+        return array is not None and array.stopped
+
+    def carrier(self, array_id: int) -> int | None:
+        """Return the unfinished element that has the count of failures; None if all have ended."""
+        array = self.arrays.get(array_id)
+        return array.carrier() if array is not None else None
 
     def unfinished(self, array_id: int) -> Set[int]:
         """Return the ids of an array's unfinished elements; empty if the array is unknown."""

@@ -19,6 +19,9 @@ from radrm.jobfile.moments import Here, absolute, read, refuse_past
 from radrm.jobfile.options import BY_NAME
 from radrm.jobfile.parsing import dated, typed_whole
 from radrm.jobfile.radfile import JobFile, read_job_file, wrap_command
+from radrm.jobfile.relations import MAX_ARRAY
+from radrm.jobfile.sweeps import sweep_of, with_table, with_values
+from radrm.jobfile.values import job_name
 from radrm.oom import classify
 from radrm.progress_lines import Finder, Lines, progress_pattern
 from tests.reliability.fuzz.judging import Target
@@ -118,6 +121,18 @@ def _submission(words: list[str]) -> None:
         _use(wrap_command(request.command, request.raw_options))
 
 
+def _sweep(text: str) -> None:
+    """Read a table and a parameter as the daemon does; the bounds hold for what comes of them."""
+    param, _, table = text.partition("\n")
+    asked = wrap_command(("echo", "{lr}", "{a}"), {"param": [param], "params": "-"})
+    sweep = sweep_of(with_table(asked, table))
+    assert sweep is not None and 0 < len(sweep) <= MAX_ARRAY
+    for number in {0, len(sweep) // 2, len(sweep) - 1}:
+        one = with_values(asked, sweep.values(number))
+        assert len(one.argv) == 3 and "/" not in one.name
+        job_name(one.name)
+
+
 def _launcher(text: str) -> None:
     runs_radrun(text, ("/bin/bash", "-l"), ())
     runs_radrun(None, (), text.split(" "))
@@ -190,6 +205,7 @@ TARGETS = (
             *("gpus=1-4", "gpu-memory=12G", "smact=0.5", "duration=90s", "collocation=mps"),
             *("mig-profile=1g.5gb+me", "gpu-type=a6000|a100", "prefer-gpus=a100,0", "time=1:30"),
             *("max-slowdown=1.3", "priority=-1000", "hold", "after=12_3:failed", "array=0-9%4"),
+            *("param=lr=1,2", "params=a.csv", "at-once=3", "max-fails=3@60s"),
             *("output=logs/%x-%j.out", "env=NAME=VALUE", "cpus=0.5-4", "memory=1G-2.5T"),
             *("role=worker:2-8,cpus=4,memory=8G,gpus=1", "signal=USR1@60", "checkpoint=exit"),
             *("checkpoint-signal=SIGHUP", "progress-pattern=(?P<step>\\d+)", "batch-size=64"),
@@ -225,6 +241,15 @@ TARGETS = (
         "quantity",
         ("4G", "4096 MiB", "0.5t", "90", "1:30", "1-00:00:00.5", "1d 2h 5m 90s", "1e3"),
         _quantity,
+    ),
+    Target(
+        "sweep",
+        (
+            'lr=1e-3,1e-4\na,b\n1,"x, y"\n2,z\n',
+            "seed=0:9:3\nname,opt\nr/50,adam\n",
+            'x=-3:3,a\nline\n"echo a | b"\n',
+        ),
+        _sweep,
     ),
     Target("launcher", (SCRIPT, ROLES, "cat <<-'A' <<B\nA\nB\nradrun x"), _launcher, most=1 << 20),
     Target("envelope", (ENVELOPE, COMMAND), _envelope, bytes=True, most=(8 << 20) + 64),

@@ -29,6 +29,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from radrm.core.lifecycle.final import fail_waiting
+from radrm.core.lifecycle.others.max_fails import note_end
 from radrm.core.records import Dependency, Job
 from radrm.core.state.state import State
 from radrm.core.words import Condition, JobState
@@ -44,7 +45,9 @@ def unmet(what: str, state: JobState, condition: Condition) -> str:
 def settle(state: State) -> None:
     """Let the ends of this step reach their followers, along every chain."""
     while state.step.ended:
-        _reach(state, state.step.ended.pop())
+        ended = state.step.ended.pop()
+        note_end(state, ended)
+        _reach(state, ended)
 
 
 def _reach(state: State, ended: Job) -> None:

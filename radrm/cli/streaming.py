@@ -1,0 +1,46 @@
+"""A job's output on this process's own standard output and error, until the job has ended."""
+
+from __future__ import annotations
+
+import sys
+
+from radrm.cli.show.log import log_writer
+from radrm.client.exits import exit_code, tell_failures
+from radrm.client.follow import Patient, stream
+from radrm.client.text import warn
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from radrm.client.connection import Client
+    from radrm.client.tail import Write
+    from radrm.client.text import Document
+
+EXIT_INTERRUPTED = 130
+
+
+def stream_and_leave(
+    client: Client, reference: str, user: str | None, lines: int | None = None
+) -> int:
+    """Show the output of a job of `user` until it has ended. Returns the job's exit code.
+
+    Ctrl-C ends only this. `user` None: a job of one's own. `lines`: of the present logs, show only
+    so many last lines.
+    """
+    patient = Patient(client, warn)
+    try:
+        return ended(stream(patient.ask, reference, outputs(user), warn, lines))
+    except KeyboardInterrupt:
+        again = f"radrm attach {reference}"
+        warn(f"the job goes on; its output again: {again}; to end it: radrm cancel {reference}")
+        return EXIT_INTERRUPTED
+
+
+def outputs(user: str | None) -> dict[str, Write]:
+    """Where the two logs of a job of `user` go."""
+    return {"stdout": log_writer(user), "stderr": log_writer(user, sys.stderr)}
+
+
+def ended(job: Document) -> int:
+    """Say how a job ended, unless it completed. Returns its exit code."""
+    tell_failures([job])
+    return exit_code(job)

@@ -1,0 +1,39 @@
+"""The planners that run because of a table of their own, behind the configured ones."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from radrm.config import Config
+from radrm.core.rules import Planner, Policy
+from radrm.deadlines.costs import Zone
+from radrm.errors import BadConfig
+from radrm.planners import idle, slots
+from radrm.planners.idle import OFF, Idle
+from radrm.planners.slots import Slots
+
+NOT_CHOSEN = {
+    slots.NAME: "write [slots] length_s = 43200",
+    idle.NAME: 'write [idle] action = "notify"',
+}
+"""What to write in place of their names in `planner`."""
+
+
+def added(config: Config, policy: Policy, zone: Zone) -> Iterator[Planner]:
+    """Yield these planners. Raises `BadConfig` for settings that contradict one another."""
+    if config.slots.length_s > 0:
+        # Behind those that start jobs: a job that still waits then could not start.
+        yield _slots(config, policy, zone)
+    if config.idle.action != OFF:
+        its = config.idle
+        yield Idle(its.action, its.smact_below, its.for_s, its.warmup_s, its.warn_s)
+
+
+def _slots(config: Config, policy: Policy, zone: Zone) -> Slots:
+    length_s, warn_s = config.slots.length_s, config.slots.warn_s
+    if warn_s >= length_s:
+        raise BadConfig(
+            f"slots.warn_s = {warn_s:g} is not less than slots.length_s = {length_s:g}; "
+            f"write [slots] warn_s = {length_s / 10:g}"
+        )
+    return Slots(policy, length_s, warn_s, zone)

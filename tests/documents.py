@@ -1,0 +1,54 @@
+"""Compare the JSON documents of commands with the schema that radrm ships."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from functools import cache
+from importlib.util import find_spec
+from typing import Any
+
+from tests.paths import REPOSITORY
+
+SCHEMA = REPOSITORY / "radrm" / "radrm.schema.json"
+_MOST = 20
+"""Elements of a list that are compared: those of a long one are alike."""
+
+
+def errors_of(words: Sequence[str], document: Any) -> list[str]:
+    """What is wrong with the answer of `radrm WORDS... --json`. A field that the schema does not
+    have is wrong, too. Without jsonschema nothing is; tests/docs/test_json.py fails there."""
+    if find_spec("jsonschema") is None:
+        return []
+    if isinstance(document, list):
+        document = document[:_MOST]
+    return [
+        f"radrm {' '.join(words)}: {'.'.join(map(str, error.absolute_path))}: {error.message[:300]}"
+        for error in _validator(_command(words)).iter_errors(document)
+    ]
+
+
+def _command(words: Sequence[str]) -> str:
+    """The entry of a command line: `config show`, `compare --advise`, `status`."""
+    known = _schema()["$defs"]
+    longer = [f"radrm {words[0]} {word}" for word in words[1:]]
+    return next((name for name in longer if name in known), f"radrm {words[0]}")
+
+
+@cache
+def _schema() -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(SCHEMA.read_text())
+    for each in found["$defs"].values():
+        if "properties" in each:
+            each.setdefault("additionalProperties", False)
+    return found
+
+
+@cache
+def _validator(command: str) -> Any:
+    from jsonschema import Draft202012Validator
+
+    whole = _schema()
+    assert command in whole["$defs"], f"{command} has no line in tools/json_documents.toml"
+    pointer = command.replace(" ", "%20")
+    return Draft202012Validator({"$ref": f"#/$defs/{pointer}", "$defs": whole["$defs"]})
