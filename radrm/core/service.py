@@ -21,7 +21,7 @@ A restart sees nothing of this: the times begin again, so no job fails early.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from radrm.core.constraints.feasibility import never_here, suitable, wants_idle
 from radrm.core.constraints.matching import shortage
@@ -83,24 +83,23 @@ def _too_few(state: State, job: Job, role: Role, wanted: int, available: int) ->
     smaller = [size for size in state.waiting.sizes if size < need]
     if smaller:
         what += f" with more than {show_mib(smaller[-1])}"
-    reserved = reserved_for_others(state, job) if state.for_users.every else {}
-    out = _out_of_service(state, idle, reserved)
+    out = _out_of_service(state, idle)
     more = f" ({'; '.join(out)})" if out else ""
     are = "is" if available == 1 else "are"
+    reserved = reserved_for_others(state, job) if state.for_users.every else ""
     if reserved:
-        why = f"needs {what}, {available} {are} neither reserved nor out of service{more}"
+        why = f"{reserved}; needs {what}, {available} {are} left{more}"
         return Aside(Refusal(RULE, why, None, wanted, available))
     why = f"needs {what}, {available} {are} in service{more}"
     return Aside(Refusal("service", why, None, wanted, available))
 
 
-def _out_of_service(state: State, idle: bool, reserved: Mapping[str, str]) -> Sequence[str]:
+def _out_of_service(state: State, idle: bool) -> Sequence[str]:
     """Return the first few devices out of service with their reasons, by index.
 
-    `idle`: also those that would not be idle without radrm's jobs. `reserved`: those that are
-    reserved for others, with the reasons.
+    `idle`: also those that would not be idle without radrm's jobs.
     """
-    why_not = {**reserved, **(state.never_idle if idle else {}), **state.out_of_service}
+    why_not = {**(state.never_idle if idle else {}), **state.out_of_service}
     found = [(state.ledgers[uuid].device, why) for uuid, why in why_not.items()]
     found += [(device, "it has vanished") for device in state.absent.values()]
     found.sort(key=lambda item: (item[0].node, item[0].index))

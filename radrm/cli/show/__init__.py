@@ -6,7 +6,7 @@ The files, in the order in which they may import one another:
     amounts      amounts and times as people read them
     sizes        ranges, roles and tasks of a job
     jobs         rows of jobs, and the words that describe a job
-    devices      rows of GPUs
+    devices      rows of GPUs, and of their reservations for users
     shares       rows of users with their recent GPU time, and of limits
     energy       the energy report
     card         one job with all its facts

@@ -1,8 +1,8 @@
-"""Show GPUs to people: a table, and below it the remarks on each GPU."""
+"""Show GPUs to people: a table, and below it the remarks on each GPU; and who has reserved them."""
 
 from __future__ import annotations
 
-from radrm.cli.show.amounts import local_time, show_smact, show_watts
+from radrm.cli.show.amounts import clock, local_time, show_smact, show_watts
 from radrm.cli.show.columns import Column, Field, Rows
 from radrm.cli.show.styled import Styled
 from radrm.core.units import show_booked, show_mib, show_seconds
@@ -162,13 +162,15 @@ def _remarks_on(device: Document) -> Iterator[str]:
 
 
 def _planned(device: Document) -> Sequence[Document]:
-    """The reservations that planners made: their ends are known."""
+    """The reservations for later, of planners and of users: their ends are known."""
     return [each for each in device.get("reservations") or [] if each["end_at"] is not None]
 
 
 def reserved(found: Document) -> str:
     """As `reserved: 38.0G for job 12, 2026-11-22 14:30:00 to 2026-11-22 15:30:00 (backfill)`."""
     start, end = local_time(found["start_at"]), local_time(found["end_at"])
+    if found["planner"] is None:
+        return plain(f"reserved: for {found['owner']}, {start} to {end}")
     what = f"{show_mib(found['reserved_mib'])} for {found['owner']}"
     return plain(f"reserved: {what}, {start} to {end} ({found['kind']})")
 
@@ -191,3 +193,40 @@ def _step(found: Document) -> str:
     step, seen = found["step"], show_seconds(found.get("seen_s"))
     done = f"seen for {seen}" if step == "warned" else f"{step} sent after {seen}"
     return f"{done}, left alone because {found['left']}" if found.get("left") else done
+
+
+# ------------------------------------------------------------------ reservations for users
+
+_RESERVATION_STYLE = {"active": "green", "ended": "yellow"}
+
+
+def reservations_table(found: Sequence[Document], now: float) -> Rows:
+    """A row for each reservation; its users' jobs, and those of others that run on."""
+    table = Rows(
+        (
+            Column("ID", right=True),
+            Column("FOR", least=10),
+            Column("GPUS", least=4),
+            Column("FROM"),
+            Column("UNTIL"),
+            Column("STATE"),
+            Column("JOBS", least=4),
+            Column("OTHERS", least=6, rank=2),
+            Column("BY", least=6, rank=3),
+            Column("WHY", least=8, rank=1),
+        )
+    )
+    for each in found:
+        table.add(
+            str(each["id"]),
+            plain(each["for"]),
+            ",".join(map(str, each["gpus"])) or "-",
+            clock(each["start_at"], now),
+            clock(each["end_at"], now),
+            Styled(plain(each["state"]), _RESERVATION_STYLE.get(each["state"], "")),
+            plain(" ".join(each["jobs"])) or "-",
+            plain(" ".join(each["others"])) or "-",
+            plain(each["by"]),
+            plain(each["reason"] or ""),
+        )
+    return table

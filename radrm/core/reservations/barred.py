@@ -60,10 +60,10 @@ def refuse_reserved(state: State, job: Job, ledger: DeviceLedger) -> Refusal | N
     left_s, needs_s = found.start_s - now_s, length_s(job)
     why = f"reserved for {found.label} in {show_seconds(left_s)}"
     if needs_s == inf:
-        why += f"; it can start with a time limit below {show_seconds(left_s)} (--time)"
+        why += f" (jobs with a --time below {show_seconds(left_s)} can start)"
         return Refusal(RULE, why, uuid, None, left_s)
     what = "has a time limit of" if job.limit_s is not None else "is expected to need"
-    why += f"; the job {what} {show_seconds(needs_s)}"
+    why += f" (the job {what} {show_seconds(needs_s)})"
     return Refusal(RULE, why, uuid, needs_s, left_s)
 
 
@@ -123,10 +123,15 @@ def classify(state: State, job: Job) -> tuple[str, ...]:
     return barred(state, job)
 
 
-def reserved_for_others(state: State, job: Job) -> dict[str, str]:
-    """Return why a job is barred from devices now, by UUID."""
-    found = {uuid: refuse_reserved(state, job, each) for uuid, each in state.ledgers.items()}
-    return {uuid: why.message for uuid, why in found.items() if why is not None}
+def reserved_for_others(state: State, job: Job) -> str:
+    """Return why a job is barred from devices now: `reserved for ada (reservation 3) for 20m00s
+    more: GPU 0, 1`; empty if it is barred from none."""
+    found: dict[str, list[str]] = {}
+    for device in state.listed:
+        why = refuse_reserved(state, job, state.ledgers[device.uuid])
+        if why is not None:
+            found.setdefault(why.message, []).append(str(device.index))
+    return "; ".join(f"{why}: GPU {', '.join(indices)}" for why, indices in found.items())
 
 
 def longer_than_reserved(state: State, before: Job, after: Job) -> str | None:

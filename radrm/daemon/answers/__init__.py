@@ -5,9 +5,10 @@ The files, in the order in which they may import one another:
     status           the questions about many jobs, in pages
     energy           what jobs used of the energy
     limits           the limits of a user, and what counts for them
+    device_commands  the commands about devices and MPS
+    reservations     who has reserved GPUs, and the commands that reserve and cancel
     questions        all questions
     followers        which jobs can never start once others are cancelled
-    device_commands  the commands about devices and MPS
     each_job         a command, carried out job by job
     saving           the commands that ask running jobs to save, or to move
     resizing         the command that gives running jobs another size

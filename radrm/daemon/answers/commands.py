@@ -18,6 +18,7 @@ from radrm.daemon.answers.device_commands import drain, mps_start, mps_stop, res
 from radrm.daemon.answers.each_job import JobResult, for_each_job
 from radrm.daemon.answers.edit import edit
 from radrm.daemon.answers.followers import Followers
+from radrm.daemon.answers.reservations import reserve, unreserve
 from radrm.daemon.answers.resizing import resize
 from radrm.daemon.answers.saving import checkpoint, migrate
 from radrm.daemon.answers.selection import select_jobs
@@ -179,6 +180,8 @@ COMMANDS: dict[str, Command] = {
     "edit": edit,
     "drain": drain,
     "resume": resume,
+    "reserve": reserve,
+    "unreserve": unreserve,
     "mps-start": mps_start,
     "mps-stop": mps_stop,
 }

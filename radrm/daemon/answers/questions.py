@@ -11,6 +11,7 @@ from radrm.core.records import Instant, Job, JobSpec
 from radrm.core.words import Collocation
 from radrm.daemon.answers.energy import energy
 from radrm.daemon.answers.limits import limits
+from radrm.daemon.answers.reservations import reservations
 from radrm.daemon.answers.status import paged, status
 from radrm.daemon.intake.admission import refuse_job, refuse_more
 from radrm.daemon.intake.estimation import SAME_RUNS
@@ -226,4 +227,5 @@ QUESTIONS: dict[str, Question] = {
     "energy": energy,
     "check": check,
     "limits": limits,
+    "reservations": reservations,
 }

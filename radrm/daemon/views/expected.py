@@ -144,7 +144,8 @@ class Foresight:
         ]
         if reserved:
             return now.wall_s + max(0.0, max(reserved) - now.boot_s), None
-        if snapshot.position(job) is None:
+        aside = any(each.rule == "reserved" and each.device is None for each in refusals or ())
+        if snapshot.position(job) is None and not aside:
             return None, "it is not in the queue yet"
         if refusals is None or any(refusal.rule == "order" for refusal in refusals):
             return None, "its start cannot be predicted: jobs are before it"
