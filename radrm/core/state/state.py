@@ -114,11 +114,10 @@ class State:
         """A cache of `constraints.need.largest_mib`, which is called for each device."""
         self.rule_states: dict[tuple[str, str], RuleState] = {}
         self.launch_error: str | None = None
-        """Why the server cannot start any job now; None if it can."""
+        """Why the server cannot start any job now; None if it can. `launches`: its failures."""
         self.launch_again_s = 0.0
         """Boot-time second at which launches are tried again."""
         self.launches: Pauses[str] = Pauses(settings.launch_retry_s, LAUNCH_PAUSE_S)
-        """Failures of launches for the server's reasons."""
         self.planned = Planned()
         self.for_users = UserReservations()
         self.proposals = Proposals()
@@ -127,6 +126,8 @@ class State:
         self.jobs_version = 0
         """Grows with every change of a job's record, not with readings and reports of progress."""
         self.next_serial = 1
+        self.listens_s = float("-inf")
+        """Boot time since when jobs' reports are heard; minus infinity: since their start."""
         self.last_id = 0
         """The highest id in any job's `place`: a requeued job goes behind it."""
         self.step = Step(Instant(0.0, 0.0))
@@ -142,8 +143,8 @@ class State:
         self.isolation.now_s = now.boot_s
 
     def finish(self) -> Decision:
-        """Forget the jobs that ended, and return what the step decided."""
-        # Only now: followers and planners of this step may still need the records.
+        """Forget the jobs that ended, which followers and planners of this step may have needed,
+        and return what the step decided."""
         for job_id in [r.id for r in self.step.changed.values() if isinstance(r, Job)]:
             if job_id in self.jobs and self.jobs[job_id].state.final:
                 self._forget(self.jobs.pop(job_id))
@@ -375,7 +376,7 @@ class State:
         if known != record:
             self.rule_states[key] = record
             # A restart calls each planner that has asked for a wake-up, whatever its time is.
-            woken_s = known.wake_boot_s if known is not None else None
+            woken_s = known and known.wake_boot_s
             same = woken_s is not None and replace(record, wake_boot_s=woken_s) == known
             self._note("rule", key, record, volatile=same)
 
@@ -391,8 +392,8 @@ class State:
             return self.queue.is_wanted(timer)
         job = self.jobs.get(timer.job_id)
         waits = job is not None and (job.pause is not None or job.estimating or job.awaits_begin)
-        waits |= self.for_users.closing.get(timer.job_id) == timer.boot_s
-        return not timer.job_id or timer.job_id in self.attempts or waits
+        closes = self.for_users.closing.get(timer.job_id) == timer.boot_s
+        return not timer.job_id or timer.job_id in self.attempts or waits or closes
 
     def running(self) -> Iterable[tuple[Job, Attempt]]:
         """Yield the jobs with a live attempt, by id."""

@@ -8,7 +8,7 @@ The files, in the order in which they may import one another:
     device_commands  the commands about devices and MPS
     reservations     who has reserved GPUs, and the commands that reserve and cancel
     questions        all questions
-    followers        which jobs can never start once others are cancelled
+    followers        which jobs can never start once others are cancelled, or run again with others
     each_job         a command, carried out job by job
     saving           the commands that ask running jobs to save, or to move
     resizing         the command that gives running jobs another size

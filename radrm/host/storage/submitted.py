@@ -26,7 +26,7 @@ from radrm.host.storage.schema import digest_of
 from radrm.host.storage.spool import Envelope
 from radrm.host.storage.submission import here
 from radrm.jobfile.options import RawOptions
-from radrm.jobfile.radfile import JobFile, read_job_file, wrap_command
+from radrm.jobfile.radfile import NOTIFY_VARIABLE, JobFile, read_job_file, wrap_command
 from radrm.jobfile.sweeps import with_table, with_values
 
 JOB_FILE_VERSION = 1
@@ -73,7 +73,8 @@ def parse_envelope(envelope: Envelope) -> JobFile:
         data = (envelope.script or "").encode("utf-8", "surrogateescape")
         found = read_job_file(data, envelope.file or "job", envelope.options)
     dated = found.dated(here(envelope.submitted_s), envelope.file or "job", past=True)
-    known = dated.with_summary(envelope.summary)
+    targets = envelope.environment.get(NOTIFY_VARIABLE, "")
+    known = dated.with_default_targets(targets).with_summary(envelope.summary)
     return with_table(known, envelope.table)
 
 
@@ -134,8 +135,8 @@ class Submissions:
         """A job's submission, with what was edited since. Raises `StoreError`."""
         row = self._db.execute(
             "SELECT uid, gid, envelope, data, job_file, options, "
-            "json_extract(record, '$.array.params') FROM jobs "
-            "JOIN submissions USING (ticket) JOIN blobs ON blobs.digest = environment "
+            "CASE WHEN json_valid(record) THEN json_extract(record, '$.array.params') END "
+            "FROM jobs JOIN submissions USING (ticket) JOIN blobs ON blobs.digest = environment "
             "LEFT JOIN edits ON edits.digest = jobs.edits WHERE id = ?",
             (job_id,),
         ).fetchone()
