@@ -21,6 +21,7 @@ The files, in the order in which they may import one another:
     limits      `radrm limits`
     shares      `radrm shares`
     report      `radrm report`
+    reserve     `radrm reserve`
     drain       `radrm drain`
     resume      `radrm resume`
     mps         `radrm mps`

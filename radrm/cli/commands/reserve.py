@@ -53,9 +53,9 @@ def reserve(
     cancel: int | None,
     as_json: bool,
 ) -> None:
-    """Reserve GPUs for yourself; for others, and for maintenance, as root.
+    """Reserve GPUs for yourself, for others, or for maintenance.
 
-    Meanwhile only jobs of these users run on the GPUs. Other jobs start there only if they end
+    Only root and the daemon's user reserve for others and for maintenance. Meanwhile only jobs of these users run on the GPUs. Other jobs start there only if they end
     before: by their time limit, or their known run time. Without options: the list.
 
     \b

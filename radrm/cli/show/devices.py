@@ -150,6 +150,7 @@ def _name(device: Document) -> str:
 
 
 def _remarks_on(device: Document) -> Iterator[str]:
+    yield from map(_for_users, device.get("reserved_for") or [])
     yield from map(reserved, _planned(device))
     notes, unmanaged = device.get("notes") or [], device.get("unmanaged") or []
     yield from map(plain, notes[:_MOST_NOTES])
@@ -162,17 +163,21 @@ def _remarks_on(device: Document) -> Iterator[str]:
 
 
 def _planned(device: Document) -> Sequence[Document]:
-    """The reservations for later, of planners and of users: their ends are known."""
+    """The reservations that planners made: their ends are known."""
     return [each for each in device.get("reservations") or [] if each["end_at"] is not None]
 
 
 def reserved(found: Document) -> str:
     """As `reserved: 38.0G for job 12, 2026-11-22 14:30:00 to 2026-11-22 15:30:00 (backfill)`."""
     start, end = local_time(found["start_at"]), local_time(found["end_at"])
-    if found["planner"] is None:
-        return plain(f"reserved: for {found['owner']}, {start} to {end}")
     what = f"{show_mib(found['reserved_mib'])} for {found['owner']}"
     return plain(f"reserved: {what}, {start} to {end} ({found['kind']})")
+
+
+def _for_users(found: Document) -> str:
+    """As `reserved for ada, 2026-11-22 14:30:00 to 2026-11-22 15:30:00 (reservation 3)`."""
+    span = f"{local_time(found['start_at'])} to {local_time(found['end_at'])}"
+    return plain(f"reserved for {found['for']}, {span} (reservation {found['id']})")
 
 
 def _unmanaged(found: Document) -> str:

@@ -109,7 +109,6 @@ class State:
         """By need: the boot-time second since which no known device could serve it."""
         self.drained: dict[str, str] = {}
         self.idle_w: dict[str, float] = {}
-        """The idle power of devices, as it is stored."""
         self.largest_mib: dict[Hashable, int] = {}
         """A cache of `constraints.need.largest_mib`, which is called for each device."""
         self.rule_states: dict[tuple[str, str], RuleState] = {}
@@ -376,7 +375,7 @@ class State:
         if known != record:
             self.rule_states[key] = record
             # A restart calls each planner that has asked for a wake-up, whatever its time is.
-            woken_s = known and known.wake_boot_s
+            woken_s = known.wake_boot_s if known is not None else None
             same = woken_s is not None and replace(record, wake_boot_s=woken_s) == known
             self._note("rule", key, record, volatile=same)
 
@@ -388,9 +387,9 @@ class State:
         """Return whether a timer's job has deadlines, or the timer is not about a job."""
         if timer.what == RESERVATION_OVER:
             return timer.boot_s in (self.planned.wake_s, self.for_users.wake_s)
+        job = self.jobs.get(timer.job_id)
         if timer.what == ORDER_KEY:
             return self.queue.is_wanted(timer)
-        job = self.jobs.get(timer.job_id)
         waits = job is not None and (job.pause is not None or job.estimating or job.awaits_begin)
         closes = self.for_users.closing.get(timer.job_id) == timer.boot_s
         return not timer.job_id or timer.job_id in self.attempts or waits or closes

@@ -10,21 +10,14 @@ from radrm.daemon.views.documents import Document
 
 
 def reservations_on(snapshot: Snapshot, found: DeviceSnapshot, now: Instant) -> list[Document]:
-    """The reservations on a device, the earliest first; then those for users."""
+    """The reservations on a device, the earliest first."""
     ordered = sorted(found.reservations, key=lambda r: (r.since.wall_s, r.key))
-    return [_document(snapshot, found, reservation, now) for reservation in ordered] + [
-        {
-            "kind": "maintenance" if each.maintenance else "users",
-            "owner": each.label,
-            "job": None,
-            "planner": None,
-            "index": found.device.index,
-            "reserved_mib": found.device.capacity_mib,
-            "start_at": each.start_s,
-            "end_at": each.end_s,
-        }
-        for each in on_device(snapshot, found, now)
-    ]
+    return [_document(snapshot, found, reservation, now) for reservation in ordered]
+
+
+def users_on(snapshot: Snapshot, found: DeviceSnapshot, now: Instant) -> list[Document]:
+    """The reservations of a device for users, the earliest first."""
+    return for_users(snapshot, on_device(snapshot, found, now), now)
 
 
 def on_device(snapshot: Snapshot, found: DeviceSnapshot, now: Instant) -> list[UserReservation]:

@@ -31,7 +31,8 @@ def test_a_killed_daemon_keeps_what_is_reserved(home: DaemonHome) -> None:
     assert (second["state"], second["for"]) == ("planned", "nobody")
     (device,) = [each for each in home.json("gpus") if each["index"] == 1]
     assert device["reason"].startswith("reserved for maintenance (reservation 1) for 1h")
-    assert [each["kind"] for each in device["reservations"]] == ["maintenance"]
+    assert [each["id"] for each in device["reserved_for"]] == [1]
+    assert "GPU 1   reserved for maintenance, 20" in home.radrm("gpus").stdout
     assert home.job(job)["state"] == "PENDING"
     home.radrm("reserve", "--cancel", "1")
     assert home.wait_end(job)["state"] == "COMPLETED"
