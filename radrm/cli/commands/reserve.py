@@ -55,8 +55,9 @@ def reserve(
 ) -> None:
     """Reserve GPUs for yourself, for others, or for maintenance.
 
-    Only root and the daemon's user reserve for others and for maintenance. Meanwhile only jobs of these users run on the GPUs. Other jobs start there only if they end
-    before: by their time limit, or their known run time. Without options: the list.
+    Only root and the daemon's user reserve for others and for maintenance. Meanwhile only jobs of
+    these users run on the GPUs. Other jobs start there only if they end before: by their time
+    limit, or their known run time. Without options: the list.
 
     \b
     Examples:
