@@ -233,6 +233,12 @@ class View:
         """Return the first job of the line for GPUs that may use such devices; None without one."""
         return first_of(self._state, reserved)
 
+    def reservations_change_s(self) -> Sequence[float]:
+        """Return when reservations for users begin and end from now on, in boot-time seconds."""
+        ahead_s = self.now.wall_s - self.now.boot_s
+        every = self._state.for_users.every.values()
+        return [at - ahead_s for r in every for at in (r.start_s, r.end_s) if at > self.now.wall_s]
+
     def free_from_s(self, job: Job, device: str, at_s: float) -> float:
         """Return the first moment from `at_s` (boot-time seconds) at which no reservation for other
         users keeps a job from starting on a device."""

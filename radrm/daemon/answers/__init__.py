@@ -4,8 +4,9 @@ The files, in the order in which they may import one another:
     selection        which jobs a command is about
     status           the questions about many jobs, in pages
     energy           what jobs used of the energy
-    limits           the limits of a user, and what counts for them
     device_commands  the commands about devices and MPS
+    past             what has been: sums over past jobs, and their list (a folder)
+    limits           the limits of a user, and what counts for them
     reservations     who has reserved GPUs, and the commands that reserve and cancel
     questions        all questions
     followers        which jobs can never start once others are cancelled, or run again with others
