@@ -10,6 +10,7 @@ if TYPE_CHECKING:
 GROUPS: dict[str, dict[str, str]] = {
     "Jobs": {
         "submit": "Submit job files, or one command after `--`.",
+        "run": "Run one command in the queue, tied to this terminal.",
         "status": "Show jobs: where they run, why they wait, how they ended.",
         "explain": "Say why a job waits, or where and how it ran.",
         "logs": "Print a job's log.",
@@ -54,6 +55,7 @@ GROUPS: dict[str, dict[str, str]] = {
         "doctor": "Check this machine, the configuration and the daemon.",
         "config": "Show or check the configuration, without a daemon.",
         "demo": "Show it all once on simulated GPUs, in less than a minute.",
+        "completion": "Print the completion of your shell: bash, zsh or fish.",
         "install-service": "Make the daemon a service of systemd.",
         "uninstall-service": "Stop the service and remove its files; jobs stay.",
         "install-slurm-names": "Write commands named sbatch, squeue, scancel...",
@@ -65,7 +67,18 @@ ALIASES = {"ps": "status", "ls": "status", "queue": "status", "kill": "cancel"}
 _LONG = 12
 EVERYDAY = frozenset(
     {
-        *("attach", "cancel", "checkpoint", "drain", "explain", "gpus", "hold", "logs", "migrate"),
+        *(
+            "attach",
+            "cancel",
+            "checkpoint",
+            "completion",
+            "drain",
+            "explain",
+            "gpus",
+            "hold",
+            "logs",
+            "migrate",
+        ),
         *(
             "limits",
             "progress",

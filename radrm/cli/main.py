@@ -12,8 +12,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import NoReturn
 
-_COMPLETION = "_RADRM_COMPLETE"
-"""A shell sets this variable to have typer complete words."""
 EXIT_USAGE, EXIT_INTERRUPTED, EXIT_NO_READER = 2, 130, 141
 
 
@@ -28,8 +26,8 @@ def main() -> None:
         sys.argv[1] = words[0] = ALIASES[words[0]]
     if words[:1] in (["-H"], ["--host"]):
         end(_on_host)
-    if words[:1] == ["submit"]:
-        end(_submit)
+    if words[:1] in (["submit"], ["run"]):
+        end(_of_the_option_table)
     if words and words[0] in EVERYDAY:
         end(_everyday)
     end(_others if words and words[0] in COMMANDS else _no_command)
@@ -49,8 +47,12 @@ def _on_host() -> NoReturn:
     _leave(on_host(sys.argv[2:]))
 
 
-def _submit() -> NoReturn:
-    from radrm.cli.commands.submit import run
+def _of_the_option_table() -> NoReturn:
+    """`submit` and `run` read their arguments themselves."""
+    if sys.argv[1] == "submit":
+        from radrm.cli.commands.submit import run
+    else:
+        from radrm.cli.commands.run import run
 
     _leave(run(sys.argv[2:]))
 
@@ -63,7 +65,7 @@ def _everyday() -> int:
 
     name = sys.argv[1]
     module = import_module(f"radrm.cli.commands.{name}")
-    words = None if _COMPLETION in os.environ else parse(module.PARAMETERS, sys.argv[2:])
+    words = parse(module.PARAMETERS, sys.argv[2:])
     if words is None:
         return _others()
     return _leave(getattr(module, name)(**words) or 0)

@@ -238,6 +238,32 @@ class RetentionConfig:
 
 
 @dataclass(frozen=True, slots=True)
+class NotifyConfig:
+    """What users are told of their jobs, and how ([notices.md](notices.md))."""
+
+    default: tuple[str, ...] = ()
+    """Targets for jobs that name none, as `--notify` takes them: `["mail:fail"]`."""
+    kinds: tuple[str, ...] = ("mail", "webhook", "command")
+    """The kinds of target that jobs may have."""
+    per_hour: int = 60
+    """Notices of one user in an hour, 1 to 1000. More of them are not sent."""
+    mail_from: str = ""
+    """The sender of mails; empty: the user, as `sendmail` says."""
+    mail_domain: str = ""
+    """The domain of the target `mail`, USER@DOMAIN; empty: the user's mailbox on this server."""
+    sendmail: str = "/usr/sbin/sendmail"
+    """The program that sends mails."""
+    subject: str = "radrm: {what} on {host}"
+    """The subject, with [fields](notices.md#texts)."""
+    text: str = ""
+    """The text, with fields; empty: radrm's own."""
+
+    def to_table(self) -> dict[str, Any]:
+        """Return the table as a file holds it."""
+        return {**asdict(self), "default": list(self.default), "kinds": list(self.kinds)}
+
+
+@dataclass(frozen=True, slots=True)
 class LimitsConfig:
     """What each user may have of the daemon of the whole server. `0`: no limit. Root has none, and
     a user's own daemon applies none. A changed limit stops nothing that runs."""
@@ -320,6 +346,7 @@ class Config:
     slots: SlotsConfig = SlotsConfig()
     idle: IdleConfig = IdleConfig()
     retention: RetentionConfig = RetentionConfig()
+    notify: NotifyConfig = NotifyConfig()
     limits: LimitsConfig = LimitsConfig()
     daemon: DaemonConfig = DaemonConfig()
 
@@ -333,6 +360,7 @@ class Config:
         planner = self.planner[0] if len(self.planner) == 1 else list(self.planner)
         words = {"collocation": self.collocation.value, "planner": planner}
         own = {
-            name: getattr(self, name).to_table() for name in ("energy", "gpus", "mps", "unmanaged")
+            name: getattr(self, name).to_table()
+            for name in ("energy", "gpus", "mps", "notify", "unmanaged")
         }
         return {**asdict(self), **words, **own}

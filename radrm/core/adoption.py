@@ -119,6 +119,7 @@ class Adoption:
     def finish(self) -> list[Event]:
         """End the restart. Returns the deferred events."""
         self.under_way = False
+        self._state.listens_s = self._state.step.now.boot_s
         self._set_timers()
         deferred, self._deferred = self._deferred, []
         return deferred

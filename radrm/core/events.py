@@ -270,6 +270,14 @@ class ProgressReported(AttemptEvent):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SilenceReported(AttemptEvent):
+    """The job's logs have not changed since `happened`; `at`, if they have changed just now.
+
+    Only for jobs with a silent limit. That nothing is reported says nothing.
+    """
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class HostUsed(Event):
     """What live attempts have used of the server so far: (job id, serial, use) of each."""
 

@@ -49,6 +49,7 @@ from radrm.core.lifecycle.pending import put_off
 from radrm.core.lifecycle.returning import end_pause
 from radrm.core.lifecycle.stops import at_kill
 from radrm.core.lifecycle.timing.begin import at_begin
+from radrm.core.lifecycle.timing.silence import heard, silent
 from radrm.core.planning.planners import Planners
 from radrm.core.planning.reasons import why_size, why_waiting
 from radrm.core.planning.requests import Requested, answer
@@ -298,7 +299,12 @@ class Scheduler:
     def _on_progress(self, event: ev.ProgressReported) -> None:
         job, attempt = self._live(event.job_id, event.serial)
         if job and attempt:
-            self.state.put_progress(job, event.progress)
+            heard(self.state, job, event.progress)
+
+    def _on_silence(self, event: ev.SilenceReported) -> None:
+        job, attempt = self._live(event.job_id, event.serial)
+        if job and attempt:
+            silent(self.state, job, attempt, event.happened or event.at)
 
     def _on_host_use(self, event: ev.HostUsed) -> None:
         for job_id, serial, use in event.uses:
@@ -374,6 +380,7 @@ _HANDLERS: dict[type[ev.Event], Callable[[Scheduler, Any], None]] = {
     ev.LaunchVoided: Scheduler._on_voided,
     ev.AttemptEnded: Scheduler._on_ended,
     ev.ProgressReported: Scheduler._on_progress,
+    ev.SilenceReported: Scheduler._on_silence,
     ev.HostUsed: Scheduler._on_host_use,
     ev.CheckpointTaken: Scheduler._on_checkpoint,
     ev.Resized: Scheduler._on_resized,

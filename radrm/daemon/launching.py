@@ -125,6 +125,7 @@ def plan_launch(
         cpu_weight=weight_of(action.placement.shares),
         progress_pattern=options.progress_pattern,
         progress_file=options.progress_file,
+        silent_s=options.silent_limit_s,
     )
 
 

@@ -45,7 +45,7 @@ from radrm.daemon.progress import Reports
 from radrm.daemon.rule_limit import RuleLimit
 from radrm.daemon.serving.server import Server
 from radrm.daemon.views.expected import Foresight
-from radrm.daemon.watching import Watching
+from radrm.daemon.watching import Watching, variables_of_home
 from radrm.errors import DeviceError, Refused, UsageError, plain
 from radrm.host.arenas import limit_arenas
 from radrm.host.attempts.elastic.folders import ElasticFolders
@@ -67,6 +67,7 @@ from radrm.host.mps.service import MpsService
 from radrm.host.mps.simulated import SimulatedMps
 from radrm.host.newer import refuse_newer
 from radrm.host.node import NodeWatch
+from radrm.host.notices.outbox import Sender
 from radrm.host.notify import ServiceManager
 from radrm.host.planning.service import PlanningService
 from radrm.host.processes.controllers import prepare as prepare_controllers
@@ -156,6 +157,7 @@ def run(gpus: str | None, time_scale: float, settings: Sequence[str]) -> None:
         manager.begins("opens the store")
         store = home.open_store(manager.alive)
         store.energy.zone = zone
+        store.notices.site = config.notify
         store.rows.has_folder = lambda serial: os.path.lexists(f"{paths.attempts}/{serial}")
         store.rows.has_envelope = lambda ticket: has_envelope(paths.spool, ticket)
         # On cgroup v1 the groups cost 12 ms a launch, and only planners of running jobs need them.
@@ -209,6 +211,9 @@ def run(gpus: str | None, time_scale: float, settings: Sequence[str]) -> None:
                 store.energy,
                 paths,
                 every_s=devices.clock.real_s(EVERY_S),
+            ),
+            sender=Sender(
+                store.notices, os.uname().nodename, os.getuid() == 0, variables_of_home(system)
             ),
             refused=refused,
             count_every_s=config.progress.interval_s,

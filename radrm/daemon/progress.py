@@ -62,6 +62,8 @@ class _Sender:
     latest: Latest = field(default_factory=Latest)
     fresh: bool = False
     saved: bool = False
+    silent: Instant | None = None
+    """Since when its logs stand still, if that was not said to the scheduler yet."""
     uses: dict[tuple[str, int], TaskUse] = field(default_factory=dict)
     next_s: float = float("-inf")
     """Boot-time second from which the limit allows the next event."""
@@ -155,6 +157,7 @@ class Reports:
             sender = self._senders.get(end.serial) if isinstance(end, ev.AttemptEnded) else None
             if sender is not None:
                 self._take(sender, MOST_AT_END, now)
+                sender.silent = None  # it has ended
                 found += self._said(sender, now)
         return found
 
@@ -189,6 +192,10 @@ class Reports:
             if report.pop("resized", None) is not None:
                 self._resized.add(sender.serial)
                 sender.uses.clear()  # other tasks run now
+            silent_s = report.pop("silent", None)
+            if silent_s is not None:
+                sender.silent = now.at(now.boot_s - silent_s * self._clock.scale)
+                self._waiting[sender.serial] = sender
             if report:
                 sender.latest.take(report, now)
                 sender.fresh = True
@@ -217,6 +224,10 @@ class Reports:
             )
         if sender.saved:
             found.append(_checkpoint(sender, now))
+        if sender.silent is not None:
+            about = {"job_id": sender.job_id, "serial": sender.serial}
+            found.append(ev.SilenceReported(at=now, **about, happened=sender.silent))
+            sender.silent = None
         self._waiting.pop(sender.serial, None)
         sender.next_s = now.boot_s + self._interval_s
         return found

@@ -1,4 +1,4 @@
-"""The arguments of `radrm submit` and `radrm edit`: options, flags, files and commands."""
+"""The arguments of `radrm submit`, `run` and `edit`: options, flags, files and commands."""
 
 from __future__ import annotations
 
@@ -24,6 +24,10 @@ SUBMIT_FLAGS = {
 }
 
 
+RUN_FLAGS = {
+    "pty": "give the command a terminal, for a shell or an editor",
+    "help": "show this help",
+}
 LINES = "lines"
 """The option that names a file of command lines. It is the command line's only: it is the job."""
 
@@ -92,6 +96,46 @@ def parse_submit(argv: Sequence[str]) -> SubmitRequest:
     return SubmitRequest(raw, tuple(files), command, lines, **dict.fromkeys(flags, True))
 
 
+class RunRequest(Record):
+    """The arguments of one `radrm run`."""
+
+    raw_options: RawOptions
+    command: tuple[str, ...] = ()
+    pty: bool = False
+    help: bool = False
+
+
+def parse_run(argv: Sequence[str]) -> RunRequest:
+    """Read the arguments of `radrm run`. If `help` is set, nothing else was checked.
+
+    The command begins after `--`, or with the first word that is no option.
+    """
+    where = "command line"
+    raw: RawOptions = {}
+    flags: set[str] = set()
+    command: tuple[str, ...] = ()
+    rest = iter(argv)
+    for word in map(spelled_out, rest):
+        if word == "--":
+            command = tuple(rest)
+        elif is_option(word):
+            take_option(word, rest, where, raw)
+        elif word == "-h" or (word.startswith("--") and word[2:] in RUN_FLAGS):
+            flags.add("help" if word == "-h" else word[2:])
+        elif word.startswith("-") or not word:
+            raise_unknown(word, where, RUN_FLAGS)
+        else:
+            command = (word, *rest)
+    if "help" in flags:
+        return RunRequest({}, help=True)
+    if not command:
+        raise UsageError(f"{where}: nothing to run; write: radrm run -- python train.py")
+    if raw.keys() & OF_ARRAYS:
+        raise UsageError(f"{where}: radrm run has one terminal for one job; submit an array")
+    typed(raw, where)
+    return RunRequest(raw, command, **dict.fromkeys(flags, True))
+
+
 def parse_edit(argv: Sequence[str]) -> tuple[list[str], RawOptions]:
     """Read the arguments of `radrm edit`: the jobs, and the options to change."""
     where = "command line"
@@ -113,5 +157,7 @@ def parse_edit(argv: Sequence[str]) -> tuple[list[str], RawOptions]:
         raise UsageError(f"{where}: to hold a job that was submitted, write: radrm hold JOB")
     if raw.keys() & OF_ARRAYS:
         raise UsageError(f"{where}: an array stays as it was submitted; submit another")
+    if "interactive" in raw:
+        raise UsageError(f"{where}: --interactive is for jobs that are submitted; leave it out")
     typed(raw, where)
     return jobs, raw

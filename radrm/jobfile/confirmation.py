@@ -28,6 +28,8 @@ def understood(options: Options, raw: RawOptions) -> str:
         parts.append(f"run time {show_seconds(options.duration_s)}")
     if options.time_s is not None:
         parts.append(f"time limit {show_seconds(options.time_s)}")
+    if options.silent_limit_s is not None:
+        parts.append(f"silent limit {show_seconds(options.silent_limit_s)}")
     if options.begin_s is not None:
         parts.append(f"begins at {raw['begin']}")
     if options.due_s is not None:

@@ -76,7 +76,6 @@ class Option(Record):
 
 _SHARING = ("auto", "exclusive", "timeslice", "mps", "mig")
 _PRECISION = ("fp32", "tf32", "fp16", "bf16", "amp")
-_later: dict[str, Any] = {"available": False}
 _many: dict[str, Any] = {"repeatable": True}
 _s: dict[str, Any] = {"unit": "_s"}
 _mib: dict[str, Any] = {"unit": "_mib"}
@@ -164,6 +163,13 @@ OPTIONS: tuple[Option, ...] = (
     Option("expect-idle", None, v.flag, "the job may leave its GPUs idle ([idle] spares it)"),
     Option("signal", "NAME@SECONDS", v.signal_option, "send it SECONDS before the time limit"),
     Option(
+        "silent-limit",
+        "TIME|none",
+        v.silent_limit,
+        "stop the job if its log and progress do not change for so long",
+        **_s,
+    ),
+    Option(
         "checkpoint",
         "none|signal|exit",
         v.choice("none", "signal", "exit"),
@@ -190,7 +196,13 @@ OPTIONS: tuple[Option, ...] = (
     Option("input-shape", "SHAPE", v.shape, "one sample, such as 3x224x224"),
     Option("optimizer", "NAME", v.word, "for estimators"),
     Option("precision", "|".join(_PRECISION), v.choice(*_PRECISION), "for estimators"),
-    Option("notify", "TARGET", v.text(1024), "notify when the job ends", **_many, **_later),
+    Option(
+        "notify",
+        "TARGET[:EVENT,...]",
+        v.notify,
+        "mail address, URL or program to tell of its end",
+        **_many,
+    ),
     Option("comment", "TEXT", v.text(1024), "a note kept with the job"),
     Option("due", "TIME", v.moment, "due time, such as 18:00, 'fri 9:00', +90m or none", **_s),
     Option("begin", "TIME", v.moment, "do not start before, such as 18:00, +2h or none", **_s),
@@ -201,6 +213,7 @@ OPTIONS: tuple[Option, ...] = (
         v.choice("uuid", "index"),
         "how CUDA_VISIBLE_DEVICES names the job's GPUs",
     ),
+    Option("interactive", None, v.flag, "somebody works in it (set by `radrm run`)"),
 )
 BY_NAME = {option.name: option for option in OPTIONS}
 MOMENTS = frozenset(option.name for option in OPTIONS if option.parse is v.moment)
@@ -250,6 +263,7 @@ class Options(Record):
     requeue: bool | None = None
     expect_idle: bool | None = None
     signal: v.SignalOption | None = None
+    silent_limit_s: float | None = None
     checkpoint: str | None = None
     checkpoint_signal: int | None = None
     checkpoint_cost_s: float | None = None
@@ -268,6 +282,7 @@ class Options(Record):
     begin_s: float | None = None
     weight: float | None = None
     device_ids: str | None = None
+    interactive: bool | None = None
 
     @property
     def least_gpus(self) -> int:

@@ -162,6 +162,19 @@ def seconds(given: str) -> float:
     return value
 
 
+def silent_limit(given: str) -> float | None:
+    """Return seconds, at least `_LEAST_SILENT_S`; None for `none`."""
+    if given == "none":
+        return None
+    found = seconds(given)
+    if found < _LEAST_SILENT_S:
+        raise ValueError(f"{shown(given)} is less than {_LEAST_SILENT_S:g} s; write more, or none")
+    return found
+
+
+_LEAST_SILENT_S = 10.0
+
+
 def moment(given: str) -> float | None:
     """Return epoch seconds; None for `none`, and for what depends on the submitter's zone or time.
 
@@ -170,6 +183,13 @@ def moment(given: str) -> float | None:
     from radrm.jobfile import moments  # few submissions have any
 
     return None if given == moments.NONE else moments.read(given).absolute_s
+
+
+def notify(given: str) -> str | None:
+    """Return the target as written; None for `none`, which removes earlier ones."""
+    from radrm.jobfile import targets  # few submissions have any
+
+    return targets.notify_option(given)
 
 
 def weight(given: str) -> float:

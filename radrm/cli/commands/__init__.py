@@ -2,6 +2,8 @@
 
 The files, in the order in which they may import one another:
     submit      `radrm submit`, on a path that imports little
+    completion  `radrm completion`
+    run         `radrm run`
     logs        `radrm logs`
     attach      `radrm attach`
     status      `radrm status`

@@ -24,6 +24,7 @@ _OF_LIVE_JOBS = (
     "weight",
     "retries",
     "retry-on",
+    "silent-limit",
     "expect-idle",
     "requeue",
     "comment",

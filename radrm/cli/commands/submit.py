@@ -18,7 +18,13 @@ from radrm.host.storage.submission import envelope_of, here, load, read_text, wi
 from radrm.jobfile.command_line import STDIN, SubmitRequest, parse_submit
 from radrm.jobfile.confirmation import understood, unit_notes
 from radrm.jobfile.options import MOMENTS
-from radrm.jobfile.radfile import FOR_SLURM, name_from, read_job_file, wrap_command
+from radrm.jobfile.radfile import (
+    FOR_SLURM,
+    NOTIFY_VARIABLE,
+    name_from,
+    read_job_file,
+    wrap_command,
+)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -59,19 +65,14 @@ def carry_out(request: SubmitRequest) -> int:
         return 0
     _refuse_program(request.files)
     with Client() as client:
-        paths, up = find_spool(client)
-        results = _read_all(request, client if up else None)
-        if up:
-            _refuse_hopeless(client, results)
+        results, paths, up = check(client, request)
         if request.dry_run:
             from radrm.cli.dry_run import show_dry_run
 
             return show_dry_run(results, client if up else None, request.json)
-        _spool(Spool(paths.spool), results)
-        if up:
-            _learn_ids(client, results)
+        put(client, results, paths, up)
         try:
-            _print(request, results, None if up else paths)
+            tell(request, results, None if up else paths)
         except OSError as error:
             print(
                 f"radrm: cannot write the output: {error.strerror}; the jobs are submitted "
@@ -83,6 +84,24 @@ def carry_out(request: SubmitRequest) -> int:
         if request.wait:
             return max(_wait(client, request, results), 1 if failed else 0)
     return 1 if failed else 0
+
+
+def check(client: Client, request: SubmitRequest) -> tuple[list[dict[str, Any]], Paths, bool]:
+    """Read the jobs of a request and ask the daemon whether they can run. Returns a result for
+    each, where they are to be put, and whether a daemon runs."""
+    paths, up = find_spool(client)
+    results = _read_all(request, client if up else None)
+    if up:
+        _refuse_hopeless(client, results)
+    return results, paths, up
+
+
+def put(client: Client, results: list[dict[str, Any]], paths: Paths, up: bool) -> None:
+    """Submit the jobs that were found sound, and learn their ids from a daemon that runs. Raises
+    `RadrmError` if it can submit nothing."""
+    _spool(Spool(paths.spool), results)
+    if up:
+        _learn_ids(client, results)
 
 
 # ------------------------------------------------------------------ reading
@@ -136,6 +155,7 @@ def _result(name: str | None, load: Any, request: SubmitRequest, here_now: Any) 
         if MOMENTS & job_file.raw.keys():
             result["now_s"] = here_now().now_s
             job_file = job_file.dated(here_now(), name or "command line")
+        job_file = job_file.with_default_targets(os.environ.get(NOTIFY_VARIABLE, ""))
         result["name"] = job_file.name
         result["job_file"] = job_file
         result["needs_s"] = job_file.options.duration_s
@@ -275,7 +295,8 @@ def _wait(client: Client, request: SubmitRequest, results: list[dict[str, Any]])
 # ------------------------------------------------------------------ printing
 
 
-def _print(request: SubmitRequest, results: list[dict[str, Any]], unserved: Paths | None) -> None:
+def tell(request: SubmitRequest, results: list[dict[str, Any]], unserved: Paths | None) -> None:
+    """Print what became of each job. `unserved`: the daemon's paths if none runs."""
     if request.json:
         wanted = ("ticket", "id", "name", "file", "error")
         print(json.dumps([{key: r[key] for key in wanted} for r in results], indent=2))

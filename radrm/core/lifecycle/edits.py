@@ -23,6 +23,7 @@ from radrm.core.lifecycle.others.max_fails import go_on
 from radrm.core.lifecycle.returning import run_again
 from radrm.core.lifecycle.stops import stop
 from radrm.core.lifecycle.timing.begin import with_begin
+from radrm.core.lifecycle.timing.silence import end_silence
 from radrm.core.records import DECLARED, MEASURED, Estimate, Job
 from radrm.core.state.state import State
 from radrm.core.state.timers import ESTIMATE, Timer
@@ -177,6 +178,8 @@ def refuse(state: State, event: EditRequested) -> str | None:
         retries=spec.retries,
         retry_on=spec.retry_on,
         expect_idle=spec.expect_idle,
+        # Nobody looks at the logs of an attempt that began without such a limit.
+        silent_limit_s=spec.silent_limit_s if job.spec.silent_limit_s is not None else None,
         requeue=spec.requeue,
         comment=spec.comment,
     )
@@ -199,6 +202,9 @@ def edit(state: State, event: EditRequested) -> None:
         return
     state.put_job(job)
     attempt = state.attempts.get(job.id)
+    if attempt is not None and job.spec.silent_limit_s != before.spec.silent_limit_s:
+        end_silence(state, attempt)
+        attempt = state.attempts[job.id]
     limits = (job.spec.time_limit_s, job.spec.signal)
     if attempt is not None and limits != (before.spec.time_limit_s, before.spec.signal):
         wake_for_limit(state, job, attempt)

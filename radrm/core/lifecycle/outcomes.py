@@ -216,6 +216,8 @@ def why_stopped(job: Job, stop: Stop | None, requested: PlannerRequest | None = 
     if stop is None:
         return None
     if stop.reason is StopReason.TIMEOUT:
+        if stop.why is not None:
+            return stop.why
         return f"time limit ({show_seconds(job.spec.time_limit_s)}) reached"
     if stop.reason is StopReason.PREEMPTED and requested is not None:
         return job.reason or f"{stop.reason.value}: {requested}"

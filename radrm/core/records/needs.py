@@ -107,8 +107,12 @@ class JobSpec:
     retry_on: tuple[tuple[int, int], ...] | None = None
     """The exit codes, as a shell reports them, after which it is retried: ranges, first and last.
     None: any."""
+    silent_limit_s: float | None = None
+    """It is stopped when its log and its progress have not changed for so long."""
     expect_idle: bool = False
     """It may leave its GPUs idle (`[idle]`)."""
+    interactive: bool = False
+    """True if somebody works in it, at a terminal."""
 
     @property
     def gpus(self) -> int:

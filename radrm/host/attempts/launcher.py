@@ -97,8 +97,7 @@ class Launcher:
 
     def _prepare(self, plan: LaunchPlan) -> Live:
         folder = self._folder(plan.serial)
-        grace_s, kill_grace_s = map(self._clock.real_s, (plan.grace_s, plan.kill_grace_s))
-        record = launch_record(plan, grace_s, kill_grace_s, self.controllers, self.account)
+        record = launch_record(plan, self._clock.real_s, self.controllers, self.account)
         try:
             os.makedirs(self._attempts, 0o711, exist_ok=True)
             os.mkdir(folder)

@@ -1,5 +1,7 @@
 """The process that reads a job's progress from its log or file, and reports it as the job would.
 
+It also tells how long the logs of a job with `--silent-limit` have not changed.
+
 Theory of operation. The runner forks this process as the job's user, in the job's control groups:
 so it opens what the user may open, and an endless regular expression costs its owner alone. It is
 no process of the job. The runner ends it when the main process has ended, after a last look; it
@@ -9,6 +11,9 @@ still. A line that takes too long to search ends it, and the job's log says so.
     file rotated    another file has the path: it is read from its beginning
     file truncated  it is shorter than what was read: it is read from its beginning
     too much text   only the last part is read
+
+Silence is told only as long as all logs can be seen, and from half of the limit on. A log that was
+renamed counts on, beside the new one of its name: the job may write to either.
 
 Source of what it sends: `radrm/report.py`.
 """
@@ -21,7 +26,9 @@ import re
 import resource
 import select
 import signal
+import socket
 import stat
+import time
 
 from radrm.host.attempts import job_process
 from radrm.host.processes import cgroups
@@ -102,26 +109,99 @@ class Source:
         return data
 
 
+class Silence:
+    """How long no log of a job has changed, nor the file of its progress.
+
+    `limit_s`: the real seconds of the job's limit.
+    """
+
+    def __init__(self, logs: list[str], file: str | None, limit_s: float) -> None:
+        self._logs = logs
+        self._paths = [*logs, *([] if file is None else [file])]
+        self._open: dict[str, list[int]] = {path: [] for path in self._paths}
+        self._seen: dict[int, tuple[int, int]] = {}
+        """The size and time of change of each open file, by descriptor."""
+        self._since_s = time.monotonic()
+        self._limit_s = limit_s
+        self._told = False
+        self.every_s = min(_MOST_PAUSE_S, max(_LEAST_PAUSE_S, limit_s / 20))
+        """Seconds between two looks."""
+
+    def look(self) -> float | None:
+        """Return the seconds to tell; None if there is nothing to tell."""
+        before, self._seen = self._seen, {}
+        for path in self._paths:
+            self._open_if_new(path)
+            for fd in self._open[path]:
+                found = os.fstat(fd)
+                self._seen[fd] = found.st_size, found.st_mtime_ns
+        if self._seen != before:
+            self._since_s = time.monotonic()
+        silent_s = time.monotonic() - self._since_s
+        known = all(self._open[path] for path in self._logs)
+        tells = known and silent_s >= self._limit_s / 2
+        # Once more when it is over: it has been heard.
+        was, self._told = self._told, tells
+        return silent_s if tells else 0.0 if was else None
+
+    def _open_if_new(self, path: str) -> None:
+        mine = self._open[path]
+        with contextlib.suppress(OSError):
+            found = os.stat(path, follow_symlinks=False)
+            known = [os.fstat(fd) for fd in mine]
+            if any((each.st_dev, each.st_ino) == (found.st_dev, found.st_ino) for each in known):
+                return
+            if not stat.S_ISREG(found.st_mode):
+                return
+            mine.append(os.open(path, _READ))
+            if len(mine) > _MOST_FILES:
+                os.close(mine.pop(0))
+
+
+_READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+_LEAST_PAUSE_S, _MOST_PAUSE_S = 0.1, 30.0
+_MOST_FILES = 4
+"""Files of one name that are kept open: a log may be renamed again and again."""
+
+
 class _TooSlow(Exception):
     """A look has used more CPU time than it may."""
 
 
 def sources(launch: Fields) -> list[Source]:
     """What the options of a job name. Raises `ValueError` for a wrong pattern."""
-    asked = launch["progress"]
+    asked = launch.get("progress")
+    if asked is None:
+        return []
     pattern = progress_pattern(asked["pattern"] or AUTO)
     names = [asked["file"]] if asked["file"] else [launch["stdout"], launch["stderr"]]
     paths = dict.fromkeys(os.path.join(launch["cwd"], name) for name in names)
     return [Source(path, pattern) for path in paths]
 
 
-def watch(its: list[Source]) -> None:
+def silence(launch: Fields) -> Silence | None:
+    """The files of a job with a silent limit; None for another job."""
+    limit_s, asked = launch.get("silent_s"), launch.get("progress") or {}
+    if not limit_s:
+        return None
+    names = [launch["stdout"], launch["stderr"], asked.get("file")]
+    paths = [None if name is None else os.path.join(launch["cwd"], name) for name in names]
+    logs = list(dict.fromkeys(path for path in paths[:2] if path is not None))
+    return Silence(logs, paths[2], float(limit_s))
+
+
+def watch(its: list[Source], quiet: Silence | None = None) -> None:
     """Look every second, until TERM comes. Raises `_TooSlow`, `MemoryError`."""
     report = Reporter()
     saved = None
     last = False
+    pauses = [LOOK_EVERY_S] * bool(its) + ([] if quiet is None else [quiet.every_s])
+    quiet_at = 0.0
     while not last:
-        last = signal.sigtimedwait({signal.SIGTERM}, LOOK_EVERY_S) is not None
+        last = signal.sigtimedwait({signal.SIGTERM}, min(pauses)) is not None
+        if quiet is not None and time.monotonic() >= quiet_at:
+            quiet_at = time.monotonic() + quiet.every_s
+            _tell(quiet.look())
         found: dict[str, float] = {}
         for source in its:
             signal.setitimer(signal.ITIMER_VIRTUAL, MOST_SEARCH_S)
@@ -135,14 +215,23 @@ def watch(its: list[Source]) -> None:
             report.saved(step)
 
 
+def _tell(silent_s: float | None) -> None:
+    """Send for how long the logs have not changed; the next look says it again."""
+    address = os.environ.get("RADRM_PROGRESS")
+    if silent_s is None or not address:
+        return
+    kind = socket.SOCK_DGRAM | socket.SOCK_NONBLOCK
+    with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX, kind) as sender:
+        sender.sendto(b"silent=%.1f" % silent_s, address)
+
+
 def start(launch: Fields, groups: list[str], runner: int) -> int:
     """Fork the watcher of a job that has not begun; return its pid, or 0 if the job has none.
 
     It returns when the watcher has seen what the logs hold already, or soon after: a file system
     that hangs keeps no job from starting.
     """
-    asked = launch.get("progress")
-    if not isinstance(asked, dict):
+    if not isinstance(launch.get("progress"), dict) and not launch.get("silent_s"):
         return 0
     ready, tell = os.pipe()
     pid = os.fork()
@@ -179,15 +268,20 @@ def _become(launch: Fields, groups: list[str], runner: int, tell: int) -> NoRetu
             if name in launch["environment"]:
                 os.environ[name] = launch["environment"][name]
         signal.signal(signal.SIGVTALRM, _too_slow)
+        quiet = silence(launch)
         try:
             its = sources(launch)
             os.close(3)
-            watch(its)
+            watch(its, quiet)
+            quiet = None
         except _TooSlow:
             seconds = f"{MOST_SEARCH_S:g} s of CPU time for one second of the log"
             _say(launch, f"--progress-pattern took more than {seconds}; write a simpler one")
         except (ValueError, MemoryError, RecursionError) as error:
             _say(launch, f"--progress-pattern: {error or type(error).__name__}")
+        if quiet is not None:
+            signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+            watch([], quiet)
     finally:
         os._exit(0)
 

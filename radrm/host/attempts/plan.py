@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -28,8 +28,8 @@ class LaunchPlan:
     attempt, and of processes that outlive the main one. `cpus` and `memory_mib` (of the
     host) None: no limit; `memory_most_mib`: its limit may grow up to this while it runs; None: it
     may not. `cpu_weight` None: 1. `progress_pattern`
-    and `progress_file` are the options of that name. Strings may hold surrogate
-    escapes, as paths and environments of Unix do.
+    and `progress_file` are the options of that name; `silent_s`, on the launcher's clock, is
+    `--silent-limit`. Strings may hold surrogate escapes, as paths and environments of Unix do.
     """
 
     serial: int
@@ -55,18 +55,19 @@ class LaunchPlan:
     cpu_weight: float | None = None
     progress_pattern: str | None = None
     progress_file: str | None = None
+    silent_s: float | None = None
 
 
 def launch_record(
     plan: LaunchPlan,
-    grace_real_s: float,
-    kill_grace_real_s: float,
+    real_s: Callable[[float], float],
     controllers: Controllers,
     account: bool = False,
 ) -> Fields:
     """The launch record of a plan, with the control groups that its runner is to make.
 
-    `account`: the job gets groups that count what it uses, whatever its limits.
+    `real_s` converts seconds of the launcher's clock to real ones. `account`: the job gets groups
+    that count what it uses, whatever its limits.
     """
     group = f"radrm-{plan.serial}-{os.urandom(4).hex()}"
     places = controllers.groups(group)
@@ -97,11 +98,12 @@ def launch_record(
         "uid": plan.uid,
         "gid": plan.gid,
         "user": plan.user,
-        "grace_s": grace_real_s,
-        "kill_grace_s": kill_grace_real_s,
+        "grace_s": real_s(plan.grace_s),
+        "kill_grace_s": real_s(plan.kill_grace_s),
         "cgroup": cgroups.place(group),
         "limits": limits.as_fields(),
         "progress": _progress(plan),
+        "silent_s": None if plan.silent_s is None else real_s(plan.silent_s),
     }
 
 

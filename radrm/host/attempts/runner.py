@@ -182,7 +182,7 @@ class Runner:
                 its = self._limits.enclose(self._job, self._launch["cgroup"])
                 self._cgroup, not_limited = its
                 crossed("job limited")
-            if self._launch.get("progress") is not None:
+            if self._launch.get("progress") is not None or self._launch.get("silent_s"):
                 # Here, for most jobs need no such import.
                 from radrm.host.attempts import log_watcher
 

@@ -7,6 +7,9 @@ answered) and `use.ROLE.N=CPU_S,MIB[,NETWORK]` for each task, in one or several 
 keys are ignored, so that newer senders can say more. A datagram with a mistake is dropped as a
 whole: one half of a report would only mislead.
 
+The process that reads the logs of a job with a silent limit says `silent=SECONDS`: for so many real
+seconds they have not changed.
+
 A newer value replaces what contradicts it: a step beyond the known total makes the total unknown.
 """
 
@@ -24,8 +27,10 @@ MOST_BYTES = 512
 MOST_TASKS = 256
 """Tasks of one attempt whose use is remembered."""
 USE = "use."
-_KEYS = frozenset({"step", "total", "epoch", "loss", "work_done", "data_wait", "saved", "resized"})
-_NEVER_NEGATIVE = ("step", "total", "epoch", "saved", "resized")
+_KEYS = frozenset(
+    {"step", "total", "epoch", "loss", "work_done", "data_wait", "saved", "resized", "silent"}
+)
+_NEVER_NEGATIVE = ("step", "total", "epoch", "saved", "resized", "silent")
 _PARTS = ("work_done", "data_wait")
 _MOST_CPU_S, _MOST_MIB = 1e12, 1 << 30
 _LONGEST_ROLE = 64

@@ -14,9 +14,9 @@ import pytest
 from radrm.host.attempts import log_watcher
 from radrm.host.attempts.evidence import Ended, Started
 from radrm.host.attempts.launcher import Launcher
-from radrm.host.attempts.log_watcher import MOST_BYTES, Source
+from radrm.host.attempts.log_watcher import MOST_BYTES, Silence, Source
 from radrm.host.processes.procfs import read_stat
-from tests.host.attempts.host import Host, end_of, next_of
+from tests.host.attempts.host import SERIAL, Host, end_of, next_of
 from tests.host.processes.programs import gone
 from tests.report.listener import Listener
 from tests.waiting import wait_until
@@ -235,3 +235,89 @@ def test_it_is_the_jobs_user_and_holds_nothing_of_the_runners(
     assert not [name for name in names if "attempts" in name or name.startswith("pipe:")], names
     daemon.kill(7)
     next_of(daemon)
+
+
+# ------------------------------------------------------------------ silence
+
+
+class Clock:
+    now_s = 100.0
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    found = Clock()
+    monkeypatch.setattr(log_watcher.time, "monotonic", lambda: found.now_s)
+    return found
+
+
+def after(clock: Clock, quiet: Silence, seconds: float) -> float | None:
+    clock.now_s += seconds
+    return quiet.look()
+
+
+def test_silence_is_told_from_half_of_the_limit_on_and_its_end_once(
+    tmp_path: Path, clock: Clock
+) -> None:
+    out, err = tmp_path / "out", tmp_path / "err"
+    out.write_text("before\n")
+    err.touch()
+    quiet = Silence([str(out), str(err)], str(tmp_path / "progress"), 60.0)
+    assert quiet.look() is None and after(clock, quiet, 29.0) is None
+    assert after(clock, quiet, 1.0) == 30.0 and after(clock, quiet, 40.0) == 70.0
+    with err.open("a") as log:
+        log.write("alive\n")
+    assert after(clock, quiet, 1.0) == 0.0 and after(clock, quiet, 1.0) is None
+    assert after(clock, quiet, 29.0) == 30.0
+    (tmp_path / "progress").write_text("1")
+    assert after(clock, quiet, 1.0) == 0.0, "its progress file is new"
+
+
+def test_a_renamed_log_counts_on_beside_the_new_one(tmp_path: Path, clock: Clock) -> None:
+    log = tmp_path / "log"
+    log.touch()
+    quiet = Silence([str(log)], None, 60.0)
+    quiet.look()
+    for which in ("old", "new"):
+        assert after(clock, quiet, 40.0) == 40.0
+        if which == "old":
+            log.rename(tmp_path / "old")
+            log.touch()
+            assert after(clock, quiet, 1.0) == 0.0
+            assert after(clock, quiet, 40.0) == 40.0
+        (tmp_path / which if which == "old" else log).write_text(which)
+        assert after(clock, quiet, 1.0) == 0.0
+    for number in range(20):
+        log.rename(tmp_path / f"old{number}")
+        log.touch()
+        quiet.look()
+    opened = [os.readlink(f"/proc/self/fd/{fd}") for fd in quiet._open[str(log)]]
+    assert len(opened) == 4 and str(log) in opened
+
+
+@pytest.mark.parametrize("what", ["missing", "pipe", "link"])
+def test_a_log_that_cannot_be_judged_is_never_silent(
+    tmp_path: Path, clock: Clock, what: str
+) -> None:
+    out, err = tmp_path / "out", tmp_path / "err"
+    out.touch()
+    if what == "pipe":
+        os.mkfifo(err)
+    elif what == "link":
+        err.symlink_to(out)
+    quiet = Silence([str(out), str(err)], None, 60.0)
+    assert quiet.look() is None and after(clock, quiet, 1000.0) is None
+
+
+def test_the_silence_of_a_job_is_told_as_its_user_and_its_word_too(
+    host: Host, listener: Listener
+) -> None:
+    go = host.cwd / "go"
+    script = f"while [ ! -e {go} ]; do sleep 0.05; done; echo alive; sleep 60"
+    daemon = launch(host, listener, script, silent_s=0.4)
+    next_of(daemon)
+    wait_until(lambda: told(listener).get("silent", 0.0) >= 0.2)
+    go.touch()
+    wait_until(lambda: told(listener).get("silent") == 0.0)
+    daemon.kill(SERIAL)
+    end_of(daemon)

@@ -2,5 +2,6 @@
 
 The files, in the order in which they may import one another:
     warnings  what the user of a running job is warned of
+    silence   a job whose log and progress stand still
     begin     a job that does not start before a moment
 """
