@@ -46,6 +46,7 @@ _LONGEST_NAME = 128
 
 def explain(loop: Loop, words: Words, uid: int) -> Work[Document]:
     """Why a job waits, or where and how it ran."""
+    yield from loop.parts.foresight.prepare()
     job = yield from _one_job(loop, words, uid)
     controllers = loop.parts.launcher.controllers
     now = loop.clock.now()

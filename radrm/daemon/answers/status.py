@@ -72,6 +72,8 @@ def _documents(
     controllers = loop.parts.launcher.controllers
     seen = (controllers, loop.reports, loop.parts.foresight)
     documents = JobDocuments(loop.scheduler, loop.store, *seen)
+    if any(not isinstance(line, int) and line.job.state.waiting for line in lines):
+        yield from loop.parts.foresight.prepare()
     now, pace = loop.clock.now(), Pace()
     found: list[Document] = []
     for line in lines:
