@@ -26,7 +26,7 @@ from radrm.simulated.spec import parse
 
 _SIMULATED = "sim:2xA100-40GB"
 _GOALS = {
-    "sharing": "small jobs end early, large ones do not wait for long",
+    "sharing": "small jobs end early, large ones wait little",
     "throughput": "all jobs end early",
     "turnaround": "the mean job ends early",
     "published": "the best setting of the RAD-RM paper",
