@@ -9,6 +9,7 @@ import pytest
 
 from radrm.config import NotifyConfig
 from radrm.core.decision import Warned
+from radrm.core.records import ArrayElement
 from radrm.core.words import JobState, Outcome
 from radrm.errors import StoreError
 from radrm.host.storage.retention.rows import Place
@@ -125,6 +126,18 @@ def test_an_array_is_not_over_before_all_of_it_is_taken_in(store: Store) -> None
     elements = array(store, 3, A, taken=2)
     store.save([decided(*map(ended, elements))])
     assert told(store) == []
+
+
+def test_a_sweep_is_not_over_before_all_of_it_is_taken_in(store: Store) -> None:
+    """It has no array option: its elements know how many there are."""
+    element = pending(1, array=ArrayElement(1, 0, count=2))
+    submitted(store, element, A)
+    store.save([decided(ended(element))])
+    assert told(store) == []
+    assert element.array is not None
+    last = ended(replace(element, id=2, array=replace(element.array, index=1)))
+    store.save([decided(last)])
+    assert [kind for _, kind, _ in told(store)] == ["end"]
 
 
 def test_a_job_that_is_refused_at_once_is_told_of(store: Store) -> None:

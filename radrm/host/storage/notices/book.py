@@ -28,7 +28,7 @@ from typing import Any
 
 from radrm.config import NotifyConfig
 from radrm.core.decision import Decision
-from radrm.core.records import Attempt, Job
+from radrm.core.records import ArrayElement, Attempt, Job
 from radrm.core.words import JobState
 from radrm.errors import message_of, plain
 from radrm.host.storage.database import DAMAGE, DamagedRow, Database, encoded
@@ -130,7 +130,7 @@ class Notices:
             if job.array is not None:
                 if (subject, "over") in seen:
                     return
-                if (subject, "lives") not in seen and self._is_over(subject, wanted.array):
+                if (subject, "lives") not in seen and self._is_over(job.array, wanted.array):
                     seen.add((subject, "over"))
                     facts = facts_of_array(job, self._states(subject))
                     events = {"end"} if set(facts["states"]) == {"COMPLETED"} else {"end", "fail"}
@@ -209,13 +209,19 @@ class Notices:
         found = self._db.records(Job, "SELECT record FROM jobs WHERE id = ?", job_id)
         return found[0] if found else None
 
-    def _is_over(self, array_id: int, option: str | None) -> bool:
-        """Return whether all elements of an array have been taken in and have ended."""
+    def _is_over(self, element: ArrayElement, option: str | None) -> bool:
+        """Return whether all elements of an array have been taken in and have ended.
+
+        `option`: its array option, for an element that does not know how many there are.
+        """
+        array_id = element.array_id
         if self._db.execute(_ARRAY_LIVES, (array_id, *_UNFINISHED)).fetchone() is not None:
             return False
         query = "SELECT count(*) FROM jobs WHERE array_id = ?"
         (count,) = self._db.execute(query, (array_id,)).fetchone()
-        return option is None or count >= len(array_option(option).indices)
+        if element.count is None:
+            return option is None or count >= len(array_option(option).indices)
+        return bool(count >= element.count)
 
     def _states(self, array_id: int) -> dict[JobState, int]:
         query = "SELECT state, count(*) FROM jobs WHERE array_id = ? GROUP BY state"
