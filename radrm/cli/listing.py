@@ -37,7 +37,9 @@ GROUPS: dict[str, dict[str, str]] = {
         "mps": "CUDA MPS: jobs of one user share a GPU, each with a memory cap.",
         "shares": "Show the recent GPU time of users, and whose job is next.",
         "limits": "Show your limits, and what counts for them now.",
-        "report": "Show the energy that users, jobs or GPUs have used, and its cost.",
+        "report": "Show what users, jobs or GPUs have used: GPU-hours, energy, cost.",
+        "usage": "Show what users have used, your own row first.",
+        "history": "List past jobs, with their sums.",
         "bench": "Measure on this server.",
         "profile": "Run a few steps of a job on each free kind and number of GPUs.",
     },
@@ -90,7 +92,7 @@ EVERYDAY = frozenset(
             "shares",
             "status",
         ),
-        "wait",
+        *("history", "usage", "wait"),
     }
 )
 """Commands that start without typer: their modules have `PARAMETERS`."""
