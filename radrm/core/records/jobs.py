@@ -39,8 +39,6 @@ class ArrayElement:
     fails: int = 0
     """The failures of its array so far. One unfinished element has them, the others 0
     (`core/lifecycle/others/max_fails.py`)."""
-    count: int | None = None
-    """How many elements its array has, also those to come; None in records of earlier releases."""
 
 
 @dataclass(frozen=True, slots=True)

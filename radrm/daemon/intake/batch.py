@@ -106,7 +106,6 @@ class Batch:
             () if self.sweep is None else self.sweep.values.values(place),
             None if fails is None else fails.count,
             None if fails is None else fails.within_s,
-            count=self.size,
         )
 
 

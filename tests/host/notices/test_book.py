@@ -128,16 +128,18 @@ def test_an_array_is_not_over_before_all_of_it_is_taken_in(store: Store) -> None
     assert told(store) == []
 
 
-def test_a_sweep_is_not_over_before_all_of_it_is_taken_in(store: Store) -> None:
-    """It has no array option: its elements know how many there are."""
-    element = pending(1, array=ArrayElement(1, 0, count=2))
-    submitted(store, element, A)
-    store.save([decided(ended(element))])
-    assert told(store) == []
-    assert element.array is not None
-    last = ended(replace(element, id=2, array=replace(element.array, index=1)))
-    store.save([decided(last)])
-    assert [kind for _, kind, _ in told(store)] == ["end"]
+def test_a_sweep_is_an_array(store: Store) -> None:
+    elements = [
+        pending(i, ticket="T1", array=ArrayElement(1, i - 1, params=(("lr", str(i)),)))
+        for i in (1, 2, 3)
+    ]
+    submitted(store, elements[0], A, param=["lr=1,2,3"])
+    store.save([decided(elements[1])])
+    store.save([decided(*map(ended, elements[:2]))])
+    assert told(store) == [], "the third is not taken in yet"
+    store.save([decided(elements[2])])
+    store.save([decided(ended(elements[2]))])
+    assert told(store) == [("1", "end", f"mail {A}")]
 
 
 def test_a_job_that_is_refused_at_once_is_told_of(store: Store) -> None:
