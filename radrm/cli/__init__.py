@@ -10,6 +10,8 @@ The files, in the order in which they may import one another:
     settings     list all settings, and check those that are given
     usage        one line about a wrong command line
     show         tables, cards and plots (a folder)
+    slurm        radrm for people and scripts that come from Slurm (a folder)
+    remote       radrm on other servers, by ssh (a folder)
     service      what `install-service` and `uninstall-service` share
     results      the results of commands about jobs and devices
     streaming    a job's output on this process's own
@@ -17,4 +19,5 @@ The files, in the order in which they may import one another:
     commands     the commands, one file each (a folder)
     app          all commands but `submit`, by typer
     main         the entry points
+    slurm_commands  what commands with the names of Slurm run
 """

@@ -1,4 +1,5 @@
-"""The typer application of all commands. It lists `submit` for the help; `main` runs it."""
+"""The typer application of all commands. It lists `submit` and `run` for the help; `main` runs
+them."""
 
 from __future__ import annotations
 
@@ -24,9 +25,10 @@ def make_app(only: str | None = None) -> typer.Typer:
         context_settings={"help_option_names": ["--help", "-h"]},
     )
     app.callback()(_radrm)
-    app.command(context_settings=_OWN_WORDS, add_help_option=False)(submit)
+    for own in (submit, run):
+        app.command(context_settings=_OWN_WORDS, add_help_option=False)(own)
     for name in (only,) if only in COMMANDS else COMMANDS:
-        if name == "submit":
+        if name in ("submit", "run"):
             continue
         python_name = name.replace("-", "_")
         module = import_module(f"radrm.cli.commands.{python_name}")
@@ -51,3 +53,10 @@ def _radrm() -> None:
 def submit(context: typer.Context) -> None:
     """Submit job files, or one command after `--` (radrm submit --help)."""
     raise typer.Exit(run_submit(context.args))
+
+
+def run(context: typer.Context) -> None:
+    """Run one command in the queue, tied to this terminal (radrm run --help)."""
+    from radrm.cli.commands.run import run as run_run  # few call it so
+
+    raise typer.Exit(run_run(context.args))

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
 GROUPS: dict[str, dict[str, str]] = {
     "Jobs": {
         "submit": "Submit job files, or one command after `--`.",
+        "run": "Run one command in the queue, tied to this terminal.",
         "status": "Show jobs: where they run, why they wait, how they ended.",
         "explain": "Say why a job waits, or where and how it ran.",
         "logs": "Print a job's log.",
@@ -56,6 +57,7 @@ GROUPS: dict[str, dict[str, str]] = {
         "demo": "Show it all once on simulated GPUs, in less than a minute.",
         "install-service": "Make the daemon a service of systemd.",
         "uninstall-service": "Stop the service and remove its files; jobs stay.",
+        "install-slurm-names": "Write commands named sbatch, squeue, scancel...",
     },
 }
 COMMANDS: dict[str, str] = {name: line for group in GROUPS.values() for name, line in group.items()}
@@ -98,6 +100,7 @@ def overview() -> str:
         "",
         "  radrm COMMAND --help    the options of a command",
         "  radrm ps, ls, queue     status; kill is cancel",
+        "  radrm -H USER@BOX ...   the same on another server, by ssh",
         "  radrm --version         the version",
     ]
     return "\n".join(lines)

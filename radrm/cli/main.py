@@ -26,23 +26,35 @@ def main() -> None:
         sys.argv[1:] = words = [*words[1:2], "--help"]
     if words and words[0] in ALIASES:
         sys.argv[1] = words[0] = ALIASES[words[0]]
-    if words[:1] == ["submit"]:
-        _end(_submit)
+    if words[:1] in (["-H"], ["--host"]):
+        end(_on_host)
+    if words[:1] in (["submit"], ["run"]):
+        end(_of_the_option_table)
     if words and words[0] in EVERYDAY:
-        _end(_everyday)
-    _end(_others if words and words[0] in COMMANDS else _no_command)
+        end(_everyday)
+    end(_others if words and words[0] in COMMANDS else _no_command)
 
 
 def daemon() -> None:
     """`radrmd`: the same as `radrm daemon`."""
     if sys.argv[1:] == ["--version"]:
-        _end(_no_command)
+        end(_no_command)
     sys.argv[1:1] = ["daemon"]
-    _end(_others)
+    end(_others)
 
 
-def _submit() -> NoReturn:
-    from radrm.cli.commands.submit import run
+def _on_host() -> NoReturn:
+    from radrm.cli.remote.ssh import on_host
+
+    _leave(on_host(sys.argv[2:]))
+
+
+def _of_the_option_table() -> NoReturn:
+    """`submit` and `run` read their arguments themselves."""
+    if sys.argv[1] == "submit":
+        from radrm.cli.commands.submit import run
+    else:
+        from radrm.cli.commands.run import run
 
     _leave(run(sys.argv[2:]))
 
@@ -103,7 +115,7 @@ def _others() -> int:
     return code if isinstance(code, int) else 0
 
 
-def _end(command: Callable[[], int]) -> None:
+def end(command: Callable[[], int]) -> NoReturn:
     """Run a command and end the process with its exit code. Prints each error as one line."""
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:  # the parent process has closed it

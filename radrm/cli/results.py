@@ -27,19 +27,27 @@ _MANY = 20
 
 
 def run_on_jobs(
-    command: str, jobs: Sequence[str], describe: Describe, as_json: bool, user: str, state: str
+    command: str,
+    jobs: Sequence[str],
+    describe: Describe,
+    as_json: bool,
+    user: str,
+    state: str,
+    more: Document | None = None,
 ) -> int:
     """Run a command on jobs, or on those of a user or in some states. Show the results.
 
-    Returns the exit code. Raises `UsageError` if neither jobs nor a choice is given.
+    `more`: more words of the request. Returns the exit code. Raises `UsageError` if neither jobs
+    nor a choice is given.
     """
     choice = {"user": user, "state": state.replace(" ", "")}
     choice = {name: word for name, word in choice.items() if word}
     if not jobs and not choice:
         raise UsageError(
-            f"radrm {command}: no job is named; name jobs, or choose them by --user or --state"
+            f"radrm {command.removeprefix('would-')}: no job is named; name jobs, or choose them "
+            "by --user or --state"
         )
-    results = command_jobs(command, jobs, **choice)
+    results = command_jobs(command, jobs, **choice, **(more or {}))
     code = show_results(results, describe, as_json)
     if not results and not as_json:
         print(plain(f"No such jobs: {_chosen(choice)}."))

@@ -9,6 +9,8 @@ The files, in the order in which they may import one another:
     exits       wait for jobs, and convert their ends to exit codes
     tail        read a log file as it grows
     follow      follow jobs: their states and logs
+    jupyter     how to reach a Jupyter server that a job has started
+    session     the user's end of `radrm run`
     saving      wait for what comes of a request to save, or to move
     resizing    wait for what comes of a request for another size
 """

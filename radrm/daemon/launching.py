@@ -29,6 +29,7 @@ from radrm.host.mps.interface import Access, Mps
 from radrm.host.notify import VARIABLES
 from radrm.host.storage.submitted import Submission
 from radrm.jobfile.options import Options
+from radrm.jobfile.slurm.mark import MARK
 
 # These describe the submitter's shell, not the job.
 _DEVICE_VARIABLES = frozenset(
@@ -191,12 +192,28 @@ def job_environment(
     if job.spec.resizing is Resizing.LIVE:
         environment[FOLDER_VARIABLE] = site.elastic.of(action.serial)
         environment["RADRM_ELASTIC_PY"] = _ELASTIC_PY
+    if environment.get(MARK) == "1":
+        environment |= _slurm_variables(action, job)
     environment |= dict(options.env)
     # At the end, so that no other program is found there first.
     path = environment.get("PATH") or os.defpath
     if _folder_of_programs() not in path.split(os.pathsep):
         environment["PATH"] = f"{path}{os.pathsep}{_folder_of_programs()}"
     return environment
+
+
+def _slurm_variables(action: Launch, job: Job) -> dict[str, str]:
+    """What Slurm calls the job, for one that was submitted by `radrm submit --slurm`."""
+    found = {
+        "SLURM_JOB_ID": str(job.id),
+        "SLURM_JOBID": str(job.id),
+        "SLURM_JOB_NAME": job.spec.name,
+        "SLURM_RESTART_COUNT": str(action.number - 1),
+    }
+    if job.array is not None:
+        found["SLURM_ARRAY_JOB_ID"] = str(job.array.array_id)
+        found["SLURM_ARRAY_TASK_ID"] = str(job.array.index)
+    return found
 
 
 def task_environments(

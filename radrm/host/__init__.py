@@ -12,6 +12,7 @@ The files, in the order in which they may import one another:
     node        the CPUs and the host memory that jobs can have
     progress    the sockets that take what jobs report (a folder)
     attempts    one launch of a job (a folder)
+    sessions    jobs that are tied to a terminal (a folder)
     watched     folders whose `.rad` files become jobs (a folder)
     newer       refuses what a newer radrm has written
     home        which folders belong to radrm, and which numbers it has used

@@ -14,4 +14,5 @@ The files, in the order in which they may import one another:
     radfile       job files
     sweeps        one element of an array for each combination of values
     confirmation  sizes and times of a submission, as they were understood
+    slurm         options of sbatch, translated (a folder)
 """

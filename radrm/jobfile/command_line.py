@@ -1,4 +1,4 @@
-"""The arguments of `radrm submit` and `radrm edit`: options, flags, files and commands."""
+"""The arguments of `radrm submit`, `run` and `edit`: options, flags, files and commands."""
 
 from __future__ import annotations
 
@@ -12,15 +12,22 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+STDIN = "-"
+"""The name of a job file that comes from standard input."""
 SUBMIT_FLAGS = {
     "dry-run": "check and show what would be submitted, and submit nothing",
     "wait": "wait, exit with the jobs' code; show the output of a single one",
     "parsable": "print only the tickets, one per line",
     "json": "print one JSON document",
+    "slurm": "the options and the file are those of sbatch",
     "help": "show this help",
 }
 
 
+RUN_FLAGS = {
+    "pty": "give the command a terminal, for a shell or an editor",
+    "help": "show this help",
+}
 LINES = "lines"
 """The option that names a file of command lines. It is the command line's only: it is the job."""
 
@@ -36,6 +43,7 @@ class SubmitRequest(Record):
     wait: bool = False
     parsable: bool = False
     json: bool = False
+    slurm: bool = False
     help: bool = False
 
 
@@ -61,6 +69,8 @@ def parse_submit(argv: Sequence[str]) -> SubmitRequest:
                 raise UsageError(f"{where}: --{LINES} needs a file, or - for standard input")
         elif word.startswith("--") and word[2:] in SUBMIT_FLAGS:
             flags.add(word[2:].replace("-", "_"))
+        elif word == STDIN:
+            files.append(word)
         elif word.startswith("-") or not word:
             raise_unknown(word, where, (*SUBMIT_FLAGS, LINES))
         else:
@@ -74,6 +84,8 @@ def parse_submit(argv: Sequence[str]) -> SubmitRequest:
         raise UsageError(f"{where}: both --{LINES} and {what}; submit them separately")
     if lines and raw.keys() & {"array", "param", "params"}:
         raise UsageError(f"{where}: --{LINES} makes the array itself; drop --array and --param")
+    if raw.get("params") == STDIN and STDIN in files:
+        raise UsageError(f"{where}: the job file and --params both are standard input; name one")
     if raw.get("params") == "-" and len(files) > 1:
         raise UsageError(f"{where}: --params=- is for one job file; submit them separately")
     if not files and not command and not lines:
@@ -82,6 +94,46 @@ def parse_submit(argv: Sequence[str]) -> SubmitRequest:
         raise UsageError(f"{where}: --parsable and --json exclude each other; use one of them")
     typed(raw, where)
     return SubmitRequest(raw, tuple(files), command, lines, **dict.fromkeys(flags, True))
+
+
+class RunRequest(Record):
+    """The arguments of one `radrm run`."""
+
+    raw_options: RawOptions
+    command: tuple[str, ...] = ()
+    pty: bool = False
+    help: bool = False
+
+
+def parse_run(argv: Sequence[str]) -> RunRequest:
+    """Read the arguments of `radrm run`. If `help` is set, nothing else was checked.
+
+    The command begins after `--`, or with the first word that is no option.
+    """
+    where = "command line"
+    raw: RawOptions = {}
+    flags: set[str] = set()
+    command: tuple[str, ...] = ()
+    rest = iter(argv)
+    for word in map(spelled_out, rest):
+        if word == "--":
+            command = tuple(rest)
+        elif is_option(word):
+            take_option(word, rest, where, raw)
+        elif word == "-h" or (word.startswith("--") and word[2:] in RUN_FLAGS):
+            flags.add("help" if word == "-h" else word[2:])
+        elif word.startswith("-") or not word:
+            raise_unknown(word, where, RUN_FLAGS)
+        else:
+            command = (word, *rest)
+    if "help" in flags:
+        return RunRequest({}, help=True)
+    if not command:
+        raise UsageError(f"{where}: nothing to run; write: radrm run -- python train.py")
+    if raw.keys() & OF_ARRAYS:
+        raise UsageError(f"{where}: radrm run has one terminal for one job; submit an array")
+    typed(raw, where)
+    return RunRequest(raw, command, **dict.fromkeys(flags, True))
 
 
 def parse_edit(argv: Sequence[str]) -> tuple[list[str], RawOptions]:
@@ -105,5 +157,7 @@ def parse_edit(argv: Sequence[str]) -> tuple[list[str], RawOptions]:
         raise UsageError(f"{where}: to hold a job that was submitted, write: radrm hold JOB")
     if raw.keys() & OF_ARRAYS:
         raise UsageError(f"{where}: an array stays as it was submitted; submit another")
+    if "interactive" in raw:
+        raise UsageError(f"{where}: --interactive is for jobs that are submitted; leave it out")
     typed(raw, where)
     return jobs, raw

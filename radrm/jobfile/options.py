@@ -208,6 +208,7 @@ OPTIONS: tuple[Option, ...] = (
         v.choice("uuid", "index"),
         "how CUDA_VISIBLE_DEVICES names the job's GPUs",
     ),
+    Option("interactive", None, v.flag, "somebody works in it (set by `radrm run`)"),
 )
 BY_NAME = {option.name: option for option in OPTIONS}
 MOMENTS = frozenset(option.name for option in OPTIONS if option.parse is v.moment)
@@ -276,6 +277,7 @@ class Options(Record):
     begin_s: float | None = None
     weight: float | None = None
     device_ids: str | None = None
+    interactive: bool | None = None
 
     @property
     def least_gpus(self) -> int:

@@ -65,11 +65,6 @@ def raise_unknown(word: str, where: str, others: Iterable[str] = ()) -> NoReturn
     bare = word.lstrip("-").partition("=")[0][:40]
     if bare in _OTHER_NAMES:
         raise UsageError(f"{where}: unknown option {shown(word)}; here it is {_OTHER_NAMES[bare]}")
-    if word == "-":
-        raise UsageError(
-            f"{where}: a job file is not read from standard input; save it to a file, or write "
-            "the command after --"
-        )
     near = get_close_matches(bare, [*BY_NAME, *others], n=1)
     hint = f"; did you mean --{near[0]}?" if near else "; see `radrm submit --help`"
     raise UsageError(f"{where}: unknown option {shown(word)}{hint}")

@@ -32,6 +32,9 @@ LOGIN_SHELL = "/bin/bash -l"
 
 _PUBLISHED_WHOLE_DEVICE = 40000
 
+FOR_SLURM = "for Slurm and not read here"
+"""Part of the note on `#SBATCH` lines."""
+
 _DIRECTIVE = "#RAD"
 _NEARLY_DIRECTIVE = r"#\s*rad(?:rm)?:?\s*--?[a-z]"
 _ACTIVATE = r"conda[ \t]+activate[ \t]+[^\s;&|#]+"
@@ -146,6 +149,7 @@ class JobFile(Record):
             max_slowdown=asked.max_slowdown,
             resizing=resizing_of(asked, self.script, self.interpreter_words(), self.argv),
             memory_range_mib=memory_range(asked),
+            interactive=bool(asked.interactive),
             begin_s=asked.begin_s,
             retry_on=asked.retry_on,
             silent_limit_s=asked.silent_limit_s,
@@ -278,7 +282,7 @@ def _directives(
             slurm.append(number)
     if slurm:
         what = f"line {slurm[0]} is" if len(slurm) == 1 else f"lines {slurm[0]}-{slurm[-1]} are"
-        notes.append(f"{what} for Slurm and not read here; lines with options begin with #RAD")
+        notes.append(f"{what} {FOR_SLURM}; submit the file with --slurm, or write #RAD")
     return raw, places, notes
 
 

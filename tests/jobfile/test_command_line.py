@@ -50,7 +50,6 @@ def test_help_beats_everything(argv: list[str]) -> None:
         (["--cpus-per-task=4", "a.rad"], "here it is --cpus=N"),
         (["--mem=4G", "a.rad"], "here it is --memory=SIZE for the host's memory"),
         (["--mem-per-cpu=4G", "a.rad"], "here it is --memory=SIZE, of the whole job"),
-        (["-"], "not read from standard input"),
         (["a.rad", "--json", "--parsable"], "exclude each other"),
         (["a.rad", "--gpus=x"], "--gpus: 'x' is not a whole number from 0 to 1024"),
         (["a.rad", "--mig-profile=1g.5gb", "--collocation=mps"], "does not go with"),

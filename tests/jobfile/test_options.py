@@ -46,6 +46,7 @@ AVAILABLE = [
     "env",
     "retries",
     "requeue",
+    "interactive",
     "signal",
     "checkpoint",
     "checkpoint-signal",

@@ -2,6 +2,7 @@
 
 The files, in the order in which they may import one another:
     submit      `radrm submit`, on a path that imports little
+    run         `radrm run`
     logs        `radrm logs`
     attach      `radrm attach`
     status      `radrm status`
@@ -39,5 +40,6 @@ The files, in the order in which they may import one another:
     config      `radrm config`
     doctor      `radrm doctor`
     install_service    `radrm install-service`
+    install_slurm_names  `radrm install-slurm-names`
     uninstall_service  `radrm uninstall-service`
 """

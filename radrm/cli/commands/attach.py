@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
+
 from radrm.cli.parameters import JOB, NUMBER, Parameter
 from radrm.cli.streaming import stream_and_leave
 from radrm.client.connection import Client
 from radrm.client.text import label
+from radrm.errors import Refused
 
 _LINES = 10
 _HELP = f"Begin with the last N lines; {_LINES} by default."
@@ -25,6 +28,13 @@ def attach(job: str, lines: int | None) -> int:
     """
     with Client() as client:
         found = client.ask("explain", jobs=[job])["job"]
+        if found["attempts"]:
+            logs = client.ask("logs", jobs=[label(found)])
+            if logs["stdout"] == logs["stderr"] == os.devnull:
+                raise Refused(
+                    f"job {label(found)} keeps no log, as a terminal of radrm run --pty; "
+                    f"look at it by: radrm status {label(found)}"
+                )
         return stream_and_leave(
             client, label(found), found["user"], _LINES if lines is None else lines
         )

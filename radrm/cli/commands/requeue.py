@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-from radrm.cli.parameters import CHOSEN_JOBS, JSON, STATE, USER
+from radrm.cli.parameters import CHOSEN_JOBS, FLAG, JSON, STATE, USER, Parameter
 from radrm.cli.results import job_name, run_on_jobs
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from radrm.client.text import Document
 
-PARAMETERS = (CHOSEN_JOBS, USER, STATE, JSON)
+_FOLLOWERS = "Also the jobs that follow them (--after) and have failed or been cancelled, in order."
+PARAMETERS = (
+    *(CHOSEN_JOBS, USER, STATE),
+    Parameter("followers", FLAG, _FOLLOWERS, flags=("--followers",)),
+    JSON,
+)
 
 
-def requeue(jobs: list[str], user: str, state: str, as_json: bool) -> int:
+def requeue(jobs: list[str], user: str, state: str, followers: bool, as_json: bool) -> int:
     """Put jobs back into the queue.
 
     A running job is stopped first; a job that has ended runs again.
@@ -21,9 +26,11 @@ def requeue(jobs: list[str], user: str, state: str, as_json: bool) -> int:
     Examples:
       radrm requeue 12
       radrm requeue 12_3 12_7
+      radrm requeue 12 --followers          and what failed because of it
       radrm requeue 'sweep-*' --state failed,timeout
     """
-    return run_on_jobs("requeue", jobs, _describe, as_json, user, state)
+    more = {"followers": True} if followers else {}
+    return run_on_jobs("requeue", jobs, _describe, as_json, user, state, more)
 
 
 def _describe(result: Document) -> str:

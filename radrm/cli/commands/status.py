@@ -7,7 +7,7 @@ from radrm.cli.show.jobs import PAGE, counts_line, job_rows, no_jobs
 from radrm.cli.show.styled import Styled, show
 from radrm.client.connection import Client, every_job
 from radrm.client.text import label, print_json
-from radrm.errors import Refused, plain
+from radrm.errors import Refused, UsageError, plain
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -26,6 +26,7 @@ PARAMETERS = (
     Parameter("page", NUMBER, "Which page of many jobs.", "N", ("--page",), 1),
     Parameter("limit", NUMBER, f"Rows on a page; {PAGE} by default.", "N", ("--limit",), 1, 1000),
     Parameter("follow", FLAG, _FOLLOW, flags=("--follow", "-f")),
+    Parameter("hosts", TEXT, "The jobs of these servers, by ssh.", "HOST,...", ("--hosts",)),
     JSON,
 )
 
@@ -38,6 +39,7 @@ def status(
     page: int | None,
     limit: int | None,
     follow: bool,
+    hosts: str,
     as_json: bool,
 ) -> None:
     """Show jobs: where they run, why they wait, how they ended. One job is shown in full.
@@ -54,6 +56,11 @@ def status(
     words: Document = {"jobs": jobs, "all": every}
     words |= {"user": user or None, "state": state.replace(" ", "") or None}
     size = limit or PAGE
+    if hosts:
+        if follow or page:
+            raise UsageError("--hosts does not go with --follow or --page")
+        _show_hosts(hosts, words, size if limit else None, as_json)
+        return
     first = ((page or 1) - 1) * size
     with Client() as client:
         if follow:
@@ -108,6 +115,21 @@ def _show_card(client: Client, job: Document, page: Document) -> None:
         else {}
     )
     show(*card(job, page["now"], page["devices"], attempts, logs, tails))
+
+
+def _show_hosts(hosts: str, words: Document, most: int | None, as_json: bool) -> None:
+    from radrm.cli.remote.hosts import jobs_of
+
+    command = ["--all"] if words["all"] else []
+    command += [f"--{name}={words[name]}" for name in ("user", "state") if words[name]]
+    command += [f"--limit={most}"] if most else []
+    found, index = jobs_of(hosts, [*command, *(["--", *words["jobs"]] if words["jobs"] else [])])
+    if as_json:
+        print_json(found)
+    elif found:
+        show(job_rows(found, index))
+    else:
+        show(no_jobs(words))
 
 
 def _next_page(words: Document, first: int, size: int) -> str:

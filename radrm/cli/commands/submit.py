@@ -15,10 +15,10 @@ from radrm.client.connection import Client, find_spool
 from radrm.errors import RadrmError, Unreachable, UsageError
 from radrm.host.storage.spool import Spool
 from radrm.host.storage.submission import envelope_of, here, load, read_text, with_table
-from radrm.jobfile.command_line import SubmitRequest, parse_submit
+from radrm.jobfile.command_line import STDIN, SubmitRequest, parse_submit
 from radrm.jobfile.confirmation import understood, unit_notes
 from radrm.jobfile.options import MOMENTS
-from radrm.jobfile.radfile import name_from, read_job_file, wrap_command
+from radrm.jobfile.radfile import FOR_SLURM, name_from, read_job_file, wrap_command
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -43,7 +43,15 @@ it."""
 
 def run(argv: list[str]) -> int:
     """Run the command. Returns its exit code. Raises `RadrmError` if it can submit nothing."""
-    request = parse_submit(argv)
+    if "--slurm" in argv[: argv.index("--") if "--" in argv else None]:
+        from radrm.cli.slurm.submitting import translated  # only jobs of Slurm need it
+
+        argv = translated(argv)
+    return carry_out(parse_submit(argv))
+
+
+def carry_out(request: SubmitRequest) -> int:
+    """Submit what a command line asks for. Returns the exit code."""
     if request.help:
         from radrm.jobfile.option_help import submit_help  # only the help needs it
 
@@ -51,19 +59,14 @@ def run(argv: list[str]) -> int:
         return 0
     _refuse_program(request.files)
     with Client() as client:
-        paths, up = find_spool(client)
-        results = _read_all(request, client if up else None)
-        if up:
-            _refuse_hopeless(client, results)
+        results, paths, up = check(client, request)
         if request.dry_run:
             from radrm.cli.dry_run import show_dry_run
 
             return show_dry_run(results, client if up else None, request.json)
-        _spool(Spool(paths.spool), results)
-        if up:
-            _learn_ids(client, results)
+        put(client, results, paths, up)
         try:
-            _print(request, results, None if up else paths)
+            tell(request, results, None if up else paths)
         except OSError as error:
             print(
                 f"radrm: cannot write the output: {error.strerror}; the jobs are submitted "
@@ -75,6 +78,24 @@ def run(argv: list[str]) -> int:
         if request.wait:
             return max(_wait(client, request, results), 1 if failed else 0)
     return 1 if failed else 0
+
+
+def check(client: Client, request: SubmitRequest) -> tuple[list[dict[str, Any]], Paths, bool]:
+    """Read the jobs of a request and ask the daemon whether they can run. Returns a result for
+    each, where they are to be put, and whether a daemon runs."""
+    paths, up = find_spool(client)
+    results = _read_all(request, client if up else None)
+    if up:
+        _refuse_hopeless(client, results)
+    return results, paths, up
+
+
+def put(client: Client, results: list[dict[str, Any]], paths: Paths, up: bool) -> None:
+    """Submit the jobs that were found sound, and learn their ids from a daemon that runs. Raises
+    `RadrmError` if it can submit nothing."""
+    _spool(Spool(paths.spool), results)
+    if up:
+        _learn_ids(client, results)
 
 
 # ------------------------------------------------------------------ reading
@@ -116,10 +137,12 @@ def _result(name: str | None, load: Any, request: SubmitRequest, here_now: Any) 
     result: dict[str, Any] = {"ticket": None, "id": None, "name": None, "file": name, "error": None}
     try:
         data = load(name) if load is not None else None
+        if name == STDIN:
+            name = result["file"] = None
         job_file = (
             _of_command(request)
             if data is None
-            else read_job_file(data, name or "", request.raw_options)
+            else read_job_file(data, name or "job", request.raw_options)
         )
         if job_file.table is None:
             job_file = with_table(job_file, typed="params" in request.raw_options)
@@ -265,7 +288,8 @@ def _wait(client: Client, request: SubmitRequest, results: list[dict[str, Any]])
 # ------------------------------------------------------------------ printing
 
 
-def _print(request: SubmitRequest, results: list[dict[str, Any]], unserved: Paths | None) -> None:
+def tell(request: SubmitRequest, results: list[dict[str, Any]], unserved: Paths | None) -> None:
+    """Print what became of each job. `unserved`: the daemon's paths if none runs."""
     if request.json:
         wanted = ("ticket", "id", "name", "file", "error")
         print(json.dumps([{key: r[key] for key in wanted} for r in results], indent=2))
@@ -279,6 +303,8 @@ def _print(request: SubmitRequest, results: list[dict[str, Any]], unserved: Path
         elif not request.json:
             notes = (*result["job_file"].notes, *unit_notes(result["job_file"].raw))
             for note in (*notes, *_unknown_gpus(result)):
+                if request.slurm and FOR_SLURM in note:
+                    continue
                 where = result["file"] or result["name"]
                 print(f"radrm: note: {where}: {note}", file=sys.stderr)
             asked = understood(result["job_file"].options, result["job_file"].raw)

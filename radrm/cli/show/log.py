@@ -23,12 +23,13 @@ def log_writer(user: str | None, stream: TextIO | None = None) -> Write:
         target.buffer.write(data)
         target.buffer.flush()
 
-    if user is None or not target.isatty() or user == _own_name():
+    if user is None or not target.isatty() or user == own_name():
         return write
     return harmless(write)
 
 
-def _own_name() -> str | None:
+def own_name() -> str | None:
+    """The name of this process's user; None for one without an entry."""
     import pwd
 
     try:

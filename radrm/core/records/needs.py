@@ -111,6 +111,8 @@ class JobSpec:
     """It is stopped when its log and its progress have not changed for so long."""
     expect_idle: bool = False
     """It may leave its GPUs idle (`[idle]`)."""
+    interactive: bool = False
+    """True if somebody works in it, at a terminal."""
 
     @property
     def gpus(self) -> int:

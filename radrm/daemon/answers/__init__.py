@@ -6,7 +6,7 @@ The files, in the order in which they may import one another:
     energy           what jobs used of the energy
     limits           the limits of a user, and what counts for them
     questions        all questions
-    followers        which jobs can never start once others are cancelled
+    followers        which jobs can never start once others are cancelled, or run again with others
     device_commands  the commands about devices and MPS
     each_job         a command, carried out job by job
     saving           the commands that ask running jobs to save, or to move

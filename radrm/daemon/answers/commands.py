@@ -17,25 +17,32 @@ from radrm.core.words import JobState
 from radrm.daemon.answers.device_commands import drain, mps_start, mps_stop, resume
 from radrm.daemon.answers.each_job import JobResult, for_each_job
 from radrm.daemon.answers.edit import edit
-from radrm.daemon.answers.followers import Followers
+from radrm.daemon.answers.followers import EndedFollowers, Followers
 from radrm.daemon.answers.resizing import resize
 from radrm.daemon.answers.saving import checkpoint, migrate
-from radrm.daemon.answers.selection import select_jobs
+from radrm.daemon.answers.selection import Selection, select_jobs
 from radrm.daemon.intake.admission import refuse_more, refuse_priority
 from radrm.daemon.intake.batch import dependencies
 from radrm.daemon.intake.envelopes import user_name
 from radrm.daemon.loop import Loop
 from radrm.daemon.serving.server import Request
 from radrm.daemon.serving.turns import Pace, Work
-from radrm.daemon.views.references import References
+from radrm.daemon.views.arguments import MAX_FINISHED
+from radrm.daemon.views.references import Found, References
 from radrm.errors import RadrmError, Refused
+
+_STATES_AT_ONCE = 500
+"""Jobs whose states the store reads at once."""
 
 Command: TypeAlias = Callable[[Loop, Request], Any]
 """Carries a request out. Returns its answer, or the work that leads to it."""
 
 
-def cancel(loop: Loop, request: Request) -> Work[list[JobResult]]:
-    """End jobs, waiting or running. The result of each names the jobs that fail with it."""
+def cancel(loop: Loop, request: Request, dry: bool = False) -> Work[list[JobResult]]:
+    """End jobs, waiting or running. The result of each names the jobs that fail with it.
+
+    `dry`: only say what would be done.
+    """
     selection = yield from select_jobs(loop, request, by_filter=True)
     pace = Pace()
 
@@ -61,9 +68,14 @@ def cancel(loop: Loop, request: Request) -> Work[list[JobResult]]:
         cancelled = {int(result.id): result for result in done if result.error is None}
         for job_id, failing in followers.failing_with(cancelled).items():
             cancelled[job_id].followers = [job.label for job in failing]
-        loop.process(events)
+        loop.process([] if dry else events)
 
     return (yield from for_each_job(loop, request, selection, make_event, carry_out))
+
+
+def would_cancel(loop: Loop, request: Request) -> Work[list[JobResult]]:
+    """Say what `cancel` would do. It has a name of its own, which an earlier daemon refuses."""
+    return cancel(loop, request, dry=True)
 
 
 def hold(loop: Loop, request: Request) -> Work[list[JobResult]]:
@@ -115,9 +127,13 @@ def _is_stopped(loop: Loop, job: Job) -> bool:
 
 
 def requeue(loop: Loop, request: Request) -> Work[list[JobResult]]:
-    """Run jobs again from their start: running jobs, and jobs that have ended."""
+    """Run jobs again from their start: running jobs, and jobs that have ended.
+
+    With `followers`, those that follow them and have ended without completing run again after them.
+    """
     coming: Counter[int] = Counter()
     """By user: the jobs of this command that the scheduler has not queued yet."""
+    follows = request.words.get("followers") is True
 
     def make_event(job: Job) -> ev.Event:
         if job.state.waiting or job.state is JobState.STOPPING:
@@ -129,14 +145,41 @@ def requeue(loop: Loop, request: Request) -> Work[list[JobResult]]:
             raise Refused(why)
         coming[job.spec.uid] += 1
         by = user_name(request.client.uid)
-        return ev.RequeueRequested(at=loop.clock.now(), job=_as_new(loop, job), by=by)
+        return ev.RequeueRequested(at=loop.clock.now(), job=_as_new(loop, job, follows), by=by)
 
     def carry_out(done: list[JobResult], events: list[ev.Event]) -> None:
         coming.clear()
         loop.process(events)
 
     selection = yield from select_jobs(loop, request, by_filter=True)
-    return (yield from for_each_job(loop, request, selection, make_event, carry_out))
+    results = yield from for_each_job(loop, request, selection, make_event, carry_out)
+    if not follows:
+        return results
+    done = {result.id for result in results if result.error is None}
+    for level in (yield from _followers_of(loop, selection, done)):
+        # Each level begins when those that it follows are in the queue again.
+        follow = [Found(str(job_id), (job_id,)) for job_id in level]
+        chosen = Selection(follow, None, selection.uid)
+        results += yield from for_each_job(loop, request, chosen, make_event, carry_out)
+    return results
+
+
+def _followers_of(
+    loop: Loop, selection: Selection, requeued: set[int | str]
+) -> Work[list[list[int]]]:
+    """The ended jobs that follow requeued ones, in levels, among the latest that have ended."""
+    ended, pace = EndedFollowers(), Pace()
+    ids = loop.store.finished(MAX_FINISHED)
+    for first in range(0, len(ids), _STATES_AT_ONCE):
+        for job_id, state in loop.store.states(ids[first : first + _STATES_AT_ONCE]).items():
+            job = None if state is JobState.COMPLETED else loop.store.job(job_id)
+            if job is not None and selection.refusal(job) is None:
+                ended.note(job)
+            if pace.spent:
+                yield from pace.rest()
+    look_up = References(loop.scheduler, loop.store)
+    again = (look_up.current(job_id) for job_id in requeued if isinstance(job_id, int))
+    return (yield from ended.levels(job for job in again if job is not None))
 
 
 def _check_priority(loop: Loop, request: Request, job: Job) -> None:
@@ -147,14 +190,18 @@ def _check_priority(loop: Loop, request: Request, job: Job) -> None:
         raise Refused(f"job {job.label}: {why}")
 
 
-def _as_new(loop: Loop, job: Job) -> Job:
+def _as_new(loop: Loop, job: Job, follows: bool) -> Job:
     """The job as it runs again.
 
     A job that never ran gets its dependencies back. They are looked up again, and a dependency
-    that cannot be met raises `Refused`.
+    that cannot be met raises `Refused`. With `follows`, one that ran waits for those that it
+    followed and that run again now.
     """
-    if not job.state.final or job.attempts:
+    if not job.state.final:
         return job
+    if job.attempts:
+        open_again = tuple(d for d in job.followed if follows and loop.scheduler.is_open(d))
+        return replace(job, after=(*job.after, *open_again))
     submission = loop.store.submissions.of_job(job.id)
     wanted = submission.job_file().options.after
     if job.state is JobState.FAILED and submission.parsed is None:
@@ -170,6 +217,7 @@ def _as_new(loop: Loop, job: Job) -> Job:
 
 COMMANDS: dict[str, Command] = {
     "cancel": cancel,
+    "would-cancel": would_cancel,
     "hold": hold,
     "release": release,
     "requeue": requeue,

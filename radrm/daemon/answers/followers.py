@@ -1,6 +1,7 @@
-"""Which jobs can never start once others are cancelled, for the answer of a cancel.
+"""Which jobs can never start once others are cancelled, and which run again with others.
 
-It predicts what `core.lifecycle.others.dependencies` does after the cancel, and changes nothing.
+The first is for the answer of a cancel: it predicts what `core.lifecycle.others.dependencies` does
+after it. Nothing here changes anything.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from collections.abc import Callable, Iterable
 
 from radrm.core.records import Job
 from radrm.core.words import Condition, JobState
+from radrm.daemon.serving.turns import Pace, Work
 
 _Key = tuple[bool, int]
 
@@ -57,3 +59,48 @@ def _keys(job: Job) -> list[_Key]:
     """The keys under which others may follow a job: the job itself, and its array."""
     mine = [(False, job.id)]
     return mine if job.array is None else [*mine, (True, job.array.array_id)]
+
+
+class EndedFollowers:
+    """The jobs that have ended without completing, by what they follow; filled by `note`."""
+
+    def __init__(self) -> None:
+        self._following: dict[_Key, list[Job]] = defaultdict(list)
+
+    def note(self, job: Job) -> None:
+        """Add a job under each job or array that it follows, or has followed."""
+        for dependency in dict.fromkeys((*job.after, *job.followed)):
+            self._following[dependency.array, dependency.job_id].append(job)
+
+    def levels(self, again: Iterable[Job]) -> Work[list[list[int]]]:
+        """The ids of the jobs that follow these, directly or through others, in an order in which
+        they can run again: each level only follows these jobs and earlier levels."""
+        first, pace = list(again), Pace()
+        waits_for: dict[int, int] = dict.fromkeys((job.id for job in first), 0)
+        """For each job found, how many of the others it follows."""
+        todo = first[:]
+        while todo:
+            for follower in self._of(todo.pop()):
+                if follower.id not in waits_for:
+                    waits_for[follower.id] = 0
+                    todo.append(follower)
+                waits_for[follower.id] += 1
+            if pace.spent:
+                yield from pace.rest()
+        seen = {job.id for job in first}
+        level, levels = first, []
+        while level:
+            ready: dict[int, Job] = {}
+            for follower in (each for job in level for each in self._of(job)):
+                waits_for[follower.id] -= 1
+                if not waits_for[follower.id] and follower.id not in seen:
+                    seen.add(follower.id)
+                    ready[follower.id] = follower
+            level = list(ready.values())
+            levels.append(sorted(ready))
+            if pace.spent:
+                yield from pace.rest()
+        return [ids for ids in levels if ids]
+
+    def _of(self, job: Job) -> list[Job]:
+        return [each for key in _keys(job) for each in self._following.get(key, ())]

@@ -13,6 +13,7 @@ from radrm.errors import BadFile
 from radrm.host.storage.sources import MAX_SCRIPT, sources_of
 from radrm.host.storage.spool import Envelope
 from radrm.host.storage.tickets import new_ticket
+from radrm.jobfile.command_line import STDIN
 from radrm.jobfile.options import MOMENTS, RawOptions
 from radrm.jobfile.radfile import MAX_BYTES, JobFile
 
@@ -24,6 +25,9 @@ if TYPE_CHECKING:
 
 
 def load(name: str) -> bytes:
+    """Return the bytes of a job file, or of standard input for `-`; at most one too many."""
+    if name == STDIN:
+        return sys.stdin.buffer.read(MAX_BYTES + 1)
     try:
         with open(name, "rb") as file:
             return file.read(MAX_BYTES + 1)

@@ -134,8 +134,8 @@ class Submissions:
         """A job's submission, with what was edited since. Raises `StoreError`."""
         row = self._db.execute(
             "SELECT uid, gid, envelope, data, job_file, options, "
-            "json_extract(record, '$.array.params') FROM jobs "
-            "JOIN submissions USING (ticket) JOIN blobs ON blobs.digest = environment "
+            "CASE WHEN json_valid(record) THEN json_extract(record, '$.array.params') END "
+            "FROM jobs JOIN submissions USING (ticket) JOIN blobs ON blobs.digest = environment "
             "LEFT JOIN edits ON edits.digest = jobs.edits WHERE id = ?",
             (job_id,),
         ).fetchone()

@@ -39,13 +39,43 @@ def test_cancel_names_what_it_takes_along(server: DaemonHome) -> None:
     server.wait_state(first, "RUNNING")
     second, third = (sleeper(server, f"--after={n}") for n in (first, first + 1))
     whatever = sleeper(server, f"--after={first}:any")
+    dry = server.radrm("cancel", "--dry-run", str(first))
+    assert dry.stdout.startswith(f"Would cancel job {first} (sleep), it is RUNNING; the jobs")
     done = server.radrm("cancel", str(first))
+    assert done.stdout.partition(";")[2] == dry.stdout.partition(";")[2]
     assert f"fail with it: {second}, {third}\n" in done.stdout
     assert server.wait_end(first)["state"] == "CANCELLED"
     assert states(server, second, third) == ["FAILED", "FAILED"], "as was said"
     server.wait_state(whatever, "RUNNING")
     assert "follow" not in server.radrm("cancel", str(whatever)).stdout
     server.wait_end(whatever)
+
+
+def test_followers_run_again_after_the_job_that_failed(server: DaemonHome) -> None:
+    def job(name: str, *options: str) -> int:
+        command = f"echo {name} >> order; test -e fixed || test {name} = last"
+        return server.submit("--gpus=0", f"--name={name}", *options, "--", "sh", "-c", command)
+
+    first = job("first", "--hold")
+    ran = job("ran", f"--after={first}:any")
+    never = job("never", f"--after={first}", f"--after={ran}")
+    last = job("last", f"--after={never}")
+    other = job("other", "--hold")
+    both = job("both", f"--after={never}", f"--after={other}")
+    server.ask("cancel", jobs=[str(other)])
+    server.ask("release", jobs=[str(first)])
+    for each in (ran, last, both):
+        server.wait_end(each)
+    assert states(server, first, ran, never, last, both) == ["FAILED"] * 5
+    (server.work / "order").unlink()
+    (server.work / "fixed").touch()
+    done = server.radrm("requeue", "--followers", str(first))
+    assert [line.split()[2] for line in done.stdout.splitlines()] == list(
+        map(str, (first, ran, never, last))
+    )
+    assert f"job {both} never ran and cannot" in done.stderr and done.returncode == 1
+    assert server.wait_end(last)["state"] == "COMPLETED"
+    assert (server.work / "order").read_text().split() == ["first", "ran", "never", "last"]
 
 
 def test_submitted_on_hold(server: DaemonHome) -> None:

@@ -13,13 +13,16 @@ from radrm.core.units import parse_mib, parse_seconds
 from radrm.host.storage.database import encoded
 from radrm.host.storage.spool import Envelope
 from radrm.host.storage.submitted import parse_envelope
-from radrm.jobfile.command_line import parse_edit, parse_submit
+from radrm.jobfile.command_line import SUBMIT_FLAGS, parse_edit, parse_submit
 from radrm.jobfile.launchers import runs_radrun
 from radrm.jobfile.moments import Here, absolute, read, refuse_past
 from radrm.jobfile.options import BY_NAME
-from radrm.jobfile.parsing import dated, typed_whole
+from radrm.jobfile.parsing import dated, typed, typed_whole
 from radrm.jobfile.radfile import JobFile, read_job_file, wrap_command
 from radrm.jobfile.relations import MAX_ARRAY
+from radrm.jobfile.slurm.translation import translate
+from radrm.jobfile.slurm.words import directives
+from radrm.jobfile.slurm.words import read as read_sbatch
 from radrm.jobfile.sweeps import sweep_of, with_table, with_values
 from radrm.jobfile.values import job_name
 from radrm.oom import classify
@@ -121,6 +124,16 @@ def _submission(words: list[str]) -> None:
         _use(wrap_command(request.command, request.raw_options))
 
 
+def _sbatch(data: bytes) -> None:
+    text = data.decode("utf-8", "replace")
+    first, _, rest = text.partition("\n")
+    options, words = read_sbatch(first.split(" "), "command line", SUBMIT_FLAGS)
+    slurm = translate([*directives(rest, "job.sbatch"), *options], "/home/ann", "box", SUBMIT_FLAGS)
+    typed(slurm.raw, "sbatch")
+    assert all(note.isprintable() and len(note) < 1500 for note in slurm.notes)
+    assert all(isinstance(word, str) for word in words)
+
+
 def _sweep(text: str) -> None:
     """Read a table and a parameter as the daemon does; the bounds hold for what comes of them."""
     param, _, table = text.partition("\n")
@@ -193,6 +206,16 @@ TARGETS = (
             ("--hold", "--env=A=1", "--env", "B=2", "--memory=1G", "--cpus=2", "--", "true"),
         ),
         _submission,
+    ),
+    Target(
+        "sbatch",
+        (
+            "-J a --gres=gpu:a100:2 job.sbatch\n#!/bin/sh\n#SBATCH -t 1-2:30 --mem=16G\ntrue\n",
+            "-d afterok:12:13,afterany:14 -a 0-9%2 x\n#SBATCH --export=ALL,A=1 -o %x-%4j.%t\n",
+            "--signal=B:USR1@60 --nice=5 -p gpu\n#SBATCH -N1 -n 1 -c 4 --mem-per-cpu=2G\n",
+        ),
+        _sbatch,
+        bytes=True,
     ),
     Target(
         "edit",

@@ -14,12 +14,22 @@ from typing import Any
 
 import msgspec
 
+from radrm.client.jupyter import JupyterHint
 from radrm.daemon.answers import requests
 from radrm.daemon.views import arguments
 from radrm.daemon.views.globs import Globs
 from radrm.errors import RadrmError
 from radrm.host.clock import Clock
 from radrm.host.planning.worker import thought_of
+from radrm.host.sessions.frames import (
+    INPUT,
+    INTERRUPT,
+    SIZE,
+    Frames,
+    frame,
+    size_frame,
+    size_of,
+)
 from radrm.host.simulated.requests import BadRequest, Service
 from radrm.host.sockets import Peer
 from radrm.host.storage.spool import kind_of
@@ -135,6 +145,27 @@ def _thought(text: str) -> None:
     thought_of(data)
 
 
+_PRINTED = "Jupyter Server is running at:\n    http://localhost:8888/lab?token=c0ffee\n"
+
+
+def _address(data: bytes) -> None:
+    hint = JupyterHint({"SSH_CONNECTION": "10.0.0.7 51234 192.0.2.1 22"}, "ada")
+    hint.see(data[: len(data) // 2])
+    hint.see(data[len(data) // 2 :])
+
+
+def _frames(data: bytes) -> None:
+    """As a session reads them: in pieces, and the sizes among them."""
+    reader = Frames()
+    for at in range(0, len(data), 7):
+        for kind, content in reader.feed(data[at : at + 7]):
+            if kind == SIZE:
+                size_of(content)
+
+
+_TYPED = (size_frame(24, 80) + frame(INPUT, b"ls\r") + frame(INTERRUPT)).decode()
+
+
 TARGETS = (
     Target("request", REQUESTS, _request, bytes=True, most=(512 << 10) + 64),
     Target("globs", ("train-*\n[abc]?", "*[!a-z]*\n]", "a**b?\n[[]x"), _globs, most=1 << 14),
@@ -143,4 +174,6 @@ TARGETS = (
     ),
     Target("driver-request", _DRIVER, _driver, bytes=True, most=1 << 16),
     Target("planner-answer", (_ANSWER,), _thought, (EOFError,)),
+    Target("session-frames", (_TYPED,), _frames, (ValueError,), bytes=True, most=1 << 15),
+    Target("jupyter-address", (_PRINTED,), _address, (), bytes=True, most=1 << 16),
 )

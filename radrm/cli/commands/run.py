@@ -1,0 +1,124 @@
+"""`radrm run`: one command in the queue, tied to this terminal.
+
+The job's command is a program of radrm that connects back and runs the user's command
+(`radrm.host.sessions`). Without a terminal, the output comes from the job's logs.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+
+from radrm.cli.commands.submit import check, put, tell
+from radrm.cli.show.log import own_name
+from radrm.cli.streaming import EXIT_INTERRUPTED, ended, outputs
+from radrm.client.connection import Client
+from radrm.client.follow import ASK_S, Patient, stream
+from radrm.client.jupyter import JupyterHint
+from radrm.client.session import Session
+from radrm.client.states import FINAL, WAITING
+from radrm.client.text import warn
+from radrm.errors import RadrmError, UsageError
+from radrm.host.sessions import inside
+from radrm.jobfile.command_line import RunRequest, SubmitRequest, parse_run
+from radrm.jobfile.radfile import name_from
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from radrm.client.connection import Ask
+    from radrm.client.tail import Write
+    from radrm.client.text import Document
+
+_FIRST_PAUSE_S = 0.05
+
+
+def run(argv: list[str]) -> int:
+    """Run the command. Returns the exit code of the job. Raises `RadrmError`."""
+    request = parse_run(argv)
+    if request.help:
+        from radrm.jobfile.option_help import run_help  # only the help needs it
+
+        print(run_help())
+        return 0
+    if request.pty and not (sys.stdin.isatty() and sys.stdout.isatty()):
+        raise UsageError(
+            "radrm run: --pty needs a terminal on standard input and output; leave it out"
+        )
+    hint = JupyterHint(os.environ, own_name() or str(os.getuid()))
+    with (
+        Client() as client,
+        Session(request.pty, warn, lambda: _cancel(client, job), hint.see) as session,
+    ):
+        client.connect()
+        os.environ.update(session.environment)  # of the job: it inherits this environment
+        asked = _submission(request)
+        results, paths, up = check(client, asked)
+        put(client, results, paths, up)
+        tell(asked, results, None if up else paths)
+        (result,) = results
+        if result["error"] is not None:
+            return int(result.get("code", 1))
+        job = str(result["id"] or result["ticket"])
+        ask = Patient(client, warn, session.pause).ask
+        try:
+            if request.pty:
+                return ended(_use_terminal(ask, job, session))
+            logs = {which: _seen(write, hint) for which, write in outputs(None).items()}
+            return ended(stream(ask, job, logs, warn, pause=session.pause))
+        except KeyboardInterrupt:
+            if not session.connected:
+                _cancel(client, job)
+            return EXIT_INTERRUPTED
+        except BaseException:
+            if not session.connected:  # else the job ends with the connection
+                _cancel(client, job)
+            raise
+
+
+def _seen(write: Write, hint: JupyterHint) -> Write:
+    """A `write` that looks for the address of a Jupyter server."""
+
+    def seen(data: bytes) -> None:
+        write(data)
+        if (line := hint.see(data)) is not None:
+            warn(line)
+
+    return seen
+
+
+def _submission(request: RunRequest) -> SubmitRequest:
+    """The job of a session: the command, in the hands of the program that connects back."""
+    raw = {"name": name_from(os.path.basename(request.command[0].rstrip("/")))}
+    if request.pty:
+        raw |= {"output": os.devnull}
+    own = ("--pty",) if request.pty else ()
+    program = (sys.executable, "-I", "-S", os.path.abspath(inside.__file__), *own, "--")
+    return SubmitRequest(
+        {**raw, **request.raw_options, "interactive": True},
+        command=(*program, *request.command),
+        wait=True,
+    )
+
+
+def _use_terminal(ask: Ask, reference: str, session: Session) -> Document:
+    """Wait for the job's attempts and be their terminal, until the job has ended. Returns it."""
+    told, pause_s = False, _FIRST_PAUSE_S
+    while True:
+        (job,) = ask("status", jobs=[reference])
+        if job["state"] in FINAL:
+            found: Document = job
+            return found
+        if job["state"] in WAITING and not told:
+            reason = f": {job['reason']}" if job["reason"] else ""
+            warn(f"job {reference} is {job['state']}{reason}; Ctrl-C cancels it")
+            told = True
+        used = session.pause(pause_s)
+        told = told and not used
+        pause_s = _FIRST_PAUSE_S if used else min(ASK_S, pause_s * 1.5)
+
+
+def _cancel(client: Client, reference: str) -> None:
+    with contextlib.suppress(RadrmError):
+        client.ask("cancel", jobs=[reference])
+        warn(f"cancelled job {reference}")

@@ -1,0 +1,6 @@
+"""Layer 7: radrm for people and scripts that come from Slurm.
+
+The files, in the order in which they may import one another:
+    submitting  the words of `radrm submit` for those of `sbatch`
+    names       commands named `sbatch squeue scancel sinfo srun`
+"""

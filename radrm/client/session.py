@@ -1,0 +1,242 @@
+"""The user's end of `radrm run`: listens for its job, and is the job's terminal.
+
+Theory of operation. A `Session` is a pause: whoever waits for the job waits by `pause`, and what
+comes meanwhile is done there. With a terminal, the pause in which the job connects lasts until the
+connection ends. Signals only make a note and end a pause, so nothing is torn in the middle.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import signal
+import socket
+import sys
+import termios
+import time
+import tty
+
+from radrm.host.sessions.frames import INPUT, INTERRUPT, frame, size_frame
+from radrm.host.sessions.inside import VARIABLE
+from radrm.host.sockets import listen, peer
+from radrm.host.storage.files import write_all
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    Say = Callable[[str], object]
+
+_BUFFER = 64 * 1024
+_READ = 4096
+"""Bytes that were typed, or pasted, and go into one frame."""
+_SEND_S = 10.0
+
+
+class Session:
+    """Listens for one job in a folder of its own. A context manager; then the folder is gone.
+
+    `pty`: standard input and output are a terminal, and the job's command gets one. `seen` is
+    called with all that the job prints on it, and may return a line for the user. `cancel` is
+    called for the second Ctrl-C.
+    """
+
+    def __init__(
+        self,
+        pty: bool,
+        say: Say,
+        cancel: Callable[[], object],
+        seen: Callable[[bytes], str | None] = lambda _: None,
+    ) -> None:
+        self._pty, self._say, self._cancel, self._seen = pty, say, cancel, seen
+        self._folder = _make_folder()
+        path = os.path.join(self._folder, "socket")
+        self._listener = listen(path, backlog=4)
+        self._listener.setblocking(False)
+        self._link: socket.socket | None = None
+        self._woken, wake = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
+        self._interrupts = self._passed_on = 0
+        """How often Ctrl-C was typed, and how often something was done about it."""
+        signal.signal(signal.SIGINT, self._interrupted)
+        for number in (signal.SIGHUP, signal.SIGTERM):
+            signal.signal(number, _leave)
+        self.environment = {VARIABLE: path}
+
+    def __enter__(self) -> Session:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._drop()
+        self._listener.close()
+        with contextlib.suppress(OSError):
+            os.unlink(os.path.join(self._folder, "socket"))
+            os.rmdir(self._folder)
+
+    @property
+    def connected(self) -> bool:
+        """True while the job runs at the other end: it ends with the connection."""
+        return self._link is not None
+
+    def pause(self, seconds: float) -> bool:
+        """Wait. Returns True if the job has used its terminal meanwhile.
+
+        Raises `KeyboardInterrupt` for Ctrl-C while no job is connected, and for the third one;
+        `BrokenPipeError` if the reader of standard output closes its end.
+        """
+        until = time.monotonic() + seconds
+        while True:
+            self._pass_interrupts()
+            left_s = until - time.monotonic()
+            if left_s <= 0:
+                return False
+            poll = select.poll()
+            poll.register(self._woken, select.POLLIN)
+            poll.register(self._listener, select.POLLIN)
+            poll.register(sys.stdout, 0)
+            if self._link is not None:
+                poll.register(self._link, select.POLLIN)
+            ready = dict(poll.poll(left_s * 1000))
+            if self._woken in ready:
+                self._empty_woken()
+            if sys.stdout.fileno() in ready:
+                raise BrokenPipeError
+            if self._link is not None and self._link.fileno() in ready:
+                self._drop()  # the attempt has ended: without a terminal nothing else comes
+                return False
+            if self._listener.fileno() in ready and self._accept() and self._pty:
+                self._be_its_terminal()
+                return True
+
+    # ------------------------------------------------------------- signals
+
+    def _interrupted(self, *_: object) -> None:
+        self._interrupts += 1
+
+    def _pass_interrupts(self) -> None:
+        if self._interrupts == self._passed_on:
+            return
+        self._passed_on = self._interrupts
+        if self._link is None or self._interrupts > 2:
+            raise KeyboardInterrupt
+        if self._interrupts == 2:
+            self._cancel()
+        else:
+            self._say("sent INT to the job; Ctrl-C again cancels it")
+            self._send(frame(INTERRUPT))
+
+    def _empty_woken(self) -> None:
+        with contextlib.suppress(BlockingIOError):
+            os.read(self._woken, _READ)
+
+    # ------------------------------------------------------------- the connection
+
+    def _accept(self) -> bool:
+        """Take the connection of the job's next attempt; that of the one before has ended."""
+        try:
+            link, _ = self._listener.accept()
+        except OSError:
+            return False
+        if peer(link).uid != os.geteuid():
+            link.close()
+            return False
+        self._drop()
+        self._link = link
+        link.settimeout(_SEND_S)
+        self._send(self._size())
+        return self._link is not None
+
+    def _drop(self) -> None:
+        if self._link is not None:
+            self._link.close()
+        self._link = None
+
+    def _send(self, data: bytes) -> None:
+        """Send a few bytes; a connection that does not take them has ended."""
+        if self._link is not None:
+            try:
+                self._link.sendall(data)
+            except OSError:
+                self._drop()
+
+    def _size(self) -> bytes:
+        if not self._pty:
+            return size_frame(0, 0)
+        size = os.get_terminal_size(sys.stdout.fileno())
+        return size_frame(size.lines, size.columns)
+
+    # ------------------------------------------------------------- a terminal
+
+    def _be_its_terminal(self) -> None:
+        """Pass bytes on until the connection ends. The terminal is raw meanwhile: all keys go to
+        the job, also Ctrl-C and Ctrl-Z."""
+        keys = sys.stdin.fileno()
+        before = termios.tcgetattr(keys)
+        old = signal.signal(signal.SIGWINCH, lambda *_: None)
+        try:
+            tty.setraw(keys, termios.TCSADRAIN)
+            self._relay(keys)
+        except OSError:
+            pass  # the terminal is gone, and the connection ends with it
+        finally:
+            signal.signal(signal.SIGWINCH, old)
+            with contextlib.suppress(termios.error):  # the terminal may be gone
+                termios.tcsetattr(keys, termios.TCSADRAIN, before)
+        self._drop()
+
+    def _relay(self, keys: int) -> None:
+        assert self._link is not None
+        link, screen = self._link, sys.stdout.fileno()
+        link.setblocking(False)
+        to_job, last = bytearray(), b"\n"
+        while True:
+            poll = select.poll()
+            poll.register(self._woken, select.POLLIN)
+            poll.register(link, select.POLLIN | (select.POLLOUT if to_job else 0))
+            if len(to_job) < _BUFFER:
+                poll.register(keys, select.POLLIN)
+            ready = dict(poll.poll())
+            if self._woken in ready:  # the size may have changed
+                self._empty_woken()
+                to_job += self._size()
+            if keys in ready:
+                typed = os.read(keys, _READ)
+                if not typed:
+                    return
+                to_job += frame(INPUT, typed)
+            try:
+                if to_job:
+                    del to_job[: link.send(to_job)]
+            except BlockingIOError:
+                pass
+            except OSError:
+                to_job.clear()  # its last words may still be there to read
+            if link.fileno() in ready:
+                try:
+                    data = link.recv(_BUFFER)
+                except BlockingIOError:
+                    continue
+                except OSError:
+                    return
+                if not data:
+                    write_all(screen, b"" if last.endswith(b"\n") else b"\r\n")
+                    return
+                write_all(screen, data)
+                last = data[-1:]
+                if (hint := self._seen(data)) is not None:
+                    write_all(sys.stderr.fileno(), f"\r\nradrm: {hint}\r\n".encode())
+
+
+def _leave(number: int, _: object) -> None:
+    """The terminal is gone, or this process shall end: leave, and clean up on the way."""
+    raise SystemExit(128 + number)
+
+
+def _make_folder() -> str:
+    """A folder that only this user can enter, on this machine."""
+    import tempfile  # only once in a session
+
+    runtime = os.environ.get("XDG_RUNTIME_DIR", "")
+    own = runtime.startswith("/") and os.access(runtime, os.W_OK | os.X_OK)
+    return tempfile.mkdtemp(prefix="radrm-run-", dir=runtime if own else None)

@@ -1,0 +1,297 @@
+"""The job's end of a session: connects back, starts the command, ends it with the connection.
+
+    python -I -S inside.py [--pty] -- COMMAND...
+
+It runs as the job, with the standard library alone. RADRM_SESSION names the socket. Its exit status
+is the command's: also a death by a signal. The daemon asks for an end by TERM, as of any job: this
+program does not catch it, so a command that saves on TERM is asked first, and the connection ends
+last.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import resource
+import select
+import signal
+import socket
+import struct
+import sys
+import termios
+import time
+
+if not __package__:
+    # Run by its path, isolated: the package that it belongs to has to be found.
+    sys.path.append(os.path.abspath(os.path.join(os.path.dirname(__file__), *[os.pardir] * 3)))
+
+from radrm.errors import Unreachable
+from radrm.host.sessions.frames import INPUT, INTERRUPT, SIZE, Frames, size_of
+from radrm.host.sockets import connect, peer
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import NoReturn
+
+VARIABLE = "RADRM_SESSION"
+EXIT_HUNG_UP = 129
+"""Nobody listens any more: as a death by HUP."""
+_PROMPT_S = 30.0
+"""How long the other side may take to say its first word: it may stand still."""
+_HUP_S, _TERM_S = 10.0, 30.0
+"""How long a command has to end after HUP, and then after TERM. The runner kills what is left."""
+_LAST_S = 10.0
+"""How long a slow terminal may take for the last bytes."""
+_BUFFER = 64 * 1024
+"""Bytes that wait for the terminal, and for the command. Beyond them the writer waits."""
+
+
+class Gone(Exception):
+    """The other side does not listen any more: why."""
+
+
+def main(words: Sequence[str]) -> int:
+    """Run a session. Returns the exit status; ends by a signal if the command did."""
+    signal.signal(signal.SIGPIPE, signal.SIG_IGN)
+    cut = words.index("--")
+    try:
+        link, first = _connected(os.environ.pop(VARIABLE, ""))
+    except Gone as why:
+        _tell(f"no radrm run waits for this job: {why}; submit it by radrm submit instead")
+        return EXIT_HUNG_UP
+    status = Session(link, first, "--pty" in words[:cut], words[cut + 1 :]).run()
+    if status is None:
+        _tell("the terminal of this job is gone, so it has ended")
+        return EXIT_HUNG_UP
+    if os.WIFSIGNALED(status):
+        _die_of(os.WTERMSIG(status))
+    return os.waitstatus_to_exitcode(status) & 0xFF
+
+
+def _connected(path: str) -> tuple[socket.socket, bytes]:
+    """The connection to the user's `radrm run`, and its first bytes: it is there, and not only
+    its socket. Raises `Gone`."""
+    try:
+        link = connect(path, _PROMPT_S)
+        other = peer(link)
+        if other.uid != os.geteuid():
+            raise Gone(f"user {other.uid} listens there, and the job is user {os.geteuid()}'s")
+        first = link.recv(_BUFFER)
+        if not first:
+            raise Gone("it has ended")
+        link.setblocking(False)
+        return link, first
+    except (Unreachable, OSError) as error:
+        raise Gone(str(error)) from None
+
+
+def _tell(text: str) -> None:
+    with contextlib.suppress(OSError):
+        os.write(2, f"radrm: {text}\n".encode("utf-8", "replace"))
+
+
+def _die_of(number: int) -> None:
+    """End by the same signal, without a core file of this process."""
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    with contextlib.suppress(OSError):  # KILL cannot be caught anyway
+        signal.signal(number, signal.SIG_DFL)
+    os.kill(os.getpid(), number)
+
+
+class Session:
+    """One command and its connection. `pty`: the command gets a terminal. `first`: the first bytes
+    that have come, with the terminal's size."""
+
+    def __init__(
+        self, link: socket.socket, first: bytes, pty: bool, command: Sequence[str]
+    ) -> None:
+        self._link, self._frames = link, Frames()
+        self._terminal: int | None = None
+        """Our end of the command's terminal."""
+        self._to_command, self._to_user = bytearray(), bytearray()
+        self._woken, wake = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        its: int | None = None
+        self._child = 0
+        if pty:
+            self._terminal, its = os.openpty()
+            os.set_blocking(self._terminal, False)
+        self._sound = self._take(first)
+        self._child = os.fork()
+        if self._child == 0:
+            _become(command, its)
+        if its is None:
+            with contextlib.suppress(OSError):  # whichever of the two is first
+                os.setpgid(self._child, self._child)
+        else:
+            os.close(its)
+
+    def run(self) -> int | None:
+        """Pass bytes on until the command ends. Returns its wait status; None: the connection has
+        ended, and the command was asked to."""
+        while True:
+            status = self._ended()
+            if status is not None:
+                self._pass_the_rest()
+                return status
+            if not self._sound or not self._step(None):
+                self._hang_up()
+                return None
+
+    def _ended(self) -> int | None:
+        pid, status = os.waitpid(self._child, os.WNOHANG)
+        return status if pid else None
+
+    def _step(self, seconds: float | None) -> bool:
+        """Wait for something, and pass it on. False: the connection has ended."""
+        poll, events = select.poll(), 0
+        if len(self._to_command) < _BUFFER:
+            events |= select.POLLIN
+        if self._to_user:
+            events |= select.POLLOUT
+        poll.register(self._link, events)
+        poll.register(self._woken, select.POLLIN)
+        if self._terminal is not None:
+            events = select.POLLIN if len(self._to_user) < _BUFFER else 0
+            poll.register(self._terminal, events | (select.POLLOUT if self._to_command else 0))
+        ready = dict(poll.poll(None if seconds is None else seconds * 1000))
+        if self._woken in ready:
+            os.read(self._woken, 4096)
+        if self._terminal is not None and self._terminal in ready:
+            self._read_terminal()
+            self._write_terminal()
+        try:
+            self._write_user()
+            found = ready.get(self._link.fileno(), 0)
+            if found & select.POLLIN:
+                return self._read_user()
+            return not found & (select.POLLHUP | select.POLLERR)
+        except BlockingIOError:
+            return True
+        except OSError:
+            return False
+
+    def _read_user(self) -> bool:
+        data = self._link.recv(_BUFFER)
+        return bool(data) and self._take(data)
+
+    def _take(self, data: bytes) -> bool:
+        """Do what the user's end says. False: it speaks no language of ours."""
+        try:
+            for kind, content in self._frames.feed(data):
+                if kind == INPUT:
+                    self._to_command += content
+                elif kind == SIZE:
+                    self._resize(*size_of(content))
+                elif kind == INTERRUPT:
+                    self._signal(signal.SIGINT)
+        except ValueError:
+            return False
+        return True
+
+    def _write_user(self) -> None:
+        if self._to_user:
+            with contextlib.suppress(BlockingIOError):
+                del self._to_user[: self._link.send(self._to_user)]
+
+    def _read_terminal(self) -> None:
+        """Read what the command has printed. The kernel answers EIO when nobody has the command's
+        end open any more."""
+        assert self._terminal is not None
+        if len(self._to_user) >= _BUFFER:
+            return
+        try:
+            self._to_user += os.read(self._terminal, _BUFFER)
+        except BlockingIOError:
+            pass
+        except OSError:
+            self._close_terminal()
+
+    def _write_terminal(self) -> None:
+        if self._terminal is not None and self._to_command:
+            with contextlib.suppress(OSError):
+                del self._to_command[: os.write(self._terminal, self._to_command)]
+
+    def _close_terminal(self) -> None:
+        if self._terminal is not None:
+            os.close(self._terminal)
+        self._terminal = None
+
+    def _resize(self, rows: int, columns: int) -> None:
+        if self._terminal is not None:
+            size = struct.pack("HHHH", rows, columns, 0, 0)
+            fcntl.ioctl(self._terminal, termios.TIOCSWINSZ, size)
+
+    def _signal(self, number: int) -> None:
+        """Signal the process group that the command leads."""
+        if self._child:
+            with contextlib.suppress(OSError):
+                os.killpg(self._child, number)
+
+    def _pass_the_rest(self) -> None:
+        """Pass on what the command has printed before its end; its children may still print."""
+        until = time.monotonic() + _LAST_S
+        while self._terminal is not None and time.monotonic() < until:
+            before = len(self._to_user)
+            self._read_terminal()
+            if len(self._to_user) == before < _BUFFER:
+                break
+            with contextlib.suppress(OSError):
+                self._link.settimeout(_LAST_S)
+                self._link.sendall(self._to_user)
+            self._to_user.clear()
+        with contextlib.suppress(OSError):
+            self._link.settimeout(_LAST_S)
+            self._link.sendall(self._to_user)
+        self._link.close()
+
+    def _hang_up(self) -> None:
+        """End the command: HUP if it has a terminal, then TERM."""
+        self._link.close()
+        steps = [(signal.SIGTERM, _TERM_S)]
+        if self._terminal is not None:
+            self._close_terminal()  # the kernel sends HUP to what runs in the foreground, too
+            steps.insert(0, (signal.SIGHUP, _HUP_S))
+        for number, seconds in steps:
+            self._signal(number)
+            self._signal(signal.SIGCONT)
+            until = time.monotonic() + seconds
+            while self._ended() is None:
+                left_s = until - time.monotonic()
+                if left_s <= 0:
+                    break
+                if select.select([self._woken], [], [], left_s)[0]:
+                    os.read(self._woken, 4096)
+            else:
+                return
+
+
+def _become(command: Sequence[str], terminal: int | None) -> NoReturn:
+    """Become the command, in this fresh child: on a terminal of its own, if there is one."""
+    try:
+        signal.set_wakeup_fd(-1)
+        for number in (signal.SIGCHLD, signal.SIGPIPE):
+            signal.signal(number, signal.SIG_DFL)
+        if terminal is None:
+            os.setpgid(0, 0)
+        else:
+            os.setsid()
+            fcntl.ioctl(terminal, termios.TIOCSCTTY, 0)
+            for target in range(3):
+                os.dup2(terminal, target)
+        os.execvp(command[0], list(command))
+    except OSError as error:
+        missing = isinstance(error, FileNotFoundError)
+        step = "correct its name or the PATH" if missing else "check that it is a program"
+        cause = "there is no such program" if missing else error.strerror
+        _tell(f"cannot run {command[0]}: {cause}; {step}")
+        os._exit(127 if missing else 126)
+    finally:
+        os._exit(1)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,211 @@
+"""The job's end of a session, against a socket that a test holds: the command gets a terminal, its
+size, what is typed and what is interrupted; and it ends with the connection."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from radrm.host.sessions import inside
+from radrm.host.sessions.frames import INPUT, INTERRUPT, frame, size_frame
+from radrm.host.sockets import listen
+from tests.waiting import PATIENCE_S, wait_until
+
+
+class Terminal:
+    """The user's end: a socket, and the program that connects to it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.path = folder / "socket"
+        self.listener = listen(self.path)
+        self.listener.settimeout(PATIENCE_S)
+        self.errors = folder / "errors"
+        self.process: subprocess.Popen[bytes] | None = None
+        self.link: socket.socket | None = None
+
+    def start(self, *words: str, size: tuple[int, int] | None = (24, 80)) -> None:
+        with self.errors.open("wb") as errors:
+            self.process = subprocess.Popen(
+                [sys.executable, "-I", "-S", inside.__file__, *words],
+                env={**os.environ, inside.VARIABLE: str(self.path)},
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=errors,
+            )
+        self.link, _ = self.listener.accept()
+        self.link.settimeout(PATIENCE_S)
+        if size is not None:
+            self.send(size_frame(*size))
+
+    def send(self, data: bytes) -> None:
+        assert self.link is not None
+        self.link.sendall(data)
+
+    def read(self, wanted: bytes | None = None) -> bytes:
+        """What comes until `wanted` has come, or until the end."""
+        assert self.link is not None
+        seen = b""
+        while wanted is None or wanted not in seen:
+            data = self.link.recv(65536)
+            if not data:
+                assert wanted is None, f"{wanted!r} is not in {seen!r}"
+                return seen
+            seen += data
+        return seen
+
+    def hang_up(self) -> None:
+        assert self.link is not None
+        self.link.close()
+
+    def code(self) -> int:
+        assert self.process is not None
+        return self.process.wait(PATIENCE_S)
+
+
+@pytest.fixture
+def terminal(tmp_path: Path) -> Iterator[Terminal]:
+    found = Terminal(tmp_path)
+    yield found
+    if found.process is not None:
+        found.process.kill()
+        found.process.wait()
+    if found.link is not None:
+        found.link.close()
+    found.listener.close()
+
+
+def test_the_command_has_a_terminal_of_the_size_of_the_users(terminal: Terminal) -> None:
+    terminal.start("--pty", "--", "sh", "-c", "stty size; read line; stty size; echo $line; exit 7")
+    terminal.read(b"24 80")
+    terminal.send(size_frame(50, 132) + frame(INPUT, b"typed\r"))
+    said = terminal.read()
+    assert b"50 132" in said and said.count(b"typed") == 2, "echoed, and printed"
+    assert terminal.code() == 7
+
+
+def test_ctrl_c_reaches_the_command_through_its_terminal(terminal: Terminal) -> None:
+    terminal.start("--pty", "--", "sh", "-c", "trap 'echo caught; exit 3' INT; echo on; sleep 999")
+    terminal.read(b"on")
+    terminal.send(frame(INPUT, b"\x03"))
+    assert b"caught" in terminal.read()
+    assert terminal.code() == 3
+
+
+def test_all_that_a_command_prints_arrives(terminal: Terminal) -> None:
+    """More than all buffers hold: a slow terminal makes the command wait, and loses nothing."""
+    terminal.start("--pty", "--", "sh", "-c", "stty -opost; head -c 1000000 /dev/zero; echo end")
+    said = terminal.read()
+    assert len(said) == 1_000_000 + len(b"end\n") and said.endswith(b"end\n")
+    assert terminal.code() == 0
+
+
+def test_a_command_without_a_terminal_is_interrupted(terminal: Terminal) -> None:
+    marked = (
+        "import signal,sys; signal.signal(2, lambda *_: sys.exit(5)); open('ready','w').close()"
+    )
+    place = terminal.path.parent
+    program = f"import os; os.chdir({str(place)!r}); {marked}; signal.pause()"
+    terminal.start("--", sys.executable, "-c", program)
+    wait_until((place / "ready").exists, "the command")
+    terminal.send(frame(INTERRUPT))
+    assert terminal.code() == 5
+
+
+def test_a_death_by_a_signal_is_passed_on(terminal: Terminal) -> None:
+    terminal.start("--", "sh", "-c", "kill -9 $$")
+    assert terminal.code() == -signal.SIGKILL
+
+
+def test_a_command_ends_with_its_connection(terminal: Terminal, tmp_path: Path) -> None:
+    """The shell and what runs in its foreground get HUP."""
+    terminal.start("--pty", "--", "bash", "--norc", "-i")
+    terminal.send(frame(INPUT, f"sleep 999 & echo $! > {tmp_path}/pid\r".encode()))
+    pid = wait_until(lambda: (tmp_path / "pid").exists() and (tmp_path / "pid").read_text())
+    terminal.hang_up()
+    assert terminal.code() == inside.EXIT_HUNG_UP
+    wait_until(lambda: not Path(f"/proc/{int(pid)}").exists(), "the end of the shell's job")
+
+
+def test_a_command_without_a_terminal_gets_term(terminal: Terminal, tmp_path: Path) -> None:
+    terminal.start("--", "sh", "-c", f"trap 'touch {tmp_path}/saved; exit' TERM; sleep 999 & wait")
+    wait_until(lambda: b"sleep" in _names(terminal), "its child")
+    terminal.hang_up()
+    assert terminal.code() == inside.EXIT_HUNG_UP
+    assert (tmp_path / "saved").exists()
+
+
+def _names(terminal: Terminal) -> bytes:
+    """The command lines of the command's children."""
+    assert terminal.process is not None
+    found = b""
+    for child in _children(terminal.process.pid):
+        for grandchild in _children(child):
+            found += Path(f"/proc/{grandchild}/cmdline").read_bytes()
+    return found
+
+
+def _children(pid: int) -> list[int]:
+    return [int(p) for p in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
+def test_what_is_no_frame_ends_the_session(terminal: Terminal) -> None:
+    terminal.start("--pty", "--", "sleep", "999")
+    terminal.send(b"\xff\xff\xff")
+    assert terminal.code() == inside.EXIT_HUNG_UP
+
+
+def test_a_job_whose_terminal_is_gone_does_not_begin(terminal: Terminal, tmp_path: Path) -> None:
+    terminal.start("--", "touch", str(tmp_path / "begun"), size=None)
+    terminal.hang_up()
+    assert terminal.code() == inside.EXIT_HUNG_UP
+    assert not (tmp_path / "begun").exists()
+    assert "no radrm run waits for this job: it has ended" in terminal.errors.read_text()
+
+
+@pytest.mark.parametrize("path", ["/nowhere/socket", ""])
+def test_nobody_listens(path: str, tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-I", "-S", inside.__file__, "--", "touch", str(tmp_path / "begun")],
+        env={inside.VARIABLE: path},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == inside.EXIT_HUNG_UP and not (tmp_path / "begun").exists()
+    assert len(done.stderr.splitlines()) == 1 and "no radrm run waits" in done.stderr
+
+
+def test_another_users_end_is_not_believed(tmp_path: Path) -> None:
+    """The job is root's, and the socket another user's: the command does not begin."""
+    if os.geteuid() != 0:
+        pytest.skip("needs root, to be two users")
+    code = (
+        "import os, socket, sys; os.setuid(65534); s = socket.socket(socket.AF_UNIX); "
+        "s.bind(sys.argv[1]); s.listen(); print(flush=True); c = s.accept()[0]; c.recv(1)"
+    )
+    path = Path("/tmp") / f"radrm-test-{os.getpid()}"
+    with subprocess.Popen(
+        [sys.executable, "-c", code, str(path)], stdout=subprocess.PIPE
+    ) as listener:
+        assert listener.stdout is not None
+        try:
+            listener.stdout.readline()
+            done = subprocess.run(
+                [sys.executable, "-I", "-S", inside.__file__, "--", "touch", str(tmp_path / "x")],
+                env={inside.VARIABLE: str(path)},
+                capture_output=True,
+                text=True,
+                check=False,
+            )
+        finally:
+            listener.kill()
+            path.unlink(missing_ok=True)
+    assert done.returncode == inside.EXIT_HUNG_UP and "user 65534 listens there" in done.stderr
+    assert not (tmp_path / "x").exists()
