@@ -53,7 +53,7 @@ GROUPS: dict[str, dict[str, str]] = {
     "The daemon": {
         "daemon": "Run the daemon until Ctrl-C or TERM; jobs go on without it.",
         "doctor": "Check this machine, the configuration and the daemon.",
-        "config": "Show or check the configuration, without a daemon.",
+        "config": "Show, check or reload the configuration.",
         "demo": "Show it all once on simulated GPUs, in less than a minute.",
         "install-service": "Make the daemon a service of systemd.",
         "uninstall-service": "Stop the service and remove its files; jobs stay.",
