@@ -30,6 +30,7 @@ from radrm.config import (
     LimitsConfig,
     MpsConfig,
     NodeConfig,
+    NotifyConfig,
     ProgressConfig,
     ReadingsConfig,
     RetentionConfig,
@@ -56,6 +57,7 @@ _TABLES: Mapping[str, type] = {
     "slots": SlotsConfig,
     "idle": IdleConfig,
     "retention": RetentionConfig,
+    "notify": NotifyConfig,
     "limits": LimitsConfig,
     "daemon": DaemonConfig,
 }

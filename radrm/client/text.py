@@ -28,3 +28,14 @@ def warn(text: str) -> None:
 def label(job: Document) -> str:
     """The label of a job: `12`, or `12_3` for an element of an array."""
     return str(job.get("label") or job["id"])
+
+
+def notice_lines(job: Document) -> list[str]:
+    """The notices about a job that could not be sent: which, to whom, why."""
+    lines = []
+    for each in job.get("notices") or ():
+        tries = each["tries"]
+        how = "not sent" if each["given_up"] else "not sent yet"
+        often = f" ({tries} {'try' if tries == 1 else 'tries'})" if tries else ""
+        lines.append(plain(f"{each['event']} to {each['target']} {how}{often}: {each['error']}"))
+    return lines

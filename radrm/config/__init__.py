@@ -4,6 +4,7 @@ The files, in the order in which they may import one another:
     shapes     the settings, their meaning and their defaults
     values     checks of single values
     goals      the rules that `auto` means
+    notify     checks of `[notify]`
     old_names  names of an earlier release that still work
     checks     checks of tables, and of contradictory settings
     changing   changes one setting, for `--set`
@@ -28,6 +29,7 @@ from radrm.config.shapes import (
     LimitsConfig,
     MpsConfig,
     NodeConfig,
+    NotifyConfig,
     ProgressConfig,
     ReadingsConfig,
     RetentionConfig,
@@ -56,6 +58,7 @@ __all__ = [
     "LimitsConfig",
     "MpsConfig",
     "NodeConfig",
+    "NotifyConfig",
     "ProgressConfig",
     "ReadingsConfig",
     "RetentionConfig",

@@ -13,6 +13,7 @@ from typing import Any
 
 from radrm.config import values as v
 from radrm.config.goals import AUTO, GOALS, resolved
+from radrm.config.notify import NOTIFY
 from radrm.config.old_names import with_present_names, without_removed
 from radrm.config.shapes import (
     CheckpointConfig,
@@ -26,6 +27,7 @@ from radrm.config.shapes import (
     LimitsConfig,
     MpsConfig,
     NodeConfig,
+    NotifyConfig,
     ProgressConfig,
     ReadingsConfig,
     RetentionConfig,
@@ -229,6 +231,10 @@ def _retention(value: Any, place: v.Place) -> RetentionConfig:
     return RetentionConfig(**v.known(v.table(value, place), _RETENTION, place))
 
 
+def _notify(value: Any, place: v.Place) -> NotifyConfig:
+    return NotifyConfig(**v.known(v.table(value, place), NOTIFY, place))
+
+
 def _limits(value: Any, place: v.Place) -> LimitsConfig:
     return LimitsConfig(**v.known(v.table(value, place), _LIMITS, place))
 
@@ -287,6 +293,7 @@ _IDLE: dict[str, v.Check] = {
     "smact_below": v.between(0.001, 1),
     **dict.fromkeys(("for_s", "warn_s"), v.between(60, 31_536_000)),
     "warmup_s": v.between(0, 31_536_000),
+    "interactive_for_s": v.none_or(v.between(60, 31_536_000)),
 }
 _CORE: dict[str, v.Check] = {
     each.name: v.switch for each in fields(CoreSettings) if isinstance(each.default, bool)
@@ -338,6 +345,7 @@ _CHECKS: dict[str, v.Check] = {
     "slots": _slots,
     "idle": _idle,
     "retention": _retention,
+    "notify": _notify,
     "limits": _limits,
     "daemon": _daemon,
 }

@@ -204,6 +204,8 @@ class IdleConfig:
     """Time after a job's start that does not count, 0 to 31536000."""
     warn_s: float = 600.0
     """Time from the warning to the action, 60 to 31536000."""
+    interactive_for_s: float = 0.0
+    """`for_s` of sessions of `radrm run`, 60 to 31536000; 0: `for_s`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,6 +237,32 @@ class RetentionConfig:
             f"{self.store_mib} MiB" if self.store_mib else "",
         ]
         return ", ".join(filter(None, limits)) or "no limit now"
+
+
+@dataclass(frozen=True, slots=True)
+class NotifyConfig:
+    """What users are told of their jobs, and how ([notices.md](notices.md))."""
+
+    default: tuple[str, ...] = ()
+    """Targets for jobs that name none, as `--notify` takes them: `["mail:fail"]`."""
+    kinds: tuple[str, ...] = ("mail", "webhook", "command")
+    """The kinds of target that jobs may have."""
+    per_hour: int = 60
+    """Notices of one user in an hour, 1 to 1000. More of them are not sent."""
+    mail_from: str = ""
+    """The sender of mails; empty: the user, as `sendmail` says."""
+    mail_domain: str = ""
+    """The domain of the target `mail`, USER@DOMAIN; empty: the user's mailbox on this server."""
+    sendmail: str = "/usr/sbin/sendmail"
+    """The program that sends mails."""
+    subject: str = "radrm: {what} on {host}"
+    """The subject, with [fields](notices.md#texts)."""
+    text: str = ""
+    """The text, with fields; empty: radrm's own."""
+
+    def to_table(self) -> dict[str, Any]:
+        """Return the table as a file holds it."""
+        return {**asdict(self), "default": list(self.default), "kinds": list(self.kinds)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -320,6 +348,7 @@ class Config:
     slots: SlotsConfig = SlotsConfig()
     idle: IdleConfig = IdleConfig()
     retention: RetentionConfig = RetentionConfig()
+    notify: NotifyConfig = NotifyConfig()
     limits: LimitsConfig = LimitsConfig()
     daemon: DaemonConfig = DaemonConfig()
 
@@ -333,6 +362,7 @@ class Config:
         planner = self.planner[0] if len(self.planner) == 1 else list(self.planner)
         words = {"collocation": self.collocation.value, "planner": planner}
         own = {
-            name: getattr(self, name).to_table() for name in ("energy", "gpus", "mps", "unmanaged")
+            name: getattr(self, name).to_table()
+            for name in ("energy", "gpus", "mps", "notify", "unmanaged")
         }
         return {**asdict(self), **words, **own}

@@ -49,6 +49,7 @@ from radrm.host.estimation.service import Estimated
 from radrm.host.gpus.power_limit import PowerLimits
 from radrm.host.gpus.unmanaged_watch import UnmanagedWatch
 from radrm.host.node import NodeWatch
+from radrm.host.notices.outbox import Outbox, Sender
 from radrm.host.notify import ServiceManager
 from radrm.host.planning.service import Planned, PlanningService
 from radrm.host.storage.arrivals import Arrivals
@@ -86,6 +87,7 @@ class Parts:
     limits: PowerLimits | None
     foresight: Foresight
     retention: Retention
+    sender: Sender
     refused: RefusedFiles
     count_every_s: float
     """Seconds between two looks at what jobs have used of the server."""
@@ -140,6 +142,7 @@ class Loop:
             self.post,
         )
         self._decisions = Decisions(parts.scheduler, parts.store, effects, parts.estimation.driver)
+        self.outbox = Outbox(parts.store.notices, parts.sender, self._wakeups.wake)
         self.reports = parts.site.reports
         self._rescan_at = 0.0
         self._count_at = 0.0
@@ -262,6 +265,7 @@ class Loop:
         self.reports.adopt(self.scheduler.snapshot.running)
         self.parts.site.elastic.remove_left(self.parts.launcher.live)
         crossed("left folders removed")
+        self.outbox.begin()
         self._monitor.start(first.devices)
         manager.ready()
         while not self.stopping:
@@ -270,6 +274,7 @@ class Loop:
             self._gather()
         self._monitor.stop()
         self._decisions.save_volatile()
+        self.outbox.close()
 
     def _wait(self) -> None:
         """Wait until something happens, or the scheduler or a look at the spool is due."""
@@ -282,7 +287,7 @@ class Loop:
             due = (self._rescan_at, self._decisions.wake_at, self.reports.due_s, resizes_s)
             until = min(each for each in due if each is not None)
             seconds = max(0.0, self.clock.real_s(until - self.clock.now().boot_s))
-            seconds = min(seconds, self.parts.retention.due_in_s)
+            seconds = min(seconds, self.parts.retention.due_in_s, self.outbox.due_in_s)
         seconds = min(seconds, self.parts.refused.due_in_s)
         # While the store is full, no result of an end could be saved; the wait would not sleep.
         processes = () if self.unsaved else self.parts.launcher.fds()
@@ -333,6 +338,7 @@ class Loop:
         if not self.unsaved:
             self._emptied = self._emptied or self._scan.empty
             self.parts.retention.work(now, self._emptied)
+            self.outbox.work()
 
     def _take(self, news: News) -> None:
         """Handle one post of another thread."""

@@ -47,7 +47,7 @@ from radrm.daemon.reload.reloading import Makers, Reloading
 from radrm.daemon.rule_limit import RuleLimit
 from radrm.daemon.serving.server import Server
 from radrm.daemon.views.expected import Foresight
-from radrm.daemon.watching import Watching
+from radrm.daemon.watching import Watching, variables_of_home
 from radrm.errors import DeviceError, Refused, UsageError, plain
 from radrm.host.arenas import limit_arenas
 from radrm.host.attempts.elastic.folders import ElasticFolders
@@ -69,6 +69,7 @@ from radrm.host.mps.service import MpsService
 from radrm.host.mps.simulated import SimulatedMps
 from radrm.host.newer import refuse_newer
 from radrm.host.node import NodeWatch
+from radrm.host.notices.outbox import Sender
 from radrm.host.notify import ServiceManager
 from radrm.host.planning.service import PlanningService
 from radrm.host.processes.controllers import prepare as prepare_controllers
@@ -155,6 +156,7 @@ def run(gpus: str | None, time_scale: float, settings: Sequence[str]) -> None:
         manager.begins("opens the store")
         store = home.open_store(manager.alive)
         store.energy.zone = zone
+        store.notices.site = config.notify
         store.rows.has_folder = lambda serial: os.path.lexists(f"{paths.attempts}/{serial}")
         store.rows.has_envelope = lambda ticket: has_envelope(paths.spool, ticket)
         account = needs_accounting(config)
@@ -175,6 +177,7 @@ def run(gpus: str | None, time_scale: float, settings: Sequence[str]) -> None:
 
         def applied(config: Config) -> None:
             launcher.account = needs_accounting(config)
+            store.notices.site = config.notify
             about.update(policy=config.policy, order=config.order)
 
         retention = Retention(
@@ -220,6 +223,9 @@ def run(gpus: str | None, time_scale: float, settings: Sequence[str]) -> None:
             limits=devices.limits,
             foresight=makers.foresight(rules, costs),
             retention=retention,
+            sender=Sender(
+                store.notices, os.uname().nodename, os.getuid() == 0, variables_of_home(system)
+            ),
             refused=refused,
             count_every_s=config.progress.interval_s,
             manager=manager,

@@ -32,21 +32,25 @@ _LINES = 5
 """Lines of each level that one look may add to the log."""
 
 
+def variables_of_home(system: bool) -> dict[str, str]:
+    """Return the variables with which commands of a user talk to this daemon."""
+    home = os.environ.get("RADRM_HOME")
+    return {"RADRM_HOME": os.path.abspath(home)} if home and not system else {}
+
+
 class Watching:
     """`start` begins the thread; the loop's thread calls `folder_of`."""
 
     def __init__(self, paths: Paths, system: bool) -> None:
         self._users = UserFolders(paths.users) if system else None
         own = Owned(paths.spool, os.getuid(), os.getgid())
-        home = os.environ.get("RADRM_HOME")
         self._keeper = Keeper(
             self._users.all if self._users else lambda: [own],
             paths.spool,
             self._log_report,
             drop=system,
             above=paths.users if system else None,
-            # So that a job which submits another job submits it to this daemon.
-            extra={"RADRM_HOME": os.path.abspath(home)} if home and not system else {},
+            extra=variables_of_home(system),
         )
         self._spool = paths.spool
         self._logged: dict[str, str] = {}

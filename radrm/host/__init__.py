@@ -14,6 +14,7 @@ The files, in the order in which they may import one another:
     attempts    one launch of a job (a folder)
     sessions    jobs that are tied to a terminal (a folder)
     watched     folders whose `.rad` files become jobs (a folder)
+    notices     tell users of their jobs: mail, webhook, program (a folder)
     newer       refuses what a newer radrm has written
     home        which folders belong to radrm, and which numbers it has used
     workers     processes that compute for the daemon, one question at a time (a folder)

@@ -3,6 +3,7 @@
 The files, in the order in which they may import one another:
     record        records that import quickly, for `radrm submit`
     moments       times as users write them
+    targets       who is told about a job, the values of --notify
     values        parsers of the values of options
     relations     the values of --after, --array, --param and --max-fails
     options       the one table of options

@@ -76,5 +76,4 @@ def _with_options(lines: list[str], more: Mapping[str, str], without: Collection
 def options_markdown() -> str:
     """Return the list of options for the documentation."""
     rows = [f"- `{option.usage}`: {_meaning(option)}\n" for option in OPTIONS if option.available]
-    later = ", ".join(f"`--{option.name}`" for option in OPTIONS if not option.available)
-    return "".join(rows) + f"- not in this release: {later}\n"
+    return "".join(rows)

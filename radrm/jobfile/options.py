@@ -76,7 +76,6 @@ class Option(Record):
 
 _SHARING = ("auto", "exclusive", "timeslice", "mps", "mig")
 _PRECISION = ("fp32", "tf32", "fp16", "bf16", "amp")
-_later: dict[str, Any] = {"available": False}
 _many: dict[str, Any] = {"repeatable": True}
 _s: dict[str, Any] = {"unit": "_s"}
 _mib: dict[str, Any] = {"unit": "_mib"}
@@ -197,7 +196,13 @@ OPTIONS: tuple[Option, ...] = (
     Option("input-shape", "SHAPE", v.shape, "one sample, such as 3x224x224"),
     Option("optimizer", "NAME", v.word, "for estimators"),
     Option("precision", "|".join(_PRECISION), v.choice(*_PRECISION), "for estimators"),
-    Option("notify", "TARGET", v.text(1024), "notify when the job ends", **_many, **_later),
+    Option(
+        "notify",
+        "TARGET[:EVENT,...]",
+        v.notify,
+        "mail address, URL or program to tell of its end",
+        **_many,
+    ),
     Option("comment", "TEXT", v.text(1024), "a note kept with the job"),
     Option("due", "TIME", v.moment, "due time, such as 18:00, 'fri 9:00', +90m or none", **_s),
     Option("begin", "TIME", v.moment, "do not start before, such as 18:00, +2h or none", **_s),

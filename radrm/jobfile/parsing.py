@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
     from radrm.jobfile.moments import Here
 
+MOST_TARGETS = 8
+"""Targets of `--notify`."""
 MAX_REPEATS = 4096
 """How often one source may give a repeatable option."""
 
@@ -35,6 +37,8 @@ _OTHER_NAMES = {
     "nodes": "one server, so leave it out",
     "p": "--gpu-type=TYPE, for there are no partitions",
     "partition": "--gpu-type=TYPE, for there are no partitions",
+    "mail-user": "--notify=ADDRESS[:end,fail,start]",
+    "mail-type": "--notify=ADDRESS[:end,fail,start]",
     "gpus-per-node": "--gpus=N",
     "mem": "--memory=SIZE for the host's memory, --gpu-memory=SIZE for a GPU's",
     "mem-per-cpu": "--memory=SIZE, of the whole job",
@@ -166,7 +170,7 @@ def _without_overridden(name: str, words: list[str]) -> list[str]:
         return list({word.partition("=")[0]: word for word in words}.values())
     if name == "role":
         return list({_role_name(word): word for word in words}.values())
-    while name == "after" and "none" in words:
+    while name in ("after", "notify") and "none" in words:
         del words[: words.index("none") + 1]
     return words
 
@@ -203,7 +207,7 @@ def typed(raw: object, where: str = "options") -> Options:
             raise UsageError(f"{where}: --{name} holds a value of the wrong kind; give it again")
         found = [option.value(text, where) for text in texts]
         if option.repeatable:
-            while None in found:  # `--after=none` removes the values before it
+            while None in found:  # `none` of --after and --notify removes the values before it
                 del found[: found.index(None) + 1]
         values[option.field] = tuple(found) if option.repeatable else found[0]
         if found and isinstance(found[0], Span):
@@ -227,6 +231,11 @@ def typed_whole(raw: object, where: str = "options") -> Options:
     if options.retry_on is not None and options.retries is None:
         raise UsageError(f"{where}: --retry-on says after which failures; add --retries=N")
     _check_checkpoint(options, where)
+    if len(options.notify) > MOST_TARGETS:
+        raise UsageError(
+            f"{where}: --notify is given {len(options.notify)} times, and {MOST_TARGETS} is the "
+            "most; leave some out"
+        )
     _check_array(options, where)
     return options
 

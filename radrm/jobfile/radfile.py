@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 MAX_BYTES = 1 << 20
 # The time that shlex needs grows with the square of a line's length.
 MAX_DIRECTIVE = 8192
+NOTIFY_VARIABLE = "RADRM_NOTIFY"
+"""Of the submitter: the targets of notices of jobs that name none."""
 DEFAULT_INTERPRETER = "/bin/bash"
 LOGIN_SHELL = "/bin/bash -l"
 
@@ -99,6 +101,15 @@ class JobFile(Record):
         if raw is self.raw:
             return self
         return JobFile(**{**self.as_dict(), "raw": raw, "options": typed_whole(raw, where)})
+
+    def with_default_targets(self, words: str) -> JobFile:
+        """Return this job file with these targets of notices, separated by spaces (those of
+        `NOTIFY_VARIABLE`), unless it names its own. Raises `UsageError`."""
+        if "notify" in self.raw or not words.strip():
+            return self
+        raw = {**self.raw, "notify": words.split()}
+        options = typed_whole(raw, NOTIFY_VARIABLE)
+        return JobFile(**{**self.as_dict(), "raw": raw, "options": options})
 
     def _sized(self, where: str, places: Mapping[str, str]) -> JobFile:
         """Return this job file. Raises `UsageError` if its ranges or roles are impossible.

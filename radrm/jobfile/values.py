@@ -185,6 +185,13 @@ def moment(given: str) -> float | None:
     return None if given == moments.NONE else moments.read(given).absolute_s
 
 
+def notify(given: str) -> str | None:
+    """Return the target as written; None for `none`, which removes earlier ones."""
+    from radrm.jobfile import targets  # few submissions have any
+
+    return targets.notify_option(given)
+
+
 def weight(given: str) -> float:
     try:
         return number(0.001, 1e6)(given)

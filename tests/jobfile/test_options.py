@@ -60,6 +60,7 @@ AVAILABLE = [
     "input-shape",
     "optimizer",
     "precision",
+    "notify",
     "comment",
     "cpus",
     "memory",
@@ -72,7 +73,7 @@ AVAILABLE = [
     "retry-on",
     "weight",
 ]
-LATER = ["notify"]
+LATER: list[str] = []
 
 GOOD = [
     ("name", "resnet 50", "resnet 50"),
@@ -152,7 +153,8 @@ GOOD = [
     ("role", "ps:2,memory=2G,gpus=1,cpus=4-8", RoleOption("ps", 2, None, 4.0, 8.0, 2048, 1)),
     ("signal", "USR1@60", SignalOption(10, 60.0)),
     ("signal", "SIGTERM@1", SignalOption(15, 1.0)),
-    ("notify", "me@example.org", "me@example.org"),
+    ("notify", "me@example.org:end,fail", "me@example.org:end,fail"),
+    ("notify", "none", None),
     ("due", "1970-01-02T00:00:00+00:00", 86_400.0),
     ("due", "tomorrow 9:00", None),
     ("due", "none", None),
@@ -286,6 +288,9 @@ BAD = [
     ("weight", "1000001"),
     ("weight", "1e3"),
     ("due", "tomorrow 25:00"),
+    ("notify", "me"),
+    ("notify", "me@example.org:fial"),
+    ("notify", ""),
     ("due", "NONE"),
     ("gpus", "4-1"),
     ("gpus", "0-4"),

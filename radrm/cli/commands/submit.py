@@ -18,7 +18,13 @@ from radrm.host.storage.submission import envelope_of, here, load, read_text, wi
 from radrm.jobfile.command_line import STDIN, SubmitRequest, parse_submit
 from radrm.jobfile.confirmation import understood, unit_notes
 from radrm.jobfile.options import MOMENTS
-from radrm.jobfile.radfile import FOR_SLURM, name_from, read_job_file, wrap_command
+from radrm.jobfile.radfile import (
+    FOR_SLURM,
+    NOTIFY_VARIABLE,
+    name_from,
+    read_job_file,
+    wrap_command,
+)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -149,6 +155,7 @@ def _result(name: str | None, load: Any, request: SubmitRequest, here_now: Any) 
         if MOMENTS & job_file.raw.keys():
             result["now_s"] = here_now().now_s
             job_file = job_file.dated(here_now(), name or "command line")
+        job_file = job_file.with_default_targets(os.environ.get(NOTIFY_VARIABLE, ""))
         result["name"] = job_file.name
         result["job_file"] = job_file
         result["needs_s"] = job_file.options.duration_s

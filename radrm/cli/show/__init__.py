@@ -9,6 +9,7 @@ The files, in the order in which they may import one another:
     devices      rows of GPUs
     shares       rows of users with their recent GPU time, and of limits
     energy       the energy report
+    parts        parts of a card (a folder)
     card         one job with all its facts
     explanation  why a job waits, device by device
     log          a job's log on standard output or error

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from radrm.cli.show.amounts import clock, span
-from radrm.cli.show.card import attempts_table, estimated, headline, next_steps
+from radrm.cli.show.card import estimated, headline, next_steps
 from radrm.cli.show.columns import Column, Field, Rows
 from radrm.cli.show.devices import reserved
 from radrm.cli.show.jobs import warned, why
+from radrm.cli.show.parts.attempts import attempts_table
 from radrm.cli.show.sizes import size_text
 from radrm.cli.show.styled import Styled
 from radrm.client.states import FINAL, LIVE, WAITING

@@ -130,7 +130,7 @@ def job_rows(jobs: Sequence[Document], index: Mapping[str, int], now: float | No
             *[Column("HOST", most=20)] * hosts,
             Column("JOB", right=True),
             Column("NAME", least=12, most=28),
-            *[Column("PARAMS", least=12, most=32)] * params,
+            *[Column("PARAMS", least=14, most=32)] * params,
             Column("USER", rank=1, most=12),
             Column("STATE"),
             Column("GPU", least=3, most=8),
@@ -139,7 +139,7 @@ def job_rows(jobs: Sequence[Document], index: Mapping[str, int], now: float | No
             Column("PEAK", right=True, rank=5),
             Column("TIME", right=True, rank=3),
             *[Column("DUE", rank=2)] * due,
-            Column("WHY", least=33),
+            Column("WHY", least=20 if params else 33),
         )
     )
     for job, its_due in zip(jobs, dues, strict=True):

@@ -61,9 +61,10 @@ def edit(loop: Loop, request: Request) -> Work[list[JobResult]]:
     """Change what unfinished jobs ask for."""
     now_here = here(loop.clock.now().wall_s)
     changes = dict(dated(raw_options(request.words), now_here, "edited options", past=True))
-    if isinstance(after := changes.get("after"), list):
-        # Edits add up in lists; "none" first makes the new dependencies replace the old ones.
-        changes["after"] = ["none", *after]
+    for name in ("after", "notify"):
+        if isinstance(words := changes.get(name), list):
+            # Edits add up in lists; "none" first makes the new values replace the old ones.
+            changes[name] = ["none", *words]
     known: dict[tuple[object, ...], _Edited | RadrmError] = {}
     """By the ticket, the earlier edits and the values of a sweep: elements of an array differ in
     nothing else."""

@@ -29,6 +29,7 @@ from radrm.estimators.learning.learned import MOST_RUNS
 from radrm.estimators.learning.profile import profile_of
 from radrm.host.clock import Clock
 from radrm.host.gpus.power_limit import PowerLimits
+from radrm.host.storage.store import Store
 from radrm.jobfile.options import Options
 from radrm.jobfile.parsing import typed
 from radrm.jobfile.sizes import memory_range, roles_of
@@ -49,7 +50,17 @@ def explain(loop: Loop, words: Words, uid: int) -> Work[Document]:
     controllers = loop.parts.launcher.controllers
     now = loop.clock.now()
     seen = (controllers, loop.reports, loop.parts.foresight)
-    return explain_job(loop.scheduler, loop.store, job, now, *seen)
+    found = explain_job(loop.scheduler, loop.store, job, now, *seen)
+    found["job"]["notices"] = not_sent(loop.store, job, uid)
+    return found
+
+
+def not_sent(store: Store, job: Job, uid: int) -> list[Document]:
+    """The notices about a job that could not be sent. Only its user, root and the daemon's user
+    are shown any: a target may be a secret."""
+    if uid not in (job.spec.uid, 0, os.getuid()):
+        return []
+    return store.notices.problems(job.id, job.array.array_id if job.array is not None else None)
 
 
 def logs(loop: Loop, words: Words, uid: int) -> Work[Document]:

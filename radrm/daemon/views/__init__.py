@@ -9,6 +9,7 @@ The files, in the order in which they may import one another:
     expected          when jobs are expected to start and to end, and how late
     cpu_shares        the CPU share of a running job
     sizes             the GPUs, roles and tasks of a job
+    ended             what is said of jobs that have ended (a folder)
     documents         the JSON documents of jobs
     reservations      the JSON documents of reservations
     device_documents  the JSON documents of devices, and the server in one line

@@ -18,6 +18,7 @@ from radrm.core.units import show_mib, show_seconds
 from radrm.core.words import ActionKind, Quantity, ReservationKind, Resizing
 from radrm.daemon.progress import Reports
 from radrm.daemon.views.cpu_shares import cpu_share, part
+from radrm.daemon.views.ended.verdict import verdict
 from radrm.daemon.views.expected import Foresight
 from radrm.daemon.views.rows import Row
 from radrm.daemon.views.sizes import size_of, tasks_of
@@ -194,6 +195,7 @@ class JobDocuments:
             "array_id": job.array.array_id if job.array else None,
             "array_index": job.array.index if job.array else None,
             "params": _params(job),
+            "verdict": self._verdict(job, attempt),
             "after": [
                 {"job": _label(snapshot, d.job_id, d.array), "condition": d.condition.value}
                 for d in job.after
@@ -209,6 +211,15 @@ class JobDocuments:
             return []
         last = live or self._store.last_attempt(job.id)
         return tasks_of(last) if last is not None else []
+
+    def _verdict(self, job: Job, last: Attempt | None) -> list[str] | None:
+        """What the next such job should ask for; None if nothing is known, or before its end."""
+        if last is None or not job.state.final:
+            return None
+        snapshot = self._scheduler.snapshot
+        attempts = self._store.attempts(job.id) if job.oom_count else [last]
+        largest = max((d.device.capacity_mib for d in snapshot.devices), default=None)
+        return list(verdict(job, attempts, snapshot.settings.headroom_mib, largest)) or None
 
     def _not_enforced(self, job: Job) -> str | None:
         """Why the CPUs or host memory that a job asks for do not limit it; None if they do."""

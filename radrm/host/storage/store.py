@@ -26,6 +26,7 @@ from radrm.core.records import Attempt, DeviceStatus, Job, Kept, Reservation, Ru
 from radrm.core.words import JobState
 from radrm.host.storage.database import Database, encoded
 from radrm.host.storage.energy import EnergyBook
+from radrm.host.storage.notices.book import Notices
 from radrm.host.storage.retention.rows import Rows
 from radrm.host.storage.runs import PastRuns, Run
 from radrm.host.storage.submitted import Edits, Submission, Submissions
@@ -66,6 +67,7 @@ class Store:
         self.submissions = Submissions(self._db)
         self.runs = PastRuns(self._db)
         self.energy = EnergyBook(self._db)
+        self.notices = Notices(self._db)
         self.rows = Rows(self._db)
         self._volatile: Volatile = {}
 
@@ -88,7 +90,11 @@ class Store:
         """
         handed_in, changed = list(submissions), list(edits)
         volatile = _newest(self._volatile, decisions)
-        if not handed_in and not changed and not any(d.changed or d.dropped for d in decisions):
+        if (
+            not handed_in
+            and not changed
+            and not any(d.changed or d.dropped or d.warned for d in decisions)
+        ):
             self._volatile = volatile
             self._note_energy(decisions)
             return
@@ -109,6 +115,7 @@ class Store:
             self.submissions.edit(changed)
             self.runs.insert(runs)
             self.energy.write()
+            self.notices.note(decisions)
         self._volatile = {}
         self.energy.written()
         self._note_energy(decisions)

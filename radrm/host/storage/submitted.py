@@ -26,7 +26,7 @@ from radrm.host.storage.schema import digest_of
 from radrm.host.storage.spool import Envelope
 from radrm.host.storage.submission import here
 from radrm.jobfile.options import RawOptions
-from radrm.jobfile.radfile import JobFile, read_job_file, wrap_command
+from radrm.jobfile.radfile import NOTIFY_VARIABLE, JobFile, read_job_file, wrap_command
 from radrm.jobfile.sweeps import with_table, with_values
 
 JOB_FILE_VERSION = 1
@@ -73,7 +73,8 @@ def parse_envelope(envelope: Envelope) -> JobFile:
         data = (envelope.script or "").encode("utf-8", "surrogateescape")
         found = read_job_file(data, envelope.file or "job", envelope.options)
     dated = found.dated(here(envelope.submitted_s), envelope.file or "job", past=True)
-    known = dated.with_summary(envelope.summary)
+    targets = envelope.environment.get(NOTIFY_VARIABLE, "")
+    known = dated.with_default_targets(targets).with_summary(envelope.summary)
     return with_table(known, envelope.table)
 
 

@@ -12,8 +12,6 @@ from __future__ import annotations
 import json
 import os
 import pwd
-import resource
-import signal
 import sys
 from importlib import import_module
 
@@ -23,7 +21,7 @@ if not __package__:
 
 from radrm.errors import plain
 from radrm.host.attempts.job_process import CannotStart, drop_rights
-from radrm.host.processes import cgroups
+from radrm.host.processes.confined import confine
 from radrm.host.storage.spool import Spool
 from radrm.host.watched.folder import Busy, Folder, FolderError
 from radrm.host.watched.login import User, log_in
@@ -39,9 +37,6 @@ for _name in ("datetime", "difflib", "shlex"):
 
 LIMIT_S = 60
 """Seconds after which a look's process is ended."""
-_MEMORY_BYTES = 1 << 30
-_FILE_BYTES = 64 << 20
-_CPU_S = 30
 
 
 class Wanted(Record):
@@ -73,20 +68,7 @@ def main() -> None:
 
 
 def _look(wanted: Wanted) -> Report:
-    signal.alarm(LIMIT_S)  # SIGALRM has no handler here, so it ends the process
-    os.nice(10)  # jobs come first
-    if wanted.cgroup is not None:
-        cgroups.join(wanted.cgroup, os.getpid())
-    for kind, limit in (
-        (resource.RLIMIT_CORE, 0),
-        (resource.RLIMIT_DATA, _MEMORY_BYTES),
-        (resource.RLIMIT_FSIZE, _FILE_BYTES),
-        (resource.RLIMIT_CPU, _CPU_S),
-    ):
-        _, most = resource.getrlimit(kind)
-        if most != resource.RLIM_INFINITY:
-            limit = min(limit, most)
-        resource.setrlimit(kind, (limit, limit))
+    confine(LIMIT_S, wanted.cgroup)
     user = user_of(os.getuid() if wanted.uid is None else wanted.uid)
     launch: dict[str, Any] = {"uid": wanted.uid, "gid": wanted.gid, "user": user.name}
     drop_rights(launch)

@@ -135,7 +135,7 @@ BAD_FILES = {
     "unknown option": (b"#!/bin/sh\n#RAD --gpsu=1\ntrue\n", "--gpus"),
     "impossible": (b"#!/bin/sh\n#RAD --gpu-memory=999G\ntrue\n", "largest here"),
     "too many": (b"#!/bin/sh\n#RAD --gpus=3\ntrue\n", "at most 2"),
-    "later": (b"#!/bin/sh\n#RAD --notify=me\ntrue\n", "not available"),
+    "no target": (b"#!/bin/sh\n#RAD --notify=me\ntrue\n", "not a mail address"),
     "too large at the start": (b"#!/bin/sh\n#RAD --gpus=3-4\nradrun x.py\n", "--gpus=3-4 (line 2)"),
     "no launcher": (b"#!/bin/sh\n#RAD --gpus=1-2\npython x.py\n", "line 2: --gpus=1-2 is a range"),
 }

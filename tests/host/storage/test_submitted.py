@@ -142,7 +142,9 @@ def test_every_option_of_the_table_can_be_stored() -> None:
         "batch-size": "3", "sequence-length": "4", "input-shape": "3x4", "optimizer": "adam",
         "precision": "amp", "comment": "x", "device-ids": "index", "cpus": "2.5-4",
         "memory": "8G-16G", "role": ["ps:1-2,cpus=4", "worker:1-8,cpus=1-2,gpus=1"],
-        "due": "2030-01-31T18:00:00+01:00", "weight": "3",
+        "due": "2030-01-31T18:00:00+01:00", "weight": "3", "notify": ["mail"],
+        "begin": "2030-01-30T18:00:00+01:00", "retry-on": "1,75-80,KILL", "expect-idle": True,
+        "silent-limit": "30m",
     }  # fmt: skip
     assert options.keys() == {option.name for option in OPTIONS if option.available}
     sent = envelope(script="#!/bin/sh\nradrun train.py\n", options=options)

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from radrm.errors import StoreError
+from radrm.host.processes import errand
 from radrm.host.storage.spool import Spool
 from radrm.host.watched import looking
 from radrm.host.watched import users as owners
@@ -206,7 +207,7 @@ def test_a_look_that_floods_or_hangs_is_ended(
 def test_empty_groups_of_looks_of_a_killed_daemon_are_removed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(looking.cgroups, "place", lambda name: str(tmp_path / name))
+    monkeypatch.setattr(errand.cgroups, "place", lambda name: str(tmp_path / name))
     for name in ("radrm-look-1", "radrm-look-2", "radrm-12"):
         (tmp_path / name).mkdir()
     (tmp_path / "radrm-look-2" / "cgroup.procs").write_text("7")

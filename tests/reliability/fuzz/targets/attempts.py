@@ -17,6 +17,7 @@ from radrm.host.attempts.elastic.answers import read_answer
 from radrm.host.attempts.evidence import Evidence, saved_in
 from radrm.host.clock import Clock
 from radrm.host.estimation.asking import with_trace
+from radrm.host.notices import outbox
 from radrm.host.processes.identity import boot_id
 from radrm.host.processes.limits import Limits
 from radrm.host.progress.reports import BadReport, Latest, parse, parse_use
@@ -151,6 +152,12 @@ def _look(data: bytes) -> None:
         assert all(line.isprintable() or not line for line in lines)
 
 
+def _notice(data: bytes) -> None:
+    result = outbox._checked(data)
+    assert result is None or result.error is None or len(result.error) <= 300
+    assert result is None or not result.error or result.error.isprintable()
+
+
 def _name(text: str) -> None:
     """A name in a watched folder, as the kernel gives it: any bytes but NUL and a slash."""
     data = text.encode("utf-8", "surrogateescape" if _escaped(text) else "surrogatepass")
@@ -200,6 +207,7 @@ TARGETS = (
         bytes=True,
         most=600,
     ),
+    Target("notice-answer", ({"error": "no answer", "final": False},), _notice, bytes=True),
     Target("look-report", (_LOOK,), _look, bytes=True, most=(2 << 20) + 64),
     Target("rad-name", ("train.rad", ".01M80TA4D4JDCEV010A4H87B41.a.rad", "ä b.rad"), _name),
     Target("tracer-document", (_TRACE,), _trace, bytes=True, most=1 << 20),

@@ -24,6 +24,7 @@ from radrm.jobfile.slurm.translation import translate
 from radrm.jobfile.slurm.words import directives
 from radrm.jobfile.slurm.words import read as read_sbatch
 from radrm.jobfile.sweeps import sweep_of, with_table, with_values
+from radrm.jobfile.targets import target_of
 from radrm.jobfile.values import job_name
 from radrm.oom import classify
 from radrm.progress_lines import Finder, Lines, progress_pattern
@@ -93,6 +94,11 @@ def _moment(text: str) -> None:
     moment = absolute(text, HERE)
     assert moment == "none" or read(moment).absolute_s is not None, moment
     refuse_past(moment, HERE)
+
+
+def _target(text: str) -> None:
+    found = target_of(text)
+    assert found.address.isprintable() and not found.address.startswith("-")
 
 
 def _date(text: str) -> None:
@@ -252,6 +258,12 @@ TARGETS = (
             *("fri 23:59:59", "2031-12-31T23:59Z", "today 23:00", "+1-00:00:00"),
         ),
         _moment,
+        (ValueError,),
+    ),
+    Target(
+        "notice-target",
+        ("ada@x.org:fail", "https://h:8/p?q=1:end,oom", "~/bin/tell", "exec:/a b:start", "mail"),
+        _target,
         (ValueError,),
     ),
     Target(

@@ -1,0 +1,117 @@
+"""Strategies for configurations: any settings that are allowed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hypothesis import strategies as st
+
+from radrm.cli.settings import RULE_TABLES, core_settings, registry_of, rule_settings
+from radrm.config import (
+    Config,
+    EnergyConfig,
+    IdleConfig,
+    LimitsConfig,
+    MpsConfig,
+    NotifyConfig,
+    RetentionConfig,
+)
+from radrm.core.words import Collocation
+from radrm.wiring import REGISTRIES
+
+
+def setting_values(default: Any) -> st.SearchStrategy[Any]:
+    """Values that a setting with this default takes."""
+    if isinstance(default, bool):
+        return st.booleans()
+    if isinstance(default, int):
+        return st.integers(0, 10**6)
+    if isinstance(default, float):
+        return st.floats(0, 1)
+    return st.just(default)
+
+
+NARROW: dict[str, st.SearchStrategy[Any]] = {
+    "max_slowdown": st.just(0.0) | st.floats(1, 10),  # no fraction of 1
+    "ceiling": st.floats(0.5, 1.0),
+    "alpha": st.floats(0.001, 1),
+    "min_gain": st.floats(0.1, 10),
+    "beta": st.floats(1, 100),
+    "interval_s": st.floats(1, 3600),
+    "weight_progressing": st.floats(1.5, 3),
+    "weight_watching": st.floats(1, 1.5),
+    "weight_converged": st.floats(0.1, 1),
+    "max_iterations": st.integers(1, 100_000),
+    "period_s": st.floats(1, 3600),
+    "unknown_duration_s": st.floats(1, 3600),
+    "cost_factor": st.floats(1, 1000),
+    **dict.fromkeys(("quota", "ps_cpus", "most_cpus", "budget", "start_cpus"), st.just(64.0)),
+    **dict.fromkeys(("sample_steps", "worker_limit", "patience"), st.integers(1, 1000)),
+    **dict.fromkeys(("sample_s", "slow_factor", "network_interval_s"), st.floats(1, 100)),
+    **dict.fromkeys(("hot", "spare_weight", "growth", "efficient"), st.floats(0.1, 1)),
+    **dict.fromkeys(("most_variation", "least_use", "network_high"), st.floats(0.01, 0.1)),
+    **dict.fromkeys(("first_servers", "samples", "network_samples"), st.integers(2, 100)),
+}
+"""The values of settings that do not take all numbers from 0 to 1."""
+
+
+def some_of(settings: dict[str, Any]) -> st.SearchStrategy[dict[str, Any]]:
+    optional = {key: setting_values(default) for key, default in settings.items()}
+    optional |= {key: values for key, values in NARROW.items() if key in optional}
+    return st.fixed_dictionaries({}, optional=optional)
+
+
+def tables(table: str) -> st.SearchStrategy[dict[str, Any]]:
+    names = REGISTRIES[registry_of(table)]
+    optional = {name: some_of(rule_settings(table, name)) for name in names}
+    return st.fixed_dictionaries({}, optional=optional)
+
+
+configs = st.builds(
+    Config,
+    **{
+        key: st.sampled_from(sorted(REGISTRIES[registry_of(t)]))
+        for t, key in RULE_TABLES.items()
+        if key != "planner"
+    },
+    **{table: tables(table) for table in RULE_TABLES},
+    collocation=st.sampled_from([c for c in Collocation if c is not Collocation.MIG]),
+    device_ids=st.sampled_from(["uuid", "index"]),
+    core=some_of(core_settings()),
+    mps=st.builds(MpsConfig, st.booleans()),
+    limits=st.builds(
+        LimitsConfig,
+        running_jobs=st.integers(0, 10**9),
+        requests_per_s=st.floats(0, 1e6),
+        priority_max=st.integers(-1000, 1000),
+    ),
+    energy=st.builds(
+        EnergyConfig,
+        price=st.floats(0, 9) | st.just({"00:00": 0.1, "06:30": 0.2}),
+        node_watts=st.just({}) | st.just({"V100": (530.0, 700.0), "T4": (400.0,)}),
+    ),
+    idle=st.builds(
+        IdleConfig,
+        action=st.sampled_from(["off", "notify", "requeue", "cancel"]),
+        smact_below=st.floats(0.001, 1),
+        for_s=st.floats(60, 1e7),
+    ),
+    notify=st.builds(
+        NotifyConfig,
+        default=st.just(()) | st.just(("mail:fail", "~/bin/tell")),
+        kinds=st.sets(st.sampled_from(["mail", "webhook", "command"])).map(tuple),
+        per_hour=st.integers(1, 1000),
+        mail_from=st.sampled_from(["", "radrm@example.org"]),
+        mail_domain=st.sampled_from(["", "example.org"]),
+        sendmail=st.just("/usr/bin/msmtp"),
+        subject=st.sampled_from(["", "{job} {what}", 'quoted "{name}"']),
+        text=st.sampled_from(["", "{what}\n\n{reason} é"]),
+    ),
+    retention=st.builds(
+        RetentionConfig,
+        finished_days=st.just(0.0) | st.floats(1, 36_500),
+        finished_jobs=st.just(0) | st.integers(100, 10**9),
+        store_mib=st.just(0) | st.integers(64, 1 << 30),
+        refused_mib=st.just(0) | st.integers(1, 1 << 30),
+    ),
+)

@@ -1,0 +1,100 @@
+"""The words of a notice."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from radrm.config import NotifyConfig
+from radrm.config.notify import FIELDS
+from radrm.core.words import JobState
+from radrm.host.notices.message import fields_of, message_of
+from radrm.host.storage.notices.facts import Facts, facts_of, facts_of_array
+from tests.host.notices.notes import ended, pending, tried
+
+USUAL = NotifyConfig()
+
+
+def failed(**changes: Any) -> Facts:
+    job = ended(pending(**changes), JobState.FAILED, exit_code=3, reason="exit code 3", attempts=2)
+    return facts_of(job, "end", tried(job))
+
+
+def test_the_usual_text() -> None:
+    found = message_of(USUAL, failed(), "box")
+    assert found.subject == "radrm: job 1 (train) FAILED on box"
+    lines = found.text.splitlines()
+    assert lines[:3] == ["job 1 (train) FAILED", "", "state      FAILED"]
+    assert "reason     exit code 3" in lines and "ran        1m03s" in lines
+    assert lines[-1] == "More: radrm status 1"
+    assert not any("memory" in line or "elements" in line for line in lines), "unknown"
+
+
+@pytest.mark.parametrize(
+    ("facts", "subject"),
+    [
+        (facts_of(pending(), "oom"), "job 1 (train) hit GPU out-of-memory"),
+        (facts_of(pending(), "start"), "job 1 (train) has started"),
+        (facts_of(pending(), "held", None, "3 of 9 failed"), "job 1 (train) is held: too many"),
+        (
+            facts_of_array(ended(pending()), {JobState.FAILED: 1, JobState.COMPLETED: 8}),
+            "array 1 (train) has ended: 1 FAILED, 8 COMPLETED",
+        ),
+        ({**failed(), "event": "fail"}, "job 1 (train) FAILED; the array runs on"),
+    ],
+)
+def test_what_has_happened(facts: Facts, subject: str) -> None:
+    found = message_of(USUAL, facts, "box")
+    assert found.subject.startswith(f"radrm: {subject}")
+    assert (facts["text"] or "") in found.text
+
+
+def test_a_warning_is_in_the_text() -> None:
+    found = message_of(USUAL, facts_of(pending(), "idle", None, "GPU 0 shows 0.01"), "box")
+    assert found.text.splitlines()[:2] == ["job 1 (train) leaves its GPUs idle", "GPU 0 shows 0.01"]
+
+
+def test_a_sites_own_texts() -> None:
+    config = NotifyConfig(subject="{job}/{user}", text="{reason} {comment}\n{comment}\nfix\n{peak}")
+    found = message_of(config, failed(), "box")
+    assert (found.subject, found.text) == ("1/ada", "exit code 3 \nfix\n")
+
+
+def test_every_field_is_filled() -> None:
+    assert set(fields_of(failed(), "box")) == FIELDS
+
+
+def test_the_document_is_for_programs() -> None:
+    found = message_of(USUAL, {**failed(), "gid": 5, "once": False}, "box")
+    chat = json.loads(json.dumps(found.for_chat))
+    assert chat["content"] == chat["text"] and found.subject in chat["text"]
+    assert (chat["job"], chat["state"], chat["event"], chat["host"]) == (
+        "1",
+        "FAILED",
+        "end",
+        "box",
+    )
+    assert {"gid", "once"}.isdisjoint(chat)
+
+
+HOSTILE = st.text(max_size=30) | st.just("a\r\nBcc: eve@x.org\n\n.\n{user}\x1b[2J\u2028")
+
+
+@given(HOSTILE, HOSTILE, HOSTILE)
+def test_no_name_makes_a_line(name: str, comment: str, reason: str) -> None:
+    facts = {**failed(), "name": name, "comment": comment, "reason": reason}
+    found = message_of(USUAL, facts, "box")
+    assert found.subject.isprintable()
+    usual = message_of(USUAL, {**failed(), "comment": "c"}, "box")
+    assert len(found.text.splitlines()) <= len(usual.text.splitlines())
+    assert all(line.isprintable() for line in found.text.split("\n"))
+
+
+def test_long_texts_are_cut() -> None:
+    job = ended(pending(), JobState.FAILED, reason="x" * 100_000)
+    found = message_of(NotifyConfig(text="{reason}\n" * 100), facts_of(job, "end"), "box")
+    assert len(found.text) <= 8001 and len(found.for_chat["content"]) <= 1900
