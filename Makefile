@@ -15,6 +15,7 @@
 #   make mutants    break rules of the core on purpose and see that tests/core notices
 #   make properties EXAMPLES=20    the properties of the core, rules and shards, with 20 times the examples
 #   make gpu-test   the tests that need a real GPU (PyTorch: RADRM_GPU_TEST_PYTHON=/path/to/python)
+#   make generated  write the files that are made from the code: manual pages, references
 #   make venv       only the virtual environment, with all that developing needs
 #
 # Another Python: make check PYTHON=python3.12
@@ -25,7 +26,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
 .PHONY: demo test lint check bench bench-deadlines bench-elastic crash elastic-kills fuzz soak \
-  systemd mutants properties gpu-test venv
+  systemd mutants properties gpu-test generated venv
 .DELETE_ON_ERROR:
 # Tests start some thousand processes, which would each compile what they import.
 unexport PYTHONDONTWRITEBYTECODE
@@ -81,6 +82,12 @@ properties: $(VENV)/.dev
 
 gpu-test: $(VENV)/.dev
 	$(BIN)/python -m pytest -n0 -m gpu -rs tests/gpu
+
+generated: $(VENV)/.dev
+	$(BIN)/python -m tools.config_reference
+	$(BIN)/python -m tools.json_reference
+	$(BIN)/python -m tools.manual
+	$(BIN)/python -m tools.units
 
 venv: $(VENV)/.dev
 

@@ -37,7 +37,9 @@ GROUPS: dict[str, dict[str, str]] = {
         "mps": "CUDA MPS: jobs of one user share a GPU, each with a memory cap.",
         "shares": "Show the recent GPU time of users, and whose job is next.",
         "limits": "Show your limits, and what counts for them now.",
-        "report": "Show the energy that users, jobs or GPUs have used, and its cost.",
+        "report": "Show what users, jobs or GPUs have used: GPU-hours, energy, cost.",
+        "usage": "Show what users have used, your own row first.",
+        "history": "List past jobs, with their sums.",
         "bench": "Measure on this server.",
         "profile": "Run a few steps of a job on each free kind and number of GPUs.",
     },
@@ -55,6 +57,7 @@ GROUPS: dict[str, dict[str, str]] = {
         "doctor": "Check this machine, the configuration and the daemon.",
         "config": "Show, check or reload the configuration.",
         "demo": "Show it all once on simulated GPUs, in less than a minute.",
+        "completion": "Print the completion of your shell: bash, zsh or fish.",
         "install-service": "Make the daemon a service of systemd.",
         "uninstall-service": "Stop the service and remove its files; jobs stay.",
         "install-slurm-names": "Write commands named sbatch, squeue, scancel...",
@@ -66,7 +69,18 @@ ALIASES = {"ps": "status", "ls": "status", "queue": "status", "kill": "cancel"}
 _LONG = 12
 EVERYDAY = frozenset(
     {
-        *("attach", "cancel", "checkpoint", "drain", "explain", "gpus", "hold", "logs", "migrate"),
+        *(
+            "attach",
+            "cancel",
+            "checkpoint",
+            "completion",
+            "drain",
+            "explain",
+            "gpus",
+            "hold",
+            "logs",
+            "migrate",
+        ),
         *(
             "limits",
             "progress",
@@ -78,7 +92,7 @@ EVERYDAY = frozenset(
             "shares",
             "status",
         ),
-        "wait",
+        *("history", "usage", "wait"),
     }
 )
 """Commands that start without typer: their modules have `PARAMETERS`."""

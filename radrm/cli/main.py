@@ -12,8 +12,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import NoReturn
 
-_COMPLETION = "_RADRM_COMPLETE"
-"""A shell sets this variable to have typer complete words."""
 EXIT_USAGE, EXIT_INTERRUPTED, EXIT_NO_READER = 2, 130, 141
 
 
@@ -67,7 +65,7 @@ def _everyday() -> int:
 
     name = sys.argv[1]
     module = import_module(f"radrm.cli.commands.{name}")
-    words = None if _COMPLETION in os.environ else parse(module.PARAMETERS, sys.argv[2:])
+    words = parse(module.PARAMETERS, sys.argv[2:])
     if words is None:
         return _others()
     return _leave(getattr(module, name)(**words) or 0)

@@ -28,9 +28,15 @@ _LIMIT_S = 90.0
 
 
 class Client:
-    """Finds the daemon at the first request. Use it as a context manager, or call `close`."""
+    """Finds the daemon at the first request. Use it as a context manager, or call `close`.
 
-    def __init__(self, candidates: tuple[Paths, ...] | None = None) -> None:
+    `limit_s`: how long a request waits for its answer.
+    """
+
+    def __init__(
+        self, candidates: tuple[Paths, ...] | None = None, limit_s: float = _LIMIT_S
+    ) -> None:
+        self._limit_s = limit_s
         self.candidates = candidates or client_paths(os.environ, os.getuid())
         self.paths: Paths | None = None
         self._socket: socket.socket | None = None
@@ -47,17 +53,17 @@ class Client:
 
         It waits for a daemon that is starting. `patient`: look for one more than once.
         """
-        if not self._connected():
+        if not self.is_up():
             # Imported here, because few commands find no daemon.
             from radrm.client.starting import LOOKS, not_reached, wait_for_start
 
             looks = LOOKS if patient else 1
-            if not wait_for_start(self.candidates, self._connected, looks):
+            if not wait_for_start(self.candidates, self.is_up, looks):
                 raise not_reached(self.candidates, bool(os.environ.get("RADRM_HOME")))
         assert self.paths is not None
         return self.paths
 
-    def _connected(self) -> bool:
+    def is_up(self) -> bool:
         """True if there is a connection, or one can be made now."""
         if self._socket is not None:
             return True
@@ -68,7 +74,7 @@ class Client:
             from radrm.host.sockets import connect
 
             try:
-                self._socket = connect(paths.socket, _LIMIT_S)
+                self._socket = connect(paths.socket, self._limit_s)
             except (Unreachable, OSError):
                 continue
             self._lines = self._socket.makefile("rb")

@@ -255,7 +255,7 @@ class NotifyConfig:
     """The domain of the target `mail`, USER@DOMAIN; empty: the user's mailbox on this server."""
     sendmail: str = "/usr/sbin/sendmail"
     """The program that sends mails."""
-    subject: str = "radrm: {what} on {host}"
+    subject: str = "radrm on {host}: {what}"
     """The subject, with [fields](notices.md#texts)."""
     text: str = ""
     """The text, with fields; empty: radrm's own."""

@@ -35,6 +35,7 @@ from radrm.daemon.monitor import Monitor
 from radrm.daemon.probing import Probing
 from radrm.daemon.reload.changes import Change
 from radrm.daemon.reload.reloading import Reloading
+from radrm.daemon.serving.in_line import InLine
 from radrm.daemon.serving.server import Request
 from radrm.daemon.serving.turns import Turns
 from radrm.daemon.views.expected import Foresight
@@ -107,6 +108,7 @@ class Loop:
         self.scheduler = parts.scheduler
         self.store = parts.store
         self.tables = Tables()
+        self.past = InLine()
         self._turns = Turns(lambda request: answer(self, request))
         self._inbox: queue.SimpleQueue[News] = queue.SimpleQueue()
         self._wakeups = Wakeups()

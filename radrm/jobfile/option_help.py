@@ -13,7 +13,8 @@ if TYPE_CHECKING:
 LINES_HELP = "a job per line of a file (-: standard input), run by a shell"
 
 
-def _meaning(option: Option) -> str:
+def meaning_of(option: Option) -> str:
+    """Return an option's help, with what is to be known of its values."""
     notes = ["repeatable"] if option.repeatable else []
     if not option.available:
         notes.append("not in this release")
@@ -63,7 +64,7 @@ def _flags(flags: Mapping[str, str]) -> dict[str, str]:
 
 def _with_options(lines: list[str], more: Mapping[str, str], without: Collection[str]) -> str:
     """The help text: these lines, then the options and `more` rows of usage and meaning."""
-    rows = [(each.usage, _meaning(each)) for each in OPTIONS if each.name not in without]
+    rows = [(each.usage, meaning_of(each)) for each in OPTIONS if each.name not in without]
     rows += more.items()
     for usage, meaning in rows:
         if len(usage) > 30:
@@ -75,5 +76,5 @@ def _with_options(lines: list[str], more: Mapping[str, str], without: Collection
 
 def options_markdown() -> str:
     """Return the list of options for the documentation."""
-    rows = [f"- `{option.usage}`: {_meaning(option)}\n" for option in OPTIONS if option.available]
+    rows = [f"- `{option.usage}`: {meaning_of(option)}\n" for option in OPTIONS if option.available]
     return "".join(rows)

@@ -4,6 +4,7 @@ The files, in the order in which they may import one another:
     order_policy   an order and a policy; the head of the line waits, and all others behind it
     forecast       when a waiting job could start
     backfill       the same as `order_policy`, but jobs behind a waiting head may pass it
+    ahead          when the jobs of the line are expected to start
     convergence    whether a job still improves, by the losses that it reports
     moving         what a move to another device wins, and what it costs
     growth         how fast a job's loss falls for the CPU time that it uses

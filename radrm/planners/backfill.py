@@ -100,7 +100,7 @@ class Backfill(OrderPolicy):
                 forecast = Forecast(view, Checked(policy, view.answers), head)
             except RuleFailed:
                 pass  # the next search for a placement reports it
-        since_s, until_s = _noted(view, head, state)
+        since_s, until_s = noted_until(view, head, state)
         if until_s is None:
             since_s = view.now.wall_s
             start_s = inf if forecast is None else forecast.start_s
@@ -117,7 +117,7 @@ class Backfill(OrderPolicy):
         if head.id == job.id:
             first = view.first_for_nodes(job)
             behind = () if first is None else (_served_first(first),)
-            noted = _noted(view, head, state)[1] is not None
+            noted = noted_until(view, head, state)[1] is not None
             passed = (slot.passed(view),) if noted else ()
             return behind + passed + (found.refusals if found.placement is None else ())
         if found.placement is None:
@@ -141,7 +141,7 @@ class _Slot:
         """Return why a job may not pass the head by this start; None if it may."""
         head, now_s = self.head, view.now.boot_s
         before_s = inf if self.forecast is None else self.forecast.start_s
-        lower = _rank(job) > _rank(head)
+        lower = rank_of(job) > rank_of(head)
         if before_s == inf:
             return _lower(head) if lower else None
         assert self.forecast is not None
@@ -184,7 +184,7 @@ class _Slot:
         return Refusal("backfill", why)
 
 
-def _noted(view: View, head: Job, state: Any) -> tuple[float, float | None]:
+def noted_until(view: View, head: Job, state: Any) -> tuple[float, float | None]:
     """Return since when, and until when, others may pass a job, as dates; None: not noted yet."""
     note = state.get(_PASSED, {}).get(str(head.id))
     if note is None or note[2] != head.attempts:
@@ -199,7 +199,7 @@ def _waits(view: View, job_id: int) -> bool:
     return job is not None and job.state is JobState.PENDING
 
 
-def _rank(job: Job) -> tuple[bool, int]:
+def rank_of(job: Job) -> tuple[bool, int]:
     """Return what goes before every order: the recovery queue, and the priority."""
     return job.queue is not Queue.RECOVERY, -job.spec.priority
 

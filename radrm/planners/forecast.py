@@ -31,16 +31,17 @@ from radrm.core.words import Collocation
 from radrm.deadlines.remaining import PROGRESS, TIME_LIMIT, remaining
 from radrm.interference.model import Demand, joint_speed, speeds
 
-_SLOWEST = 0.05
+SLOWEST = 0.05
 """The least speed that is believed."""
 _UNKNOWN_SMACT = 0.7
-_BY_ITS_JOBS = frozenset({"taken", "recovering", "not idle", "mode", "cohort", "turn"})
+BY_ITS_JOBS = frozenset({"taken", "recovering", "not idle", "mode", "cohort", "turn"})
 """The core's refusals that end when a device's jobs have left."""
-_SOON_OVER = "reading"
+SOON_OVER = "reading"
+"""The core's refusal that ends with the next reading."""
 
 
 @dataclass(frozen=True, slots=True)
-class _Stay:
+class Stay:
     """A job on a device: with `now_mib` reserved, and `mib` later."""
 
     holder: Holder
@@ -81,17 +82,17 @@ class Forecast:
         for uuid, stay in self._stays(other, placement).items():
             offer = view.offer(self._job, self._roles[0], uuid)
             ends = _with_ends(view, offer, (stay,))
-            last_s = max(last_s, *(end_s for end_s, each in ends if each is stay))
+            last_s = max(last_s, *(at_s for at_s, each in ends if each is stay))
         return last_s if placement.devices else inf
 
-    def _stays(self, other: Job, placement: Placement) -> dict[str, _Stay]:
+    def _stays(self, other: Job, placement: Placement) -> dict[str, Stay]:
         now = self._view.now
         attempt = Attempt(other.id, other.attempts + 1, 0, placement, now, began=other.saved)
         holder = Holder(other, attempt, now.boot_s, False, None)
-        found: dict[str, _Stay] = {}
+        found: dict[str, Stay] = {}
         for uuid in placement.devices:
             mib = sum(share.reserved_mib for share in placement.shares if share.device == uuid)
-            found[uuid] = _stay(self._view, holder, mib, placement.collocation.whole_device)
+            found[uuid] = stay_of(self._view, holder, mib, placement.collocation.whole_device)
         return found
 
     def _start_s(self, changed: dict[str, float]) -> float:
@@ -99,31 +100,31 @@ class Forecast:
         count = self._job.spec.gpus
         return ready[count - 1] if 0 < count <= len(ready) else inf
 
-    def _ready(self, uuid: str, joining: Sequence[_Stay], leaving: int | None = None) -> float:
+    def _ready(self, uuid: str, joining: Sequence[Stay], leaving: int | None = None) -> float:
         """Return when a device is ready for a task of any role of the job."""
         ready = (self._ready_for(role, uuid, joining, leaving) for role in self._roles)
         return max(ready, default=inf)
 
     def _ready_for(
-        self, role: Role, uuid: str, joining: Sequence[_Stay], leaving: int | None
+        self, role: Role, uuid: str, joining: Sequence[Stay], leaving: int | None
     ) -> float:
         view, offer = self._view, self._view.offer(self._job, role, uuid)
         refused = offer.refusal.rule if offer.refusal is not None else None
         if offer.free_mib is None or (
-            refused is not None and refused not in _BY_ITS_JOBS and refused != _SOON_OVER
+            refused is not None and refused not in BY_ITS_JOBS and refused != SOON_OVER
         ):
             return inf
         ask = Ask(self._job, role.count_min * role.needs.gpus, view.need_mib(self._job, role))
         ends = _with_ends(view, offer, joining)
         now_s = view.now.boot_s
-        ends = [(now_s if s.holder.job.id == leaving else end_s, s) for end_s, s in ends]
+        ends = [(now_s if s.holder.job.id == leaving else at_s, s) for at_s, s in ends]
         left = sorted(ends, key=lambda each: each[0])
         free_mib = offer.free_mib - sum(stay.now_mib for stay in joining)
         surplus_mib = sum(stay.now_mib - stay.mib for _, stay in left)
         at_s = now_s
         while True:
-            if not left or refused not in _BY_ITS_JOBS:
-                then = _offer_with(view, offer, [stay for _, stay in left], free_mib)
+            if not left or refused not in BY_ITS_JOBS:
+                then = offer_with(view, offer, [stay for _, stay in left], free_mib)
                 if self._refuse(ask, then) is None:
                     return at_s
             if not left:
@@ -138,35 +139,35 @@ class Forecast:
         return self._policy.refuse(ask, offer)
 
 
-def _stay(view: View, holder: Holder, reserved_mib: int, whole: bool) -> _Stay:
+def stay_of(view: View, holder: Holder, reserved_mib: int, whole: bool) -> Stay:
     """Return a job's stay. `whole`: it has the whole device, also when it has settled."""
     mib = reserved_mib
     if not holder.settled and not whole:
         needs = [view.need_mib(holder.job, role) for role in holder.job.spec.roles]
         known = [need for need in needs if need is not None]
         mib = min(mib, max(known, default=mib))
-    return _Stay(holder, reserved_mib, mib)
+    return Stay(holder, reserved_mib, mib)
 
 
-def _with_ends(view: View, offer: Offer, joining: Sequence[_Stay]) -> list[tuple[float, _Stay]]:
+def _with_ends(view: View, offer: Offer, joining: Sequence[Stay]) -> list[tuple[float, Stay]]:
     """Return the jobs of a device, and those that join them now, with their expected ends."""
     held = {each.job_id: each.mib for each in view.reservations(offer.device.uuid)}
     stays = []
     for holder in offer.holders:
         mib, whole = held.get(holder.job.id, 0), offer.device.capacity_mib
-        stays.append(_stay(view, holder, whole if mib is None else mib, mib is None))
+        stays.append(stay_of(view, holder, whole if mib is None else mib, mib is None))
     stays += joining
-    at_speed = _speeds(stays)
-    before = _speeds(stays[: len(offer.holders)]) if joining else at_speed
+    at_speed = speeds_of(stays)
+    before = speeds_of(stays[: len(offer.holders)]) if joining else at_speed
     before += [1.0] * len(joining)
     kind = offer.device.name
     return [
-        (_end_s(view, stay, kind, speed, was), stay)
+        (end_s(view, stay, kind, speed, was), stay)
         for stay, speed, was in zip(stays, at_speed, before, strict=True)
     ]
 
 
-def _speeds(stays: Sequence[_Stay]) -> list[float]:
+def speeds_of(stays: Sequence[Stay]) -> list[float]:
     """Return the speed of each job of a device; a job on several counts as alike on each."""
     found = speeds(
         [Demand(_smact(stay.holder)) for stay in stays],
@@ -174,12 +175,17 @@ def _speeds(stays: Sequence[_Stay]) -> list[float]:
     )
     wide = [max(1, stay.holder.job.spec.gpus) for stay in stays]
     return [
-        max(_SLOWEST, joint_speed([speed] * gpus)) for speed, gpus in zip(found, wide, strict=True)
+        max(SLOWEST, joint_speed([speed] * gpus)) for speed, gpus in zip(found, wide, strict=True)
     ]
 
 
-def _end_s(view: View, stay: _Stay, kind: str, speed: float, before: float) -> float:
-    """Return the expected end of a job at this speed. `before`: its speed until now."""
+def end_s(
+    view: View, stay: Stay, kind: str, speed: float, before: float, worst: bool = False
+) -> float:
+    """Return the expected end of a job at this speed. `before`: its speed until now.
+
+    `worst`: if it takes as long as it can at most.
+    """
     job, attempt, now_s = stay.holder.job, stay.holder.attempt, view.now.boot_s
     ends = [view.latest_end_s(job)]
     if job.limit_s is not None and ends == [None]:
@@ -187,11 +193,11 @@ def _end_s(view: View, stay: _Stay, kind: str, speed: float, before: float) -> f
     left = remaining(job, attempt, view.now, kind=kind, gpus=job.spec.gpus, speed=speed)
     if left is not None and left.source != TIME_LIMIT:
         slower = before / speed if left.source == PROGRESS else 1.0
-        ends.append(now_s + left.value_s * slower)
-    return min((end_s for end_s in ends if end_s is not None), default=inf)
+        ends.append(now_s + (left.upper_s if worst else left.value_s) * slower)
+    return min((each_s for each_s in ends if each_s is not None), default=inf)
 
 
-def _offer_with(view: View, offer: Offer, left: Sequence[_Stay], free_mib: int) -> Offer:
+def offer_with(view: View, offer: Offer, left: Sequence[Stay], free_mib: int) -> Offer:
     """Return an offer of the device when only these jobs are left there."""
     capacity = offer.device.capacity_mib
     free_mib = min(capacity, max(0, free_mib))
@@ -210,7 +216,7 @@ def _offer_with(view: View, offer: Offer, left: Sequence[_Stay], free_mib: int) 
     )
 
 
-def _mode(stay: _Stay) -> Collocation:
+def _mode(stay: Stay) -> Collocation:
     return stay.holder.attempt.placement.collocation
 
 

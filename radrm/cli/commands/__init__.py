@@ -2,6 +2,7 @@
 
 The files, in the order in which they may import one another:
     submit      `radrm submit`, on a path that imports little
+    completion  `radrm completion`
     run         `radrm run`
     logs        `radrm logs`
     attach      `radrm attach`
@@ -21,6 +22,8 @@ The files, in the order in which they may import one another:
     limits      `radrm limits`
     shares      `radrm shares`
     report      `radrm report`
+    usage       `radrm usage`
+    history     `radrm history`
     drain       `radrm drain`
     resume      `radrm resume`
     mps         `radrm mps`

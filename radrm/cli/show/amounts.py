@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 
+from radrm.client.states import WAITING
 from radrm.core.units import WHOLE_DEVICE_MIB, show_seconds
 
 TYPE_CHECKING = False
@@ -57,6 +58,22 @@ def _day(date: time.struct_time) -> int:
 def span(seconds: float) -> str:
     """How late something is, roughly: `45s`, `40m`, `1h05m`, `3d04h`."""
     return f"{seconds // 60:.0f}m" if 60 <= seconds < 3600 else show_seconds(seconds)
+
+
+def starts_in(job: Document, now: float) -> str:
+    """When a waiting job is expected to start: `in 20-40m`, `in 1h05m or later`; "" if unknown."""
+    start, latest = job.get("expected_start_at"), job.get("latest_start_at")
+    if start is None or job["state"] not in WAITING:
+        return ""
+    soonest = span(max(0.0, start - now))
+    if latest is None:
+        return f"in {soonest} or later"
+    last = span(max(0.0, latest - now))
+    if last == soonest:
+        return f"in {soonest}"
+    if soonest[-1] == last[-1] and soonest[:-1].isdigit() and last[:-1].isdigit():
+        soonest = soonest[:-1]
+    return f"in {soonest}-{last}"
 
 
 def due_text(job: Document, now: float) -> str:

@@ -10,6 +10,7 @@ from radrm.cli.show.amounts import (
     shown_duration,
     shown_smact,
     span,
+    starts_in,
     when,
 )
 from radrm.cli.show.columns import Field
@@ -279,6 +280,8 @@ def _times(job: Document, now: float) -> Iterator[_Line]:
     for key in ("submitted", "started", "ended"):
         if job[f"{key}_at"] is not None:
             yield key, when(job[f"{key}_at"], now)
+    if starts_in(job, now):
+        yield "starts", f"{starts_in(job, now)} (est.)"
     if job.get("expected_end_at") is not None:
         latest = job.get("latest_end_at")
         most = ""

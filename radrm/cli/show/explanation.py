@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from radrm.cli.show.amounts import clock, span
+from radrm.cli.show.amounts import clock, span, starts_in
 from radrm.cli.show.card import estimated, headline, next_steps
 from radrm.cli.show.columns import Column, Field, Rows
 from radrm.cli.show.devices import reserved
@@ -56,6 +56,8 @@ def explanation(answer: Document) -> list[Part]:
     lines = [_indented(f"{name}: {text}") for name, text in estimated(job)]
     parts += [Styled(), *lines] if lines else []
     steps = [step for step in next_steps(job) if step != f"radrm explain {plain(label(job))}"]
+    if waiting and _start(job, answer["now"]):
+        parts += [Styled(), _indented(_start(job, answer["now"]))]
     if steps:
         parts += [Styled(), _indented(f"next: {'   '.join(steps)}")]
     return parts
@@ -79,6 +81,21 @@ def outlook(job: Document, now: float) -> str:
         elif job.get("needs_s") is not None:
             parts[-1] += f": it must start before {clock(due - job['needs_s'], now)}"
     return "; ".join(filter(None, parts))
+
+
+def _start(job: Document, now: float) -> str:
+    """As `expected start: in 20-40m, from 14:20 to 14:40 (est.)`, or why it is unknown."""
+    found = starts_in(job, now)
+    if not found:
+        unknown = job.get("start_unknown")
+        return f"expected start: unknown; {plain(unknown)}" if unknown else ""
+    start, latest = job["expected_start_at"], job.get("latest_start_at")
+    at = f"at {clock(start, now)}"
+    if latest is None:
+        at = f"not before {clock(start, now)}"
+    elif clock(latest, now) != clock(start, now):
+        at = f"from {clock(start, now)} to {clock(latest, now)}"
+    return f"expected start: {found}, {at} (est.)"
 
 
 def _expected(job: Document, now: float) -> str:

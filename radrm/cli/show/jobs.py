@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from radrm.cli.show.amounts import clock, due_text, number, sane_mib
+from radrm.cli.show.amounts import clock, due_text, number, sane_mib, starts_in
 from radrm.cli.show.columns import Column, Rows
 from radrm.cli.show.sizes import size_text
 from radrm.cli.show.styled import Styled
@@ -53,6 +53,10 @@ def age_s(job: Document) -> float | None:
 def why(job: Document, short: bool = False, now: float | None = None) -> str:
     """Why a job waits, or how it ended. `short`: for a column. `now`: as for `advance`."""
     reason = (short and job.get("reason_short")) or job["reason"] or ""
+    if short and job["state"] in WAITING and job.get("held"):
+        reason = "held"
+    elif short and job["state"] in WAITING and job.get("after"):
+        reason = f"after {', '.join(str(other['job']) for other in job['after'])}"
     if job.get("begin_at") is not None and not job.get("held"):
         then = clock(job["begin_at"], time.time() if now is None else now)
         reason = f"begins {'at ' if then[:1].isdigit() and '-' not in then else ''}{then}"
@@ -174,10 +178,13 @@ def params_text(job: Document) -> str:
 
 
 def _state_of_open(job: Document, now: float | None) -> str:
-    """The size of a job that has not ended, and how far it is: `2 of 1-4 GPUs, 37 %`."""
+    """The size of a job that has not ended, and how far it is, or when it starts:
+    `2 of 1-4 GPUs, 37 %`, `in 20-40m (est.)`."""
     if job["state"] in FINAL:
         return ""
-    return ", ".join(filter(None, (size_text(job), advance(job, now))))
+    starts = "" if now is None else starts_in(job, now)
+    words = (size_text(job), advance(job, now), f"{starts} (est.)" if starts else "")
+    return ", ".join(filter(None, words))
 
 
 def no_jobs(words: Document) -> Styled:

@@ -46,7 +46,7 @@ def why_size(state: State, planners: Planners, job_id: int, now: Instant) -> tup
 def _outside_queue(state: State, job: Job, now: Instant) -> Refusal | None:
     """Return why a waiting job is not in the queue; None if it is."""
     if job.held:
-        return Refusal("held", "it is held; release it with: radrm release")
+        return Refusal("held", f"it is held; release it with: radrm release {job.label}")
     if job.awaits_begin:
         return Refusal("begin", f"it begins in {show_seconds(ceil(begins_in_s(job, now)))}")
     if job.estimating:

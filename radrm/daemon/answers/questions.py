@@ -11,6 +11,8 @@ from radrm.core.records import Instant, Job, JobSpec
 from radrm.core.words import Collocation
 from radrm.daemon.answers.energy import energy
 from radrm.daemon.answers.limits import limits
+from radrm.daemon.answers.past.history import history
+from radrm.daemon.answers.past.report import report
 from radrm.daemon.answers.status import paged, status
 from radrm.daemon.intake.admission import refuse_job, refuse_more
 from radrm.daemon.intake.estimation import SAME_RUNS
@@ -46,6 +48,7 @@ _LONGEST_NAME = 128
 
 def explain(loop: Loop, words: Words, uid: int) -> Work[Document]:
     """Why a job waits, or where and how it ran."""
+    yield from loop.parts.foresight.prepare()
     job = yield from _one_job(loop, words, uid)
     controllers = loop.parts.launcher.controllers
     now = loop.clock.now()
@@ -235,6 +238,8 @@ QUESTIONS: dict[str, Question] = {
     "mps": mps,
     "shares": shares,
     "energy": energy,
+    "report": report,
+    "history": history,
     "check": check,
     "limits": limits,
 }

@@ -163,6 +163,8 @@ class JobDocuments:
             "due_at": job.spec.due_s,
             "weight": job.spec.weight,
             "expected_start_at": expected.start,
+            "latest_start_at": expected.start_latest,
+            "start_unknown": expected.start_unknown,
             "expected_end_at": expected.end,
             "latest_end_at": expected.latest,
             "expected_source": expected.source,

@@ -6,14 +6,19 @@ What a job has left to run is that of `radrm/deadlines/remaining.py`. A running 
 work at its mean speed so far, and does the rest at its speed beside its present neighbours; what it
 reports shows its speed itself.
 
-A waiting job starts when a planner has reserved for it. The job that the planner serves next, by
-its reasons why jobs wait, starts when the forecast of `radrm/planners/forecast.py` has room for
-it. The start of all others is not foreseeable.
+A waiting job starts when a planner has reserved for it. Else the line for GPUs is played forward
+(`radrm/planners/ahead.py`): once with the run times that are expected, which gives `start`, and
+once with the longest, which gives `start_latest`. Where another kind of planner starts jobs, only
+the start of the job that it serves next is known, from `radrm/planners/forecast.py`.
+
+A play takes long in the daemon's terms, so requests prepare it in pieces (`prepare`) and share it.
+It is made again when a job has changed, but takes `_SHARE` of the time at most.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from math import inf
@@ -23,26 +28,33 @@ from radrm.core.records import Attempt, Instant, Job, Refusal
 from radrm.core.rules import AnyPlanner
 from radrm.core.scheduler import Scheduler
 from radrm.core.snapshot import Snapshot
+from radrm.core.view import View
 from radrm.core.words import Collocation, JobState, Quantity
+from radrm.daemon.serving.turns import Pace, Work
 from radrm.deadlines.costs import Costs
 from radrm.deadlines.remaining import PROGRESS, TIME_LIMIT, Remaining, remaining
 from radrm.estimators.learning.contention import mean_speed, speed_beside
 from radrm.interference.model import joint_speed
+from radrm.planners.ahead import MOST_JOBS, Ahead
 from radrm.planners.forecast import Forecast
+from radrm.planners.order_policy import OrderPolicy
 
 _BY_CHOICE = frozenset({"price", "cheaper", "preemption", "slots"})
 """The planners' reasons that the forecast does not know: others start later or end earlier."""
 _UNKNOWN = 0.5
 """The SM activity of a job of which nothing is known."""
 _SLOWEST = 0.01
+_SHARE = 0.05
+"""The part of the daemon's time that plays may take while jobs change."""
 
 
 @dataclass(frozen=True, slots=True)
 class Expected:
     """What is expected of a job. Epoch seconds; None: unknown.
 
-    `start` of a waiting job; `end`; `latest`, the end at worst. `source`: of its run time.
-    `unknown`: why there is no `end`. `needs_s`: the run time that it has left.
+    `start` of a waiting job, and `start_latest`, at worst; `end`; `latest`, the end at worst.
+    `source`: of its run time. `unknown`: why there is no `end`. `start_unknown`: why there is no
+    `start`. `needs_s`: the run time that it has left.
     """
 
     start: float | None = None
@@ -51,12 +63,15 @@ class Expected:
     source: str | None = None
     unknown: str | None = None
     needs_s: float | None = None
+    start_latest: float | None = None
+    start_unknown: str | None = None
 
 
 class Foresight:
     """Tells when jobs are expected to end, and what late ends cost. Changes nothing.
 
     `planners`: those of the configuration. `limit`: of the time that their policy may take.
+    `clock`: seconds, for how long a play takes.
     """
 
     def __init__(
@@ -65,11 +80,14 @@ class Foresight:
         planners: Sequence[AnyPlanner] = (),
         costs: Costs | None = None,
         limit: AbstractContextManager[object] | None = None,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._scheduler = scheduler
         self._planners = planners
         self._costs = costs or Costs()
         self._limit = limit or nullcontext()
+        self._clock = clock
+        self._plays: _Plays | None = None
 
     def of(
         self,
@@ -113,29 +131,32 @@ class Foresight:
     # ------------------------------------------------------------- waiting jobs
 
     def _of_waiting(self, job: Job, now: Instant, refusals: Sequence[Refusal] | None) -> Expected:
+        start, latest_start, why = self._start(job, now, refusals)
         left = waiting_left(self._scheduler.snapshot, job, now)
         if left is None:
-            return Expected(unknown=_NO_SOURCE)
-        found = Expected(source=left.source, needs_s=left.value_s)
-        start, why = self._start(job, now, refusals)
+            return Expected(start, None, None, None, _NO_SOURCE, None, latest_start, why)
+        found = Expected(None, None, None, left.source, why, left.value_s, latest_start, why)
         if start is None:
-            return replace(found, unknown=why)
-        latest = None if left.upper_s == inf else start + left.upper_s
+            return found
+        latest = None
+        if left.upper_s < inf:
+            latest = (start if latest_start is None else latest_start) + left.upper_s
         if left.source == TIME_LIMIT:
-            return Expected(start, None, latest, left.source, _NO_SOURCE)
+            return replace(found, start=start, latest=latest, unknown=_NO_SOURCE, needs_s=None)
         return replace(found, start=start, end=start + left.value_s, latest=latest)
 
     def _start(
         self, job: Job, now: Instant, refusals: Sequence[Refusal] | None
-    ) -> tuple[float | None, str | None]:
-        """Return when a waiting job is expected to start, or None and why that is unknown."""
+    ) -> tuple[float | None, float | None, str | None]:
+        """Return when a waiting job is expected to start, and at the latest; or why that is
+        unknown."""
         snapshot = self._scheduler.snapshot
         if job.held:
-            return None, "it is held"
+            return None, None, "it is held"
         if job.after:
-            return None, "it waits for the end of other jobs"
+            return None, None, "it waits for the end of other jobs"
         if job.awaits_begin:
-            return None, "its start cannot be predicted before its --begin"
+            return None, None, "its start cannot be predicted before its --begin"
         reserved = [
             reservation.since.boot_s
             for device in snapshot.devices
@@ -143,18 +164,43 @@ class Foresight:
             if reservation.job_id == job.id and reservation.kind.planned
         ]
         if reserved:
-            return now.wall_s + max(0.0, max(reserved) - now.boot_s), None
+            return now.wall_s + max(0.0, max(reserved) - now.boot_s), None, None
         if snapshot.position(job) is None:
-            return None, "it is not in the queue yet"
-        if refusals is None or any(refusal.rule == "order" for refusal in refusals):
-            return None, "its start cannot be predicted: jobs are before it"
-        waits = next((refusal for refusal in refusals if refusal.rule in _BY_CHOICE), None)
+            return None, None, "it is not in the queue yet"
+        waits = next((refusal for refusal in refusals or () if refusal.rule in _BY_CHOICE), None)
         if waits is not None:
-            return None, waits.message
+            return None, None, waits.message
+        if self._plays is not None and self._plays.has(job):
+            return self._plays.start_of(job, now)
+        if self._plays is not None and self._plays.cut and job.spec.gpus:
+            why = f"its start cannot be predicted: more than {MOST_JOBS} jobs are before it"
+            return None, None, why
+        if refusals is None or any(refusal.rule == "order" for refusal in refusals):
+            return None, None, "its start cannot be predicted: jobs are before it"
         wait_s = self._wait_s(job)
         if wait_s == inf:
-            return None, "its start cannot be predicted"
-        return now.wall_s + max(0.0, wait_s), None
+            return None, None, "its start cannot be predicted"
+        return now.wall_s + max(0.0, wait_s), None, None
+
+    def prepare(self) -> Work[None]:
+        """Play the line forward, in pieces. `of` then knows the start of every job in it."""
+        version = self._scheduler.snapshot.jobs_version
+        if self._plays is None or not self._plays.is_good(version, self._clock()):
+            self._plays = self._new_plays(version)
+        pace = Pace()
+        for _ in () if self._plays is None else self._plays.ticks():
+            if pace.spent:
+                yield from pace.rest()
+
+    def _new_plays(self, version: int) -> _Plays | None:
+        """Return plays of the present line; None where no planner serves it in its order."""
+        view = self._scheduler.view
+        planner = next((each for each in self._planners if each.starts_jobs), None)
+        if not isinstance(planner, OrderPolicy):
+            return None
+        if view.isolation.rests("policy", planner.policy.name):
+            return None
+        return _Plays(view, planner, version, self._limit, self._clock)
 
     def _wait_s(self, job: Job) -> float:
         view = self._scheduler.view
@@ -171,6 +217,80 @@ class Foresight:
                 break
             return forecast.start_s - view.now.boot_s
         return inf
+
+
+class _Plays:
+    """The line for GPUs, played forward with the expected and with the longest run times."""
+
+    def __init__(
+        self,
+        view: View,
+        planner: OrderPolicy,
+        version: int,
+        limit: AbstractContextManager[object],
+        clock: Callable[[], float],
+    ) -> None:
+        self._version, self._limit, self._clock = version, limit, clock
+        self._over = self._failed = False
+        began_s = clock()
+        with limit:
+            self._usual, self._worst = Ahead(view, planner), Ahead(view, planner, worst=True)
+        self._steps = self._play()
+        self._ended_s = clock()
+        self._took_s = self._ended_s - began_s
+
+    def is_good(self, version: int, now_s: float) -> bool:
+        """Return whether it can answer still: no job has changed, or it took long and is new."""
+        return self._version == version or now_s < self._ended_s + self._took_s / _SHARE
+
+    def ticks(self) -> Iterator[None]:
+        """Play on to the end. One request may give it up, and another goes on with it."""
+        while not self._over:
+            began_s = self._clock()
+            try:
+                with self._limit:
+                    next(self._steps)
+            except StopIteration:
+                self._over = True
+            except RuleFailed:
+                self._over = self._failed = True  # the next search for a placement reports it
+            self._ended_s = self._clock()
+            self._took_s += self._ended_s - began_s
+            yield
+
+    def _play(self) -> Iterator[None]:
+        yield from self._usual.play()
+        if not self._usual.certain:
+            yield from self._worst.play()
+
+    @property
+    def cut(self) -> bool:
+        """True if the line was too long to play all of it."""
+        return self._usual.cut
+
+    def has(self, job: Job) -> bool:
+        """Return whether a job was in the line at the beginning."""
+        return job.id in self._usual.line
+
+    def start_of(self, job: Job, now: Instant) -> tuple[float | None, float | None, str | None]:
+        """Return when a job starts, and at the latest, as epoch seconds; or why it is unknown."""
+        start_s = None if self._failed else self._usual.starts.get(job.id)
+        if start_s is None:
+            return None, None, self._why_unknown(job)
+        start = max(now.wall_s, now.wall_s + start_s - now.boot_s)
+        worst_s = (self._usual if self._usual.certain else self._worst).starts.get(job.id)
+        if worst_s is None:
+            return start, None, None
+        return start, max(start, now.wall_s + worst_s - now.boot_s), None
+
+    def _why_unknown(self, job: Job) -> str:
+        endless = None if self._failed else self._usual.endless()
+        if endless is not None:
+            return (
+                f"its start cannot be predicted: job {endless.label}, before it, has no --time, "
+                "no --duration and no earlier run"
+            )
+        return "its start cannot be predicted"
 
 
 _NO_SOURCE = "its run time is unknown; give its --duration, or report progress"

@@ -110,7 +110,7 @@ def _what(facts: Mapping[str, Any]) -> str:
     if states:
         parts = ", ".join(f"{count} {state}" for state, count in states.items())
         return f"{job} has ended: {parts}"
-    first = "; the array runs on" if event == "fail" else ""
+    first = "; its array goes on" if event == "fail" else ""
     return f"{job} {facts['state']}{first}"
 
 

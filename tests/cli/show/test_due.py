@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from radrm.cli.show.amounts import clock, due_text, span
+from radrm.cli.show.amounts import clock, due_text, span, starts_in
 from radrm.cli.show.card import card
 from radrm.cli.show.explanation import explanation, outlook
 from radrm.cli.show.jobs import advance, job_rows
@@ -189,3 +189,25 @@ def test_a_job_that_waits_for_its_moment_says_when_it_begins() -> None:
     assert "begins at 18:00 (in 4h00m); until then others pass it" in said
     held = job(1, "PENDING", begin_at=NOW + HOUR, reason="it is held", held=True)
     assert "begins" not in "\n".join(shown(job_rows([held], {}, NOW)))
+
+
+@pytest.mark.parametrize(
+    ("start_s", "latest_s", "text"),
+    [
+        (1200.0, 2400.0, "in 20-40m"),
+        (1200.0, 1210.0, "in 20m"),
+        (1200.0, None, "in 20m or later"),
+        (3000.0, 7200.0, "in 50m-2h00m"),
+        (-5.0, 10.0, "in 0-10s"),
+        (None, None, ""),
+    ],
+)
+def test_the_expected_start_is_a_range(
+    start_s: float | None, latest_s: float | None, text: str
+) -> None:
+    times = {"expected_start_at": start_s, "latest_start_at": latest_s}
+    waiting = job(1, "PENDING", **{k: None if t is None else NOW + t for k, t in times.items()})
+    assert starts_in(waiting, NOW) == text
+    assert starts_in(waiting | {"state": "RUNNING"}, NOW) == ""
+    row = job_rows([waiting], {}, NOW).plain_lines()[1]
+    assert row.endswith(f"{text} (est.)") if text else "(est.)" not in row

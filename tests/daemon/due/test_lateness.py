@@ -238,3 +238,50 @@ def test_the_due_time_and_the_weight_of_a_running_job_can_change() -> None:
     assert (changed.spec.due_s, changed.spec.weight) == (EPOCH_S, 7.0)
     moment = Instant(world.now.boot_s, EPOCH_S + HOUR_S)
     assert foresight.late_s(changed, foresight.of(changed, None, moment), moment) is not None
+
+
+def test_every_job_of_a_prepared_line_has_an_expected_start(store: Store) -> None:
+    world, foresight = one_gpu()
+    submit(world, 1000.0, 1500.0)
+    second, third = submit(world, 100.0, 200.0), submit(world, 50.0)
+    endless, last = submit(world, None), submit(world, 10.0)
+    for _ in foresight.prepare():
+        pass
+
+    def start(job: Job) -> tuple[float | None, ...]:
+        found = foresight.of(world.jobs[job.id], None, world.now)
+        known = (found.start, found.start_latest)
+        return tuple(None if each is None else each - world.now.wall_s for each in known)
+
+    assert start(second) == (1000.0, 1500.0)
+    assert start(third) == (1100.0, 1700.0)
+    assert start(endless) == (1150.0, 1750.0)
+    assert start(last) == (None, None)
+    found = JobDocuments(world.scheduler, store, foresight=foresight).row(Row(last), world.now)
+    assert found["start_unknown"] == (
+        f"its start cannot be predicted: job {endless.label}, before it, has no --time, "
+        "no --duration and no earlier run"
+    )
+    later = submit(world, 10.0)
+    assert start(later) == (None, None), "it was not there when the line was played"
+    for _ in foresight.prepare():
+        pass
+    held = replace(world.jobs[second.id], held=True)
+    assert foresight.of(held, None, world.now).start_unknown == "it is held"
+
+
+def test_plays_that_take_long_are_kept_for_long() -> None:
+    world, _ = one_gpu()
+    submit(world, 1000.0)
+    submit(world, 50.0)
+    job = submit(world, 100.0)
+    clock = iter(range(1000))
+    planner = default_planner(Exclusive())
+    foresight = Foresight(world.scheduler, (planner,), clock=lambda: float(next(clock)))
+    for _ in foresight.prepare():
+        pass
+    world.end(1)
+    for _ in foresight.prepare():
+        pass
+    expected = foresight.of(world.jobs[job.id], None, world.now)
+    assert expected.start == world.now.wall_s + 1050.0, "a play of seconds is kept for a minute"

@@ -147,8 +147,9 @@ def test_the_sites_default_and_its_kinds(store: Store) -> None:
     submitted(store, pending(1))
     submitted(store, pending(2), "none")
     submitted(store, pending(3), "/bin/tell")
-    store.save([decided(*(ended(pending(i), JobState.FAILED) for i in (1, 2, 3)))])
-    assert told(store) == [("1", "end", "mail")]
+    submitted(store, pending(4), "mail", "none", A)
+    store.save([decided(*(ended(pending(i), JobState.FAILED) for i in (1, 2, 3, 4)))])
+    assert told(store) == [("1", "end", "mail"), ("4", "end", f"mail {A}")]
     (problem,) = store.notices.problems(3, None)
     assert problem["given_up"] and "not among the targets of this site" in str(problem["error"])
 

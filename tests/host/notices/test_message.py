@@ -26,7 +26,7 @@ def failed(**changes: Any) -> Facts:
 
 def test_the_usual_text() -> None:
     found = message_of(USUAL, failed(), "box")
-    assert found.subject == "radrm: job 1 (train) FAILED on box"
+    assert found.subject == "radrm on box: job 1 (train) FAILED"
     lines = found.text.splitlines()
     assert lines[:3] == ["job 1 (train) FAILED", "", "state      FAILED"]
     assert "reason     exit code 3" in lines and "ran        1m03s" in lines
@@ -44,12 +44,12 @@ def test_the_usual_text() -> None:
             facts_of_array(ended(pending()), {JobState.FAILED: 1, JobState.COMPLETED: 8}),
             "array 1 (train) has ended: 1 FAILED, 8 COMPLETED",
         ),
-        ({**failed(), "event": "fail"}, "job 1 (train) FAILED; the array runs on"),
+        ({**failed(), "event": "fail"}, "job 1 (train) FAILED; its array goes on"),
     ],
 )
 def test_what_has_happened(facts: Facts, subject: str) -> None:
     found = message_of(USUAL, facts, "box")
-    assert found.subject.startswith(f"radrm: {subject}")
+    assert found.subject.startswith(f"radrm on box: {subject}")
     assert (facts["text"] or "") in found.text
 
 

@@ -100,14 +100,9 @@ class Notices:
     def note(self, decisions: Iterable[Decision]) -> None:
         """Add the notices that these decisions cause. Their records are in the store already."""
         seen: set[tuple[int, str]] = set()
+        """What this transaction has found of an array, by its id."""
         for decision in decisions:
             for job_id, event, job, attempt, text in occasions(decision):
-                array_id = job.array.array_id if job is not None and job.array else None
-                if array_id is not None and event != "held":
-                    # All elements that one transaction ends are the end of one array.
-                    if (array_id, event) in seen and event != "end":
-                        continue
-                    seen.add((array_id, event))
                 try:
                     wanted = self._wanted(job_id)
                     record = (job or self._job(job_id)) if wanted.targets else None
@@ -198,13 +193,14 @@ class Notices:
         if row is None:
             return _Wanted(0, 0, (), None)
         uid, gid, submitted, edited, array = row
-        words: list[str] | tuple[str, ...]
         try:
             low = {} if submitted is None else {"notify": json.loads(submitted)}
             high = {} if edited is None else {"notify": json.loads(edited)}
             found = merged(low, high).get("notify")
-            words = self.site.default if not isinstance(found, list) else found
-            targets = tuple(target_of(word) for word in words if word != "none")
+            words = list(self.site.default) if not isinstance(found, list) else found
+            while "none" in words:  # it drops what came before
+                del words[: words.index("none") + 1]
+            targets = tuple(map(target_of, words))
         except DAMAGE:
             targets = ()
         return _Wanted(uid, gid, targets, array)
