@@ -53,6 +53,7 @@ GROUPS: dict[str, dict[str, str]] = {
         "replay": "Run the daemon's own past jobs under other policies.",
     },
     "The daemon": {
+        "init": "Set radrm up on your own machine: four questions at most.",
         "daemon": "Run the daemon until Ctrl-C or TERM; jobs go on without it.",
         "doctor": "Check this machine, the configuration and the daemon.",
         "config": "Show, check or reload the configuration.",
